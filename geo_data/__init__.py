@@ -1,0 +1,50 @@
+"""Public geography, public tables and job sources.
+
+Readers return arrays of block or unit numbers of one `Geography`; codes are text at the edges only. The
+public side of jobs (`Slots`) and their confidential side (`JobRecords`) are read by different functions.
+"""
+
+from geo_data.auxiliary import Flows, read_flows
+from geo_data.coarsening import Coarsening, coarsen, retention_grid
+from geo_data.crosswalk import read_crosswalk
+from geo_data.demo import write_demo_region
+from geo_data.distance import distance_km
+from geo_data.errors import InputError
+from geo_data.geography import Geography
+from geo_data.jobs import JobRecords, JobSource, Slots
+from geo_data.lodes import LODES_CATEGORIES, LODES_COLUMNS, LodesJobs
+from geo_data.microdata import MicrodataJobs
+from geo_data.model import PublicModel, build_model
+from geo_data.od_files import od_table, write_od_csv
+from geo_data.pools import PoolTable, build_pools, group_records
+from geo_data.weights import BlockWeights, read_weights, uniform_weights
+
+__all__ = [
+    "LODES_CATEGORIES",
+    "LODES_COLUMNS",
+    "BlockWeights",
+    "Coarsening",
+    "Flows",
+    "Geography",
+    "InputError",
+    "JobRecords",
+    "JobSource",
+    "LodesJobs",
+    "MicrodataJobs",
+    "PoolTable",
+    "PublicModel",
+    "Slots",
+    "build_model",
+    "build_pools",
+    "coarsen",
+    "distance_km",
+    "group_records",
+    "od_table",
+    "read_crosswalk",
+    "read_flows",
+    "read_weights",
+    "retention_grid",
+    "uniform_weights",
+    "write_demo_region",
+    "write_od_csv",
+]

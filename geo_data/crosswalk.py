@@ -1,0 +1,167 @@
+"""Reading a crosswalk: one row per block with the units it lies in and its centroid."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from geo_data.errors import InputError
+from geo_data.geography import Geography
+from geo_data.tables import Kind, read_table
+
+__all__ = ["read_crosswalk"]
+
+# A level whose codes are a prefix of the block code in this share of the rows is meant to be one in all.
+_PREFIX_SHARE = 0.95
+
+
+def read_crosswalk(
+    path: str | os.PathLike[str], *, block: str, levels: Sequence[str], latitude: str, longitude: str
+) -> Geography:
+    """Read the public geography from a crosswalk and make its hierarchy nest.
+
+    Parameters
+    ----------
+    path : str or path
+        CSV, csv.gz or Parquet with one row per block, such as a LODES ``<st>_xwalk.csv.gz``.
+    block : str
+        Column of block codes (``"tabblk2010"``, ``"geo_code"``). Any text; each code once.
+    levels : sequence of str
+        Columns of the levels above, coarsest first (``["st", "cty", "trct"]``); may be empty.
+    latitude, longitude : str
+        Columns of the centroid, degrees WGS84.
+
+    Returns
+    -------
+    Geography
+
+    Raises
+    ------
+    InputError
+        A file or column fault (see `read_table`); block codes twice, or of differing lengths though
+        numeric (lost leading zeros); a level whose codes lost their leading zeros; units that do not nest;
+        coordinates out of range.
+
+    Notes
+    -----
+    Repair rule. Where the codes of a level have one fixed length and are a prefix of the block code in at
+    least 95 % of the rows, as in United States Census geography, the level is prefix-coded: every row that
+    disagrees is counted in `Geography.repairs` and its code is derived from the block code. LODES
+    crosswalks need it: in Rhode Island's, two blocks carry the tract and state codes of Massachusetts.
+    Levels that are not prefix-coded are taken as they are, and must nest: a unit lies within one unit of
+    the next coarser level.
+    """
+    levels = tuple(levels)
+    names = (block, *levels, latitude, longitude)
+    if len(set(names)) < len(names):
+        raise InputError(
+            path, f"one column is named for two purposes: {', '.join(names)}", cure="name each once"
+        )
+    columns: dict[str, Kind] = {block: "code", **dict.fromkeys(levels, "code")}
+    frame = read_table(path, {**columns, latitude: "number", longitude: "number"})
+    _check_blocks(path, frame[block])
+    for column, limit in ((latitude, 90), (longitude, 180)):
+        outside = int((frame[column].abs() > limit).sum())
+        if outside:
+            raise InputError(
+                path,
+                f"coordinates are outside [-{limit}, {limit}] degrees",
+                column=column,
+                count=outside,
+                cure="give WGS84 degrees, and latitude and longitude in the right order",
+            )
+    repairs = []
+    for level in levels:
+        frame[level], repaired = _repair(path, frame[block], frame[level], level)
+        if repaired:
+            repairs.append(
+                f"level {level}: {repaired:,} of {len(frame):,} rows disagreed with their block code; "
+                f"the {level} code was derived from it"
+            )
+    for coarse, fine in itertools.pairwise(levels):
+        _check_nesting(path, frame, coarse, fine)
+
+    frame = frame.sort_values([*levels, block], ignore_index=True)
+    unit_codes, unit_starts = [], []
+    for level in levels:
+        codes = frame[level].to_numpy(dtype=object)
+        # Nested and sorted, so a unit begins where the code changes, and never comes back.
+        starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]]).astype(np.int32)
+        unit_codes.append(codes[starts])
+        unit_starts.append(starts)
+    return Geography(
+        block_level=block,
+        blocks=frame[block].to_numpy(dtype=object),
+        levels=levels,
+        unit_codes=tuple(unit_codes),
+        unit_starts=tuple(unit_starts),
+        latitude=frame[latitude].to_numpy(dtype=np.float64),
+        longitude=frame[longitude].to_numpy(dtype=np.float64),
+        repairs=tuple(repairs),
+        source=os.fspath(path),
+    )
+
+
+def _check_blocks(path: str | os.PathLike[str], blocks: pd.Series) -> None:
+    duplicates = int(blocks.duplicated().sum())
+    if duplicates:
+        raise InputError(
+            path,
+            "rows repeat a block that has a row already",
+            column=str(blocks.name),
+            count=duplicates,
+            cure="keep one row per block",
+        )
+    lengths = blocks.str.len()
+    short = int((lengths < lengths.max()).sum())
+    if short and blocks.str.isdigit().all():
+        raise InputError(
+            path,
+            "numeric codes are shorter than the others: lost leading zeros",
+            column=str(blocks.name),
+            count=short,
+            cure="write the codes as text of one length, with leading zeros",
+        )
+
+
+def _repair(
+    path: str | os.PathLike[str], blocks: pd.Series, codes: pd.Series, level: str
+) -> tuple[pd.Series, int]:
+    """Return the codes of a level after the repair rule, and how many rows changed."""
+    lengths = codes.str.len()
+    longest = int(lengths.max())
+    if (lengths == longest).all():
+        prefix = blocks.str[:longest]
+        agree = prefix == codes
+        if agree.mean() >= _PREFIX_SHARE:
+            return prefix, int((~agree).sum())
+    if codes.str.isdigit().all():
+        # Not a prefix as it stands: would it be one with the zeros that a spreadsheet drops?
+        for length in (longest, longest + 1):
+            padded = blocks.str[:length] == codes.str.zfill(length)
+            if padded.mean() >= _PREFIX_SHARE:
+                raise InputError(
+                    path,
+                    "codes lost their leading zeros",
+                    column=level,
+                    count=int((lengths < length).sum()),
+                    cure="write the codes as text, with leading zeros",
+                )
+    return codes, 0
+
+
+def _check_nesting(path: str | os.PathLike[str], frame: pd.DataFrame, coarse: str, fine: str) -> None:
+    pairs = frame[[coarse, fine]].drop_duplicates()
+    torn = pairs.loc[pairs[fine].duplicated(), fine].nunique()
+    if torn:
+        raise InputError(
+            path,
+            f"units lie in more than one unit of {coarse}",
+            column=fine,
+            count=torn,
+            cure="list the levels from the coarsest to the finest, and only levels that nest",
+        )

@@ -1,0 +1,154 @@
+"""Writing the demo region as files, in the formats of real data."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from geo_data.crosswalk import read_crosswalk
+from geo_data.demo_region import Commuters, Region, draw_commuters, draw_region
+from geo_data.lodes import LODES_CATEGORIES
+from geo_data.od_files import od_table, write_od_csv
+
+__all__ = ["write_demo_region"]
+
+_CREATEDATE = "20211018"
+_SURVEY_SHARE = 0.1  # share of workers that the generated survey asks
+_Z90 = 1.645  # margins of error of the American Community Survey are at 90 %
+_PEOPLE_PER_HOUSING_UNIT = 2.4
+
+
+def write_demo_region(
+    folder: str | os.PathLike[str],
+    *,
+    counties: int = 4,
+    tracts: int = 60,
+    blocks: int = 4000,
+    jobs: int = 60_000,
+    seed: int = 2019,
+) -> dict[str, Path]:
+    """Generate a region and write it as LODES, survey and population files.
+
+    Parameters
+    ----------
+    folder : str or path
+        Created if absent. Files of the same names are replaced.
+    counties, tracts, blocks, jobs : int
+        Sizes; ``1 <= counties <= tracts <= blocks``, ``jobs >= 1``.
+    seed : int
+        Seed of the generator, not negative. Equal arguments give equal bytes.
+
+    Returns
+    -------
+    dict of str to Path
+        ``"crosswalk"``      demo_xwalk.csv.gz: LODES crosswalk, 2010 blocks, state code 03.
+        ``"od"``             demo_od_main_JT00_2019.csv.gz: the jobs, exactly in LODES form.
+        ``"county_flows"``   demo_acs_county_flows.csv: h_county, w_county, flow, moe.
+        ``"tract_flows"``    demo_lodes2018_tract_flows.csv: h_tract, w_tract, jobs; within one county.
+        ``"population"``     demo_population.csv: GEOID, POP10, HU10, INTPTLAT, INTPTLONG by tract.
+
+    Raises
+    ------
+    ValueError
+        If the sizes are not possible.
+
+    Notes
+    -----
+    The flow tables do not derive from the records of the OD file, as no auxiliary table may: they describe
+    an older generation of workers, drawn independently with the same structure, perturbed. The county table
+    is a 10 % survey of it, scaled up, with a margin of error; the tract table counts it, for pairs inside one
+    county only, as in the real files.
+    """
+    folder = Path(folder)
+    rng = np.random.default_rng(seed)
+    region = draw_region(rng, counties=counties, tracts=tracts, blocks=blocks, jobs=jobs)
+    now, before = draw_commuters(rng, region, jobs=jobs)
+    folder.mkdir(parents=True, exist_ok=True)
+    names = {
+        "crosswalk": "demo_xwalk.csv.gz",
+        "od": "demo_od_main_JT00_2019.csv.gz",
+        "county_flows": "demo_acs_county_flows.csv",
+        "tract_flows": "demo_lodes2018_tract_flows.csv",
+        "population": "demo_population.csv",
+    }
+    paths = {kind: folder / name for kind, name in names.items()}
+    _write(region.crosswalk.assign(createdate=_CREATEDATE), paths["crosswalk"])
+    _write_od(now, paths["crosswalk"], paths["od"])
+    _write(_county_flows(rng, region, before), paths["county_flows"])
+    _write(_tract_flows(region, before), paths["tract_flows"])
+    _write(_population(region), paths["population"])
+    return paths
+
+
+def _write(table: pd.DataFrame, path: Path) -> None:
+    data = table.to_csv(index=False, lineterminator="\n").encode()
+    # Not pandas' own compression: it would put the time and the file's name into the bytes.
+    path.write_bytes(gzip.compress(data, 6, mtime=0) if path.suffix == ".gz" else data)
+
+
+def _write_od(commuters: Commuters, crosswalk: Path, path: Path) -> None:
+    geography = read_crosswalk(
+        crosswalk,
+        block="tabblk2010",
+        levels=("st", "cty", "trct", "bgrp"),
+        latitude="blklatdd",
+        longitude="blklondd",
+    )
+    # The region's blocks are in code order, which is the order of the geography.
+    table = od_table(geography, commuters.work, commuters.home, commuters.attributes, LODES_CATEGORIES)
+    write_od_csv(table, path, createdate=_CREATEDATE)
+
+
+def _pairs(region: Region, commuters: Commuters, level: str, columns: tuple[str, str]) -> pd.DataFrame:
+    codes = region.crosswalk[level].to_numpy(dtype=object)
+    frame = pd.DataFrame({columns[0]: codes[commuters.home], columns[1]: codes[commuters.work]}, dtype="str")
+    return frame.value_counts(sort=False).rename("n").reset_index().sort_values([*columns], ignore_index=True)
+
+
+def _county_flows(rng: np.random.Generator, region: Region, before: Commuters) -> pd.DataFrame:
+    asked = rng.random(len(before.home)) < _SURVEY_SHARE
+    if not asked.any():
+        asked[0] = True  # a table needs a row, also for the smallest region
+    survey = Commuters(before.work[asked], before.home[asked], {})
+    table = _pairs(region, survey, "cty", ("h_county", "w_county"))
+    answers = table.pop("n")
+    table["flow"] = np.rint(answers / _SURVEY_SHARE).astype(np.int64)
+    # The variance of a count drawn with probability p is n p (1 - p).
+    deviation = np.sqrt(answers * (1 - _SURVEY_SHARE)) / _SURVEY_SHARE
+    table["moe"] = np.rint(_Z90 * deviation).astype(np.int64)
+    return table
+
+
+def _tract_flows(region: Region, before: Commuters) -> pd.DataFrame:
+    county = region.crosswalk["cty"].to_numpy(dtype=object)
+    inside = county[before.home] == county[before.work]
+    if not inside.any():
+        inside[:] = True
+    table = _pairs(
+        region, Commuters(before.work[inside], before.home[inside], {}), "trct", ("h_tract", "w_tract")
+    )
+    return table.rename(columns={"n": "jobs"})
+
+
+def _population(region: Region) -> pd.DataFrame:
+    frame = region.crosswalk[["trct"]].assign(
+        population=region.population,
+        latitude=region.crosswalk["blklatdd"].astype(np.float64),
+        longitude=region.crosswalk["blklondd"].astype(np.float64),
+    )
+    tracts = frame.groupby("trct", as_index=False).agg(
+        {"population": "sum", "latitude": "mean", "longitude": "mean"}
+    )
+    return pd.DataFrame(
+        {
+            "GEOID": tracts["trct"],
+            "POP10": tracts["population"],
+            "HU10": np.rint(tracts["population"] / _PEOPLE_PER_HOUSING_UNIT).astype(np.int64),
+            "INTPTLAT": tracts["latitude"].round(7),
+            "INTPTLONG": tracts["longitude"].round(7),
+        }
+    )

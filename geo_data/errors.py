@@ -1,0 +1,67 @@
+"""The one error for bad input: which file, which column, which rule, how many, and the cure."""
+
+from __future__ import annotations
+
+import os
+
+__all__ = ["InputError"]
+
+
+class InputError(ValueError):
+    """Bad input, said once and clearly, without showing a value of the data.
+
+    Values of a file may be confidential, so a message holds names (of the file, of the column),
+    the rule that was broken, and a count. Whoever raises it must keep it so.
+
+    Parameters
+    ----------
+    file : str or path
+        The file as the configuration names it.
+    rule : str
+        What is wrong; reads on after `count` where a count is given ("rows are not in the geography").
+    column : str, optional
+        Column name, from the configuration or the file's header.
+    count : int, optional
+        How many rows, values or units break the rule.
+    cure : str
+        What the user can do about it.
+
+    Examples
+    --------
+    >>> raise InputError("od.csv.gz", "rows are not in the geography", column="h_geocode", count=12)
+    Traceback (most recent call last):
+    ...
+    geo_data.errors.InputError: od.csv.gz: column h_geocode: 12 rows are not in the geography.
+    """
+
+    def __init__(
+        self,
+        file: str | os.PathLike[str],
+        rule: str,
+        *,
+        column: str | None = None,
+        count: int | None = None,
+        cure: str = "",
+    ) -> None:
+        self.file = os.fspath(file)
+        self.rule = rule
+        self.column = column
+        self.count = count
+        self.cure = cure
+        message = f"{self.file}: "
+        if column is not None:
+            message += f"column {column}: "
+        if count is not None:
+            message += f"{count:,} "
+        message += f"{rule}."
+        if cure:
+            message += f" Cure: {cure}."
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # The default would rebuild from the message alone and fail on the way back from a Dask worker.
+        return _rebuild, (self.file, self.rule, self.column, self.count, self.cure)
+
+
+def _rebuild(file: str, rule: str, column: str | None, count: int | None, cure: str) -> InputError:
+    return InputError(file, rule, column=column, count=count, cure=cure)

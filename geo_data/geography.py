@@ -1,0 +1,160 @@
+"""Public geography: blocks as one sorted array, and the levels above them as contiguous ranges of it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import geopandas as gpd
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+__all__ = ["Geography"]
+
+Int32 = npt.NDArray[np.int32]
+Float64 = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.object_]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Geography:
+    """All blocks of a region in one order, such that every unit of every level is a range of blocks.
+
+    Blocks are sorted by (coarsest level, ..., finest level, block). A block number is a position in that
+    order; unit ``u`` of a level holds the blocks ``starts[u]`` up to ``starts[u + 1]`` (the last one ends
+    at B). Made by `read_crosswalk`, immutable, public.
+
+    Parameters
+    ----------
+    block_level : str
+        Name of the block level: the crosswalk's column, so ``"tabblk2010"`` tells the vintage.
+    blocks : ndarray of str objects, shape (B,)
+        Block codes in order, each once; B >= 1.
+    levels : tuple of str
+        Names of the levels above the block, coarsest first; may be empty.
+    unit_codes : tuple of ndarray of str objects, shape (U,) each
+        Per level, the codes of its units in block order.
+    unit_starts : tuple of ndarray of int32, shape (U,) each
+        Per level, the first block of each unit; starts at 0, strictly increasing.
+    latitude, longitude : ndarray of float64, shape (B,)
+        Block centroids in degrees, WGS84.
+    repairs : tuple of str
+        Report lines: what was repaired while reading, with counts.
+    source : str
+        The file it was read from.
+
+    Notes
+    -----
+    ``level`` arguments accept a name of `levels` or `block_level` itself, where unit and block are the same.
+    """
+
+    block_level: str
+    blocks: Codes
+    levels: tuple[str, ...]
+    unit_codes: tuple[Codes, ...]
+    unit_starts: tuple[Int32, ...]
+    latitude: Float64
+    longitude: Float64
+    repairs: tuple[str, ...] = ()
+    source: str | os.PathLike[str] = field(default="")
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks B."""
+        return len(self.blocks)
+
+    @cached_property
+    def _indexes(self) -> tuple[pd.Index, ...]:
+        """One hash index per level, the block level last."""
+        return tuple(pd.Index(codes, dtype="str") for codes in (*self.unit_codes, self.blocks))
+
+    def __getstate__(self) -> dict[str, object]:
+        # The hash indexes are rebuilt where they are needed rather than sent to every Dask worker.
+        return {name: value for name, value in self.__dict__.items() if name != "_indexes"}
+
+    def __repr__(self) -> str:
+        counts = [f"{self.n_units(level):,} {level}" for level in (*self.levels, self.block_level)]
+        return f"<Geography: {' > '.join(counts)}>"
+
+    def codes(self, level: str) -> Codes:
+        """Return the codes of the units of `level` in block order, shape (U,)."""
+        return (*self.unit_codes, self.blocks)[self._position(level)]
+
+    def starts(self, level: str) -> Int32:
+        """Return the first block of each unit of `level`, int32 of shape (U,)."""
+        position = self._position(level)
+        if position == len(self.levels):
+            return np.arange(self.n_blocks, dtype=np.int32)
+        return self.unit_starts[position]
+
+    def n_units(self, level: str) -> int:
+        """Return the number of units of `level`."""
+        return len(self.codes(level))
+
+    def number(self, codes: npt.ArrayLike | pd.Series) -> Int32:
+        """Return the block numbers of block codes.
+
+        Parameters
+        ----------
+        codes : array_like of str, shape (n,)
+
+        Returns
+        -------
+        ndarray of int32, shape (n,)
+            Position in `blocks`, -1 where the code is not in the geography.
+        """
+        return self.unit_number(self.block_level, codes)
+
+    def unit_number(self, level: str, codes: npt.ArrayLike | pd.Series) -> Int32:
+        """Return the unit numbers of unit codes of `level`; as `number` does for blocks.
+
+        Raises
+        ------
+        ValueError
+            If there is no such level.
+        """
+        index = self._indexes[self._position(level)]
+        return index.get_indexer(pd.Index(pd.Series(codes, dtype="str"))).astype(np.int32)
+
+    def unit_of(self, level: str, block_numbers: npt.ArrayLike) -> Int32:
+        """Return the unit of `level` that each block lies in.
+
+        Parameters
+        ----------
+        level : str
+        block_numbers : array_like of int, any shape
+            In [-1, B); -1 (unknown) stays -1.
+
+        Returns
+        -------
+        ndarray of int32, the shape of `block_numbers`
+
+        Raises
+        ------
+        ValueError
+            If there is no such level or a block number is out of range.
+        """
+        position = self._position(level)
+        numbers = np.asarray(block_numbers)
+        if numbers.size and (numbers.min() < -1 or numbers.max() >= self.n_blocks):
+            raise ValueError(f"block numbers must lie in [-1, {self.n_blocks})")
+        if position == len(self.levels):
+            return numbers.astype(np.int32)
+        # side="right" so that the first block of a unit belongs to it; -1 lies before the first start.
+        return (np.searchsorted(self.unit_starts[position], numbers, side="right") - 1).astype(np.int32)
+
+    def points(self) -> gpd.GeoDataFrame:
+        """Return the block centroids, one row per block in order, column `block_level`, EPSG:4326."""
+        return gpd.GeoDataFrame(
+            {self.block_level: self.blocks},
+            geometry=gpd.points_from_xy(self.longitude, self.latitude),
+            crs="EPSG:4326",
+        )
+
+    def _position(self, level: str) -> int:
+        names = (*self.levels, self.block_level)
+        if level not in names:
+            raise ValueError(f"there is no level {level!r}; the geography has: {', '.join(names)}")
+        return names.index(level)

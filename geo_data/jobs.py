@@ -1,0 +1,155 @@
+"""Job slots (public) and job records (confidential): two types, made by different functions."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from geo_data.errors import InputError
+from geo_data.geography import Geography
+
+__all__ = ["JobRecords", "JobSource", "Slots", "locate_blocks"]
+
+Int32 = npt.NDArray[np.int32]
+AttributeCodes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
+
+# Above this share of unknown rows in known counties, the likeliest cause is a crosswalk of another vintage.
+_VINTAGE_SHARE = 0.05
+_COUNTY_DIGITS = 5
+_BLOCK_DIGITS = 15
+
+
+@dataclass(frozen=True, eq=False)
+class Slots:
+    """The public side of all jobs: one row per job, without any origin.
+
+    Workplace totals, by every attribute, are public by assumption; the certificate says so.
+
+    Parameters
+    ----------
+    work : ndarray of int32, shape (S,)
+        Block number of the job's destination.
+    attributes : dict of str to ndarray of uint8 or uint16, shape (S,) each
+        Per attribute, the code of the job's category: a position in `categories`.
+    categories : dict of str to tuple of str
+        Per attribute, its categories in order.
+
+    Notes
+    -----
+    Rows are sorted by `work`, then by the attributes in their order, so that the order of a file's rows
+    (which may follow the origins) leaves no trace.
+    """
+
+    work: Int32
+    attributes: dict[str, AttributeCodes]
+    categories: dict[str, tuple[str, ...]]
+
+    def __len__(self) -> int:
+        return len(self.work)
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(f"{name} ({len(values)})" for name, values in self.categories.items())
+        return f"<Slots: {len(self):,} jobs; attributes: {kinds or 'none'}>"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class JobRecords:
+    """The confidential side of all jobs: one row per job with its origin.
+
+    Its repr shows nothing, so that no log line or traceback can.
+
+    Parameters
+    ----------
+    work, home : ndarray of int32, shape (N,)
+        Block numbers of destination and origin.
+    attributes : dict of str to ndarray of uint8 or uint16, shape (N,) each
+        The requested attributes, coded as in the `Slots` of the same source.
+    """
+
+    work: Int32
+    home: Int32
+    attributes: dict[str, AttributeCodes]
+
+    def __len__(self) -> int:
+        return len(self.work)
+
+    def __repr__(self) -> str:
+        return "<JobRecords>"
+
+
+class JobSource(Protocol):
+    """Where jobs come from. `LodesJobs` and `MicrodataJobs` are sources."""
+
+    def slots(self) -> Slots:
+        """Read the public side; the origin column is not parsed."""
+
+    def records(self, by: tuple[str, ...] = ()) -> JobRecords:
+        """Read the confidential side with the attributes named in `by`."""
+
+
+def locate_blocks(
+    geography: Geography, codes: pd.Series, *, path: str | os.PathLike[str], column: str
+) -> Int32:
+    """Return the block number of every code, all of which must be in the geography.
+
+    Parameters
+    ----------
+    geography : Geography
+    codes : Series of str, shape (n,)
+    path, column : str
+        Named in errors.
+
+    Returns
+    -------
+    ndarray of int32, shape (n,)
+        In [0, B).
+
+    Raises
+    ------
+    InputError
+        Where codes lost their leading zeros, come from another block vintage, or are not in the
+        geography; with the count of rows and no code.
+    """
+    index, distinct = pd.factorize(codes)
+    numbers = geography.number(distinct)
+    unknown = numbers < 0
+    if not unknown.any():
+        return numbers[index]
+    texts = pd.Series(distinct, dtype="str")
+    rows = np.bincount(index, minlength=len(distinct))
+    lengths = {len(code) for code in geography.blocks}
+    short = unknown & texts.str.isdigit().to_numpy() & (texts.str.len() < min(lengths)).to_numpy()
+    if len(lengths) == 1 and short.any():
+        raise InputError(
+            path,
+            f"rows have numeric codes of less than {min(lengths)} digits: lost leading zeros",
+            column=column,
+            count=int(rows[short].sum()),
+            cure="keep geocodes as text in the program that wrote the file",
+        )
+    vintage = re.search("20[12]0", geography.block_level)
+    if vintage and lengths == {_BLOCK_DIGITS}:
+        counties = {code[:_COUNTY_DIGITS] for code in geography.blocks}
+        near = unknown & texts.str[:_COUNTY_DIGITS].isin(counties).to_numpy()
+        if rows[near].sum() > _VINTAGE_SHARE * len(codes):
+            raise InputError(
+                path,
+                f"rows are in counties of the geography but in none of its {vintage[0]} blocks: "
+                "mixed 2010 and 2020 blocks? LODES7 uses 2010 blocks, LODES8 2020 blocks",
+                column=column,
+                count=int(rows[near].sum()),
+                cure="use the other crosswalk, of the same LODES version as this file",
+            )
+    raise InputError(
+        path,
+        "rows are not in the geography",
+        column=column,
+        count=int(rows[unknown].sum()),
+        cure="use a crosswalk that covers every origin and destination, or leave these rows out",
+    )

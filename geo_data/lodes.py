@@ -1,0 +1,177 @@
+"""LODES origin-destination files as a source of jobs."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from geo_data.errors import InputError
+from geo_data.geography import Geography
+from geo_data.jobs import AttributeCodes, Int32, JobRecords, Slots, locate_blocks
+from geo_data.tables import Kind, read_table
+
+__all__ = ["LODES_CATEGORIES", "LODES_COLUMNS", "LodesJobs"]
+
+#: The attribute groups of an OD file (age, earnings, industry) and the categories of each.
+LODES_CATEGORIES: dict[str, tuple[str, ...]] = {
+    group: tuple(f"{group}0{number}" for number in (1, 2, 3)) for group in ("SA", "SE", "SI")
+}
+_COUNTS = ("S000", *(name for names in LODES_CATEGORIES.values() for name in names))
+#: The columns of an OD file in order.
+LODES_COLUMNS: tuple[str, ...] = ("w_geocode", "h_geocode", *_COUNTS, "createdate")
+
+_CURE_COUNTS = "use the file as published; LODES counts agree in every row"
+
+
+@dataclass(frozen=True)
+class LodesJobs:
+    """Jobs of a LODES OD file, such as ``ri_od_main_JT00_2019.csv.gz``.
+
+    Parameters
+    ----------
+    path : str or path
+        CSV, csv.gz or Parquet with exactly the columns `LODES_COLUMNS`.
+    geography : Geography
+        Must hold every origin and destination of the file.
+
+    Notes
+    -----
+    An OD row counts the jobs of one (destination, origin) pair in total (S000) and by three attribute
+    groups, each of which adds up to S000. Both methods read the file anew and keep nothing of it.
+    """
+
+    path: str | os.PathLike[str]
+    geography: Geography
+
+    def slots(self) -> Slots:
+        """Read the job slots: one row per job, from the destination's totals alone.
+
+        Returns
+        -------
+        Slots
+            Attributes ``"SA"``, ``"SE"``, ``"SI"`` with categories `LODES_CATEGORIES`, codes uint8.
+
+        Raises
+        ------
+        InputError
+            A file fault, a destination outside the geography, counts that do not add up.
+
+        Notes
+        -----
+        Origins must not leak into the slots. The origin column is not parsed; that is not enough, because
+        rows are grouped by origin: attributes of a row with one job are known jointly, those of a larger
+        row are not, and which is which depends on where people live. So slots are a function of the
+        totals per work block by SA, by SE and by SI only, which are exact. The three are coupled by a fixed
+        public shuffle within the block: SA in order; SE and SI ranked by a hash of (block code, position,
+        group). The joint distribution of two groups is therefore not that of the file.
+        """
+        frame = self._read("w_geocode")
+        work = locate_blocks(self.geography, frame["w_geocode"], path=self.path, column="w_geocode")
+        n_blocks = self.geography.n_blocks
+        totals = np.bincount(work, weights=frame["S000"], minlength=n_blocks).astype(np.int64)
+        slot_work = np.repeat(np.arange(n_blocks, dtype=np.int32), totals)
+        codes: dict[str, AttributeCodes] = {}
+        for number, (group, categories) in enumerate(LODES_CATEGORIES.items()):
+            by_category = np.column_stack(
+                [np.bincount(work, weights=frame[name], minlength=n_blocks) for name in categories]
+            ).astype(np.int64)
+            in_order = np.repeat(
+                np.tile(np.arange(len(categories), dtype=np.uint8), n_blocks), by_category.ravel()
+            )
+            codes[group] = in_order if number == 0 else in_order[self._shuffle(slot_work, totals, number)]
+        order = np.lexsort((*reversed(codes.values()), slot_work))
+        return Slots(
+            work=slot_work[order],
+            attributes={group: values[order] for group, values in codes.items()},
+            categories=dict(LODES_CATEGORIES),
+        )
+
+    def records(self, by: tuple[str, ...] = ()) -> JobRecords:
+        """Read the job records with their confidential origins, counts expanded.
+
+        Parameters
+        ----------
+        by : tuple of str
+            No attribute group, or one of ``"SA"``, ``"SE"``, ``"SI"``.
+
+        Returns
+        -------
+        JobRecords
+            In the order of the file's rows.
+
+        Raises
+        ------
+        InputError
+            What `slots` raises; origins outside the geography; pairs that come twice; more than one
+            group, or an unknown one.
+        """
+        by = tuple(by)
+        if not set(by) <= set(LODES_CATEGORIES):
+            raise InputError(
+                self.path,
+                f"a LODES file has no such attribute group; it has: {', '.join(LODES_CATEGORIES)}",
+                cure="name one of these",
+            )
+        if len(by) > 1:
+            raise InputError(
+                self.path,
+                "the OD format publishes the attribute groups one by one",
+                cure="ask for one group, or use job-level microdata",
+            )
+        frame = self._read("w_geocode", "h_geocode")
+        work = locate_blocks(self.geography, frame["w_geocode"], path=self.path, column="w_geocode")
+        home = locate_blocks(self.geography, frame["h_geocode"], path=self.path, column="h_geocode")
+        pairs = pd.Series(work.astype(np.int64) * self.geography.n_blocks + home)
+        duplicates = int(pairs.duplicated().sum())
+        if duplicates:
+            raise InputError(
+                self.path,
+                "rows repeat an origin-destination pair that has a row already",
+                column="h_geocode",
+                count=duplicates,
+                cure="add the counts of rows with the same pair, or find out why the file was joined twice",
+            )
+        names = LODES_CATEGORIES[by[0]] if by else ("S000",)
+        counts = frame[list(names)].to_numpy()
+        per_row = counts.sum(axis=1)
+        codes = np.repeat(np.tile(np.arange(len(names), dtype=np.uint8), len(frame)), counts.ravel())
+        return JobRecords(
+            work=np.repeat(work, per_row),
+            home=np.repeat(home, per_row),
+            attributes={by[0]: codes} if by else {},
+        )
+
+    def _read(self, *geocodes: str) -> pd.DataFrame:
+        """Read geocode columns and all counts, and check that the counts of every row agree."""
+        columns: dict[str, Kind] = {**dict.fromkeys(geocodes, "code"), **dict.fromkeys(_COUNTS, "count")}
+        frame = read_table(self.path, columns, schema=LODES_COLUMNS)
+        if frame["S000"].astype(np.float64).sum() > np.iinfo(np.int32).max:
+            raise InputError(
+                self.path,
+                f"the counts add up to more than {np.iinfo(np.int32).max:,} jobs",
+                column="S000",
+                cure="split the file by state",
+            )
+        for group, names in LODES_CATEGORIES.items():
+            wrong = int((frame[list(names)].sum(axis=1) != frame["S000"]).sum())
+            if wrong:
+                raise InputError(
+                    self.path,
+                    f"rows have counts by {group} ({names[0]} to {names[-1]}) that do not add up to S000",
+                    column=group,
+                    count=wrong,
+                    cure=_CURE_COUNTS,
+                )
+        return frame
+
+    def _shuffle(self, slot_work: Int32, totals: npt.NDArray[np.int64], group: int) -> npt.NDArray[np.intp]:
+        """Return a permutation of the slots within their blocks that depends on public things only."""
+        position = np.arange(len(slot_work)) - np.repeat(np.cumsum(totals) - totals, totals)
+        places = pd.util.hash_array((position * len(LODES_CATEGORIES) + group).astype(np.uint64))
+        blocks = pd.util.hash_array(self.geography.blocks, categorize=False)
+        # Unsigned addition wraps around, which is what mixing two hashes wants.
+        return np.lexsort((pd.util.hash_array(places + blocks[slot_work]), slot_work))

@@ -1,0 +1,150 @@
+"""Job-level microdata as a source of jobs."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from geo_data.errors import InputError
+from geo_data.geography import Geography
+from geo_data.jobs import AttributeCodes, JobRecords, Slots, locate_blocks
+from geo_data.tables import Kind, read_table
+
+__all__ = ["MicrodataJobs"]
+
+_MAX_CATEGORIES = 1000
+
+
+@dataclass(frozen=True)
+class MicrodataJobs:
+    """Jobs of a table with one row per job.
+
+    Parameters
+    ----------
+    path : str or path
+        CSV, csv.gz or Parquet.
+    geography : Geography
+        Must hold every origin and destination of the file.
+    home, work : str
+        Columns of the origin's and the destination's block code, text.
+    worker : str, optional
+        Column that identifies the worker, so that `records_per_worker` can be held.
+    attributes : tuple of str
+        Public attribute columns; text categories, at most 1,000 each, none missing.
+    records_per_worker : int
+        The most rows that one worker may have; the unit of the guarantee rests on it. At least 1.
+
+    Raises
+    ------
+    InputError
+        If a column is named for two purposes, or `records_per_worker` is less than 1.
+    """
+
+    path: str | os.PathLike[str]
+    geography: Geography
+    home: str
+    work: str
+    worker: str | None = None
+    attributes: tuple[str, ...] = ()
+    records_per_worker: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attributes", tuple(self.attributes))
+        names = [self.home, self.work, *self.attributes, *([self.worker] if self.worker is not None else [])]
+        if len(set(names)) < len(names):
+            raise InputError(
+                self.path, f"one column is named for two purposes: {', '.join(names)}", cure="name each once"
+            )
+        if self.records_per_worker < 1:
+            raise InputError(self.path, "records_per_worker is less than 1", cure="give 1 or more")
+
+    def slots(self) -> Slots:
+        """Read the job slots; the origin and worker columns are not parsed.
+
+        Returns
+        -------
+        Slots
+            Categories of each attribute sorted as text.
+
+        Raises
+        ------
+        InputError
+            A file fault, a destination outside the geography, an attribute with missing values or more
+            than 1,000 categories.
+        """
+        frame = self._read(self.attributes)
+        work = locate_blocks(self.geography, frame[self.work], path=self.path, column=self.work)
+        coded = {name: self._code(frame[name]) for name in self.attributes}
+        order = np.lexsort((*(codes for codes, _ in reversed(coded.values())), work))
+        return Slots(
+            work=work[order],
+            attributes={name: codes[order] for name, (codes, _) in coded.items()},
+            categories={name: categories for name, (_, categories) in coded.items()},
+        )
+
+    def records(self, by: tuple[str, ...] = ()) -> JobRecords:
+        """Read the job records with their confidential origins, in the order of the file.
+
+        Parameters
+        ----------
+        by : tuple of str
+            Any of `attributes`.
+
+        Returns
+        -------
+        JobRecords
+
+        Raises
+        ------
+        InputError
+            What `slots` raises; origins outside the geography; worker identifiers missing, or more rows
+            of one worker than `records_per_worker`; an attribute that is not one of `attributes`.
+        """
+        by = tuple(by)
+        if not set(by) <= set(self.attributes):
+            raise InputError(
+                self.path,
+                f"no such attribute is configured; there are: {', '.join(self.attributes) or 'none'}",
+                cure="name the column under attributes",
+            )
+        workers = () if self.worker is None else (self.worker,)
+        frame = self._read((*by, *workers), origins=True)
+        for worker in workers:
+            rows = np.bincount(pd.factorize(frame[worker])[0])
+            over = int((rows > self.records_per_worker).sum())
+            if over:
+                raise InputError(
+                    self.path,
+                    f"workers have more than {self.records_per_worker} row(s)",
+                    column=worker,
+                    count=over,
+                    cure="keep one job per worker, or raise records_per_worker (and with it a person's loss)",
+                )
+        return JobRecords(
+            work=locate_blocks(self.geography, frame[self.work], path=self.path, column=self.work),
+            home=locate_blocks(self.geography, frame[self.home], path=self.path, column=self.home),
+            attributes={name: self._code(frame[name])[0] for name in by},
+        )
+
+    def _read(self, labels: tuple[str, ...], *, origins: bool = False) -> pd.DataFrame:
+        columns: dict[str, Kind] = {self.work: "code"}
+        if origins:
+            columns[self.home] = "code"
+        columns.update(dict.fromkeys(labels, "label"))
+        return read_table(self.path, columns)
+
+    def _code(self, values: pd.Series) -> tuple[AttributeCodes, tuple[str, ...]]:
+        codes, categories = pd.factorize(values, sort=True)
+        if len(categories) > _MAX_CATEGORIES:
+            raise InputError(
+                self.path,
+                f"categories are more than {_MAX_CATEGORIES:,}",
+                column=str(values.name),
+                count=len(categories),
+                cure="group the categories, or leave this column out: it may identify people",
+            )
+        narrow = codes.astype(np.uint8) if len(categories) <= 256 else codes.astype(np.uint16)
+        return narrow, tuple(str(category) for category in categories)

@@ -1,0 +1,290 @@
+"""Reading CSV, gzipped CSV and Parquet tables, with one clear error for what can be wrong with a file.
+
+Every reader of this package goes through `read_table`. A column is asked for with its kind:
+
+========  ==============================================================================
+code      a geocode: text, never a number (a number has lost its leading zeros)
+label     a category or an identifier: text; integers of a Parquet file become text
+count     a whole number, not negative, never written as a decimal
+number    a finite number; "1,234" with thousands separators is accepted
+========  ==============================================================================
+
+No kind may have missing values. Nothing here shows a value of the data: errors of the libraries underneath
+quote the offending row, so they are replaced, not chained.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+import zlib
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from geo_data.errors import InputError
+
+__all__ = ["Kind", "read_table"]
+
+Kind = Literal["code", "label", "count", "number"]
+
+_GZIP = b"\x1f\x8b"
+_PARQUET = b"PAR1"
+_TRUNCATED = "the file is truncated or corrupt"
+_COPY_AGAIN = "copy or download it again and compare checksums"
+_NO_ROWS = "the file is empty: it has a header and no rows"
+_ENCODING = "the text is not UTF-8"
+_SAVE_UTF8 = "save it as UTF-8"
+_READ_FAULTS = (OSError, EOFError, zlib.error, pa.ArrowException)
+
+
+def read_table(
+    path: str | os.PathLike[str], columns: Mapping[str, Kind], *, schema: Collection[str] | None = None
+) -> pd.DataFrame:
+    """Read columns of a table as text, whole numbers or numbers, or say what is wrong with the file.
+
+    Parameters
+    ----------
+    path : str or path
+        CSV (UTF-8, comma, one header line), the same gzipped, or Parquet; told apart by content.
+    columns : mapping of str to Kind
+        The columns to read and the kind of each. No other column is parsed.
+    schema : collection of str, optional
+        All columns the file must have, neither more nor fewer. Default: further columns are ignored.
+
+    Returns
+    -------
+    DataFrame
+        One row per row of the file in its order, the columns in the order asked for: code and label as
+        pandas ``str``, count as int64 (>= 0), number as float64 (finite). At least one row, none missing.
+
+    Raises
+    ------
+    InputError
+        File absent, empty, truncated, corrupt or not UTF-8; columns missing, unknown or double; rows
+        with another number of fields than the header; values that are not of the column's kind.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(path, "there is no such file", cure="check the path in the configuration")
+    with path.open("rb") as file:
+        magic = file.read(4)
+    if not magic:
+        raise InputError(path, "the file is empty", cure=_COPY_AGAIN)
+    if magic == _PARQUET:
+        header = _parquet_header(path)
+        _check_header(path, header, columns, schema)
+        table = _read_parquet(path, columns)
+    else:
+        header = _csv_header(path, magic)
+        _check_header(path, header, columns, schema)
+        table = _read_csv(path, magic, columns)
+    if table.num_rows == 0:
+        raise InputError(path, _NO_ROWS, cure=_COPY_AGAIN)
+    return pd.DataFrame({name: _values(path, name, kind, table[name]) for name, kind in columns.items()})
+
+
+def _csv_header(path: Path, magic: bytes) -> list[str]:
+    fault = cure = ""
+    header: list[str] = []
+    more = b""
+    try:
+        with gzip.open(path) if magic.startswith(_GZIP) else path.open("rb") as raw:
+            line, more = raw.readline(), raw.read(1)
+        # Only this line is decoded: columns that nobody reads may be in any encoding.
+        header = next(csv.reader([line.decode("utf-8-sig")]), [])
+    except UnicodeDecodeError:
+        fault, cure = _ENCODING, _SAVE_UTF8
+    except (*_READ_FAULTS, csv.Error):
+        fault, cure = _TRUNCATED, _COPY_AGAIN
+    # Raised after the handler, here and below: a chained error would carry the file's content along.
+    if not fault and not more:
+        fault, cure = (_NO_ROWS if header else "the file is empty"), _COPY_AGAIN
+    if fault:
+        raise InputError(path, fault, cure=cure)
+    return header
+
+
+def _parquet_header(path: Path) -> list[str]:
+    try:
+        return list(pyarrow.parquet.read_schema(path).names)
+    except _READ_FAULTS:
+        pass
+    raise InputError(path, _TRUNCATED, cure=_COPY_AGAIN)
+
+
+def _check_header(
+    path: Path, header: Sequence[str], columns: Mapping[str, Kind], schema: Collection[str] | None
+) -> None:
+    wanted = columns if schema is None else schema
+    missing = [name for name in wanted if name not in header]
+    if missing:
+        # A file without a header would show its first record here, so only a line that has one of the names
+        # counts as a header.
+        found = ", ".join(header) if len(missing) < len(wanted) else f"{len(header)} columns, none of these"
+        raise InputError(
+            path,
+            f"missing columns: {', '.join(missing)}; the file has: {found}",
+            cure="name the columns of this file, or use the file that has them",
+        )
+    double = sorted({name for name in header if header.count(name) > 1})
+    if double:
+        raise InputError(path, f"columns named twice: {', '.join(double)}", cure="rename one of them")
+    unknown = [] if schema is None else [name for name in header if name not in schema]
+    if unknown:
+        raise InputError(
+            path,
+            f"unknown columns: {', '.join(unknown)}; the format has: {', '.join(wanted)}",
+            cure="remove them, or use the reader for this format",
+        )
+
+
+def _read_csv(path: Path, magic: bytes, columns: Mapping[str, Kind]) -> pa.Table:
+    """Return the columns as text, counts as int64 where all of them convert."""
+    text = {name: pa.string() for name in columns}
+    fast = {name: pa.int64() if kind == "count" else pa.string() for name, kind in columns.items()}
+    table, fault = _parse_csv(path, magic, fast)
+    if table is None and "count" in columns.values():
+        # Either a count is not a whole number (to be counted by `_values`) or the file cannot be read at all.
+        table, fault = _parse_csv(path, magic, text)
+    if table is None:
+        raise InputError(path, fault, cure=_SAVE_UTF8 if fault == _ENCODING else _COPY_AGAIN)
+    return table
+
+
+def _parse_csv(path: Path, magic: bytes, types: Mapping[str, pa.DataType]) -> tuple[pa.Table | None, str]:
+    ragged: list[int] = []
+
+    def skip(row: object) -> str:
+        ragged.append(1)
+        return "skip"
+
+    table, fault = None, ""
+    try:
+        compression = "gzip" if magic.startswith(_GZIP) else None
+        with pa.input_stream(str(path), compression=compression) as stream:
+            table = pyarrow.csv.read_csv(
+                stream,
+                parse_options=pyarrow.csv.ParseOptions(invalid_row_handler=skip),
+                convert_options=pyarrow.csv.ConvertOptions(
+                    include_columns=list(types),
+                    column_types=types,
+                    null_values=[""],
+                    strings_can_be_null=True,
+                ),
+            )
+    except _READ_FAULTS as error:
+        fault = _ENCODING if "UTF8" in str(error) else _TRUNCATED
+    if table is not None and ragged:
+        raise InputError(
+            path,
+            "rows do not have as many fields as the header",
+            count=len(ragged),
+            cure="quote text that contains commas; if the file was cut off, copy it again",
+        )
+    return table, fault
+
+
+def _read_parquet(path: Path, columns: Mapping[str, Kind]) -> pa.Table:
+    try:
+        return pyarrow.parquet.read_table(path, columns=list(columns))
+    except _READ_FAULTS:
+        pass
+    raise InputError(path, _TRUNCATED, cure=_COPY_AGAIN)
+
+
+def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Series:
+    """Return a column as its kind, after the checks that the kind promises."""
+    type_ = column.type
+    if pa.types.is_dictionary(type_):
+        type_ = type_.value_type
+        column = column.cast(type_)
+    is_text = pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
+    if kind == "code" and not is_text:
+        raise InputError(
+            path,
+            f"geocodes are stored as {type_}, not as text",
+            column=name,
+            cure="store the column as text, with its leading zeros",
+        )
+    allowed = {
+        "code": False,
+        "label": pa.types.is_integer(type_),
+        "count": pa.types.is_integer(type_),
+        "number": pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_),
+    }[kind]
+    if not is_text and not allowed:
+        raise InputError(
+            path,
+            f"a {kind} cannot be stored as {type_}",
+            column=name,
+            cure="store labels as text, counts as integers, numbers as integers or decimals",
+        )
+    missing = column.null_count
+    if is_text:
+        text = column.to_pandas().astype("str")
+        missing = int((text.isna() | (text.str.strip() == "")).sum())
+    if missing:
+        raise InputError(
+            path,
+            "values are missing or blank",
+            column=name,
+            count=missing,
+            cure="fill them or remove the rows",
+        )
+    if kind == "count":
+        return _counts(path, name, text if is_text else column.to_pandas())
+    if kind == "number":
+        return _numbers(path, name, text if is_text else column.cast(pa.float64(), safe=False).to_pandas())
+    if not is_text:
+        return column.cast(pa.string()).to_pandas().astype("str")
+    if kind == "code":
+        floats = int(text.str.fullmatch(r"\d+\.0*|\d(\.\d*)?[eE]\+\d+").sum())
+        if floats:
+            raise InputError(
+                path,
+                "geocodes are written as decimal numbers",
+                column=name,
+                count=floats,
+                cure="keep geocodes as text in the program that wrote the file",
+            )
+    return text
+
+
+def _counts(path: Path, name: str, column: pd.Series) -> pd.Series:
+    whole = column.astype("str").str.fullmatch(r"\s*\d{1,18}\s*") if column.dtype == "str" else column >= 0
+    if not whole.all():
+        raise InputError(
+            path,
+            "values are not whole numbers from 0 up (negative, fractional, or no number)",
+            column=name,
+            count=int((~whole).sum()),
+            cure="correct the counts; a count is written without sign, point or separator",
+        )
+    return column.astype(np.int64)
+
+
+def _numbers(path: Path, name: str, column: pd.Series) -> pd.Series:
+    if column.dtype == "str":
+        # Only true thousands separators: "1,5" is a decimal comma somewhere, and 15 would be wrong.
+        separated = column.str.fullmatch(r"\s*[+-]?\d{1,3}(,\d{3})+(\.\d*)?\s*")
+        column = pd.to_numeric(
+            column.where(~separated, column.str.replace(",", "", regex=False)), errors="coerce"
+        ).astype(np.float64)
+    finite = np.isfinite(column.to_numpy())
+    if not finite.all():
+        raise InputError(
+            path,
+            "values are not finite numbers",
+            column=name,
+            count=int((~finite).sum()),
+            cure="write plain numbers such as 1234.5",
+        )
+    return column

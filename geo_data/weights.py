@@ -1,0 +1,127 @@
+"""Public weights per block, by which a synthetic worker of a cell gets a home block inside it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from geo_data.auxiliary import locate_units
+from geo_data.errors import InputError
+from geo_data.geography import Geography
+from geo_data.tables import read_table
+
+__all__ = ["BlockWeights", "read_weights", "uniform_weights"]
+
+# Weights are integers, so that a draw by them is exact: millionths of a person or a housing unit.
+_SCALE = 1_000_000
+# Keeps the sum of all weights inside int64 with room to spare.
+_LARGEST_TOTAL = 10**12
+
+
+@dataclass(frozen=True, eq=False)
+class BlockWeights:
+    """Public integer weights of all blocks.
+
+    Parameters
+    ----------
+    weights : ndarray of int64, shape (B,)
+        At least 1 each, so that every block of the geography can be drawn; the sum fits int64.
+    report : tuple of str
+        What did not match, with counts.
+    """
+
+    weights: npt.NDArray[np.int64]
+    report: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<BlockWeights: {len(self.weights):,} blocks; {'; '.join(self.report) or 'all matched'}>"
+
+
+def read_weights(
+    path: str | os.PathLike[str], geography: Geography, *, level: str, area: str, weight: str
+) -> BlockWeights:
+    """Read a public weight per area, such as population or housing units, and spread it over its blocks.
+
+    Parameters
+    ----------
+    path : str or path
+        CSV, csv.gz or Parquet with one row per area; further columns are ignored.
+    geography : Geography
+    level : str
+        The level of the areas, or the block level for a table of blocks.
+    area : str
+        Column of the areas' codes, text.
+    weight : str
+        Column of the weights, finite and not negative, adding up to at most 10^12.
+
+    Returns
+    -------
+    BlockWeights
+        An area's weight spread evenly: each of its n blocks has ``max(1, round(10^6 weight / n))``,
+        rounded half up in integers. Blocks of areas that the table does not have get the smallest weight, 1.
+
+    Raises
+    ------
+    InputError
+        A file fault; weights missing, negative or no number; an area twice; codes that lost their leading
+        zeros; no area in the geography.
+    ValueError
+        If there is no such level.
+    """
+    if area == weight:
+        raise InputError(path, f"one column is named for area and weight: {area}", cure="name two")
+    frame = read_table(path, {area: "code", weight: "number"})
+    values = frame[weight].to_numpy(dtype=np.float64)
+    negative = int((values < 0).sum())
+    if negative:
+        raise InputError(
+            path, "weights are negative", column=weight, count=negative, cure="correct the table"
+        )
+    if values.sum() > _LARGEST_TOTAL:
+        raise InputError(
+            path,
+            f"the weights add up to more than {_LARGEST_TOTAL:,}",
+            column=weight,
+            cure="divide all weights by the same number",
+        )
+    duplicates = int(frame[area].duplicated().sum())
+    if duplicates:
+        raise InputError(
+            path,
+            "rows repeat an area that has a row already",
+            column=area,
+            count=duplicates,
+            cure="keep one row per area: the table may hold several years or groups",
+        )
+    units = locate_units(geography, level, frame[area], path=path, column=area)
+    inside = units >= 0
+    if not inside.any():
+        raise InputError(
+            path,
+            f"no row is a {level} of the geography",
+            column=area,
+            cure="name the level of this table, or use the table of the geography's region and vintage",
+        )
+    n_units = geography.n_units(level)
+    per_unit = np.zeros(n_units, dtype=np.int64)
+    # 10^6 times a count is exact in float64 up to 9 billion, so only true fractions are rounded here.
+    per_unit[units[inside]] = np.rint(values[inside] * _SCALE).astype(np.int64)
+    starts = geography.starts(level).astype(np.int64)
+    blocks = np.r_[starts[1:], geography.n_blocks] - starts
+    # floor((2w + n) / 2n) is w / n rounded half up.
+    share = np.maximum(1, (2 * per_unit + blocks) // (2 * blocks))
+    source = os.fspath(path)
+    report = []
+    if without := n_units - int(inside.sum()):
+        report.append(f"{source}: {without:,} of {n_units:,} {level} units have no weight: smallest used")
+    if outside := int((~inside).sum()):
+        report.append(f"{source}: {outside:,} of {len(frame):,} rows are outside the geography: ignored")
+    return BlockWeights(np.repeat(share, blocks), tuple(report))
+
+
+def uniform_weights(geography: Geography) -> BlockWeights:
+    """Return weight 1 for every block."""
+    return BlockWeights(np.ones(geography.n_blocks, dtype=np.int64))

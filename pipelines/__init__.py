@@ -1,0 +1,35 @@
+"""Release configuration, plans, Dask runs, certificates, verification and the command line."""
+
+from pipelines.certificate import Certificate, certificate_schema, make_certificate
+from pipelines.config import ConfigError, ReleaseConfig, load_config, parse_config
+from pipelines.demonstration import demo, demo_truth
+from pipelines.plan_files import load_plan, plan_hash, save_plan
+from pipelines.planning import ReleasePlan, make_plan
+from pipelines.releasing import Release, certified, run
+from pipelines.utility import mean_commute, total_variation
+from pipelines.verification import Check, VerificationError, verify
+
+__all__ = [
+    "Certificate",
+    "Check",
+    "ConfigError",
+    "Release",
+    "ReleaseConfig",
+    "ReleasePlan",
+    "VerificationError",
+    "certificate_schema",
+    "certified",
+    "demo",
+    "demo_truth",
+    "load_config",
+    "load_plan",
+    "make_certificate",
+    "make_plan",
+    "mean_commute",
+    "parse_config",
+    "plan_hash",
+    "run",
+    "save_plan",
+    "total_variation",
+    "verify",
+]

@@ -1,0 +1,132 @@
+"""The kinds of value that a configuration holds: exact numbers, paths, names; and how a value is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import (
+    AfterValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    StringConstraints,
+    ValidationInfo,
+)
+
+import synth
+from synth.exact import decimal_up, exact
+
+__all__ = [
+    "DeltaNumber",
+    "InputPath",
+    "Line",
+    "Mechanism",
+    "Names",
+    "PositiveNumber",
+    "RetentionNumber",
+    "WrittenFloat",
+    "absolute",
+    "one_of",
+    "shown",
+]
+
+
+class WrittenFloat(float):
+    """A float of the TOML file that remembers how it was written, so that the cure can quote it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def _number(allowed: Callable[[Fraction], bool], otherwise: str) -> PlainValidator:
+    """Return the validator of an exact number written as text; `otherwise` says what else it must be."""
+
+    def validate(value: object) -> Fraction:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            kind = "a float" if isinstance(value, float) else "a bare number"
+            written = value.text if isinstance(value, WrittenFloat) else repr(value)
+            raise ValueError(f'{written} is {kind}; write it as text: "{written}"')
+        if not isinstance(value, str):
+            raise ValueError(f'{shown(value)} is not a number written as text, such as "8.6" or "1/3"')
+        try:
+            number = exact(value)
+        except ValueError:
+            raise ValueError(
+                f'{shown(value)} is not a number; write for example "8.6", "1e-5" or "1/3"'
+            ) from None
+        if not allowed(number):
+            raise ValueError(f"{shown(value)} {otherwise}")
+        return number
+
+    return PlainValidator(validate)
+
+
+def _decimal_or_ratio(value: Fraction) -> str:
+    """Return the exact text, the same however it was written: "8.6" for "8.60" and "43/5", or "1/3"."""
+    text = decimal_up(value, digits=30)
+    return text if Fraction(text) == value else str(value)
+
+
+def _path(value: object, info: ValidationInfo) -> Path:
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise ValueError(f"{shown(value)} is not a path; write it as text")
+    if value.startswith("~"):
+        raise ValueError(f"{shown(value)}: ~ is not expanded here; write the whole path")
+    return absolute((info.context or {}).get("folder", Path()), value)
+
+
+def _mechanism(value: str) -> str:
+    known = sorted(getattr(synth, "MECHANISMS", ("dirichlet",)))
+    if value not in known:
+        raise ValueError(f"{shown(value)} is not a mechanism; use {one_of(known)}")
+    return value
+
+
+_Serializer = PlainSerializer(_decimal_or_ratio, return_type=str, when_used="json")
+PositiveNumber = Annotated[
+    Fraction, _number(lambda number: number > 0, "is not above 0; write a number above 0"), _Serializer
+]
+DeltaNumber = Annotated[
+    Fraction,
+    _number(lambda number: 0 <= number < 1, 'is not in [0, 1); write a small probability such as "1e-5"'),
+    _Serializer,
+]
+RetentionNumber = Annotated[
+    Fraction,
+    _number(lambda number: 0 < number <= 1, 'is not in (0, 1]; write "0.5", say, or "1" for no pruning'),
+    _Serializer,
+]
+
+# Serialised, a path is its last part: a folder name may say something confidential.
+InputPath = Annotated[
+    Path, PlainValidator(_path), PlainSerializer(lambda path: path.name, return_type=str, when_used="json")
+]
+Line = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\x00-\x1f\x7f]*\S[^\x00-\x1f\x7f]*$")]
+Names = Annotated[tuple[Line, ...], Field(strict=False)]  # TOML has lists, a frozen model needs tuples
+Mechanism = Annotated[str, AfterValidator(_mechanism)]
+
+
+def absolute(folder: Path, path: Path | str) -> Path:
+    """Return `path`, relative to `folder`, as an absolute path; a link keeps its own name."""
+    whole = folder / path
+    return whole.resolve() if whole.name == ".." else whole.parent.resolve() / whole.name
+
+
+def shown(value: object) -> str:
+    """Return a value much as it stands in the file."""
+    if isinstance(value, WrittenFloat):
+        return value.text
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except TypeError:  # a date
+        text = str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def one_of(names: Iterable[str]) -> str:
+    """Return the names in quotes, joined by "or"."""
+    return " or ".join(f'"{name}"' for name in names) or "nothing"

@@ -1,0 +1,157 @@
+"""What is wrong with a configuration, in words: one line per problem, with the key and the cure."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic_core import ErrorDetails
+
+from pipelines._config_fields import one_of, shown
+
+__all__ = ["describe", "problems_across"]
+
+_PATTERN_CURES = {
+    "state": 'use lower-case letters, digits and underscores only, such as "ri"',
+    "job_type": 'use "JT00" (all jobs) to "JT05"',
+}
+
+
+def describe(error: ErrorDetails, keys: Mapping[tuple[str, ...], Sequence[str]]) -> str:
+    """Return one error of pydantic as one line: key, what is wrong, the cure.
+
+    Parameters
+    ----------
+    error : ErrorDetails
+        The error.
+    keys : mapping of tuple of str to sequence of str
+        The keys of every table, by the table's path; the path of the jobs includes their format.
+
+    Returns
+    -------
+    str
+    """
+    formats = [table[1] for table in keys if len(table) == 2]
+    loc = error["loc"]
+    where = [*loc[:1], *loc[2:]] if loc[0] == "jobs" and len(loc) > 1 and loc[1] in formats else list(loc)
+    key, value = _key(where), shown(error["input"])
+    field = str(where[-1])
+    match error["type"]:
+        case "extra_forbidden":
+            return f"{key}: unknown key; {_suggestion(loc, keys)}"
+        case "missing" if len(where) == 1:
+            table = "[[auxiliary]]" if field == "auxiliary" else f"[{field}]"
+            return f"{key}: missing; add a table {table}"
+        case "missing":
+            return f"{key}: missing; add a line {field} = ..."
+        case "union_tag_not_found":
+            return f"{key}.format: missing; add a line format = {one_of(formats)}"
+        case "union_tag_invalid":
+            format_ = error["input"]["format"]
+            return f"{key}.format: {shown(format_)} is not a format; use {one_of(formats)}"
+        case "value_error":
+            return f"{key}: {error['ctx']['error']}"
+        case "string_type":
+            return f"{key}: {value} is not text; write it in quotes"
+        case "string_too_short":
+            return f"{key}: the text is empty; write at least one character"
+        case "string_pattern_mismatch":
+            return f"{key}: {value} is not allowed; {_PATTERN_CURES.get(field, 'write one line of text')}"
+        case "int_type" | "int_from_float":
+            return f"{key}: {value} is not a whole number; write it without quotes and point"
+        case "greater_than_equal":
+            return f"{key}: {value} is too small; write a number of at least {error['ctx']['ge']}"
+        case "less_than_equal":
+            return f"{key}: {value} is too large; write a number of at most {error['ctx']['le']}"
+        case "tuple_type" if field == "auxiliary":
+            return f"{key}: {value} is not a list of tables; write [[auxiliary]] above it, in double brackets"
+        case "tuple_type":
+            return f'{key}: {value} is not a list; write for example ["a", "b"], or [] for none'
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return f"{key}: {value} is not a table; write [{field}] above its keys, in single brackets"
+        case _:  # nothing known gets here; a new version of pydantic may
+            return f"{key}: {error['msg']}; see the examples"
+
+
+def _key(where: Iterable[int | str]) -> str:
+    """Return the path of a key; members of a list are counted from 1, as people do: ``auxiliary #1.flow``."""
+    return "".join(f" #{part + 1}" if isinstance(part, int) else f".{part}" for part in where).lstrip(".")
+
+
+def _suggestion(loc: tuple[int | str, ...], keys: Mapping[tuple[str, ...], Sequence[str]]) -> str:
+    """Return the key that was probably meant, else the table it belongs to, else the keys there are."""
+    *parents, key = (part for part in loc if isinstance(part, str))
+    known = keys[tuple(parents)]
+    if close := difflib.get_close_matches(key.lower(), known, n=1):
+        return f"did you mean {close[0]}?"
+    for table, its_keys in keys.items():
+        if table and key in its_keys:
+            form = f' with format = "{table[1]}"' if len(table) == 2 else ""
+            return f"it belongs to [{table[0]}]{form}"
+    return f"the keys here are {', '.join(known)}"
+
+
+def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the problems that concern more than one key, as far as the single keys can be understood.
+
+    Parameters
+    ----------
+    data : mapping
+        The tables as they were written, good or bad: one bad value must not hide these problems.
+
+    Yields
+    ------
+    str
+        One line: key, what is wrong, the cure.
+    """
+    geography, jobs, plan = (_table(data.get(name)) for name in ("geography", "jobs", "plan"))
+    auxiliary = data.get("auxiliary")
+    tables = [_table(table) for table in auxiliary] if isinstance(auxiliary, list) else []
+    flows = {f"auxiliary #{number}": table for number, table in enumerate(tables, start=1)}
+    weights = {"weights": _table(data.get("weights"))}
+
+    levels, block = geography.get("levels"), geography.get("block")
+    if isinstance(levels, list) and isinstance(block, str):
+        known = [level for level in [*levels, block] if isinstance(level, str)]
+        for where, table in (flows | weights).items():
+            for key in ("origin_level", "destination_level", "level"):
+                level = table.get(key)
+                if isinstance(level, str) and level not in known:
+                    yield (
+                        f"{where}.{key}: {shown(level)} is not a level of the geography; "
+                        f"use {one_of(known)}, or add it to geography.levels"
+                    )
+
+    attributes = jobs.get("attributes", [])
+    if jobs.get("format") == "microdata" and isinstance(attributes, list):
+        pool_by = plan.get("pool_by")
+        for name in pool_by if isinstance(pool_by, list) else []:
+            if isinstance(name, str) and name not in attributes:
+                yield f"plan.pool_by: {shown(name)} is not in jobs.attributes; add it there"
+
+    yield from _repeated("geography", geography, ["block", "levels", "latitude", "longitude"])
+    yield from _repeated("jobs", jobs, ["home", "work", "worker", "attributes"])
+    yield from _repeated("plan", plan, ["pool_by"])
+    for where, table in flows.items():
+        yield from _repeated(where, table, ["origin", "destination", "flow"])
+    yield from _repeated("weights", weights["weights"], ["area", "weight"])
+
+
+def _table(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _repeated(where: str, table: dict[str, Any], keys: list[str]) -> Iterator[str]:
+    """Yield the columns that are named for two purposes, which is a slip of the pen."""
+    named = [table[key] for key in keys if key in table]
+    columns = Counter(
+        column
+        for entry in named
+        for column in (entry if isinstance(entry, list) else [entry])
+        if isinstance(column, str)
+    )
+    for column, times in columns.items():
+        if times > 1:
+            yield f"{where}: {shown(column)} is named {times} times; name a column for one purpose only"

@@ -1,0 +1,299 @@
+"""The certificate of a release: what is guaranteed, for whom, at what cost, by which code.
+
+The models below are the format; `certificate_schema` is the JSON Schema that is published with them
+(docs/certificate.schema.json, and a copy in every release). Exact numbers are decimal texts: bounds are
+rounded up to twelve significant digits, priors and retentions are exact ratios.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+import synth
+from pipelines.planning import ReleasePlan
+from pipelines.provenance import dependency_versions, source_state
+
+__all__ = ["CERTIFICATE_FORMAT", "Certificate", "certificate_schema", "guarantee_fields", "make_certificate"]
+
+CERTIFICATE_FORMAT = "odsynth certificate 1"
+
+Decimal = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?$")]
+Ratio = Annotated[str, StringConstraints(pattern=r"^\d+(/\d+)?$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Subject(_Part):
+    """What was released."""
+
+    name: str
+    state: str
+    year: int
+    job_type: str
+
+
+class Definition(_Part):
+    """The guarantee in words and symbols, and what it rests on."""
+
+    words: str
+    symbols: str
+    neighbours: str
+    unit: str
+    assumed_public: list[str]
+    composition: str
+    delta_sharing: str
+    not_covered: list[str]
+
+
+class Budget(_Part):
+    """An epsilon and a delta."""
+
+    epsilon: Decimal
+    delta: Decimal
+
+
+class PersonBudget(Budget):
+    """The (epsilon, delta)-differential privacy of one person with a number of records."""
+
+    records: Annotated[int, Field(ge=1)]
+    statement: str
+
+
+class Losses(_Part):
+    """The largest block loss U* and pruning loss V of any class, in nats, rounded up."""
+
+    block_loss_U: Decimal  # noqa: N815 - the symbol of the theorem
+    pruning_loss_V: Decimal  # noqa: N815
+
+
+class Totals(_Part):
+    """Public counts of the plan."""
+
+    pools: int
+    records: int
+    synthetic_workers: int
+    domains: int
+    cells: int
+
+
+class PoolClassRow(_Part):
+    """One class of pools: its limits, its numbers, the bound of each of its pools."""
+
+    pools: int
+    n_min: int
+    n_max: int
+    m_max: int
+    cells: list[int]
+    prior: list[Ratio]
+    retention: list[Ratio]
+    block_loss_U: Decimal  # noqa: N815
+    pruning_loss_V: Decimal  # noqa: N815
+    epsilon: Decimal
+    delta: Decimal
+    person_delta: Decimal
+
+
+class Arithmetic(_Part):
+    """How the bounds were computed."""
+
+    method: str
+    precision_bits: int
+    rounding: Literal["up"]
+
+
+class Software(_Part):
+    """The code that made the release."""
+
+    version: str
+    commit: str | None
+    modified: bool | None
+    dependencies: dict[str, str]
+
+
+class Randomness(_Part):
+    """Where the randomness came from."""
+
+    secure: bool
+    source: str
+    derivation: str
+
+
+class Certificate(_Part):
+    """The whole certificate."""
+
+    format: Literal["odsynth certificate 1"]
+    release: Subject
+    mechanism: str
+    definition: Definition
+    requested: Budget
+    run: Budget
+    person: PersonBudget
+    losses: Losses
+    totals: Totals
+    classes: list[PoolClassRow]
+    arithmetic: Arithmetic
+    plan_sha256: Sha256
+    software: Software
+    randomness: Randomness
+    created: str
+    for_release: bool
+    not_for_release_because: list[str]
+
+
+def certificate_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of certificates."""
+    schema = Certificate.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+_DEFINITION: dict[str, Any] = {
+    "words": (
+        "Whatever the confidential origins are, outside a set of outputs of probability at most delta, the "
+        "released output is at most e^epsilon times more or less likely than it would be if any one job "
+        "record had another origin."
+    ),
+    "symbols": (
+        "(epsilon, delta)-probabilistic differential privacy: for every input h there is a set B of outputs "
+        "with P(B | h) <= delta such that for every s outside B and every neighbour h' of h, "
+        "|ln P(s | h) / P(s | h')| <= epsilon."
+    ),
+    "neighbours": "Two inputs with the same slots; the origin of one job record differs (replace one).",
+    "unit": "One job record: one worker in one job.",
+    "assumed_public": [
+        "the slots: how many jobs each work block has, with their attributes (workplace totals)",
+        "the geography, the auxiliary flows and the weights, none of them derived from the same records",
+        "the plan, and this program",
+    ],
+    "composition": (
+        "Pools hold disjoint records: epsilon of the run is the largest of any pool, delta is the sum over "
+        "pools. Releases of the same records add up their epsilon and their delta."
+    ),
+    "delta_sharing": "A pool with n of the run's N records may fail with probability at most delta n / N.",
+    "not_covered": [
+        "what is inferred from the public inputs alone",
+        "other releases of the same records: their epsilon and delta add to these",
+        "the attributes of jobs and workplace totals, which are reproduced exactly",
+        "how the curator keeps the confidential data, and side channels such as timing on that machine",
+    ],
+}
+
+
+def make_certificate(
+    release: ReleasePlan, guarantee: synth.Guarantee, plan_sha256: str, *, secure: bool
+) -> Certificate:
+    """Write the certificate of a run.
+
+    Parameters
+    ----------
+    release : ReleasePlan
+    guarantee : synth.Guarantee
+        Of `release.plan`, from the mechanism's `certify`.
+    plan_sha256 : str
+        Hash of the stored plan.
+    secure : bool
+        Whether the run key came from the operating system.
+
+    Returns
+    -------
+    Certificate
+    """
+    state = source_state()
+    reasons = []
+    if not secure:
+        reasons.append("the run was seeded: its randomness is not secret")
+    if state.commit is None:
+        reasons.append("the commit of the program is unknown")
+    if state.modified or (state.commit is not None and state.modified is None):
+        reasons.append("the program differs from its commit")
+    subject = release.configuration["release"]
+    return Certificate(
+        format="odsynth certificate 1",
+        release=Subject(**{name: subject[name] for name in Subject.model_fields}),
+        mechanism=release.plan.mechanism,
+        definition=Definition(**_DEFINITION),
+        **guarantee_fields(release, guarantee),
+        plan_sha256=plan_sha256,
+        software=Software(
+            version=state.version,
+            commit=state.commit,
+            modified=state.modified,
+            dependencies=dependency_versions(),
+        ),
+        randomness=Randomness(
+            secure=secure,
+            source="the operating system's generator" if secure else "a seed (tests only)",
+            derivation="HKDF-SHA256 for each stage and batch, ChaCha20 key streams, rejection sampling",
+        ),
+        created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        for_release=not reasons,
+        not_for_release_because=reasons,
+    )
+
+
+def guarantee_fields(release: ReleasePlan, guarantee: synth.Guarantee) -> dict[str, Any]:
+    """Return the part of a certificate that is a function of the plan alone; `verify` recomputes it."""
+    plan = release.plan
+    up = synth.decimal_up
+    records = int(release.configuration["jobs"].get("records_per_worker", 1))
+    person = _group(guarantee, records)
+    return {
+        "requested": Budget(epsilon=up(plan.epsilon), delta=up(plan.delta)),
+        "run": Budget(epsilon=up(guarantee.epsilon), delta=up(guarantee.delta)),
+        "person": PersonBudget(
+            epsilon=up(person[0]),
+            delta=up(person[1]),
+            records=records,
+            statement=(
+                f"(epsilon, delta)-differential privacy for a person with at most {records} job record(s); "
+                "a person with c records has c times the epsilon of one record, and the delta of one record "
+                "times 1 + e^epsilon + ... + e^((c - 1) epsilon)"
+            ),
+        ),
+        "losses": Losses(
+            block_loss_U=up(max(c.block_loss for c in guarantee.classes)),
+            pruning_loss_V=up(max(c.pruning_loss for c in guarantee.classes)),
+        ),
+        "totals": Totals(
+            pools=plan.pools.n_pools,
+            records=plan.pools.n_records,
+            synthetic_workers=int(plan.pools.m.sum()),
+            domains=plan.domains.n_domains,
+            cells=int(plan.domains.cuts.size),
+        ),
+        "classes": [
+            PoolClassRow(
+                pools=c.pools,
+                n_min=c.n_min,
+                n_max=c.n_max,
+                m_max=c.m_max,
+                cells=list(c.cells),
+                prior=[str(a) for a in c.prior],
+                retention=[str(f) for f in c.retention],
+                block_loss_U=up(c.block_loss),
+                pruning_loss_V=up(c.pruning_loss),
+                epsilon=up(c.epsilon),
+                delta=up(c.delta),
+                person_delta=up(c.person_delta),
+            )
+            for c in guarantee.classes
+        ],
+        "arithmetic": Arithmetic(
+            method="Arb ball arithmetic (python-flint), upper ends",
+            precision_bits=synth.PRECISION_BITS,
+            rounding="up",
+        ),
+    }
+
+
+def _group(guarantee: synth.Guarantee, records: int) -> tuple[Fraction, Fraction]:
+    """Return group privacy for `records` records of one person, with e^epsilon bounded from above."""
+    odds = synth.exp_up(guarantee.epsilon)
+    delta = guarantee.person_delta * sum((odds**i for i in range(records)), Fraction(0))
+    return guarantee.epsilon * records, min(delta, Fraction(1))

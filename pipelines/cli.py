@@ -1,0 +1,134 @@
+"""The command `odsynth`: each verb is a thin layer over the Python function of the same name."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+import geo_data
+import pipelines
+import synth
+from pipelines.summary import comparison, plan_summary, release_summary
+
+__all__ = ["main"]
+
+_CONFIG = click.Path(path_type=Path, dir_okay=False)
+_OUT = click.option(
+    "--out", type=click.Path(path_type=Path), help="Output folder, instead of the configuration's."
+)
+_EXPECTED = (
+    pipelines.ConfigError,
+    geo_data.InputError,
+    synth.BudgetTooSmallError,
+    pipelines.VerificationError,
+)
+
+
+@contextmanager
+def _one_clear_error() -> Iterator[None]:
+    """Turn errors into one message and exit code 1.
+
+    The message of an unforeseen error may quote data, so it is withheld unless ODSYNTH_DEBUG is set.
+    """
+    try:
+        yield
+    except _EXPECTED as error:
+        raise click.ClickException(str(error)) from None
+    except (click.ClickException, click.exceptions.Exit, click.Abort):
+        raise
+    except OSError as error:
+        # Names of files and the system's reason; no content.
+        what = error.strerror or "cannot be used"
+        raise click.ClickException(f"{error.filename or 'a file'}: {what}") from None
+    except Exception as error:
+        if os.environ.get("ODSYNTH_DEBUG"):
+            raise
+        raise click.ClickException(
+            f"an error that was not foreseen ({type(error).__name__}). Its details could show confidential "
+            "values and are withheld; set ODSYNTH_DEBUG=1 to see them on a safe terminal. Nothing was released."
+        ) from None
+
+
+def _say(message: str) -> None:
+    click.echo(message, err=True)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="odsynth")
+def main() -> None:
+    r"""Publish synthetic commuting data with a certificate of differential privacy.
+
+    \b
+    Start here:
+      odsynth demo                      a generated region through the whole pipeline
+      odsynth verify out/demo/public    check what it released
+    Then copy examples/demo.toml, name your own files in it, and:
+      odsynth plan my.toml              what would be released and what it costs
+      odsynth run my.toml               make the release
+    """
+
+
+@main.command()
+@_OUT
+def demo(out: Path | None) -> None:
+    """Generate a region of 60,000 jobs and release it into out/demo.
+
+    Needs no input. Inputs are written to out/demo-inputs, in the formats of real data, so that they can be
+    looked at; an earlier demo is replaced.
+    """
+    with _one_clear_error():
+        release = pipelines.demo(out, report=_say)
+        click.echo(release_summary(release))
+        click.echo(comparison(release.plan, release.public, pipelines.demo_truth(release)))
+
+
+@main.command()
+@click.argument("config", type=_CONFIG)
+def plan(config: Path) -> None:
+    """Show what CONFIG would release and what it would cost.
+
+    Reads public inputs only; of the job file, only work blocks and attributes, never the column of homes.
+    """
+    with _one_clear_error():
+        loaded = pipelines.load_config(config)
+        _say("Reading public inputs and planning ...")
+        release = pipelines.make_plan(loaded)
+        click.echo(plan_summary(release, pipelines.certified(release)))
+
+
+@main.command()
+@click.argument("config", type=_CONFIG)
+@_OUT
+def run(config: Path, out: Path | None) -> None:
+    """Make the release that CONFIG describes.
+
+    Plans, certifies, draws, writes and checks. The output folder must not exist; it appears, complete, when
+    everything has succeeded, and not otherwise.
+    """
+    with _one_clear_error():
+        loaded = pipelines.load_config(config)
+        release = pipelines.run(loaded if out is None else loaded.with_out(out), report=_say)
+        click.echo(release_summary(release))
+
+
+@main.command()
+@click.argument("public", type=click.Path(path_type=Path))
+def verify(public: Path) -> None:
+    """Check the release in the folder PUBLIC.
+
+    Needs nothing but that folder: recomputes checksums, plan hash and certificate, and compares the data with
+    the plan. Prints each check and ends with an error at the first that fails.
+    """
+    with _one_clear_error():
+        for check in pipelines.verify(public):
+            click.echo(f"{click.style('ok', fg='green')}  {check.name}: {check.detail}")
+    click.echo(f"{public} is what its certificate says.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,383 @@
+"""The configuration of a release: TOML, checked strictly before anything else happens.
+
+Every problem of a file is reported at once, each with its cure; unknown keys are refused, because a
+misspelt privacy parameter that silently keeps its default is the worst kind of bad input. Whether the data
+files exist and what is in them is the readers' business.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from pipelines._config_fields import (
+    DeltaNumber,
+    InputPath,
+    Line,
+    Mechanism,
+    Names,
+    PositiveNumber,
+    RetentionNumber,
+    WrittenFloat,
+    absolute,
+)
+from pipelines._config_problems import describe, problems_across
+
+__all__ = [
+    "Auxiliary",
+    "ConfigError",
+    "Geography",
+    "LodesJobs",
+    "MicrodataJobs",
+    "PlanSettings",
+    "Privacy",
+    "Release",
+    "ReleaseConfig",
+    "Weights",
+    "load_config",
+    "parse_config",
+]
+
+
+class ConfigError(ValueError):
+    """A configuration cannot be used.
+
+    Attributes
+    ----------
+    problems : tuple of str
+        One line per problem: file name, key, what is wrong, the cure. The message is these lines.
+    """
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class Release(_Section):
+    """What is released and where it goes.
+
+    Attributes
+    ----------
+    name : str
+        Title, for people.
+    state : str
+        First part of the file names: lower-case letters, digits, underscore.
+    year : int
+        Year of the jobs.
+    job_type : str
+        LODES job type, ``"JT00"`` (all jobs) to ``"JT05"``.
+    out : Path
+        Folder of the release. It must not exist when a run begins.
+    mechanism : str
+        Name of the mechanism.
+    """
+
+    name: Line
+    state: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$")]
+    year: Annotated[int, Field(ge=1900, le=2999)]
+    job_type: Annotated[str, StringConstraints(pattern=r"^JT0[0-5]$")] = "JT00"
+    out: InputPath
+    mechanism: Mechanism = "dirichlet"
+
+
+class Privacy(_Section):
+    """The privacy loss that the whole release may cost.
+
+    Attributes
+    ----------
+    epsilon : Fraction
+        Largest privacy loss, above 0.
+    delta : Fraction
+        Probability, over the whole run, of a loss above `epsilon`; in [0, 1).
+    """
+
+    epsilon: PositiveNumber
+    delta: DeltaNumber
+
+
+class LodesJobs(_Section):
+    """Confidential jobs in the form of a LODES origin-destination file.
+
+    Attributes
+    ----------
+    format : {"lodes"}
+        Says which form the jobs have.
+    file : Path
+        The csv or csv.gz file.
+    """
+
+    format: Literal["lodes"]
+    file: InputPath
+
+
+class MicrodataJobs(_Section):
+    """Confidential jobs as one row per job.
+
+    Attributes
+    ----------
+    format : {"microdata"}
+        Says which form the jobs have.
+    file : Path
+        The csv, csv.gz or Parquet file.
+    home, work : str
+        Columns of the home and the work block.
+    worker : str or None
+        Column that tells workers apart, if there is one.
+    attributes : tuple of str
+        Columns that are public attributes of a job.
+    records_per_worker : int
+        The most job records that one worker may have.
+    """
+
+    format: Literal["microdata"]
+    file: InputPath
+    home: Line
+    work: Line
+    worker: Line | None = None
+    attributes: Names = ()
+    records_per_worker: Annotated[int, Field(ge=1)] = 1
+
+
+class Geography(_Section):
+    """The public geography: one row per block.
+
+    Attributes
+    ----------
+    file : Path
+        The crosswalk.
+    block : str
+        Column of the block's code.
+    levels : tuple of str
+        Columns of the hierarchy above the block, coarsest first; may be empty.
+    latitude, longitude : str
+        Columns of the block's centroid, in degrees.
+    """
+
+    file: InputPath
+    block: Line
+    levels: Names
+    latitude: Line
+    longitude: Line
+
+
+class Auxiliary(_Section):
+    """A public table of flows that shapes the domains.
+
+    Attributes
+    ----------
+    file : Path
+        The table.
+    origin, destination : str
+        Columns of the home and the work area.
+    origin_level, destination_level : str
+        Levels of the geography that these areas are of.
+    flow : str
+        Column of the public count.
+    """
+
+    file: InputPath
+    origin: Line
+    origin_level: Line
+    destination: Line
+    destination_level: Line
+    flow: Line
+
+
+class Weights(_Section):
+    """A public table of weights by which a cell is shared among its blocks.
+
+    Attributes
+    ----------
+    file : Path
+        The table.
+    level : str
+        Level of the geography that the areas are of.
+    area, weight : str
+        Columns of the area's code and of the weight.
+    """
+
+    file: InputPath
+    level: Line
+    area: Line
+    weight: Line
+
+
+class PlanSettings(_Section):
+    """Choices of the plan; each has a default.
+
+    Attributes
+    ----------
+    pool_by : tuple of str
+        Attributes by which the jobs of a work block are pooled separately.
+    split_threshold : Fraction
+        A node of the hierarchy is split while its expected public count is at least this; above 0.
+    retention_min : Fraction
+        Smallest retention probability of an empty cell, in (0, 1].
+    prior : Fraction or None
+        Pseudo-count of every cell, above 0; None means calibrated to the requested privacy.
+    """
+
+    pool_by: Names = ()
+    split_threshold: PositiveNumber = Fraction(1)
+    retention_min: RetentionNumber = Fraction(1)
+    prior: PositiveNumber | None = None
+
+
+class ReleaseConfig(_Section):
+    """Everything that a release is told. Made by `load_config` or `parse_config`.
+
+    Attributes
+    ----------
+    release : Release
+        What is released and where it goes.
+    privacy : Privacy
+        What it may cost.
+    jobs : LodesJobs or MicrodataJobs
+        The confidential input.
+    geography : Geography
+        The public geography.
+    auxiliary : tuple of Auxiliary
+        Public flows; may be empty.
+    weights : Weights or None
+        Public weights of areas.
+    plan : PlanSettings
+        Choices of the plan.
+    """
+
+    release: Release
+    privacy: Privacy
+    jobs: Annotated[LodesJobs | MicrodataJobs, Field(discriminator="format")]
+    geography: Geography
+    auxiliary: Annotated[tuple[Auxiliary, ...], Field(strict=False)] = ()
+    weights: Weights | None = None
+    plan: PlanSettings = PlanSettings()
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the configuration as it is quoted in a certificate.
+
+        Returns
+        -------
+        dict
+            Ready for JSON. Exact numbers are text, the same however they were written. Of the input files
+            only the names are given and the output folder is left out: a folder name may say something
+            confidential, and neither changes what is released.
+        """
+        return self.model_dump(mode="json", exclude={"release": {"out"}})
+
+    def with_out(self, out: Path) -> ReleaseConfig:
+        """Return the same configuration with another output folder.
+
+        Parameters
+        ----------
+        out : Path
+            Relative to the working folder, as on a command line.
+
+        Returns
+        -------
+        ReleaseConfig
+        """
+        release = self.release.model_copy(update={"out": absolute(Path.cwd(), out)})
+        return self.model_copy(update={"release": release})
+
+
+# Keys of every table, by its path; the form of the jobs is part of theirs.
+_KEYS = {
+    (): tuple(ReleaseConfig.model_fields),
+    ("release",): tuple(Release.model_fields),
+    ("privacy",): tuple(Privacy.model_fields),
+    ("jobs", "lodes"): tuple(LodesJobs.model_fields),
+    ("jobs", "microdata"): tuple(MicrodataJobs.model_fields),
+    ("geography",): tuple(Geography.model_fields),
+    ("auxiliary",): tuple(Auxiliary.model_fields),
+    ("weights",): tuple(Weights.model_fields),
+    ("plan",): tuple(PlanSettings.model_fields),
+}
+
+
+def load_config(path: Path | str) -> ReleaseConfig:
+    """Read and check the configuration of a release.
+
+    Parameters
+    ----------
+    path : Path or str
+        The TOML file. Paths inside it are relative to its folder.
+
+    Returns
+    -------
+    ReleaseConfig
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read, is not TOML or says something that cannot be used.
+    """
+    path = Path(path)
+    try:
+        text = path.read_bytes().decode("utf-8-sig")  # some editors put a mark before the first letter
+    except FileNotFoundError:
+        raise ConfigError([f"{path}: there is no such file; give the path of a TOML file"]) from None
+    except IsADirectoryError:
+        raise ConfigError([f"{path}: this is a folder; give the path of a TOML file"]) from None
+    except UnicodeDecodeError:
+        raise ConfigError([f"{path.name}: the text is not UTF-8; save the file in that encoding"]) from None
+    except OSError as error:
+        raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from None
+    return parse_config(text, path.parent, path.name)
+
+
+def parse_config(text: str, folder: Path, name: str) -> ReleaseConfig:
+    """Check the configuration of a release.
+
+    Parameters
+    ----------
+    text : str
+        The TOML text.
+    folder : Path
+        What paths in the text are relative to.
+    name : str
+        What the configuration is called in messages.
+
+    Returns
+    -------
+    ReleaseConfig
+
+    Raises
+    ------
+    ConfigError
+        If the text is not TOML or says something that cannot be used.
+    """
+    try:
+        data = tomllib.loads(text, parse_float=WrittenFloat)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError([f"{name}: not valid TOML: {_syntax(error, text)}"]) from None
+    problems: list[str] = []
+    config = None
+    try:
+        config = ReleaseConfig.model_validate(data, context={"folder": folder})
+    except ValidationError as errors:
+        problems += [describe(error, _KEYS) for error in errors.errors(include_url=False)]
+    # On the text's own tables, not on the model: one bad value elsewhere must not hide these problems.
+    problems += problems_across(data)
+    if config is None or problems:
+        raise ConfigError(f"{name}: {problem}" for problem in problems)
+    return config
+
+
+def _syntax(error: tomllib.TOMLDecodeError, text: str) -> str:
+    """Return the parser's message; where it names a line, with that line."""
+    message = str(error)
+    found = re.search(r"at line (\d+)", message)
+    lines = text.splitlines()
+    if found and int(found[1]) <= len(lines):
+        message += f": {lines[int(found[1]) - 1].strip()}"
+    return message

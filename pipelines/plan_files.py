@@ -1,0 +1,224 @@
+"""The plan of a release on disk: four Parquet files and one JSON file (docs/plan-format.md).
+
+`plan.json` holds the SHA-256 of the Parquet files, so the hash of `plan.json` is the hash of the plan.
+The same plan gives the same bytes, and loading and storing again does too (with the same Parquet writer).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import geo_data
+import synth
+from pipelines.planning import ReleasePlan
+
+__all__ = ["PLAN_FORMAT", "load_plan", "plan_hash", "save_plan", "sha256_of"]
+
+PLAN_FORMAT = "odsynth plan 1"
+_TABLES = ("blocks.parquet", "domains.parquet", "pools.parquet", "slots.parquet")
+
+
+def save_plan(release: ReleasePlan, folder: Path) -> str:
+    """Write a plan to a folder and return its hash.
+
+    Parameters
+    ----------
+    release : ReleasePlan
+    folder : Path
+        Made here; must not exist.
+
+    Returns
+    -------
+    str
+        SHA-256 of plan.json, hexadecimal.
+    """
+    folder.mkdir()
+    for name, table in zip(_TABLES, _tables(release), strict=True):
+        # Cuts rise slowly: stored as differences they take a sixth of the room.
+        packed = "cuts" in table.column_names
+        pq.write_table(
+            table,
+            folder / name,
+            compression="zstd",
+            use_dictionary=["destination", "stratum.list.element"] if packed else True,
+            column_encoding={"cuts.list.element": "DELTA_BINARY_PACKED"} if packed else None,
+        )
+    plan = release.plan
+    document = {
+        "format": PLAN_FORMAT,
+        "mechanism": plan.mechanism,
+        "epsilon": str(plan.epsilon),
+        "delta": str(plan.delta),
+        "geography": {"block": release.geography.block_level, "levels": list(release.geography.levels)},
+        "pools_by": list(release.pools.strata),
+        "attributes": {name: list(values) for name, values in release.pools.slots.categories.items()},
+        "parameters": plan.parameters.to_json(),
+        "configuration": release.configuration,
+        "notes": list(release.notes),
+        "files": {name: sha256_of(folder / name) for name in _TABLES},
+    }
+    text = json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    (folder / "plan.json").write_text(text, encoding="utf-8")
+    return plan_hash(folder)
+
+
+def load_plan(folder: Path) -> ReleasePlan:
+    """Read a plan back.
+
+    Parameters
+    ----------
+    folder : Path
+        With what `save_plan` wrote.
+
+    Returns
+    -------
+    ReleasePlan
+
+    Raises
+    ------
+    ValueError
+        If a file is missing, altered, or not of this format; the file is named.
+    """
+    document = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+    if document.get("format") != PLAN_FORMAT:
+        raise ValueError(f"plan.json: the format is not {PLAN_FORMAT!r}")
+    for name in _TABLES:
+        if not (folder / name).is_file() or sha256_of(folder / name) != document["files"].get(name):
+            raise ValueError(f"{name}: the file is not the one that plan.json names")
+    names = document["geography"]
+    geography = geo_data.read_crosswalk(
+        folder / "blocks.parquet",
+        block=names["block"],
+        levels=names["levels"],
+        latitude="latitude",
+        longitude="longitude",
+    )
+    # Columns by kind, in numpy: the files are ours and their hashes have been checked.
+    weights = pq.read_table(folder / "blocks.parquet", columns=["weight"])["weight"].to_numpy()
+    domains, made_for, size = _load_domains(folder / "domains.parquet", geography)
+    pools, rest = _load_pools(folder, document, geography)
+    mechanism = synth.MECHANISMS[document["mechanism"]]
+    plan = synth.Plan(
+        document["mechanism"],
+        Fraction(document["epsilon"]),
+        Fraction(document["delta"]),
+        synth.Pools(pools.n, rest["m"], rest["domain"]),
+        domains,
+        rest["class"],
+        mechanism.parameters_from_json(document["parameters"]),
+    )
+    return ReleasePlan(
+        document["configuration"], geography, weights, pools, made_for, size, plan, tuple(document["notes"])
+    )
+
+
+def plan_hash(folder: Path) -> str:
+    """Return the hash of a stored plan: the SHA-256 of its plan.json, hexadecimal."""
+    return sha256_of(folder / "plan.json")
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes, hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _tables(release: ReleasePlan) -> tuple[pa.Table, ...]:
+    geography, plan, pools = release.geography, release.plan, release.pools
+    every = np.arange(geography.n_blocks)
+    blocks = {geography.block_level: pa.array(geography.blocks, pa.string())}
+    for level in geography.levels:
+        blocks[level] = _text(geography.codes(level), geography.unit_of(level, every))
+    blocks |= {
+        "latitude": pa.array(geography.latitude),
+        "longitude": pa.array(geography.longitude),
+        "weight": pa.array(release.weights),
+    }
+    offsets = pa.array(plan.domains.offsets)
+    domains = {
+        "destination": _text(geography.blocks, release.domain_group),
+        "size": pa.array(release.domain_size),
+        "cuts": pa.LargeListArray.from_arrays(offsets, pa.array(plan.domains.cuts)),
+        "stratum": pa.LargeListArray.from_arrays(offsets, pa.array(plan.domains.stratum)),
+    }
+    categories = pools.slots.categories
+    table = {
+        "work": _text(geography.blocks, pools.work),
+        **{name: _text(categories[name], codes) for name, codes in pools.strata.items()},
+        "n": pa.array(pools.n),
+        "m": pa.array(plan.pools.m),
+        "domain": pa.array(plan.pools.domain),
+        "class": pa.array(plan.pool_class),
+    }
+    pool = np.repeat(np.arange(pools.n.size, dtype=np.int32), pools.n)
+    keys = np.stack([pool, *(codes.astype(np.int32) for codes in pools.slots.attributes.values())])
+    first = np.flatnonzero(np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0)))
+    slots = {
+        "pool": pa.array(pool[first]),
+        **{name: _text(categories[name], codes[first]) for name, codes in pools.slots.attributes.items()},
+        "count": pa.array(np.diff(np.append(first, pool.size))),
+    }
+    return tuple(pa.table(columns) for columns in (blocks, domains, table, slots))
+
+
+def _text(codes: Any, positions: Any) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(positions, pa.int32()), pa.array(list(codes), pa.string()))
+
+
+def _load_domains(
+    path: Path, geography: geo_data.Geography
+) -> tuple[synth.Domains, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    table = pq.read_table(path).combine_chunks()
+    cuts, stratum = (_chunk(table[name]) for name in ("cuts", "stratum"))
+    domains = synth.Domains(
+        geography.n_blocks,
+        cuts.offsets.to_numpy().astype(np.int64),
+        cuts.values.to_numpy(),
+        stratum.values.to_numpy(),
+    )
+    return domains, geography.number(table["destination"].to_pandas()), table["size"].to_numpy()
+
+
+def _chunk(column: pa.ChunkedArray) -> Any:
+    return column.chunk(0)
+
+
+def _load_pools(
+    folder: Path, document: dict[str, Any], geography: geo_data.Geography
+) -> tuple[geo_data.PoolTable, dict[str, np.ndarray[Any, Any]]]:
+    table = pq.read_table(folder / "pools.parquet")
+    slots = pq.read_table(folder / "slots.parquet")
+    categories = {name: tuple(values) for name, values in document["attributes"].items()}
+    count = slots["count"].to_numpy()
+    work = geography.number(table["work"].to_pandas())
+    n = table["n"].to_numpy()
+    attributes = {name: np.repeat(_codes(slots[name], values), count) for name, values in categories.items()}
+    if work.min() < 0 or not np.array_equal(np.bincount(slots["pool"].to_numpy(), count, n.size), n):
+        raise ValueError("pools.parquet: work blocks or slot counts do not match the rest of the plan")
+    pools = geo_data.PoolTable(
+        work=work,
+        strata={name: _codes(table[name], categories[name]) for name in document["pools_by"]},
+        n=n,
+        slots=geo_data.Slots(np.repeat(work, n), attributes, categories),
+    )
+    return pools, {name: table[name].to_numpy() for name in ("m", "domain", "class")}
+
+
+def _codes(column: pa.ChunkedArray, categories: tuple[str, ...]) -> np.ndarray[Any, Any]:
+    position = {value: i for i, value in enumerate(categories)}
+    encoded = (
+        column.combine_chunks().dictionary_encode() if not pa.types.is_dictionary(column.type) else column
+    )
+    encoded = (
+        encoded.unify_dictionaries().combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+    )
+    translate = np.array([position[value] for value in encoded.dictionary.to_pylist()])
+    return translate[encoded.indices.to_numpy()].astype(np.uint8 if len(categories) <= 256 else np.uint16)

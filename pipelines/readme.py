@@ -1,0 +1,106 @@
+"""The read-me of a release, in plain words."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from geo_data import LODES_CATEGORIES
+from pipelines.certificate import Certificate
+from pipelines.planning import ReleasePlan
+from synth import decimal_up, exp_up
+
+__all__ = ["release_readme"]
+
+_LODES_MEANING = {
+    "S000": "all jobs",
+    "SA01": "age 29 or younger",
+    "SA02": "age 30 to 54",
+    "SA03": "age 55 or older",
+    "SE01": "earnings of 1,250 dollars a month or less",
+    "SE02": "earnings of 1,251 to 3,333 dollars a month",
+    "SE03": "earnings of more than 3,333 dollars a month",
+    "SI01": "goods producing industries",
+    "SI02": "trade, transportation and utilities",
+    "SI03": "all other services",
+}
+
+
+def release_readme(release: ReleasePlan, certificate: Certificate, names: dict[str, str]) -> str:
+    """Return the text of a release's README.md.
+
+    Parameters
+    ----------
+    release : ReleasePlan
+    certificate : Certificate
+    names : dict of str to str
+        Data files by kind (`file_names`).
+
+    Returns
+    -------
+    str
+        Markdown.
+    """
+    run, person = certificate.run, certificate.person
+    odds = decimal_up(exp_up(Fraction(run.epsilon)), 3)
+    columns = [
+        ("w_geocode", "work block, text"),
+        ("h_geocode", "home block of the synthetic workers, text"),
+        ("S000", _LODES_MEANING["S000"]),
+    ]
+    for attribute, categories in release.pools.slots.categories.items():
+        lodes = LODES_CATEGORIES.get(attribute) == categories
+        for category in categories:
+            name = category if lodes else f"{attribute}_{category}"
+            meaning = _LODES_MEANING[category] if lodes else f"jobs whose {attribute} is {category}"
+            columns.append((name, meaning))
+    columns.append(("createdate", "day of this release, YYYYMMDD"))
+    table = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in columns)
+    jobs = (
+        f"- `{names['jobs_parquet']}`: one row a synthetic worker, with the attributes of the job\n"
+        if "jobs_parquet" in names
+        else ""
+    )
+    status = (
+        "Every check of the program passed: this release is **for publication**."
+        if certificate.for_release
+        else "**Not for release**: " + "; ".join(certificate.not_for_release_because) + "."
+    )
+    return f"""# {certificate.release.name}
+
+{certificate.totals.synthetic_workers:,} **synthetic** workers: where they live and where they work. No row is
+a real person. Work blocks have exactly the public number of jobs, by every attribute; the homes were drawn at
+random from a distribution that the confidential records shaped, with noise.
+
+{status}
+
+## Files
+
+- `{names["od_csv"]}`: jobs counted by work block and home block, in the layout of LODES
+- `{names["od_parquet"]}`: the same as Parquet
+{jobs}- `certificate.json`: the privacy certificate; `certificate.schema.json` describes its fields
+- `plan/`: the public plan from which the certificate can be computed again
+- `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)
+
+`odsynth verify` on this folder repeats every check; it needs no confidential data.
+
+## Columns
+
+| column | meaning |
+| --- | --- |
+{table}
+
+## What is guaranteed
+
+Epsilon {run.epsilon}, delta {run.delta}.
+
+Whatever can be seen in this release is at most about {odds} times more or less likely than it would be if any
+one job record had another home, except with probability {run.delta}. Someone who thought two homes of a worker
+equally likely can, after seeing everything here, be at most about {odds} to 1 sure of one of them.
+
+For one person with at most {person.records} job record(s), the release is (epsilon, delta)-differentially
+private with epsilon {person.epsilon} and delta {person.delta}.
+
+Not protected: {"; ".join(certificate.definition.not_covered)}.
+
+Assumed to be public already: {"; ".join(certificate.definition.assumed_public)}.
+"""

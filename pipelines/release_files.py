@@ -1,0 +1,103 @@
+"""The public folder of a release: OD files, read-me, manifest, checksums."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from pipelines.certificate import Certificate, certificate_schema
+from pipelines.plan_files import sha256_of
+from pipelines.planning import ReleasePlan
+from pipelines.readme import release_readme
+from pipelines.sampling import Part
+
+__all__ = ["CHECKSUMS", "MANIFEST", "checksum_lines", "file_names", "public_files", "seal", "write_public"]
+
+MANIFEST = "MANIFEST.json"
+CHECKSUMS = "SHA256SUMS"
+_MANIFEST_FORMAT = "odsynth manifest 1"
+
+
+def file_names(configuration: dict[str, Any]) -> dict[str, str]:
+    """Return the names of the data files of a release, by kind: od_csv, od_parquet and jobs_parquet."""
+    release = configuration["release"]
+    tail = f"main_{release['job_type']}_{release['year']}"
+    names = {
+        "od_csv": f"{release['state']}_od_{tail}.csv.gz",
+        "od_parquet": f"{release['state']}_od_{tail}.parquet",
+    }
+    # Only job-level input says which attributes belong to one job.
+    if configuration["jobs"]["format"] == "microdata":
+        names["jobs_parquet"] = f"{release['state']}_jobs_{tail}.parquet"
+    return names
+
+
+def write_public(release: ReleasePlan, certificate: Certificate, parts: Sequence[Part], folder: Path) -> None:
+    """Join the parts and write everything but the plan (which is there already), then seal the folder.
+
+    Parameters
+    ----------
+    release : ReleasePlan
+    certificate : Certificate
+    parts : sequence of Part
+        In order; their files are left where they are.
+    folder : Path
+        The public folder, holding ``plan/``.
+    """
+    names = file_names(release.configuration)
+    with (folder / names["od_csv"]).open("wb") as target:
+        for part in parts:  # gzip members, one after another, are one gzip file
+            with part.csv.open("rb") as source:
+                shutil.copyfileobj(source, target)
+    _join_parquet([part.od for part in parts], folder / names["od_parquet"])
+    jobs = [part.jobs for part in parts if part.jobs is not None]
+    if jobs:
+        _join_parquet(jobs, folder / names["jobs_parquet"])
+    text = certificate.model_dump_json(indent=1) + "\n"
+    (folder / "certificate.json").write_text(text, encoding="utf-8")
+    schema = json.dumps(certificate_schema(), indent=1) + "\n"
+    (folder / "certificate.schema.json").write_text(schema, encoding="utf-8")
+    (folder / "README.md").write_text(release_readme(release, certificate, names), encoding="utf-8")
+    seal(folder, certificate)
+
+
+def seal(folder: Path, certificate: Certificate) -> None:
+    """Write MANIFEST.json and, over it and all other files, SHA256SUMS."""
+    files: list[dict[str, Any]] = [
+        {"path": name, "bytes": (folder / name).stat().st_size, "sha256": sha256_of(folder / name)}
+        for name in public_files(folder)
+    ]
+    manifest = {
+        "format": _MANIFEST_FORMAT,
+        "release": certificate.release.model_dump(),
+        "plan_sha256": certificate.plan_sha256,
+        "created": certificate.created,
+        "files": files,
+    }
+    text = json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
+    (folder / MANIFEST).write_text(text, encoding="utf-8")
+    hashes = {entry["path"]: entry["sha256"] for entry in files} | {MANIFEST: sha256_of(folder / MANIFEST)}
+    (folder / CHECKSUMS).write_text("".join(checksum_lines(hashes)), encoding="utf-8")
+
+
+def public_files(folder: Path) -> list[str]:
+    """Return the relative names of all files of a public folder but the manifest and the checksums."""
+    names = (p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file() or p.is_symlink())
+    return sorted(name for name in names if name not in (MANIFEST, CHECKSUMS))
+
+
+def checksum_lines(hashes: dict[str, str]) -> list[str]:
+    """Return the lines of SHA256SUMS, as sha256sum writes and checks them."""
+    return [f"{hashes[name]}  {name}\n" for name in sorted(hashes)]
+
+
+def _join_parquet(parts: Sequence[Path], target: Path) -> None:
+    schema = pq.read_schema(parts[0])
+    with pq.ParquetWriter(target, schema, compression="zstd") as writer:
+        for part in parts:
+            writer.write_table(pq.read_table(part, schema=schema))

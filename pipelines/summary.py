@@ -1,0 +1,89 @@
+"""What the command line says about plans and releases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+import geo_data
+import synth
+from pipelines.planning import ReleasePlan
+from pipelines.release_files import file_names
+from pipelines.releasing import Release
+from pipelines.utility import mean_commute, total_variation
+
+__all__ = ["comparison", "plan_summary", "release_summary"]
+
+
+def plan_summary(release: ReleasePlan, guarantee: synth.Guarantee) -> str:
+    """Describe a plan and its cost.
+
+    Parameters
+    ----------
+    release : ReleasePlan
+    guarantee : synth.Guarantee
+        Of the plan.
+
+    Returns
+    -------
+    str
+        A few lines; bounds are rounded up.
+    """
+    plan, up = release.plan, synth.decimal_up
+    cells = plan.domains.n_cells[plan.pools.domain]
+    by_jobs = np.sort(np.repeat(cells, plan.pools.n))
+    median = int(by_jobs[by_jobs.size // 2])
+    lines = [
+        f"Plan        {release.configuration['release']['name']}, mechanism {plan.mechanism}",
+        f"  slots     {plan.pools.n_records:,} jobs in {plan.pools.n_pools:,} pools; "
+        f"the largest has {plan.pools.n.max():,}",
+        f"  domains   {plan.domains.n_domains:,} for {release.geography.n_blocks:,} blocks; "
+        f"a typical job's has {median:,} cells, the largest {cells.max():,}",
+        f"  noise     about {release.mechanism.noise_share(plan):.1%} of the synthetic workers are noise",
+        f"Cost        epsilon {up(guarantee.epsilon, 6)}, delta {up(guarantee.delta, 4)} for the run "
+        f"(requested {up(plan.epsilon)} and {up(plan.delta)})",
+        f"  a person  delta {up(guarantee.person_delta, 4)} at the same epsilon, per job record",
+    ]
+    lines += [f"Note        {note}" for note in release.notes]
+    return "\n".join(lines)
+
+
+def release_summary(release: Release) -> str:
+    """Describe a finished release: what, at what cost, where."""
+    certificate, names = release.certificate, file_names(release.plan.configuration)
+    run = certificate.run
+    lines = [
+        "",
+        f"Released    {certificate.totals.synthetic_workers:,} synthetic workers: {certificate.release.name}",
+        f"Cost        epsilon {run.epsilon}, delta {run.delta} "
+        f"(requested {certificate.requested.epsilon} and {certificate.requested.delta})",
+        f"Plan        {certificate.totals.pools:,} pools, {certificate.totals.domains:,} domains, "
+        f"about {release.plan.mechanism.noise_share(release.plan.plan):.1%} noise",
+        *(f"Note        {note}" for note in release.plan.notes),
+        f"Public      {release.public}",
+        f"            {names['od_csv']}, certificate.json, README.md ...",
+        f"Private     {release.out / 'confidential'} (never publish)",
+    ]
+    if not certificate.for_release:
+        lines.append("Not for release: " + "; ".join(certificate.not_for_release_because))
+    lines.append(f"Check it with: odsynth verify {release.public}")
+    return "\n".join(lines)
+
+
+def comparison(release: ReleasePlan, public: Path, truth: geo_data.JobRecords) -> str:
+    """Compare a release with its truth, at the finest level above the block. For generated truths only.
+
+    What this prints is computed from the true homes, outside the mechanism and outside the guarantee.
+    """
+    geography, slots = release.geography, release.pools.slots
+    level = geography.levels[-2] if len(geography.levels) > 1 else geography.block_level
+    table = geo_data.LodesJobs(public / file_names(release.configuration)["od_csv"], geography).records()
+    homes = geo_data.group_records(release.pools, truth)
+    synthetic = geo_data.group_records(release.pools, table)
+    distance = total_variation(geography, level, slots.work, homes, synthetic)
+    return (
+        f"Compared    with the generated truth: flows between {level} units differ by {distance:.1%} "
+        f"(total variation); mean commute {mean_commute(geography, slots.work, synthetic):.2f} km, "
+        f"truth {mean_commute(geography, slots.work, homes):.2f} km"
+    )

@@ -1,0 +1,37 @@
+"""The mechanism and its mathematics: arrays in, arrays out; no files, no geography, no Dask."""
+
+from synth.calibration import BudgetTooSmallError
+from synth.decoarsening import draw_blocks
+from synth.dirichlet import Dirichlet, DirichletParameters
+from synth.exact import decimal_down, decimal_up, exact
+from synth.losses import PoolClass
+from synth.mechanism import ClassGuarantee, Guarantee, Mechanism
+from synth.plan import Domains, Plan, Pools
+from synth.randomness import RunKey, WordStream, uniform_below
+from synth.tails import PRECISION_BITS, exp_up
+
+__all__ = [
+    "MECHANISMS",
+    "PRECISION_BITS",
+    "BudgetTooSmallError",
+    "ClassGuarantee",
+    "Dirichlet",
+    "DirichletParameters",
+    "Domains",
+    "Guarantee",
+    "Mechanism",
+    "Plan",
+    "PoolClass",
+    "Pools",
+    "RunKey",
+    "WordStream",
+    "decimal_down",
+    "decimal_up",
+    "draw_blocks",
+    "exact",
+    "exp_up",
+    "uniform_below",
+]
+
+MECHANISMS: dict[str, Mechanism] = {"dirichlet": Dirichlet()}
+"""The mechanisms a release configuration can name."""

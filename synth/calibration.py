@@ -1,0 +1,228 @@
+"""Choosing the mechanism's numbers: the smallest prior whose certificate meets the request.
+
+One integer steers a class of pools: t, the largest number of draws from an empty cell that is not
+bad. The prior of a cell with retention f is then a = t / (f G - 1), the smallest with that threshold,
+where G = e^U* and U* + V = eps. Searches use floats; what they find is accepted only after the same
+bounds were computed in ball arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synth.exact import decimal_up
+from synth.losses import PoolClass, failure_bound, pruning_gain
+from synth.tails import FLOAT, rigorous, upper_fraction
+
+__all__ = ["BudgetTooSmallError", "calibrate_class", "group_pools", "smallest_epsilon"]
+
+MAX_WEIGHT = 2**62
+"""Largest total integer weight of an urn (q n + sum of A + q m) that the sampler is given."""
+
+_MAX_GAIN = 1e15  # a larger gain buys nothing: the prior is then a unit in the last place
+_EXACT_SIZES = 64  # pools of up to this size are classed by their exact size
+_GROWTH = 1.05  # ratio of neighbouring size limits above that
+
+
+class BudgetTooSmallError(ValueError):
+    """No prior certifies the requested (epsilon, delta) for some pools.
+
+    Attributes
+    ----------
+    smallest : Fraction or None
+        The smallest epsilon (rounded up) that can be certified with everything else unchanged.
+    """
+
+    def __init__(self, message: str, smallest: Fraction | None = None) -> None:
+        super().__init__(message)
+        self.smallest = smallest
+
+
+def group_pools(
+    n: NDArray[np.int64], m: NDArray[np.int64], cells: NDArray[np.int64]
+) -> tuple[NDArray[np.int32], list[PoolClass]]:
+    """Group pools into classes of similar size and number of cells.
+
+    Parameters
+    ----------
+    n, m : ndarray of int64, shape (n_pools,)
+        Slots and draws.
+    cells : ndarray of int64, shape (n_pools, n_strata)
+        Cells of each pool's domain in each retention stratum.
+
+    Returns
+    -------
+    pool_class : ndarray of int32, shape (n_pools,)
+    classes : list of PoolClass
+        With the extremes of their members, gain 1 and prior 0: not calibrated yet.
+    """
+    limits = [_EXACT_SIZES + 1]
+    while limits[-1] <= int(n.max()):
+        limits.append(math.ceil(limits[-1] * _GROWTH))
+    size = np.where(n <= _EXACT_SIZES, n, _EXACT_SIZES + np.searchsorted(np.array(limits), n, side="right"))
+    # The number of cells enters the bound through one small term: factors of four are fine enough.
+    width = np.ceil(np.log2(cells.sum(axis=1)) / 2).astype(np.int64)
+    _, pool_class = np.unique(size * 64 + width, return_inverse=True)
+    count = int(pool_class.max()) + 1
+    n_min = np.full(count, np.iinfo(np.int64).max)
+    n_max, m_max = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    most = np.zeros((count, cells.shape[1]), np.int64)
+    np.minimum.at(n_min, pool_class, n)
+    np.maximum.at(n_max, pool_class, n)
+    np.maximum.at(m_max, pool_class, m)
+    np.maximum.at(most, pool_class, cells)
+    classes = [
+        PoolClass(low, high, draws, tuple(k), Fraction(1), (0,) * len(k))
+        for low, high, draws, k in zip(
+            n_min.tolist(), n_max.tolist(), m_max.tolist(), most.tolist(), strict=True
+        )
+    ]
+    return pool_class.astype(np.int32), classes
+
+
+def calibrate_class(
+    pool_class: PoolClass,
+    retention: tuple[Fraction, ...],
+    denominator: int,
+    epsilon: Fraction,
+    allowance: Fraction,
+    prior: Fraction | None = None,
+) -> PoolClass | None:
+    """Give a class the smallest certified prior and the largest gain for it.
+
+    Parameters
+    ----------
+    pool_class : PoolClass
+        Sizes and cells; gain and prior are replaced.
+    retention : tuple of Fraction
+        Per stratum.
+    denominator : int
+        q.
+    epsilon : Fraction
+        U* + V must not exceed it.
+    allowance : Fraction
+        The failure bound F of each pool of the class must not exceed it.
+    prior : Fraction, optional
+        Use this prior for every cell instead of searching.
+
+    Returns
+    -------
+    PoolClass or None
+        None where no prior is certified: the pruning loss leaves no room, or the weights would not
+        fit the sampler.
+    """
+    if prior is not None:
+        fixed = _with_gain(pool_class, retention, denominator, epsilon, lambda _: prior)
+        return fixed if fixed and _holds(fixed, retention, denominator, epsilon, allowance) else None
+
+    def candidate(threshold: int) -> PoolClass | None:
+        return _with_gain(pool_class, retention, denominator, epsilon, lambda odds: threshold / (odds - 1))
+
+    def enough(found: PoolClass | None) -> bool:
+        # Without a candidate a larger threshold has none either, so the search must turn back.
+        return found is None or failure_bound(found, retention, denominator, FLOAT)[0] <= float(allowance)
+
+    low, high = 0, 1
+    while high < pool_class.m_max and not enough(candidate(high)):
+        low, high = high, min(2 * high, pool_class.m_max)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(candidate(middle)) else (middle, high)
+    for threshold in range(high, min(high + 3, pool_class.m_max) + 1):
+        found = candidate(threshold)
+        if found is not None and _holds(found, retention, denominator, epsilon, allowance):
+            return found
+    return None
+
+
+def _with_gain(
+    pool_class: PoolClass,
+    retention: tuple[Fraction, ...],
+    denominator: int,
+    epsilon: Fraction,
+    prior_of: Callable[[Fraction], Fraction],
+) -> PoolClass | None:
+    """Solve U* + V = eps for the gain, where the prior (and with it V) depends on the gain.
+
+    Starts from V = 0 and only ever lowers the gain, so it ends at the largest solution if there is one.
+    """
+    odds = min(math.exp(min(float(epsilon), 700.0)), _MAX_GAIN)
+    goal = odds
+    for _ in range(200):
+        gain = Fraction(f"{odds * (1 - 1e-8):.9e}")  # a short decimal, below what the floats found
+        found = _priors(pool_class, retention, denominator, gain, prior_of)
+        if found is None:
+            return None
+        following = goal / pruning_gain(found, retention, denominator, FLOAT)
+        if following >= odds * (1 - 1e-9):
+            return found
+        odds = following
+    return None
+
+
+def _priors(
+    pool_class: PoolClass,
+    retention: tuple[Fraction, ...],
+    denominator: int,
+    gain: Fraction,
+    prior_of: Callable[[Fraction], Fraction],
+) -> PoolClass | None:
+    prior, weight = [], denominator * (pool_class.n_max + pool_class.m_max)
+    for f, cells in zip(retention, pool_class.cells, strict=True):
+        if cells == 0:
+            prior.append(0)
+            continue
+        if f * gain <= 1:
+            return None
+        prior.append(max(1, math.ceil(denominator * prior_of(f * gain))))
+        weight += prior[-1] * cells
+    return replace(pool_class, gain=gain, prior=tuple(prior)) if weight <= MAX_WEIGHT else None
+
+
+def _holds(
+    pool_class: PoolClass,
+    retention: tuple[Fraction, ...],
+    denominator: int,
+    epsilon: Fraction,
+    allowance: Fraction,
+) -> bool:
+    with rigorous() as balls:
+        loss = balls.log(
+            balls.number(pool_class.gain) * pruning_gain(pool_class, retention, denominator, balls)
+        )
+        if upper_fraction(loss) > epsilon:
+            return False
+        return upper_fraction(failure_bound(pool_class, retention, denominator, balls)[0]) <= allowance
+
+
+def smallest_epsilon(certifies: Callable[[Fraction], bool], epsilon: Fraction) -> Fraction | None:
+    """Return the smallest epsilon, to three digits and rounded up, that `certifies` accepts.
+
+    Parameters
+    ----------
+    certifies : callable
+        Says whether an epsilon can be certified; true above some value.
+    epsilon : Fraction
+        One that cannot.
+
+    Returns
+    -------
+    Fraction or None
+        None if nothing up to 100 is certified.
+    """
+    low, high = epsilon, max(2 * epsilon, Fraction(1, 1000))
+    while not certifies(high):
+        low, high = high, 2 * high
+        if high > 100:
+            return None
+    while high - low > high / 2000:
+        middle = (low + high) / 2
+        low, high = (low, middle) if certifies(middle) else (middle, high)
+    rounded = Fraction(decimal_up(high, 3))
+    return rounded if certifies(rounded) else high

@@ -1,0 +1,91 @@
+"""Exact numbers at the edges: text in, fractions inside, decimals rounded the safe way out."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+__all__ = ["decimal_down", "decimal_up", "exact"]
+
+_NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?\s*|\s*[+-]?\d+\s*/\s*\d+\s*")
+
+
+def exact(value: str | int | Fraction, name: str = "value") -> Fraction:
+    """Return `value` as an exact fraction; a float is refused.
+
+    Parameters
+    ----------
+    value : str, int or Fraction
+        Text such as ``"8.6"``, ``"1e-5"`` or ``"1/3"``; an integer; a fraction.
+    name : str
+        What the number is called in an error message.
+
+    Returns
+    -------
+    Fraction
+
+    Raises
+    ------
+    TypeError
+        If `value` is a float (or any other type): a float is not the number that was written.
+    ValueError
+        If the text is not a number.
+    """
+    if isinstance(value, bool) or not isinstance(value, (str, int, Fraction)):
+        raise TypeError(
+            f'{name} must be an exact number given as text, such as "8.6" or "1/3", '
+            f"not {type(value).__name__}: a float is not the number that was written"
+        )
+    if isinstance(value, str):
+        if not _NUMBER.fullmatch(value):
+            raise ValueError(f"{name} is not a number: {value!r}")
+        try:
+            return Fraction(value.replace(" ", ""))
+        except ZeroDivisionError:
+            raise ValueError(f"{name} has a zero denominator: {value!r}") from None
+    return Fraction(value)
+
+
+def decimal_up(value: Fraction, digits: int = 12) -> str:
+    """Return the smallest decimal with `digits` significant digits that is at least `value`.
+
+    Parameters
+    ----------
+    value : Fraction
+        Not negative.
+    digits : int
+        Significant digits, at least 1.
+
+    Returns
+    -------
+    str
+        A plain decimal such as ``"8.6"`` or ``"0.0000099"``; never ``"0"`` for a positive value.
+    """
+    return _decimal(value, digits, up=True)
+
+
+def decimal_down(value: Fraction, digits: int = 12) -> str:
+    """Return the largest decimal with `digits` significant digits that is at most `value`.
+
+    See `decimal_up` for parameters and form.
+    """
+    return _decimal(value, digits, up=False)
+
+
+def _decimal(value: Fraction, digits: int, *, up: bool) -> str:
+    if value < 0:
+        raise ValueError("only numbers that are not negative are printed")
+    if value == 0:
+        return "0"
+    exponent = 0  # of the last digit kept: value is scaled to an integer of `digits` digits
+    top = Fraction(10) ** digits
+    while value / Fraction(10) ** exponent >= top:
+        exponent += 1
+    while value / Fraction(10) ** exponent < top / 10:
+        exponent -= 1
+    scaled = value / Fraction(10) ** exponent
+    whole = -(-scaled.numerator // scaled.denominator) if up else scaled.numerator // scaled.denominator
+    if exponent >= 0:
+        return str(whole * 10**exponent)
+    text = str(whole).rjust(1 - exponent, "0")
+    return (text[:exponent] + "." + text[exponent:]).rstrip("0").rstrip(".")

@@ -1,0 +1,124 @@
+"""What a mechanism offers to the pipeline, and the guarantee it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synth.plan import Domains, Parameters, Plan, Pools
+from synth.randomness import WordStream
+
+__all__ = ["ClassGuarantee", "Guarantee", "Mechanism"]
+
+
+@dataclass(frozen=True)
+class ClassGuarantee:
+    """The guarantee of every pool of one class; all bounds are upper ends, as exact fractions.
+
+    Attributes
+    ----------
+    pools : int
+        Number of pools in the class.
+    n_min, n_max, m_max : int
+        Sizes of its pools and largest number of draws.
+    cells : tuple of int
+        Largest number of cells per retention stratum.
+    prior, retention : tuple of Fraction
+        a and f per stratum.
+    block_loss, pruning_loss : Fraction
+        U* and V.
+    epsilon : Fraction
+        U* + V, computed as one logarithm.
+    delta : Fraction
+        F of one pool: the probability that its loss exceeds epsilon.
+    person_delta : Fraction
+        Largest tail for the cell of one worker.
+    """
+
+    pools: int
+    n_min: int
+    n_max: int
+    m_max: int
+    cells: tuple[int, ...]
+    prior: tuple[Fraction, ...]
+    retention: tuple[Fraction, ...]
+    block_loss: Fraction
+    pruning_loss: Fraction
+    epsilon: Fraction
+    delta: Fraction
+    person_delta: Fraction
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What a plan guarantees, whatever the confidential data.
+
+    Attributes
+    ----------
+    epsilon, delta : Fraction
+        The run is (epsilon, delta)-probabilistically differentially private for one job record.
+    person_delta : Fraction
+        The run is (epsilon, person_delta)-differentially private for one job record.
+    classes : tuple of ClassGuarantee
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    person_delta: Fraction
+    classes: tuple[ClassGuarantee, ...]
+
+    @classmethod
+    def of_classes(cls, classes: Iterable[ClassGuarantee]) -> Guarantee:
+        """Compose pools of disjoint records and public slots: the largest epsilon, the sum of delta."""
+        rows = tuple(classes)
+        return cls(
+            epsilon=max(row.epsilon for row in rows),
+            delta=min(sum((row.pools * row.delta for row in rows), Fraction(0)), Fraction(1)),
+            person_delta=max(row.person_delta for row in rows),
+            classes=rows,
+        )
+
+
+class Mechanism(Protocol):
+    """One way to turn confidential cells of pools into synthetic ones.
+
+    A second mechanism is one module with these methods and an entry in `synth.MECHANISMS`; neither
+    `geo_data` nor `pipelines` changes.
+    """
+
+    name: str
+
+    def calibrate(
+        self,
+        pools: Pools,
+        domains: Domains,
+        retention: tuple[Fraction, ...],
+        epsilon: Fraction,
+        delta: Fraction,
+        prior: Fraction | None = None,
+    ) -> Plan:
+        """Return a plan whose certified totals meet epsilon and delta."""
+        ...
+
+    def parameters_from_json(self, data: dict[str, Any]) -> Parameters:
+        """Read back what `Parameters.to_json` returned."""
+        ...
+
+    def certify(self, plan: Plan) -> Guarantee:
+        """Compute the guarantee from the plan alone, rounded up."""
+        ...
+
+    def noise_share(self, plan: Plan) -> float:
+        """Return the expected share of synthetic workers that carry no confidential information."""
+        ...
+
+    def sample(
+        self, plan: Plan, pools: slice, cells: NDArray[np.int32], stream: WordStream
+    ) -> NDArray[np.int32]:
+        """Draw the synthetic cells of consecutive pools."""
+        ...

@@ -1,0 +1,192 @@
+"""The numeric part of a public plan: domains of cells, pools, and what the mechanism does to them.
+
+Everything here is computed from public inputs; no function of this module can be handed a
+confidential array. Words and symbols are those of the mechanism document, section 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Domains", "Parameters", "Plan", "Pools"]
+
+
+@dataclass(frozen=True, eq=False)
+class Domains:
+    """Coarsened origin domains, each a partition of the blocks 0 .. n_blocks - 1 into cells.
+
+    Attributes
+    ----------
+    n_blocks : int
+        Number of blocks of the public geography.
+    offsets : ndarray of int64, shape (n_domains + 1,)
+        Cells of domain d stand at ``offsets[d]:offsets[d + 1]`` of `cuts` and `stratum`.
+    cuts : ndarray of int32, shape (n_cells,)
+        First block of each cell; strictly increasing inside a domain, beginning with 0.
+    stratum : ndarray of uint8, shape (n_cells,)
+        Retention stratum of each cell, an index into the retentions of the mechanism.
+    """
+
+    n_blocks: int
+    offsets: NDArray[np.int64]
+    cuts: NDArray[np.int32]
+    stratum: NDArray[np.uint8]
+
+    def __post_init__(self) -> None:
+        if self.n_blocks < 1 or self.offsets.ndim != 1 or self.offsets.size < 2 or self.offsets[0] != 0:
+            raise ValueError("domains need at least one block and one domain")
+        if self.cuts.shape != (self.offsets[-1],) or self.stratum.shape != self.cuts.shape:
+            raise ValueError("cuts and strata do not match the offsets of the domains")
+        first = self.offsets[:-1]
+        if np.any(np.diff(self.offsets) < 1) or np.any(self.cuts[first] != 0):
+            raise ValueError("every domain has at least one cell, and its first cell begins at block 0")
+        step = np.diff(self.cuts) > 0
+        step[first[1:] - 1] = True
+        if not step.all() or self.cuts.max() >= self.n_blocks:
+            raise ValueError("cuts must increase inside a domain and stay below the number of blocks")
+
+    @property
+    def n_domains(self) -> int:
+        """Number of domains."""
+        return self.offsets.size - 1
+
+    @cached_property
+    def n_cells(self) -> NDArray[np.int64]:
+        """Number of cells k of each domain, shape (n_domains,)."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def strata_counts(self) -> NDArray[np.int64]:
+        """Cells of each domain in each stratum, shape (n_domains, n_strata)."""
+        strata = int(self.stratum.max()) + 1
+        domain = np.repeat(np.arange(self.n_domains), self.n_cells)
+        flat = np.bincount(domain * strata + self.stratum, minlength=self.n_domains * strata)
+        return flat.reshape(self.n_domains, strata).astype(np.int64)
+
+    def locate(self, domain: NDArray[np.int32], blocks: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the cell (number inside its domain) of each block.
+
+        Parameters
+        ----------
+        domain : ndarray of int32, shape (n,)
+            Domain of each entry; long runs of one domain are fastest.
+        blocks : ndarray of int32, shape (n,)
+            Block numbers.
+
+        Returns
+        -------
+        ndarray of int32, shape (n,)
+        """
+        # One key per (domain, block) makes all domains one sorted array and one search.
+        wanted = domain.astype(np.int64) * self.n_blocks + blocks
+        position = np.searchsorted(self._keys, wanted, side="right") - 1
+        return (position - self.offsets[domain]).astype(np.int32)
+
+    @cached_property
+    def _keys(self) -> NDArray[np.int64]:
+        domain = np.repeat(np.arange(self.n_domains, dtype=np.int64), self.n_cells)
+        return domain * self.n_blocks + self.cuts
+
+    def bounds(
+        self, domain: NDArray[np.int32], cells: NDArray[np.int32]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the first block of each cell and the block past its last one (int64, shape (n,))."""
+        position = self.offsets[domain] + cells
+        last = position + 1 == self.offsets[domain + 1]
+        following = np.where(last, self.n_blocks, self.cuts[np.minimum(position + 1, self.cuts.size - 1)])
+        return self.cuts[position].astype(np.int64), following.astype(np.int64)
+
+    @cached_property
+    def cells_by_stratum(self) -> NDArray[np.int32]:
+        """Cell numbers of each domain ordered by stratum, shape (n_cells,), at the same offsets."""
+        domain = np.repeat(np.arange(self.n_domains, dtype=np.int64), self.n_cells)
+        order = np.lexsort((self.stratum, domain))
+        return (order - self.offsets[domain]).astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class Pools:
+    """The urns of a run.
+
+    Attributes
+    ----------
+    n : ndarray of int64, shape (n_pools,)
+        Slots (public number of job records) of each pool, at least 1.
+    m : ndarray of int64, shape (n_pools,)
+        Synthetic workers drawn from each pool, at least 1.
+    domain : ndarray of int32, shape (n_pools,)
+        Domain of each pool.
+    """
+
+    n: NDArray[np.int64]
+    m: NDArray[np.int64]
+    domain: NDArray[np.int32]
+
+    def __post_init__(self) -> None:
+        if not (self.n.shape == self.m.shape == self.domain.shape) or self.n.ndim != 1 or self.n.size == 0:
+            raise ValueError("pools need n, m and a domain each, and there must be at least one pool")
+        if self.n.min() < 1 or self.m.min() < 1 or self.domain.min() < 0:
+            raise ValueError("every pool has at least one slot and one draw")
+
+    @property
+    def n_pools(self) -> int:
+        """Number of pools."""
+        return self.n.size
+
+    @property
+    def n_records(self) -> int:
+        """Total number of job records."""
+        return int(self.n.sum())
+
+
+class Parameters(Protocol):
+    """What a mechanism adds to pools and domains; immutable, and JSON-able without loss."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a dictionary of integers, texts and lists that `from_json` of the mechanism reads."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Everything the mechanism will do, from public inputs only.
+
+    Attributes
+    ----------
+    mechanism : str
+        Name of the mechanism, a key of `synth.MECHANISMS`.
+    epsilon, delta : Fraction
+        The totals that were asked for; the certificate states what is reached.
+    pools : Pools
+    domains : Domains
+    pool_class : ndarray of int32, shape (n_pools,)
+        Class of each pool: pools of one class share the mechanism's numbers and one bound.
+    parameters : Parameters
+        The mechanism's own calibrated numbers, one entry a class.
+    """
+
+    mechanism: str
+    epsilon: Fraction
+    delta: Fraction
+    pools: Pools
+    domains: Domains
+    pool_class: NDArray[np.int32]
+    parameters: Parameters
+
+    def __post_init__(self) -> None:
+        if int(self.pools.domain.max()) >= self.domains.n_domains:
+            raise ValueError("a pool names a domain that the plan does not have")
+        if self.pool_class.shape != self.pools.n.shape or self.pool_class.min() < 0:
+            raise ValueError("every pool needs a class")
+
+    def __repr__(self) -> str:
+        return (
+            f"Plan({self.mechanism}: {self.pools.n_pools} pools, {self.pools.n_records} records, "
+            f"{self.domains.n_domains} domains, {self.domains.cuts.size} cells)"
+        )

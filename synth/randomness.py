@@ -1,0 +1,143 @@
+"""Cryptographic randomness: run keys, derived batch keys, words, unbiased bounded integers.
+
+One key per run comes from the operating system; every (stage, batch) derives its own key from it with
+HKDF-SHA256 and reads words of the ChaCha20 key stream (both from the `cryptography` package). The same
+batch key gives the same words, so a task that runs twice gives identical bytes.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import NoReturn
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
+
+__all__ = ["RunKey", "WordStream", "uniform_below"]
+
+_KEY_BYTES = 32
+_MAX_STREAM_BYTES = 2**36  # well inside ChaCha20's counter; a batch reads a few megabytes
+
+
+class RunKey:
+    """The secret of one run. Never printed, never pickled, overwritten by `destroy`.
+
+    Make one with `RunKey.generate()`. A key made with `RunKey.from_seed` is for tests: `secure` is
+    False, and a release drawn with it is marked "not for release".
+    """
+
+    def __init__(self, key: bytes, *, secure: bool) -> None:
+        if len(key) != _KEY_BYTES:
+            raise ValueError(f"a run key has {_KEY_BYTES} bytes")
+        self._key = bytearray(key)
+        self._secure = secure
+
+    @classmethod
+    def generate(cls) -> RunKey:
+        """Return a new key from the operating system's generator."""
+        return cls(secrets.token_bytes(_KEY_BYTES), secure=True)
+
+    @classmethod
+    def from_seed(cls, seed: int) -> RunKey:
+        """Return a reproducible key for tests; it is not secure and says so."""
+        return cls(seed.to_bytes(_KEY_BYTES, "big"), secure=False)
+
+    @property
+    def secure(self) -> bool:
+        """Whether the key came from the operating system."""
+        return self._secure
+
+    def stream(self, stage: str, batch: int) -> WordStream:
+        """Return the words of one stage of one batch; independent of all others.
+
+        Raises
+        ------
+        RuntimeError
+            If the key has been destroyed.
+        """
+        if not self._key:
+            raise RuntimeError("the run key has been destroyed")
+        info = f"odsynth/1/{stage}/{batch}".encode()
+        derived = HKDF(SHA256(), _KEY_BYTES, salt=None, info=info).derive(bytes(self._key))
+        return WordStream(derived)
+
+    def destroy(self) -> None:
+        """Overwrite the key; no further stream can be derived."""
+        for i in range(len(self._key)):
+            self._key[i] = 0
+        self._key.clear()
+
+    def __repr__(self) -> str:
+        return f"RunKey(secure={self._secure})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a run key is never pickled")
+
+
+class WordStream:
+    """The 64-bit words of one ChaCha20 key stream, in order.
+
+    Parameters
+    ----------
+    key : bytes
+        32 bytes, used for this stream only (so the nonce is zero).
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._encryptor = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
+        self._given = 0
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Return the next `count` words.
+
+        Raises
+        ------
+        OverflowError
+            If more than 2^36 bytes are read from one stream.
+        """
+        self._given += 8 * count
+        if self._given > _MAX_STREAM_BYTES:
+            raise OverflowError("one key stream is read too far; use smaller batches")
+        return np.frombuffer(self._encryptor.update(bytes(8 * count)), dtype="<u8")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a key stream is never pickled")
+
+
+def uniform_below(bounds: NDArray[np.int64], stream: WordStream) -> NDArray[np.int64]:
+    """Draw one integer uniform on [0, bound) for each bound, without bias.
+
+    A word is cut to the bits of bound - 1 and drawn again while it is not below the bound.
+
+    Parameters
+    ----------
+    bounds : ndarray of int64, shape (n,)
+        1 <= bound < 2^63.
+    stream : WordStream
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+
+    Raises
+    ------
+    ValueError
+        If a bound is below 1.
+    """
+    if bounds.size and bounds.min() < 1:
+        raise ValueError("a bound must be at least 1")
+    mask = (bounds - 1).astype(np.uint64)
+    for shift in (1, 2, 4, 8, 16, 32):
+        mask |= mask >> np.uint64(shift)
+    values = np.empty(bounds.shape, np.int64)
+    todo = np.arange(bounds.size)
+    while todo.size:
+        drawn = (stream.words(todo.size) & mask[todo]).astype(np.int64)
+        accepted = drawn < bounds[todo]
+        values[todo[accepted]] = drawn[accepted]
+        todo = todo[~accepted]
+    return values

@@ -1,0 +1,167 @@
+"""Reading crosswalks: repairs by the documented rule, and everything that cannot be repaired."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from geo_data import read_crosswalk
+
+HEADER = "tabblk2010,st,cty,trct,bgrp,blklatdd,blklondd\n"
+
+
+def us_rows(n: int = 100) -> list[list[str]]:
+    blocks = [f"03001000{100 * (1 + i // 50):03d}1{i:03d}" for i in range(n)]
+    return [[b, b[:2], b[:5], b[:11], b[:12], "40.5", "-40.25"] for b in blocks]
+
+
+def text(rows: list[list[str]]) -> str:
+    return HEADER + "".join(",".join(row) + "\n" for row in rows)
+
+
+def test_clean_crosswalk_needs_no_repair(write, read_geography):
+    geography = read_geography(write(text(us_rows())))
+    assert geography.repairs == ()
+    assert [geography.n_units(level) for level in geography.levels] == [1, 1, 2, 2]
+    assert geography.block_level == "tabblk2010"
+    assert geography.latitude[0] == 40.5
+    assert geography.longitude[0] == -40.25
+
+
+def test_rows_that_disagree_with_their_block_are_reported_and_derived(write, read_geography):
+    rows = us_rows()
+    rows[10][1:4] = ["25", "25005", "25005012300"]
+    rows[60][3] = "03001000100"
+    geography = read_geography(write(text(rows)))
+    assert [line.split(" disagreed")[0] for line in geography.repairs] == [
+        "level st: 1 of 100 rows",
+        "level cty: 1 of 100 rows",
+        "level trct: 2 of 100 rows",
+    ]
+    clean = read_geography(write(text(us_rows()), "clean.csv"))
+    for level in clean.levels:
+        assert geography.codes(level).tolist() == clean.codes(level).tolist()
+        assert geography.starts(level).tolist() == clean.starts(level).tolist()
+
+
+@pytest.mark.parametrize(("wrong", "repaired"), [(5, True), (6, False)])
+def test_five_percent_is_the_limit_of_repair(write, read_geography, refused, wrong, repaired):
+    rows = us_rows()
+    for row in rows[:wrong]:
+        row[2] = "09009"  # tracts of these rows now lie in two counties, unless the county is repaired
+    path = write(text(rows))
+    if repaired:
+        assert "5 of 100" in read_geography(path).repairs[0]
+    else:
+        with refused(path, "units lie in more than one unit of cty", column="trct", count=1):
+            read_geography(path)
+
+
+def test_other_codes_and_levels_from_any_columns(write):
+    path = write(
+        "zone,region,district,lat,lon\n"
+        'E02000009,North,"Town, The",53.8,-1.5\n'
+        'E02000001,North,"Town, The",53.9,-1.6\n'
+        "W02000005,South,Hill,51.5,-3.2\n"
+    )
+    geography = read_crosswalk(
+        path, block="zone", levels=["region", "district"], latitude="lat", longitude="lon"
+    )
+    assert geography.blocks.tolist() == ["E02000001", "E02000009", "W02000005"]
+    assert geography.codes("district").tolist() == ["Town, The", "Hill"]
+    assert geography.starts("region").tolist() == [0, 2]
+    assert geography.repairs == ()
+
+
+def test_no_levels_at_all(write):
+    path = write("lat,lon,geo_code\n53.8,-1.5,E02000002\n53.9,-1.6,E02000001\n")
+    geography = read_crosswalk(path, block="geo_code", levels=(), latitude="lat", longitude="lon")
+    assert geography.levels == ()
+    assert geography.blocks.tolist() == ["E02000001", "E02000002"]
+    assert geography.latitude.tolist() == [53.9, 53.8]
+    assert repr(geography) == "<Geography: 2 geo_code>"
+
+
+def test_parquet_gives_the_same(demo_region, demo_geography, read_geography, tmp_path):
+    frame = pd.read_csv(demo_region["crosswalk"], dtype="str")
+    frame.astype({"blklatdd": float, "blklondd": float}).to_parquet(tmp_path / "x.parquet")
+    geography = read_geography(tmp_path / "x.parquet")
+    assert geography.blocks.tolist() == demo_geography.blocks.tolist()
+    assert geography.latitude.tolist() == demo_geography.latitude.tolist()
+
+
+def test_levels_in_the_wrong_order_do_not_nest(write, read_geography, refused):
+    path = write(text(us_rows()))
+    with refused(path, "units lie in more than one unit of trct", column="cty", count=1):
+        read_geography(path, levels=("trct", "cty"))
+
+
+def test_duplicate_blocks(write, read_geography, refused, canary):
+    rows = us_rows()
+    for row in rows[:3]:
+        row[0] = canary
+    path = write(text(rows))
+    with refused(path, "rows repeat a block", column="tabblk2010", count=2):
+        read_geography(path)
+
+
+def test_missing_code(write, read_geography, refused):
+    rows = us_rows()
+    rows[4][3] = ""
+    path = write(text(rows))
+    with refused(path, "values are missing or blank", column="trct", count=1):
+        read_geography(path)
+
+
+def test_blocks_that_lost_leading_zeros(write, read_geography, refused):
+    rows = us_rows()
+    rows[0][0] = rows[0][0].lstrip("0")
+    path = write(text(rows))
+    with refused(path, "lost leading zeros", column="tabblk2010", count=1):
+        read_geography(path)
+
+
+def test_units_that_lost_leading_zeros(write, read_geography, refused):
+    rows = us_rows()
+    for row in rows:
+        row[2] = row[2].lstrip("0")
+    path = write(text(rows))
+    with refused(path, "codes lost their leading zeros", column="cty", count=100):
+        read_geography(path)
+
+
+def test_blocks_that_came_as_floats(write, read_geography, refused):
+    rows = us_rows()
+    rows[0][0] += ".0"
+    path = write(text(rows))
+    with refused(path, "decimal numbers", column="tabblk2010", count=1):
+        read_geography(path)
+
+
+@pytest.mark.parametrize(("position", "column", "value"), [(5, "blklatdd", "90.5"), (6, "blklondd", "-181")])
+def test_coordinates_out_of_range(write, read_geography, refused, position, column, value):
+    rows = us_rows()
+    rows[7][position] = value
+    path = write(text(rows))
+    with refused(path, "coordinates are outside", column=column, count=1):
+        read_geography(path)
+
+
+def test_coordinates_missing(write, read_geography, refused):
+    rows = us_rows()
+    rows[7][5] = ""
+    path = write(text(rows))
+    with refused(path, "values are missing", column="blklatdd", count=1):
+        read_geography(path)
+
+
+def test_missing_columns_are_named(write, read_geography, refused):
+    path = write(text(us_rows()))
+    with refused(path, "missing columns: tabblk2020; the file has: tabblk2010, st, cty"):
+        read_geography(path, block="tabblk2020")
+
+
+def test_one_column_for_two_purposes(write, read_geography, refused):
+    path = write(text(us_rows()))
+    with refused(path, "one column is named for two purposes"):
+        read_geography(path, levels=("st", "tabblk2010"))

@@ -1,0 +1,26 @@
+"""Geodesic distances against values known from elsewhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from geo_data import distance_km
+
+
+def test_known_distances():
+    # A degree of longitude on the equator; the quarter meridian of WGS84.
+    assert distance_km(0, 0, 0, 1) == pytest.approx(111.319491, abs=1e-6)
+    assert distance_km(0, 0, 90, 0) == pytest.approx(10001.965729, abs=1e-6)
+    assert distance_km(12.5, -7, 12.5, -7) == 0
+
+
+def test_arguments_broadcast_and_stay_unchanged():
+    latitude, longitude = np.zeros(3), np.array([0.0, 1.0, 2.0])
+    got = distance_km(latitude[:, None], longitude[:, None], latitude, longitude)
+    assert got.shape == (3, 3)
+    assert got.dtype == np.float64
+    np.testing.assert_array_equal(got, got.T)
+    assert (np.diag(got) == 0).all()
+    assert longitude.tolist() == [0, 1, 2]
+    assert distance_km([], [], [], []).shape == (0,)

@@ -1,0 +1,163 @@
+"""Job-level microdata: the same two sides, any attributes, and a bound on the rows of one worker."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from geo_data import LodesJobs, MicrodataJobs
+
+
+@pytest.fixture
+def frame(demo_geography):
+    rng = np.random.default_rng(5)
+    blocks = demo_geography.blocks
+    return pd.DataFrame(
+        {
+            "worker": [f"w{n:04d}" for n in rng.permutation(300)],
+            "lives": rng.choice(blocks, 300),
+            "works": rng.choice(blocks[::7], 300),
+            "mode": rng.choice(["walk", "car", "bus"], 300),
+            "pay": rng.choice(["1", "10", "2"], 300),
+            "unused": ["CANARY"] * 300,
+        },
+        dtype="str",
+    )
+
+
+def source(path, geography, **options) -> MicrodataJobs:
+    return MicrodataJobs(path, geography, **{"home": "lives", "work": "works", **options})
+
+
+@pytest.fixture
+def read(write, demo_geography):
+    """Write a frame as CSV and return its source."""
+
+    def reader(frame, **options):
+        path = write(frame.to_csv(index=False), "jobs.csv")
+        return source(path, demo_geography, worker="worker", attributes=("mode", "pay"), **options)
+
+    return reader
+
+
+def test_slots(frame, read, demo_geography):
+    slots = read(frame).slots()
+    assert slots.categories == {"mode": ("bus", "car", "walk"), "pay": ("1", "10", "2")}
+    got = pd.DataFrame(
+        {
+            "works": demo_geography.blocks[slots.work],
+            "mode": np.array(slots.categories["mode"])[slots.attributes["mode"]],
+            "pay": np.array(slots.categories["pay"])[slots.attributes["pay"]],
+        },
+        dtype="str",
+    )
+    # Text order is code order here, so sorted by code is sorted by value: the joint distribution is exact.
+    expected = frame[["works", "mode", "pay"]].sort_values(["works", "mode", "pay"], ignore_index=True)
+    pd.testing.assert_frame_equal(got, expected)
+    assert slots.attributes["mode"].dtype == np.uint8
+    assert repr(slots) == "<Slots: 300 jobs; attributes: mode (3), pay (3)>"
+
+
+def test_slots_ignore_origins_workers_and_order(frame, read):
+    one = read(frame).slots()
+    other = read(frame.assign(lives="junk", worker="").sample(frac=1, random_state=2)).slots()
+    assert one.work.tolist() == other.work.tolist()
+    assert all(one.attributes[n].tolist() == other.attributes[n].tolist() for n in ("mode", "pay"))
+
+
+def test_records(frame, read, demo_geography):
+    records = read(frame).records(("pay",))
+    assert demo_geography.blocks[records.home].tolist() == frame["lives"].tolist()
+    assert demo_geography.blocks[records.work].tolist() == frame["works"].tolist()
+    assert list(records.attributes) == ["pay"]
+    assert np.array(["1", "10", "2"])[records.attributes["pay"]].tolist() == frame["pay"].tolist()
+    assert repr(records) == "<JobRecords>"
+
+
+def test_parquet_and_gzip_give_the_same(frame, read, write, demo_geography, tmp_path):
+    frame.to_parquet(tmp_path / "jobs.parquet")
+    packed = write(frame.to_csv(index=False), "jobs.csv.gz")
+    expected = read(frame)
+    for path in (tmp_path / "jobs.parquet", packed):
+        got = source(path, demo_geography, worker="worker", attributes=("mode", "pay"))
+        assert got.slots().work.tolist() == expected.slots().work.tolist()
+        assert got.records(("mode",)).home.tolist() == expected.records(("mode",)).home.tolist()
+
+
+def test_without_worker_and_attributes(frame, write, demo_geography):
+    jobs = source(write(frame.to_csv(index=False)), demo_geography)
+    assert jobs.slots().attributes == {}
+    assert repr(jobs.slots()) == "<Slots: 300 jobs; attributes: none>"
+    assert len(jobs.records()) == 300
+
+
+def test_agrees_with_lodes_rows_of_one_job(demo_region, demo_geography, write):
+    table = pd.read_csv(demo_region["od"], dtype="str").query("S000 == '1'")
+    lodes = LodesJobs(write(table.to_csv(index=False), "single.csv"), demo_geography)
+    micro = source(write(table.to_csv(index=False)), demo_geography, home="h_geocode", work="w_geocode")
+    assert micro.records().home.tolist() == lodes.records().home.tolist()
+    assert micro.slots().work.tolist() == lodes.slots().work.tolist()
+
+
+def test_rows_per_worker_are_bounded(frame, read, refused):
+    frame.loc[:4, "worker"] = "CANARY"
+    frame.loc[5:6, "worker"] = "CANARY2"
+    path = read(frame).path
+    with refused(path, "workers have more than 1 row(s)", column="worker", count=2):
+        read(frame).records()
+    with refused(path, "workers have more than 4 row(s)", column="worker", count=1):
+        read(frame, records_per_worker=4).records()
+    assert len(read(frame, records_per_worker=5).records()) == 300
+
+
+@pytest.mark.parametrize("column", ["worker", "lives", "works", "mode"])
+def test_missing_values(frame, read, refused, column):
+    frame.loc[7:9, column] = ""
+    jobs = read(frame)
+    with refused(jobs.path, "values are missing or blank", column=column, count=3):
+        jobs.records(("mode",))
+
+
+@pytest.mark.parametrize("column", ["lives", "works"])
+def test_geocodes_outside_the_geography(frame, read, refused, canary, column):
+    frame.loc[7:9, column] = canary
+    jobs = read(frame)
+    with refused(jobs.path, "rows are not in the geography", column=column, count=3):
+        jobs.records()
+
+
+@pytest.mark.parametrize("column", ["lives", "works"])
+def test_geocodes_that_lost_zeros(frame, read, refused, column):
+    frame[column] = frame[column].str.lstrip("0")
+    jobs = read(frame)
+    with refused(jobs.path, "lost leading zeros", column=column, count=300):
+        jobs.records()
+
+
+def test_too_many_categories(demo_geography, write, refused):
+    block = demo_geography.blocks[0]
+    frame = pd.DataFrame({"lives": block, "works": block, "mode": [f"CANARY{n:04d}" for n in range(1001)]})
+    jobs = source(write(frame.to_csv(index=False)), demo_geography, attributes=("mode",))
+    with refused(jobs.path, "categories are more than 1,000", column="mode", count=1001):
+        jobs.slots()
+    jobs = source(write(frame[1:].to_csv(index=False)), demo_geography, attributes=("mode",))
+    assert jobs.slots().attributes["mode"].dtype == np.uint16
+    assert jobs.slots().attributes["mode"].tolist() == list(range(1000))
+
+
+def test_missing_column(frame, write, demo_geography, refused):
+    jobs = source(write(frame.to_csv(index=False)), demo_geography, attributes=("age",))
+    with refused(jobs.path, "missing columns: age; the file has: worker, lives, works, mode, pay, unused"):
+        jobs.slots()
+
+
+def test_bad_configuration(frame, read, write, demo_geography, refused):
+    path = write(frame.to_csv(index=False))
+    with refused(path, "one column is named for two purposes: lives, lives"):
+        source(path, demo_geography, work="lives")
+    with refused(path, "records_per_worker is less than 1"):
+        source(path, demo_geography, records_per_worker=0)
+    jobs = read(frame)
+    with refused(jobs.path, "no such attribute is configured; there are: mode, pay"):
+        jobs.records(("age",))

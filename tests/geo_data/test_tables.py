@@ -1,0 +1,213 @@
+"""Reading tables: what is accepted as what, and every way a file can be broken."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from geo_data.tables import read_table
+
+COLUMNS = {"id": "code", "kind": "label", "n": "count", "x": "number"}
+TEXT = 'other,id,kind,n,x\n"a, b",007,red,3,"1,234.5"\n,E02,"x,y",0,-2\n'
+
+
+def test_kinds_of_columns(write):
+    frame = read_table(write(TEXT), COLUMNS)
+    assert list(frame.columns) == list(COLUMNS)
+    assert frame["id"].tolist() == ["007", "E02"]
+    assert frame["kind"].tolist() == ["red", "x,y"]
+    assert frame["n"].tolist() == [3, 0]
+    assert frame["n"].dtype == np.int64
+    assert frame["x"].tolist() == [1234.5, -2.0]
+    assert frame["x"].dtype == np.float64
+    assert frame["id"].dtype == frame["kind"].dtype == "str"
+
+
+def test_gzip_bom_and_parquet_give_the_same(write, tmp_path):
+    plain = read_table(write(TEXT), COLUMNS)
+    pd.testing.assert_frame_equal(plain, read_table(write(TEXT, "t.csv.gz"), COLUMNS))
+    pd.testing.assert_frame_equal(plain, read_table(write("\ufeff" + TEXT, "bom.csv"), COLUMNS))
+    plain.to_parquet(tmp_path / "t.parquet")
+    pd.testing.assert_frame_equal(plain, read_table(tmp_path / "t.parquet", COLUMNS))
+
+
+def test_members_of_a_gzip_are_one_file(tmp_path):
+    path = tmp_path / "two.csv.gz"
+    path.write_bytes(gzip.compress(b"id\n01\n") + gzip.compress(b"02\n"))
+    assert read_table(path, {"id": "code"})["id"].tolist() == ["01", "02"]
+
+
+def test_bytes_that_are_not_read_may_be_in_any_encoding(write):
+    assert read_table(write(b"name,id\nS\xe3o,01\n"), {"id": "code"})["id"].tolist() == ["01"]
+
+
+def test_parquet_labels_may_be_integers_or_dictionaries(tmp_path):
+    path = tmp_path / "t.parquet"
+    table = pa.table({"worker": [12, 7], "age": pa.array(["b", "a"]).dictionary_encode(), "f": [1, 2]})
+    pa.parquet.write_table(table, path)
+    frame = read_table(path, {"worker": "label", "age": "label", "f": "number"})
+    assert frame["worker"].tolist() == ["12", "7"]
+    assert frame["age"].tolist() == ["b", "a"]
+    assert frame["f"].tolist() == [1.0, 2.0]
+
+
+def test_absent_file(tmp_path, refused):
+    path = tmp_path / "nothing.csv"
+    with refused(path, "there is no such file"):
+        read_table(path, COLUMNS)
+
+
+@pytest.mark.parametrize("name", ["empty.csv", "empty.csv.gz"])
+def test_empty_file(write, refused, name):
+    path = write("", name)
+    with refused(path, "the file is empty"):
+        read_table(path, COLUMNS)
+
+
+@pytest.mark.parametrize("text", ["other,id,kind,n,x\n", "other,id,kind,n,x"])
+def test_header_without_rows(write, refused, text):
+    path = write(text)
+    with refused(path, "the file is empty: it has a header and no rows"):
+        read_table(path, COLUMNS)
+
+
+def test_parquet_without_rows(tmp_path, refused):
+    path = tmp_path / "t.parquet"
+    pa.parquet.write_table(pa.table({"id": pa.array([], pa.string())}), path)
+    with refused(path, "the file is empty"):
+        read_table(path, {"id": "code"})
+
+
+@pytest.mark.parametrize("end", [-1, -8, -9, -2000, 12])
+def test_truncated_gzip(tmp_path, refused, canary, end):
+    rng = np.random.default_rng(0)
+    whole = gzip.compress(("id\n" + "\n".join(canary + str(n) for n in rng.integers(0, 9**9, 5000))).encode())
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(whole[:end])
+    with refused(path, "truncated or corrupt"):
+        read_table(path, {"id": "code"})
+
+
+def test_corrupt_gzip(tmp_path, refused, canary):
+    data = bytearray(gzip.compress(("id\n" + canary + "\n").encode()))
+    data[-6] ^= 1  # the check sum
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(bytes(data))
+    with refused(path, "truncated or corrupt"):
+        read_table(path, {"id": "code"})
+
+
+def test_truncated_parquet(tmp_path, refused):
+    path = tmp_path / "t.parquet"
+    pa.parquet.write_table(pa.table({"id": ["01"]}), path)
+    path.write_bytes(path.read_bytes()[:-5])
+    with refused(path, "truncated or corrupt"):
+        read_table(path, {"id": "code"})
+
+
+def test_text_that_is_not_utf8(write, refused):
+    path = write(b"id\nS\xe3o\n")
+    with refused(path, "not UTF-8"):
+        read_table(path, {"id": "code"})
+    path = write(b"S\xe3o,id\n1,1\n")
+    with refused(path, "not UTF-8"):
+        read_table(path, {"id": "code"})
+
+
+def test_missing_columns_are_named_and_the_others_listed(write, refused):
+    path = write("id,kind,n\n1,2,3\n")
+    with refused(path, "missing columns: x; the file has: id, kind, n"):
+        read_table(path, COLUMNS)
+
+
+def test_first_record_of_a_file_without_header_is_not_shown(write, refused, canary):
+    path = write(f"{canary},CANARY,3,4\n" * 2)
+    with refused(path, "missing columns: id, kind, n, x; the file has: 4 columns, none of these"):
+        read_table(path, COLUMNS)
+
+
+def test_unknown_columns_of_a_closed_schema(write, refused):
+    path = write("id,surprise\n1,2\n")
+    with refused(path, "unknown columns: surprise; the format has: id"):
+        read_table(path, {"id": "code"}, schema=["id"])
+
+
+def test_double_columns(write, refused):
+    path = write("id,n,n\n1,2,3\n")
+    with refused(path, "columns named twice: n"):
+        read_table(path, {"id": "code"})
+
+
+def test_rows_of_another_width(write, refused, canary):
+    path = write(f"id,n\n1,2\n{canary},3,CANARY\n{canary}\n")
+    with refused(path, "rows do not have as many fields as the header", count=2):
+        read_table(path, {"id": "code", "n": "count"})
+
+
+@pytest.mark.parametrize("kind", ["code", "label", "count", "number"])
+@pytest.mark.parametrize("blank", ["", '""'])
+def test_missing_values(write, refused, kind, blank):
+    path = write(f"a,b\n1,1\n{blank},2\n{blank},3\n")
+    with refused(path, "values are missing or blank", column="a", count=2):
+        read_table(path, {"a": kind, "b": "code"})
+
+
+def test_blank_is_missing(write, refused):
+    path = write("a,b\n 1 ,1\n  ,2\n")
+    with refused(path, "values are missing or blank", column="a", count=1):
+        read_table(path, {"a": "code"})
+
+
+@pytest.mark.parametrize("bad", ["-1", "1.5", "66.0", "1e3", "CANARY", "nan", "1,000", "9" * 25, "+1"])
+def test_counts_that_are_none(write, refused, bad):
+    path = write(f'a,b\n1,1\n"{bad}",2\n2,3\n')
+    with refused(path, "values are not whole numbers", column="a", count=1):
+        read_table(path, {"a": "count"})
+
+
+@pytest.mark.parametrize("bad", ["CANARY", "1,5", "12,34", "nan", "inf", "1;2"])
+def test_numbers_that_are_none(write, refused, bad):
+    path = write(f'a,b\n1,1\n"{bad}",2\n')
+    with refused(path, "values are not finite numbers", column="a", count=1):
+        read_table(path, {"a": "number"})
+
+
+@pytest.mark.parametrize("code", ["440070001.0", "4.4007e+14", "44007000101."])
+def test_codes_that_came_as_floats(write, refused, code):
+    path = write(f"a\n{code}\n440070001\n")
+    with refused(path, "geocodes are written as decimal numbers", column="a", count=1):
+        read_table(path, {"a": "code"})
+
+
+def test_codes_with_a_dot_or_an_e_are_codes(write):
+    codes = ["E02002330", "1.02", "5E02", "a.0"]
+    assert read_table(write("a\n" + "\n".join(codes) + "\n"), {"a": "code"})["a"].tolist() == codes
+
+
+@pytest.mark.parametrize("values", [[987654321098765], [987654321098765.0]])
+def test_parquet_geocodes_that_are_numbers(tmp_path, refused, values):
+    path = tmp_path / "t.parquet"
+    pa.parquet.write_table(pa.table({"a": values}), path)
+    with refused(path, "not as text", column="a"):
+        read_table(path, {"a": "code"})
+
+
+def test_parquet_counts_that_are_floats_or_negative(tmp_path, refused):
+    path = tmp_path / "t.parquet"
+    pa.parquet.write_table(pa.table({"a": [1.0]}), path)
+    with refused(path, "a count cannot be stored as double", column="a"):
+        read_table(path, {"a": "count"})
+    pa.parquet.write_table(pa.table({"a": [1, -1]}), path)
+    with refused(path, "values are not whole numbers", column="a", count=1):
+        read_table(path, {"a": "count"})
+    pa.parquet.write_table(pa.table({"a": [1, None]}), path)
+    with refused(path, "values are missing", column="a", count=1):
+        read_table(path, {"a": "count"})
+    pa.parquet.write_table(pa.table({"a": [float("inf")]}), path)
+    with refused(path, "values are not finite", column="a", count=1):
+        read_table(path, {"a": "number"})

@@ -1,0 +1,155 @@
+"""Slow, obvious, exact: the mechanism of section 2 and the sums of section 4 in rational arithmetic.
+
+Nothing here uses `synth` for a number, so that a test that compares the two compares two derivations.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+
+import flint
+import numpy as np
+from numpy.typing import NDArray
+
+Histogram = tuple[int, ...]
+Distribution = dict[Histogram, Fraction]
+
+
+def rising(x: Fraction | int, count: int) -> Fraction:
+    """x (x+1) ... (x+count-1)."""
+    return math.prod((Fraction(x) + i for i in range(count)), start=Fraction(1))
+
+
+def histograms(total: int, cells: int) -> Iterator[Histogram]:
+    """All histograms of `total` workers over `cells` cells."""
+    if cells == 1:
+        yield (total,)
+        return
+    for first in range(total + 1):
+        for rest in histograms(total - first, cells - 1):
+            yield (first, *rest)
+
+
+def multinomial(s: Histogram) -> int:
+    return math.factorial(sum(s)) // math.prod(map(math.factorial, s))
+
+
+@dataclass(frozen=True)
+class Urn:
+    """One pool with its own prior and retention for every cell."""
+
+    n: int
+    m: int
+    prior: tuple[Fraction, ...]
+    retention: tuple[Fraction, ...]
+
+    @property
+    def k(self) -> int:
+        return len(self.prior)
+
+    def histograms(self) -> list[Histogram]:
+        return list(histograms(self.n, self.k))
+
+    def neighbours(self, h: Histogram) -> Iterator[Histogram]:
+        """h - e_i + e_j for all i != j."""
+        for i, j in itertools.permutations(range(self.k), 2):
+            if h[i]:
+                yield tuple(x - (c == i) + (c == j) for c, x in enumerate(h))
+
+    def coins(self, h: Histogram) -> Iterator[tuple[tuple[bool, ...], Fraction]]:
+        """Every outcome of step 1: which cells are kept, with what probability."""
+        choices = [
+            [(True, Fraction(1))] if x or f == 1 else [(True, f), (False, 1 - f)]
+            for x, f in zip(h, self.retention, strict=True)
+        ]
+        for outcome in itertools.product(*choices):
+            yield tuple(kept for kept, _ in outcome), math.prod((p for _, p in outcome), start=Fraction(1))
+
+    def distribution(self, h: Histogram) -> Distribution:
+        """P(s | h), literally: all coins first, then Dirichlet-multinomial over the kept cells."""
+        total: Distribution = {s: Fraction(0) for s in histograms(self.m, self.k)}
+        q = math.lcm(*(a.denominator for a in self.prior))
+        for kept, chance in self.coins(h):
+            weights = tuple(
+                q * x + int(q * a) if keep else 0 for x, a, keep in zip(h, self.prior, kept, strict=True)
+            )
+            bottom = _steps(sum(weights), q, self.m)
+            for s in total:
+                top = multinomial(s) * math.prod(_steps(w, q, c) for w, c in zip(weights, s, strict=True))
+                if top:
+                    total[s] += chance * Fraction(top, bottom)
+        return total
+
+
+@cache
+def _steps(weight: int, q: int, count: int) -> int:
+    """q^count rising(weight / q, count), an integer; 0 for a cell that is not there."""
+    return math.prod(weight + q * i for i in range(count))
+
+
+def beta_binomial_tail(draws: int, weight: Fraction, rest: Fraction, threshold: int) -> Fraction:
+    """P(s > threshold), s ~ BetaBinomial(draws, weight, rest), as a plain sum."""
+    bottom = rising(weight + rest, draws)
+    masses = (
+        math.comb(draws, s) * rising(weight, s) * rising(rest, draws - s)
+        for s in range(max(0, threshold + 1), draws + 1)
+    )
+    return sum(masses, Fraction(0)) / bottom
+
+
+def block_gain(x: int, s: int, prior: Fraction, retention: Fraction) -> Fraction:
+    """e^u for a cell whose count goes from x to x + 1 (section 3)."""
+    if x == 0:
+        return (1 + s / prior) / retention if s else Fraction(1)
+    return 1 + s / (x + prior)
+
+
+def cell_gain(count: int, s: int, prior: Fraction, retention: Fraction) -> Fraction:
+    """Largest e^u of a cell with `count` workers, over gaining one and losing one."""
+    gains = [block_gain(count, s, prior, retention)]
+    if count:
+        gains.append(block_gain(count - 1, s, prior, retention))
+    return max(gains)
+
+
+def is_bad(urn: Urn, h: Histogram, s: Histogram, gain: Fraction) -> bool:
+    """Whether some block loss exceeds U* = ln gain."""
+    return any(cell_gain(*cell) > gain for cell in zip(h, s, urn.prior, urn.retention, strict=True))
+
+
+def pruning_gain(urn: Urn) -> Fraction:
+    """e^V of section 3: rational, since m is an integer."""
+    base = urn.n + min(urn.prior)
+    return max(
+        f + (1 - f) * rising(base + a, urn.m) / rising(base, urn.m)
+        for a, f in zip(urn.prior, urn.retention, strict=True)
+    )
+
+
+def failure(urn: Urn, gain: Fraction) -> tuple[Fraction, Fraction]:
+    """F and the person's delta of section 4, with the document's W, by brute force over x."""
+    smallest = min(urn.prior)
+    per_worker = person = zero = Fraction(0)
+    for a, f in zip(urn.prior, urn.retention, strict=True):
+        for x in range(urn.n + 1):
+            rest = urn.n - x + (smallest if x < urn.n else 0)
+            # the largest s that is not bad, found by asking for every s
+            threshold = max(s for s in range(urn.m + 1) if cell_gain(x, s, a, f) <= gain or s == 0)
+            tail = beta_binomial_tail(urn.m, x + a, Fraction(rest), threshold)
+            if x == 0:
+                zero += f * tail
+            else:
+                per_worker, person = max(per_worker, tail / x), max(person, tail)
+    return urn.n * per_worker + zero, person
+
+
+def chi_square_p(observed: Sequence[int] | NDArray[np.int64], expected: Sequence[float]) -> float:
+    """Upper tail probability of Pearson's statistic."""
+    statistic = sum((o - e) ** 2 / e for o, e in zip(np.asarray(observed).tolist(), expected, strict=True))
+    freedom = len(expected) - 1
+    return float(flint.arb(statistic / 2).gamma_upper(flint.arb(freedom) / 2, 1))

@@ -1,0 +1,203 @@
+"""Losses: thresholds, the pruning loss and the failure bound against exact rational arithmetic."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from synth import losses
+from synth.losses import PoolClass, bad_threshold, failure_bound, pruning_gain
+from synth.tails import FLOAT, rigorous, upper_fraction
+
+from . import reference
+from .reference import Urn, cell_gain
+
+CLOSE = 1 + Fraction(1, 2**18)
+
+fractions_of_one = st.sampled_from([Fraction(1), Fraction(1, 2), Fraction(1, 4), Fraction(3, 10)])
+priors = st.fractions(Fraction(1, 20), 6, max_denominator=20)
+gains = st.fractions(Fraction(21, 20), 30, max_denominator=20)
+
+
+def single_class(urn: Urn, gain: Fraction) -> tuple[PoolClass, tuple[Fraction, ...], int]:
+    """The class of one pool, every cell its own stratum, and what its functions want besides."""
+    q = 100_000
+    numerators = tuple(int(a * q) for a in urn.prior)
+    assert all(Fraction(a, q) == b for a, b in zip(numerators, urn.prior, strict=True))
+    return PoolClass(urn.n, urn.n, urn.m, (1,) * urn.k, gain, numerators), urn.retention, q
+
+
+@given(st.integers(0, 30), priors, fractions_of_one, gains)
+def test_threshold_is_the_last_draw_that_is_not_bad(x: int, a: Fraction, f: Fraction, gain: Fraction) -> None:
+    s = bad_threshold(x, a, f, gain)
+    assert s >= 0
+    assert s == 0 or cell_gain(x, s, a, f) <= gain
+    assert cell_gain(x, s + 1, a, f) > gain
+
+
+@pytest.mark.parametrize(
+    ("x", "a", "f", "gain", "s"),
+    [
+        (0, Fraction(1, 2), Fraction(1), Fraction(7), 3),  # 1 + 3 / (1/2) = 7
+        (1, Fraction(1, 2), Fraction(1), Fraction(7), 3),
+        (2, Fraction(1, 2), Fraction(1), Fraction(7), 9),  # 1 + 9 / (3/2) = 7
+        (0, Fraction(2), Fraction(1, 4), Fraction(10), 3),  # (1 + 3/2) 4 = 10
+        (1, Fraction(2), Fraction(1, 4), Fraction(10), 3),
+        (5, Fraction(1, 10), Fraction(1, 4), Fraction(3), 8),
+    ],
+)
+def test_equality_at_the_threshold_is_not_bad(
+    x: int, a: Fraction, f: Fraction, gain: Fraction, s: int
+) -> None:
+    assert x == 5 or cell_gain(x, s, a, f) == gain
+    assert bad_threshold(x, a, f, gain) == s
+    least = Fraction(1, 10**40)
+    if x != 5:
+        assert bad_threshold(x, a, f, gain - least) == s - 1
+        assert bad_threshold(x, a, f, gain + least) == s
+
+
+def test_threshold_where_retention_eats_the_gain() -> None:
+    # f G < 1: one draw from an empty cell is bad already, none is not.
+    assert bad_threshold(0, Fraction(3), Fraction(1, 4), Fraction(2)) == 0
+    assert bad_threshold(1, Fraction(3), Fraction(1, 4), Fraction(2)) == 0
+    assert bad_threshold(2, Fraction(3), Fraction(1, 4), Fraction(2)) == 4
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.integers(1, 12),
+    st.integers(1, 12),
+    st.lists(st.tuples(priors, fractions_of_one), min_size=1, max_size=4),
+)
+def test_pruning_gain_encloses_the_exact_one(n: int, m: int, strata: list[tuple[Fraction, Fraction]]) -> None:
+    urn = Urn(n, m, *zip(*strata, strict=True))  # type: ignore[arg-type]
+    q = 20 * 19 * 18 * 17 * 16 * 15 * 14 * 13 * 12 * 11
+    c = PoolClass(n, n, m, (1,) * urn.k, Fraction(2), tuple(int(a * q) for a in urn.prior))
+    assert all(Fraction(x, q) == a for x, a in zip(c.prior, urn.prior, strict=True))
+    true = reference.pruning_gain(urn)
+    with rigorous() as balls:
+        upper = upper_fraction(pruning_gain(c, urn.retention, q, balls))
+    assert true <= upper <= true * (1 + Fraction(1, 2**100))
+    assert pruning_gain(c, urn.retention, q, FLOAT) == pytest.approx(float(true), rel=1e-9)
+
+
+def test_no_pruning_no_pruning_loss() -> None:
+    c = PoolClass(3, 3, 5, (4, 2), Fraction(2), (7, 9))
+    ones = (Fraction(1), Fraction(1))
+    with rigorous() as balls:
+        assert pruning_gain(c, ones, 10, balls) == 1
+        # a stratum without cells has no coins either
+        assert (
+            pruning_gain(
+                PoolClass(3, 3, 5, (4, 0), Fraction(2), (7, 9)), (*ones[:1], Fraction(1, 4)), 10, balls
+            )
+            == 1
+        )
+    assert pruning_gain(c, ones, 10, FLOAT) == 1
+
+
+def test_pruning_gain_of_a_class_is_that_of_its_worst_member() -> None:
+    c = PoolClass(2, 5, 6, (1, 1), Fraction(2), (5, 20))
+    f = (Fraction(1, 2), Fraction(1, 4))
+    with rigorous() as balls:
+        upper = upper_fraction(pruning_gain(c, f, 10, balls))
+    members = [Urn(n, m, (Fraction(1, 2), Fraction(2)), f) for n in range(2, 6) for m in range(1, 7)]
+    assert max(map(reference.pruning_gain, members)) <= upper <= reference.pruning_gain(members[5]) * CLOSE
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    st.integers(1, 9),
+    st.integers(1, 9),
+    st.lists(
+        st.tuples(st.sampled_from([Fraction(x) for x in ("1/10", "1/2", "1", "2", "3.7")]), fractions_of_one),
+        min_size=1,
+        max_size=4,
+    ),
+    gains,
+)
+def test_failure_bound_of_one_pool_encloses_the_sum_by_brute_force(
+    n: int, m: int, strata: list[tuple[Fraction, Fraction]], gain: Fraction
+) -> None:
+    urn = Urn(n, m, *zip(*strata, strict=True))  # type: ignore[arg-type]
+    c, retention, q = single_class(urn, gain)
+    true_failure, true_person = reference.failure(urn, gain)
+    with rigorous() as balls:
+        failure, person = map(upper_fraction, failure_bound(c, retention, q, balls))
+    assert true_failure <= failure <= true_failure * CLOSE
+    assert true_person <= person <= true_person * CLOSE
+    assert failure_bound(c, retention, q, FLOAT) == pytest.approx(
+        (float(true_failure), float(true_person)), rel=1e-5
+    )
+
+
+@pytest.mark.parametrize("gain", [Fraction(3, 2), Fraction(4), Fraction(20)], ids=str)
+@pytest.mark.parametrize("f", [Fraction(1), Fraction(1, 2)], ids=str)
+def test_failure_bound_of_a_class_is_above_every_member(gain: Fraction, f: Fraction) -> None:
+    a, retention = (Fraction(1, 2), Fraction(2)), (f, Fraction(1, 4))
+    c = PoolClass(3, 6, 7, (2, 2), gain, (5, 20))
+    with rigorous() as balls:
+        failure, person = map(upper_fraction, failure_bound(c, retention, 10, balls))
+    for n, m in itertools.product(range(3, 7), range(1, 8)):
+        for k in itertools.product(range(3), range(3)):
+            if sum(k):
+                cells = [s for s in (0, 1) for _ in range(k[s])]
+                urn = Urn(n, m, tuple(a[s] for s in cells), tuple(retention[s] for s in cells))
+                member = reference.failure(urn, gain)
+                assert member[0] <= failure
+                assert member[1] <= person
+
+
+@pytest.mark.parametrize("gain", [Fraction(5, 2), Fraction(5), Fraction(12)], ids=str)
+@pytest.mark.parametrize("a", [Fraction(1, 2), Fraction(2)], ids=str)
+def test_leaving_out_large_counts_loses_nothing(
+    gain: Fraction, a: Fraction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Large enough for the Chernoff bound to end the loop; every count is then evaluated exactly.
+    n = m = 60
+    c = PoolClass(n, n, m, (3,), gain, (int(2 * a),))
+    used: list[int] = []
+    original = losses.tail_bound
+
+    def counted(draws: int, weight: Fraction, *rest: object) -> object:
+        used.append(draws)
+        return original(draws, weight, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(losses, "tail_bound", counted)
+    with rigorous() as balls:
+        failure, person = map(upper_fraction, failure_bound(c, (Fraction(1),), 2, balls))
+    true_failure, true_person = reference.failure(Urn(n, m, (a,) * 3, (Fraction(1),) * 3), gain)
+    assert true_failure <= failure <= true_failure * CLOSE
+    assert true_person <= person <= true_person * CLOSE
+    assert len(used) < next(x for x in range(2, n + 1) if bad_threshold(x, a, Fraction(1), gain) >= m)
+
+
+def test_a_bound_that_gives_up_says_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses, "_MAX_COUNTS", 3)
+    urn = Urn(9, 9, (Fraction(1, 2),) * 2, (Fraction(1),) * 2)
+    gain = Fraction(3, 2)  # the largest tails are at large counts
+    c, retention, q = single_class(urn, gain)
+    with rigorous() as balls:
+        failure, person = map(upper_fraction, failure_bound(c, retention, q, balls))
+    true_failure, true_person = reference.failure(urn, gain)
+    assert person == 1 >= true_person
+    assert failure >= true_failure
+
+
+def test_nothing_fails_where_no_draw_can_be_bad() -> None:
+    # (f G - 1) a = m exactly: pure epsilon.
+    c = PoolClass(4, 4, 6, (5, 3), Fraction(7), (10, 60))
+    with rigorous() as balls:
+        failure, person = map(upper_fraction, failure_bound(c, (Fraction(1), Fraction(2, 7)), 10, balls))
+        assert failure == person == 0
+        one_less = PoolClass(4, 4, 6, (5, 3), Fraction(7), (9, 60))
+        failure, person = map(
+            upper_fraction, failure_bound(one_less, (Fraction(1), Fraction(2, 7)), 10, balls)
+        )
+        assert failure > 0
+        assert person > 0
