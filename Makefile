@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 SUPPORTED := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint lock clean
+.PHONY: help demo test lint bench schema lock clean
 
 help:  ## Show this list
 	@echo "odsynth: synthetic commuting data with a certificate of privacy. Targets:"
@@ -46,6 +46,14 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@rm $(UNFINISHED)
 	@touch $(STAMP)
+
+bench: $(STAMP)  ## Measure: the sampler, and Rhode Island from csv.gz to checked release
+	@$(BIN)/python benchmarks/sampler.py
+	@$(BIN)/python benchmarks/rhode_island.py
+
+schema: $(STAMP)  ## Write docs/certificate.schema.json from the program
+	@$(BIN)/python -c "import json, pipelines; print(json.dumps(pipelines.certificate_schema(), indent=1))" \
+		> docs/certificate.schema.json
 
 # Keeps the versions that still fit; "make lock LOCKFLAGS=--upgrade" takes the newest of everything.
 lock: $(STAMP)  ## Write requirements.lock anew from pyproject.toml

@@ -48,7 +48,8 @@ def od_table(
     Returns
     -------
     DataFrame
-        One row per pair that has a job, sorted by the text of destination then origin code. Columns
+        One row per pair that has a job, by destination and then origin in the order of the geography (which
+        is the order of the codes where levels are prefixes of them, as LODES sorts). Columns
         ``w_geocode`` and ``h_geocode`` (str), ``S000`` and one count per category (int64), named as LODES
         does for its groups (``SA01``) and ``<attribute>_<category>`` for any other.
 
@@ -64,17 +65,13 @@ def od_table(
         raise ValueError("work, home and attributes differ in length")
     if n_jobs and (min(work.min(), home.min()) < 0 or max(work.max(), home.max()) >= n_blocks):
         raise ValueError(f"block numbers must lie in [0, {n_blocks})")
-    # Block order follows the levels and is the order of the codes only where all levels are prefixes.
-    by_code = np.argsort(geography.blocks, kind="stable")
-    rank = np.empty(n_blocks, dtype=np.int64)
-    rank[by_code] = np.arange(n_blocks)
     pairs, pair_of_job, totals = np.unique(
-        rank[work] * n_blocks + rank[home], return_inverse=True, return_counts=True
+        work.astype(np.int64) * n_blocks + home, return_inverse=True, return_counts=True
     )
-    sorted_codes = pa.array(geography.blocks[by_code], type=pa.string())
+    codes_in_order = pa.array(geography.blocks, type=pa.string())
     columns: dict[str, object] = {
-        "w_geocode": _take(sorted_codes, pairs // n_blocks),
-        "h_geocode": _take(sorted_codes, pairs % n_blocks),
+        "w_geocode": _take(codes_in_order, pairs // n_blocks),
+        "h_geocode": _take(codes_in_order, pairs % n_blocks),
         "S000": totals.astype(np.int64),
     }
     for attribute, names in categories.items():

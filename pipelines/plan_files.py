@@ -87,8 +87,11 @@ def load_plan(folder: Path) -> ReleasePlan:
     ValueError
         If a file is missing, altered, or not of this format; the file is named.
     """
-    document = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
-    if document.get("format") != PLAN_FORMAT:
+    try:
+        document = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+    except ValueError:
+        raise ValueError("plan.json: the file is not JSON in UTF-8") from None
+    if not isinstance(document, dict) or document.get("format") != PLAN_FORMAT:
         raise ValueError(f"plan.json: the format is not {PLAN_FORMAT!r}")
     for name in _TABLES:
         if not (folder / name).is_file() or sha256_of(folder / name) != document["files"].get(name):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,10 @@ import synth
 from pipelines.config import MicrodataJobs, ReleaseConfig
 
 __all__ = ["ReleasePlan", "job_source", "make_plan", "read_geography"]
+
+# Columns of the plan and of the jobs file; an attribute or level of the same name would overwrite them.
+_OWN_JOB_COLUMNS = frozenset("work n m domain class pool count w_geocode h_geocode createdate".split())
+_OWN_BLOCK_COLUMNS = frozenset({"latitude", "longitude", "weight"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +103,9 @@ def make_plan(config: ReleaseConfig) -> ReleasePlan:
         If no prior certifies the requested epsilon and delta.
     """
     geography = read_geography(config)
+    _check_names(
+        config.geography.file, "level", {geography.block_level, *geography.levels} & _OWN_BLOCK_COLUMNS
+    )
     tables = [
         geo_data.read_flows(
             a.file,
@@ -115,6 +124,8 @@ def make_plan(config: ReleaseConfig) -> ReleasePlan:
         w = config.weights
         weights = geo_data.read_weights(w.file, geography, level=w.level, area=w.area, weight=w.weight)
     slots = job_source(config, geography).slots()
+    _check_names(config.jobs.file, "attribute", slots.attributes.keys() & _OWN_JOB_COLUMNS)
+    _check_categories(config, slots)
     _check_pool_by(config, slots)
     pools = geo_data.build_pools(slots, config.plan.pool_by)
     model = geo_data.build_model(geography, tables, weights.weights)
@@ -138,8 +149,40 @@ def make_plan(config: ReleaseConfig) -> ReleasePlan:
         domain_group=first_of_group[coarse.group].astype(np.int32),
         domain_size=coarse.size,
         plan=plan,
-        notes=_notes(geography, tables, weights, coarse, pools),
+        notes=_notes(config, geography, tables, weights, coarse, pools),
     )
+
+
+def _check_names(file: Path, what: str, taken: Set[str]) -> None:
+    if taken:
+        raise geo_data.InputError(
+            file,
+            f"the {what} {', '.join(sorted(taken))} has the name of a column that the release has already",
+            cure="rename the column, in the file and in the configuration",
+        )
+
+
+def _check_categories(config: ReleaseConfig, slots: geo_data.Slots) -> None:
+    """Refuse categories that cannot name a column of the OD file, before anything is drawn."""
+    for attribute, categories in slots.categories.items():
+        bad = sum(any(mark in category for mark in ',"\r\n') for category in categories)
+        if bad or any(mark in attribute for mark in ',"'):
+            raise geo_data.InputError(
+                config.jobs.file,
+                "categories cannot name a column of the OD file: they, or the attribute, contain a comma, a quote "
+                "or a line break",
+                column=attribute,
+                count=bad or len(categories),
+                cure="rename them; the OD file has one column for each category",
+            )
+    columns = [f"{name}_{value}" for name, values in slots.categories.items() for value in values]
+    if len(set(columns)) < len(columns):
+        raise geo_data.InputError(
+            config.jobs.file,
+            "categories of different attributes give the same column of the OD file",
+            count=len(columns) - len(set(columns)),
+            cure="rename an attribute",
+        )
 
 
 def _check_pool_by(config: ReleaseConfig, slots: geo_data.Slots) -> None:
@@ -159,15 +202,18 @@ def _check_pool_by(config: ReleaseConfig, slots: geo_data.Slots) -> None:
 
 
 def _notes(
+    config: ReleaseConfig,
     geography: geo_data.Geography,
     tables: list[geo_data.Flows],
     weights: geo_data.BlockWeights,
     coarse: geo_data.Coarsening,
     pools: geo_data.PoolTable,
 ) -> tuple[str, ...]:
-    notes = [*geography.repairs, *weights.report]
+    notes = list(geography.repairs)
+    if config.weights is not None:  # notes are published, and a folder may have a telling name
+        notes += [line.replace(str(config.weights.file), config.weights.file.name) for line in weights.report]
     notes += [
-        f"{table.source.rsplit('/', 1)[-1]}: {table.dropped['rows']:,} rows outside the geography left out"
+        f"{Path(table.source).name}: {table.dropped['rows']:,} rows outside the geography left out"
         for table in tables
         if table.dropped["rows"]
     ]

@@ -203,6 +203,23 @@ class Dirichlet:
         mass = (prior[plan.pool_class] * retained * strata).sum(axis=1)
         return float(np.average(mass / (mass + plan.pools.n), weights=plan.pools.m))
 
+    def urns(self, plan: Plan, pools: slice) -> Urns:
+        """Return the urns of a run of consecutive pools, for `synth.urn.sample_cells`."""
+        parameters = _parameters(plan)
+        counts = _strata_counts(plan, parameters)
+        inside = np.concatenate([np.zeros((counts.shape[0], 1), np.int64), counts.cumsum(axis=1)], axis=1)
+        prior = np.array([c.prior for c in parameters.classes], np.int64)
+        return Urns(
+            denominator=parameters.denominator,
+            offsets=_offsets(plan.pools.n[pools]),
+            draw_offsets=_offsets(plan.pools.m[pools]),
+            prior=prior[plan.pool_class[pools]],
+            coin=np.array([[f.numerator, f.denominator] for f in parameters.retention], np.int64),
+            domain=plan.pools.domain[pools],
+            cells_by_stratum=plan.domains.cells_by_stratum,
+            stratum_offsets=plan.domains.offsets[:-1, None] + inside,
+        )
+
     def sample(
         self, plan: Plan, pools: slice, cells: NDArray[np.int32], stream: WordStream
     ) -> NDArray[np.int32]:
@@ -222,21 +239,7 @@ class Dirichlet:
         ndarray of int32
             Cell of every synthetic worker, pool after pool (`synth.urn.sample_cells`).
         """
-        parameters = _parameters(plan)
-        counts = _strata_counts(plan, parameters)
-        inside = np.concatenate([np.zeros((counts.shape[0], 1), np.int64), counts.cumsum(axis=1)], axis=1)
-        prior = np.array([c.prior for c in parameters.classes], np.int64)
-        urns = Urns(
-            denominator=parameters.denominator,
-            offsets=_offsets(plan.pools.n[pools]),
-            draw_offsets=_offsets(plan.pools.m[pools]),
-            prior=prior[plan.pool_class[pools]],
-            coin=np.array([[f.numerator, f.denominator] for f in parameters.retention], np.int64),
-            domain=plan.pools.domain[pools],
-            cells_by_stratum=plan.domains.cells_by_stratum,
-            stratum_offsets=plan.domains.offsets[:-1, None] + inside,
-        )
-        return sample_cells(urns, cells, stream)
+        return sample_cells(self.urns(plan, pools), cells, stream)
 
 
 def _offsets(sizes: NDArray[np.int64]) -> NDArray[np.int64]:

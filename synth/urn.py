@@ -202,7 +202,10 @@ def _draw(  # type: ignore[no-untyped-def]
             while y >= prior[pool, s] * (starts[s + 1] - starts[s]):
                 y -= prior[pool, s] * (starts[s + 1] - starts[s])
                 s += 1
-            cell = cells_by_stratum[starts[s] + y // prior[pool, s]]
+            cell = y // prior[pool, s]
+            if starts[s + 1] - starts[s] < starts[n_strata] - starts[0]:
+                # Cells of a domain of one stratum are in order; the look-up would only miss the cache.
+                cell = cells_by_stratum[starts[s] + cell]
             if coin[s, 0] < coin[s, 1]:
                 if state[_FILLED] == 0 and state[_SIZE] == 0:
                     state[_SIZE] = 32

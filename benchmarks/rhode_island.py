@@ -1,0 +1,146 @@
+"""Rhode Island 2019 from csv.gz to checked release: time, memory, cost, and distance from the truth.
+
+Usage: python benchmarks/rhode_island.py [--figure FILE.png]
+
+Runs `odsynth run examples/rhode_island.toml` as a process of its own, three times (the first one compiles),
+then compares the last release with the true jobs. LODES plays the confidential truth here; it is itself a
+public, protected file, so that its comparison may be printed.
+"""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import click
+import geopandas as gpd
+import numpy as np
+
+import geo_data
+import pipelines
+from pipelines.planning import job_source
+from pipelines.release_files import file_names
+
+ROOT = Path(__file__).parent.parent
+CONFIG = ROOT / "examples" / "rhode_island.toml"
+TRACTS = ROOT.parent / "shared" / "data" / "ri_2019" / "ri_tracts_2010vintage.geojson"
+RUNS = 3
+
+
+@click.command()
+@click.option("--figure", type=click.Path(path_type=Path), help="Also draw truth and release, as a PNG.")
+def main(figure: Path | None) -> None:
+    """Measure and print."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "release"
+        seconds = []
+        for i in range(RUNS):
+            target = out.with_name(f"release-{i}")
+            begin = time.perf_counter()
+            odsynth("run", str(CONFIG), "--out", str(target))
+            seconds.append(time.perf_counter() - begin)
+        memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6
+        print(f"whole process: first {seconds[0]:.1f} s, then median {statistics.median(seconds[1:]):.1f} s")
+        print(f"peak memory {memory:.2f} GB")
+        compare(target / "public", figure)
+
+
+def odsynth(*arguments: str) -> None:
+    """Run the command line and let its errors be seen."""
+    subprocess.run([sys.executable, "-m", "pipelines.cli", *arguments], check=True, stdout=subprocess.DEVNULL)
+
+
+def compare(public: Path, figure: Path | None) -> None:
+    """Print what the release costs and how far it is from the truth."""
+    config = pipelines.load_config(CONFIG)
+    release = pipelines.load_plan(public / "plan")
+    guarantee = pipelines.certified(release)
+    geography, slots = release.geography, release.pools.slots
+    truth = job_source(config, geography).records(config.plan.pool_by)
+    homes = geo_data.group_records(release.pools, truth)
+    released = geo_data.LodesJobs(public / file_names(release.configuration)["od_csv"], geography)
+    synthetic = geo_data.group_records(release.pools, released.records())
+    print(f"epsilon {float(guarantee.epsilon):.6f}, delta {float(guarantee.delta):.3e}, ", end="")
+    print(f"noise share {release.mechanism.noise_share(release.plan):.2%}")
+    for level in geography.levels[1:]:
+        distance = pipelines.total_variation(geography, level, slots.work, homes, synthetic)
+        print(f"total variation of flows, {level} to {level}: {distance:.4f}")
+    means = [pipelines.mean_commute(geography, slots.work, h) for h in (homes, synthetic)]
+    print(f"mean commute {means[1]:.2f} km, truth {means[0]:.2f} km ({means[1] / means[0] - 1:+.2%})")
+    again = released.slots()
+    same = np.array_equal(again.work, slots.work) and all(
+        np.array_equal(marginal(again, name), marginal(slots, name)) for name in slots.attributes
+    )
+    print(f"work-block totals, by every attribute, equal the truth: {same}")
+    if figure is not None:
+        draw(geography, slots.work, homes, synthetic, float(guarantee.epsilon), figure)
+
+
+def marginal(slots: geo_data.Slots, name: str) -> np.ndarray:
+    """Return the jobs of each work block in each category of an attribute."""
+    categories = len(slots.categories[name])
+    return np.bincount(slots.work.astype(np.int64) * categories + slots.attributes[name])
+
+
+def draw(
+    geography: geo_data.Geography,
+    work: np.ndarray,
+    homes: np.ndarray,
+    synthetic: np.ndarray,
+    epsilon: float,
+    figure: Path,
+) -> None:
+    """Draw where the workers of the busiest tract live, true and synthetic, and how far people commute."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    from matplotlib.colors import LogNorm
+
+    level = "trct"
+    tract_of_job = geography.unit_of(level, work)
+    busiest = np.bincount(tract_of_job).argmax()
+    here = tract_of_job == busiest
+    tracts = gpd.read_file(TRACTS).to_crs(3438)
+    tracts["unit"] = geography.unit_number(level, tracts["GEOID"])
+    place = tracts[tracts["unit"] == busiest].representative_point()
+    fig, axes = plt.subplots(1, 3, figsize=(12.5, 5), width_ratios=(1, 1, 1.25), layout="constrained")
+    for ax, h, title in zip(axes, (homes, synthetic), ("true", "synthetic"), strict=False):
+        tracts["workers"] = np.bincount(
+            geography.unit_of(level, h[here]), minlength=geography.n_units(level)
+        )[tracts["unit"]]
+        tracts.plot(
+            "workers",
+            ax=ax,
+            cmap="viridis",
+            norm=LogNorm(1, 400),
+            missing_kwds={"color": "lightgrey"},
+            linewidth=0.1,
+            edgecolor="white",
+            legend=title == "synthetic",
+            legend_kwds={"label": "workers living in tract", "shrink": 0.6},
+        )
+        place.plot(ax=ax, color="red", marker="*", markersize=90, edgecolor="white", zorder=3)
+        ax.set_axis_off()
+        ax.set_title(f"Homes of the {here.sum():,} workers\nof the busiest tract (star): {title}")
+    bins = np.arange(0, 71, 2)
+    for h, label, style in ((homes, "true", "-"), (synthetic, "synthetic", "--")):
+        km = geo_data.distance_km(
+            geography.latitude[h], geography.longitude[h], geography.latitude[work], geography.longitude[work]
+        )
+        axes[2].stairs(np.histogram(km, bins)[0] / 1e3, bins, label=label, linestyle=style, linewidth=1.8)
+    axes[2].set(xlabel="commute, km", ylabel="thousand workers", xlim=(0, 70))
+    axes[2].set_title(f"All {work.size:,} jobs of Rhode Island 2019\nepsilon {epsilon:.2f}, delta 0.00001")
+    axes[2].legend(frameon=False)
+    axes[2].spines[["top", "right"]].set_visible(False)
+    figure.parent.mkdir(parents=True, exist_ok=True)
+    fig.savefig(figure, dpi=110)
+
+
+if __name__ == "__main__":
+    main()

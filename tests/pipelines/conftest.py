@@ -1,0 +1,151 @@
+"""The small region as microdata, a region with British codes, and copies of releases to tamper with."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import geo_data
+import pipelines
+
+# Stands in every row of the confidential side of the microdata, and may stand nowhere else.
+CANARY = "CANARYworker"
+
+MICRODATA = """\
+format = "microdata"
+file = "{file}"
+home = "live"
+work = "toil"
+worker = "person"
+attributes = ["age", "sector"]
+records_per_worker = 3
+"""
+
+
+@pytest.fixture(scope="session")
+def canary() -> str:
+    return CANARY
+
+
+@pytest.fixture(scope="session")
+def small_geography(small_region: dict[str, Path]) -> geo_data.Geography:
+    return geo_data.read_crosswalk(
+        small_region["crosswalk"],
+        block="tabblk2010",
+        levels=("st", "cty", "trct", "bgrp"),
+        latitude="blklatdd",
+        longitude="blklondd",
+    )
+
+
+@pytest.fixture(scope="session")
+def microdata(
+    small_region: dict[str, Path],
+    small_geography: geo_data.Geography,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, Path]:
+    """The jobs of the small region, one row a job, in two formats; every worker has two jobs."""
+    jobs = geo_data.LodesJobs(small_region["od"], small_geography).records()
+    row = np.arange(len(jobs))
+    table = pd.DataFrame(
+        {
+            "note": [f"{CANARY}-note-{i}" for i in row],
+            "live": small_geography.blocks[jobs.home],
+            "age": np.array(["young", "middle", "old"])[(row * 7 + jobs.work) % 3],
+            "toil": small_geography.blocks[jobs.work],
+            "sector": np.array(["office", "field"])[(row // 5 + jobs.work) % 2],
+            "person": [f"{CANARY}{i // 2:05}" for i in row],
+        },
+    ).astype("str")
+    table = table.iloc[np.random.default_rng(3).permutation(len(table))]
+    folder = tmp_path_factory.mktemp("microdata")
+    paths = {"csv": folder / "jobs.csv", "parquet": folder / "jobs.parquet"}
+    table.to_csv(paths["csv"], index=False)
+    table.to_parquet(paths["parquet"], index=False)
+    return paths
+
+
+@pytest.fixture(scope="session")
+def microdata_change(small_region: dict[str, Path]) -> Callable[[Path], tuple[str, str]]:
+    """Return the change of `config_text` that reads microdata instead of a LODES file."""
+    old = f'format = "lodes"\nfile = "{small_region["od"]}"\n'
+    return lambda path: (old, MICRODATA.format(file=path))
+
+
+@pytest.fixture
+def british(tmp_path: Path) -> Callable[..., pipelines.ReleaseConfig]:
+    """Return a configuration with British codes (no code is a prefix of another) and the levels given."""
+    folder = tmp_path / "british"
+    folder.mkdir()
+    areas = np.arange(48)
+    rng = np.random.default_rng(11)
+    shuffled = rng.permutation(48)  # codes say nothing about the place in the hierarchy
+    crosswalk = pd.DataFrame(
+        {
+            "oa": [f"E0001{shuffled[i]:04}" for i in areas],
+            "lsoa": [f"E010{99 - i // 4:05}" for i in areas],
+            "msoa": [f"E020023{(i // 8 * 5) % 6 + 30}" for i in areas],
+            "lad": [f"E080000{35 - i // 24}" for i in areas],
+            "north": 53.8 + areas / 100,
+            "east": -1.5 + areas / 100,
+        }
+    )
+    homes, works = rng.integers(0, 48, 300), rng.integers(0, 6, 300) * 8
+    jobs = pd.DataFrame(
+        {"live": crosswalk["oa"][homes].to_numpy(), "toil": crosswalk["oa"][works].to_numpy()}
+    )
+    flows = pd.DataFrame({"h": crosswalk["msoa"][homes].to_numpy(), "w": crosswalk["msoa"][works].to_numpy()})
+    flows = flows.value_counts().rename("n").reset_index()
+    for name, table in {
+        "oa.csv": crosswalk.sample(frac=1, random_state=5),
+        "jobs.csv": jobs,
+        "flows.csv": flows,
+    }.items():
+        table.to_csv(folder / name, index=False)
+
+    def config(
+        levels: str = '["lad", "msoa", "lsoa"]', tables: bool = True, **plan: str
+    ) -> pipelines.ReleaseConfig:
+        auxiliary = (
+            '[[auxiliary]]\nfile = "flows.csv"\norigin = "h"\norigin_level = "msoa"\n'
+            'destination = "w"\ndestination_level = "msoa"\nflow = "n"\n'
+        )
+        settings = "".join(f'{name} = "{value}"\n' for name, value in plan.items())
+        text = f"""
+            [release]
+            name = "Leeds"
+            state = "leeds"
+            year = 2021
+            out = "release"
+            [privacy]
+            epsilon = "6"
+            delta = "1e-4"
+            [jobs]
+            format = "microdata"
+            file = "jobs.csv"
+            home = "live"
+            work = "toil"
+            [geography]
+            file = "oa.csv"
+            block = "oa"
+            levels = {levels}
+            latitude = "north"
+            longitude = "east"
+            {auxiliary if tables else ""}
+            [plan]
+            {settings}
+        """
+        return pipelines.parse_config(text, folder, "british.toml")
+
+    return config
+
+
+@pytest.fixture
+def public_copy(small_release: pipelines.Release, tmp_path: Path) -> Path:
+    """A copy of the public folder of the small release, to tamper with."""
+    return Path(shutil.copytree(small_release.public, tmp_path / "public"))
