@@ -17,7 +17,15 @@ import synth
 from pipelines.planning import ReleasePlan
 from pipelines.provenance import dependency_versions, source_state
 
-__all__ = ["CERTIFICATE_FORMAT", "Certificate", "certificate_schema", "guarantee_fields", "make_certificate"]
+__all__ = [
+    "CERTIFICATE_FORMAT",
+    "Certificate",
+    "certificate_schema",
+    "guarantee_fields",
+    "make_certificate",
+    "randomness_fields",
+    "reasons_against_release",
+]
 
 CERTIFICATE_FORMAT = "odsynth certificate 1"
 
@@ -205,36 +213,47 @@ def make_certificate(
     Certificate
     """
     state = source_state()
-    reasons = []
-    if not secure:
-        reasons.append("the run was seeded: its randomness is not secret")
-    if state.commit is None:
-        reasons.append("the commit of the program is unknown")
-    if state.modified or (state.commit is not None and state.modified is None):
-        reasons.append("the program differs from its commit")
+    software = Software(
+        version=state.version,
+        commit=state.commit,
+        modified=state.modified,
+        dependencies=dependency_versions(),
+    )
+    reasons = reasons_against_release(software, randomness_fields(secure))
     subject = release.configuration["release"]
     return Certificate(
         format="odsynth certificate 1",
         release=Subject(**{name: subject[name] for name in Subject.model_fields}),
         mechanism=release.plan.mechanism,
-        definition=Definition(**_DEFINITION),
         **guarantee_fields(release, guarantee),
         plan_sha256=plan_sha256,
-        software=Software(
-            version=state.version,
-            commit=state.commit,
-            modified=state.modified,
-            dependencies=dependency_versions(),
-        ),
-        randomness=Randomness(
-            secure=secure,
-            source="the operating system's generator" if secure else "a seed (tests only)",
-            derivation="HKDF-SHA256 for each stage and batch, ChaCha20 key streams, rejection sampling",
-        ),
+        software=software,
+        randomness=randomness_fields(secure),
         created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         for_release=not reasons,
         not_for_release_because=reasons,
     )
+
+
+def randomness_fields(secure: bool) -> Randomness:
+    """Return what a certificate says of the randomness of a run with such a key."""
+    return Randomness(
+        secure=secure,
+        source="the operating system's generator" if secure else "a seed (tests only)",
+        derivation="HKDF-SHA256 for each stage and batch, ChaCha20 key streams, rejection sampling",
+    )
+
+
+def reasons_against_release(software: Software, randomness: Randomness) -> list[str]:
+    """Return why a release may not be published, from other fields of its certificate."""
+    reasons = []
+    if not randomness.secure:
+        reasons.append("the run was seeded: its randomness is not secret")
+    if software.commit is None:
+        reasons.append("the commit of the program is unknown")
+    if software.modified or (software.commit is not None and software.modified is None):
+        reasons.append("the program differs from its commit")
+    return reasons
 
 
 def guarantee_fields(release: ReleasePlan, guarantee: synth.Guarantee) -> dict[str, Any]:
@@ -244,6 +263,7 @@ def guarantee_fields(release: ReleasePlan, guarantee: synth.Guarantee) -> dict[s
     records = int(release.configuration["jobs"].get("records_per_worker", 1))
     person = _group(guarantee, records)
     return {
+        "definition": Definition(**_DEFINITION),
         "requested": Budget(epsilon=up(plan.epsilon), delta=up(plan.delta)),
         "run": Budget(epsilon=up(guarantee.epsilon), delta=up(guarantee.delta)),
         "person": PersonBudget(

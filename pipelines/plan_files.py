@@ -20,10 +20,11 @@ import geo_data
 import synth
 from pipelines.planning import ReleasePlan
 
-__all__ = ["PLAN_FORMAT", "load_plan", "plan_hash", "save_plan", "sha256_of"]
+__all__ = ["PLAN_FILES", "PLAN_FORMAT", "load_plan", "plan_hash", "save_plan", "sha256_of"]
 
 PLAN_FORMAT = "odsynth plan 1"
 _TABLES = ("blocks.parquet", "domains.parquet", "pools.parquet", "slots.parquet")
+PLAN_FILES = ("plan.json", *_TABLES)
 
 
 def save_plan(release: ReleasePlan, folder: Path) -> str:

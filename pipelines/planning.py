@@ -17,7 +17,7 @@ from pipelines.config import MicrodataJobs, ReleaseConfig
 __all__ = ["ReleasePlan", "job_source", "make_plan", "read_geography"]
 
 # Columns of the plan and of the jobs file; an attribute or level of the same name would overwrite them.
-_OWN_JOB_COLUMNS = frozenset("work n m domain class pool count w_geocode h_geocode createdate".split())
+_OWN_JOB_COLUMNS = frozenset({"work", "n", "m", "domain", "class", "pool", "count", "w_geocode", "h_geocode"})
 _OWN_BLOCK_COLUMNS = frozenset({"latitude", "longitude", "weight"})
 
 
@@ -169,8 +169,8 @@ def _check_categories(config: ReleaseConfig, slots: geo_data.Slots) -> None:
         if bad or any(mark in attribute for mark in ',"'):
             raise geo_data.InputError(
                 config.jobs.file,
-                "categories cannot name a column of the OD file: they, or the attribute, contain a comma, a quote "
-                "or a line break",
+                "categories cannot name a column of the OD file: they, or the attribute, contain a comma, "
+                "a quote or a line break",
                 column=attribute,
                 count=bad or len(categories),
                 cure="rename them; the OD file has one column for each category",

@@ -11,12 +11,23 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from pipelines.certificate import Certificate, certificate_schema
-from pipelines.plan_files import sha256_of
+from pipelines.plan_files import PLAN_FILES, sha256_of
 from pipelines.planning import ReleasePlan
 from pipelines.readme import release_readme
 from pipelines.sampling import Part
 
-__all__ = ["CHECKSUMS", "MANIFEST", "checksum_lines", "file_names", "public_files", "seal", "write_public"]
+__all__ = [
+    "CHECKSUMS",
+    "MANIFEST",
+    "checksum_lines",
+    "expected_files",
+    "file_names",
+    "manifest_of",
+    "manifest_text",
+    "public_files",
+    "seal",
+    "write_public",
+]
 
 MANIFEST = "MANIFEST.json"
 CHECKSUMS = "SHA256SUMS"
@@ -68,21 +79,37 @@ def write_public(release: ReleasePlan, certificate: Certificate, parts: Sequence
 
 def seal(folder: Path, certificate: Certificate) -> None:
     """Write MANIFEST.json and, over it and all other files, SHA256SUMS."""
-    files: list[dict[str, Any]] = [
-        {"path": name, "bytes": (folder / name).stat().st_size, "sha256": sha256_of(folder / name)}
-        for name in public_files(folder)
-    ]
-    manifest = {
+    manifest = manifest_of(folder, certificate)
+    (folder / MANIFEST).write_text(manifest_text(manifest), encoding="utf-8")
+    hashes = {entry["path"]: entry["sha256"] for entry in manifest["files"]}
+    hashes[MANIFEST] = sha256_of(folder / MANIFEST)
+    (folder / CHECKSUMS).write_text("".join(checksum_lines(hashes)), encoding="utf-8")
+
+
+def manifest_of(folder: Path, certificate: Certificate) -> dict[str, Any]:
+    """Return what MANIFEST.json says of a folder."""
+    return {
         "format": _MANIFEST_FORMAT,
         "release": certificate.release.model_dump(),
         "plan_sha256": certificate.plan_sha256,
         "created": certificate.created,
-        "files": files,
+        "files": [
+            {"path": name, "bytes": (folder / name).stat().st_size, "sha256": sha256_of(folder / name)}
+            for name in public_files(folder)
+        ],
     }
-    text = json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
-    (folder / MANIFEST).write_text(text, encoding="utf-8")
-    hashes = {entry["path"]: entry["sha256"] for entry in files} | {MANIFEST: sha256_of(folder / MANIFEST)}
-    (folder / CHECKSUMS).write_text("".join(checksum_lines(hashes)), encoding="utf-8")
+
+
+def manifest_text(manifest: dict[str, Any]) -> str:
+    """Return the text of MANIFEST.json."""
+    return json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
+
+
+def expected_files(configuration: dict[str, Any]) -> list[str]:
+    """Return the relative names of all files that a release has, but the manifest and the checksums."""
+    texts = ("README.md", "certificate.json", "certificate.schema.json")
+    plan = (f"plan/{name}" for name in PLAN_FILES)
+    return sorted([*texts, *plan, *file_names(configuration).values()])
 
 
 def public_files(folder: Path) -> list[str]:

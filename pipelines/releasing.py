@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,7 +105,6 @@ def run(
         guarantee = certified(release)
     key = key or synth.RunKey.generate()
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
         with _staging(out) as staging:
             public, confidential, parts = (staging / name for name in ("public", "confidential", "parts"))
             for folder in (public, confidential, parts):
@@ -156,11 +155,19 @@ def _check(public: Path, certificate: Certificate) -> None:
 
 @contextmanager
 def _staging(out: Path) -> Iterator[Path]:
-    staging = Path(tempfile.mkdtemp(prefix=f".{out.name}.partial-", dir=out.parent))  # mode 0700
+    made = [folder for folder in out.parents if not folder.exists()]
     try:
-        yield staging
+        out.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{out.name}.partial-", dir=out.parent))  # mode 0700
+        try:
+            yield staging
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)  # gone already when it was put in place
     finally:
-        shutil.rmtree(staging, ignore_errors=True)  # gone already when it was put in place
+        if not out.exists():
+            with suppress(OSError):  # somebody else uses it by now
+                for folder in made:
+                    folder.rmdir()
 
 
 class _Clock:

@@ -14,10 +14,26 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 import geo_data
-from pipelines.certificate import Certificate, certificate_schema, guarantee_fields
+from pipelines.certificate import (
+    Certificate,
+    certificate_schema,
+    guarantee_fields,
+    randomness_fields,
+    reasons_against_release,
+)
 from pipelines.plan_files import load_plan, plan_hash, sha256_of
 from pipelines.planning import ReleasePlan
-from pipelines.release_files import CHECKSUMS, MANIFEST, checksum_lines, file_names, public_files
+from pipelines.readme import release_readme
+from pipelines.release_files import (
+    CHECKSUMS,
+    MANIFEST,
+    checksum_lines,
+    expected_files,
+    file_names,
+    manifest_of,
+    manifest_text,
+    public_files,
+)
 
 __all__ = ["Check", "VerificationError", "verify"]
 
@@ -57,7 +73,7 @@ def verify(folder: Path) -> Iterator[Check]:
     Yields
     ------
     Check
-        files, certificate form, plan, guarantee, budget, data, and last fitness for release.
+        files, certificate form, plan, guarantee, budget, data, texts, and last fitness for release.
 
     Raises
     ------
@@ -73,8 +89,9 @@ def verify(folder: Path) -> Iterator[Check]:
     yield Check("plan", f"sha256 {certificate.plan_sha256}; {release.plan!r}")
     yield Check("guarantee", _run("guarantee", lambda: _check_guarantee(release, certificate)))
     yield Check("budget", _run("budget", lambda: _check_budget(release, certificate)))
-    yield Check("data", _run("data", lambda: _check_data(folder, release)))
-    if not certificate.for_release or certificate.not_for_release_because:
+    yield Check("data", _run("data", lambda: _check_data(folder, release, certificate)))
+    yield Check("texts", _run("texts", lambda: _check_texts(folder, release, certificate)))
+    if not certificate.for_release:
         raise VerificationError("for release", "no: " + "; ".join(certificate.not_for_release_because))
     yield Check("for release", "yes")
 
@@ -97,6 +114,9 @@ def _check_files(folder: Path) -> str:
     for name in (CHECKSUMS, MANIFEST):
         if not (folder / name).is_file():
             raise _fail("files", f"{name} is missing")
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink():  # its target may change, or stay behind when the folder is copied
+            raise _fail("files", f"{path.relative_to(folder).as_posix()} is a link, not a file")
     present = public_files(folder)
     actual = {name: sha256_of(folder / name) for name in (*present, MANIFEST)}
     stated = (folder / CHECKSUMS).read_bytes()
@@ -126,7 +146,8 @@ def _blame(folder: Path, actual: dict[str, str], stated: bytes) -> str:
     if not manifest_intact and all(
         sums.get(name) == value for name, value in actual.items() if name != MANIFEST
     ):
-        return f"{MANIFEST} has been changed"
+        # Its sum does not agree with it; which of the two is as it was written?
+        return f"{CHECKSUMS if _manifest_is_original(folder) else MANIFEST} has been changed"
     for name in sorted(manifest.keys() | actual.keys() - {MANIFEST}):
         if name not in actual:
             return f"{name} is missing"
@@ -135,6 +156,16 @@ def _blame(folder: Path, actual: dict[str, str], stated: bytes) -> str:
         if actual[name] not in (sums.get(name), manifest[name]):
             return f"{name} has been changed"
     return f"{CHECKSUMS} has been changed"
+
+
+def _manifest_is_original(folder: Path) -> bool:
+    try:
+        certificate = Certificate.model_validate_json(
+            (folder / "certificate.json").read_text(encoding="utf-8")
+        )
+        return (folder / MANIFEST).read_bytes() == manifest_text(manifest_of(folder, certificate)).encode()
+    except (OSError, ValueError):
+        return False
 
 
 def _read_certificate(folder: Path) -> Certificate:
@@ -179,8 +210,8 @@ def _check_budget(release: ReleasePlan, certificate: Certificate) -> str:
     return f"within the requested epsilon {requested.epsilon} and delta {requested.delta}"
 
 
-def _check_data(folder: Path, release: ReleasePlan) -> str:
-    """Compare the OD files with the plan: totals of every work block by every attribute, and each other."""
+def _check_data(folder: Path, release: ReleasePlan, certificate: Certificate) -> str:
+    """Compare the data files with the plan: totals of every work block by every attribute, and each other."""
     names = file_names(release.configuration)
     slots, geography = release.pools.slots, release.geography
     table = pq.read_table(folder / names["od_parquet"]).to_pandas()
@@ -201,7 +232,48 @@ def _check_data(folder: Path, release: ReleasePlan) -> str:
         raise _fail("data", f"{names['od_csv']}: totals by work block are not those of the plan's slots")
     if np.any(table[counts] < 0) or np.any(table["S000"] < 1):
         raise _fail("data", f"{names['od_csv']} has counts that no jobs can have")
+    if (table["createdate"] != certificate.created[:10].replace("-", "")).any():
+        raise _fail("data", f"{names['od_csv']}: createdate is not the day that certificate.json states")
+    if "jobs_parquet" in names:
+        _check_jobs(folder / names["jobs_parquet"], release, table)
     return (
         f"{len(table):,} pairs; the totals of {len(public):,} work blocks by {len(counts)} counts "
         "are the public ones"
     )
+
+
+def _check_jobs(path: Path, release: ReleasePlan, od: pd.DataFrame) -> None:
+    """Compare the jobs, one row each, with the slots, row by row, and with the OD file, pair by pair."""
+    slots, geography = release.pools.slots, release.geography
+    jobs = pq.read_table(path).to_pandas()
+    values = {
+        name: np.array(slots.categories[name], object)[codes] for name, codes in slots.attributes.items()
+    }
+    if list(jobs.columns) != ["w_geocode", "h_geocode", *values] or len(jobs) != len(slots):
+        raise _fail("data", f"{path.name}: columns or rows are not those of the plan's slots")
+    work, home = geography.number(jobs["w_geocode"]), geography.number(jobs["h_geocode"])
+    if not np.array_equal(work, slots.work) or any((jobs[name] != of).any() for name, of in values.items()):
+        raise _fail("data", f"{path.name}: the jobs are not the plan's slots")
+    if home.min() < 0:
+        raise _fail("data", f"{path.name} has blocks that are not in the geography")
+    counted = geo_data.od_table(geography, work, home, slots.attributes, slots.categories)
+    if not counted.astype(object).equals(od[list(counted.columns)].astype(object)):
+        raise _fail("data", f"{path.name} and the OD files hold different commutes")
+
+
+def _check_texts(folder: Path, release: ReleasePlan, certificate: Certificate) -> str:
+    """Compare what is said in words, and the list of files, with what the certificate gives."""
+    if public_files(folder) != expected_files(release.configuration):
+        more = sorted(set(public_files(folder)) ^ set(expected_files(release.configuration)))
+        raise _fail("texts", f"a release of this kind has other files: {', '.join(more)}")
+    if not _manifest_is_original(folder):
+        raise _fail("texts", f"{MANIFEST} does not describe this release")
+    readme = release_readme(release, certificate, file_names(release.configuration))
+    if (folder / "README.md").read_text(encoding="utf-8") != readme:
+        raise _fail("texts", "README.md is not the text that certificate.json gives")
+    if certificate.randomness != randomness_fields(certificate.randomness.secure):
+        raise _fail("texts", "certificate.json: randomness is not what this program writes")
+    reasons = reasons_against_release(certificate.software, certificate.randomness)
+    if certificate.not_for_release_because != reasons or certificate.for_release == bool(reasons):
+        raise _fail("texts", "certificate.json: for_release is not what its other fields give")
+    return "README.md, MANIFEST.json and the verdict follow from the certificate"

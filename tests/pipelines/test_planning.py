@@ -66,7 +66,7 @@ def test_lodes_plan_does_not_depend_on_homes(
 def test_lodes_plan_does_not_depend_on_how_homes_group_the_rows(
     small_config: Configs, small_region: dict[str, Path], small_geography: geo_data.Geography, tmp_path: Path
 ) -> None:
-    """The rows of an OD file follow the homes: which jobs share a row, and in which order, is confidential."""
+    """The rows of an OD file follow the homes: which jobs share a row is confidential."""
     table = pd.read_csv(small_region["od"], dtype={"w_geocode": "str", "h_geocode": "str"})
     counts = list(table.columns[2:-1])
     merged = table.groupby("w_geocode", as_index=False)[counts].sum()
@@ -164,8 +164,16 @@ def variants(
 
 @pytest.mark.parametrize(
     "name",
-    ["lodes", "pool by one", "pool by two", "deep pruning", "given prior"]
-    + ["british", "british, no tables", "no levels"],
+    [
+        "lodes",
+        "pool by one",
+        "pool by two",
+        "deep pruning",
+        "given prior",
+        "british",
+        "british, no tables",
+        "no levels",
+    ],
 )
 def test_save_load_save_gives_the_same_bytes(
     name: str,
@@ -315,7 +323,7 @@ def test_lodes_pools_by_two_attributes_are_refused(small_config: Configs) -> Non
 
 
 def test_an_unknown_attribute_to_pool_by_is_refused_with_those_there_are(small_config: Configs) -> None:
-    with pytest.raises(geo_data.InputError, match="pool_by names wage.* the attributes are: SA, SE, SI"):
+    with pytest.raises(geo_data.InputError, match=r"pool_by names wage.* the attributes are: SA, SE, SI"):
         make_plan(small_config(("retention_min", 'pool_by = ["wage"]\nretention_min')))
 
 

@@ -34,11 +34,16 @@ def replaced(*pairs: tuple[str, str]) -> Source:
 
     def edit(source: str) -> str:
         for old, new in pairs:
-            assert source.count(old) == 1, old
+            if source.count(old) != 1:
+                raise LookupError(f"not there exactly once: {old!r}")
             source = source.replace(old, new)
         return source
 
     return edit
+
+
+class CircleError(Exception):
+    """The kernel went back to a state that it had left."""
 
 
 class Enumerator:
@@ -97,7 +102,10 @@ class Enumerator:
     @staticmethod
     def _order(node: Node) -> tuple[int, ...]:
         state = np.frombuffer(node[0], np.int64)
-        return (*state[[urn._POOL, urn._DRAW, urn._FILLED]].tolist(), int(state[urn._PENDING] >= 0))
+        return (
+            *state[[urn._POOL, urn._DRAW, urn._FILLED, urn._SIZE]].tolist(),
+            int(state[urn._PENDING] >= 0),
+        )
 
     def distribution(self) -> dict[Sequence, Fraction]:
         """P(sequence of drawn cells), of all pools one after the other."""
@@ -115,7 +123,8 @@ class Enumerator:
                         back += 1
                     else:
                         steps[step] = steps.get(step, 0) + 1
-                assert back < bound
+                if back == bound:
+                    raise CircleError
                 for (status, following), ways in steps.items():
                     share = p * Fraction(ways, bound - back)
                     if status == urn._DONE:
@@ -123,7 +132,8 @@ class Enumerator:
                         total[sequence] = total.get(sequence, Fraction(0)) + share
                     else:
                         # Every step goes forward, so a node is complete when its turn comes.
-                        assert self._order(following) > order
+                        if self._order(following) <= order:
+                            raise CircleError
                         level = waiting.setdefault(self._order(following), {})
                         level[following] = level.get(following, Fraction(0)) + share
         return total

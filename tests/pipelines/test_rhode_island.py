@@ -1,0 +1,80 @@
+"""Rhode Island 2019, the real data: the figures that the project promises."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import geo_data
+import pipelines
+from pipelines import Release, load_config, mean_commute, run, total_variation, verify
+
+pytestmark = pytest.mark.slow
+
+COUNTS = ["S000", *(name for names in geo_data.LODES_CATEGORIES.values() for name in names)]
+CONFIG = Path(__file__).resolve().parents[2] / "examples" / "rhode_island.toml"
+TRUTH = "ri_od_main_JT00_2019.csv.gz"
+
+
+@pytest.fixture(scope="module")
+def release(shared_data: Path, clean_source: object, tmp_path_factory: pytest.TempPathFactory) -> Release:
+    return run(load_config(CONFIG).with_out(tmp_path_factory.mktemp("rhode-island") / "release"))
+
+
+@pytest.fixture(scope="module")
+def homes(release: Release, shared_data: Path) -> tuple[np.ndarray, np.ndarray]:
+    """True and synthetic homes, pool after pool."""
+    geography = release.plan.geography
+    sources = [shared_data / "ri_2019" / TRUTH, release.public / TRUTH]
+    true, synthetic = (
+        geo_data.group_records(release.plan.pools, geo_data.LodesJobs(path, geography).records())
+        for path in sources
+    )
+    return true, synthetic
+
+
+def test_cost(release: Release) -> None:
+    certificate = release.certificate
+    assert certificate.totals.records == certificate.totals.synthetic_workers == 406_052
+    assert certificate.totals.pools == 8_358
+    assert Fraction(certificate.run.epsilon) <= Fraction("8.6")
+    assert 0 < Fraction(certificate.run.delta) <= Fraction("1e-5")
+
+
+def test_verification(release: Release) -> None:
+    assert [check.name for check in verify(release.public)][-1] == "for release"
+
+
+def test_totals_by_work_block_are_the_public_ones(release: Release, shared_data: Path) -> None:
+    codes = {"w_geocode": "str", "h_geocode": "str"}
+    truth, found = (
+        pd.read_csv(path, dtype=codes).groupby("w_geocode")[COUNTS].sum()
+        for path in (shared_data / "ri_2019" / TRUTH, release.public / TRUTH)
+    )
+    pd.testing.assert_frame_equal(found, truth)
+
+
+def test_flows_between_tracts_are_close(release: Release, homes: tuple[np.ndarray, np.ndarray]) -> None:
+    work = release.plan.pools.slots.work
+    assert 0 < total_variation(release.plan.geography, "trct", work, *homes) <= 0.150
+
+
+def test_mean_commute_is_close(release: Release, homes: tuple[np.ndarray, np.ndarray]) -> None:
+    true, synthetic = (mean_commute(release.plan.geography, release.plan.pools.slots.work, h) for h in homes)
+    assert true == pytest.approx(13.08, abs=0.005)
+    assert synthetic == pytest.approx(13.08, rel=0.02)
+
+
+def test_the_crosswalks_two_faulty_rows_are_reported(release: Release) -> None:
+    text = (release.public / "plan" / "plan.json").read_text(encoding="utf-8")
+    assert any("disagreed with their block code" in note for note in release.plan.notes)
+    assert all(note in text for note in release.plan.notes)
+
+
+def test_the_stored_plan_is_the_plan(release: Release, tmp_path: Path) -> None:
+    loaded = pipelines.load_plan(release.public / "plan")
+    assert pipelines.save_plan(loaded, tmp_path / "again") == release.certificate.plan_sha256

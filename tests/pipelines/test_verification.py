@@ -1,0 +1,694 @@
+"""Verification: what an attacker, a bad disk or a careless colleague may do to a public folder is found."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import geo_data
+import pipelines
+import synth
+from pipelines import (
+    Certificate,
+    Release,
+    ReleaseConfig,
+    VerificationError,
+    load_plan,
+    plan_hash,
+    run,
+    verify,
+)
+from pipelines.plan_files import sha256_of
+from pipelines.readme import release_readme
+from pipelines.release_files import file_names, seal
+
+Configs = Callable[..., ReleaseConfig]
+CHECKS = ["files", "certificate", "plan", "guarantee", "budget", "data", "texts", "for release"]
+PUBLIC = [
+    "MANIFEST.json",
+    "README.md",
+    "SHA256SUMS",
+    "certificate.json",
+    "certificate.schema.json",
+    "demo_od_main_JT00_2019.csv.gz",
+    "demo_od_main_JT00_2019.parquet",
+    "plan/blocks.parquet",
+    "plan/domains.parquet",
+    "plan/plan.json",
+    "plan/pools.parquet",
+    "plan/slots.parquet",
+]
+every_file = pytest.mark.parametrize("name", PUBLIC)
+
+
+def refused(folder: Path) -> VerificationError:
+    """The error that verification ends with."""
+    with pytest.raises(VerificationError) as caught:
+        list(verify(folder))
+    assert str(caught.value).startswith(f"{caught.value.check}: ")
+    return caught.value
+
+
+def test_good_release_passes_every_check_in_order(small_release: Release, public_copy: Path) -> None:
+    assert [check.name for check in verify(small_release.public)] == CHECKS
+    assert [check.name for check in verify(public_copy)] == CHECKS
+    listed = {p.relative_to(public_copy).as_posix() for p in public_copy.rglob("*") if p.is_file()}
+    assert listed == set(PUBLIC), "the tests below go through all files"
+
+
+def test_verification_writes_nothing(public_copy: Path) -> None:
+    before = {path: path.read_bytes() for path in public_copy.rglob("*") if path.is_file()}
+    list(verify(public_copy))
+    assert {path: path.read_bytes() for path in public_copy.rglob("*") if path.is_file()} == before
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    error = refused(tmp_path / "nowhere")
+    assert error.check == "files"
+    assert "nowhere is not a folder" in str(error)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "SHA256SUMS is missing" in str(refused(empty))
+
+
+# --- accidents: one file is not what it was
+
+
+@every_file
+@pytest.mark.parametrize("place", ["first", "second", "quarter", "middle", "last"])
+def test_one_changed_byte_is_found_and_the_file_named(name: str, place: str, public_copy: Path) -> None:
+    path = public_copy / name
+    data = bytearray(path.read_bytes())
+    position = {"first": 0, "second": 1, "quarter": len(data) // 4, "middle": len(data) // 2, "last": -1}[
+        place
+    ]
+    for change in (0x01, 0x80):
+        changed = bytearray(data)
+        changed[position] ^= change
+        path.write_bytes(changed)
+        error = refused(public_copy)
+        assert error.check == "files"
+        assert f"{name} has been changed" in str(error)
+
+
+@every_file
+@pytest.mark.parametrize("harm", ["empty", "byte added", "cut off", "lines in CRLF"])
+def test_other_harm_to_a_file_is_found_and_the_file_named(name: str, harm: str, public_copy: Path) -> None:
+    path = public_copy / name
+    data = path.read_bytes()
+    changed = {
+        "empty": b"",
+        "byte added": data + b"\n",
+        "cut off": data[:-1],
+        "lines in CRLF": data.replace(b"\n", b"\r\n"),
+    }[harm]
+    if changed == data:
+        changed = data + b"\r\n"
+    path.write_bytes(changed)
+    assert name in str(refused(public_copy))
+
+
+@every_file
+def test_a_missing_file_is_found_and_named(name: str, public_copy: Path) -> None:
+    (public_copy / name).unlink()
+    error = refused(public_copy)
+    assert error.check == "files"
+    assert f"{name} is missing" in str(error)
+
+
+@every_file
+@pytest.mark.parametrize("target", ["same bytes", "other bytes", "nothing"])
+def test_a_link_is_found_and_named(name: str, target: str, public_copy: Path, tmp_path: Path) -> None:
+    """A link would be verified here and point elsewhere, or nowhere, after publishing."""
+    path, elsewhere = public_copy / name, tmp_path / "elsewhere"
+    if target == "same bytes":
+        shutil.copy(path, elsewhere)
+    elif target == "other bytes":
+        elsewhere.write_text("other")
+    path.unlink()
+    path.symlink_to(elsewhere)
+    error = refused(public_copy)
+    assert error.check == "files"
+    assert name in str(error)
+
+
+def test_a_linked_folder_is_found(public_copy: Path, tmp_path: Path) -> None:
+    shutil.move(public_copy / "plan", tmp_path / "plan")
+    (public_copy / "plan").symlink_to(tmp_path / "plan")
+    assert "plan is a link" in str(refused(public_copy))
+
+
+@pytest.mark.parametrize("name", ["extra.csv", ".hidden", "plan/extra.parquet", "new/folder/run.json"])
+@pytest.mark.parametrize("content", [b"", b"confidential"])
+def test_an_extra_file_is_found_and_named(name: str, content: bytes, public_copy: Path) -> None:
+    path = public_copy / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    error = refused(public_copy)
+    assert error.check == "files"
+    assert f"{name} does not belong to the release" in str(error)
+
+
+@every_file
+def test_a_folder_in_the_place_of_a_file_is_found(name: str, public_copy: Path) -> None:
+    (public_copy / name).unlink()
+    (public_copy / name).mkdir()
+    assert f"{name} is missing" in str(refused(public_copy))
+
+
+def test_two_files_exchanged(public_copy: Path) -> None:
+    one, other = public_copy / "plan/pools.parquet", public_copy / "plan/slots.parquet"
+    a, b = one.read_bytes(), other.read_bytes()
+    one.write_bytes(b)
+    other.write_bytes(a)
+    assert "plan/pools.parquet has been changed" in str(refused(public_copy))
+
+
+# --- attacks: everything that can be made consistent again is made consistent
+
+
+def read_certificate(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "certificate.json").read_text(encoding="utf-8")))
+
+
+def reseal(folder: Path, document: dict[str, Any]) -> None:
+    """Write the certificate, the read-me and the seals anew, as an attacker who has this program would."""
+    certificate = Certificate.model_validate(document)
+    (folder / "certificate.json").write_text(certificate.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    try:
+        release = load_plan(folder / "plan")
+    except Exception:
+        pass
+    else:
+        text = release_readme(release, certificate, file_names(release.configuration))
+        (folder / "README.md").write_text(text, encoding="utf-8")
+    seal(folder, certificate)
+
+
+def test_resealing_what_was_not_changed_passes(public_copy: Path) -> None:
+    """Otherwise the tests below could fail for another reason than the one they are about."""
+    reseal(public_copy, read_certificate(public_copy))
+    assert [check.name for check in verify(public_copy)] == CHECKS
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "field"),
+    [
+        (("run", "epsilon"), "4.2", "run"),
+        (("run", "delta"), "0.000000000001", "run"),
+        (("run", "delta"), "0", "run"),
+        (("requested", "epsilon"), "1", "requested"),
+        (("person", "epsilon"), "1", "person"),
+        (("person", "delta"), "0", "person"),
+        (("person", "records"), 7, "person"),
+        (("person", "statement"), "perfectly private", "person"),
+        (("losses", "block_loss_U"), "1", "losses"),
+        (("losses", "pruning_loss_V"), "0", "losses"),
+        (("totals", "records"), 6000, "totals"),
+        (("totals", "cells"), 1, "totals"),
+        (("classes", 0, "epsilon"), "0.1", "classes"),
+        (("classes", -1, "delta"), "0", "classes"),
+        (("classes", 0, "n_max"), 1000, "classes"),
+        (("classes", 0, "prior"), ["1", "1"], "classes"),
+        (("classes", -1, "person_delta"), "0", "classes"),
+        (("arithmetic", "precision_bits"), 1024, "arithmetic"),
+        (("arithmetic", "method"), "by hand", "arithmetic"),
+        (("definition", "words"), "Nobody can learn anything.", "definition"),
+        (("definition", "symbols"), "0-DP", "definition"),
+        (("definition", "neighbours"), "none", "definition"),
+        (("definition", "unit"), "A person.", "definition"),
+        (("definition", "assumed_public"), [], "definition"),
+        (("definition", "composition"), "free", "definition"),
+        (("definition", "delta_sharing"), "equally", "definition"),
+        (("definition", "not_covered"), [], "definition"),
+    ],
+)
+def test_a_changed_guarantee_is_found(
+    path: tuple[str | int, ...], value: object, field: str, public_copy: Path
+) -> None:
+    document = read_certificate(public_copy)
+    place: Any = document
+    for step in path[:-1]:
+        place = place[step]
+    assert place[path[-1]] != value
+    place[path[-1]] = value
+    reseal(public_copy, document)
+    error = refused(public_copy)
+    assert error.check == "guarantee"
+    assert f"certificate.json: {field} is not what the plan gives" in str(error)
+
+
+def test_a_dropped_class_is_found(public_copy: Path) -> None:
+    document = read_certificate(public_copy)
+    document["classes"] = document["classes"][1:]
+    reseal(public_copy, document)
+    assert refused(public_copy).check == "guarantee"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("name", "Another region"), ("state", "ri"), ("year", 2020), ("job_type", "JT01")],
+)
+def test_a_certificate_of_another_release_is_found(field: str, value: object, public_copy: Path) -> None:
+    document = read_certificate(public_copy)
+    document["release"][field] = value
+    reseal(public_copy, document)
+    assert refused(public_copy).check == "plan"
+
+
+def test_the_certificate_of_another_plan_is_found(
+    public_copy: Path, small_config: Configs, clean_source: object
+) -> None:
+    other = run(small_config(('epsilon = "8.6"', 'epsilon = "9.5"')))
+    reseal(public_copy, read_certificate(other.public))
+    error = refused(public_copy)
+    assert error.check == "plan"
+    assert "is not the plan that certificate.json names" in str(error)
+
+
+def test_an_unknown_mechanism_is_found(public_copy: Path) -> None:
+    document = read_certificate(public_copy)
+    document["mechanism"] = "magic"
+    reseal(public_copy, document)
+    assert refused(public_copy).check == "plan"
+
+
+# --- a changed plan, with every hash made right again
+
+
+def replan(
+    folder: Path,
+    change: Callable[[dict[str, Any]], None] | None = None,
+    tables: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] | None = None,
+) -> None:
+    """Change plan.json or its tables; hashes in plan.json, certificate and seals are made right again."""
+    path = folder / "plan" / "plan.json"
+    plan = json.loads(path.read_text(encoding="utf-8"))
+    if change:
+        change(plan)
+    for name, edit in (tables or {}).items():
+        target = folder / "plan" / name
+        table = pq.read_table(target)
+        edited = edit(table.to_pandas())
+        pq.write_table(pa.Table.from_pandas(edited, schema=table.schema, preserve_index=False), target)
+        assert not pq.read_table(target).equals(table)
+        plan["files"][name] = sha256_of(target)
+    path.write_text(json.dumps(plan, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
+    document = read_certificate(folder)
+    document["plan_sha256"] = plan_hash(folder / "plan")
+    reseal(folder, document)
+
+
+def test_rewriting_the_plan_as_it_was_passes(public_copy: Path) -> None:
+    replan(public_copy)
+    assert [check.name for check in verify(public_copy)] == CHECKS
+
+
+def smaller_prior(plan: dict[str, Any]) -> None:
+    for row in plan["parameters"]["classes"]:
+        row["prior"] = [max(1, a // 2) for a in row["prior"]]
+
+
+def larger_gain(plan: dict[str, Any]) -> None:
+    for row in plan["parameters"]["classes"]:
+        row["gain"] = str(10 * Fraction(row["gain"]))
+
+
+def smaller_gain(plan: dict[str, Any]) -> None:
+    """Claims less epsilon than there is; the failure probability has to show it."""
+    for row in plan["parameters"]["classes"]:
+        row["gain"] = "2"
+
+
+def more_retention(plan: dict[str, Any]) -> None:
+    plan["parameters"]["retention"] = ["1" for _ in plan["parameters"]["retention"]]
+
+
+def larger_denominator(plan: dict[str, Any]) -> None:
+    plan["parameters"]["denominator"] *= 10
+
+
+def larger_request(plan: dict[str, Any]) -> None:
+    plan["epsilon"] = "100"
+
+
+def more_records_a_person(plan: dict[str, Any]) -> None:
+    plan["configuration"]["jobs"]["records_per_worker"] = 2
+
+
+def fewer_cells(plan: dict[str, Any]) -> None:
+    for row in plan["parameters"]["classes"]:
+        row["cells"] = [1 for _ in row["cells"]]
+
+
+def no_priors(plan: dict[str, Any]) -> None:
+    for row in plan["parameters"]["classes"]:
+        row["prior"] = [0 for _ in row["prior"]]
+
+
+def no_classes(plan: dict[str, Any]) -> None:
+    plan["parameters"]["classes"] = []
+
+
+def larger_classes(plan: dict[str, Any]) -> None:
+    for row in plan["parameters"]["classes"]:
+        row["n_min"] = 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(smaller_prior, larger_gain, smaller_gain, more_retention, larger_denominator, larger_request),
+        *(more_records_a_person, fewer_cells, no_priors, no_classes, larger_classes),
+    ],
+)
+def test_changed_numbers_of_the_plan_are_found(
+    change: Callable[[dict[str, Any]], None], public_copy: Path
+) -> None:
+    replan(public_copy, change)
+    assert refused(public_copy).check in {"plan", "guarantee"}
+
+
+@pytest.mark.parametrize(
+    "change", [smaller_prior, larger_gain, smaller_gain, fewer_cells, no_priors], ids=lambda f: f.__name__
+)
+def test_changed_numbers_are_found_even_with_the_certificate_they_would_give(
+    change: Callable[[dict[str, Any]], None], public_copy: Path
+) -> None:
+    """The attacker also lets the program write the guarantee of the changed plan: now it costs too much."""
+    replan(public_copy, change)
+    try:
+        release = load_plan(public_copy / "plan")
+        guarantee = release.mechanism.certify(release.plan)
+    except ValueError:
+        assert refused(public_copy).check in {"plan", "guarantee"}
+        return
+    fields = pipelines.certificate.guarantee_fields(release, guarantee)
+    document = read_certificate(public_copy)
+    document.update(
+        {n: [r.model_dump() for r in v] if n == "classes" else v.model_dump() for n, v in fields.items()}
+    )
+    reseal(public_copy, document)
+    assert refused(public_copy).check == "budget"
+
+
+def test_another_pool_size_is_found(public_copy: Path) -> None:
+    def edit(pools: pd.DataFrame) -> pd.DataFrame:
+        return pools.assign(n=pools["n"] + (pools.index == 0))
+
+    replan(public_copy, tables={"pools.parquet": edit})
+    assert refused(public_copy).check == "plan"
+
+
+def test_another_pool_size_with_slots_to_match_is_found(public_copy: Path) -> None:
+    """Now the plan agrees with itself, but neither with the certificate nor with the data."""
+    first = {"changed": False}
+
+    def pools(table: pd.DataFrame) -> pd.DataFrame:
+        more = table.index == table["n"].idxmax()
+        return table.assign(n=table["n"] + more, m=table["m"] + more)
+
+    def slots(table: pd.DataFrame) -> pd.DataFrame:
+        largest = table.groupby("pool")["count"].sum().idxmax()
+        row = table.index[table["pool"] == largest][0]
+        first["changed"] = True
+        return table.assign(count=table["count"] + (table.index == row))
+
+    replan(public_copy, tables={"pools.parquet": pools, "slots.parquet": slots})
+    assert first["changed"]
+    assert refused(public_copy).check == "guarantee"
+
+
+def test_more_draws_than_the_class_allows_are_found(public_copy: Path) -> None:
+    replan(public_copy, tables={"pools.parquet": lambda pools: pools.assign(m=pools["m"] * 2)})
+    assert refused(public_copy).check in {"plan", "guarantee"}
+
+
+def test_a_pool_moved_to_a_cheaper_class_is_found(public_copy: Path) -> None:
+    replan(
+        public_copy, tables={"pools.parquet": lambda pools: pools.assign(**{"class": pools["class"].max()})}
+    )
+    assert refused(public_copy).check == "guarantee"
+
+
+def test_other_cuts_are_found(public_copy: Path) -> None:
+    """Finer domains than were certified: more cells, more failure probability."""
+
+    def finer(domains: pd.DataFrame) -> pd.DataFrame:
+        every = list(range(120))
+        return domains.assign(cuts=[every] * len(domains), stratum=[[0] * 120] * len(domains))
+
+    replan(public_copy, tables={"domains.parquet": finer})
+    assert refused(public_copy).check in {"plan", "guarantee"}
+
+
+# --- changed data, both files rewritten and sealed
+
+
+def rewrite(folder: Path, edit: Callable[[pd.DataFrame], pd.DataFrame]) -> None:
+    """Change the OD table, in both files alike."""
+    parquet, csv = (folder / f"demo_od_main_JT00_2019.{end}" for end in ("parquet", "csv.gz"))
+    table = pq.read_table(parquet)
+    edited = edit(table.to_pandas())
+    pq.write_table(pa.Table.from_pandas(edited, schema=table.schema, preserve_index=False), parquet)
+    csv.write_bytes(gzip.compress(edited.to_csv(index=False).encode()))
+    reseal(folder, read_certificate(folder))
+
+
+def test_rewriting_the_data_as_it_was_passes(public_copy: Path) -> None:
+    rewrite(public_copy, lambda od: od)
+    assert [check.name for check in verify(public_copy)] == CHECKS
+
+
+def exchanged_work_blocks(od: pd.DataFrame) -> pd.DataFrame:
+    a, b = od["w_geocode"].iloc[0], od["w_geocode"].iloc[-1]
+    return od.assign(w_geocode=od["w_geocode"].replace({a: b, b: a})).sort_values(["w_geocode", "h_geocode"])
+
+
+def one_job_moved(od: pd.DataFrame) -> pd.DataFrame:
+    """From one work block to another: S000 and one category of each attribute."""
+    counts = od.columns[2:-1]
+    row = od[counts].iloc[0]
+    other = od.index[od["w_geocode"] != od["w_geocode"].iloc[0]][0]
+    step = {
+        name: int(row[[n for n in counts if n[:2] == name]].gt(0).idxmax()[-1]) for name in ("SA", "SE", "SI")
+    }
+    columns = ["S000", *(f"{name}0{k}" for name, k in step.items())]
+    moved = od.copy()
+    moved.loc[0, columns] -= 1
+    moved.loc[other, columns] += 1
+    return moved[moved["S000"] > 0]
+
+
+def one_attribute_changed(od: pd.DataFrame) -> pd.DataFrame:
+    row = od.index[od["SA02"] > 0][0]
+    changed = od.copy()
+    changed.loc[row, ["SA02", "SA03"]] += [-1, 1]
+    return changed
+
+
+def a_row_dropped(od: pd.DataFrame) -> pd.DataFrame:
+    return od[1:]
+
+
+def a_negative_count(od: pd.DataFrame) -> pd.DataFrame:
+    """Totals agree, no row does."""
+    rows = od.index[od["w_geocode"] == od["w_geocode"].value_counts().idxmax()][:2]
+    changed = od.copy()
+    changed.loc[rows[0], ["SA01", "SA02"]] += [-1000, 1000]
+    changed.loc[rows[1], ["SA01", "SA02"]] += [1000, -1000]
+    return changed
+
+
+def an_unknown_home(od: pd.DataFrame) -> pd.DataFrame:
+    return od.assign(h_geocode=od["h_geocode"].where(od.index > 0, "999999999999999"))
+
+
+def another_day(od: pd.DataFrame) -> pd.DataFrame:
+    return od.assign(createdate="19990101")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        *(exchanged_work_blocks, one_job_moved, one_attribute_changed, a_row_dropped, a_negative_count),
+        *(an_unknown_home, another_day),
+    ],
+)
+def test_changed_data_is_found(edit: Callable[[pd.DataFrame], pd.DataFrame], public_copy: Path) -> None:
+    rewrite(public_copy, edit)
+    error = refused(public_copy)
+    assert error.check == "data"
+    assert "demo_od_main_JT00_2019.csv.gz" in str(error)
+
+
+def test_two_data_files_that_differ_are_found(public_copy: Path) -> None:
+    csv = public_copy / "demo_od_main_JT00_2019.csv.gz"
+    lines = gzip.decompress(csv.read_bytes()).splitlines(keepends=True)
+    csv.write_bytes(gzip.compress(b"".join([lines[0], lines[2], lines[1], *lines[3:]])))
+    reseal(public_copy, read_certificate(public_copy))
+    error = refused(public_copy)
+    assert error.check == "data"
+    assert "hold different rows" in str(error)
+
+
+@pytest.mark.parametrize("harm", ["another home", "another attribute", "another work block", "dropped"])
+def test_changed_microdata_are_found(
+    harm: str,
+    small_config: Configs,
+    microdata: dict[str, Path],
+    microdata_change: Callable[[Path], tuple[str, str]],
+    clean_source: object,
+) -> None:
+    release = run(small_config(microdata_change(microdata["parquet"])))
+    path = release.public / "demo_jobs_main_JT00_2019.parquet"
+    table = pq.read_table(path)
+    jobs = table.to_pandas()
+    last = len(jobs) - 1
+    match harm:
+        case "another home":
+            homes = jobs["h_geocode"]
+            jobs.loc[0, "h_geocode"] = homes[homes != homes[0]].iloc[0]
+        case "another attribute":
+            jobs.loc[0, "sector"] = {"field": "office", "office": "field"}[jobs.loc[0, "sector"]]
+        case "another work block":
+            jobs.loc[0, "w_geocode"] = jobs.loc[last, "w_geocode"]
+        case _:
+            jobs = jobs[1:]
+    pq.write_table(pa.Table.from_pandas(jobs, schema=table.schema, preserve_index=False), path)
+    reseal(release.public, read_certificate(release.public))
+    error = refused(release.public)
+    assert error.check == "data"
+    assert path.name in str(error)
+
+
+# --- fitness for release and texts
+
+
+def test_a_seeded_release_is_not_for_release(small_config: Configs, clean_source: object) -> None:
+    release = run(small_config(), key=synth.RunKey.from_seed(1))
+    assert "Not for release" in (release.public / "README.md").read_text(encoding="utf-8")
+    error = refused(release.public)
+    assert error.check == "for release"
+    assert "the run was seeded" in str(error)
+
+
+@pytest.mark.parametrize("reasons", ["kept", "emptied"])
+def test_a_seeded_release_cannot_be_declared_fit(
+    reasons: str, small_config: Configs, clean_source: object
+) -> None:
+    release = run(small_config(), key=synth.RunKey.from_seed(1))
+    document = read_certificate(release.public)
+    document["for_release"] = True
+    if reasons == "emptied":
+        document["not_for_release_because"] = []
+    reseal(release.public, document)
+    error = refused(release.public)
+    assert "for_release is not what its other fields give" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("commit", "modified"), [("a" * 40, True), ("a" * 40, None), (None, None), (None, True)]
+)
+def test_modified_or_unknown_code_cannot_be_declared_fit(
+    commit: str | None, modified: bool | None, public_copy: Path
+) -> None:
+    document = read_certificate(public_copy)
+    document["software"] |= {"commit": commit, "modified": modified}
+    reseal(public_copy, document)
+    assert "for_release is not what its other fields give" in str(refused(public_copy))
+
+
+def test_a_seed_cannot_be_called_secure_in_one_place_only(public_copy: Path) -> None:
+    document = read_certificate(public_copy)
+    document["randomness"]["source"] = "a seed (tests only)"
+    reseal(public_copy, document)
+    assert "randomness is not what this program writes" in str(refused(public_copy))
+
+
+def test_an_unfit_release_that_hides_its_reasons_is_found(public_copy: Path) -> None:
+    document = read_certificate(public_copy)
+    document["for_release"] = False
+    reseal(public_copy, document)
+    assert refused(public_copy).check == "texts"
+
+
+def test_other_words_in_the_readme_are_found(public_copy: Path) -> None:
+    path = public_copy / "README.md"
+    path.write_text(path.read_text(encoding="utf-8").replace("Epsilon 8.", "Epsilon 0."), encoding="utf-8")
+    seal(public_copy, Certificate.model_validate(read_certificate(public_copy)))
+    error = refused(public_copy)
+    assert "README.md is not the text that certificate.json gives" in str(error)
+
+
+@pytest.mark.parametrize("name", ["run.json", "plan/homes.parquet"])
+def test_a_sealed_extra_file_is_found(name: str, public_copy: Path) -> None:
+    """Somebody copies a confidential file into the folder and seals it."""
+    (public_copy / name).write_text("{}")
+    reseal(public_copy, read_certificate(public_copy))
+    error = refused(public_copy)
+    assert f"has other files: {name}" in str(error)
+
+
+def test_a_manifest_of_another_release_is_found(public_copy: Path) -> None:
+    path = public_copy / "MANIFEST.json"
+    manifest = json.loads(path.read_text())
+    manifest["release"]["name"] = "Another"
+    path.write_text(json.dumps(manifest, indent=1) + "\n")
+    lines = (public_copy / "SHA256SUMS").read_text().splitlines()
+    lines = [line if "MANIFEST" not in line else f"{sha256_of(path)}  MANIFEST.json" for line in lines]
+    (public_copy / "SHA256SUMS").write_text("\n".join(lines) + "\n")
+    assert "MANIFEST.json does not describe this release" in str(refused(public_copy))
+
+
+def test_another_schema_is_found(public_copy: Path) -> None:
+    (public_copy / "certificate.schema.json").write_text('{"type": "object"}\n')
+    reseal(public_copy, read_certificate(public_copy))
+    error = refused(public_copy)
+    assert error.check == "certificate"
+    assert "certificate.schema.json" in str(error)
+
+
+def test_a_certificate_of_another_form_names_the_field(public_copy: Path) -> None:
+    document = read_certificate(public_copy)
+    certificate = Certificate.model_validate(document)
+    document["run"]["epsilon"] = 8.6
+    del document["totals"]
+    (public_copy / "certificate.json").write_text(json.dumps(document))
+    seal(public_copy, certificate)
+    error = refused(public_copy)
+    assert error.check == "certificate"
+    assert "run.epsilon" in str(error)
+    assert "totals" in str(error)
+
+
+def test_a_parquet_bomb_of_nonsense_is_a_failure_not_a_crash(public_copy: Path) -> None:
+    (public_copy / "demo_od_main_JT00_2019.parquet").write_bytes(b"PAR1" + os.urandom(64) + b"PAR1")
+    reseal(public_copy, read_certificate(public_copy))
+    error = refused(public_copy)
+    assert error.check == "data"
+    assert "cannot be checked" in str(error)
+
+
+def test_verification_needs_the_folder_only(
+    public_copy: Path, small_region: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No reader of confidential inputs is even asked."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("verification read an input of the run")
+
+    for name in ("LodesJobs", "MicrodataJobs", "read_flows", "read_weights"):
+        monkeypatch.setattr(geo_data, name, refuse)
+    assert [check.name for check in verify(public_copy)] == CHECKS
