@@ -157,7 +157,10 @@ def calibrate_class(
     # A bracket low < t <= high around the start, widened in doubling steps; 0 is never enough.
     high, step = min(max(near, 1), pool_class.m_max), 1
     low = high - 1
-    if enough(candidate(high)):
+    if float(allowance) == 0:
+        # Pure epsilon: no draw may be bad. Tails of floats are 0 long before t = m and cannot decide it.
+        low, high = pool_class.m_max - 1, pool_class.m_max
+    elif enough(candidate(high)):
         while low > 0 and enough(candidate(low)):
             low, high, step = max(0, low - step), low, 2 * step
     else:
@@ -169,7 +172,8 @@ def calibrate_class(
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(candidate(middle)) else (middle, high)
-    for threshold in range(high, min(high + 3, pool_class.m_max) + 1):
+    # t = m is what is left where floats were too far off (an allowance near their smallest number).
+    for threshold in sorted({*range(high, min(high + 3, pool_class.m_max) + 1), pool_class.m_max}):
         found = candidate(threshold)
         if found is not None and holds(found):
             return found
@@ -213,7 +217,7 @@ def _with_gain(
 
     Starts from V = 0 and only ever lowers the gain, so it ends at the largest solution if there is one.
     """
-    odds = min(math.exp(min(float(epsilon), 700.0)), _MAX_GAIN)
+    odds = min(math.exp(float(min(epsilon, 700))), _MAX_GAIN)
     goal = odds
     for _ in range(200):
         gain = Fraction(f"{odds * (1 - 1e-8):.9e}")  # a short decimal, below what the floats found

@@ -16,10 +16,10 @@ from synth.calibration import (
     group_pools,
     smallest_epsilon,
 )
-from synth.exact import decimal_up
+from synth.exact import decimal_up, exact
 from synth.losses import PoolClass, empty_threshold, failure_bound, pruning_gain
 from synth.mechanism import ClassGuarantee, Guarantee
-from synth.parameters import DirichletParameters, check_membership, strata_counts
+from synth.parameters import DirichletParameters, check_membership, check_retention, strata_counts
 from synth.person import person_delta_bound, pure_gain
 from synth.plan import Domains, GuaranteeName, Plan, Pools
 from synth.randomness import WordStream
@@ -74,17 +74,21 @@ class Dirichlet:
 
         Raises
         ------
+        TypeError
+            If a number is a float.
         ValueError
             If a number is outside its domain.
         BudgetTooSmallError
             If no prior certifies the request; it says the smallest epsilon that would.
         """
+        epsilon, delta = exact(epsilon, "epsilon"), exact(delta, "delta")
+        retention = tuple(exact(f, "retention") for f in retention)
+        prior = None if prior is None else exact(prior, "prior")
         if epsilon <= 0 or not 0 <= delta < 1:
             raise ValueError("epsilon must be positive and delta in [0, 1)")
-        if not retention or any(not 0 < f <= 1 for f in retention):
-            raise ValueError("retention must be in (0, 1]")
         if prior is not None and prior <= 0:
             raise ValueError("prior must be positive")
+        check_retention(retention)
         counts = np.zeros((domains.n_domains, len(retention)), np.int64)
         present = domains.strata_counts
         if present.shape[1] > len(retention):

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import index
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from synth.calibration import MAX_WEIGHT
+from synth.exact import exact
 from synth.losses import PoolClass
 from synth.plan import Plan
 
-__all__ = ["DirichletParameters", "check_membership", "strata_counts"]
+__all__ = ["DirichletParameters", "check_membership", "check_retention", "strata_counts"]
 
 
 @dataclass(frozen=True)
@@ -55,21 +57,22 @@ class DirichletParameters:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> DirichletParameters:
-        """Read what `to_json` returned."""
+        """Read what `to_json` returned; a float anywhere is a TypeError."""
         classes = (
             PoolClass(
-                n_min=int(c["n_min"]),
-                n_max=int(c["n_max"]),
-                m_max=int(c["m_max"]),
-                cells=tuple(map(int, c["cells"])),
-                cells_min=tuple(map(int, c["cells_min"])),
-                kept=tuple(map(int, c["kept"])),
-                gain=Fraction(c["gain"]),
-                prior=tuple(map(int, c["prior"])),
+                n_min=index(c["n_min"]),
+                n_max=index(c["n_max"]),
+                m_max=index(c["m_max"]),
+                cells=tuple(map(index, c["cells"])),
+                cells_min=tuple(map(index, c["cells_min"])),
+                kept=tuple(map(index, c["kept"])),
+                gain=exact(c["gain"], "gain"),
+                prior=tuple(map(index, c["prior"])),
             )
             for c in data["classes"]
         )
-        return cls(int(data["denominator"]), tuple(map(Fraction, data["retention"])), tuple(classes))
+        retention = tuple(exact(f, "retention") for f in data["retention"])
+        return cls(index(data["denominator"]), retention, tuple(classes))
 
 
 def strata_counts(plan: Plan, parameters: DirichletParameters) -> NDArray[np.int64]:
@@ -78,6 +81,18 @@ def strata_counts(plan: Plan, parameters: DirichletParameters) -> NDArray[np.int
     counts = np.zeros((plan.domains.n_domains, len(parameters.retention)), np.int64)
     counts[:, : present.shape[1]] = present
     return counts
+
+
+def check_retention(retention: tuple[Fraction, ...]) -> None:
+    """Check that retentions are probabilities that the sampler can throw coins for.
+
+    Raises
+    ------
+    ValueError
+        If one is outside (0, 1], or its denominator is 2^62 or more.
+    """
+    if not retention or any(not 0 < f <= 1 or f.denominator >= 2**62 for f in retention):
+        raise ValueError("every retention must be in (0, 1], with a denominator below 2^62")
 
 
 def check_membership(plan: Plan, parameters: DirichletParameters) -> None:
@@ -91,9 +106,9 @@ def check_membership(plan: Plan, parameters: DirichletParameters) -> None:
     classes, pools = parameters.classes, plan.pools
     if int(plan.pool_class.max()) >= len(classes):
         raise ValueError("a pool names a class that the plan does not have")
-    for f in parameters.retention:
-        if not 0 < f <= 1:
-            raise ValueError("a retention of the plan is outside (0, 1]")
+    check_retention(parameters.retention)
+    if parameters.denominator < 1 or any(c.n_min < 1 for c in classes):
+        raise ValueError("the denominator and the sizes of the classes of the plan must be at least 1")
     if plan.domains.strata_counts.shape[1] > len(parameters.retention):
         raise ValueError("a cell names a retention stratum that the plan does not have")
     limits = np.array([(c.n_min, c.n_max, c.m_max) for c in classes], np.int64)[plan.pool_class]

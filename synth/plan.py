@@ -84,7 +84,14 @@ class Domains:
         Returns
         -------
         ndarray of int32, shape (n,)
+
+        Raises
+        ------
+        ValueError
+            If a block number is out of range.
         """
+        if blocks.size and (blocks.min() < 0 or blocks.max() >= self.n_blocks):
+            raise ValueError("a block is not one of the geography")
         # One key per (domain, block) makes all domains one sorted array and one search.
         wanted = domain.astype(np.int64) * self.n_blocks + blocks
         position = np.searchsorted(self._keys, wanted, side="right") - 1
