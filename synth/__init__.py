@@ -2,10 +2,11 @@
 
 from synth.calibration import BudgetTooSmallError
 from synth.decoarsening import draw_blocks
-from synth.dirichlet import Dirichlet, DirichletParameters
+from synth.dirichlet import Dirichlet
 from synth.exact import decimal_down, decimal_up, exact
 from synth.losses import PoolClass
 from synth.mechanism import ClassGuarantee, Guarantee, Mechanism
+from synth.parameters import DirichletParameters
 from synth.plan import Domains, Plan, Pools
 from synth.randomness import RunKey, WordStream, uniform_below
 from synth.tails import PRECISION_BITS, exp_up

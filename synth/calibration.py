@@ -12,13 +12,16 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from synth.exact import decimal_up
 from synth.losses import PoolClass, failure_bound, pruning_gain
-from synth.tails import FLOAT, rigorous, upper_fraction
+from synth.person import person_delta_bound
+from synth.plan import GuaranteeName
+from synth.tails import FLOAT, Arithmetic, rigorous, upper_fraction
 
 __all__ = ["BudgetTooSmallError", "calibrate_class", "group_pools", "smallest_epsilon"]
 
@@ -66,21 +69,23 @@ def group_pools(
     while limits[-1] <= int(n.max()):
         limits.append(math.ceil(limits[-1] * _GROWTH))
     size = np.where(n <= _EXACT_SIZES, n, _EXACT_SIZES + np.searchsorted(np.array(limits), n, side="right"))
-    # The number of cells enters the bound through one small term: factors of four are fine enough.
-    width = np.ceil(np.log2(cells.sum(axis=1)) / 2).astype(np.int64)
-    _, pool_class = np.unique(size * 64 + width, return_inverse=True)
+    # Cells matter through the weight they give the urn: within a factor of 2 is close.
+    width = np.ceil(np.log2(np.stack([cells.sum(axis=1), cells[:, 0] + 1]))).astype(np.int64)
+    _, pool_class = np.unique((size * 128 + width[0]) * 128 + width[1], return_inverse=True)
     count = int(pool_class.max()) + 1
     n_min = np.full(count, np.iinfo(np.int64).max)
     n_max, m_max = np.zeros(count, np.int64), np.zeros(count, np.int64)
     most = np.zeros((count, cells.shape[1]), np.int64)
+    least = np.full_like(most, np.iinfo(np.int64).max)
     np.minimum.at(n_min, pool_class, n)
     np.maximum.at(n_max, pool_class, n)
     np.maximum.at(m_max, pool_class, m)
     np.maximum.at(most, pool_class, cells)
+    np.minimum.at(least, pool_class, cells)
     classes = [
-        PoolClass(low, high, draws, tuple(k), Fraction(1), (0,) * len(k))
-        for low, high, draws, k in zip(
-            n_min.tolist(), n_max.tolist(), m_max.tolist(), most.tolist(), strict=True
+        PoolClass(low, high, draws, tuple(k), tuple(j), (0,) * len(k), Fraction(1), (0,) * len(k))
+        for low, high, draws, k, j in zip(
+            n_min.tolist(), n_max.tolist(), m_max.tolist(), most.tolist(), least.tolist(), strict=True
         )
     ]
     return pool_class.astype(np.int32), classes
@@ -93,6 +98,8 @@ def calibrate_class(
     epsilon: Fraction,
     allowance: Fraction,
     prior: Fraction | None = None,
+    guarantee: GuaranteeName = "pdp",
+    near: int = 1,
 ) -> PoolClass | None:
     """Give a class the smallest certified prior and the largest gain for it.
 
@@ -107,9 +114,13 @@ def calibrate_class(
     epsilon : Fraction
         U* + V must not exceed it.
     allowance : Fraction
-        The failure bound F of each pool of the class must not exceed it.
+        The delta of each pool of the class must not exceed it.
     prior : Fraction, optional
         Use this prior for every cell instead of searching.
+    guarantee : {"pdp", "dp"}
+        Which delta the allowance is for: `failure_bound`, or `person_delta_bound` at epsilon.
+    near : int
+        Where the search for t begins: the t of a similar class makes it short.
 
     Returns
     -------
@@ -117,28 +128,82 @@ def calibrate_class(
         None where no prior is certified: the pruning loss leaves no room, or the weights would not
         fit the sampler.
     """
+    pool_class = replace(
+        pool_class, kept=_kept(pool_class.cells_min, retention, allowance / pool_class.n_max)
+    )
+
+    def delta(found: PoolClass, arithmetic: Arithmetic) -> Any:
+        if guarantee == "dp":
+            return person_delta_bound(found, retention, denominator, epsilon, arithmetic)
+        return failure_bound(found, retention, denominator, arithmetic)[0]
+
+    def holds(found: PoolClass) -> bool:
+        with rigorous() as balls:
+            gain = balls.number(found.gain) * pruning_gain(found, retention, denominator, balls)
+            small = upper_fraction(balls.log(gain)) <= epsilon
+            return small and upper_fraction(delta(found, balls)) <= allowance
+
     if prior is not None:
         fixed = _with_gain(pool_class, retention, denominator, epsilon, lambda _: prior)
-        return fixed if fixed and _holds(fixed, retention, denominator, epsilon, allowance) else None
+        return fixed if fixed and holds(fixed) else None
 
     def candidate(threshold: int) -> PoolClass | None:
         return _with_gain(pool_class, retention, denominator, epsilon, lambda odds: threshold / (odds - 1))
 
     def enough(found: PoolClass | None) -> bool:
         # Without a candidate a larger threshold has none either, so the search must turn back.
-        return found is None or failure_bound(found, retention, denominator, FLOAT)[0] <= float(allowance)
+        return found is None or delta(found, FLOAT) <= float(allowance)
 
-    low, high = 0, 1
-    while high < pool_class.m_max and not enough(candidate(high)):
-        low, high = high, min(2 * high, pool_class.m_max)
+    # A bracket low < t <= high around the start, widened in doubling steps; 0 is never enough.
+    high, step = min(max(near, 1), pool_class.m_max), 1
+    low = high - 1
+    if float(allowance) == 0:
+        # Pure epsilon: no draw may be bad. Tails of floats are 0 long before t = m and cannot decide it.
+        low, high = pool_class.m_max - 1, pool_class.m_max
+    elif enough(candidate(high)):
+        while low > 0 and enough(candidate(low)):
+            low, high, step = max(0, low - step), low, 2 * step
+    else:
+        low = high
+        while low == high or (high < pool_class.m_max and not enough(candidate(high))):
+            low, high, step = high, min(high + step, pool_class.m_max), 2 * step
+            if low == pool_class.m_max:
+                return None
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(candidate(middle)) else (middle, high)
-    for threshold in range(high, min(high + 3, pool_class.m_max) + 1):
+    # t = m is what is left where floats were too far off (an allowance near their smallest number).
+    for threshold in sorted({*range(high, min(high + 3, pool_class.m_max) + 1), pool_class.m_max}):
         found = candidate(threshold)
-        if found is not None and _holds(found, retention, denominator, epsilon, allowance):
+        if found is not None and holds(found):
             return found
     return None
+
+
+def _kept(cells: tuple[int, ...], retention: tuple[Fraction, ...], allowance: Fraction) -> tuple[int, ...]:
+    """Return how many cells of each stratum may be taken to be in the urn, at little cost in delta.
+
+    The cost, `shortfall_bound`, is at most a 64th of the allowance, here that of one record, so that it
+    is small beside the tail of one person's cell too.
+    """
+    kept = []
+    nats = math.log(64 * len(cells) / allowance) if allowance else math.inf
+    for f, k in zip(retention, cells, strict=True):
+        if f == 1 or nats == math.inf:
+            kept.append(k if f == 1 else 0)
+            continue
+        # Hoeffding gives a start at or below the answer, and Chernoff allows a little more.
+        most = max(0, math.floor(k * float(f) - math.sqrt(k * nats / 2)))
+        while most + 1 < k * f and k * _entropy(most / k, float(f)) >= nats:
+            most += 1
+        kept.append(most)
+    return tuple(kept)
+
+
+def _entropy(p: float, f: float) -> float:
+    """Return the relative entropy of coins, in nats, 0 <= p < f < 1."""
+    rest = (1 - p) * math.log((1 - p) / (1 - f))
+    return rest + (p * math.log(p / f) if p > 0 else 0.0)
 
 
 def _with_gain(
@@ -152,7 +217,7 @@ def _with_gain(
 
     Starts from V = 0 and only ever lowers the gain, so it ends at the largest solution if there is one.
     """
-    odds = min(math.exp(min(float(epsilon), 700.0)), _MAX_GAIN)
+    odds = min(math.exp(float(min(epsilon, 700))), _MAX_GAIN)
     goal = odds
     for _ in range(200):
         gain = Fraction(f"{odds * (1 - 1e-8):.9e}")  # a short decimal, below what the floats found
@@ -183,22 +248,6 @@ def _priors(
         prior.append(max(1, math.ceil(denominator * prior_of(f * gain))))
         weight += prior[-1] * cells
     return replace(pool_class, gain=gain, prior=tuple(prior)) if weight <= MAX_WEIGHT else None
-
-
-def _holds(
-    pool_class: PoolClass,
-    retention: tuple[Fraction, ...],
-    denominator: int,
-    epsilon: Fraction,
-    allowance: Fraction,
-) -> bool:
-    with rigorous() as balls:
-        loss = balls.log(
-            balls.number(pool_class.gain) * pruning_gain(pool_class, retention, denominator, balls)
-        )
-        if upper_fraction(loss) > epsilon:
-            return False
-        return upper_fraction(failure_bound(pool_class, retention, denominator, balls)[0]) <= allowance
 
 
 def smallest_epsilon(certifies: Callable[[Fraction], bool], epsilon: Fraction) -> Fraction | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -12,73 +11,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth.calibration import (
-    MAX_WEIGHT,
     BudgetTooSmallError,
     calibrate_class,
     group_pools,
     smallest_epsilon,
 )
-from synth.exact import decimal_up
-from synth.losses import PoolClass, failure_bound, pruning_gain
+from synth.exact import decimal_up, exact
+from synth.losses import PoolClass, empty_threshold, failure_bound, pruning_gain
 from synth.mechanism import ClassGuarantee, Guarantee
-from synth.plan import Domains, Plan, Pools
+from synth.parameters import DirichletParameters, check_membership, check_retention, strata_counts
+from synth.person import person_delta_bound, pure_gain
+from synth.plan import Domains, GuaranteeName, Plan, Pools
 from synth.randomness import WordStream
 from synth.tails import rigorous, upper_fraction
 from synth.urn import Urns, sample_cells
 
-__all__ = ["Dirichlet", "DirichletParameters"]
+__all__ = ["Dirichlet"]
 
 _DENOMINATOR = 10**9
 
+# Where the curve of a person's (epsilon, delta) is computed, as parts of the requested epsilon.
+_CURVE = (Fraction(1, 2), Fraction(3, 4), Fraction(5, 4), Fraction(3, 2))
+
 _Calibrated = Callable[[PoolClass, Fraction], PoolClass | None]
-
-
-@dataclass(frozen=True)
-class DirichletParameters:
-    """The calibrated numbers of a plan.
-
-    Attributes
-    ----------
-    denominator : int
-        q: every prior is an integer over q.
-    retention : tuple of Fraction
-        f of each stratum, the numbers that `Domains.stratum` indexes.
-    classes : tuple of PoolClass
-    """
-
-    denominator: int
-    retention: tuple[Fraction, ...]
-    classes: tuple[PoolClass, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return integers, texts and lists only."""
-        return {
-            "denominator": self.denominator,
-            "retention": [str(f) for f in self.retention],
-            "classes": [
-                {
-                    "n_min": c.n_min,
-                    "n_max": c.n_max,
-                    "m_max": c.m_max,
-                    "cells": list(c.cells),
-                    "gain": str(c.gain),
-                    "prior": list(c.prior),
-                }
-                for c in self.classes
-            ],
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> DirichletParameters:
-        """Read what `to_json` returned."""
-        classes = (
-            PoolClass(
-                int(c["n_min"]), int(c["n_max"]), int(c["m_max"]),
-                tuple(map(int, c["cells"])), Fraction(c["gain"]), tuple(map(int, c["prior"])),
-            )
-            for c in data["classes"]
-        )  # fmt: skip
-        return cls(int(data["denominator"]), tuple(map(Fraction, data["retention"])), tuple(classes))
 
 
 class Dirichlet:
@@ -94,10 +49,12 @@ class Dirichlet:
         epsilon: Fraction,
         delta: Fraction,
         prior: Fraction | None = None,
+        guarantee: GuaranteeName = "pdp",
     ) -> Plan:
         """Choose priors so that the certified totals meet `epsilon` and `delta`.
 
-        Each pool of n of the run's N records may fail with probability delta n / N.
+        For "pdp", each pool of n of the run's N records may fail with probability delta n / N; for "dp"
+        each pool may have delta, because one record is in one pool.
 
         Parameters
         ----------
@@ -108,6 +65,8 @@ class Dirichlet:
             epsilon > 0; 0 <= delta < 1.
         prior : Fraction, optional
             The prior of every cell; by default the smallest that is certified.
+        guarantee : {"pdp", "dp"}
+            What epsilon and delta are asked for.
 
         Returns
         -------
@@ -115,17 +74,21 @@ class Dirichlet:
 
         Raises
         ------
+        TypeError
+            If a number is a float.
         ValueError
             If a number is outside its domain.
         BudgetTooSmallError
             If no prior certifies the request; it says the smallest epsilon that would.
         """
+        epsilon, delta = exact(epsilon, "epsilon"), exact(delta, "delta")
+        retention = tuple(exact(f, "retention") for f in retention)
+        prior = None if prior is None else exact(prior, "prior")
         if epsilon <= 0 or not 0 <= delta < 1:
             raise ValueError("epsilon must be positive and delta in [0, 1)")
-        if not retention or any(not 0 < f <= 1 for f in retention):
-            raise ValueError("retention must be in (0, 1]")
         if prior is not None and prior <= 0:
             raise ValueError("prior must be positive")
+        check_retention(retention)
         counts = np.zeros((domains.n_domains, len(retention)), np.int64)
         present = domains.strata_counts
         if present.shape[1] > len(retention):
@@ -134,17 +97,20 @@ class Dirichlet:
         pool_class, classes = group_pools(pools.n, pools.m, counts[pools.domain])
         records = pools.n_records
 
-        def calibrated(c: PoolClass, budget: Fraction) -> PoolClass | None:
-            return calibrate_class(c, retention, _DENOMINATOR, budget, delta * c.n_min / records, prior)
+        found: list[PoolClass] = []
 
-        found = []
-        for c in classes:
+        def calibrated(c: PoolClass, budget: Fraction) -> PoolClass | None:
+            near = empty_threshold(found[-1], retention, _DENOMINATOR) if found else 1
+            allowance = delta if guarantee == "dp" else delta * c.n_min / records
+            return calibrate_class(c, retention, _DENOMINATOR, budget, allowance, prior, guarantee, near)
+
+        for c in classes:  # neighbours in size follow one another
             one = calibrated(c, epsilon)
             if one is None:
                 raise _too_small(classes, calibrated, epsilon, prior)
             found.append(one)
         parameters = DirichletParameters(_DENOMINATOR, tuple(retention), tuple(found))
-        return Plan(self.name, epsilon, delta, pools, domains, pool_class, parameters)
+        return Plan(self.name, epsilon, delta, pools, domains, pool_class, parameters, guarantee)
 
     def parameters_from_json(self, data: dict[str, Any]) -> DirichletParameters:
         """Read the parameters of a stored plan."""
@@ -154,8 +120,8 @@ class Dirichlet:
         """Compute the guarantee of a plan from the plan alone, in ball arithmetic, rounded up.
 
         Checks first that every pool is inside the limits of its class, so that the class's bound is
-        the pool's. eps is the maximum over classes of U* + V; delta the sum over pools of F; the
-        person's delta the maximum of T (mechanism document, section 4).
+        the pool's. eps is the maximum over classes of U* + V; delta the sum over pools of F
+        (`failure_bound`); the person's delta the smaller of the largest tail and `person_delta_bound`.
 
         Raises
         ------
@@ -163,16 +129,23 @@ class Dirichlet:
             If a pool is outside its class, or an urn's weights do not fit the sampler.
         """
         parameters = _parameters(plan)
-        _check_membership(plan, parameters)
+        check_membership(plan, parameters)
         number_of_pools = np.bincount(plan.pool_class, minlength=len(parameters.classes))
-        rows = []
+        rows: list[ClassGuarantee] = []
+        retention, q = parameters.retention, parameters.denominator
         with rigorous() as balls:
-            for c, count in zip(parameters.classes, number_of_pools.tolist(), strict=True):
-                block_loss = upper_fraction(balls.log(balls.number(c.gain)))
-                pruning = pruning_gain(c, parameters.retention, parameters.denominator, balls)
-                pruning_loss = upper_fraction(balls.log(pruning))
-                total = upper_fraction(balls.log(balls.number(c.gain) * pruning))
-                failure, person = failure_bound(c, parameters.retention, parameters.denominator, balls)
+
+            def person(epsilon: Fraction) -> list[Fraction]:
+                bounds = (person_delta_bound(c, retention, q, epsilon, balls) for c in parameters.classes)
+                return [min(upper_fraction(b), Fraction(1)) for b in bounds]
+
+            gains = [balls.number(c.gain) * pruning_gain(c, retention, q, balls) for c in parameters.classes]
+            losses = [upper_fraction(balls.log(gain)) for gain in gains]
+            at_request = person(plan.epsilon)
+            for c, count, loss, person_delta in zip(
+                parameters.classes, number_of_pools.tolist(), losses, at_request, strict=True
+            ):
+                failure, tail = failure_bound(c, retention, q, balls)
                 rows.append(
                     ClassGuarantee(
                         pools=count,
@@ -180,16 +153,21 @@ class Dirichlet:
                         n_max=c.n_max,
                         m_max=c.m_max,
                         cells=c.cells,
-                        prior=tuple(Fraction(a, parameters.denominator) for a in c.prior),
-                        retention=parameters.retention,
-                        block_loss=block_loss,
-                        pruning_loss=pruning_loss,
-                        epsilon=total,
+                        prior=tuple(Fraction(a, q) for a in c.prior),
+                        retention=retention,
+                        block_loss=upper_fraction(balls.log(balls.number(c.gain))),
+                        pruning_loss=upper_fraction(balls.log(pruning_gain(c, retention, q, balls))),
+                        epsilon=loss,
                         delta=min(upper_fraction(failure), Fraction(1)),
-                        person_delta=min(upper_fraction(person), Fraction(1)),
+                        person_delta=min(upper_fraction(tail), person_delta),
                     )
                 )
-        return Guarantee.of_classes(rows)
+            curve = [(e, max(person(e))) for e in (plan.epsilon * part for part in _CURVE)]
+            pure = max(
+                upper_fraction(balls.log(pure_gain(c, retention, q, balls))) for c in parameters.classes
+            )
+        curve = [(e, d) for e, d in curve if e < pure] + [(pure, Fraction(0))]
+        return Guarantee.of_classes(rows, plan.epsilon, curve)
 
     def noise_share(self, plan: Plan) -> float:
         """Return the expected share of synthetic workers who are drawn as noise (not a bound).
@@ -199,14 +177,14 @@ class Dirichlet:
         parameters = _parameters(plan)
         prior = np.array([c.prior for c in parameters.classes], float) / parameters.denominator
         retained = np.array([float(f) for f in parameters.retention])
-        strata = _strata_counts(plan, parameters)[plan.pools.domain]
+        strata = strata_counts(plan, parameters)[plan.pools.domain]
         mass = (prior[plan.pool_class] * retained * strata).sum(axis=1)
         return float(np.average(mass / (mass + plan.pools.n), weights=plan.pools.m))
 
     def urns(self, plan: Plan, pools: slice) -> Urns:
         """Return the urns of a run of consecutive pools, for `synth.urn.sample_cells`."""
         parameters = _parameters(plan)
-        counts = _strata_counts(plan, parameters)
+        counts = strata_counts(plan, parameters)
         inside = np.concatenate([np.zeros((counts.shape[0], 1), np.int64), counts.cumsum(axis=1)], axis=1)
         prior = np.array([c.prior for c in parameters.classes], np.int64)
         return Urns(
@@ -252,13 +230,6 @@ def _parameters(plan: Plan) -> DirichletParameters:
     return plan.parameters
 
 
-def _strata_counts(plan: Plan, parameters: DirichletParameters) -> NDArray[np.int64]:
-    present = plan.domains.strata_counts
-    counts = np.zeros((plan.domains.n_domains, len(parameters.retention)), np.int64)
-    counts[:, : present.shape[1]] = present
-    return counts
-
-
 def _certifies(calibrated: _Calibrated, c: PoolClass, epsilon: Fraction) -> bool:
     return calibrated(c, epsilon) is not None
 
@@ -279,32 +250,3 @@ def _too_small(
     return BudgetTooSmallError(
         f"{message}; the smallest epsilon that would do is {decimal_up(smallest, 4)}", smallest
     )
-
-
-def _check_membership(plan: Plan, parameters: DirichletParameters) -> None:
-    classes, pools = parameters.classes, plan.pools
-    if int(plan.pool_class.max()) >= len(classes):
-        raise ValueError("a pool names a class that the plan does not have")
-    for f in parameters.retention:
-        if not 0 < f <= 1:
-            raise ValueError("a retention of the plan is outside (0, 1]")
-    if plan.domains.strata_counts.shape[1] > len(parameters.retention):
-        raise ValueError("a cell names a retention stratum that the plan does not have")
-    limits = np.array([(c.n_min, c.n_max, c.m_max) for c in classes], np.int64)[plan.pool_class]
-    cells = _strata_counts(plan, parameters)[pools.domain]
-    most = np.array([c.cells for c in classes], np.int64)[plan.pool_class]
-    outside = (
-        (pools.n < limits[:, 0])
-        | (pools.n > limits[:, 1])
-        | (pools.m > limits[:, 2])
-        | (cells > most).any(axis=1)
-    )
-    if outside.any():
-        raise ValueError(f"{int(outside.sum())} pools are outside the limits of their class")
-    for c in classes:
-        if c.gain <= 1 or any(k and a < 1 for k, a in zip(c.cells, c.prior, strict=True)):
-            raise ValueError("a class of the plan has a gain of at most 1 or a cell without a prior")
-        weight = parameters.denominator * (c.n_max + c.m_max)
-        weight += sum(a * k for a, k in zip(c.prior, c.cells, strict=True))
-        if weight > MAX_WEIGHT:
-            raise ValueError("the weights of an urn do not fit the sampler's 62 bits")

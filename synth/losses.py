@@ -7,13 +7,22 @@ of the bad event is decided in exact arithmetic and a logarithm is taken only at
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from synth.tails import Arithmetic, chernoff_bound, tail_bound
 
-__all__ = ["PoolClass", "bad_threshold", "failure_bound", "pruning_gain"]
+__all__ = [
+    "PoolClass",
+    "bad_threshold",
+    "empty_threshold",
+    "failure_bound",
+    "pruning_gain",
+    "shortfall_bound",
+]
 
 _MAX_COUNTS = 2000  # counts x evaluated one by one before the bound gives up (and says 1)
 
@@ -30,6 +39,12 @@ class PoolClass:
         Every pool of the class has at most this many draws.
     cells : tuple of int
         Per retention stratum, the largest number of cells of any pool of the class.
+    cells_min : tuple of int
+        Per retention stratum, the smallest number of cells of any pool of the class.
+    kept : tuple of int
+        Per retention stratum, the number of cells that the bound takes to be in the urn, at most
+        cells_min. All are where the retention is 1; elsewhere the probability that fewer are
+        (`shortfall_bound`) is part of the bound.
     gain : Fraction
         G = e^U*, the largest block loss that is not bad, as odds; > 1.
     prior : tuple of int
@@ -40,8 +55,19 @@ class PoolClass:
     n_max: int
     m_max: int
     cells: tuple[int, ...]
+    cells_min: tuple[int, ...]
+    kept: tuple[int, ...]
     gain: Fraction
     prior: tuple[int, ...]
+
+    def kept_mass(
+        self, denominator: int, retention: tuple[Fraction, ...], *, certain: bool = False
+    ) -> Fraction:
+        """Return the prior mass of the cells in `kept`; with `certain`, of those with retention 1 only."""
+        total = sum(
+            a * k for a, k, f in zip(self.prior, self.kept, retention, strict=True) if f == 1 or not certain
+        )
+        return Fraction(total, denominator)
 
 
 def bad_threshold(count: int, prior: Fraction, retention: Fraction, gain: Fraction) -> int:
@@ -70,13 +96,23 @@ def bad_threshold(count: int, prior: Fraction, retention: Fraction, gain: Fracti
     return max(0, bound.numerator // bound.denominator)
 
 
+def empty_threshold(pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int) -> int:
+    """Return t, the smallest `bad_threshold` of an empty cell of any stratum of the class."""
+    return min(
+        bad_threshold(0, Fraction(a, denominator), f, pool_class.gain)
+        for a, f, k in zip(pool_class.prior, retention, pool_class.cells, strict=True)
+        if k
+    )
+
+
 def pruning_gain(
     pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int, arithmetic: Arithmetic
 ) -> Any:
     """Return e^V, V the pruning loss, for the worst pool of the class.
 
-    V = max_c ln(f_c + (1 - f_c) rho_c), rho_c = rising(W0 + a_c, m) / rising(W0, m),
-    W0 = n + min a. It grows with m and falls with n, so (n_min, m_max) is the worst corner.
+    V = max_c ln(f_c + (1 - f_c) rho_c), rho_c = rising(W0 + a_c, m) / rising(W0, m), where
+    W0 = n + max(min a, the prior mass of the cells with retention 1) is the smallest weight the rest
+    of the urn can have. It grows with m and falls with n, so (n_min, m_max) is the worst corner.
 
     Returns
     -------
@@ -87,7 +123,8 @@ def pruning_gain(
     smallest = Fraction(
         min(a for a, k in zip(pool_class.prior, pool_class.cells, strict=True) if k), denominator
     )
-    base = number(pool_class.n_min + smallest)
+    certain = pool_class.kept_mass(denominator, retention, certain=True)
+    base = number(pool_class.n_min + max(smallest, certain))
     draws = pool_class.m_max
     worst = number(1)
     for prior, f, cells in zip(pool_class.prior, retention, pool_class.cells, strict=True):
@@ -98,13 +135,8 @@ def pruning_gain(
             lgamma(base + a + draws) + lgamma(base) - lgamma(base + a) - lgamma(base + draws)
         )
         gain = number(f) + number(1 - f) * rho
-        worst = _larger(worst, gain)
+        worst = arithmetic.larger(worst, gain)
     return worst
-
-
-def _larger(left: Any, right: Any) -> Any:
-    """Return an enclosure of the larger: for balls, `max` of the ball type, not a comparison."""
-    return left.max(right) if hasattr(left, "max") else max(left, right)
 
 
 def failure_bound(
@@ -125,63 +157,143 @@ def failure_bound(
     Returns
     -------
     failure, person : float or flint.arb
-        F = n max_{c, 1 <= x <= n} T_c(x)/x + sum_c f_c T_c(0), the pool's delta; and
-        max_{c, x >= 1} T_c(x), the delta of one person's (eps, delta)-DP.
+        The pool's delta, F = eta + the smaller of two bounds of the worst histogram:
+        n max_{c, 1 <= x <= n} T_c(x)/x + sum_c f_c T_c(0), where workers are what is scarce, and
+        sum_c max(f_c T_c(0), max_{x >= 1} T_c(x)), where cells are. And
+        eta + max_{c, x >= 1} T_c(x), which bounds the delta of one person's (eps, delta)-DP.
 
     Notes
     -----
     T_c(x) is the tail beyond `bad_threshold` at the smallest weight the urn can have: max(n_min, x)
-    real workers, the cell's own prior, and, when another worker must exist (x < n_min), the smallest
-    prior. Counts x are evaluated upwards; the loop ends when the threshold passes m_max (no draw can
-    be bad from there on), when x passes n_max, or when one Chernoff bound for all further x is below
-    the maximum found.
+    real workers, and the larger of the prior mass of `PoolClass.kept` and the cell's own prior with,
+    when another worker must exist (x < n_min), the smallest prior. The urn is lighter than that with
+    probability at most eta (`shortfall_bound`).
     """
-    present = [s for s, k in enumerate(pool_class.cells) if k]
-    priors = {s: Fraction(pool_class.prior[s], denominator) for s in present}
-    smallest = min(priors.values())
     number = arithmetic.number
-    zero_cells, per_worker, person = number(0), number(0), number(0)
-    for s in present:
-        a, f = priors[s], retention[s]
-        tail = tail_bound(
-            pool_class.m_max,
-            a,
-            pool_class.n_min + smallest,
-            bad_threshold(0, a, f, pool_class.gain),
-            arithmetic,
-        )
-        zero_cells = zero_cells + number(f * pool_class.cells[s]) * tail
-        ratio, largest = _occupied_cells(pool_class, a, f, smallest, arithmetic)
-        per_worker, person = _larger(per_worker, ratio), _larger(person, largest)
-    return number(pool_class.n_max) * per_worker + zero_cells, person
+    zero_cells, per_worker, per_cell, person = number(0), number(0), number(0), number(0)
+    for stratum in strata(pool_class, retention, denominator):
+        kept, cells = number(stratum.retention), number(stratum.cells)
+        threshold = bad_threshold(0, stratum.prior, stratum.retention, pool_class.gain)
+        tail = tail_bound(pool_class.m_max, stratum.prior, stratum.rest(0), threshold, arithmetic)
+        zero_cells = zero_cells + cells * kept * tail
+        ratio, largest = worst_occupied_cell(stratum, pool_class.gain, arithmetic)
+        per_cell = per_cell + cells * arithmetic.larger(kept * tail, largest)
+        per_worker, person = arithmetic.larger(per_worker, ratio), arithmetic.larger(person, largest)
+    shortfall = shortfall_bound(pool_class, retention, arithmetic)
+    by_workers = number(pool_class.n_max) * per_worker + zero_cells
+    worst = by_workers if by_workers < per_cell else per_cell
+    return worst + shortfall, person + shortfall
 
 
-def _occupied_cells(
-    pool_class: PoolClass, prior: Fraction, retention: Fraction, smallest: Fraction, arithmetic: Arithmetic
+def shortfall_bound(pool_class: PoolClass, retention: tuple[Fraction, ...], arithmetic: Arithmetic) -> Any:
+    """Bound eta, the probability that fewer cells than `PoolClass.kept` are in the urn, in any stratum.
+
+    Notes
+    -----
+    A cell with workers is in the urn for sure, an empty one with probability f, independently; so the
+    number in the urn is at least Binomial(cells_min, f) in distribution. With p = (kept - 1)/cells_min
+    below f, P(Binomial <= kept - 1) <= exp(-cells_min KL(p, f)), KL the relative entropy of coins
+    (Chernoff 1952).
+    """
+    number, log = arithmetic.number, arithmetic.log
+    total = number(0)
+    for f, cells, kept in zip(retention, pool_class.cells_min, pool_class.kept, strict=True):
+        if f == 1 or kept == 0:
+            continue
+        p = Fraction(kept - 1, cells)
+        if p >= f:
+            return number(1)
+        entropy = number(1 - p) * log(number((1 - p) / (1 - f)))
+        if p > 0:
+            entropy = entropy + number(p) * log(number(p / f))
+        total = total + arithmetic.exp(-number(cells) * entropy)
+    return total
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """The cells of one retention stratum in the pools of a class, for the bounds of this module.
+
+    Attributes
+    ----------
+    pool_class : PoolClass
+    cells : int
+        Largest number of these cells in a pool.
+    prior, retention : Fraction
+        a and f of these cells.
+    smallest : Fraction
+        Smallest prior of any cell of the class.
+    mass : Fraction
+        Prior mass of `PoolClass.kept`.
+    """
+
+    pool_class: PoolClass
+    cells: int
+    prior: Fraction
+    retention: Fraction
+    smallest: Fraction
+    mass: Fraction
+
+    def rest(self, count: int) -> Fraction:
+        """Return a lower bound of W - w for a cell of the stratum with `count` workers."""
+        others = max(self.pool_class.n_min - count, 0)
+        return others + max(self.mass - self.prior, self.smallest if others else Fraction(0))
+
+
+def strata(pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int) -> list[Stratum]:
+    """Return the strata that have cells in a class."""
+    present = [
+        (k, Fraction(a, denominator), f)
+        for k, a, f in zip(pool_class.cells, pool_class.prior, retention, strict=True)
+        if k
+    ]
+    smallest = min(a for _, a, _ in present)
+    mass = pool_class.kept_mass(denominator, retention)
+    return [Stratum(pool_class, k, a, f, smallest, mass) for k, a, f in present]
+
+
+def worst_occupied_cell(
+    stratum: Stratum,
+    gain: Fraction,
+    arithmetic: Arithmetic,
+    value: Callable[[int, int], Any] | None = None,
 ) -> tuple[Any, Any]:
-    """Return bounds of max_x T(x)/x and max_x T(x) over 1 <= x <= n_max for cells of one stratum."""
+    """Bound max T(x)/x and max T(x) over all counts 1 <= x <= n_max of a cell.
+
+    Parameters
+    ----------
+    stratum : Stratum
+    gain : Fraction
+        G > 1; T(x) is the tail beyond `bad_threshold` for this gain.
+    arithmetic : Arithmetic
+    value : callable, optional
+        v(x, s) in [0, 1], not falling with s; T(x) is then the expectation of v over the tail.
+
+    Returns
+    -------
+    per_worker, largest : float or flint.arb
+
+    Notes
+    -----
+    Counts x are evaluated upwards. The loop ends when the threshold passes m_max (no draw can be bad from
+    there on), when x passes n_max, or when one Chernoff bound for all further x is below both maxima.
+    """
     number = arithmetic.number
-    gain, draws = pool_class.gain, pool_class.m_max
+    pool_class, prior = stratum.pool_class, stratum.prior
+    draws = pool_class.m_max
+    ratio = Fraction(draws) / (pool_class.n_min + max(stratum.mass, prior))
     per_worker, largest = number(0), number(0)
     for x in range(1, pool_class.n_max + 1):
-        threshold = bad_threshold(x, prior, retention, gain)
+        threshold = bad_threshold(x, prior, stratum.retention, gain)
         if x >= 2:
             if threshold >= draws:
                 return per_worker, largest
-            beyond = chernoff_bound(
-                (gain - 1) * (x - 1 + prior),
-                x + prior,
-                Fraction(draws) / (pool_class.n_min + prior),
-                gain - 1,
-                arithmetic,
-            )
-            # `largest` never exceeds what is charged: every further T is below `beyond` itself.
+            beyond = chernoff_bound((gain - 1) * (x - 1 + prior), x + prior, ratio, gain - 1, arithmetic)
             if beyond is not None and beyond / x < per_worker and beyond < largest:
                 return per_worker, largest
         if x > _MAX_COUNTS:
-            return _larger(per_worker, number(1) / x), number(1)
-        others = max(pool_class.n_min - x, 0)
-        rest = others + smallest if others else Fraction(0)
-        tail = tail_bound(draws, x + prior, rest, threshold, arithmetic)
-        per_worker, largest = _larger(per_worker, tail / x), _larger(largest, tail)
+            return arithmetic.larger(per_worker, number(1) / x), number(1)
+        at_count = None if value is None else partial(value, x)
+        tail = tail_bound(draws, x + prior, stratum.rest(x), threshold, arithmetic, at_count)
+        per_worker, largest = arithmetic.larger(per_worker, tail / x), arithmetic.larger(largest, tail)
     return per_worker, largest

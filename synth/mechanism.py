@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from synth.plan import Domains, Parameters, Plan, Pools
+from synth.plan import Domains, GuaranteeName, Parameters, Plan, Pools
 from synth.randomness import WordStream
 
 __all__ = ["ClassGuarantee", "Guarantee", "Mechanism"]
@@ -37,7 +37,7 @@ class ClassGuarantee:
     delta : Fraction
         F of one pool: the probability that its loss exceeds epsilon.
     person_delta : Fraction
-        Largest tail for the cell of one worker.
+        The pool is (requested epsilon, person_delta)-differentially private for one record.
     """
 
     pools: int
@@ -62,26 +62,49 @@ class Guarantee:
     ----------
     epsilon, delta : Fraction
         The run is (epsilon, delta)-probabilistically differentially private for one job record.
-    person_delta : Fraction
-        The run is (epsilon, person_delta)-differentially private for one job record.
+    person_epsilon, person_delta : Fraction
+        The run is (person_epsilon, person_delta)-differentially private for one job record;
+        person_epsilon is the epsilon that was requested.
+    curve : tuple of (Fraction, Fraction)
+        Further pairs (epsilon, delta) at which the run is differentially private for one job record, by
+        rising epsilon. The last has delta 0: pure differential privacy.
     classes : tuple of ClassGuarantee
     """
 
     epsilon: Fraction
     delta: Fraction
+    person_epsilon: Fraction
     person_delta: Fraction
+    curve: tuple[tuple[Fraction, Fraction], ...]
     classes: tuple[ClassGuarantee, ...]
 
     @classmethod
-    def of_classes(cls, classes: Iterable[ClassGuarantee]) -> Guarantee:
-        """Compose pools of disjoint records and public slots: the largest epsilon, the sum of delta."""
+    def of_classes(
+        cls,
+        classes: Iterable[ClassGuarantee],
+        person_epsilon: Fraction,
+        curve: Iterable[tuple[Fraction, Fraction]],
+    ) -> Guarantee:
+        """Compose pools of disjoint records and public slots.
+
+        The largest epsilon, and the sum of delta because the bad set must cover every neighbour of the
+        whole input; of the person's delta the largest, because one record is in one pool.
+        """
         rows = tuple(classes)
         return cls(
             epsilon=max(row.epsilon for row in rows),
             delta=min(sum((row.pools * row.delta for row in rows), Fraction(0)), Fraction(1)),
+            person_epsilon=person_epsilon,
             person_delta=max(row.person_delta for row in rows),
+            curve=tuple(curve),
             classes=rows,
         )
+
+    def meets(self, plan: Plan) -> bool:
+        """Say whether the guarantee that was requested is reached."""
+        if plan.guarantee == "dp":
+            return self.person_epsilon <= plan.epsilon and self.person_delta <= plan.delta
+        return self.epsilon <= plan.epsilon and self.delta <= plan.delta
 
 
 class Mechanism(Protocol):
@@ -101,6 +124,7 @@ class Mechanism(Protocol):
         epsilon: Fraction,
         delta: Fraction,
         prior: Fraction | None = None,
+        guarantee: GuaranteeName = "pdp",
     ) -> Plan:
         """Return a plan whose certified totals meet epsilon and delta."""
         ...

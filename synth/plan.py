@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Domains", "Parameters", "Plan", "Pools"]
+__all__ = ["Domains", "GuaranteeName", "Parameters", "Plan", "Pools"]
+
+GuaranteeName = Literal["pdp", "dp"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +84,14 @@ class Domains:
         Returns
         -------
         ndarray of int32, shape (n,)
+
+        Raises
+        ------
+        ValueError
+            If a block number is out of range.
         """
+        if blocks.size and (blocks.min() < 0 or blocks.max() >= self.n_blocks):
+            raise ValueError("a block is not one of the geography")
         # One key per (domain, block) makes all domains one sorted array and one search.
         wanted = domain.astype(np.int64) * self.n_blocks + blocks
         position = np.searchsorted(self._keys, wanted, side="right") - 1
@@ -169,6 +178,9 @@ class Plan:
         Class of each pool: pools of one class share the mechanism's numbers and one bound.
     parameters : Parameters
         The mechanism's own calibrated numbers, one entry a class.
+    guarantee : {"pdp", "dp"}
+        What epsilon and delta were asked for: probabilistic differential privacy of the run, or
+        differential privacy of one record.
     """
 
     mechanism: str
@@ -178,10 +190,13 @@ class Plan:
     domains: Domains
     pool_class: NDArray[np.int32]
     parameters: Parameters
+    guarantee: GuaranteeName = "pdp"
 
     def __post_init__(self) -> None:
         if int(self.pools.domain.max()) >= self.domains.n_domains:
             raise ValueError("a pool names a domain that the plan does not have")
+        if self.guarantee not in ("pdp", "dp"):
+            raise ValueError(f'the guarantee is "pdp" or "dp", not {self.guarantee!r}')
         if self.pool_class.shape != self.pools.n.shape or self.pool_class.min() < 0:
             raise ValueError("every pool needs a class")
 

@@ -40,7 +40,7 @@ _REST = Fraction(1, 2**20)  # the geometric rest may be this share of what was s
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """The four operations the bounds need, in one number system.
+    """The operations the bounds need, in one number system.
 
     Attributes
     ----------
@@ -48,12 +48,18 @@ class Arithmetic:
         Converts a `Fraction` or an integer.
     lgamma, exp, log : callable
         Log-gamma on x > 0, exponential, natural logarithm.
+    larger : callable
+        The larger of two numbers; of two balls, a ball that holds it.
+    lower : callable
+        The lower end of a number, as an exact fraction.
     """
 
     number: Callable[[Fraction | int], Any]
     lgamma: Callable[[Any], Any]
     exp: Callable[[Any], Any]
     log: Callable[[Any], Any]
+    larger: Callable[[Any, Any], Any]
+    lower: Callable[[Any], Fraction]
 
 
 def _ball(value: Fraction | int) -> flint.arb:
@@ -65,10 +71,17 @@ def _float_exp(value: float) -> float:
     return math.exp(value) if value < 700.0 else math.inf
 
 
-FLOAT = Arithmetic(float, math.lgamma, _float_exp, math.log)
+FLOAT = Arithmetic(float, math.lgamma, _float_exp, math.log, max, Fraction)
 """Approximate, for searches."""
 
-BALL = Arithmetic(_ball, lambda x: x.lgamma(), lambda x: x.exp(), lambda x: x.log())
+BALL = Arithmetic(
+    _ball,
+    lambda x: x.lgamma(),
+    lambda x: x.exp(),
+    lambda x: x.log(),
+    lambda x, y: x.max(y),
+    lambda x: _exact_fraction(x.lower()),
+)
 """Rigorous (Arb balls through python-flint); use inside `rigorous`."""
 
 
@@ -92,9 +105,12 @@ def upper_fraction(ball: flint.arb) -> Fraction:
     """
     if not ball.is_finite():
         raise ArithmeticError("a bound is not finite at the working precision")
-    mantissa, exponent = ball.upper().man_exp()
-    value = Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
-    return max(value, Fraction(0))
+    return max(_exact_fraction(ball.upper()), Fraction(0))
+
+
+def _exact_fraction(point: flint.arb) -> Fraction:
+    mantissa, exponent = point.man_exp()
+    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
 
 
 def exp_up(value: Fraction) -> Fraction:
@@ -103,8 +119,15 @@ def exp_up(value: Fraction) -> Fraction:
         return upper_fraction(balls.exp(balls.number(value)))
 
 
-def tail_bound(draws: int, weight: Fraction, rest: Fraction, threshold: int, arithmetic: Arithmetic) -> Any:
-    """Bound P(s > threshold) from above for s ~ BetaBinomial(draws, weight, rest).
+def tail_bound(
+    draws: int,
+    weight: Fraction,
+    rest: Fraction,
+    threshold: int,
+    arithmetic: Arithmetic,
+    value: Callable[[int], Any] | None = None,
+) -> Any:
+    """Bound P(s > threshold), or the expectation of a value there, for s ~ BetaBinomial(draws, weight, rest).
 
     Parameters
     ----------
@@ -118,6 +141,8 @@ def tail_bound(draws: int, weight: Fraction, rest: Fraction, threshold: int, ari
         The largest number of draws that is not in the tail; may be negative.
     arithmetic : Arithmetic
         `FLOAT` or `BALL`.
+    value : callable, optional
+        v(s) in [0, 1], not falling with s; bounds E[v(s); s > threshold] instead of P(s > threshold).
 
     Returns
     -------
@@ -139,7 +164,9 @@ def tail_bound(draws: int, weight: Fraction, rest: Fraction, threshold: int, ari
     one = arithmetic.number(1)
     if threshold >= draws:
         return arithmetic.number(0)
-    if threshold < 0 or rest == 0:
+    if rest == 0:
+        return one if value is None else value(draws)
+    if threshold < 0:
         return one
     lgamma, number = arithmetic.lgamma, arithmetic.number
     w, b = number(weight), number(rest)
@@ -150,7 +177,7 @@ def tail_bound(draws: int, weight: Fraction, rest: Fraction, threshold: int, ari
         - lgamma(w) - lgamma(b) + lgamma(w + b)
     )  # fmt: skip
     mass = arithmetic.exp(log_mass)
-    total = mass
+    total = mass if value is None else mass * value(first)
     share = number(_REST)
     falls, steep = rest >= 1, weight >= 1
     for s in range(first, min(draws, first + _MAX_TERMS)):
@@ -163,7 +190,7 @@ def tail_bound(draws: int, weight: Fraction, rest: Fraction, threshold: int, ari
                 if remainder < total * share:
                     return _at_most_one(total + remainder, one)
         mass = mass * left * right
-        total = total + mass
+        total = total + (mass if value is None else mass * value(s + 1))
     return _at_most_one(total, one) if draws - first <= _MAX_TERMS else one
 
 

@@ -90,10 +90,13 @@ def sample_cells(urns: Urns, cells: NDArray[np.int32], stream: WordStream) -> ND
     Raises
     ------
     ValueError
-        If the number of workers is not what the plan says.
+        If the number of workers is not what the plan says, or a cell is not one of the pool's domain.
     """
     if cells.shape != (urns.offsets[-1],):
         raise ValueError("the number of workers of a batch is not the number of slots of its pools")
+    k = np.diff(urns.stratum_offsets[:, [0, -1]], axis=1)[urns.domain, 0]
+    if cells.size and (cells.min() < 0 or np.any(cells >= np.repeat(k, np.diff(urns.offsets)))):
+        raise ValueError("a worker is in a cell that the domain of the pool does not have")
     drawn = np.empty(int(urns.draw_offsets[-1]), np.int32)
     state = np.zeros(6, np.int64)
     state[_PENDING] = -1

@@ -1,0 +1,85 @@
+"""What several releases, several implicates and several records of one person cost together.
+
+The rules are those of the mechanism document, section 4. All numbers are exact fractions; where e^epsilon
+is needed it is bounded from above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from fractions import Fraction
+
+from synth.plan import Pools
+from synth.tails import exp_up
+
+__all__ = ["compose", "group_privacy", "one_urn_implicates"]
+
+
+def compose(costs: Iterable[tuple[Fraction, Fraction]]) -> tuple[Fraction, Fraction]:
+    """Return the epsilon and delta of releases of the same records taken together.
+
+    Outputs of releases with independent randomness have independent losses given the input, so the losses
+    add, and the joint bad set is inside the union of the bad sets. It serves probabilistic and ordinary
+    differential privacy alike, and k independent implicates: ``compose([cost] * k)``.
+
+    Parameters
+    ----------
+    costs : iterable of (Fraction, Fraction)
+        Epsilon and delta of each release.
+
+    Returns
+    -------
+    (Fraction, Fraction)
+        Sum of the epsilons; sum of the deltas, at most 1.
+    """
+    pairs = list(costs)
+    epsilon = sum((e for e, _ in pairs), Fraction(0))
+    return epsilon, min(sum((d for _, d in pairs), Fraction(0)), Fraction(1))
+
+
+def group_privacy(epsilon: Fraction, delta: Fraction, records: int) -> tuple[Fraction, Fraction]:
+    """Return the (epsilon, delta)-differential privacy of a person with several records.
+
+    Parameters
+    ----------
+    epsilon, delta : Fraction
+        Differential privacy of one record (not probabilistic differential privacy, which has no such rule).
+    records : int
+        c, at least 1.
+
+    Returns
+    -------
+    (Fraction, Fraction)
+        c epsilon, and delta (1 + e^epsilon + ... + e^((c - 1) epsilon)) rounded up, at most 1.
+
+    Raises
+    ------
+    ValueError
+        If `records` is below 1.
+    """
+    if records < 1:
+        raise ValueError("a person has at least one record")
+    factor = sum((exp_up(i * epsilon) for i in range(1, records)), Fraction(1))
+    return records * epsilon, min(delta * factor, Fraction(1))
+
+
+def one_urn_implicates(pools: Pools, implicates: int) -> Pools:
+    """Return the pools whose urns are drawn from k times as often, to be cut into k implicates.
+
+    The k implicates are then one release with m' = k m, certified as such. It costs less epsilon than k
+    independent urns, whose epsilons add, at the price of implicates that are not independent.
+
+    Parameters
+    ----------
+    pools : Pools
+    implicates : int
+        k, at least 1.
+
+    Returns
+    -------
+    Pools
+    """
+    if implicates < 1:
+        raise ValueError("there is at least one implicate")
+    return replace(pools, m=pools.m * implicates)

@@ -1,0 +1,102 @@
+"""The exact hockey-stick divergence of one pair of neighbours, where there is no pruning.
+
+It is what `person_delta_bound` bounds; computing it for a pair tells how tight the bound is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from synth.tails import Arithmetic
+
+__all__ = ["Pair", "pair_delta"]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Neighbours h and h' = h - e_i + e_j in a pool without pruning.
+
+    Attributes
+    ----------
+    losing, gaining : int
+        Workers in the cells i and j under h; x_i >= 1, x_j >= 0.
+    losing_prior, gaining_prior : Fraction
+        a_i and a_j, > 0.
+    rest : Fraction
+        Weight of all other cells, real workers and prior, >= 0.
+    draws : int
+        m.
+    """
+
+    losing: int
+    gaining: int
+    losing_prior: Fraction
+    gaining_prior: Fraction
+    rest: Fraction
+    draws: int
+
+    @property
+    def turned(self) -> Pair:
+        """The pair in the other direction: from h' to h."""
+        return Pair(
+            self.gaining + 1,
+            self.losing - 1,
+            self.gaining_prior,
+            self.losing_prior,
+            self.rest,
+            self.draws,
+        )
+
+
+def pair_delta(pair: Pair, epsilon: Fraction, arithmetic: Arithmetic) -> Any:
+    """Return sup_A P(A | h) - e^epsilon P(A | h') for one direction.
+
+    Parameters
+    ----------
+    pair : Pair
+    epsilon : Fraction
+        At least 0.
+    arithmetic : Arithmetic
+        `FLOAT`, or `BALL` for an enclosure.
+
+    Returns
+    -------
+    float or flint.arb
+        sum over (s_i, s_j) of P(s | h) (1 - e^epsilon / g(s))^+ with
+        g = (1 + s_i/(x_i - 1 + a_i)) / (1 + s_j/(x_j + a_j)).
+
+    Notes
+    -----
+    The counts of cells i, j and all others are Dirichlet-multinomial with three categories. About m^2/2
+    terms: for m up to a few hundred.
+    """
+    number, lgamma, exp = arithmetic.number, arithmetic.lgamma, arithmetic.exp
+    m = pair.draws
+    before = pair.losing - 1 + pair.losing_prior
+    weights = (before + 1, pair.gaining + pair.gaining_prior, pair.rest)
+    w_i, w_j, w_r = (number(w) for w in weights)
+    total = number(sum(weights))
+    odds = exp(number(epsilon))
+    gained = [1 + s / number(before) for s in range(m + 1)]
+    lost = [1 + s / w_j for s in range(m + 1)]
+    factorial = [lgamma(number(s + 1)) for s in range(m + 1)]
+
+    def rising(w: Any, zero: bool) -> list[Any]:
+        if zero:  # rising(0, s) is 1 for s = 0 and 0 otherwise; handled by the caller
+            return [number(0)]
+        return [lgamma(w + s) - lgamma(w) - factorial[s] for s in range(m + 1)]
+
+    r_i, r_j, r_r = rising(w_i, False), rising(w_j, False), rising(w_r, pair.rest == 0)
+    scale = factorial[m] - lgamma(total + m) + lgamma(total)
+    result = number(0)
+    for s_i in range(m + 1):
+        # With no other cells, s_j is what is left.
+        for s_j in range(m - s_i + 1) if pair.rest else (m - s_i,):
+            part = 1 - odds * lost[s_j] / gained[s_i]
+            if part < 0:
+                continue
+            mass = exp(scale + r_i[s_i] + r_j[s_j] + r_r[m - s_i - s_j])
+            result = result + mass * arithmetic.larger(number(0), part)
+    return result

@@ -1,0 +1,137 @@
+"""The parameters of a Dirichlet plan, and the check that they fit its pools and domains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from operator import index
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synth.calibration import MAX_WEIGHT
+from synth.exact import exact
+from synth.losses import PoolClass
+from synth.plan import Plan
+
+__all__ = ["DirichletParameters", "check_membership", "check_retention", "strata_counts"]
+
+
+@dataclass(frozen=True)
+class DirichletParameters:
+    """The calibrated numbers of a plan.
+
+    Attributes
+    ----------
+    denominator : int
+        q: every prior is an integer over q.
+    retention : tuple of Fraction
+        f of each stratum, the numbers that `Domains.stratum` indexes.
+    classes : tuple of PoolClass
+    """
+
+    denominator: int
+    retention: tuple[Fraction, ...]
+    classes: tuple[PoolClass, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return integers, texts and lists only."""
+        return {
+            "denominator": self.denominator,
+            "retention": [str(f) for f in self.retention],
+            "classes": [
+                {
+                    "n_min": c.n_min,
+                    "n_max": c.n_max,
+                    "m_max": c.m_max,
+                    "cells": list(c.cells),
+                    "cells_min": list(c.cells_min),
+                    "kept": list(c.kept),
+                    "gain": str(c.gain),
+                    "prior": list(c.prior),
+                }
+                for c in self.classes
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> DirichletParameters:
+        """Read what `to_json` returned; a float anywhere is a TypeError."""
+        classes = (
+            PoolClass(
+                n_min=index(c["n_min"]),
+                n_max=index(c["n_max"]),
+                m_max=index(c["m_max"]),
+                cells=tuple(map(index, c["cells"])),
+                cells_min=tuple(map(index, c["cells_min"])),
+                kept=tuple(map(index, c["kept"])),
+                gain=exact(c["gain"], "gain"),
+                prior=tuple(map(index, c["prior"])),
+            )
+            for c in data["classes"]
+        )
+        retention = tuple(exact(f, "retention") for f in data["retention"])
+        return cls(index(data["denominator"]), retention, tuple(classes))
+
+
+def strata_counts(plan: Plan, parameters: DirichletParameters) -> NDArray[np.int64]:
+    """Return the cells of each domain in every stratum of the parameters, shape (n_domains, n_strata)."""
+    present = plan.domains.strata_counts
+    counts = np.zeros((plan.domains.n_domains, len(parameters.retention)), np.int64)
+    counts[:, : present.shape[1]] = present
+    return counts
+
+
+def check_retention(retention: tuple[Fraction, ...]) -> None:
+    """Check that retentions are probabilities that the sampler can throw coins for.
+
+    Raises
+    ------
+    ValueError
+        If one is outside (0, 1], or its denominator is 2^62 or more.
+    """
+    if not retention or any(not 0 < f <= 1 or f.denominator >= 2**62 for f in retention):
+        raise ValueError("every retention must be in (0, 1], with a denominator below 2^62")
+
+
+def check_membership(plan: Plan, parameters: DirichletParameters) -> None:
+    """Check that every pool is inside the limits of its class, and that the sampler can hold every urn.
+
+    Raises
+    ------
+    ValueError
+        If not; a bound of the class is then not a bound of the pool.
+    """
+    classes, pools = parameters.classes, plan.pools
+    if int(plan.pool_class.max()) >= len(classes):
+        raise ValueError("a pool names a class that the plan does not have")
+    check_retention(parameters.retention)
+    if parameters.denominator < 1 or any(c.n_min < 1 for c in classes):
+        raise ValueError("the denominator and the sizes of the classes of the plan must be at least 1")
+    if plan.domains.strata_counts.shape[1] > len(parameters.retention):
+        raise ValueError("a cell names a retention stratum that the plan does not have")
+    limits = np.array([(c.n_min, c.n_max, c.m_max) for c in classes], np.int64)[plan.pool_class]
+    cells = strata_counts(plan, parameters)[pools.domain]
+    most, least = (
+        np.array([getattr(c, name) for c in classes], np.int64)[plan.pool_class]
+        for name in ("cells", "cells_min")
+    )
+    outside = (
+        (pools.n < limits[:, 0])
+        | (pools.n > limits[:, 1])
+        | (pools.m > limits[:, 2])
+        | (cells > most).any(axis=1)
+        | (cells < least).any(axis=1)
+    )
+    if outside.any():
+        raise ValueError(f"{int(outside.sum())} pools are outside the limits of their class")
+    for c in classes:
+        if c.gain <= 1 or any(k and a < 1 for k, a in zip(c.cells, c.prior, strict=True)):
+            raise ValueError("a class of the plan has a gain of at most 1 or a cell without a prior")
+        if any(not 0 <= kept <= k for kept, k in zip(c.kept, c.cells_min, strict=True)):
+            raise ValueError("a class of the plan counts on more cells than its pools have")
+        weight = parameters.denominator * (c.n_max + c.m_max)
+        weight += sum(a * k for a, k in zip(c.prior, c.cells, strict=True))
+        if weight > MAX_WEIGHT:
+            raise ValueError("the weights of an urn do not fit the sampler's 62 bits")

@@ -1,0 +1,83 @@
+"""The guarantee of one person: (epsilon, delta)-differential privacy, a curve of it, and pure epsilon.
+
+For one pair of neighbours h and h' = h - e_i + e_j and one direction, only the cell i that loses the
+worker can carry a loss above zero beyond the pruning loss V, so
+
+    P(s | h) / P(s | h') <= g(s_i),   g(s) = e^V (1 + s/(x_i - 1 + a)) (1/f if x_i = 1 and s > 0),
+
+and the hockey-stick divergence at epsilon is at most E[ (1 - e^epsilon / g(s_i))^+ ]. The other direction
+is the same with the roles of i and j exchanged, so the maximum over cells and counts serves both.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from synth.losses import PoolClass, pruning_gain, shortfall_bound, strata, worst_occupied_cell
+from synth.tails import Arithmetic
+
+__all__ = ["person_delta_bound", "pure_gain"]
+
+
+def person_delta_bound(
+    pool_class: PoolClass,
+    retention: tuple[Fraction, ...],
+    denominator: int,
+    epsilon: Fraction,
+    arithmetic: Arithmetic,
+) -> Any:
+    """Bound the delta at which any pool of a class is (epsilon, delta)-differentially private.
+
+    Parameters
+    ----------
+    pool_class : PoolClass
+    retention : tuple of Fraction
+        f_s per stratum.
+    denominator : int
+        q.
+    epsilon : Fraction
+        Any epsilon > 0, not only the certified one.
+    arithmetic : Arithmetic
+        `FLOAT` for a search, `BALL` for a certificate.
+
+    Returns
+    -------
+    float or flint.arb
+        eta + max_{c, x >= 1} E[ (1 - e^epsilon / g(s))^+ ]; trivially 1 where e^(epsilon - V) <= 1.
+
+    Notes
+    -----
+    (1 - e^epsilon / g)^+ does not fall with s, and s grows stochastically with m and falls with W, so the
+    corner of the class bounds all its pools. Counts x are handled as in `worst_occupied_cell`.
+    """
+    number = arithmetic.number
+    pruning = pruning_gain(pool_class, retention, denominator, arithmetic)
+    odds = arithmetic.exp(number(epsilon)) / pruning
+    gain = arithmetic.lower(odds)
+    if gain <= 1:
+        return number(1)
+    worst = number(0)
+    for stratum in strata(pool_class, retention, denominator):
+        a, kept = number(stratum.prior), number(stratum.retention)
+
+        def value(x: int, s: int, a: Any = a, kept: Any = kept) -> Any:
+            gained = (1 + s / a) / kept if x == 1 else 1 + s / (a + (x - 1))
+            return arithmetic.larger(number(0), 1 - odds / gained)
+
+        _, largest = worst_occupied_cell(stratum, gain, arithmetic, value)
+        worst = arithmetic.larger(worst, largest)
+    return worst + shortfall_bound(pool_class, retention, arithmetic)
+
+
+def pure_gain(
+    pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int, arithmetic: Arithmetic
+) -> Any:
+    """Return e^epsilon of the pure epsilon-differential privacy (delta 0) of any pool of a class.
+
+    max_s (1 + m/a_s) / f_s times e^V: no output at all loses more. The maximum over x is at x = 1.
+    """
+    worst = max(
+        (1 + pool_class.m_max / s.prior) / s.retention for s in strata(pool_class, retention, denominator)
+    )
+    return arithmetic.number(worst) * pruning_gain(pool_class, retention, denominator, arithmetic)
