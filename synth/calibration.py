@@ -217,7 +217,7 @@ def _with_gain(
 
     Starts from V = 0 and only ever lowers the gain, so it ends at the largest solution if there is one.
     """
-    odds = min(math.exp(float(min(epsilon, 700))), _MAX_GAIN)
+    odds = min(math.exp(float(min(epsilon, Fraction(700)))), _MAX_GAIN)
     goal = odds
     for _ in range(200):
         gain = Fraction(f"{odds * (1 - 1e-8):.9e}")  # a short decimal, below what the floats found
