@@ -8,7 +8,6 @@ rounded up to twelve significant digits, priors and retentions are exact ratios.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -67,11 +66,23 @@ class Budget(_Part):
     delta: Decimal
 
 
+class Requested(Budget):
+    """What was asked for: which guarantee, at which epsilon and delta."""
+
+    guarantee: Literal["pdp", "dp"]
+    words: str
+
+
 class PersonBudget(Budget):
-    """The (epsilon, delta)-differential privacy of one person with a number of records."""
+    """The (epsilon, delta)-differential privacy of one person with a number of records.
+
+    The curve holds further pairs that are true at the same time, for one record, by rising epsilon; the
+    last one, of delta 0, is pure differential privacy.
+    """
 
     records: Annotated[int, Field(ge=1)]
     statement: str
+    curve: list[Budget]
 
 
 class Losses(_Part):
@@ -140,7 +151,7 @@ class Certificate(_Part):
     release: Subject
     mechanism: str
     definition: Definition
-    requested: Budget
+    requested: Requested
     run: Budget
     person: PersonBudget
     losses: Losses
@@ -160,6 +171,11 @@ def certificate_schema() -> dict[str, Any]:
     schema = Certificate.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
+
+_REQUESTED = {
+    "pdp": "(epsilon, delta)-probabilistic differential privacy of the run",
+    "dp": "(epsilon, delta)-differential privacy of one job record",
+}
 
 _DEFINITION: dict[str, Any] = {
     "words": (
@@ -261,10 +277,15 @@ def guarantee_fields(release: ReleasePlan, guarantee: synth.Guarantee) -> dict[s
     plan = release.plan
     up = synth.decimal_up
     records = int(release.configuration["jobs"].get("records_per_worker", 1))
-    person = _group(guarantee, records)
+    person = synth.group_privacy(guarantee.person_epsilon, guarantee.person_delta, records)
     return {
         "definition": Definition(**_DEFINITION),
-        "requested": Budget(epsilon=up(plan.epsilon), delta=up(plan.delta)),
+        "requested": Requested(
+            guarantee=plan.guarantee,
+            words=_REQUESTED[plan.guarantee],
+            epsilon=up(plan.epsilon),
+            delta=up(plan.delta),
+        ),
         "run": Budget(epsilon=up(guarantee.epsilon), delta=up(guarantee.delta)),
         "person": PersonBudget(
             epsilon=up(person[0]),
@@ -275,6 +296,7 @@ def guarantee_fields(release: ReleasePlan, guarantee: synth.Guarantee) -> dict[s
                 "a person with c records has c times the epsilon of one record, and the delta of one record "
                 "times 1 + e^epsilon + ... + e^((c - 1) epsilon)"
             ),
+            curve=[Budget(epsilon=up(e), delta=up(d)) for e, d in guarantee.curve],
         ),
         "losses": Losses(
             block_loss_U=up(max(c.block_loss for c in guarantee.classes)),
@@ -310,10 +332,3 @@ def guarantee_fields(release: ReleasePlan, guarantee: synth.Guarantee) -> dict[s
             rounding="up",
         ),
     }
-
-
-def _group(guarantee: synth.Guarantee, records: int) -> tuple[Fraction, Fraction]:
-    """Return group privacy for `records` records of one person, with e^epsilon bounded from above."""
-    odds = synth.exp_up(guarantee.epsilon)
-    delta = guarantee.person_delta * sum((odds**i for i in range(records)), Fraction(0))
-    return guarantee.epsilon * records, min(delta, Fraction(1))

@@ -50,7 +50,8 @@ def _one_clear_error() -> Iterator[None]:
             raise
         raise click.ClickException(
             f"an error that was not foreseen ({type(error).__name__}). Its details could show confidential "
-            "values and are withheld; set ODSYNTH_DEBUG=1 to see them on a safe terminal. Nothing was released."
+            "values and are withheld; set ODSYNTH_DEBUG=1 to see them on a safe terminal. "
+            "Nothing was released."
         ) from None
 
 

@@ -98,11 +98,15 @@ class Privacy(_Section):
     epsilon : Fraction
         Largest privacy loss, above 0.
     delta : Fraction
-        Probability, over the whole run, of a loss above `epsilon`; in [0, 1).
+        Probability of a loss above `epsilon`; in [0, 1).
+    guarantee : {"pdp", "dp"}
+        What the two are asked of: probabilistic differential privacy of the whole run, or differential
+        privacy of one job record. The certificate states both, whichever was asked for.
     """
 
     epsilon: PositiveNumber
     delta: DeltaNumber
+    guarantee: Literal["pdp", "dp"] = "pdp"
 
 
 class LodesJobs(_Section):

@@ -58,6 +58,7 @@ def save_plan(release: ReleasePlan, folder: Path) -> str:
         "mechanism": plan.mechanism,
         "epsilon": str(plan.epsilon),
         "delta": str(plan.delta),
+        "guarantee": plan.guarantee,
         "geography": {"block": release.geography.block_level, "levels": list(release.geography.levels)},
         "pools_by": list(release.pools.strata),
         "attributes": {name: list(values) for name, values in release.pools.slots.categories.items()},
@@ -118,6 +119,7 @@ def load_plan(folder: Path) -> ReleasePlan:
         domains,
         rest["class"],
         mechanism.parameters_from_json(document["parameters"]),
+        document["guarantee"],
     )
     return ReleasePlan(
         document["configuration"], geography, weights, pools, made_for, size, plan, tuple(document["notes"])

@@ -139,6 +139,7 @@ def make_plan(config: ReleaseConfig) -> ReleasePlan:
         config.privacy.epsilon,
         config.privacy.delta,
         config.plan.prior,
+        config.privacy.guarantee,
     )
     first_of_group = np.unique(model.group_of_block, return_index=True)[1]
     return ReleasePlan(

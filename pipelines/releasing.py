@@ -57,7 +57,7 @@ def certified(release: ReleasePlan) -> synth.Guarantee:
         If the certified totals exceed the requested ones.
     """
     guarantee = release.mechanism.certify(release.plan)
-    if guarantee.epsilon > release.plan.epsilon or guarantee.delta > release.plan.delta:
+    if not guarantee.meets(release.plan):
         raise ValueError("the certified totals exceed what was requested; nothing was drawn")
     return guarantee
 

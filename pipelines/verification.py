@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 import geo_data
+import synth
 from pipelines.certificate import (
     Certificate,
     certificate_schema,
@@ -87,8 +88,9 @@ def verify(folder: Path) -> Iterator[Check]:
     yield Check("certificate", f"{certificate.format}, all fields present")
     release = _run("plan", lambda: _load_plan(folder, certificate))
     yield Check("plan", f"sha256 {certificate.plan_sha256}; {release.plan!r}")
-    yield Check("guarantee", _run("guarantee", lambda: _check_guarantee(release, certificate)))
-    yield Check("budget", _run("budget", lambda: _check_budget(release, certificate)))
+    guarantee = _run("guarantee", lambda: release.mechanism.certify(release.plan))
+    yield Check("guarantee", _run("guarantee", lambda: _check_guarantee(release, guarantee, certificate)))
+    yield Check("budget", _run("budget", lambda: _check_budget(release, guarantee)))
     yield Check("data", _run("data", lambda: _check_data(folder, release, certificate)))
     yield Check("texts", _run("texts", lambda: _check_texts(folder, release, certificate)))
     if not certificate.for_release:
@@ -193,8 +195,8 @@ def _load_plan(folder: Path, certificate: Certificate) -> ReleasePlan:
     return release
 
 
-def _check_guarantee(release: ReleasePlan, certificate: Certificate) -> str:
-    computed = guarantee_fields(release, release.mechanism.certify(release.plan))
+def _check_guarantee(release: ReleasePlan, guarantee: synth.Guarantee, certificate: Certificate) -> str:
+    computed = guarantee_fields(release, guarantee)
     for name, value in computed.items():
         if getattr(certificate, name) != value:
             raise _fail("guarantee", f"certificate.json: {name} is not what the plan gives")
@@ -202,12 +204,11 @@ def _check_guarantee(release: ReleasePlan, certificate: Certificate) -> str:
     return f"recomputed from the plan: epsilon {run.epsilon}, delta {run.delta}"
 
 
-def _check_budget(release: ReleasePlan, certificate: Certificate) -> str:
-    synth_run = release.mechanism.certify(release.plan)
-    if synth_run.epsilon > release.plan.epsilon or synth_run.delta > release.plan.delta:
+def _check_budget(release: ReleasePlan, guarantee: synth.Guarantee) -> str:
+    if not guarantee.meets(release.plan):
         raise _fail("budget", "the plan costs more than was requested")
-    requested = certificate.requested
-    return f"within the requested epsilon {requested.epsilon} and delta {requested.delta}"
+    epsilon, delta = (synth.decimal_up(x) for x in (release.plan.epsilon, release.plan.delta))
+    return f"within the requested epsilon {epsilon} and delta {delta} ({release.plan.guarantee})"
 
 
 def _check_data(folder: Path, release: ReleasePlan, certificate: Certificate) -> str:

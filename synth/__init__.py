@@ -1,6 +1,7 @@
 """The mechanism and its mathematics: arrays in, arrays out; no files, no geography, no Dask."""
 
 from synth.calibration import BudgetTooSmallError
+from synth.composition import compose, group_privacy, one_urn_implicates
 from synth.decoarsening import draw_blocks
 from synth.dirichlet import Dirichlet
 from synth.exact import decimal_down, decimal_up, exact
@@ -26,11 +27,14 @@ __all__ = [
     "Pools",
     "RunKey",
     "WordStream",
+    "compose",
     "decimal_down",
     "decimal_up",
     "draw_blocks",
     "exact",
     "exp_up",
+    "group_privacy",
+    "one_urn_implicates",
     "uniform_below",
 ]
 
