@@ -6,6 +6,7 @@ from pipelines.demonstration import demo, demo_truth
 from pipelines.plan_files import load_plan, plan_hash, save_plan
 from pipelines.planning import ReleasePlan, make_plan
 from pipelines.releasing import Release, certified, run
+from pipelines.signing import SigningError, check_signatures, generate_keys
 from pipelines.utility import mean_commute, total_variation
 from pipelines.verification import Check, VerificationError, verify
 
@@ -16,11 +17,14 @@ __all__ = [
     "Release",
     "ReleaseConfig",
     "ReleasePlan",
+    "SigningError",
     "VerificationError",
     "certificate_schema",
     "certified",
+    "check_signatures",
     "demo",
     "demo_truth",
+    "generate_keys",
     "load_config",
     "load_plan",
     "make_certificate",

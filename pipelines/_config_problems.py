@@ -59,6 +59,9 @@ def describe(error: ErrorDetails, keys: Mapping[tuple[str, ...], Sequence[str]])
             return f"{key}: the text is empty; write at least one character"
         case "string_pattern_mismatch":
             return f"{key}: {value} is not allowed; {_PATTERN_CURES.get(field, 'write one line of text')}"
+        case "literal_error":
+            allowed = str(error["ctx"]["expected"]).replace("'", '"')
+            return f"{key}: {value} is not known; use {allowed}"
         case "int_type" | "int_from_float":
             return f"{key}: {value} is not a whole number; write it without quotes and point"
         case "greater_than_equal":

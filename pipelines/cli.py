@@ -25,6 +25,7 @@ _EXPECTED = (
     pipelines.ConfigError,
     geo_data.InputError,
     synth.BudgetTooSmallError,
+    pipelines.SigningError,
     pipelines.VerificationError,
 )
 
@@ -119,16 +120,32 @@ def run(config: Path, out: Path | None) -> None:
 
 @main.command()
 @click.argument("public", type=click.Path(path_type=Path))
-def verify(public: Path) -> None:
+@click.option(
+    "--key", type=click.Path(path_type=Path, dir_okay=False), help="Public key of the expected signer."
+)
+def verify(public: Path, key: Path | None) -> None:
     """Check the release in the folder PUBLIC.
 
     Needs nothing but that folder: recomputes checksums, plan hash and certificate, and compares the data with
     the plan. Prints each check and ends with an error at the first that fails.
     """
     with _one_clear_error():
-        for check in pipelines.verify(public):
+        for check in pipelines.verify(public, key):
             click.echo(f"{click.style('ok', fg='green')}  {check.name}: {check.detail}")
     click.echo(f"{public} is what its certificate says.")
+
+
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+def keygen(folder: Path) -> None:
+    """Make a key pair in FOLDER for signing releases.
+
+    Name the private key in a configuration ([signature] key = ...), keep it where only the release's
+    operator can read it, and publish the public key where readers can find it without the release.
+    """
+    with _one_clear_error():
+        private, public = pipelines.generate_keys(folder)
+        click.echo(f"Private key {private} (keep it), public key {public} (publish it).")
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ __all__ = [
     "Privacy",
     "Release",
     "ReleaseConfig",
+    "Signature",
     "Weights",
     "load_config",
     "parse_config",
@@ -216,6 +217,18 @@ class Weights(_Section):
     weight: Line
 
 
+class Signature(_Section):
+    """Who signs the release.
+
+    Attributes
+    ----------
+    key : Path
+        Private key file, as `odsynth keygen` makes it.
+    """
+
+    key: InputPath
+
+
 class PlanSettings(_Section):
     """Choices of the plan; each has a default.
 
@@ -256,6 +269,8 @@ class ReleaseConfig(_Section):
         Public weights of areas.
     plan : PlanSettings
         Choices of the plan.
+    signature : Signature or None
+        Who signs.
     """
 
     release: Release
@@ -265,6 +280,7 @@ class ReleaseConfig(_Section):
     auxiliary: Annotated[tuple[Auxiliary, ...], Field(strict=False)] = ()
     weights: Weights | None = None
     plan: PlanSettings = PlanSettings()
+    signature: Signature | None = None
 
     def canonical(self) -> dict[str, Any]:
         """Return the configuration as it is quoted in a certificate.
@@ -276,7 +292,7 @@ class ReleaseConfig(_Section):
             only the names are given and the output folder is left out: a folder name may say something
             confidential, and neither changes what is released.
         """
-        return self.model_dump(mode="json", exclude={"release": {"out"}})
+        return self.model_dump(mode="json", exclude={"release": {"out"}, "signature": True})
 
     def with_out(self, out: Path) -> ReleaseConfig:
         """Return the same configuration with another output folder.
@@ -305,6 +321,7 @@ _KEYS = {
     ("auxiliary",): tuple(Auxiliary.model_fields),
     ("weights",): tuple(Weights.model_fields),
     ("plan",): tuple(PlanSettings.model_fields),
+    ("signature",): tuple(Signature.model_fields),
 }
 
 

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pipelines.certificate import Certificate, certificate_schema
 from pipelines.plan_files import PLAN_FILES, sha256_of
 from pipelines.planning import ReleasePlan
 from pipelines.readme import release_readme
 from pipelines.sampling import Part
+from pipelines.signing import SIGNATURES, sign, write_public_key
 
 __all__ = [
     "CHECKSUMS",
@@ -48,7 +50,13 @@ def file_names(configuration: dict[str, Any]) -> dict[str, str]:
     return names
 
 
-def write_public(release: ReleasePlan, certificate: Certificate, parts: Sequence[Part], folder: Path) -> None:
+def write_public(
+    release: ReleasePlan,
+    certificate: Certificate,
+    parts: Sequence[Part],
+    folder: Path,
+    key: Ed25519PrivateKey | None = None,
+) -> None:
     """Join the parts and write everything but the plan (which is there already), then seal the folder.
 
     Parameters
@@ -59,6 +67,8 @@ def write_public(release: ReleasePlan, certificate: Certificate, parts: Sequence
         In order; their files are left where they are.
     folder : Path
         The public folder, holding ``plan/``.
+    key : Ed25519PrivateKey, optional
+        Signs the release; its public half is put beside it.
     """
     names = file_names(release.configuration)
     with (folder / names["od_csv"]).open("wb") as target:
@@ -74,7 +84,11 @@ def write_public(release: ReleasePlan, certificate: Certificate, parts: Sequence
     schema = json.dumps(certificate_schema(), indent=1) + "\n"
     (folder / "certificate.schema.json").write_text(schema, encoding="utf-8")
     (folder / "README.md").write_text(release_readme(release, certificate, names), encoding="utf-8")
+    if key is not None:
+        write_public_key(key, folder)
     seal(folder, certificate)
+    if key is not None:
+        sign(key, folder)
 
 
 def seal(folder: Path, certificate: Certificate) -> None:
@@ -106,16 +120,16 @@ def manifest_text(manifest: dict[str, Any]) -> str:
 
 
 def expected_files(configuration: dict[str, Any]) -> list[str]:
-    """Return the relative names of all files that a release has, but the manifest and the checksums."""
+    """Return the relative names of all files that an unsigned release has, but manifest and checksums."""
     texts = ("README.md", "certificate.json", "certificate.schema.json")
     plan = (f"plan/{name}" for name in PLAN_FILES)
     return sorted([*texts, *plan, *file_names(configuration).values()])
 
 
 def public_files(folder: Path) -> list[str]:
-    """Return the relative names of all files of a public folder but the manifest and the checksums."""
+    """Return the relative names of the files that the manifest lists: all but itself and what covers it."""
     names = (p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file() or p.is_symlink())
-    return sorted(name for name in names if name not in (MANIFEST, CHECKSUMS))
+    return sorted(name for name in names if name not in (MANIFEST, CHECKSUMS, *SIGNATURES))
 
 
 def checksum_lines(hashes: dict[str, str]) -> list[str]:

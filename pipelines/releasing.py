@@ -21,6 +21,7 @@ from pipelines.plan_files import save_plan, sha256_of
 from pipelines.planning import ReleasePlan, job_source, make_plan
 from pipelines.release_files import write_public
 from pipelines.sampling import sample_release
+from pipelines.signing import read_private_key
 from pipelines.verification import VerificationError, verify
 
 __all__ = ["Release", "certified", "run"]
@@ -93,12 +94,15 @@ def run(
         If an input is unusable.
     synth.BudgetTooSmallError
         If the budget certifies no prior.
+    SigningError
+        If the signing key cannot be used.
     """
     out = config.release.out
     if out.exists() or out.is_symlink():
         raise ConfigError([f"{out}: the output folder exists. Remove it, or choose another with --out"])
     say = report or (lambda _: None)
     clock = _Clock(say)
+    signing_key = read_private_key(config.signature.key) if config.signature else None
     with clock.step("Reading public inputs and planning"):
         release = make_plan(config)
     with clock.step("Certifying the plan"):
@@ -127,7 +131,7 @@ def run(
                 )
                 del homes
             with clock.step("Writing the release"):
-                write_public(release, certificate, written, public)
+                write_public(release, certificate, written, public, signing_key)
                 shutil.rmtree(parts)
             with clock.step("Checking the release"):
                 _check(public, certificate)

@@ -35,6 +35,7 @@ from pipelines.release_files import (
     manifest_text,
     public_files,
 )
+from pipelines.signing import PUBLIC_KEY, SigningError, check_signatures
 
 __all__ = ["Check", "VerificationError", "verify"]
 
@@ -63,18 +64,21 @@ class VerificationError(ValueError):
         self.check = check
 
 
-def verify(folder: Path) -> Iterator[Check]:
+def verify(folder: Path, key: Path | None = None) -> Iterator[Check]:
     """Check a public folder; gives one `Check` after another and stops at the first that fails.
 
     Parameters
     ----------
     folder : Path
         The public folder of a release.
+    key : Path, optional
+        Public key file of the signer who is expected; a release not signed by it fails.
 
     Yields
     ------
     Check
-        files, certificate form, plan, guarantee, budget, data, texts, and last fitness for release.
+        files, signature, certificate form, plan, guarantee, budget, data, texts, and last fitness for
+        release.
 
     Raises
     ------
@@ -84,6 +88,7 @@ def verify(folder: Path) -> Iterator[Check]:
     if not folder.is_dir():
         raise VerificationError("files", f"{folder} is not a folder")
     yield Check("files", _run("files", lambda: _check_files(folder)))
+    yield Check("signature", _run("signature", lambda: check_signatures(folder, key)))
     certificate = _run("certificate", lambda: _read_certificate(folder))
     yield Check("certificate", f"{certificate.format}, all fields present")
     release = _run("plan", lambda: _load_plan(folder, certificate))
@@ -104,6 +109,8 @@ def _run(name: str, check: Callable[[], T]) -> T:
         return check()
     except VerificationError:
         raise
+    except SigningError as error:
+        raise VerificationError(name, str(error)) from None
     except Exception as error:
         raise VerificationError(name, f"cannot be checked: {error}") from error
 
@@ -264,8 +271,9 @@ def _check_jobs(path: Path, release: ReleasePlan, od: pd.DataFrame) -> None:
 
 def _check_texts(folder: Path, release: ReleasePlan, certificate: Certificate) -> str:
     """Compare what is said in words, and the list of files, with what the certificate gives."""
-    if public_files(folder) != expected_files(release.configuration):
-        more = sorted(set(public_files(folder)) ^ set(expected_files(release.configuration)))
+    present = set(public_files(folder)) - {PUBLIC_KEY}  # of a signed release
+    more = sorted(present ^ set(expected_files(release.configuration)))
+    if more:
         raise _fail("texts", f"a release of this kind has other files: {', '.join(more)}")
     if not _manifest_is_original(folder):
         raise _fail("texts", f"{MANIFEST} does not describe this release")

@@ -8,8 +8,9 @@ from synth.exact import decimal_down, decimal_up, exact
 from synth.losses import PoolClass
 from synth.mechanism import ClassGuarantee, Guarantee, Mechanism
 from synth.parameters import DirichletParameters
-from synth.plan import Domains, Plan, Pools
+from synth.plan import Domains, GuaranteeName, Plan, Pools
 from synth.randomness import RunKey, WordStream, uniform_below
+from synth.solving import smallest_delta_plan, smallest_epsilon_plan
 from synth.tails import PRECISION_BITS, exp_up
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "DirichletParameters",
     "Domains",
     "Guarantee",
+    "GuaranteeName",
     "Mechanism",
     "Plan",
     "PoolClass",
@@ -35,6 +37,8 @@ __all__ = [
     "exp_up",
     "group_privacy",
     "one_urn_implicates",
+    "smallest_delta_plan",
+    "smallest_epsilon_plan",
     "uniform_below",
 ]
 

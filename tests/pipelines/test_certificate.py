@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -124,7 +125,7 @@ def test_bounds_are_rounded_up_and_never_printed_as_zero(
     pairs = [
         (certificate.run.epsilon, guarantee.epsilon),
         (certificate.run.delta, guarantee.delta),
-        (certificate.person.epsilon, guarantee.epsilon),
+        (certificate.person.epsilon, guarantee.person_epsilon),
         (certificate.person.delta, guarantee.person_delta),
     ]
     assert len(certificate.classes) == len(guarantee.classes) > 1
@@ -136,6 +137,9 @@ def test_bounds_are_rounded_up_and_never_printed_as_zero(
             (row.delta, exact.delta),
             (row.person_delta, exact.person_delta),
         ]
+    assert len(certificate.person.curve) == len(guarantee.curve) > 1
+    for point, (epsilon, delta) in zip(certificate.person.curve, guarantee.curve, strict=True):
+        pairs += [(point.epsilon, epsilon), (point.delta, delta)]
     for text, value in pairs:
         assert rounded_up(text, value)
         assert (Fraction(text) == 0) == (value == 0)
@@ -145,11 +149,13 @@ def test_bounds_are_rounded_up_and_never_printed_as_zero(
 
 def test_tiny_bounds_are_not_printed_as_zero(small_release: Release, guarantee: synth.Guarantee) -> None:
     tiny = Fraction(1, 3 * 10**400)
-    classes = tuple(
-        synth.ClassGuarantee(**(vars(c) | {"delta": tiny, "person_delta": tiny})) for c in guarantee.classes
+    classes = tuple(replace(c, delta=tiny, person_delta=tiny) for c in guarantee.classes)
+    less = replace(
+        guarantee, delta=tiny, person_delta=tiny, curve=((guarantee.epsilon, tiny),), classes=classes
     )
-    fields = guarantee_fields(small_release.plan, synth.Guarantee(guarantee.epsilon, tiny, tiny, classes))
-    texts = [fields["run"].delta, fields["person"].delta, *(row.delta for row in fields["classes"])]
+    fields = guarantee_fields(small_release.plan, less)
+    texts = [fields["run"].delta, fields["person"].delta]
+    texts += [row.delta for row in (*fields["person"].curve, *fields["classes"])]
     assert all(Fraction(text) >= tiny for text in texts)
     assert all(Fraction(text) < 2 * tiny for text in texts)
 
@@ -159,6 +165,27 @@ def test_costs_stay_within_the_request(small_release: Release) -> None:
     assert (certificate.requested.epsilon, certificate.requested.delta) == ("8.6", "0.00001")
     assert Fraction(certificate.run.epsilon) <= Fraction("8.6")
     assert 0 < Fraction(certificate.run.delta) <= Fraction("1e-5")
+
+
+def test_the_curve_ends_in_pure_differential_privacy(small_release: Release) -> None:
+    curve = small_release.certificate.person.curve
+    epsilons = [Fraction(point.epsilon) for point in curve]
+    deltas = [Fraction(point.delta) for point in curve]
+    assert epsilons == sorted(set(epsilons))
+    assert deltas == sorted(deltas, reverse=True)
+    assert curve[-1].delta == "0"
+    assert all(delta > 0 for delta in deltas[:-1])
+
+
+def test_a_guarantee_for_one_record_can_be_asked_for(small_config: Configs, clean_source: object) -> None:
+    release = pipelines.run(small_config(('delta = "1e-5"', 'delta = "1e-5"\nguarantee = "dp"')))
+    certificate = release.certificate
+    assert certificate.requested.guarantee == "dp"
+    assert Fraction(certificate.person.epsilon) <= Fraction("8.6")
+    assert Fraction(certificate.person.delta) <= Fraction("1e-5")
+    # The whole run is not protected as well as one record, and the certificate does not pretend it is.
+    assert Fraction(certificate.run.delta) > Fraction(certificate.person.delta)
+    assert list(pipelines.verify(release.public))
 
 
 def test_classes_add_up_to_the_run(small_release: Release, guarantee: synth.Guarantee) -> None:
@@ -209,12 +236,13 @@ def test_a_person_with_several_records_has_group_privacy(
     person = guarantee_fields(plan, guarantee)["person"]
     assert person.records == records
     assert f"at most {records} job record(s)" in person.statement
-    assert rounded_up(person.epsilon, records * guarantee.epsilon)
+    assert rounded_up(person.epsilon, records * guarantee.person_epsilon)
     # delta (1 + e^eps + e^(2 eps)), e^eps from above: between e^eps with a lower and an upper rational.
     from flint import arb, ctx
 
     ctx.prec = 400
-    epsilon = arb(guarantee.epsilon.numerator) / arb(guarantee.epsilon.denominator)
+    base = guarantee.person_epsilon
+    epsilon = arb(base.numerator) / arb(base.denominator)
     times = sum(((epsilon * i).exp() for i in range(records)), arb(0))
     exact = times * arb(guarantee.person_delta.numerator) / arb(guarantee.person_delta.denominator)
     if exact > 1:

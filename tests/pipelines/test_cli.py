@@ -127,7 +127,8 @@ def test_run_and_verify(write_config: Callable[..., Path], invoke: Invoke, clean
     checked = invoke("verify", public)
     assert checked.exit_code == 0, checked.output
     lines = checked.stdout.splitlines()
-    assert [line.split()[0] for line in lines[:-1]] == ["ok"] * 8
+    assert {line.split()[0] for line in lines[:-1]} == {"ok"}
+    assert lines[-2] == "ok  for release: yes"
     assert lines[-1] == f"{public} is what its certificate says."
 
     (public / "README.md").write_text("other")
@@ -149,6 +150,30 @@ def test_out_is_relative_to_the_working_folder(
     assert not (config.parent / "release").exists()
 
 
+def test_run_reports_repairs_and_fall_backs(
+    write_config: Callable[..., Path], small_region: dict[str, Path], invoke: Invoke, tmp_path: Path
+) -> None:
+    """Two rows of a crosswalk that do not nest, and a destination without any flow: repaired, and said so."""
+    tables = {
+        name: pd.read_csv(small_region[name], dtype="str")
+        for name in ("crosswalk", "county_flows", "tract_flows")
+    }
+    tables["crosswalk"].loc[[3, 9], ["st", "trct"]] = ["25", "25005000100"]
+    tables["county_flows"] = tables["county_flows"].query("w_county == '03001'")
+    tables["tract_flows"] = tables["tract_flows"][tables["tract_flows"]["w_tract"].str.startswith("03001")]
+    for name, table in tables.items():
+        table.to_csv(tmp_path / f"{name}.csv", index=False)
+    config = write_config(*((str(small_region[name]), str(tmp_path / f"{name}.csv")) for name in tables))
+    for verb in ("plan", "run"):
+        result = invoke(verb, config)
+        assert result.exit_code == 0, result.output
+        for level in ("st", "trct"):
+            assert (
+                f"Note        level {level}: 2 of 120 rows disagreed with their block code" in result.stdout
+            )
+        assert re.search(r"Note        \d+ of 40 pools have no flow in any auxiliary table", result.stdout)
+
+
 def test_run_says_when_it_is_not_for_release(
     write_config: Callable[..., Path], invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,7 +185,8 @@ def test_run_says_when_it_is_not_for_release(
     assert "Not for release: the program differs from its commit" in result.stdout
     checked = invoke("verify", config.parent / "release" / "public")
     assert checked.exit_code == 1
-    assert checked.stdout.count("ok  ") == 7
+    assert "ok  data: " in checked.stdout
+    assert "ok  for release" not in checked.stdout
     assert "Error: for release: no: the program differs from its commit" in checked.stderr
 
 
@@ -491,6 +517,11 @@ def test_bad_public_tables(
         ('epsilon = "8.6"', "epsilon = 8.6", "privacy.epsilon"),
         ('delta = "1e-5"', 'delta = "1"', "privacy.delta"),
         ('delta = "1e-5"', "delta = 1e-5", "privacy.delta"),
+        (
+            'delta = "1e-5"',
+            'delta = "1e-5"\nguarantee = "DP"',
+            'privacy.guarantee: "DP" is not known; use "pdp" or "dp"',
+        ),
         ('retention_min = "0.5"', 'retention_min = "0"', "plan.retention_min"),
         ('retention_min = "0.5"', 'retention_min = "1.5"', "plan.retention_min"),
         ('retention_min = "0.5"', "retention_min = 0.5", "plan.retention_min"),

@@ -199,7 +199,7 @@ def test_canonical_is_json_without_folders() -> None:
 
 def test_canonical_values() -> None:
     canonical = parse(FULL).canonical()
-    assert canonical["privacy"] == {"epsilon": "8.6", "delta": "0.00001"}
+    assert canonical["privacy"] == {"epsilon": "8.6", "delta": "0.00001", "guarantee": "pdp"}
     assert canonical["plan"] == {
         "pool_by": ["age"],
         "split_threshold": "1/3",
@@ -285,7 +285,7 @@ MODIFICATIONS = {
     "key_of_nothing": (
         "[privacy]",
         "[privacy]\nzzz = 1",
-        "privacy.zzz: unknown key; the keys here are epsilon, delta",
+        "privacy.zzz: unknown key; the keys here are epsilon, delta, guarantee",
     ),
     "missing_key": ("year = 2019\n", "", "release.year: missing; add a line year = ..."),
     "missing_format": (

@@ -1,0 +1,164 @@
+"""Detached Ed25519 signatures of releases, over the certificate and over the checksums of all files.
+
+The signatures are the 64 raw bytes that Ed25519 gives over the bytes of ``certificate.json`` and of
+``SHA256SUMS``, so that any tool can check them (docs/verification.md shows one). The public key travels
+with the release; a reader who wants to know *who* signed must have it from elsewhere and pin it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+
+__all__ = [
+    "PUBLIC_KEY",
+    "SIGNATURES",
+    "SigningError",
+    "check_signatures",
+    "generate_keys",
+    "read_private_key",
+    "sign",
+    "write_public_key",
+]
+
+PUBLIC_KEY = "signing-key.pub"
+_SIGNED = ("certificate.json", "SHA256SUMS")
+SIGNATURES = tuple(f"{name}.sig" for name in _SIGNED)
+
+
+class SigningError(ValueError):
+    """A key or a signature cannot be used."""
+
+
+def generate_keys(folder: Path) -> tuple[Path, Path]:
+    """Make a key pair: ``signing-key.pem`` (private, mode 0600) and ``signing-key.pub``.
+
+    Parameters
+    ----------
+    folder : Path
+        Made, with mode 0700, if it does not exist.
+
+    Returns
+    -------
+    (Path, Path)
+        Private and public key files, PEM.
+
+    Raises
+    ------
+    SigningError
+        If one of the files exists: a key is never overwritten.
+    """
+    private, public = folder / "signing-key.pem", folder / PUBLIC_KEY
+    if private.exists() or public.exists():
+        raise SigningError(f"{folder}: there is a signing key already; choose another folder")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    key = Ed25519PrivateKey.generate()
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    descriptor = os.open(private, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(pem)
+    write_public_key(key, folder)
+    return private, public
+
+
+def read_private_key(path: Path) -> Ed25519PrivateKey:
+    """Read a private key, and refuse one that others on the machine can read.
+
+    Raises
+    ------
+    SigningError
+        If the file is not an Ed25519 private key in PEM without a pass phrase, or its mode is too open.
+    """
+    try:
+        if path.stat().st_mode & 0o077:
+            raise SigningError(f"{path}: others can read this private key. Cure: chmod 600")
+        key = load_pem_private_key(path.read_bytes(), password=None)
+    except OSError as error:
+        raise SigningError(f"{path}: {error.strerror}") from None
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        if isinstance(error, SigningError):
+            raise
+        raise SigningError(f"{path}: this is not a private key in PEM without a pass phrase") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise SigningError(f"{path}: this is not an Ed25519 key. Cure: odsynth keygen")
+    return key
+
+
+def write_public_key(key: Ed25519PrivateKey, folder: Path) -> None:
+    """Write the public half of a key into a folder."""
+    pem = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    (folder / PUBLIC_KEY).write_bytes(pem)
+
+
+def sign(key: Ed25519PrivateKey, folder: Path) -> None:
+    """Sign the certificate and the checksums of a sealed public folder."""
+    for name, signature in zip(_SIGNED, SIGNATURES, strict=True):
+        (folder / signature).write_bytes(key.sign((folder / name).read_bytes()))
+
+
+def check_signatures(folder: Path, pinned: Path | None = None) -> str:
+    """Check the signatures of a public folder.
+
+    Parameters
+    ----------
+    folder : Path
+    pinned : Path, optional
+        The public key file that the signer is known by. Without it, signatures are checked against the key
+        that came with the release: they then say that nothing was altered since, not who signed.
+
+    Returns
+    -------
+    str
+        What was found.
+
+    Raises
+    ------
+    SigningError
+        If a signature is wrong or missing, or the key is not the pinned one.
+    """
+    parts = (PUBLIC_KEY, *SIGNATURES)
+    missing = [name for name in parts if not (folder / name).is_file()]
+    if len(missing) == len(parts) and pinned is None:
+        return "not signed"
+    if missing:
+        raise SigningError(f"{', '.join(missing)} is missing")
+    key = _read_public_key(folder / PUBLIC_KEY)
+    if pinned is not None and _raw(_read_public_key(pinned)) != _raw(key):
+        raise SigningError(f"{PUBLIC_KEY} is not the key {pinned}: somebody else signed")
+    for name, signature in zip(_SIGNED, SIGNATURES, strict=True):
+        try:
+            key.verify((folder / signature).read_bytes(), (folder / name).read_bytes())
+        except InvalidSignature:
+            raise SigningError(f"{signature} is not a signature of {name} by {PUBLIC_KEY}") from None
+    return (
+        "signed by the key given"
+        if pinned
+        else f"signed by {PUBLIC_KEY} (give --key to say whose it must be)"
+    )
+
+
+def _read_public_key(path: Path) -> Ed25519PublicKey:
+    try:
+        key = load_pem_public_key(path.read_bytes())
+    except OSError as error:
+        raise SigningError(f"{path}: {error.strerror}") from None
+    except (ValueError, UnsupportedAlgorithm):
+        raise SigningError(f"{path.name}: this is not a public key in PEM") from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise SigningError(f"{path.name}: this is not an Ed25519 key")
+    return key
+
+
+def _raw(key: Ed25519PublicKey) -> bytes:
+    return key.public_bytes(Encoding.Raw, PublicFormat.Raw)
