@@ -143,7 +143,7 @@ def proportion_bounds(runs: int, hits: int, error: Fraction) -> tuple[Fraction, 
     -------
     lower, upper : Fraction
         The lower one is at most the p with P(Binomial(runs, p) >= hits) = error, the upper one at least the
-        p with P(Binomial(runs, p) <= hits) = error, both within 2^-39 of themselves; decided in ball
+        p with P(Binomial(runs, p) <= hits) = error, both within 2^-19 of themselves; decided in ball
         arithmetic.
     """
     if not 0 <= hits <= runs or runs < 1 or not 0 < error < 1:
@@ -162,18 +162,18 @@ def _at_least(runs: int, hits: int, p: Fraction) -> Fraction:
 
 
 def _largest(holds: Callable[[Fraction], bool]) -> Fraction:
-    """Return a p, to 40 bits, for which a condition holds that is true below some p and false above."""
+    """Return a p, to 20 bits, for which a condition holds that is true below some p and false above."""
     low, high = Fraction(0), Fraction(1)
-    while low == 0 or high - low > high / 2**40:
+    while low == 0 or high - low > high / 2**20:
         middle = (low + high) / 2
         low, high = (middle, high) if holds(middle) else (low, middle)
     return low
 
 
 def _smallest(holds: Callable[[Fraction], bool]) -> Fraction:
-    """Return a p, to 40 bits, for which a condition holds that is false below some p and true above."""
+    """Return a p, to 20 bits, for which a condition holds that is false below some p and true above."""
     low, high = Fraction(0), Fraction(1)
-    while high - low > high / 2**40:
+    while high - low > high / 2**20:
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high

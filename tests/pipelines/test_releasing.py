@@ -273,6 +273,21 @@ def test_number_of_threads_does_not_matter(
     assert found[0] == found[1]
 
 
+def test_no_key_stream_is_used_twice(small_config: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two batches, or two stages, on one stream would be correlated, outside the guarantee."""
+    cut, stream = pipelines.sampling.batches, synth.RunKey.stream
+    monkeypatch.setattr(pipelines.sampling, "batches", lambda pools: cut(pools, 50))
+    used: list[tuple[str, int]] = []
+    monkeypatch.setattr(
+        synth.RunKey,
+        "stream",
+        lambda key, stage, batch: (used.append((stage, batch)), stream(key, stage, batch))[1],
+    )
+    release = run(small_config())
+    assert len(used) == 2 * len(cut(release.plan.pools, 50)) > 8
+    assert len(set(used)) == len(used)
+
+
 def test_operating_system_keys_differ(small_config: Configs, clean_source: object) -> None:
     one, other = (read_od(run(small_config())) for _ in range(2))
     assert not one.equals(other)

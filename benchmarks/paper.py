@@ -1,0 +1,141 @@
+"""The paper's calibrations reproduced, and what this project's accounting asks for instead.
+
+Usage: python benchmarks/paper.py
+
+Prints Markdown tables of the prior ("fake workers" per cell): of the paper's Theorem 1, of its calibration for
+probabilistic differential privacy, and the smallest that is certified here for the same n, m, cells, epsilon
+and delta; then the same comparison for the pools of Rhode Island's example. No pruning anywhere (the paper's
+calibration has none). Takes less than two minutes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import geo_data
+import pipelines
+import synth
+from synth.calibration import calibrate_class
+from synth.losses import PoolClass
+from synth.paper import paper_prior, theorem1_prior
+from synth.parameters import DirichletParameters
+from synth.tails import rigorous
+
+CONFIG = Path(__file__).parent.parent / "examples" / "rhode_island.toml"
+GAINS = (5, 10, 20, 50)
+MILLION = 10**6
+SETTINGS = ((10**4, Fraction(1, 10**6)), (10**6, Fraction(1, 10**5)))
+Q = 10**9
+SURE = (Fraction(1),)
+
+
+def main() -> None:
+    """Compute and print."""
+    print("Theorem 1 (pure, m = 10^6): a >= m / (e^eps - 1)\n")
+    table(
+        ["e^eps", "a, million"],
+        ([str(g), f"{float(theorem1_prior(MILLION, Fraction(g))) / 1e6:.2g}"] for g in GAINS),
+    )
+    for cells, delta in SETTINGS:
+        begin = time.perf_counter()
+        rows = [compared(cells, delta, g) for g in GAINS]
+        print(f"\nProbabilistic, n = m = 10^6, k = {cells:,}, delta = {float(delta):g}, no pruning\n")
+        header = ["e^eps", "a, paper 2008", "a, certified here", "ratio", "certified delta"]
+        table(header, rows)
+        print(f"\n({time.perf_counter() - begin:.1f} s)")
+    try:
+        plan = rhode_island()
+    except geo_data.InputError as error:
+        print(f"\nRhode Island is left out: {error}")
+        return
+    print(
+        f"\nRhode Island 2019: {plan.pools.n_records:,} jobs in {plan.pools.n_pools:,} pools, "
+        "the plan's cells, delta = 1e-05 for the run, a pool of n of N jobs has delta n/N, no pruning.\n"
+        "Mean a weighted by jobs; noise share = a k / (n + a k), weighted by jobs.\n"
+    )
+    begin = time.perf_counter()
+    table(
+        ["e^eps", "mean a, paper", "mean a, here", "ratio", "noise, paper", "noise, here"],
+        (compared_pools(plan, g) for g in GAINS),
+    )
+    print(f"\n({time.perf_counter() - begin:.1f} s)")
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a Markdown table."""
+    print("| " + " | ".join(header) + " |")
+    print("|" + "---|" * len(header))
+    for row in rows:
+        print("| " + " | ".join(row) + " |", flush=True)
+
+
+def epsilon_of(gain: int) -> Fraction:
+    """Return ln(gain), rounded down to 15 digits."""
+    with rigorous() as balls:
+        return Fraction(synth.decimal_down(balls.lower(balls.log(balls.number(gain))), 15))
+
+
+def compared(cells: int, delta: Fraction, gain: int) -> list[str]:
+    """Return a row: the paper's prior and ours for n = m = 10^6."""
+    paper = paper_prior(MILLION, MILLION, cells, Fraction(gain), delta)
+    ours, reached = certified_prior(MILLION, cells, epsilon_of(gain), delta)
+    return [str(gain), f"{paper:.4g}", f"{float(ours):.4g}", f"{paper / ours:.3f}", f"{float(reached):.3e}"]
+
+
+def certified_prior(n: int, cells: int, epsilon: Fraction, delta: Fraction) -> tuple[Fraction, Fraction]:
+    """Return the smallest certified prior of one pool with n draws, and the delta that it reaches."""
+    one = PoolClass(n, n, n, (cells,), (cells,), (0,), Fraction(1), (0,))
+    found = calibrate_class(one, SURE, Q, epsilon, delta)
+    if found is None:
+        raise SystemExit("no prior is certified; this is a fault of the calibration")
+    with rigorous() as balls:
+        reached = synth.tails.upper_fraction(synth.losses.failure_bound(found, SURE, Q, balls)[0])
+    return Fraction(found.prior[0], Q), reached
+
+
+def rhode_island() -> synth.Plan:
+    """Return the plan of the example."""
+    return pipelines.make_plan(pipelines.load_config(CONFIG)).plan
+
+
+def compared_pools(plan: synth.Plan, gain: int) -> list[str]:
+    """Return a row: both calibrations for every pool of a plan, retention 1."""
+    pools, cells = plan.pools, plan.domains.n_cells[plan.pools.domain]
+    delta, records = plan.delta, plan.pools.n_records
+    sizes, pool_of = np.unique(np.stack([pools.n, cells]), axis=1, return_inverse=True)
+    paper = np.array(
+        [paper_prior(n, n, k, Fraction(gain), delta * n / records) for n, k in sizes.T.tolist()]
+    )[pool_of.ravel()]
+    sure = (Fraction(1),) * plan.domains.strata_counts.shape[1]
+    mechanism = synth.Dirichlet()
+    ours_plan = mechanism.calibrate(pools, plan.domains, sure, epsilon_of(gain), delta)
+    if not mechanism.certify(ours_plan).meets(ours_plan):
+        raise SystemExit("the plan does not certify; this is a fault of the calibration")
+    assert isinstance(ours_plan.parameters, DirichletParameters)
+    largest = np.array([max(c.prior) for c in ours_plan.parameters.classes]) / Q
+    ours = largest[ours_plan.pool_class]
+    means = [float(np.average(a, weights=pools.n)) for a in (paper, ours)]
+    return [
+        str(gain),
+        f"{means[0]:.4g}",
+        f"{means[1]:.4g}",
+        f"{means[0] / means[1]:.3f}",
+        f"{noise_share(paper, cells, pools.n):.2%}",
+        f"{noise_share(ours, cells, pools.n):.2%}",
+    ]
+
+
+def noise_share(prior: NDArray[np.float64], cells: NDArray[np.int64], n: NDArray[np.int64]) -> float:
+    """Return the expected share of synthetic workers drawn as noise."""
+    mass = prior * cells
+    return float(np.average(mass / (mass + n), weights=n))
+
+
+if __name__ == "__main__":
+    main()
