@@ -1,0 +1,223 @@
+"""The sections of a release configuration, one model a TOML table."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from pipelines._config_fields import (
+    DeltaNumber,
+    InputPath,
+    Line,
+    Mechanism,
+    Names,
+    PositiveNumber,
+    RetentionNumber,
+)
+
+__all__ = [
+    "Auxiliary",
+    "Geography",
+    "LodesJobs",
+    "MicrodataJobs",
+    "PlanSettings",
+    "Privacy",
+    "Release",
+    "Section",
+    "Signature",
+    "Weights",
+]
+
+
+class Section(BaseModel):
+    """A table of the configuration: unknown keys refused, types strict, immutable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class Release(Section):
+    """What is released and where it goes.
+
+    Attributes
+    ----------
+    name : str
+        Title, for people.
+    state : str
+        First part of the file names: lower-case letters, digits, underscore.
+    year : int
+        Year of the jobs.
+    job_type : str
+        LODES job type, ``"JT00"`` (all jobs) to ``"JT05"``.
+    out : Path
+        Folder of the release. It must not exist when a run begins.
+    mechanism : str
+        Name of the mechanism.
+    """
+
+    name: Line
+    state: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$")]
+    year: Annotated[int, Field(ge=1900, le=2999)]
+    job_type: Annotated[str, StringConstraints(pattern=r"^JT0[0-5]$")] = "JT00"
+    out: InputPath
+    mechanism: Mechanism = "dirichlet"
+
+
+class Privacy(Section):
+    """The privacy loss that the whole release may cost.
+
+    Attributes
+    ----------
+    epsilon : Fraction
+        Largest privacy loss, above 0.
+    delta : Fraction
+        Probability of a loss above `epsilon`; in [0, 1).
+    guarantee : {"pdp", "dp"}
+        What the two are asked of: probabilistic differential privacy of the whole run, or differential
+        privacy of one job record. The certificate states both, whichever was asked for.
+    """
+
+    epsilon: PositiveNumber
+    delta: DeltaNumber
+    guarantee: Literal["pdp", "dp"] = "pdp"
+
+
+class LodesJobs(Section):
+    """Confidential jobs in the form of a LODES origin-destination file.
+
+    Attributes
+    ----------
+    format : {"lodes"}
+        Says which form the jobs have.
+    file : Path
+        The csv or csv.gz file.
+    """
+
+    format: Literal["lodes"]
+    file: InputPath
+
+
+class MicrodataJobs(Section):
+    """Confidential jobs as one row per job.
+
+    Attributes
+    ----------
+    format : {"microdata"}
+        Says which form the jobs have.
+    file : Path
+        The csv, csv.gz or Parquet file.
+    home, work : str
+        Columns of the home and the work block.
+    worker : str or None
+        Column that tells workers apart, if there is one.
+    attributes : tuple of str
+        Columns that are public attributes of a job.
+    records_per_worker : int
+        The most job records that one worker may have.
+    """
+
+    format: Literal["microdata"]
+    file: InputPath
+    home: Line
+    work: Line
+    worker: Line | None = None
+    attributes: Names = ()
+    records_per_worker: Annotated[int, Field(ge=1)] = 1
+
+
+class Geography(Section):
+    """The public geography: one row per block.
+
+    Attributes
+    ----------
+    file : Path
+        The crosswalk.
+    block : str
+        Column of the block's code.
+    levels : tuple of str
+        Columns of the hierarchy above the block, coarsest first; may be empty.
+    latitude, longitude : str
+        Columns of the block's centroid, in degrees.
+    """
+
+    file: InputPath
+    block: Line
+    levels: Names
+    latitude: Line
+    longitude: Line
+
+
+class Auxiliary(Section):
+    """A public table of flows that shapes the domains.
+
+    Attributes
+    ----------
+    file : Path
+        The table.
+    origin, destination : str
+        Columns of the home and the work area.
+    origin_level, destination_level : str
+        Levels of the geography that these areas are of.
+    flow : str
+        Column of the public count.
+    """
+
+    file: InputPath
+    origin: Line
+    origin_level: Line
+    destination: Line
+    destination_level: Line
+    flow: Line
+
+
+class Weights(Section):
+    """A public table of weights by which a cell is shared among its blocks.
+
+    Attributes
+    ----------
+    file : Path
+        The table.
+    level : str
+        Level of the geography that the areas are of.
+    area, weight : str
+        Columns of the area's code and of the weight.
+    """
+
+    file: InputPath
+    level: Line
+    area: Line
+    weight: Line
+
+
+class Signature(Section):
+    """Who signs the release.
+
+    Attributes
+    ----------
+    key : Path
+        Private key file, as `odsynth keygen` makes it.
+    """
+
+    key: InputPath
+
+
+class PlanSettings(Section):
+    """Choices of the plan; each has a default.
+
+    Attributes
+    ----------
+    pool_by : tuple of str
+        Attributes by which the jobs of a work block are pooled separately.
+    split_threshold : Fraction
+        A node of the hierarchy is split while its expected public count is at least this; above 0.
+    retention_min : Fraction
+        Smallest retention probability of an empty cell, in (0, 1].
+    prior : Fraction or None
+        Pseudo-count of every cell, above 0; None means calibrated to the requested privacy.
+    """
+
+    pool_by: Names = ()
+    split_threshold: PositiveNumber = Fraction(1)
+    retention_min: RetentionNumber = Fraction(1)
+    prior: PositiveNumber | None = None
