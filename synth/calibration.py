@@ -187,7 +187,10 @@ def _kept(cells: tuple[int, ...], retention: tuple[Fraction, ...], allowance: Fr
     is small beside the tail of one person's cell too.
     """
     kept = []
-    nats = math.log(64 * len(cells) / allowance) if allowance else math.inf
+    # Logarithms of integers: an allowance may be below the smallest float.
+    nats = math.inf
+    if allowance:
+        nats = math.log(64 * len(cells) * allowance.denominator) - math.log(allowance.numerator)
     for f, k in zip(retention, cells, strict=True):
         if f == 1 or nats == math.inf:
             kept.append(k if f == 1 else 0)

@@ -122,30 +122,38 @@ def is_bad(urn: Urn, h: Histogram, s: Histogram, gain: Fraction) -> bool:
     return any(cell_gain(*cell) > gain for cell in zip(h, s, urn.prior, urn.retention, strict=True))
 
 
-def pruning_gain(urn: Urn) -> Fraction:
-    """e^V of section 3: rational, since m is an integer."""
-    base = urn.n + min(urn.prior)
+def pruning_gain(urn: Urn, *, certain: bool = False) -> Fraction:
+    """e^V of section 3: rational, since m is an integer. With `certain`, with the mass of retention 1."""
+    sure = sum((a for a, f in zip(urn.prior, urn.retention, strict=True) if f == 1 and certain), Fraction(0))
+    base = urn.n + max(min(urn.prior), sure)
     return max(
         f + (1 - f) * rising(base + a, urn.m) / rising(base, urn.m)
         for a, f in zip(urn.prior, urn.retention, strict=True)
     )
 
 
-def failure(urn: Urn, gain: Fraction) -> tuple[Fraction, Fraction]:
-    """F and the person's delta of section 4, with the document's W, by brute force over x."""
+def failure(urn: Urn, gain: Fraction, kept: Fraction = Fraction(0)) -> tuple[Fraction, Fraction]:
+    """F and the person's delta by brute force over x: the smaller of a bound by workers and one by cells.
+
+    The urn holds the document's W, or the prior mass `kept` if that is more.
+    """
     smallest = min(urn.prior)
-    per_worker = person = zero = Fraction(0)
+    per_worker = person = zero = per_cell = Fraction(0)
     for a, f in zip(urn.prior, urn.retention, strict=True):
+        worst = Fraction(0)
         for x in range(urn.n + 1):
-            rest = urn.n - x + (smallest if x < urn.n else 0)
+            rest = urn.n - x + max(kept - a, smallest if x < urn.n else Fraction(0))
             # the largest s that is not bad, found by asking for every s
             threshold = max(s for s in range(urn.m + 1) if cell_gain(x, s, a, f) <= gain or s == 0)
             tail = beta_binomial_tail(urn.m, x + a, Fraction(rest), threshold)
             if x == 0:
                 zero += f * tail
+                worst = max(worst, f * tail)
             else:
                 per_worker, person = max(per_worker, tail / x), max(person, tail)
-    return urn.n * per_worker + zero, person
+                worst = max(worst, tail)
+        per_cell += worst
+    return min(urn.n * per_worker + zero, per_cell), person
 
 
 def chi_square_p(observed: Sequence[int] | NDArray[np.int64], expected: Sequence[float]) -> float:

@@ -15,11 +15,13 @@ from synth.calibration import MAX_WEIGHT, BudgetTooSmallError, calibrate_class, 
 from synth.losses import PoolClass, bad_threshold, failure_bound, pruning_gain
 from synth.tails import rigorous, upper_fraction
 
+from .builders import make_class
+
 Q = 10**9
 
 
 def one_class(n: int, cells: tuple[int, ...], m: int | None = None) -> PoolClass:
-    return PoolClass(n, n, n if m is None else m, cells, Fraction(1), (0,) * len(cells))
+    return make_class(n, n, n if m is None else m, cells, Fraction(1), (0,) * len(cells))
 
 
 def certificate(found: PoolClass, retention: tuple[Fraction, ...]) -> tuple[Fraction, Fraction]:

@@ -21,6 +21,7 @@ from synth.mechanism import ClassGuarantee, Guarantee
 from synth.plan import Domains, Plan, Pools
 from synth.randomness import RunKey
 
+from .builders import make_class
 from .reference import chi_square_p
 
 MECHANISM = Dirichlet()
@@ -98,9 +99,10 @@ def test_the_run_adds_delta_over_pools_and_takes_the_largest_epsilon() -> None:
         Fraction(1), Fraction(0), Fraction(1), Fraction(1, 100), Fraction(1, 200),
     )  # fmt: skip
     other = replace(row, pools=5, epsilon=Fraction(2), delta=Fraction(1, 50), person_delta=Fraction(1, 500))
-    total = Guarantee.of_classes([row, other])
+    total = Guarantee.of_classes([row, other], Fraction(3), [(Fraction(4), Fraction(0))])
     assert (total.epsilon, total.delta, total.person_delta) == (2, Fraction(13, 100), Fraction(1, 200))
-    assert Guarantee.of_classes([replace(row, pools=101)]).delta == 1
+    assert (total.person_epsilon, total.curve) == (3, ((4, 0),))
+    assert Guarantee.of_classes([replace(row, pools=101)], Fraction(3), []).delta == 1
 
 
 def test_the_mechanism_has_a_name() -> None:
@@ -204,8 +206,8 @@ def with_class(
         (lambda p: replace(p, denominator=2**60), "do not fit the sampler"),
         (lambda p: replace(p, classes=p.classes[:-1]), "class that the plan does not have"),
         (lambda p: replace(p, retention=(Fraction(1),)), "stratum that the plan does not have"),
-        (lambda p: replace(p, retention=(Fraction(1), Fraction(3, 2))), r"outside \(0, 1\]"),
-        (lambda p: replace(p, retention=(Fraction(1), Fraction(0))), r"outside \(0, 1\]"),
+        (lambda p: replace(p, retention=(Fraction(1), Fraction(3, 2))), r"in \(0, 1\]"),
+        (lambda p: replace(p, retention=(Fraction(1), Fraction(0))), r"in \(0, 1\]"),
     ],
 )
 def test_a_tampered_plan_is_refused(
@@ -253,8 +255,8 @@ def hand_made(prior: tuple[int, int]) -> Plan:
     """Two domains of five cells (strata interleaved) and of three; a class for each."""
     made = domains([1, 0, 1, 0, 1], [0, 0, 1])
     classes = (
-        PoolClass(1, 9, 9, (2, 3), Fraction(2), prior),
-        PoolClass(1, 9, 9, (2, 1), Fraction(2), (2 * prior[0], 3 * prior[1])),
+        make_class(1, 9, 9, (2, 3), Fraction(2), prior),
+        make_class(1, 9, 9, (2, 1), Fraction(2), (2 * prior[0], 3 * prior[1])),
     )
     parameters = DirichletParameters(1000, (Fraction(1), Fraction(1, 3)), classes)
     rows = pools((2, 3, 0), (1, 1, 1), (4, 5, 0), (1, 2, 1), (3, 3, 1))
@@ -288,7 +290,10 @@ def test_a_slice_of_pools_has_noise_of_its_own_domain() -> None:
     # Nothing but noise: one draw of each pool, from the cells of its domain in proportion to their priors.
     made = domains([1, 0, 1, 0, 1], [0, 0, 1])
     share = (10**15, 3 * 10**15)
-    classes = (PoolClass(1, 1, 1, (2, 3), Fraction(2), share), PoolClass(1, 1, 1, (2, 1), Fraction(2), share))
+    classes = (
+        make_class(1, 1, 1, (2, 3), Fraction(2), share),
+        make_class(1, 1, 1, (2, 1), Fraction(2), share),
+    )
     parameters = DirichletParameters(1, (Fraction(1), Fraction(1)), classes)
     each = 60_000
     rows = pools(*[(1, 1, p % 2) for p in range(2 * each + 1)])

@@ -14,6 +14,7 @@ from synth.losses import PoolClass, bad_threshold, failure_bound, pruning_gain
 from synth.tails import FLOAT, rigorous, upper_fraction
 
 from . import reference
+from .builders import make_class
 from .reference import Urn, cell_gain
 
 CLOSE = 1 + Fraction(1, 2**18)
@@ -28,7 +29,7 @@ def single_class(urn: Urn, gain: Fraction) -> tuple[PoolClass, tuple[Fraction, .
     q = 100_000
     numerators = tuple(int(a * q) for a in urn.prior)
     assert all(Fraction(a, q) == b for a, b in zip(numerators, urn.prior, strict=True))
-    return PoolClass(urn.n, urn.n, urn.m, (1,) * urn.k, gain, numerators), urn.retention, q
+    return make_class(urn.n, urn.n, urn.m, (1,) * urn.k, gain, numerators), urn.retention, q
 
 
 @given(st.integers(0, 30), priors, fractions_of_one, gains)
@@ -77,7 +78,7 @@ def test_threshold_where_retention_eats_the_gain() -> None:
 def test_pruning_gain_encloses_the_exact_one(n: int, m: int, strata: list[tuple[Fraction, Fraction]]) -> None:
     urn = Urn(n, m, *zip(*strata, strict=True))  # type: ignore[arg-type]
     q = 20 * 19 * 18 * 17 * 16 * 15 * 14 * 13 * 12 * 11
-    c = PoolClass(n, n, m, (1,) * urn.k, Fraction(2), tuple(int(a * q) for a in urn.prior))
+    c = make_class(n, n, m, (1,) * urn.k, Fraction(2), tuple(int(a * q) for a in urn.prior))
     assert all(Fraction(x, q) == a for x, a in zip(c.prior, urn.prior, strict=True))
     true = reference.pruning_gain(urn)
     with rigorous() as balls:
@@ -87,14 +88,14 @@ def test_pruning_gain_encloses_the_exact_one(n: int, m: int, strata: list[tuple[
 
 
 def test_no_pruning_no_pruning_loss() -> None:
-    c = PoolClass(3, 3, 5, (4, 2), Fraction(2), (7, 9))
+    c = make_class(3, 3, 5, (4, 2), Fraction(2), (7, 9))
     ones = (Fraction(1), Fraction(1))
     with rigorous() as balls:
         assert pruning_gain(c, ones, 10, balls) == 1
         # a stratum without cells has no coins either
         assert (
             pruning_gain(
-                PoolClass(3, 3, 5, (4, 0), Fraction(2), (7, 9)), (*ones[:1], Fraction(1, 4)), 10, balls
+                make_class(3, 3, 5, (4, 0), Fraction(2), (7, 9)), (*ones[:1], Fraction(1, 4)), 10, balls
             )
             == 1
         )
@@ -102,7 +103,7 @@ def test_no_pruning_no_pruning_loss() -> None:
 
 
 def test_pruning_gain_of_a_class_is_that_of_its_worst_member() -> None:
-    c = PoolClass(2, 5, 6, (1, 1), Fraction(2), (5, 20))
+    c = make_class(2, 5, 6, (1, 1), Fraction(2), (5, 20))
     f = (Fraction(1, 2), Fraction(1, 4))
     with rigorous() as balls:
         upper = upper_fraction(pruning_gain(c, f, 10, balls))
@@ -140,7 +141,7 @@ def test_failure_bound_of_one_pool_encloses_the_sum_by_brute_force(
 @pytest.mark.parametrize("f", [Fraction(1), Fraction(1, 2)], ids=str)
 def test_failure_bound_of_a_class_is_above_every_member(gain: Fraction, f: Fraction) -> None:
     a, retention = (Fraction(1, 2), Fraction(2)), (f, Fraction(1, 4))
-    c = PoolClass(3, 6, 7, (2, 2), gain, (5, 20))
+    c = make_class(3, 6, 7, (2, 2), gain, (5, 20))
     with rigorous() as balls:
         failure, person = map(upper_fraction, failure_bound(c, retention, 10, balls))
     for n, m in itertools.product(range(3, 7), range(1, 8)):
@@ -160,7 +161,7 @@ def test_leaving_out_large_counts_loses_nothing(
 ) -> None:
     # Large enough for the Chernoff bound to end the loop; every count is then evaluated exactly.
     n = m = 60
-    c = PoolClass(n, n, m, (3,), gain, (int(2 * a),))
+    c = make_class(n, n, m, (3,), gain, (int(2 * a),))
     used: list[int] = []
     original = losses.tail_bound
 
@@ -191,11 +192,11 @@ def test_a_bound_that_gives_up_says_one(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_nothing_fails_where_no_draw_can_be_bad() -> None:
     # (f G - 1) a = m exactly: pure epsilon.
-    c = PoolClass(4, 4, 6, (5, 3), Fraction(7), (10, 60))
+    c = make_class(4, 4, 6, (5, 3), Fraction(7), (10, 60))
     with rigorous() as balls:
         failure, person = map(upper_fraction, failure_bound(c, (Fraction(1), Fraction(2, 7)), 10, balls))
         assert failure == person == 0
-        one_less = PoolClass(4, 4, 6, (5, 3), Fraction(7), (9, 60))
+        one_less = make_class(4, 4, 6, (5, 3), Fraction(7), (9, 60))
         failure, person = map(
             upper_fraction, failure_bound(one_less, (Fraction(1), Fraction(2, 7)), 10, balls)
         )

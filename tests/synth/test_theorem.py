@@ -19,10 +19,12 @@ from fractions import Fraction
 import pytest
 
 from synth import losses
-from synth.losses import PoolClass, bad_threshold, failure_bound, pruning_gain
-from synth.tails import rigorous, upper_fraction
+from synth.losses import PoolClass, bad_threshold, failure_bound, pruning_gain, shortfall_bound
+from synth.person import person_delta_bound, pure_gain
+from synth.tails import exp_up, rigorous, upper_fraction
 
 from . import reference
+from .builders import make_class
 from .reference import Distribution, Histogram, Urn, is_bad
 
 Q = 10
@@ -31,15 +33,18 @@ PRIORS = [Fraction(1, 2), Fraction(1), Fraction(2), Fraction(1, 10)]
 RETENTIONS = [Fraction(1), Fraction(1, 2), Fraction(1, 4)]
 STRATA = list(itertools.product(PRIORS, RETENTIONS))
 GAINS = [Fraction(3, 2), Fraction(3), Fraction(5), Fraction(11), Fraction(30)]
+EPSILONS = [Fraction(1, 4), Fraction(1), Fraction(9, 4)]  # of a person's curve
 
 
 @dataclass(frozen=True)
 class Certified:
-    """e^(U* + V), F and the person's delta, upper ends."""
+    """e^(U* + V), F, the person's delta (and curve), and e^(pure epsilon), upper ends."""
 
     odds: Fraction
     failure: Fraction
     person: Fraction
+    curve: tuple[tuple[Fraction, Fraction], ...]
+    pure: Fraction
 
 
 @dataclass
@@ -60,20 +65,44 @@ class Tightness:
         )
 
 
-def class_of(urn: Urn, gain: Fraction) -> tuple[PoolClass, tuple[Fraction, ...]]:
+def no_cell(count: int, f: Fraction) -> int:
+    """Count on no cell: the weight is the document's."""
+    return 0
+
+
+def certain_cells(count: int, f: Fraction) -> int:
+    """Count on the cells that are never pruned."""
+    return count if f == 1 else 0
+
+
+def likely_cells(count: int, f: Fraction) -> int:
+    """Count on as many cells as can be: at small counts the shortfall is then likely, too."""
+    return count if f == 1 else max(k for k in range(count + 1) if k == 0 or Fraction(k - 1, count) < f)
+
+
+def class_of(
+    urn: Urn, gain: Fraction, kept: Callable[[int, Fraction], int] = certain_cells
+) -> tuple[PoolClass, tuple[Fraction, ...]]:
     """The pool as a class: cells of equal prior and retention are one stratum."""
     strata = sorted(set(zip(urn.prior, urn.retention, strict=True)))
     cells = list(zip(urn.prior, urn.retention, strict=True))
     counts = tuple(cells.count(stratum) for stratum in strata)
     numerators = tuple(int(a * Q) for a, _ in strata)
-    return PoolClass(urn.n, urn.n, urn.m, counts, gain, numerators), tuple(f for _, f in strata)
+    retention = tuple(f for _, f in strata)
+    numbers = tuple(kept(count, f) for count, f in zip(counts, retention, strict=True))
+    return make_class(urn.n, urn.n, urn.m, counts, gain, numerators, kept=numbers), retention
 
 
 def certify(pool_class: PoolClass, retention: tuple[Fraction, ...]) -> Certified:
     with rigorous() as balls:
         odds = upper_fraction(balls.number(pool_class.gain) * pruning_gain(pool_class, retention, Q, balls))
         failure, person = failure_bound(pool_class, retention, Q, balls)
-        return Certified(odds, upper_fraction(failure), upper_fraction(person))
+        curve = tuple(
+            (exp_up(e), upper_fraction(person_delta_bound(pool_class, retention, Q, e, balls)))
+            for e in EPSILONS
+        )
+        pure = upper_fraction(pure_gain(pool_class, retention, Q, balls))
+        return Certified(odds, upper_fraction(failure), upper_fraction(person), curve, pure)
 
 
 def true_odds(urn: Urn, truth: dict[Histogram, Distribution]) -> Fraction:
@@ -108,10 +137,14 @@ def examine(
                     # |loss| <= U* + V, both directions of the ratio
                     assert here <= certified.odds * there, ("loss", urn, gain, h, other, s)
                     assert there <= certified.odds * here, ("loss", urn, gain, h, other, s)
+                assert here <= certified.pure * there, ("pure", urn, gain, h, other, s)
                 divergence += max(Fraction(0), here - certified.odds * there)
             # every ordered pair is visited, so this is the larger of both directions for each pair
             assert divergence <= certified.person, ("person", urn, gain, h, other)
             worst_person = max(worst_person, divergence)
+            for odds, delta in certified.curve:
+                past = (max(Fraction(0), here - odds * p_other[s]) for s, here in p.items())
+                assert sum(past, Fraction(0)) <= delta, ("curve", urn, gain, h, other)
     tightness.cases += 1
     if exact_class and all(
         bad_threshold(x, a, f, gain) >= urn.m
@@ -138,8 +171,13 @@ def examine_all(urns: Iterable[Urn], gains: int, draw: random.Random) -> Tightne
         true = true_odds(urn, truth)
         assert true <= certified.odds
         tightness.epsilon.append(math.log(certified.odds) / math.log(true))
-        for gain in draw.sample(GAINS, gains):
+        sampled = draw.sample(GAINS, gains)
+        for gain in sampled:
             examine(urn, truth, gain, certify(*class_of(urn, gain)), tightness)
+        for gain in sampled[:1]:
+            for kept in (no_cell, likely_cells):
+                another = Tightness([], [], [])
+                examine(urn, truth, gain, certify(*class_of(urn, gain, kept)), another, exact_class=False)
     return tightness
 
 
@@ -214,9 +252,17 @@ def test_a_class_certifies_every_pool_in_it(
     a, f = tuple(map(Fraction, prior)), tuple(map(Fraction, retention))
     for gain in (Fraction(3), Fraction(9)):
         # n from 2 to 3, m up to 4, up to two cells of each stratum
-        wide = PoolClass(2, 3, 4, (2, 2), gain, (int(a[0] * Q), int(a[1] * Q)))
+        numerators = (int(a[0] * Q), int(a[1] * Q))
+        wide = make_class(2, 3, 4, (2, 2), gain, numerators, cells_min=(0, 0))
         certified = certify(wide, f)
         for cells in [(0, 1), (0, 1, 1), (0, 0, 1), (1, 1), (0, 0)]:
+            urn = Urn(n, m, tuple(a[s] for s in cells), tuple(f[s] for s in cells))
+            truth = {h: urn.distribution(h) for h in urn.histograms()}
+            examine(urn, truth, gain, certified, Tightness([], [], []), exact_class=False)
+        # one or two cells of each stratum, one of each counted on
+        wide = make_class(2, 3, 4, (2, 2), gain, numerators, cells_min=(1, 1), kept=(1, 1))
+        certified = certify(wide, f)
+        for cells in [(0, 1), (0, 1, 1), (0, 0, 1)]:
             urn = Urn(n, m, tuple(a[s] for s in cells), tuple(f[s] for s in cells))
             truth = {h: urn.distribution(h) for h in urn.histograms()}
             examine(urn, truth, gain, certified, Tightness([], [], []), exact_class=False)
@@ -259,6 +305,28 @@ def test_the_tutorials_bound_is_violated_and_ours_is_not() -> None:
     assert certified.odds - 10 * reference.pruning_gain(urn) < Fraction(1, 2**150)
 
 
+@pytest.mark.parametrize("f", [Fraction(1, 4), Fraction(1, 2), Fraction(9, 10)], ids=str)
+@pytest.mark.parametrize("cells", [1, 2, 5, 9])
+def test_shortfall_is_above_the_exact_probability(cells: int, f: Fraction) -> None:
+    for kept in range(cells + 1):
+        c = make_class(3, 3, 3, (2, cells), Fraction(3), (1, 1), kept=(2, kept))
+        with rigorous() as balls:
+            bound = upper_fraction(shortfall_bound(c, (Fraction(1), f), balls))
+        # with o occupied cells, which are in the urn for sure, fewer are left to coins
+        for occupied in range(min(cells, 3) + 1):
+            free = cells - occupied
+            exact = sum(
+                (
+                    math.comb(free, k) * f**k * (1 - f) ** (free - k)
+                    for k in range(free + 1)
+                    if occupied + k < kept
+                ),
+                Fraction(0),
+            )
+            assert exact <= bound
+        assert (bound == 0) == (kept == 0)
+
+
 def no_pruning_loss(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(THIS, "pruning_gain", lambda c, f, q, balls: balls.number(1))
 
@@ -283,7 +351,11 @@ def gaining_instead_of_losing(patch: pytest.MonkeyPatch) -> None:
 
 def heavier_urn(patch: pytest.MonkeyPatch) -> None:
     tail = losses.tail_bound
-    patch.setattr(losses, "tail_bound", lambda m, w, rest, t, balls: tail(m, w, 3 * rest + 3, t, balls))
+    patch.setattr(losses, "tail_bound", lambda m, w, rest, t, *others: tail(m, w, 3 * rest + 3, t, *others))
+
+
+def shortfall_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(losses, "shortfall_bound", lambda c, f, balls: balls.number(0))
 
 
 @pytest.mark.parametrize(
@@ -295,6 +367,7 @@ def heavier_urn(patch: pytest.MonkeyPatch) -> None:
         (single_workers_lose_no_retention, "failure"),
         (gaining_instead_of_losing, "failure"),
         (heavier_urn, "failure"),
+        (shortfall_forgotten, "failure"),
     ],
 )
 def test_a_broken_bound_is_caught(
@@ -302,6 +375,7 @@ def test_a_broken_bound_is_caught(
 ) -> None:
     draw = random.Random(7)
     urns = list(grid(range(2, 4), range(1, 4), range(1, 5), 2, draw))
+    monkeypatch.setattr(THIS, "EPSILONS", [])  # it is the run's guarantee that must catch it
     broken(monkeypatch)
     with pytest.raises(AssertionError, match=f"'{sentence}'"):
         examine_all(urns, len(GAINS), draw)

@@ -1,0 +1,330 @@
+"""The auditor against the sampler that ships and against samplers that are broken on purpose.
+
+Usage: python benchmarks/attacks.py [--runs N] [--seed N]
+
+Prints one Markdown row per case: the epsilon of the plan's certificate, the auditor's lower bound for what was
+really sampled (`synth.audit`, confidence 1 - 10^-6 each), and what follows. The broken samplers are the
+shipped kernel with one edit of its source, compiled anew, or the shipped one driven wrongly. All plans are small:
+that is where a black box can see anything. Takes less than two minutes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import click
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+import synth
+from synth import urn
+from synth.audit import AuditResult, Sampler, audit
+from synth.composition import compose
+from synth.losses import PoolClass
+from synth.parameters import DirichletParameters
+from synth.randomness import RunKey, WordStream
+from synth.urn import Urns, sample_cells
+
+RUNS = 1_000_000
+CONFIDENCE = 1 - Fraction(1, 10**6)
+Q = 10**9
+Cells = NDArray[np.int32]
+HALF, SURE = Fraction(1, 2), Fraction(1)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A certified plan of one pool, and two neighbouring inputs."""
+
+    plan: synth.Plan
+    guarantee: synth.Guarantee
+    urns: Urns
+    before: Cells
+    after: Cells
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row: what is sampled, from which plan, and which epsilon it is held against.
+
+    `broken` says whether the sampler differs from what is certified; `exceeds` whether the auditor is
+    expected to prove so. `cost` is the promise that the bound is compared with: the plan's certificate, or
+    for several releases what is claimed for them.
+    """
+
+    name: str
+    setting: Setting
+    sampler: Sampler
+    broken: bool = False
+    exceeds: bool = False
+    cost: tuple[Fraction, Fraction] | None = None
+
+    @property
+    def promise(self) -> tuple[Fraction, Fraction]:
+        """Epsilon and delta that the audit is held against: one record's (epsilon, delta)-DP."""
+        g = self.setting.guarantee
+        return self.cost or (g.person_epsilon, g.person_delta)
+
+    def audited(self, runs: int, key: RunKey | None) -> AuditResult:
+        """Run the auditor."""
+        s = self.setting
+        return audit(
+            s.urns, s.before, s.after, runs=runs, delta=self.promise[1], confidence=CONFIDENCE,
+            sampler=self.sampler, key=key,
+        )  # fmt: skip
+
+
+def setting(
+    before: list[int],
+    after: list[int],
+    strata: list[int],
+    retention: tuple[Fraction, ...] = (SURE,),
+    *,
+    epsilon: str,
+    delta: str = "0",
+) -> Setting:
+    """Calibrate and certify a plan of one pool as the program does, with as many draws as workers."""
+    domains, pools = _one_pool(len(before), strata)
+    plan = synth.Dirichlet().calibrate(pools, domains, retention, Fraction(epsilon), Fraction(delta))
+    return _certified(plan, before, after)
+
+
+def whole_setting(before: list[int], after: list[int], cells: int, prior: int) -> Setting:
+    """Certify a plan whose priors are whole numbers (q = 1), so that one unit of weight is a lot.
+
+    Epsilon is that of pure differential privacy, 1 + m / a.
+    """
+    n = len(before)
+    domains, pools = _one_pool(n, [0] * cells)
+    gain = 1 + Fraction(n, prior)
+    one = PoolClass(n, n, n, (cells,), (cells,), (cells,), gain, (prior,))
+    with synth.tails.rigorous() as balls:
+        epsilon = synth.tails.upper_fraction(balls.log(balls.number(gain)))
+    parameters = DirichletParameters(1, (SURE,), (one,))
+    plan = synth.Plan(
+        "dirichlet", epsilon, Fraction(0), pools, domains, np.zeros(1, np.int32), parameters
+    )
+    return _certified(plan, before, after)
+
+
+def _one_pool(n: int, strata: list[int]) -> tuple[synth.Domains, synth.Pools]:
+    k = len(strata)
+    domains = synth.Domains(k, np.array([0, k]), np.arange(k, dtype=np.int32), np.array(strata, np.uint8))
+    return domains, synth.Pools(np.array([n]), np.array([n]), np.zeros(1, np.int32))
+
+
+def _certified(plan: synth.Plan, before: list[int], after: list[int]) -> Setting:
+    mechanism = synth.Dirichlet()
+    guarantee = mechanism.certify(plan)
+    if not guarantee.meets(plan):
+        raise SystemExit("a plan does not certify")
+    urns = mechanism.urns(plan, slice(0, 1))
+    return Setting(plan, guarantee, urns, np.array(before, np.int32), np.array(after, np.int32))
+
+
+def edited(*edits: tuple[str, str]) -> Sampler:
+    """Return `sample_cells` with a kernel whose source was edited, compiled anew.
+
+    Each pair is a piece of the source, which must be there exactly once, and what replaces it.
+    """
+    return _edited(edits)
+
+
+@cache
+def _edited(edits: tuple[tuple[str, str], ...]) -> Sampler:
+    source = inspect.getsource(urn._draw.py_func)  # type: ignore[attr-defined]
+    source = source.removeprefix("@_compiled\n")
+    for old, new in edits:
+        if source.count(old) != 1:
+            raise LookupError(f"not there exactly once: {old!r}")
+        source = source.replace(old, new)
+    space: dict[str, Any] = {name: getattr(urn, name) for name in dir(urn) if not name.startswith("__")}
+    exec(compile(source, "edited kernel", "exec"), space)
+    space["_draw"] = numba.njit(nogil=True)(space["_draw"])
+    exec("from __future__ import annotations\n" + inspect.getsource(urn.sample_cells), space)
+    made: Sampler = space["sample_cells"]
+    return made
+
+
+def with_urns(change: Callable[[Urns], Urns]) -> Sampler:
+    """Return the shipped sampler, given other urns than the plan's."""
+
+    def sampler(urns: Urns, cells: Cells, stream: WordStream) -> Cells:
+        return sample_cells(change(urns), cells, stream)
+
+    return sampler
+
+
+def tenth(urns: Urns) -> Urns:
+    """Use a tenth of the prior."""
+    return replace(urns, prior=urns.prior // 10)
+
+
+def no_noise_where_nobody_lives(urns: Urns) -> Urns:
+    """Give every coin the probability 0, so that only cells with workers are in the urn."""
+    return replace(urns, coin=np.array([[0, 1]] * len(urns.coin)))
+
+
+def two_releases(change: Callable[[Urns], Urns], *, same_words: bool = False) -> Sampler:
+    """Return a sampler that releases the same records twice, the second time from changed urns.
+
+    With `same_words` the second release uses the random words of the first.
+    """
+
+    def sampler(urns: Urns, cells: Cells, stream: WordStream) -> Cells:
+        words = stream.words(32).tobytes()
+        keys = [words[:32], words[:32] if same_words else words[32:64]]
+        drawn = [
+            sample_cells(which, cells, WordStream(key))
+            for which, key in zip((urns, change(urns)), keys, strict=True)
+        ]
+        return np.stack(drawn, axis=1)
+
+    return sampler
+
+
+def other_prior(urns: Urns) -> Urns:
+    """Use five quarters of the prior: a second release that is certified, at a smaller epsilon."""
+    return replace(urns, prior=urns.prior * 5 // 4)
+
+
+def honest() -> list[Case]:
+    """The shipped sampler under certificates with and without pruning."""
+    one = setting([0], [1], [0] * 3, epsilon="1.6")
+    return [
+        Case("as shipped, n = 1", one, sample_cells),
+        Case("as shipped, n = 1, pruning 1/2", setting([0], [1], [0] * 3, (HALF,), epsilon="3"), sample_cells),
+        Case("as shipped, n = 2", setting([0, 0], [0, 1], [0] * 5, epsilon="2"), sample_cells),
+        Case(
+            "as shipped, n = 2, mixed pruning",
+            setting([3, 0], [3, 1], [0, 1, 1, 0], (SURE, Fraction(1, 4)), epsilon="4"),
+            sample_cells,
+        ),
+        Case(
+            "as shipped, n = 5, pruning 1/2",
+            setting([0] * 5, [0] * 4 + [1], [0] * 5, (HALF,), epsilon="3", delta="1e-3"),
+            sample_cells,
+        ),
+        Case(
+            "as shipped, n = 20",
+            setting([0] + [1] * 19, [2] + [1] * 19, [0] * 8, epsilon="3", delta="1e-4"),
+            sample_cells,
+        ),
+    ]
+
+
+def far_block() -> Setting:
+    """Return the tutorial's example: twenty workers, one of them from a far block (cell 7) where nobody lives."""
+    return setting([0] * 10 + [1] * 9 + [7], [0] * 10 + [1] * 10, [0] * 8, epsilon="3", delta="1e-4")
+
+
+def broken() -> list[Case]:
+    """Samplers that do not do what is certified."""
+    pruned = setting([0, 1], [0, 2], [0, 0, 1, 1], (SURE, HALF), epsilon="4")
+    one = setting([0], [1], [0] * 3, epsilon="1.6")
+    return [
+        Case("(1) noise only on blocks that occur", far_block(), with_urns(no_noise_where_nobody_lives), True, True),
+        Case(
+            "(2) empty cells always dropped, no coins",
+            pruned,
+            edited(("_KEPT if v < coin[s, 0] else _PRUNED", "_PRUNED")),
+            True,
+            True,
+        ),
+        Case("(3) a tenth of the prior", one, with_urns(tenth), True, True),
+        Case("(3) a tenth of the prior, pruning", pruned, with_urns(tenth), True, True),
+        *composed(one),
+        *off_by_one(pruned),
+    ]
+
+
+def composed(one: Setting) -> list[Case]:
+    """Two releases of the same records, against the price of one and against the price of two."""
+    first = (one.guarantee.epsilon, one.guarantee.delta)
+    urns = other_prior(one.urns)
+    # One draw, no pruning: pure epsilon ln(1 + 1 / a) of the second release.
+    with synth.tails.rigorous() as balls:
+        gain = 1 + Fraction(one.urns.denominator, int(urns.prior[0, 0]))
+        second = (synth.tails.upper_fraction(balls.log(balls.number(gain))), Fraction(0))
+    both = compose([first, second])
+    twice = two_releases(other_prior)
+    reused = two_releases(other_prior, same_words=True)
+    return [
+        Case("(4) two releases, priced as one", one, twice, True, True, first),
+        Case("(4) two releases, priced by compose", one, twice, cost=both),
+        Case("(6) two releases with one seed, priced by compose", one, reused, True, True, both),
+    ]
+
+
+def off_by_one(pruned: Setting) -> list[Case]:
+    """One off-by-one each in the ranges of the kernel."""
+    whole = whole_setting([0], [1], 3, 1)
+    three = whole_setting([2, 2, 0], [2, 2, 1], 3, 2)
+    last = whole_setting([0], [2], 3, 1)
+    late = ("workers = q * n", "workers = q * n + 1")
+    early = ("workers = q * n", "workers = q * n - 1")
+    short = ("z < 0:\n                z, state", "z < 0:\n                z, state")
+    kept = ("v < coin[s, 0]", "v <= coin[s, 0]")
+    dropped = ("v < coin[s, 0]", "v + 1 < coin[s, 0]")
+    no_last = ("starts[s + 1] - starts[s])\n        t =", "starts[s + 1] - starts[s] - 1)\n        t =")
+    assert short[0] == short[1]
+    return [
+        Case("(5) noise begins one unit late, q = 1", whole, edited(late), True, True),
+        Case("(5) noise begins one unit late, q = 10^9", setting([0], [1], [0] * 3, epsilon="1.6"), edited(late), True),
+        Case("(5) noise begins one unit early, q = 1", three, edited(early), True),
+        Case("(5) noise ends one cell early", last, edited(no_last), True, True),
+        Case("(5) coin kept one value too often", pruned, edited(kept), True),
+        Case("(5) coin kept one value too rarely", pruned, edited(dropped), True, True),
+        Case(
+            "(5) last draw never copied",
+            three,
+            edited(("workers + noise + q * t)", "workers + noise + q * max(t - 1, 0))")),
+            True,
+        ),
+    ]
+
+
+def verdict(case: Case, result: AuditResult) -> str:
+    """Return what follows from an audit."""
+    caught = result.epsilon > case.promise[0]
+    if not case.broken:
+        return "EXCEEDS ITS CERTIFICATE" if caught else "within"
+    return "caught" if caught else "not caught"
+
+
+def row(case: Case, runs: int, key: RunKey | None) -> tuple[str, AuditResult]:
+    """Return a row of the table and the audit behind it."""
+    result = case.audited(runs, key)
+    epsilon, delta = case.promise
+    cells = [
+        case.name,
+        synth.decimal_up(epsilon, 4),
+        synth.decimal_up(delta, 2),
+        synth.decimal_down(result.epsilon, 4),
+        f"{result.likely:,} to {result.unlikely:,}",
+        verdict(case, result),
+    ]
+    return "| " + " | ".join(cells) + " |", result
+
+
+@click.command()
+@click.option("--runs", default=RUNS, show_default=True, help="Runs on each of the two inputs.")
+@click.option("--seed", type=int, help="A seed, for a table that can be printed again.")
+def main(runs: int, seed: int | None) -> None:
+    """Audit every case and print the table."""
+    print(f"{runs:,} runs on each input, half of them to choose the event; confidence 1 - 10^-6 a row.\n")
+    print("| what is sampled | promised epsilon | its delta | audited epsilon, at least | event counts | verdict |")
+    print("|---|---|---|---|---|---|")
+    for case in (*honest(), *broken()):
+        key = None if seed is None else RunKey.from_seed(seed)
+        print(row(case, runs, key)[0], flush=True)
+
+
+if __name__ == "__main__":
+    main()

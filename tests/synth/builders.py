@@ -1,0 +1,23 @@
+"""Classes of pools for tests, with defaults for what a test is not about."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from synth.losses import PoolClass
+
+
+def make_class(
+    n_min: int,
+    n_max: int,
+    m_max: int,
+    cells: tuple[int, ...],
+    gain: Fraction,
+    prior: tuple[int, ...],
+    *,
+    cells_min: tuple[int, ...] | None = None,
+    kept: tuple[int, ...] | None = None,
+) -> PoolClass:
+    """A class whose pools all have these cells, none of which is counted on to be in the urn."""
+    none = (0,) * len(cells)
+    return PoolClass(n_min, n_max, m_max, cells, cells_min or cells, kept or none, gain, prior)
