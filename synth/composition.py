@@ -19,6 +19,8 @@ __all__ = ["compose", "group_privacy", "one_urn_implicates"]
 def compose(costs: Iterable[tuple[Fraction, Fraction]]) -> tuple[Fraction, Fraction]:
     """Return the epsilon and delta of releases of the same records taken together.
 
+    Lemma 13 of docs/privacy.md.
+
     Outputs of releases with independent randomness have independent losses given the input, so the losses
     add, and the joint bad set is inside the union of the bad sets. It serves probabilistic and ordinary
     differential privacy alike, and k independent implicates: ``compose([cost] * k)``.
@@ -40,6 +42,8 @@ def compose(costs: Iterable[tuple[Fraction, Fraction]]) -> tuple[Fraction, Fract
 
 def group_privacy(epsilon: Fraction, delta: Fraction, records: int) -> tuple[Fraction, Fraction]:
     """Return the (epsilon, delta)-differential privacy of a person with several records.
+
+    Lemma 14 of docs/privacy.md.
 
     Parameters
     ----------
@@ -66,6 +70,8 @@ def group_privacy(epsilon: Fraction, delta: Fraction, records: int) -> tuple[Fra
 
 def one_urn_implicates(pools: Pools, implicates: int) -> Pools:
     """Return the pools whose urns are drawn from k times as often, to be cut into k implicates.
+
+    Lemma 15 of docs/privacy.md.
 
     The k implicates are then one release with m' = k m, certified as such. It costs less epsilon than k
     independent urns, whose epsilons add, at the price of implicates that are not independent.

@@ -20,6 +20,8 @@ def draw_blocks(
 ) -> NDArray[np.int32]:
     """Draw a block of each cell with probability proportional to its public weight, exactly.
 
+    Lemma 18 of docs/privacy.md.
+
     It looks at drawn cells and public numbers only, so it costs no privacy (mechanism document,
     section 2, step 4).
 

@@ -73,6 +73,8 @@ class PoolClass:
 def bad_threshold(count: int, prior: Fraction, retention: Fraction, gain: Fraction) -> int:
     """Return the largest number of draws s from a cell that is not bad.
 
+    Lemma 1 of docs/privacy.md.
+
     Parameters
     ----------
     count : int
@@ -97,7 +99,10 @@ def bad_threshold(count: int, prior: Fraction, retention: Fraction, gain: Fracti
 
 
 def empty_threshold(pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int) -> int:
-    """Return t, the smallest `bad_threshold` of an empty cell of any stratum of the class."""
+    """Return t, the smallest `bad_threshold` of an empty cell of any stratum of the class.
+
+    Lemma 1 of docs/privacy.md.
+    """
     return min(
         bad_threshold(0, Fraction(a, denominator), f, pool_class.gain)
         for a, f, k in zip(pool_class.prior, retention, pool_class.cells, strict=True)
@@ -109,6 +114,8 @@ def pruning_gain(
     pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int, arithmetic: Arithmetic
 ) -> Any:
     """Return e^V, V the pruning loss, for the worst pool of the class.
+
+    Lemma 2 of docs/privacy.md.
 
     V = max_c ln(f_c + (1 - f_c) rho_c), rho_c = rising(W0 + a_c, m) / rising(W0, m), where
     W0 = n + max(min a, the prior mass of the cells with retention 1) is the smallest weight the rest
@@ -143,6 +150,8 @@ def failure_bound(
     pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int, arithmetic: Arithmetic
 ) -> tuple[Any, Any]:
     """Bound the probability of the bad event for any pool of the class and any histogram.
+
+    Lemma 7 of docs/privacy.md.
 
     Parameters
     ----------
@@ -187,6 +196,8 @@ def failure_bound(
 
 def shortfall_bound(pool_class: PoolClass, retention: tuple[Fraction, ...], arithmetic: Arithmetic) -> Any:
     """Bound eta, the probability that fewer cells than `PoolClass.kept` are in the urn, in any stratum.
+
+    Lemma 4 of docs/privacy.md.
 
     Notes
     -----
@@ -235,7 +246,10 @@ class Stratum:
     mass: Fraction
 
     def rest(self, count: int) -> Fraction:
-        """Return a lower bound of W - w for a cell of the stratum with `count` workers."""
+        """Return a lower bound of W - w for a cell of the stratum with `count` workers.
+
+        Lemma 3 of docs/privacy.md.
+        """
         others = max(self.pool_class.n_min - count, 0)
         return others + max(self.mass - self.prior, self.smallest if others else Fraction(0))
 
@@ -259,6 +273,8 @@ def worst_occupied_cell(
     value: Callable[[int, int], Any] | None = None,
 ) -> tuple[Any, Any]:
     """Bound max T(x)/x and max T(x) over all counts 1 <= x <= n_max of a cell.
+
+    Lemma 6 of docs/privacy.md.
 
     Parameters
     ----------

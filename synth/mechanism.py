@@ -87,6 +87,8 @@ class Guarantee:
     ) -> Guarantee:
         """Compose pools of disjoint records and public slots.
 
+        Lemma 8 of docs/privacy.md.
+
         The largest epsilon, and the sum of delta because the bad set must cover every neighbour of the
         whole input; of the person's delta the largest, because one record is in one pool.
         """

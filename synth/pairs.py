@@ -53,6 +53,8 @@ class Pair:
 def pair_delta(pair: Pair, epsilon: Fraction, arithmetic: Arithmetic) -> Any:
     """Return sup_A P(A | h) - e^epsilon P(A | h') for one direction.
 
+    Lemma 12 of docs/privacy.md.
+
     Parameters
     ----------
     pair : Pair

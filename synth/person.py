@@ -29,6 +29,8 @@ def person_delta_bound(
 ) -> Any:
     """Bound the delta at which any pool of a class is (epsilon, delta)-differentially private.
 
+    Lemma 10 of docs/privacy.md.
+
     Parameters
     ----------
     pool_class : PoolClass
@@ -74,6 +76,8 @@ def pure_gain(
     pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int, arithmetic: Arithmetic
 ) -> Any:
     """Return e^epsilon of the pure epsilon-differential privacy (delta 0) of any pool of a class.
+
+    Lemma 11 of docs/privacy.md.
 
     max_s (1 + m/a_s) / f_s times e^V: no output at all loses more. The maximum over x is at x = 1.
     """

@@ -111,6 +111,8 @@ class WordStream:
 def uniform_below(bounds: NDArray[np.int64], stream: WordStream) -> NDArray[np.int64]:
     """Draw one integer uniform on [0, bound) for each bound, without bias.
 
+    Lemma 17 of docs/privacy.md.
+
     A word is cut to the bits of bound - 1 and drawn again while it is not below the bound.
 
     Parameters

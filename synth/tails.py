@@ -129,6 +129,8 @@ def tail_bound(
 ) -> Any:
     """Bound P(s > threshold), or the expectation of a value there, for s ~ BetaBinomial(draws, weight, rest).
 
+    Lemma 5 of docs/privacy.md.
+
     Parameters
     ----------
     draws : int
@@ -202,6 +204,8 @@ def chernoff_bound(
     threshold: Fraction, weight: Fraction, ratio: Fraction, slope: Fraction, arithmetic: Arithmetic
 ) -> Any | None:
     """Bound P(s > t + slope j) for weights weight + j, all j >= 0 at once, or say that it cannot.
+
+    Lemma 6 of docs/privacy.md.
 
     Parameters
     ----------

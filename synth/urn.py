@@ -72,6 +72,8 @@ class Urns:
 def sample_cells(urns: Urns, cells: NDArray[np.int32], stream: WordStream) -> NDArray[np.int32]:
     """Draw the synthetic workers' cells of a batch of pools.
 
+    Lemma 16 of docs/privacy.md.
+
     Parameters
     ----------
     urns : Urns

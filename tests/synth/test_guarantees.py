@@ -1,0 +1,87 @@
+"""One plan, several guarantees: which can be asked for, and what each costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import synth
+
+MECHANISM = synth.MECHANISMS["dirichlet"]
+RETENTION = (Fraction(1), Fraction(1, 2))
+DELTA = Fraction(1, 10**5)
+
+
+def inputs(sizes: list[int], cells: int = 12) -> tuple[synth.Pools, synth.Domains]:
+    n = np.array(sizes)
+    strata = (np.arange(cells) % 2).astype(np.uint8)
+    domains = synth.Domains(cells, np.array([0, cells]), np.arange(cells, dtype=np.int32), strata)
+    return synth.Pools(n, n, np.zeros(n.size, np.int32)), domains
+
+
+def total_prior(plan: synth.Plan) -> list[int]:
+    assert isinstance(plan.parameters, synth.DirichletParameters)
+    return [sum(c.prior) for c in plan.parameters.classes]
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(st.integers(1, 400), min_size=1, max_size=6),
+    st.sampled_from([Fraction(6), Fraction(8), Fraction(10)]),
+    st.sampled_from([Fraction(1, 10**3), DELTA, Fraction(1, 10**9)]),
+)
+def test_what_is_asked_for_is_reached(sizes: list[int], epsilon: Fraction, delta: Fraction) -> None:
+    for guarantee in ("pdp", "dp"):
+        plan = MECHANISM.calibrate(*inputs(sizes), RETENTION, epsilon, delta, None, guarantee)
+        reached = MECHANISM.certify(plan)
+        assert plan.guarantee == guarantee
+        assert reached.meets(plan)
+        assert reached.person_epsilon == epsilon
+        if guarantee == "dp":
+            assert reached.person_delta <= delta
+        else:
+            assert reached.epsilon <= epsilon
+            assert reached.delta <= delta
+            assert reached.person_delta <= reached.delta
+
+
+def test_one_person_needs_less_noise_than_the_run() -> None:
+    given_to = inputs([1, 30, 400])
+    run = MECHANISM.calibrate(*given_to, RETENTION, Fraction(8), DELTA, None, "pdp")
+    person = MECHANISM.calibrate(*given_to, RETENTION, Fraction(8), DELTA, None, "dp")
+    assert sum(total_prior(person)) < sum(total_prior(run))
+    assert all(a <= b for a, b in zip(total_prior(person), total_prior(run), strict=True))
+    certified = MECHANISM.certify(person)
+    assert certified.meets(person)
+    assert not certified.meets(replace(person, guarantee="pdp"))
+
+
+@pytest.mark.parametrize("guarantee", ["pdp", "dp"])
+def test_delta_zero_asks_for_pure_differential_privacy(guarantee: synth.GuaranteeName) -> None:
+    plan = MECHANISM.calibrate(*inputs([1, 30]), RETENTION, Fraction(8), Fraction(0), None, guarantee)
+    certified = MECHANISM.certify(plan)
+    assert certified.delta == certified.person_delta == 0
+    assert certified.curve[-1][0] <= 8
+    assert certified.meets(plan)
+
+
+def test_the_curve_rises_in_epsilon_falls_in_delta_and_ends_pure() -> None:
+    plan = MECHANISM.calibrate(*inputs([1, 30, 400]), RETENTION, Fraction(8), DELTA)
+    curve = MECHANISM.certify(plan).curve
+    epsilons, deltas = zip(*curve, strict=True)
+    assert list(epsilons) == sorted(set(epsilons))
+    assert list(deltas) == sorted(deltas, reverse=True)
+    assert deltas[-1] == 0 < deltas[0] <= 1
+    assert any(e < 8 for e in epsilons)
+    assert any(e > 8 for e in epsilons)
+
+
+def test_another_guarantee_is_refused() -> None:
+    plan = MECHANISM.calibrate(*inputs([5]), RETENTION, Fraction(8), DELTA)
+    with pytest.raises(ValueError, match="pdp"):
+        replace(plan, guarantee="zcdp")  # type: ignore[arg-type]

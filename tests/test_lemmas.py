@@ -1,0 +1,75 @@
+"""Every lemma of docs/privacy.md names the functions that compute it, and these functions name the lemma."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import synth
+
+TEXT = (Path(__file__).parent.parent / "docs" / "privacy.md").read_text(encoding="utf-8")
+PARAGRAPHS = re.split(r"\n(?=\*\*Lemma \d+ )", TEXT)[1:]
+LEMMAS = {int(re.match(r"\*\*Lemma (\d+) ", p)[1]): p for p in PARAGRAPHS}  # type: ignore[index]
+
+
+def functions_of(paragraph: str) -> set[str]:
+    """Full names after "Computed by", up to the proof."""
+    statement = paragraph.split("*Proof.*")[0]
+    assert "Computed by" in statement
+    return set(re.findall(r"`(synth\.[\w.]+)`", statement.split("Computed by", 1)[1]))
+
+
+def resolve(name: str) -> object:
+    parts = name.split(".")
+    found: object = importlib.import_module(".".join(parts[:2]))
+    for part in parts[2:]:
+        found = getattr(found, part)
+    return found
+
+
+def documented() -> dict[str, str]:
+    """Docstrings of all functions and methods of `synth`, by full name."""
+    result = {}
+    for module_info in pkgutil.iter_modules(synth.__path__, "synth."):
+        module = importlib.import_module(module_info.name)
+        for name, member in vars(module).items():
+            if getattr(member, "__module__", None) != module.__name__:
+                continue
+            result[f"{module.__name__}.{name}"] = inspect.getdoc(member) or ""
+            if inspect.isclass(member):
+                for inner, method in vars(member).items():
+                    if inspect.isfunction(method) or isinstance(method, (classmethod, property)):
+                        result[f"{module.__name__}.{name}.{inner}"] = inspect.getdoc(method) or ""
+    return result
+
+
+def test_lemmas_are_numbered_without_gaps_and_end_in_a_proof() -> None:
+    assert list(LEMMAS) == list(range(1, len(LEMMAS) + 1))
+    assert len(LEMMAS) >= 18
+    for paragraph in PARAGRAPHS:
+        assert re.search(r"\*Proof\.\*.+∎", paragraph, re.S)
+
+
+@pytest.mark.parametrize("number", LEMMAS)
+def test_every_lemma_has_functions_that_name_it(number: int) -> None:
+    names = functions_of(LEMMAS[number])
+    assert names
+    for name in names:
+        text = inspect.getdoc(resolve(name)) or ""
+        assert re.search(rf"Lemma {number}\b", text), f"{name} does not name Lemma {number}"
+
+
+def test_every_function_that_names_a_lemma_is_named_by_it() -> None:
+    named = {
+        (name, int(number))
+        for name, text in documented().items()
+        for number in re.findall(r"Lemma (\d+)", text)
+    }
+    assert named
+    stated = {(name, number) for number, paragraph in LEMMAS.items() for name in functions_of(paragraph)}
+    assert named == stated
