@@ -3,10 +3,10 @@
 Usage: python benchmarks/paper.py
 
 Prints Markdown tables of the prior ("fake workers" per cell): of the paper's Theorem 1, of its calibration
-for probabilistic differential privacy (pdp), and the smallest that is certified here for the same n, m, cells,
-epsilon and delta, as pdp and, a weaker promise, as differential privacy of one record (DP); then the same
-comparison for the pools of Rhode Island's example. No pruning anywhere (the paper's calibration has none).
-Takes less than two minutes.
+for probabilistic differential privacy (pdp), and the smallest that is certified here for the same n, m,
+cells, epsilon and delta, as pdp and, a weaker promise, as differential privacy of one record (DP); then the
+same comparison for the pools of Rhode Island's example. No pruning anywhere (the paper's calibration has
+none). Takes less than two minutes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The public model: where the workers of a destination are expected to live, from public tables only.
 
 Notation: d is a group of destination blocks that no auxiliary table tells apart, u a unit of origin
-blocks, g the unit that contains u at the level of the previous table, w the public weight (population).
+blocks, g the unit that contains u at the level of the previous table of a coarser level (all blocks, if
+there is none), w the public weight (population).
 
 The model starts with P(u | d) = w(u) / w(all) and is refined by one table after another, coarse origin
 levels first:

@@ -63,7 +63,7 @@ def _say(message: str) -> None:
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="odsynth")
 def main() -> None:
-    r"""Publish synthetic commuting data with a certificate of differential privacy.
+    """Publish synthetic commuting data with a certificate of differential privacy.
 
     \b
     Start here:
@@ -72,7 +72,7 @@ def main() -> None:
     Then copy examples/demo.toml, name your own files in it, and:
       odsynth plan my.toml              what would be released and what it costs
       odsynth run my.toml               make the release
-    """
+    """  # noqa: D301 - click wants the escape itself
 
 
 @main.command()

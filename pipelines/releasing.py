@@ -13,6 +13,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 import geo_data
 import synth
 from pipelines.certificate import Certificate, make_certificate
@@ -117,7 +120,7 @@ def run(
             certificate = make_certificate(release, guarantee, plan_sha256, secure=key.secure)
             with clock.step("Reading the confidential origins"):
                 records = job_source(config, release.geography).records(config.plan.pool_by)
-                homes = geo_data.group_records(release.pools, records)
+                homes = _grouped(config, release, records)
                 del records
             with clock.step(f"Drawing {release.plan.pools.n_records:,} synthetic workers"):
                 written = sample_release(
@@ -145,6 +148,17 @@ def run(
     finally:
         key.destroy()
     return Release(out, release, certificate)
+
+
+def _grouped(config: ReleaseConfig, release: ReleasePlan, records: geo_data.JobRecords) -> NDArray[np.int32]:
+    try:
+        return geo_data.group_records(release.pools, records)
+    except ValueError:
+        raise geo_data.InputError(
+            config.jobs.file,
+            "the jobs are not those that the plan was made for: the file changed during the run",
+            cure="run again when nothing writes to the file",
+        ) from None
 
 
 def _check(public: Path, certificate: Certificate) -> None:

@@ -11,6 +11,7 @@ of the settings tried (mechanism document, section 5).
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ __all__ = [
 PRECISION_BITS = 192
 """Working precision of the ball arithmetic; stated in every certificate."""
 
+_precision = threading.RLock()
 _MAX_TERMS = 4096  # a tail that needs more terms than this is bounded by 1: it is of no use to a plan
 _REST = Fraction(1, 2**20)  # the geometric rest may be this share of what was summed
 
@@ -89,9 +91,10 @@ BALL = Arithmetic(
 def rigorous(bits: int = PRECISION_BITS) -> Iterator[Arithmetic]:
     """Set the ball precision for the block and give `BALL`.
 
-    The precision is a global of python-flint, so rigorous blocks belong to one thread at a time.
+    The precision is a global of python-flint; a lock lets one thread at a time be in such a block, so that
+    the precision that a certificate states is the one that was used.
     """
-    with flint.ctx.workprec(bits):
+    with _precision, flint.ctx.workprec(bits):
         yield BALL
 
 
