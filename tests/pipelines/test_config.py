@@ -592,4 +592,4 @@ def test_rhode_island_reads_the_data_beside_the_project() -> None:
         pytest.skip("the Rhode Island files are not beside the project (../shared/data)")
     assert config.weights is not None
     sources = [config.jobs, config.geography, config.weights, *config.auxiliary]
-    assert all(source.file.is_file() and source.file.parent == data for source in sources)
+    assert all(source.file.is_file() and source.file.parent.samefile(data) for source in sources)
