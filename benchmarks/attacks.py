@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 import synth
 from synth import urn
-from synth.audit import AuditResult, Sampler, audit
+from synth.auditing import AuditResult, Sampler, audit
 from synth.composition import compose
 from synth.losses import PoolClass
 from synth.parameters import DirichletParameters

@@ -1,5 +1,6 @@
 """The mechanism and its mathematics: arrays in, arrays out; no files, no geography, no Dask."""
 
+from synth.auditing import AuditResult, audit
 from synth.calibration import BudgetTooSmallError
 from synth.composition import compose, group_privacy, one_urn_implicates
 from synth.decoarsening import draw_blocks
@@ -7,6 +8,7 @@ from synth.dirichlet import Dirichlet
 from synth.exact import decimal_down, decimal_up, exact
 from synth.losses import PoolClass
 from synth.mechanism import ClassGuarantee, Guarantee, Mechanism
+from synth.paper import paper_prior, theorem1_prior
 from synth.parameters import DirichletParameters
 from synth.plan import Domains, GuaranteeName, Plan, Pools
 from synth.randomness import RunKey, WordStream, uniform_below
@@ -16,6 +18,7 @@ from synth.tails import PRECISION_BITS, exp_up
 __all__ = [
     "MECHANISMS",
     "PRECISION_BITS",
+    "AuditResult",
     "BudgetTooSmallError",
     "ClassGuarantee",
     "Dirichlet",
@@ -29,6 +32,7 @@ __all__ = [
     "Pools",
     "RunKey",
     "WordStream",
+    "audit",
     "compose",
     "decimal_down",
     "decimal_up",
@@ -37,8 +41,10 @@ __all__ = [
     "exp_up",
     "group_privacy",
     "one_urn_implicates",
+    "paper_prior",
     "smallest_delta_plan",
     "smallest_epsilon_plan",
+    "theorem1_prior",
     "uniform_below",
 ]
 

@@ -30,6 +30,7 @@ Sampler = Callable[[Urns, NDArray[np.int32], WordStream], NDArray[np.int32]]
 """Draws a batch: urns, cells of the real workers, randomness; the cells drawn, or, for several releases of
 the same records, an array of shape (n_draws, n_releases)."""
 
+_BITS = 64  # of the balls around tails, which are decided to 20 bits
 _BATCH_CELLS = 4_000_000  # workers and draws of the pools that are sampled in one call
 
 
@@ -148,35 +149,42 @@ def proportion_bounds(runs: int, hits: int, error: Fraction) -> tuple[Fraction, 
     """
     if not 0 <= hits <= runs or runs < 1 or not 0 < error < 1:
         raise ValueError("hits must be from 0 to runs, and the error in (0, 1)")
-    lower = Fraction(0) if hits == 0 else _largest(lambda p: _at_least(runs, hits, p) <= error)
-    # P(X <= hits) = P(runs - X >= runs - hits), and runs - X is Binomial(runs, 1 - p).
-    upper = Fraction(1) if hits == runs else _smallest(lambda p: _at_least(runs, runs - hits, 1 - p) <= error)
+    centre = Fraction(hits, runs)
+    step = Fraction(4 * (1 + math.isqrt(hits * (runs - hits) // runs)), runs)
+    lower, upper = Fraction(0), Fraction(1)
+    if hits > 0:
+        lower = _boundary(lambda p: _at_least(runs, hits, p) <= error, centre, step, Fraction(0))
+    if hits < runs:
+        # P(X <= hits) = P(runs - X >= runs - hits), and runs - X is Binomial(runs, 1 - p).
+        upper = _boundary(lambda p: _at_least(runs, runs - hits, 1 - p) <= error, centre, step, Fraction(1))
     return lower, upper
 
 
 def _at_least(runs: int, hits: int, p: Fraction) -> Fraction:
     """Return an upper end of P(Binomial(runs, p) >= hits), the regularised incomplete beta function at p."""
-    with rigorous() as balls:
+    with rigorous(_BITS) as balls:
         value = balls.number(p).beta_lower(hits, runs - hits + 1, regularized=1)
         return upper_fraction(value) if value.is_finite() else Fraction(1)
 
 
-def _largest(holds: Callable[[Fraction], bool]) -> Fraction:
-    """Return a p, to 20 bits, for which a condition holds that is true below some p and false above."""
-    low, high = Fraction(0), Fraction(1)
-    while low == 0 or high - low > high / 2**20:
-        middle = (low + high) / 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
+def _boundary(holds: Callable[[Fraction], bool], start: Fraction, step: Fraction, end: Fraction) -> Fraction:
+    """Return a p, to 20 bits, for which a condition holds that is true from some p on towards `end`.
 
-
-def _smallest(holds: Callable[[Fraction], bool]) -> Fraction:
-    """Return a p, to 20 bits, for which a condition holds that is false below some p and true above."""
-    low, high = Fraction(0), Fraction(1)
-    while high - low > high / 2**20:
-        middle = (low + high) / 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    The search widens from `start`, because the incomplete beta function is slow far from the mean.
+    """
+    good, bad = start, start
+    if holds(start):
+        bad = 1 - end
+    else:
+        while True:
+            good = max(end, good - step) if end == 0 else min(end, good + step)
+            if good == end or holds(good):
+                break
+            bad, step = good, 2 * step
+    while good == 0 or abs(bad - good) > max(bad, good) / 2**20:
+        middle = (good + bad) / 2
+        good, bad = (middle, bad) if holds(middle) else (good, middle)
+    return good
 
 
 def _epsilon(runs: int, likely: int, unlikely: int, delta: Fraction, error: Fraction) -> Fraction:
