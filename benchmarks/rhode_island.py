@@ -23,7 +23,7 @@ import numpy as np
 
 import geo_data
 import pipelines
-from pipelines.planning import job_source
+from pipelines.public_inputs import job_source
 from pipelines.release_files import file_names
 
 ROOT = Path(__file__).parent.parent
@@ -62,9 +62,9 @@ def compare(public: Path, figure: Path | None) -> None:
     guarantee = pipelines.certified(release)
     geography, slots = release.geography, release.pools.slots
     truth = job_source(config, geography).records(config.plan.pool_by)
-    homes = geo_data.group_records(release.pools, truth)
+    homes = geo_data.group_records(release.pools, release.geography, truth)
     released = geo_data.LodesJobs(public / file_names(release.configuration)["od_csv"], geography)
-    synthetic = geo_data.group_records(release.pools, released.records())
+    synthetic = geo_data.group_records(release.pools, release.geography, released.records())
     print(f"epsilon {float(guarantee.epsilon):.6f}, delta {float(guarantee.delta):.3e}, ", end="")
     print(f"noise share {release.mechanism.noise_share(release.plan):.2%}")
     for level in geography.levels[1:]:

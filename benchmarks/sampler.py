@@ -21,7 +21,7 @@ import numpy as np
 import geo_data
 import pipelines
 import synth
-from pipelines.planning import job_source
+from pipelines.public_inputs import job_source
 from synth.urn import Urns, sample_cells
 
 CONFIG = Path(__file__).parent.parent / "examples" / "rhode_island.toml"
@@ -34,7 +34,7 @@ def main() -> None:
     config = pipelines.load_config(CONFIG)
     release = pipelines.make_plan(config)
     records = job_source(config, release.geography).records(config.plan.pool_by)
-    homes = geo_data.group_records(release.pools, records)
+    homes = geo_data.group_records(release.pools, release.geography, records)
     plan = release.plan
     domain = np.repeat(plan.pools.domain, plan.pools.n)
     cells = plan.domains.locate(domain, homes)

@@ -5,7 +5,16 @@ public side of jobs (`Slots`) and their confidential side (`JobRecords`) are rea
 """
 
 from geo_data.auxiliary import Flows, read_flows
-from geo_data.coarsening import Coarsening, coarsen, retention_grid
+from geo_data.coarsening import (
+    Coarsening,
+    Rule,
+    balanced,
+    by_distance,
+    by_share,
+    by_threshold,
+    coarsen,
+    retention_grid,
+)
 from geo_data.crosswalk import read_crosswalk
 from geo_data.demo import write_demo_region
 from geo_data.distance import distance_km
@@ -16,7 +25,9 @@ from geo_data.lodes import LODES_CATEGORIES, LODES_COLUMNS, LodesJobs
 from geo_data.microdata import MicrodataJobs
 from geo_data.model import PublicModel, build_model
 from geo_data.od_files import od_table, write_od_csv
-from geo_data.pools import PoolTable, build_pools, group_records
+from geo_data.origin_shares import integer_shares
+from geo_data.pools import Pooling, PoolTable, build_pools, group_records
+from geo_data.pseudo_truth import pseudo_homes
 from geo_data.weights import BlockWeights, read_weights, uniform_weights
 
 __all__ = [
@@ -32,14 +43,22 @@ __all__ = [
     "LodesJobs",
     "MicrodataJobs",
     "PoolTable",
+    "Pooling",
     "PublicModel",
+    "Rule",
     "Slots",
+    "balanced",
     "build_model",
     "build_pools",
+    "by_distance",
+    "by_share",
+    "by_threshold",
     "coarsen",
     "distance_km",
     "group_records",
+    "integer_shares",
     "od_table",
+    "pseudo_homes",
     "read_crosswalk",
     "read_flows",
     "read_weights",

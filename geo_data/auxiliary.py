@@ -32,6 +32,10 @@ class Flows:
         Rows of the file outside the geography: ``"origin"``, ``"destination"`` and ``"rows"`` (either).
     source : str
         The file as configured.
+    standard_error : ndarray of float64, shape (F,), or None
+        Standard error of each flow, NaN where unknown; None for counts.
+    same_jobs : bool
+        The table counts the same jobs as the release, so that its totals can be compared with theirs.
     """
 
     origin_level: str
@@ -41,6 +45,8 @@ class Flows:
     flow: npt.NDArray[np.float64]
     dropped: dict[str, int]
     source: str
+    standard_error: npt.NDArray[np.float64] | None = None
+    same_jobs: bool = False
 
     def __len__(self) -> int:
         return len(self.flow)

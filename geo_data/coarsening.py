@@ -1,24 +1,46 @@
 """Coarsening of the origin domain: which blocks an urn does not tell apart.
 
-A domain is a cut through the hierarchy (all, then each level, then blocks). Since the blocks of a node
-are contiguous, a cut is a sorted array of first blocks. Domains depend on public inputs only: the
-public model, the destination's group, and the pool's public size.
+Domains depend on public inputs only: the public model, the destination's unit, and the pool's public
+size. Four rules, by name:
+
+- "balanced": a node of the hierarchy is split while at least T workers are expected from it, and
+  neighbouring siblings that are not are joined to cells of about T. All cells then expect about as many
+  workers, so that the noise, which is the same for every cell, falls where the public model expects workers.
+- "threshold": the same split, without joining: siblings of a split node stay cells, however empty.
+- "distance": blocks of units within R km of the destination are cells of their own; beyond, units are joined
+  as far as their order and hierarchy allow (the coarsening by distance of OnTheMap's first release).
+- "share": the units from which the model expects the largest flows, together 90 % of a destination's, are
+  cells of their own; the others are joined.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from geo_data.geography import Geography
+from geo_data._model_tables import AT_A_TIME
 from geo_data.model import PublicModel
+from geo_data.tree import Tree
 
-__all__ = ["Coarsening", "coarsen", "retention_grid"]
+__all__ = [
+    "Coarsening",
+    "Rule",
+    "balanced",
+    "by_distance",
+    "by_share",
+    "by_threshold",
+    "coarsen",
+    "retention_grid",
+]
 
-_GROUPS_AT_A_TIME = 64  # bounds the memory of the model's shares
+Float64 = NDArray[np.float64]
+
+Rule = Callable[[Tree, int, Float64, float], NDArray[np.int32]]
+"""Turns (tree, destination unit, its shares, pool size) into the first block of each cell."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,12 +58,10 @@ class Coarsening:
         Retention of each stratum, falling from 1.
     domain : ndarray of int32, shape (n_pools,)
         Domain of each pool.
-    group : ndarray of int32, shape (n_domains,)
-        Destination group of each domain.
+    unit : ndarray of int32, shape (n_domains,)
+        Destination unit of each domain.
     size : ndarray of int64, shape (n_domains,)
         The pool size (a power of two) for which the domain was made.
-    uncovered_pools : int
-        Pools whose destination has no flow in any auxiliary table: public weights alone.
     """
 
     offsets: NDArray[np.int64]
@@ -49,9 +69,51 @@ class Coarsening:
     stratum: NDArray[np.uint8]
     retention: tuple[Fraction, ...]
     domain: NDArray[np.int32]
-    group: NDArray[np.int32]
+    unit: NDArray[np.int32]
     size: NDArray[np.int64]
-    uncovered_pools: int
+
+
+def by_threshold(threshold: Callable[[float], float]) -> Rule:
+    """Return the rule "threshold"; `threshold` gives T for a pool size."""
+
+    def rule(tree: Tree, unit: int, shares: Float64, size: float) -> NDArray[np.int32]:
+        least = threshold(size)
+        return tree.cut(shares * size, lambda mass, _: mass >= least, 0.0)
+
+    return rule
+
+
+def balanced(threshold: Callable[[float], float]) -> Rule:
+    """Return the rule "balanced"; `threshold` gives T for a pool size."""
+
+    def rule(tree: Tree, unit: int, shares: Float64, size: float) -> NDArray[np.int32]:
+        least = threshold(size)
+        return tree.cut(shares * size, lambda mass, _: mass >= least, least)
+
+    return rule
+
+
+def by_distance(model: PublicModel, kilometres: float) -> Rule:
+    """Return the rule "distance"."""
+
+    def rule(tree: Tree, unit: int, shares: Float64, size: float) -> NDArray[np.int32]:
+        near = model.distance_km(np.array([unit]))[0] <= kilometres
+        return tree.cut(near.astype(np.float64), lambda mass, _: mass > 0, np.inf)
+
+    return rule
+
+
+def by_share(share: float) -> Rule:
+    """Return the rule "share"."""
+
+    def rule(tree: Tree, unit: int, shares: Float64, size: float) -> NDArray[np.int32]:
+        order = np.argsort(-shares, kind="stable")
+        enough = int(np.searchsorted(np.cumsum(shares[order]), share)) + 1
+        kept = np.zeros(shares.size)
+        kept[order[:enough]] = 1.0
+        return tree.cut(kept, lambda mass, depth: (mass > 0) & (depth < tree.unit_depth), np.inf)
+
+    return rule
 
 
 def retention_grid(smallest: Fraction) -> tuple[Fraction, ...]:
@@ -72,23 +134,22 @@ def retention_grid(smallest: Fraction) -> tuple[Fraction, ...]:
 
 def coarsen(
     model: PublicModel,
-    work: NDArray[np.int32],
+    place: NDArray[np.int32],
     n: NDArray[np.int64],
-    threshold: Fraction,
+    rule: Rule,
     smallest_retention: Fraction,
 ) -> Coarsening:
-    """Split a node of the hierarchy while its expected public count is at least a threshold.
+    """Make the domain of every pool by a rule.
 
     Parameters
     ----------
     model : PublicModel
-    work : ndarray of int32, shape (n_pools,)
-        Work block of each pool.
+    place : ndarray of int32, shape (n_pools,)
+        A block of each pool's destination.
     n : ndarray of int64, shape (n_pools,)
-        Public size of each pool. The expected count of a node is P(node | destination) times the
-        largest power of two that is at most n, so that pools of similar size share a domain.
-    threshold : Fraction
-        Expected workers from which a node is split, > 0.
+        Public size of each pool. The rule is told the largest power of two that is at most n, so that pools
+        of similar size share a domain.
+    rule : Rule
     smallest_retention : Fraction
         f_min. A cell's retention is its expected count clipped to [f_min, 1], rounded up to
         `retention_grid`.
@@ -97,88 +158,39 @@ def coarsen(
     -------
     Coarsening
     """
-    group_of_pool = model.group_of_block[work]
+    unit_of_pool = model.units(place)
     octave = np.floor(np.log2(n)).astype(np.int64)
-    keys, domain = np.unique(group_of_pool.astype(np.int64) * 64 + octave, return_inverse=True)
-    group, size = (keys // 64).astype(np.int32), np.int64(1) << (keys % 64)
-    tree = _Tree(model)
+    keys, domain = np.unique(unit_of_pool.astype(np.int64) * 64 + octave, return_inverse=True)
+    unit, size = (keys // 64).astype(np.int32), np.int64(1) << (keys % 64)
+    tree = Tree(model)
     retention = retention_grid(smallest_retention)
     falling = -np.array([float(f) for f in retention])
-    cuts, strata = [], []
-    needed = np.unique(group)
-    for at in range(0, needed.size, _GROUPS_AT_A_TIME):
-        batch = needed[at : at + _GROUPS_AT_A_TIME]
-        shares = model.shares(batch)
-        for row, one in zip(shares, batch, strict=True):
-            for s in size[np.searchsorted(group, one) : np.searchsorted(group, one, side="right")]:
-                first, expected = tree.cut(row, float(s), float(threshold))
-                cuts.append(first)
+    cuts: list[NDArray[np.int32]] = []
+    strata: list[NDArray[np.uint8]] = []
+    needed, first = np.unique(unit, return_index=True)
+    last = np.append(first[1:], unit.size)
+    for at in range(0, needed.size, AT_A_TIME):
+        batch = slice(at, at + AT_A_TIME)
+        rows = model.shares(needed[batch])
+        for row, one, begin, end in zip(rows, needed[batch], first[batch], last[batch], strict=True):
+            running = np.append(0.0, np.cumsum(row))
+            for s in size[begin:end].tolist():
+                cells = rule(tree, int(one), row, float(s))
+                cuts.append(cells)
+                if len(retention) == 1:
+                    strata.append(np.zeros(cells.size, np.uint8))
+                    continue
+                bounds = np.append(cells, model.geography.n_blocks).astype(np.int64)
+                expected = s * np.diff(tree.up_to(row, running, bounds))
                 # The last stratum whose retention is at least the expected count: rounded up.
                 at_least = np.searchsorted(falling, -np.minimum(expected, 1.0), side="right") - 1
                 strata.append(np.minimum(at_least, len(retention) - 1).astype(np.uint8))
-    covered = model.covered(needed)
-    uncovered = int((~covered[np.searchsorted(needed, group_of_pool)]).sum())
     return Coarsening(
         offsets=np.concatenate([[0], np.cumsum([c.size for c in cuts])]).astype(np.int64),
         cuts=np.concatenate(cuts),
         stratum=np.concatenate(strata),
         retention=retention,
         domain=domain.astype(np.int32),
-        group=group,
+        unit=unit,
         size=size,
-        uncovered_pools=uncovered,
     )
-
-
-class _Tree:
-    """The hierarchy as arrays: nodes of each depth, their children, their expected share in O(1)."""
-
-    def __init__(self, model: PublicModel) -> None:
-        geography: Geography = model.geography
-        names = [*geography.levels, geography.block_level]
-        self.starts = [np.zeros(1, np.int64)] + [geography.starts(name).astype(np.int64) for name in names]
-        self.first_child = [
-            np.append(np.searchsorted(finer, coarser), finer.size)
-            for coarser, finer in zip(self.starts[:-1], self.starts[1:], strict=True)
-        ]
-        depth = 0 if model.origin_level is None else names.index(model.origin_level) + 1
-        self._depth = depth
-        units = self.starts[depth]
-        weight = np.append(0, np.cumsum(model.weights)).astype(float)
-        ends = np.append(units[1:], geography.n_blocks)
-        unit_weight = weight[ends] - weight[units]
-        # Depths up to the model's: nodes are ranges of its units. Below: a weighted part of one unit.
-        self._unit_range, self._unit, self._part = {}, {}, {}
-        for d, starts in enumerate(self.starts):
-            stops = np.append(starts[1:], geography.n_blocks)
-            if d <= depth:
-                self._unit_range[d] = (np.searchsorted(units, starts), np.searchsorted(units, stops))
-            else:
-                self._unit[d] = np.searchsorted(units, starts, side="right") - 1
-                self._part[d] = (weight[stops] - weight[starts]) / unit_weight[self._unit[d]]
-
-    def cut(
-        self, shares: NDArray[np.float64], size: float, threshold: float
-    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """Return first block and expected count of every cell, in block order."""
-        cumulative = np.append(0.0, np.cumsum(shares))
-        nodes = np.zeros(1, np.int64)
-        first, expected = [], []
-        for depth, starts in enumerate(self.starts):
-            if depth <= self._depth:
-                low, high = self._unit_range[depth]
-                count = size * (cumulative[high[nodes]] - cumulative[low[nodes]])
-            else:
-                count = size * shares[self._unit[depth][nodes]] * self._part[depth][nodes]
-            split = count >= threshold if depth < len(self.first_child) else np.zeros(nodes.size, bool)
-            first.append(starts[nodes[~split]])
-            expected.append(count[~split])
-            if not split.any():
-                break
-            children = self.first_child[depth]
-            begin, end = children[nodes[split]], children[nodes[split] + 1]
-            length = end - begin
-            nodes = np.repeat(begin - np.append(0, np.cumsum(length)[:-1]), length) + np.arange(length.sum())
-        blocks = np.concatenate(first)
-        order = np.argsort(blocks)
-        return blocks[order].astype(np.int32), np.concatenate(expected)[order]

@@ -6,7 +6,10 @@ import numpy as np
 import numpy.typing as npt
 from pyproj import Geod
 
-__all__ = ["distance_km"]
+__all__ = ["EARTH_RADIUS_KM", "distance_km", "unit_vectors"]
+
+EARTH_RADIUS_KM = 6371.0088
+"""Mean radius of the earth (IUGG)."""
 
 _WGS84 = Geod(ellps="WGS84")
 
@@ -34,3 +37,19 @@ def distance_km(
     lat1, lon1, lat2, lon2 = (np.array(values, dtype=np.float64) for values in points)
     metres = _WGS84.inv(lon1.ravel(), lat1.ravel(), lon2.ravel(), lat2.ravel())[2]
     return np.asarray(metres, dtype=np.float64).reshape(lat1.shape) / 1000.0
+
+
+def unit_vectors(latitude: npt.ArrayLike, longitude: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Return points as unit vectors from the centre of a spherical earth.
+
+    Parameters
+    ----------
+    latitude, longitude : array_like of float, shape (n,)
+        Degrees.
+
+    Returns
+    -------
+    ndarray of float64, shape (n, 3)
+    """
+    north, east = np.radians(latitude), np.radians(longitude)
+    return np.stack([np.cos(north) * np.cos(east), np.cos(north) * np.sin(east), np.sin(north)], axis=-1)

@@ -7,42 +7,95 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from geo_data.geography import Geography
 from geo_data.jobs import JobRecords, Slots
 
-__all__ = ["PoolTable", "build_pools", "group_records"]
+__all__ = ["PoolTable", "Pooling", "build_pools", "group_records"]
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """Which destinations share an urn: a public rule on public workplace totals.
+
+    Attributes
+    ----------
+    level : str
+        Level whose units gather their small blocks.
+    below : int
+        Blocks with fewer jobs than this share the urn of their unit; the others keep their own. 1: every
+        block keeps its own.
+    by : tuple of str
+        Attributes of the slots by which every urn is divided further.
+    """
+
+    level: str
+    below: int = 1
+    by: tuple[str, ...] = ()
+
+    def place(self, geography: Geography, jobs: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the place of each block: blocks of one place share their urns.
+
+        Parameters
+        ----------
+        geography : Geography
+        jobs : ndarray of int64, shape (n_blocks,)
+            Public number of jobs.
+
+        Returns
+        -------
+        ndarray of int64, shape (n_blocks,)
+            Twice the block's number; where it shares, twice the number of its unit's first block plus 1.
+        """
+        own = np.arange(geography.n_blocks)
+        if self.below <= 1:
+            return 2 * own
+        first = geography.starts(self.level).astype(np.int64)[geography.unit_of(self.level, own)]
+        return np.where(jobs < self.below, 2 * first + 1, 2 * own)
 
 
 @dataclass(frozen=True, eq=False)
 class PoolTable:
-    """The public pools of a release, sorted by work block and then by stratum.
+    """The public pools of a release, by place and then by stratum.
 
     Attributes
     ----------
-    work : ndarray of int32, shape (n_pools,)
-        Work block.
+    pooling : Pooling
+    place : ndarray of int64, shape (n_pools,)
+        As `Pooling.place` says; half of it is a block of the pool's destination, or of its unit.
     strata : dict of str to ndarray, shape (n_pools,)
         Category code of each attribute that pools are stratified by.
     n : ndarray of int64, shape (n_pools,)
         Slots of each pool.
     slots : Slots
-        The slots, pool after pool.
+        The slots, pool after pool; inside a pool by work block and attributes.
     """
 
-    work: NDArray[np.int32]
+    pooling: Pooling
+    place: NDArray[np.int64]
     strata: dict[str, NDArray[np.integer]]
     n: NDArray[np.int64]
     slots: Slots
 
+    @property
+    def block(self) -> NDArray[np.int32]:
+        """A block of each pool's destination: its own, or the first of the unit whose blocks share."""
+        return (self.place // 2).astype(np.int32)
 
-def build_pools(slots: Slots, by: tuple[str, ...] = ()) -> PoolTable:
-    """Group slots into pools: one a work block, or one a work block and combination of attributes.
+    @property
+    def shared(self) -> NDArray[np.bool_]:
+        """Whether the pool is shared by the small blocks of a unit."""
+        return self.place % 2 == 1
+
+
+def build_pools(slots: Slots, geography: Geography, pooling: Pooling) -> PoolTable:
+    """Group slots into pools.
 
     Parameters
     ----------
     slots : Slots
         Public.
-    by : tuple of str
-        Attributes of the slots to stratify by.
+    geography : Geography
+    pooling : Pooling
 
     Returns
     -------
@@ -51,13 +104,14 @@ def build_pools(slots: Slots, by: tuple[str, ...] = ()) -> PoolTable:
     Raises
     ------
     ValueError
-        If an attribute is not one of the slots'.
+        If an attribute is not one of the slots', or there is no such level.
     """
-    unknown = sorted(set(by) - set(slots.attributes))
+    unknown = sorted(set(pooling.by) - set(slots.attributes))
     if unknown:
         allowed = ", ".join(slots.attributes) or "none"
         raise ValueError(f"pools cannot be made by {', '.join(unknown)}: the attributes are {allowed}")
-    key = _key(slots, slots.categories, by)
+    place = pooling.place(geography, np.bincount(slots.work, minlength=geography.n_blocks))
+    key = _key(slots, slots.categories, pooling.by, place)
     order = np.argsort(key, kind="stable")
     ordered = Slots(
         work=slots.work[order],
@@ -66,19 +120,21 @@ def build_pools(slots: Slots, by: tuple[str, ...] = ()) -> PoolTable:
     )
     _, first, n = np.unique(key[order], return_index=True, return_counts=True)
     return PoolTable(
-        work=ordered.work[first],
-        strata={name: ordered.attributes[name][first] for name in by},
+        pooling=pooling,
+        place=place[ordered.work[first]],
+        strata={name: ordered.attributes[name][first] for name in pooling.by},
         n=n.astype(np.int64),
         slots=ordered,
     )
 
 
-def group_records(pools: PoolTable, records: JobRecords) -> NDArray[np.int32]:
-    """Return the confidential home blocks of the job records, pool after pool.
+def group_records(pools: PoolTable, geography: Geography, records: JobRecords) -> NDArray[np.int32]:
+    """Return the confidential home blocks of the job records, pool after pool, inside a pool by work block.
 
     Parameters
     ----------
     pools : PoolTable
+    geography : Geography
     records : JobRecords
         With the attributes that the pools are stratified by.
 
@@ -91,21 +147,25 @@ def group_records(pools: PoolTable, records: JobRecords) -> NDArray[np.int32]:
     ValueError
         If the records are not those of the slots.
     """
-    by = tuple(pools.strata)
-    key = _key(records, pools.slots.categories, by)
-    _, n = np.unique(key, return_counts=True)
-    slot_key = _key(pools.slots, pools.slots.categories, by)
-    if n.size != pools.n.size or not np.array_equal(np.sort(key), slot_key):
+    by = pools.pooling.by
+    place = pools.pooling.place(geography, np.bincount(pools.slots.work, minlength=geography.n_blocks))
+    keys = [_key(rows, pools.slots.categories, by, place) for rows in (records, pools.slots)]
+    order = np.lexsort((records.work, keys[0]))
+    filled = len(records) == len(pools.slots) and np.array_equal(records.work[order], pools.slots.work)
+    if not filled or not np.array_equal(keys[0][order], keys[1]):
         raise ValueError(
             "the job records do not fill the public slots: the two were read from different files"
         )
-    return records.home[np.argsort(key, kind="stable")]
+    return records.home[order]
 
 
 def _key(
-    rows: Slots | JobRecords, categories: dict[str, tuple[str, ...]], by: tuple[str, ...]
+    rows: Slots | JobRecords,
+    categories: dict[str, tuple[str, ...]],
+    by: tuple[str, ...],
+    place: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    key = rows.work.astype(np.int64)
+    key = place[rows.work]
     for name in by:
         key = key * len(categories[name]) + rows.attributes[name]
     return key

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from pipelines._config_fields import (
     DeltaNumber,
@@ -161,6 +161,9 @@ class Auxiliary(Section):
         Levels of the geography that these areas are of.
     flow : str
         Column of the public count.
+    same_jobs : bool
+        The table counts the same jobs as the release, as an earlier release does: its totals are then
+        compared with the public number of jobs.
     """
 
     file: InputPath
@@ -169,6 +172,7 @@ class Auxiliary(Section):
     destination: Line
     destination_level: Line
     flow: Line
+    same_jobs: bool = False
 
 
 class Weights(Section):
@@ -207,17 +211,48 @@ class PlanSettings(Section):
 
     Attributes
     ----------
+    preset : {"tuned", "onthemap"}
+        Where the defaults of the other keys come from: what the planner recommends, or what OnTheMap's first
+        release did.
+    coarsening : {"balanced", "threshold", "distance", "share"}
+        Rule that makes the cells (`geo_data.coarsening`).
+    split_threshold : Fraction or None
+        Expected public count T of the first two rules, above 0; None means chosen for each class of pools to
+        lose least on pseudo-truth.
+    distance_miles : Fraction
+        R of "distance", above 0.
+    share : Fraction
+        Part of a destination's public flow that "share" does not coarsen, in (0, 1].
     pool_by : tuple of str
-        Attributes by which the jobs of a work block are pooled separately.
-    split_threshold : Fraction
-        A node of the hierarchy is split while its expected public count is at least this; above 0.
+        Attributes by which the jobs of a pool are pooled separately.
+    pool_level : str or None
+        Level whose units gather their small blocks; None means the level of the public model.
+    pool_below : int or None
+        Work blocks with fewer jobs share the urn of their unit (1: none does); None means chosen like T.
     retention_min : Fraction
-        Smallest retention probability of an empty cell, in (0, 1].
+        Smallest retention probability of an empty cell, f_min, in (0, 1].
     prior : Fraction or None
         Pseudo-count of every cell, above 0; None means calibrated to the requested privacy.
     """
 
+    preset: Literal["tuned", "onthemap"] = "tuned"
+    coarsening: Literal["balanced", "threshold", "distance", "share"] = "balanced"
+    split_threshold: PositiveNumber | None = None
+    distance_miles: PositiveNumber = Fraction(100)
+    share: RetentionNumber = Fraction(9, 10)
     pool_by: Names = ()
-    split_threshold: PositiveNumber = Fraction(1)
+    pool_level: Line | None = None
+    pool_below: Annotated[int, Field(ge=1)] | None = None
     retention_min: RetentionNumber = Fraction(1)
     prior: PositiveNumber | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _apply_preset(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("preset") == "onthemap":
+            return _ONTHEMAP | values
+        return values
+
+
+# Machanavajjhala et al. 2008: domains within 100 miles, f_min 0.0378, an urn for every work block.
+_ONTHEMAP = {"coarsening": "distance", "distance_miles": "100", "retention_min": "0.0378", "pool_below": 1}

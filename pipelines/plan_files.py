@@ -1,4 +1,4 @@
-"""The plan of a release on disk: four Parquet files and one JSON file (docs/plan-format.md).
+"""The plan of a release on disk: five Parquet files and one JSON file (docs/plan-format.md).
 
 `plan.json` holds the SHA-256 of the Parquet files, so the hash of `plan.json` is the hash of the plan.
 The same plan gives the same bytes, and loading and storing again does too (with the same Parquet writer).
@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 
 import geo_data
 import synth
-from pipelines.planning import ReleasePlan
+from pipelines.planning import Choices, ReleasePlan
 
 __all__ = ["PLAN_FILES", "PLAN_FORMAT", "load_plan", "plan_hash", "save_plan", "sha256_of"]
 
 PLAN_FORMAT = "odsynth plan 1"
-_TABLES = ("blocks.parquet", "domains.parquet", "pools.parquet", "slots.parquet")
+_TABLES = ("blocks.parquet", "domains.parquet", "shares.parquet", "pools.parquet", "slots.parquet")
 PLAN_FILES = ("plan.json", *_TABLES)
 
 
@@ -60,7 +60,13 @@ def save_plan(release: ReleasePlan, folder: Path) -> str:
         "delta": str(plan.delta),
         "guarantee": plan.guarantee,
         "geography": {"block": release.geography.block_level, "levels": list(release.geography.levels)},
-        "pools_by": list(release.pools.strata),
+        "model_level": release.level,
+        "pooling": {
+            "level": release.pools.pooling.level,
+            "below": release.pools.pooling.below,
+            "by": list(release.pools.pooling.by),
+        },
+        "choices": {"thresholds": [repr(t) for t in release.choices.thresholds]},
         "attributes": {name: list(values) for name, values in release.pools.slots.categories.items()},
         "parameters": plan.parameters.to_json(),
         "configuration": release.configuration,
@@ -108,7 +114,8 @@ def load_plan(folder: Path) -> ReleasePlan:
     )
     # Columns by kind, in numpy: the files are ours and their hashes have been checked.
     weights = pq.read_table(folder / "blocks.parquet", columns=["weight"])["weight"].to_numpy()
-    domains, made_for, size = _load_domains(folder / "domains.parquet", geography)
+    domains, unit, size = _load_domains(folder / "domains.parquet", geography, document["model_level"])
+    shares = _load_shares(folder / "shares.parquet", geography, document["model_level"], unit)
     pools, rest = _load_pools(folder, document, geography)
     mechanism = synth.MECHANISMS[document["mechanism"]]
     plan = synth.Plan(
@@ -121,8 +128,19 @@ def load_plan(folder: Path) -> ReleasePlan:
         mechanism.parameters_from_json(document["parameters"]),
         document["guarantee"],
     )
+    thresholds = tuple(float(text) for text in document["choices"]["thresholds"])
     return ReleasePlan(
-        document["configuration"], geography, weights, pools, made_for, size, plan, tuple(document["notes"])
+        configuration=document["configuration"],
+        geography=geography,
+        weights=weights,
+        shares=shares,
+        pools=pools,
+        level=document["model_level"],
+        domain_unit=unit,
+        domain_size=size,
+        plan=plan,
+        choices=Choices(pools.pooling.below, thresholds),
+        notes=tuple(document["notes"]),
     )
 
 
@@ -150,14 +168,15 @@ def _tables(release: ReleasePlan) -> tuple[pa.Table, ...]:
     }
     offsets = pa.array(plan.domains.offsets)
     domains = {
-        "destination": _text(geography.blocks, release.domain_group),
+        "destination": _text(geography.codes(release.level), release.domain_unit),
         "size": pa.array(release.domain_size),
         "cuts": pa.LargeListArray.from_arrays(offsets, pa.array(plan.domains.cuts)),
         "stratum": pa.LargeListArray.from_arrays(offsets, pa.array(plan.domains.stratum)),
     }
     categories = pools.slots.categories
     table = {
-        "work": _text(geography.blocks, pools.work),
+        "place": _text(geography.blocks, pools.block),
+        "shared": pa.array(pools.shared),
         **{name: _text(categories[name], codes) for name, codes in pools.strata.items()},
         "n": pa.array(pools.n),
         "m": pa.array(plan.pools.m),
@@ -165,22 +184,47 @@ def _tables(release: ReleasePlan) -> tuple[pa.Table, ...]:
         "class": pa.array(plan.pool_class),
     }
     pool = np.repeat(np.arange(pools.n.size, dtype=np.int32), pools.n)
-    keys = np.stack([pool, *(codes.astype(np.int32) for codes in pools.slots.attributes.values())])
+    work = pools.slots.work
+    keys = np.stack([pool, work, *(codes.astype(np.int32) for codes in pools.slots.attributes.values())])
     first = np.flatnonzero(np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0)))
     slots = {
         "pool": pa.array(pool[first]),
+        "work": _text(geography.blocks, work[first]),
         **{name: _text(categories[name], codes[first]) for name, codes in pools.slots.attributes.items()},
         "count": pa.array(np.diff(np.append(first, pool.size))),
     }
-    return tuple(pa.table(columns) for columns in (blocks, domains, table, slots))
+    of_row = np.unique(release.shares.row, return_index=True)[1]
+    starts = pa.array(release.shares.offsets)
+    shares = {
+        "destination": _text(geography.codes(release.level), release.domain_unit[of_row]),
+        "unit": pa.LargeListArray.from_arrays(starts, pa.array(release.shares.unit)),
+        "share": pa.LargeListArray.from_arrays(starts, pa.array(release.shares.share)),
+    }
+    return tuple(pa.table(columns) for columns in (blocks, domains, shares, table, slots))
 
 
 def _text(codes: Any, positions: Any) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(positions, pa.int32()), pa.array(list(codes), pa.string()))
 
 
+def _load_shares(
+    path: Path, geography: geo_data.Geography, level: str, domain_unit: np.ndarray[Any, Any]
+) -> synth.OriginShares:
+    table = pq.read_table(path).combine_chunks()
+    unit, share = (_chunk(table[name]) for name in ("unit", "share"))
+    row = np.full(geography.n_units(level), -1, np.int32)
+    row[geography.unit_number(level, table["destination"].to_pandas())] = np.arange(len(table))
+    return synth.OriginShares(
+        geography.starts(level).astype(np.int64),
+        unit.offsets.to_numpy().astype(np.int64),
+        unit.values.to_numpy(),
+        share.values.to_numpy(),
+        row[domain_unit],
+    )
+
+
 def _load_domains(
-    path: Path, geography: geo_data.Geography
+    path: Path, geography: geo_data.Geography, level: str
 ) -> tuple[synth.Domains, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     table = pq.read_table(path).combine_chunks()
     cuts, stratum = (_chunk(table[name]) for name in ("cuts", "stratum"))
@@ -190,7 +234,8 @@ def _load_domains(
         cuts.values.to_numpy(),
         stratum.values.to_numpy(),
     )
-    return domains, geography.number(table["destination"].to_pandas()), table["size"].to_numpy()
+    unit = geography.unit_number(level, table["destination"].to_pandas())
+    return domains, unit, table["size"].to_numpy()
 
 
 def _chunk(column: pa.ChunkedArray) -> Any:
@@ -204,16 +249,22 @@ def _load_pools(
     slots = pq.read_table(folder / "slots.parquet")
     categories = {name: tuple(values) for name, values in document["attributes"].items()}
     count = slots["count"].to_numpy()
-    work = geography.number(table["work"].to_pandas())
+    place = 2 * geography.number(table["place"].to_pandas()).astype(np.int64) + table["shared"].to_numpy()
+    work = np.repeat(geography.number(slots["work"].to_pandas()), count)
     n = table["n"].to_numpy()
+    said = document["pooling"]
+    pooling = geo_data.Pooling(said["level"], said["below"], tuple(said["by"]))
     attributes = {name: np.repeat(_codes(slots[name], values), count) for name, values in categories.items()}
-    if work.min() < 0 or not np.array_equal(np.bincount(slots["pool"].to_numpy(), count, n.size), n):
+    if min(work.min(), place.min()) < 0 or not np.array_equal(
+        np.bincount(slots["pool"].to_numpy(), count, n.size), n
+    ):
         raise ValueError("pools.parquet: work blocks or slot counts do not match the rest of the plan")
     pools = geo_data.PoolTable(
-        work=work,
-        strata={name: _codes(table[name], categories[name]) for name in document["pools_by"]},
+        pooling=pooling,
+        place=place,
+        strata={name: _codes(table[name], categories[name]) for name in pooling.by},
         n=n,
-        slots=geo_data.Slots(np.repeat(work, n), attributes, categories),
+        slots=geo_data.Slots(work, attributes, categories),
     )
     return pools, {name: table[name].to_numpy() for name in ("m", "domain", "class")}
 

@@ -1,10 +1,9 @@
-"""From a configuration to a public plan. No function here can be handed a confidential array."""
+"""From public inputs to a public plan. No function here can be handed a confidential array."""
 
 from __future__ import annotations
 
-from collections.abc import Set
 from dataclasses import dataclass
-from pathlib import Path
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,13 +11,32 @@ from numpy.typing import NDArray
 
 import geo_data
 import synth
-from pipelines.config import MicrodataJobs, ReleaseConfig
+from pipelines.config import PlanSettings, Privacy, ReleaseConfig
+from pipelines.public_inputs import PublicInputs, read_public_inputs
 
-__all__ = ["ReleasePlan", "job_source", "make_plan", "read_geography"]
+__all__ = ["Choices", "ReleasePlan", "assemble", "make_plan"]
 
-# Columns of the plan and of the jobs file; an attribute or level of the same name would overwrite them.
-_OWN_JOB_COLUMNS = frozenset({"work", "n", "m", "domain", "class", "pool", "count", "w_geocode", "h_geocode"})
-_OWN_BLOCK_COLUMNS = frozenset({"latitude", "longitude", "weight"})
+_KM_PER_MILE = Fraction("1.609344")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the planner chose, from public inputs.
+
+    Attributes
+    ----------
+    pool_below : int
+        Blocks with fewer jobs share the urn of their unit.
+    thresholds : tuple of float
+        Expected workers of a cell, for pools of 1, 2-3, 4-7, ... slots; the last one serves all larger.
+    """
+
+    pool_below: int
+    thresholds: tuple[float, ...]
+
+    def threshold(self, size: float) -> float:
+        """Return the expected workers of a cell in a pool of `size` slots."""
+        return self.thresholds[min(int(np.log2(size)), len(self.thresholds) - 1)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +50,17 @@ class ReleasePlan:
     geography : geo_data.Geography
     weights : ndarray of int64, shape (n_blocks,)
         Public weights by which a cell is shared among its blocks.
+    shares : synth.OriginShares
+        Public shares by which a cell is shared among the units in it.
     pools : geo_data.PoolTable
-        Work block, stratum and slots of every pool.
-    domain_group, domain_size : ndarray, shape (n_domains,)
-        First block of the destination group, and pool size, for which each domain was made.
+        Place, stratum and slots of every pool.
+    level : str
+        Level of the units of the public model.
+    domain_unit, domain_size : ndarray, shape (n_domains,)
+        Destination unit, and pool size, for which each domain was made.
     plan : synth.Plan
         The numbers.
+    choices : Choices
     notes : tuple of str
         What reading and planning had to report: repairs, rows left out, fall-backs.
     """
@@ -45,10 +68,13 @@ class ReleasePlan:
     configuration: dict[str, Any]
     geography: geo_data.Geography
     weights: NDArray[np.int64]
+    shares: synth.OriginShares
     pools: geo_data.PoolTable
-    domain_group: NDArray[np.int32]
+    level: str
+    domain_unit: NDArray[np.int32]
     domain_size: NDArray[np.int64]
     plan: synth.Plan
+    choices: Choices
     notes: tuple[str, ...]
 
     @property
@@ -57,39 +83,14 @@ class ReleasePlan:
         return synth.MECHANISMS[self.plan.mechanism]
 
 
-def read_geography(config: ReleaseConfig) -> geo_data.Geography:
-    """Read the public geography that a configuration names."""
-    g = config.geography
-    return geo_data.read_crosswalk(
-        g.file, block=g.block, levels=g.levels, latitude=g.latitude, longitude=g.longitude
-    )
-
-
-def job_source(config: ReleaseConfig, geography: geo_data.Geography) -> geo_data.JobSource:
-    """Return the source of the jobs; nothing is read yet."""
-    jobs = config.jobs
-    if isinstance(jobs, MicrodataJobs):
-        return geo_data.MicrodataJobs(
-            jobs.file,
-            geography,
-            home=jobs.home,
-            work=jobs.work,
-            worker=jobs.worker,
-            attributes=jobs.attributes,
-            records_per_worker=jobs.records_per_worker,
-        )
-    return geo_data.LodesJobs(jobs.file, geography)
-
-
-def make_plan(config: ReleaseConfig) -> ReleasePlan:
-    """Read the public inputs and make the plan of a release.
-
-    Of the job file only the public side is parsed: work blocks and attributes, never the column of
-    origins.
+def make_plan(config: ReleaseConfig, inputs: PublicInputs | None = None) -> ReleasePlan:
+    """Make the plan of a release.
 
     Parameters
     ----------
     config : ReleaseConfig
+    inputs : PublicInputs, optional
+        What `read_public_inputs` gave, to spare reading twice.
 
     Returns
     -------
@@ -102,125 +103,72 @@ def make_plan(config: ReleaseConfig) -> ReleasePlan:
     synth.BudgetTooSmallError
         If no prior certifies the requested epsilon and delta.
     """
-    geography = read_geography(config)
-    _check_names(
-        config.geography.file, "level", {geography.block_level, *geography.levels} & _OWN_BLOCK_COLUMNS
-    )
-    tables = [
-        geo_data.read_flows(
-            a.file,
-            geography,
-            origin=a.origin,
-            origin_level=a.origin_level,
-            destination=a.destination,
-            destination_level=a.destination_level,
-            flow=a.flow,
-        )
-        for a in config.auxiliary
-    ]
-    if config.weights is None:
-        weights = geo_data.uniform_weights(geography)
-    else:
-        w = config.weights
-        weights = geo_data.read_weights(w.file, geography, level=w.level, area=w.area, weight=w.weight)
-    slots = job_source(config, geography).slots()
-    _check_names(config.jobs.file, "attribute", slots.attributes.keys() & _OWN_JOB_COLUMNS)
-    _check_categories(config, slots)
-    _check_pool_by(config, slots)
-    pools = geo_data.build_pools(slots, config.plan.pool_by)
-    model = geo_data.build_model(geography, tables, weights.weights)
+    from pipelines.choosing import choose  # it plans small samples with `assemble`
+
+    inputs = inputs or read_public_inputs(config)
+    return assemble(config, inputs, inputs.slots, choose(config, inputs), config.privacy.delta)
+
+
+def assemble(
+    config: ReleaseConfig, inputs: PublicInputs, slots: geo_data.Slots, choices: Choices, delta: Fraction
+) -> ReleasePlan:
+    """Make the plan of some slots with given choices.
+
+    Parameters
+    ----------
+    config : ReleaseConfig
+    inputs : PublicInputs
+    slots : geo_data.Slots
+        All slots, or the sample on which choices are tried.
+    choices : Choices
+    delta : Fraction
+        For these slots.
+
+    Returns
+    -------
+    ReleasePlan
+    """
+    geography, model, settings = inputs.geography, inputs.model, config.plan
+    pooling = geo_data.Pooling(settings.pool_level or model.level, choices.pool_below, settings.pool_by)
+    pools = geo_data.build_pools(slots, geography, pooling)
     coarse = geo_data.coarsen(
-        model, pools.work, pools.n, config.plan.split_threshold, config.plan.retention_min
+        model, pools.block, pools.n, _rule(settings, model, choices), settings.retention_min
     )
+    privacy: Privacy = config.privacy
     plan = synth.MECHANISMS[config.release.mechanism].calibrate(
         synth.Pools(pools.n, pools.n, coarse.domain),
         synth.Domains(geography.n_blocks, coarse.offsets, coarse.cuts, coarse.stratum),
         coarse.retention,
-        config.privacy.epsilon,
-        config.privacy.delta,
-        config.plan.prior,
-        config.privacy.guarantee,
+        privacy.epsilon,
+        delta,
+        settings.prior,
+        privacy.guarantee,
     )
-    first_of_group = np.unique(model.group_of_block, return_index=True)[1]
+    units, row = np.unique(coarse.unit, return_inverse=True)
+    offsets, unit, share = geo_data.integer_shares(model, units)
+    starts = geography.starts(model.level).astype(np.int64)
     return ReleasePlan(
         configuration=config.canonical(),
         geography=geography,
-        weights=weights.weights,
+        weights=inputs.weights.weights,
+        shares=synth.OriginShares(starts, offsets, unit, share, row.astype(np.int32)),
         pools=pools,
-        domain_group=first_of_group[coarse.group].astype(np.int32),
+        level=model.level,
+        domain_unit=coarse.unit,
         domain_size=coarse.size,
         plan=plan,
-        notes=_notes(config, geography, tables, weights, coarse, pools),
+        choices=choices,
+        notes=inputs.notes,
     )
 
 
-def _check_names(file: Path, what: str, taken: Set[str]) -> None:
-    if taken:
-        raise geo_data.InputError(
-            file,
-            f"the {what} {', '.join(sorted(taken))} has the name of a column that the release has already",
-            cure="rename the column, in the file and in the configuration",
-        )
-
-
-def _check_categories(config: ReleaseConfig, slots: geo_data.Slots) -> None:
-    """Refuse categories that cannot name a column of the OD file, before anything is drawn."""
-    for attribute, categories in slots.categories.items():
-        bad = sum(any(mark in category for mark in ',"\r\n') for category in categories)
-        if bad or any(mark in attribute for mark in ',"'):
-            raise geo_data.InputError(
-                config.jobs.file,
-                "categories cannot name a column of the OD file: they, or the attribute, contain a comma, "
-                "a quote or a line break",
-                column=attribute,
-                count=bad or len(categories),
-                cure="rename them; the OD file has one column for each category",
-            )
-    columns = [f"{name}_{value}" for name, values in slots.categories.items() for value in values]
-    if len(set(columns)) < len(columns):
-        raise geo_data.InputError(
-            config.jobs.file,
-            "categories of different attributes give the same column of the OD file",
-            count=len(columns) - len(set(columns)),
-            cure="rename an attribute",
-        )
-
-
-def _check_pool_by(config: ReleaseConfig, slots: geo_data.Slots) -> None:
-    if config.jobs.format == "lodes" and len(config.plan.pool_by) > 1:
-        raise geo_data.InputError(
-            config.jobs.file,
-            "pools cannot be made by more than one attribute: the OD format counts each attribute by itself",
-            cure="name one attribute in plan.pool_by, or use job-level microdata",
-        )
-    unknown = sorted(set(config.plan.pool_by) - set(slots.attributes))
-    if unknown:
-        raise geo_data.InputError(
-            config.jobs.file,
-            f"plan.pool_by names {', '.join(unknown)}, which is not an attribute of the jobs",
-            cure=f"the attributes are: {', '.join(slots.attributes) or 'none'}",
-        )
-
-
-def _notes(
-    config: ReleaseConfig,
-    geography: geo_data.Geography,
-    tables: list[geo_data.Flows],
-    weights: geo_data.BlockWeights,
-    coarse: geo_data.Coarsening,
-    pools: geo_data.PoolTable,
-) -> tuple[str, ...]:
-    notes = list(geography.repairs)
-    if config.weights is not None:  # notes are published, and a folder may have a telling name
-        notes += [line.replace(str(config.weights.file), config.weights.file.name) for line in weights.report]
-    notes += [
-        f"{Path(table.source).name}: {table.dropped['rows']:,} rows outside the geography left out"
-        for table in tables
-        if table.dropped["rows"]
-    ]
-    if coarse.uncovered_pools:
-        notes.append(
-            f"{coarse.uncovered_pools:,} of {pools.n.size:,} pools have no flow in any auxiliary table: "
-            "their domains follow the public weights alone"
-        )
-    return tuple(notes)
+def _rule(settings: PlanSettings, model: geo_data.PublicModel, choices: Choices) -> geo_data.Rule:
+    match settings.coarsening:
+        case "balanced":
+            return geo_data.balanced(choices.threshold)
+        case "threshold":
+            return geo_data.by_threshold(choices.threshold)
+        case "distance":
+            return geo_data.by_distance(model, float(settings.distance_miles * _KM_PER_MILE))
+        case "share":
+            return geo_data.by_share(float(settings.share))

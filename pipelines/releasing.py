@@ -21,7 +21,8 @@ import synth
 from pipelines.certificate import Certificate, make_certificate
 from pipelines.config import ConfigError, ReleaseConfig
 from pipelines.plan_files import save_plan, sha256_of
-from pipelines.planning import ReleasePlan, job_source, make_plan
+from pipelines.planning import ReleasePlan, make_plan
+from pipelines.public_inputs import job_source
 from pipelines.release_files import write_public
 from pipelines.sampling import sample_release
 from pipelines.signing import read_private_key
@@ -152,7 +153,7 @@ def run(
 
 def _grouped(config: ReleaseConfig, release: ReleasePlan, records: geo_data.JobRecords) -> NDArray[np.int32]:
     try:
-        return geo_data.group_records(release.pools, records)
+        return geo_data.group_records(release.pools, release.geography, records)
     except ValueError:
         raise geo_data.InputError(
             config.jobs.file,

@@ -35,23 +35,28 @@ class Part:
     jobs: Path | None
 
 
-def batches(pools: geo_data.PoolTable, jobs: int = _BATCH_JOBS) -> list[slice]:
-    """Cut the pools into runs of about `jobs` jobs, never inside a work block.
+def batches(release: ReleasePlan, jobs: int = _BATCH_JOBS) -> list[slice]:
+    """Cut the pools into runs of about `jobs` jobs, never inside a unit whose blocks may share an urn.
+
+    So the jobs of a work block, and all rows between two of its jobs, are in one batch.
 
     Parameters
     ----------
-    pools : geo_data.PoolTable
+    release : ReleasePlan
     jobs : int
-        A batch ends at the first work block that reaches it.
+        A batch ends at the first unit that reaches it.
 
     Returns
     -------
     list of slice
         Of consecutive pools, covering all.
     """
-    first_of_block = np.flatnonzero(np.append(True, np.diff(pools.work) != 0))
-    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(pools.n)])[first_of_block]
-    starts = first_of_block[np.append(True, np.diff(before // jobs) > 0)]
+    pools = release.pools
+    level = pools.pooling.level if pools.shared.any() else release.geography.block_level
+    unit = release.geography.unit_of(level, pools.block)
+    first = np.flatnonzero(np.append(True, np.diff(unit) != 0))
+    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(pools.n)])[first]
+    starts = first[np.append(True, np.diff(before // jobs) > 0)]
     stops = [*starts[1:].tolist(), pools.n.size]
     return [slice(a, b) for a, b in zip(starts.tolist(), stops, strict=True)]
 
@@ -82,7 +87,9 @@ def sample_batch(
     cells = plan.domains.locate(domain, homes)
     drawn = release.mechanism.sample(plan, pools, cells, key.stream("urn", batch))
     domain = np.repeat(plan.pools.domain[pools], plan.pools.m[pools])
-    return synth.draw_blocks(plan.domains, domain, drawn, release.weights, key.stream("blocks", batch))
+    return synth.draw_blocks(
+        plan.domains, domain, drawn, release.weights, release.shares, key.stream("blocks", batch)
+    )
 
 
 def sample_release(
@@ -132,7 +139,7 @@ def sample_release(
             createdate,
             with_jobs,
         )
-        for i, pools in enumerate(batches(release.pools))
+        for i, pools in enumerate(batches(release))
     ]
     with ProgressBar(out=sys.stderr) if progress else nullcontext():
         return list(compute(*tasks, scheduler="threads"))

@@ -79,8 +79,8 @@ def comparison(release: ReleasePlan, public: Path, truth: geo_data.JobRecords) -
     geography, slots = release.geography, release.pools.slots
     level = geography.levels[-2] if len(geography.levels) > 1 else geography.block_level
     table = geo_data.LodesJobs(public / file_names(release.configuration)["od_csv"], geography).records()
-    homes = geo_data.group_records(release.pools, truth)
-    synthetic = geo_data.group_records(release.pools, table)
+    homes = geo_data.group_records(release.pools, geography, truth)
+    synthetic = geo_data.group_records(release.pools, geography, table)
     distance = total_variation(geography, level, slots.work, homes, synthetic)
     return (
         f"Compared    with the generated truth: flows between {level} units differ by {distance:.1%} "

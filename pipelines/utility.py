@@ -7,7 +7,9 @@ from numpy.typing import NDArray
 
 import geo_data
 
-__all__ = ["mean_commute", "total_variation"]
+__all__ = ["destination_commute_error", "mean_commute", "total_variation"]
+
+_LARGE = 100  # jobs from which a destination's mean commute is worth comparing
 
 
 def total_variation(
@@ -16,6 +18,8 @@ def total_variation(
     work: NDArray[np.int32],
     homes: NDArray[np.int32],
     other_homes: NDArray[np.int32],
+    *,
+    destination_level: str | None = None,
 ) -> float:
     """Return the total variation distance of two tables of flows between units of a level.
 
@@ -29,13 +33,17 @@ def total_variation(
         Work block of each job.
     homes, other_homes : ndarray of int32, shape (n,)
         Home blocks in the two tables.
+    destination_level : str, optional
+        Level of the destinations where it is another one.
 
     Returns
     -------
     float
         In [0, 1].
     """
-    destination = geography.unit_of(level, work).astype(np.int64) * geography.n_units(level)
+    destination = geography.unit_of(destination_level or level, work).astype(np.int64) * geography.n_units(
+        level
+    )
     pairs, position = np.unique(
         np.concatenate([destination + geography.unit_of(level, h) for h in (homes, other_homes)]),
         return_inverse=True,
@@ -46,11 +54,45 @@ def total_variation(
 
 def mean_commute(geography: geo_data.Geography, work: NDArray[np.int32], homes: NDArray[np.int32]) -> float:
     """Return the mean distance between home and work block centroids, in kilometres on the ellipsoid."""
-    return float(
-        geo_data.distance_km(
-            geography.latitude[homes],
-            geography.longitude[homes],
-            geography.latitude[work],
-            geography.longitude[work],
-        ).mean()
+    return float(_commutes(geography, work, homes).mean())
+
+
+def destination_commute_error(
+    geography: geo_data.Geography,
+    work: NDArray[np.int32],
+    homes: NDArray[np.int32],
+    other_homes: NDArray[np.int32],
+) -> float:
+    """Return the median over large destinations of the relative error of their mean commute.
+
+    Parameters
+    ----------
+    geography : geo_data.Geography
+    work : ndarray of int32, shape (n,)
+        Work block of each job.
+    homes, other_homes : ndarray of int32, shape (n,)
+        True and released home blocks.
+
+    Returns
+    -------
+    float
+        Median of |released mean / true mean - 1| over work blocks with at least 100 jobs; NaN without any.
+    """
+    blocks, job, count = np.unique(work, return_inverse=True, return_counts=True)
+    means = [
+        np.bincount(job, _commutes(geography, work, h), minlength=blocks.size) / count
+        for h in (homes, other_homes)
+    ]
+    large = (count >= _LARGE) & (means[0] > 0)
+    return float(np.median(np.abs(means[1][large] / means[0][large] - 1))) if large.any() else float("nan")
+
+
+def _commutes(
+    geography: geo_data.Geography, work: NDArray[np.int32], homes: NDArray[np.int32]
+) -> NDArray[np.float64]:
+    return geo_data.distance_km(
+        geography.latitude[homes],
+        geography.longitude[homes],
+        geography.latitude[work],
+        geography.longitude[work],
     )

@@ -3,7 +3,7 @@
 from synth.auditing import AuditResult, audit
 from synth.calibration import BudgetTooSmallError
 from synth.composition import compose, group_privacy, one_urn_implicates
-from synth.decoarsening import draw_blocks
+from synth.decoarsening import OriginShares, draw_blocks
 from synth.dirichlet import Dirichlet
 from synth.exact import decimal_down, decimal_up, exact
 from synth.losses import PoolClass
@@ -27,6 +27,7 @@ __all__ = [
     "Guarantee",
     "GuaranteeName",
     "Mechanism",
+    "OriginShares",
     "Plan",
     "PoolClass",
     "Pools",

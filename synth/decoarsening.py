@@ -2,13 +2,104 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
 from synth.plan import Domains
 from synth.randomness import WordStream, uniform_below
 
-__all__ = ["draw_blocks"]
+__all__ = ["OriginShares", "draw_blocks"]
+
+
+@dataclass(frozen=True, eq=False)
+class OriginShares:
+    """Public integer shares of origin units, for every destination unit that the plan tells apart.
+
+    A unit is a run of blocks. Units that a row does not list have no share in it.
+
+    Attributes
+    ----------
+    starts : ndarray of int64, shape (n_units,)
+        First block of each unit, rising from 0.
+    offsets : ndarray of int64, shape (n_rows + 1,)
+        Row r stands at ``offsets[r]:offsets[r + 1]`` of `unit` and `share`.
+    unit : ndarray of int32, shape (n_entries,)
+        Units listed, rising inside a row.
+    share : ndarray of int32, shape (n_entries,)
+        Their shares, at least 1.
+    row : ndarray of int32, shape (n_domains,)
+        Row of each domain.
+    """
+
+    starts: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    unit: NDArray[np.int32]
+    share: NDArray[np.int32]
+    row: NDArray[np.int32]
+
+    def __post_init__(self) -> None:
+        if self.starts.size == 0 or self.starts[0] != 0 or np.any(np.diff(self.starts) < 1):
+            raise ValueError("units of origin shares begin at block 0 and rise")
+        if self.offsets[0] != 0 or np.any(np.diff(self.offsets) < 0) or self.offsets[-1] != self.unit.size:
+            raise ValueError("rows of origin shares do not match their offsets")
+        if self.unit.shape != self.share.shape or (self.share.size and self.share.min() < 1):
+            raise ValueError("origin shares are at least 1 each")
+        if self.unit.size and (self.unit.min() < 0 or self.unit.max() >= self.starts.size):
+            raise ValueError("origin shares name a unit that there is not")
+        if np.any(np.diff(self._keys) < 1):
+            raise ValueError("units rise inside a row of origin shares")
+        if self.row.min() < 0 or self.row.max() >= self.offsets.size - 1:
+            raise ValueError("a domain names a row of origin shares that there is not")
+
+    @cached_property
+    def _keys(self) -> NDArray[np.int64]:
+        row = np.repeat(np.arange(self.offsets.size - 1, dtype=np.int64), np.diff(self.offsets))
+        return row * self.starts.size + self.unit
+
+    @cached_property
+    def _cumulative(self) -> NDArray[np.int64]:
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.share, dtype=np.int64)])
+
+    def narrow(
+        self,
+        domain: NDArray[np.int32],
+        first: NDArray[np.int64],
+        stop: NDArray[np.int64],
+        stream: WordStream,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Draw a unit of every cell that holds several, by their shares, exactly.
+
+        Parameters
+        ----------
+        domain : ndarray of int32, shape (n,)
+        first, stop : ndarray of int64, shape (n,)
+            The blocks of each cell.
+        stream : WordStream
+
+        Returns
+        -------
+        first, stop : ndarray of int64, shape (n,)
+            The blocks of the cell that lie in the drawn unit; the whole cell where it lies in one unit, or no
+            unit of it has a share.
+        """
+        low = np.searchsorted(self.starts, first, side="right") - 1
+        high = np.searchsorted(self.starts, stop - 1, side="right") - 1
+        base = self.row[domain].astype(np.int64) * self.starts.size
+        begin = self._cumulative[np.searchsorted(self._keys, base + low)]
+        total = self._cumulative[np.searchsorted(self._keys, base + high, side="right")] - begin
+        several = np.flatnonzero((high > low) & (total > 0))
+        if several.size == 0:
+            return first, stop
+        place = begin[several] + uniform_below(total[several], stream)
+        unit = self.unit[np.searchsorted(self._cumulative, place, side="right") - 1]
+        ends = np.append(self.starts[1:], np.iinfo(np.int64).max)
+        first, stop = first.copy(), stop.copy()
+        first[several] = np.maximum(first[several], self.starts[unit])
+        stop[several] = np.minimum(stop[several], ends[unit])
+        return first, stop
 
 
 def draw_blocks(
@@ -16,9 +107,10 @@ def draw_blocks(
     domain: NDArray[np.int32],
     cells: NDArray[np.int32],
     weights: NDArray[np.int64],
+    shares: OriginShares,
     stream: WordStream,
 ) -> NDArray[np.int32]:
-    """Draw a block of each cell with probability proportional to its public weight, exactly.
+    """Draw a block of each cell: first a unit of it by public shares, then a block of that by public weights.
 
     Lemma 18 of docs/privacy.md.
 
@@ -32,6 +124,7 @@ def draw_blocks(
         Domain and cell (inside it) of each synthetic worker.
     weights : ndarray of int64, shape (n_blocks,)
         Public weights, at least 1; their sum is below 2^63.
+    shares : OriginShares
     stream : WordStream
 
     Returns
@@ -40,6 +133,6 @@ def draw_blocks(
         Block numbers.
     """
     cumulative = np.concatenate([np.zeros(1, np.int64), np.cumsum(weights)])
-    first, stop = domains.bounds(domain, cells)
+    first, stop = shares.narrow(domain, *domains.bounds(domain, cells), stream)
     place = cumulative[first] + uniform_below(cumulative[stop] - cumulative[first], stream)
     return (np.searchsorted(cumulative, place, side="right") - 1).astype(np.int32)

@@ -104,7 +104,7 @@ def test_plan_says_what_it_costs_and_reads_no_homes(
     before = tree(tmp_path)
     result = invoke("plan", config)
     assert result.exit_code == 0, result.output
-    assert "600 jobs in 40 pools" in result.stdout
+    assert "600 jobs in 21 pools" in result.stdout
     assert "requested 8.6 and 0.00001" in result.stdout
     assert re.search(r"epsilon [78]\.\d+, delta 0\.0000\d+ for the run", result.stdout)
     assert "noise" in result.stdout
@@ -171,7 +171,9 @@ def test_run_reports_repairs_and_fall_backs(
             assert (
                 f"Note        level {level}: 2 of 120 rows disagreed with their block code" in result.stdout
             )
-        assert re.search(r"Note        \d+ of 40 pools have no flow in any auxiliary table", result.stdout)
+        assert re.search(
+            r"Note        \d+ of 6 trct units with jobs have no flow in any auxiliary table", result.stdout
+        )
 
 
 def test_run_says_when_it_is_not_for_release(

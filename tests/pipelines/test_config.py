@@ -108,8 +108,9 @@ def test_defaults() -> None:
     assert config.auxiliary == ()
     assert config.weights is None
     assert config.plan.pool_by == ()
-    assert config.plan.split_threshold == config.plan.retention_min == 1
-    assert config.plan.prior is None
+    assert config.plan.retention_min == 1
+    assert config.plan.coarsening == "balanced"
+    assert config.plan.split_threshold is config.plan.pool_below is config.plan.prior is None
     assert isinstance(config.jobs, LodesJobs)
 
 
@@ -201,8 +202,14 @@ def test_canonical_values() -> None:
     canonical = parse(FULL).canonical()
     assert canonical["privacy"] == {"epsilon": "8.6", "delta": "0.00001", "guarantee": "pdp"}
     assert canonical["plan"] == {
-        "pool_by": ["age"],
+        "preset": "tuned",
+        "coarsening": "balanced",
         "split_threshold": "1/3",
+        "distance_miles": "100",
+        "share": "0.9",
+        "pool_by": ["age"],
+        "pool_level": None,
+        "pool_below": None,
         "retention_min": "0.5",
         "prior": "0.01",
     }

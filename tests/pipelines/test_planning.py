@@ -12,10 +12,17 @@ import pytest
 
 import geo_data
 from pipelines import ReleaseConfig, ReleasePlan, load_plan, make_plan, plan_hash, save_plan
-from pipelines.planning import job_source
+from pipelines.public_inputs import job_source
 
 Configs = Callable[..., ReleaseConfig]
-PLAN_FILES = ["blocks.parquet", "domains.parquet", "plan.json", "pools.parquet", "slots.parquet"]
+PLAN_FILES = [
+    "blocks.parquet",
+    "domains.parquet",
+    "plan.json",
+    "pools.parquet",
+    "shares.parquet",
+    "slots.parquet",
+]
 
 
 def stored(release: ReleasePlan, folder: Path) -> dict[str, bytes]:
@@ -192,10 +199,15 @@ def test_save_load_save_gives_the_same_bytes(
     assert stored(make_plan(config), tmp_path / "again") == once
 
     # Equal bytes could hide what neither stores: compare what the draw needs.
-    for field in ("weights", "domain_group", "domain_size"):
+    for field in ("weights", "domain_unit", "domain_size"):
         np.testing.assert_array_equal(getattr(loaded, field), getattr(release, field))
-    for field in ("work", "n"):
+    for field in ("place", "block", "shared", "n"):
         np.testing.assert_array_equal(getattr(loaded.pools, field), getattr(release.pools, field))
+    assert loaded.pools.pooling == release.pools.pooling
+    np.testing.assert_array_equal(loaded.pools.slots.work, release.pools.slots.work)
+    for field in ("starts", "offsets", "unit", "share", "row"):
+        np.testing.assert_array_equal(getattr(loaded.shares, field), getattr(release.shares, field))
+    assert (loaded.level, loaded.choices) == (release.level, release.choices)
     for attribute, codes in release.pools.slots.attributes.items():
         np.testing.assert_array_equal(loaded.pools.slots.attributes[attribute], codes)
     for attribute, codes in release.pools.strata.items():
@@ -217,7 +229,7 @@ def test_the_variants_are_what_they_are_called(small_config: Configs, british: C
     assert deep.plan.domains.strata_counts.shape[1] > 2
     flat = make_plan(british(levels="[]", tables=False, split_threshold="1/7"))
     assert flat.geography.levels == ()
-    assert any("no flow in any auxiliary table" in note for note in flat.notes)
+    assert flat.level == "oa"
     tree = make_plan(british())
     codes = tree.geography.codes("msoa")
     assert not any(str(block).startswith(tuple(codes)) for block in tree.geography.blocks)
@@ -307,11 +319,13 @@ def test_repairs_and_fall_backs_are_noted_with_counts(
         (str(small_region["tract_flows"]), str(tracts)),
     )
     release = make_plan(config)
-    county = release.geography.unit_of("cty", release.pools.work)
-    without = int((county == 1).sum())
-    assert 0 < without < release.pools.n.size
-    assert f"{without:,} of {release.pools.n.size:,} pools have no flow in any auxiliary table: " in (
-        " ".join(release.notes)
+    geography, work = release.geography, np.unique(release.pools.slots.work)
+    places = np.unique(geography.unit_of("trct", work))
+    without = np.unique(geography.unit_of("trct", work[geography.unit_of("cty", work) == 1])).size
+    assert 0 < without < places.size
+    assert (
+        f"{without:,} of {places.size:,} trct units with jobs have no flow in any auxiliary table: "
+        in " ".join(release.notes)
     )
     assert "level trct: 1 of 120 rows disagreed with their block code" in " ".join(release.notes)
 

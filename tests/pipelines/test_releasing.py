@@ -263,12 +263,12 @@ def test_number_of_threads_does_not_matter(
 ) -> None:
     """Many small batches, drawn by one thread and by several: the same bytes."""
     cut = pipelines.sampling.batches
-    monkeypatch.setattr(pipelines.sampling, "batches", lambda pools: cut(pools, 50))
+    monkeypatch.setattr(pipelines.sampling, "batches", lambda release: cut(release, 50))
     found = []
     for threads in (1, 4):
         with dask.config.set(num_workers=threads):
             release = run(small_config(), key=synth.RunKey.from_seed(1))
-        assert len(cut(release.plan.pools, 50)) > 4
+        assert len(cut(release.plan, 50)) > 4
         found.append(data_bytes(release))
     assert found[0] == found[1]
 
@@ -276,7 +276,7 @@ def test_number_of_threads_does_not_matter(
 def test_no_key_stream_is_used_twice(small_config: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two batches, or two stages, on one stream would be correlated, outside the guarantee."""
     cut, stream = pipelines.sampling.batches, synth.RunKey.stream
-    monkeypatch.setattr(pipelines.sampling, "batches", lambda pools: cut(pools, 50))
+    monkeypatch.setattr(pipelines.sampling, "batches", lambda release: cut(release, 50))
     used: list[tuple[str, int]] = []
     monkeypatch.setattr(
         synth.RunKey,
@@ -284,7 +284,7 @@ def test_no_key_stream_is_used_twice(small_config: Configs, monkeypatch: pytest.
         lambda key, stage, batch: (used.append((stage, batch)), stream(key, stage, batch))[1],
     )
     release = run(small_config())
-    assert len(used) == 2 * len(cut(release.plan.pools, 50)) > 8
+    assert len(used) == 2 * len(cut(release.plan, 50)) > 8
     assert len(set(used)) == len(used)
 
 

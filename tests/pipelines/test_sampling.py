@@ -3,47 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import geo_data
 import synth
-from pipelines import ReleaseConfig, ReleasePlan, make_plan
-from pipelines.planning import job_source
+from pipelines import ReleaseConfig, ReleasePlan, make_plan, parse_config
+from pipelines.public_inputs import job_source
 from pipelines.sampling import batches, sample_batch
 
 
-def table(work: list[int], n: list[int]) -> geo_data.PoolTable:
-    slots = geo_data.Slots(np.repeat(np.array(work, np.int32), n), {}, {})
-    return geo_data.PoolTable(np.array(work, np.int32), {}, np.array(n, np.int64), slots)
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 12), st.integers(1, 40)), min_size=1, max_size=40),
-    st.integers(1, 200),
-)
-def test_batches_cover_all_pools_and_split_no_work_block(pools: list[tuple[int, int]], jobs: int) -> None:
-    pools = sorted(pools)
-    work, n = (list(column) for column in zip(*pools, strict=True))
-    cut = batches(table(work, n), jobs)
-    assert cut[0].start == 0
-    assert cut[-1].stop == len(pools)
-    size = {block: sum(k for w, k in pools if w == block) for block in work}
-    for this, following in zip(cut, [*cut[1:], None], strict=True):
+@pytest.mark.parametrize("below", [1, 8, 1000])
+@given(jobs=st.integers(1, 300))
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_batches_cover_all_pools_and_split_no_work_block(
+    below: int, jobs: int, config_text: Callable[..., str]
+) -> None:
+    release = plan_of(config_text, below)
+    cut = batches(release, jobs)
+    slots, n = release.pools.slots, release.pools.n
+    assert [part.start for part in cut] == [0, *(part.stop for part in cut[:-1])]
+    assert cut[-1].stop == n.size
+    offsets = np.concatenate([[0], np.cumsum(n)])
+    unit = release.geography.unit_of("trct" if below > 1 else "tabblk2010", slots.work)
+    for this in cut:
+        own = slice(offsets[this.start], offsets[this.stop])
         assert this.start < this.stop
-        if following is not None:
-            assert this.stop == following.start
-            assert work[this.stop - 1] != work[this.stop]
-        # Bounded by what was asked for and the largest work block, so memory is.
-        assert sum(n[this]) < jobs + max(size.values())
+        # No work block is in two batches, and batches follow one another in the order of the blocks.
+        if this.stop < n.size:
+            assert slots.work[own].max() < slots.work[own.stop :].min()
+        # Bounded by what was asked for and the largest unit, so memory is.
+        assert n[this].sum() < jobs + np.bincount(unit).max()
 
 
-def test_batches_are_not_needlessly_many() -> None:
-    assert batches(table([0, 1, 2], [5, 5, 5]), 1000) == [slice(0, 3)]
-    assert len(batches(table(list(range(1000)), [1] * 1000), 100)) == 10
+def test_batches_are_not_needlessly_many(config_text: Callable[..., str]) -> None:
+    assert len(batches(plan_of(config_text, 8), 100_000)) == 1
+    assert len(batches(plan_of(config_text, 1), 100)) <= 7
+
+
+@cache
+def _parsed(text: str) -> ReleasePlan:
+    return make_plan(parse_config(text, Path(), "small.toml"))
+
+
+def plan_of(config_text: Callable[..., str], below: int) -> ReleasePlan:
+    return _parsed(config_text(("pool_below = 8", f"pool_below = {below}")))
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +66,13 @@ def planned(
     )
     release = make_plan(config)
     records = job_source(config, release.geography).records()
-    return release, geo_data.group_records(release.pools, records)
+    return release, geo_data.group_records(release.pools, release.geography, records)
 
 
 def test_a_batch_does_not_depend_on_what_other_batches_hold(planned: tuple[ReleasePlan, np.ndarray]) -> None:
     release, homes = planned
     offsets = np.concatenate([[0], np.cumsum(release.pools.n)])
-    for number, pools in enumerate(batches(release.pools, 100)):
+    for number, pools in enumerate(batches(release, 100)):
         own = slice(offsets[pools.start], offsets[pools.stop])
         elsewhere = np.zeros_like(homes)
         elsewhere[own] = homes[own]

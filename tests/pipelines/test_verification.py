@@ -47,6 +47,7 @@ PUBLIC = [
     "plan/domains.parquet",
     "plan/plan.json",
     "plan/pools.parquet",
+    "plan/shares.parquet",
     "plan/slots.parquet",
 ]
 every_file = pytest.mark.parametrize("name", PUBLIC)

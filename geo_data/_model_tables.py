@@ -1,0 +1,188 @@
+"""One auxiliary table as a step of the public model: its rows, its parents, and the factors it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from geo_data.auxiliary import Flows
+from geo_data.geography import Geography
+
+__all__ = ["AT_A_TIME", "ModelTable"]
+
+Float64 = NDArray[np.float64]
+Int = NDArray[np.integer]
+
+AT_A_TIME = 64
+"""Destinations handled together: bounds the memory of the shares."""
+
+_ROUNDS = 30  # of proportional fitting; it converges geometrically
+_FEWEST_JOBS = 1e-9  # weight of a destination without jobs in an average over destinations
+
+
+@dataclass(frozen=True, eq=False)
+class ModelTable:
+    """A table of flows beside the units of the model.
+
+    Attributes
+    ----------
+    same_jobs : bool
+        The table counts the same jobs as the release.
+    origin_starts : ndarray of int64, shape (o,)
+        First unit of the model in each origin unit of the table.
+    parent_starts : ndarray of int64, shape (p,)
+        First origin unit in each parent: the units of the coarser table before it.
+    destination : ndarray of int32, shape (n_units,)
+        The table's destination unit of each unit of the model.
+    flow, variance : sparse matrix, shape (destination units, o)
+        F, and squared standard errors.
+    direct : bool
+        The table's destinations are the model's own units.
+    factor : ndarray of float64, shape (destination units, o), or None
+        For a coarser destination level: what proportional fitting found.
+    """
+
+    same_jobs: bool
+    origin_starts: NDArray[np.int64]
+    parent_starts: NDArray[np.int64]
+    destination: NDArray[np.int32]
+    flow: sparse.csr_matrix
+    variance: sparse.csr_matrix
+    direct: bool
+    factor: Float64 | None = None
+
+    @classmethod
+    def of(cls, tables: Sequence[Flows], geography: Geography, level: str) -> list[ModelTable]:
+        """Prepare tables that are ordered from coarse to fine origins."""
+        units = geography.starts(level).astype(np.int64)
+        result: list[ModelTable] = []
+        for i, table in enumerate(tables):
+            coarser = [t.origin_level for t in tables[:i] if t.origin_level != table.origin_level]
+            blocks = geography.starts(table.origin_level).astype(np.int64)
+            parents = geography.starts(coarser[-1]).astype(np.int64) if coarser else np.zeros(1, np.int64)
+            shape = (geography.n_units(table.destination_level), blocks.size)
+            at = (table.destination, table.origin)
+            error = table.standard_error
+            # What has no margin of error is taken for a count, whose variance is its size.
+            variance = table.flow if error is None else np.where(np.isnan(error), table.flow, error**2)
+            result.append(
+                cls(
+                    same_jobs=table.same_jobs,
+                    origin_starts=np.searchsorted(units, blocks),
+                    parent_starts=np.searchsorted(blocks, parents),
+                    destination=geography.unit_of(table.destination_level, units),
+                    flow=sparse.csr_matrix((table.flow, at), shape=shape),
+                    variance=sparse.csr_matrix((variance, at), shape=shape),
+                    direct=table.destination_level == level,
+                )
+            )
+        return result
+
+    def reached(self, destinations: Int) -> NDArray[np.bool_]:
+        """Say of each destination whether the table has a flow to it."""
+        some = np.asarray(self.flow.sum(axis=1)).ravel() > 0
+        return np.asarray(some[self.destination[destinations]])
+
+    def flows(self, destinations: Int) -> tuple[NDArray[np.int64], Float64]:
+        """Return the table's row of each destination, and those rows, shape (rows, o)."""
+        rows, row = np.unique(self.destination[destinations], return_inverse=True)
+        return row, self.flow[rows].toarray()
+
+    def by_origin(self, shares: Float64) -> Float64:
+        """Add shares of units of the model up to origin units of the table, shape (g, o)."""
+        return np.add.reduceat(shares, self.origin_starts, axis=1)
+
+    def by_parent(self, values: Float64) -> Float64:
+        """Add values of origin units up to parents, shape (g, p)."""
+        return np.add.reduceat(values, self.parent_starts, axis=1)
+
+    def spread(self, values: Float64) -> Float64:
+        """Repeat values of parents for each of their origin units, shape (g, o)."""
+        length = np.diff(np.append(self.parent_starts, self.origin_starts.size))
+        return np.repeat(values, length, axis=1)
+
+    def inside(self, flow: Float64) -> NDArray[np.bool_]:
+        """Say of each pair whether the table speaks about it: its parent has a flow."""
+        return np.asarray(self.spread(self.by_parent(flow)) > 0)
+
+    def conditional(self, flow: Float64, expected: Float64) -> tuple[Float64, Float64]:
+        """Return F(g, D) and P(o | g, D) for every pair."""
+        return self.spread(self.by_parent(flow)), expected / self.spread(self.by_parent(expected))
+
+    def average(self, shares: Float64, row: Int, jobs: Float64, rows: int) -> Float64:
+        """Average shares over the destinations of each row, by jobs, at the table's origins."""
+        weight = np.maximum(jobs, _FEWEST_JOBS)
+        matrix = sparse.csr_matrix((weight, (row, np.arange(row.size))), shape=(rows, row.size))
+        return np.asarray(matrix @ self.by_origin(shares) / (matrix @ np.ones((row.size, 1))))
+
+    def applied(self, shares: Float64, destinations: Int, jobs: Float64) -> Float64:
+        """Return shares of the model after this table, shape (g, n_units)."""
+        if self.factor is not None:
+            factor = self.factor[self.destination[destinations]]
+        else:
+            rows = self.destination[destinations]
+            now = self.by_origin(shares)
+            factor = self._target(now, self.flow[rows].toarray(), self.variance[rows].toarray(), jobs[rows])
+            factor /= now
+        length = np.diff(np.append(self.origin_starts, shares.shape[1]))
+        result = shares * np.repeat(factor, length, axis=1)
+        return np.asarray(result / result.sum(axis=1, keepdims=True))
+
+    def balanced(self, shares: Callable[[Int], Float64], jobs: Float64) -> ModelTable:
+        """Return the table with the factors that give its coarse destinations their targets.
+
+        Parameters
+        ----------
+        shares : callable
+            P(u | d) of the model so far, shape (g, n_units), of destinations in groups of any size.
+        jobs : ndarray of float64, shape (n_units,)
+        """
+        factor = np.ones(self.flow.shape)
+        weight = np.maximum(jobs, _FEWEST_JOBS)
+        first = np.searchsorted(self.destination, np.arange(factor.shape[0] + 1))
+        # One row of the table after another: its destinations share no factor with those of other rows.
+        for row in np.flatnonzero(np.diff(self.flow.indptr)):
+            members = np.arange(first[row], first[row + 1])
+            now = np.concatenate([self.by_origin(shares(part)) for part in _parts(members)])
+            mine = weight[members] / weight[members].sum()
+            flow, variance = self.flow[[row]].toarray(), self.variance[[row]].toarray()
+            target = self._target(mine[None] @ now, flow, variance, jobs[members].sum(keepdims=True))[0]
+            for _ in range(_ROUNDS):
+                step = target / (mine @ now)
+                factor[row] *= step
+                now = now * step
+                now /= now.sum(axis=1, keepdims=True)
+        return replace(self, factor=factor)
+
+    def _target(self, now: Float64, flow: Float64, variance: Float64, jobs: Float64) -> Float64:
+        """Return T(o | D) of rows of the table (steps 2 and 3 of `geo_data.model`)."""
+        total, within = self.conditional(flow, now)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(total > 0, flow / total, 0.0)
+            error = self.spread(self.by_parent(variance)) / total**2
+            sample = np.where(error > 0, self.spread(self.by_parent(share * (1 - share))) / error, total)
+            pseudo = total / np.sqrt(np.clip(sample, 1.0, None))
+            smoothed = (flow + pseudo * within) / (total + pseudo)
+        mass = self.spread(self.by_parent(now))
+        target = np.where(total > 0, mass * smoothed, now)
+        if not self.same_jobs:
+            return target
+        inside = total > 0
+        seen = flow.sum(axis=1, keepdims=True)
+        here = np.where(inside, target, 0.0).sum(axis=1, keepdims=True)
+        elsewhere = 1.0 - here
+        everything = np.maximum(jobs[:, None], seen)
+        pseudo = np.sqrt(everything)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = (seen + pseudo * here) / (everything + pseudo)
+            scale = np.where(inside, share / here, (1.0 - share) / elsewhere)
+        usable = (seen > 0) & (elsewhere > 1e-9) & (here > 0)
+        return np.asarray(np.where(usable, target * scale, target))
+
+
+def _parts(members: Int) -> list[Int]:
+    return np.array_split(members, -(-members.size // AT_A_TIME))

@@ -1,0 +1,139 @@
+"""Choosing cells and pools: the plan that loses least on pseudo-truth, at the requested epsilon and delta.
+
+The objective is `Forecast.objective`: the expected total variation between true and synthetic flows after
+noise, resampling and decoarsening under the public model, as the mean of two tables, from units to units and
+from units to work blocks. It is estimated by drawing: pseudo-truth for a public sample of destinations is
+sent through the pipeline itself. Pools are classed by size (powers of two); every class gets the cell size T,
+a power of two, that minimises the objective over its pools. Then the limit is found below which small work
+blocks share an urn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import isqrt, log2
+
+import numpy as np
+from numpy.typing import NDArray
+
+import geo_data
+import synth
+from pipelines.config import ReleaseConfig
+from pipelines.forecast import forecast
+from pipelines.planning import Choices, assemble
+from pipelines.public_inputs import PublicInputs
+
+__all__ = ["choose"]
+
+_SAMPLE_JOBS = 20_000  # jobs on which one candidate is tried
+_POOL_BELOW = (1, 8, 32, 128, 512)  # limits that are tried
+_SMALLEST, _LARGEST = -8, 8  # T between 2^-8 and 2^8 expected workers a cell
+_FEWEST_JOBS = 2_000  # a size class with fewer takes the threshold of its neighbour
+
+
+def choose(config: ReleaseConfig, inputs: PublicInputs) -> Choices:
+    """Choose what the configuration leaves to the planner.
+
+    Parameters
+    ----------
+    config : ReleaseConfig
+    inputs : PublicInputs
+
+    Returns
+    -------
+    Choices
+
+    Raises
+    ------
+    synth.BudgetTooSmallError
+        If no candidate can be certified.
+    """
+    settings = config.plan
+    jobs = np.bincount(inputs.slots.work, minlength=inputs.geography.n_blocks)
+    fixed = Choices(settings.pool_below or 1, (float(settings.split_threshold or 1),))
+    adaptive = settings.coarsening in ("balanced", "threshold") and settings.split_threshold is None
+    choices = _thresholds(config, inputs, jobs, fixed) if adaptive else fixed
+    if settings.pool_below is not None or settings.coarsening not in ("balanced", "threshold"):
+        return choices
+    sample = _sample(inputs, jobs, jobs > 0, _SAMPLE_JOBS)
+    return min(
+        (replace(choices, pool_below=limit) for limit in _POOL_BELOW),
+        key=lambda candidate: _objective(config, inputs, sample, candidate),
+    )
+
+
+def _thresholds(
+    config: ReleaseConfig, inputs: PublicInputs, jobs: NDArray[np.int64], start: Choices
+) -> Choices:
+    """Return the best T of every size class, each search beginning at the answer of the class before."""
+    classes = int(log2(jobs.max())) + 1
+    octave = np.full(jobs.size, -1)
+    octave[jobs > 0] = np.log2(jobs[jobs > 0]).astype(int)
+    found: dict[int, int] = {}
+    exponent = 0
+    for size in reversed(range(classes)):
+        sample = _sample(inputs, jobs, octave == size, _SAMPLE_JOBS)
+        if len(sample) < min(_FEWEST_JOBS, len(inputs.slots) // classes):
+            continue
+        exponent = _descend(
+            lambda e, s=sample: _objective(  # type: ignore[misc]
+                config, inputs, s, replace(start, pool_below=1, thresholds=(2.0**e,))
+            ),
+            exponent,
+        )
+        found[size] = exponent
+    nearest = [min(found, key=lambda other: (abs(other - size), other)) for size in range(classes)]
+    return replace(start, thresholds=tuple(2.0 ** found[size] for size in nearest))
+
+
+def _descend(value: Callable[[int], float], start: int) -> int:
+    """Return where a function of a whole number has a minimum, walking downhill from a start."""
+    known: dict[int, float] = {}
+
+    def at(point: int) -> float:
+        if not _SMALLEST <= point <= _LARGEST:
+            return float("inf")
+        if point not in known:
+            known[point] = value(point)
+        return known[point]
+
+    best = start
+    step = 1 if at(start + 1) < at(start) else -1
+    while at(best + step) < at(best):
+        best += step
+    return best
+
+
+def _sample(
+    inputs: PublicInputs, jobs: NDArray[np.int64], member: NDArray[np.bool_], size: int
+) -> geo_data.Slots:
+    """Return the slots of the member blocks of some destination units, spread evenly over all their jobs."""
+    unit = inputs.model.units(np.arange(jobs.size, dtype=np.int32))
+    of_unit = np.bincount(unit, np.where(member, jobs, 0), minlength=inputs.model.n_units)
+    present = np.flatnonzero(of_unit)
+    running = np.cumsum(of_unit[present])
+    if present.size and running[-1] > size:
+        # As many units as there would be if all were of mean size, at even steps of the running total.
+        wanted = max(1, round(size / (running[-1] / present.size)))
+        at = (np.arange(wanted) + 0.5) / wanted * running[-1]
+        present = present[np.unique(np.searchsorted(running, at))]
+    chosen = member & np.isin(unit, present)
+    rows = chosen[inputs.slots.work]
+    return geo_data.Slots(inputs.slots.work[rows], {}, {})
+
+
+def _objective(
+    config: ReleaseConfig, inputs: PublicInputs, sample: geo_data.Slots, choices: Choices
+) -> float:
+    if len(sample) == 0:
+        return 0.0
+    delta = config.privacy.delta
+    if config.privacy.guarantee == "pdp":  # its delta is shared by size
+        delta = delta * len(sample) / len(inputs.slots)
+    plain = config.model_copy(update={"plan": config.plan.model_copy(update={"pool_by": ()})})
+    try:
+        release = assemble(plain, inputs, sample, choices, delta)
+    except synth.BudgetTooSmallError:
+        return float("inf")
+    return forecast(release, inputs.model, seed=isqrt(len(sample))).objective

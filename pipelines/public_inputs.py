@@ -1,0 +1,184 @@
+"""Reading everything public that a plan is made from. No function here can be handed a confidential array."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import geo_data
+from pipelines.auxiliary_tables import read_auxiliary
+from pipelines.config import MicrodataJobs, ReleaseConfig
+
+__all__ = ["PublicInputs", "job_source", "read_geography", "read_public_inputs"]
+
+# Columns of the plan and of the jobs file; an attribute or level of the same name would overwrite them.
+_OWN_JOB_COLUMNS = frozenset({"work", "n", "m", "domain", "class", "pool", "count", "w_geocode", "h_geocode"})
+_OWN_BLOCK_COLUMNS = frozenset({"latitude", "longitude", "weight"})
+
+
+@dataclass(frozen=True, eq=False)
+class PublicInputs:
+    """What is public before a plan is made.
+
+    Attributes
+    ----------
+    geography : geo_data.Geography
+    weights : geo_data.BlockWeights
+    slots : geo_data.Slots
+        The public side of the jobs.
+    model : geo_data.PublicModel
+        Where the workers of each destination are expected to live.
+    notes : tuple of str
+        What reading had to report: repairs, rows left out, fall-backs.
+    """
+
+    geography: geo_data.Geography
+    weights: geo_data.BlockWeights
+    slots: geo_data.Slots
+    model: geo_data.PublicModel
+    notes: tuple[str, ...]
+
+
+def read_public_inputs(config: ReleaseConfig) -> PublicInputs:
+    """Read the public inputs that a configuration names, and fit the public model to them.
+
+    Of the job file only the public side is parsed: work blocks and attributes, never the column of
+    origins.
+
+    Parameters
+    ----------
+    config : ReleaseConfig
+
+    Returns
+    -------
+    PublicInputs
+
+    Raises
+    ------
+    geo_data.InputError
+        If a public input is unusable.
+    """
+    geography = read_geography(config)
+    tables = read_auxiliary(config, geography)
+    if config.weights is None:
+        weights = geo_data.uniform_weights(geography)
+    else:
+        w = config.weights
+        weights = geo_data.read_weights(w.file, geography, level=w.level, area=w.area, weight=w.weight)
+    slots = job_source(config, geography).slots()
+    _check_names(config.jobs.file, "attribute", slots.attributes.keys() & _OWN_JOB_COLUMNS)
+    _check_categories(config, slots)
+    _check_pool_by(config, slots)
+    jobs = np.bincount(slots.work, minlength=geography.n_blocks)
+    model = geo_data.build_model(geography, tables, weights.weights, jobs, _model_level(config, tables))
+    return PublicInputs(geography, weights, slots, model, _notes(config, geography, tables, weights, model))
+
+
+def read_geography(config: ReleaseConfig) -> geo_data.Geography:
+    """Read the public geography that a configuration names."""
+    g = config.geography
+    geography = geo_data.read_crosswalk(
+        g.file, block=g.block, levels=g.levels, latitude=g.latitude, longitude=g.longitude
+    )
+    _check_names(g.file, "level", {geography.block_level, *geography.levels} & _OWN_BLOCK_COLUMNS)
+    return geography
+
+
+def job_source(config: ReleaseConfig, geography: geo_data.Geography) -> geo_data.JobSource:
+    """Return the source of the jobs; nothing is read yet."""
+    jobs = config.jobs
+    if isinstance(jobs, MicrodataJobs):
+        return geo_data.MicrodataJobs(
+            jobs.file,
+            geography,
+            home=jobs.home,
+            work=jobs.work,
+            worker=jobs.worker,
+            attributes=jobs.attributes,
+            records_per_worker=jobs.records_per_worker,
+        )
+    return geo_data.LodesJobs(jobs.file, geography)
+
+
+def _model_level(config: ReleaseConfig, tables: list[geo_data.Flows]) -> str:
+    """Return the finest level at which anything public is known, or else the finest above the block."""
+    levels = [*config.geography.levels, config.geography.block]
+    known = [level for table in tables for level in (table.origin_level, table.destination_level)]
+    known.append(config.weights.level if config.weights else levels[max(len(levels) - 2, 0)])
+    return max(known, key=levels.index)
+
+
+def _check_names(file: Path, what: str, taken: Set[str]) -> None:
+    if taken:
+        raise geo_data.InputError(
+            file,
+            f"the {what} {', '.join(sorted(taken))} has the name of a column that the release has already",
+            cure="rename the column, in the file and in the configuration",
+        )
+
+
+def _check_categories(config: ReleaseConfig, slots: geo_data.Slots) -> None:
+    """Refuse categories that cannot name a column of the OD file, before anything is drawn."""
+    for attribute, categories in slots.categories.items():
+        bad = sum(any(mark in category for mark in ',"\r\n') for category in categories)
+        if bad or any(mark in attribute for mark in ',"'):
+            raise geo_data.InputError(
+                config.jobs.file,
+                "categories cannot name a column of the OD file: they, or the attribute, contain a comma, "
+                "a quote or a line break",
+                column=attribute,
+                count=bad or len(categories),
+                cure="rename them; the OD file has one column for each category",
+            )
+    columns = [f"{name}_{value}" for name, values in slots.categories.items() for value in values]
+    if len(set(columns)) < len(columns):
+        raise geo_data.InputError(
+            config.jobs.file,
+            "categories of different attributes give the same column of the OD file",
+            count=len(columns) - len(set(columns)),
+            cure="rename an attribute",
+        )
+
+
+def _check_pool_by(config: ReleaseConfig, slots: geo_data.Slots) -> None:
+    if config.jobs.format == "lodes" and len(config.plan.pool_by) > 1:
+        raise geo_data.InputError(
+            config.jobs.file,
+            "pools cannot be made by more than one attribute: the OD format counts each attribute by itself",
+            cure="name one attribute in plan.pool_by, or use job-level microdata",
+        )
+    unknown = sorted(set(config.plan.pool_by) - set(slots.attributes))
+    if unknown:
+        raise geo_data.InputError(
+            config.jobs.file,
+            f"plan.pool_by names {', '.join(unknown)}, which is not an attribute of the jobs",
+            cure=f"the attributes are: {', '.join(slots.attributes) or 'none'}",
+        )
+
+
+def _notes(
+    config: ReleaseConfig,
+    geography: geo_data.Geography,
+    tables: list[geo_data.Flows],
+    weights: geo_data.BlockWeights,
+    model: geo_data.PublicModel,
+) -> tuple[str, ...]:
+    notes = list(geography.repairs)
+    if config.weights is not None:  # notes are published, and a folder may have a telling name
+        notes += [line.replace(str(config.weights.file), config.weights.file.name) for line in weights.report]
+    notes += [
+        f"{Path(table.source).name}: {table.dropped['rows']:,} rows outside the geography left out"
+        for table in tables
+        if table.dropped["rows"]
+    ]
+    places = np.flatnonzero(model.jobs > 0)
+    uncovered = int((~model.covered(places)).sum())
+    if tables and uncovered:
+        notes.append(
+            f"{uncovered:,} of {places.size:,} {model.level} units with jobs have no flow in any auxiliary "
+            "table: their domains follow population and distance alone"
+        )
+    return tuple(notes)
