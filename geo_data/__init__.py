@@ -25,7 +25,6 @@ from geo_data.lodes import LODES_CATEGORIES, LODES_COLUMNS, LodesJobs
 from geo_data.microdata import MicrodataJobs
 from geo_data.model import PublicModel, build_model
 from geo_data.od_files import od_table, write_od_csv
-from geo_data.origin_shares import integer_shares
 from geo_data.pools import Pooling, PoolTable, build_pools, group_records
 from geo_data.pseudo_truth import pseudo_homes
 from geo_data.weights import BlockWeights, read_weights, uniform_weights
@@ -56,7 +55,6 @@ __all__ = [
     "coarsen",
     "distance_km",
     "group_records",
-    "integer_shares",
     "od_table",
     "pseudo_homes",
     "read_crosswalk",

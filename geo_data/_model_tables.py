@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +15,13 @@ from scipy import sparse
 from geo_data.auxiliary import Flows
 from geo_data.geography import Geography
 
-__all__ = ["AT_A_TIME", "ModelTable"]
+__all__ = ["ModelTable", "in_batches"]
 
 Float64 = NDArray[np.float64]
 Int = NDArray[np.integer]
+T = TypeVar("T")
 
-AT_A_TIME = 64
-"""Destinations handled together: bounds the memory of the shares."""
-
+_AT_A_TIME = 64  # destinations handled together: bounds the memory of the shares
 _ROUNDS = 30  # of proportional fitting; it converges geometrically
 _FEWEST_JOBS = 1e-9  # weight of a destination without jobs in an average over destinations
 
@@ -120,7 +122,7 @@ class ModelTable:
         return np.asarray(matrix @ self.by_origin(shares) / (matrix @ np.ones((row.size, 1))))
 
     def applied(self, shares: Float64, destinations: Int, jobs: Float64) -> Float64:
-        """Return shares of the model after this table, shape (g, n_units)."""
+        """Return shares of the model after this table, shape (g, n_units), in the memory of `shares`."""
         if self.factor is not None:
             factor = self.factor[self.destination[destinations]]
         else:
@@ -129,8 +131,9 @@ class ModelTable:
             factor = self._target(now, self.flow[rows].toarray(), self.variance[rows].toarray(), jobs[rows])
             factor /= now
         length = np.diff(np.append(self.origin_starts, shares.shape[1]))
-        result = shares * np.repeat(factor, length, axis=1)
-        return np.asarray(result / result.sum(axis=1, keepdims=True))
+        shares *= np.repeat(factor, length, axis=1)
+        shares /= shares.sum(axis=1, keepdims=True)
+        return shares
 
     def balanced(self, shares: Callable[[Int], Float64], jobs: Float64) -> ModelTable:
         """Return the table with the factors that give its coarse destinations their targets.
@@ -144,18 +147,23 @@ class ModelTable:
         factor = np.ones(self.flow.shape)
         weight = np.maximum(jobs, _FEWEST_JOBS)
         first = np.searchsorted(self.destination, np.arange(factor.shape[0] + 1))
-        # One row of the table after another: its destinations share no factor with those of other rows.
-        for row in np.flatnonzero(np.diff(self.flow.indptr)):
+
+        def fit(row: int) -> None:
             members = np.arange(first[row], first[row + 1])
-            now = np.concatenate([self.by_origin(shares(part)) for part in _parts(members)])
+            parts = np.array_split(members, -(-members.size // _AT_A_TIME))
+            now = np.concatenate([self.by_origin(shares(part)) for part in parts])
             mine = weight[members] / weight[members].sum()
             flow, variance = self.flow[[row]].toarray(), self.variance[[row]].toarray()
             target = self._target(mine[None] @ now, flow, variance, jobs[members].sum(keepdims=True))[0]
             for _ in range(_ROUNDS):
                 step = target / (mine @ now)
                 factor[row] *= step
-                now = now * step
+                now *= step
                 now /= now.sum(axis=1, keepdims=True)
+
+        # Rows of the table on all processors: the destinations of one share no factor with those of another.
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(fit, np.flatnonzero(np.diff(self.flow.indptr)).tolist()))
         return replace(self, factor=factor)
 
     def _target(self, now: Float64, flow: Float64, variance: Float64, jobs: Float64) -> Float64:
@@ -184,5 +192,13 @@ class ModelTable:
         return np.asarray(np.where(usable, target * scale, target))
 
 
-def _parts(members: Int) -> list[Int]:
-    return np.array_split(members, -(-members.size // AT_A_TIME))
+def in_batches(work: Callable[[slice], T], n: int) -> list[T]:
+    """Do some work for all of n destinations, a batch at a time, on all processors; results in order.
+
+    The work is numpy and compiled code, which lets threads run side by side.
+    """
+    batches = [slice(at, min(at + _AT_A_TIME, n)) for at in range(0, n, _AT_A_TIME)]
+    if len(batches) <= 1:
+        return [work(batch) for batch in batches]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(work, batches))

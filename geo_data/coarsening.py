@@ -22,11 +22,12 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from geo_data._model_tables import AT_A_TIME
+from geo_data._model_tables import in_batches
 from geo_data.model import PublicModel
 from geo_data.tree import Tree
 
 __all__ = [
+    "SHARE_SCALE",
     "Coarsening",
     "Rule",
     "balanced",
@@ -41,6 +42,11 @@ Float64 = NDArray[np.float64]
 
 Rule = Callable[[Tree, int, Float64, float], NDArray[np.int32]]
 """Turns (tree, destination unit, its shares, pool size) into the first block of each cell."""
+
+SHARE_SCALE = 2**16
+"""What the integer shares of a destination add up to, before rounding."""
+
+_SMALLEST = 1e-300  # the least measure that is not nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +68,12 @@ class Coarsening:
         Destination unit of each domain.
     size : ndarray of int64, shape (n_domains,)
         The pool size (a power of two) for which the domain was made.
+    row : ndarray of int32, shape (n_domains,)
+        Row of each domain's destination in the shares.
+    share_offsets : ndarray of int64, shape (n_rows + 1,)
+    share_unit, share : ndarray of int32, shape (n_entries,)
+        Row r stands at ``share_offsets[r]:share_offsets[r + 1]``: the units from which the model expects at
+        least half of one in `SHARE_SCALE` workers, and their number of `SHARE_SCALE`, rounded.
     """
 
     offsets: NDArray[np.int64]
@@ -71,6 +83,10 @@ class Coarsening:
     domain: NDArray[np.int32]
     unit: NDArray[np.int32]
     size: NDArray[np.int64]
+    row: NDArray[np.int32]
+    share_offsets: NDArray[np.int64]
+    share_unit: NDArray[np.int32]
+    share: NDArray[np.int32]
 
 
 def by_threshold(threshold: Callable[[float], float]) -> Rule:
@@ -78,7 +94,7 @@ def by_threshold(threshold: Callable[[float], float]) -> Rule:
 
     def rule(tree: Tree, unit: int, shares: Float64, size: float) -> NDArray[np.int32]:
         least = threshold(size)
-        return tree.cut(shares * size, lambda mass, _: mass >= least, 0.0)
+        return tree.cut(shares * size, least, 0.0)
 
     return rule
 
@@ -88,7 +104,7 @@ def balanced(threshold: Callable[[float], float]) -> Rule:
 
     def rule(tree: Tree, unit: int, shares: Float64, size: float) -> NDArray[np.int32]:
         least = threshold(size)
-        return tree.cut(shares * size, lambda mass, _: mass >= least, least)
+        return tree.cut(shares * size, least, least)
 
     return rule
 
@@ -98,7 +114,7 @@ def by_distance(model: PublicModel, kilometres: float) -> Rule:
 
     def rule(tree: Tree, unit: int, shares: Float64, size: float) -> NDArray[np.int32]:
         near = model.distance_km(np.array([unit]))[0] <= kilometres
-        return tree.cut(near.astype(np.float64), lambda mass, _: mass > 0, np.inf)
+        return tree.cut(near.astype(np.float64), _SMALLEST, np.inf)
 
     return rule
 
@@ -111,7 +127,7 @@ def by_share(share: float) -> Rule:
         enough = int(np.searchsorted(np.cumsum(shares[order]), share)) + 1
         kept = np.zeros(shares.size)
         kept[order[:enough]] = 1.0
-        return tree.cut(kept, lambda mass, depth: (mass > 0) & (depth < tree.unit_depth), np.inf)
+        return tree.cut(kept, _SMALLEST, np.inf, tree.unit_depth)
 
     return rule
 
@@ -165,15 +181,14 @@ def coarsen(
     tree = Tree(model)
     retention = retention_grid(smallest_retention)
     falling = -np.array([float(f) for f in retention])
-    cuts: list[NDArray[np.int32]] = []
-    strata: list[NDArray[np.uint8]] = []
     needed, first = np.unique(unit, return_index=True)
     last = np.append(first[1:], unit.size)
-    for at in range(0, needed.size, AT_A_TIME):
-        batch = slice(at, at + AT_A_TIME)
-        rows = model.shares(needed[batch])
-        for row, one, begin, end in zip(rows, needed[batch], first[batch], last[batch], strict=True):
-            running = np.append(0.0, np.cumsum(row))
+
+    def cells_of(rows: slice) -> tuple[list[NDArray[np.int32]], list[NDArray[np.uint8]], _Listed]:
+        cuts: list[NDArray[np.int32]] = []
+        strata: list[NDArray[np.uint8]] = []
+        shares = model.shares(needed[rows])
+        for row, one, begin, end in zip(shares, needed[rows], first[rows], last[rows], strict=True):
             for s in size[begin:end].tolist():
                 cells = rule(tree, int(one), row, float(s))
                 cuts.append(cells)
@@ -181,16 +196,35 @@ def coarsen(
                     strata.append(np.zeros(cells.size, np.uint8))
                     continue
                 bounds = np.append(cells, model.geography.n_blocks).astype(np.int64)
-                expected = s * np.diff(tree.up_to(row, running, bounds))
+                expected = s * np.diff(tree.up_to(row, bounds))
                 # The last stratum whose retention is at least the expected count: rounded up.
                 at_least = np.searchsorted(falling, -np.minimum(expected, 1.0), side="right") - 1
                 strata.append(np.minimum(at_least, len(retention) - 1).astype(np.uint8))
+        return cuts, strata, _listed(shares)
+
+    parts = in_batches(cells_of, needed.size)
+    lengths = np.array([c.size for cuts, _, _ in parts for c in cuts])
+    listed = [part[2] for part in parts]
     return Coarsening(
-        offsets=np.concatenate([[0], np.cumsum([c.size for c in cuts])]).astype(np.int64),
-        cuts=np.concatenate(cuts),
-        stratum=np.concatenate(strata),
+        offsets=np.append(0, np.cumsum(lengths)),
+        cuts=np.concatenate([c for cuts, _, _ in parts for c in cuts]),
+        stratum=np.concatenate([s for _, strata, _ in parts for s in strata]),
         retention=retention,
         domain=domain.astype(np.int32),
         unit=unit,
         size=size,
+        row=np.searchsorted(needed, unit).astype(np.int32),
+        share_offsets=np.append(0, np.cumsum(np.concatenate([counts for counts, _, _ in listed]))),
+        share_unit=np.concatenate([units for _, units, _ in listed]),
+        share=np.concatenate([shares for _, _, shares in listed]),
     )
+
+
+_Listed = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]
+
+
+def _listed(shares: Float64) -> _Listed:
+    """Return how many units each row lists, these units, and their integer shares."""
+    scaled = np.rint(shares * SHARE_SCALE).astype(np.int32)
+    row, unit = np.nonzero(scaled)
+    return np.bincount(row, minlength=shares.shape[0]), unit.astype(np.int32), scaled[row, unit]

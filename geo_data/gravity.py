@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from geo_data import _kernels
 from geo_data.distance import EARTH_RADIUS_KM, unit_vectors
 from geo_data.geography import Geography
 
@@ -61,6 +62,29 @@ class Centres:
 
     vectors: Float64
     spread: Float64
+
+    def pull(self, units: NDArray[np.integer], decay: Decay, weight: Float64) -> Float64:
+        """Return the gravity model P(u | d), shape (g, n_units), rows adding to 1.
+
+        Parameters
+        ----------
+        units : ndarray of int, shape (g,)
+            Destinations d.
+        decay : Decay
+        weight : ndarray of float64, shape (n_units,)
+            Public weight of each origin u, > 0.
+        """
+        return np.asarray(
+            _kernels.pull(
+                self.vectors,
+                self.spread,
+                units.astype(np.int64),
+                weight,
+                EARTH_RADIUS_KM,
+                decay.exponent,
+                decay.offset,
+            )
+        )
 
     def distance_km(self, units: NDArray[np.integer]) -> Float64:
         """Return the great-circle distance from every unit to each of `units`.

@@ -109,8 +109,7 @@ class PublicModel:
         ndarray of float64, shape (g, n_units)
             Positive; rows add to 1.
         """
-        result = self._weight * self.decay.pull(self._centres.distance_km(destinations))
-        result /= result.sum(axis=1, keepdims=True)
+        result = self._centres.pull(destinations, self.decay, self._weight)
         for stage in self._stages:
             result = stage.applied(result, destinations, self.jobs)
         return result

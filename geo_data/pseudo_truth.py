@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from geo_data._model_tables import AT_A_TIME
 from geo_data.model import PublicModel
 
 __all__ = ["pseudo_homes"]
+
+_AT_A_TIME = 64  # destinations whose shares are held at once
 
 
 def pseudo_homes(model: PublicModel, work: NDArray[np.int32], seed: int) -> NDArray[np.int32]:
@@ -32,25 +33,37 @@ def pseudo_homes(model: PublicModel, work: NDArray[np.int32], seed: int) -> NDAr
         Home blocks.
     """
     generator = np.random.default_rng(seed)
-    blocks, job, count = np.unique(work, return_inverse=True, return_counts=True)
-    unit_of_block = model.units(blocks.astype(np.int32))
-    units = np.unique(unit_of_block)
+    order = np.argsort(work, kind="stable")
+    unit_of_job = model.units(work[order])
+    units, first = np.unique(unit_of_job, return_index=True)
+    last = np.append(first[1:], work.size)
+    # A block's jobs, one after another: the i-th copies an earlier one with probability i / (kappa + i), and is
+    # new otherwise. That is the block's Dirichlet, without writing its shares down (Blackwell, MacQueen 1973).
+    begins = np.flatnonzero(np.append(True, np.diff(work[order]) != 0))
+    begin = np.repeat(begins, np.diff(np.append(begins, work.size)))
+    place = np.arange(work.size) - begin
+    new = generator.random(work.size) * (model.concentration + place) < model.concentration
+    source = np.where(
+        new, np.arange(work.size), begin + (generator.random(work.size) * place).astype(np.int64)
+    )
+    while np.any(source[source] != source):
+        source = source[source]
     home_units = np.empty(work.size, np.int64)
-    drawn: list[NDArray[np.int64]] = []
-    for at in range(0, units.size, AT_A_TIME):
-        batch = units[at : at + AT_A_TIME]
-        for unit, shares in zip(batch, model.shares(batch), strict=True):
-            own = _dirichlet(generator, model.concentration * shares)
-            for n in count[unit_of_block == unit]:
-                block = _dirichlet(generator, model.concentration * own)
-                drawn.append(np.repeat(np.arange(model.n_units), generator.multinomial(n, block)))
-    home_units[np.argsort(job, kind="stable")] = np.concatenate(drawn)
+    for at in range(0, units.size, _AT_A_TIME):
+        batch = slice(at, at + _AT_A_TIME)
+        for shares, low, high in zip(model.shares(units[batch]), first[batch], last[batch], strict=True):
+            own = np.cumsum(_dirichlet(generator, model.concentration * shares))
+            drawn = np.searchsorted(own, generator.random(high - low) * own[-1], side="right")
+            home_units[low:high] = np.minimum(drawn, model.n_units - 1)
+    home_units = home_units[source]
     starts = model.geography.starts(model.level).astype(np.int64)
     running = np.append(0, np.cumsum(model.weights))
     ends = np.append(starts[1:], model.geography.n_blocks)
-    low, high = running[starts[home_units]], running[ends[home_units]]
-    place = low + generator.integers(0, high - low)
-    return (np.searchsorted(running, place, side="right") - 1).astype(np.int32)
+    before, after = running[starts[home_units]], running[ends[home_units]]
+    weight = before + generator.integers(0, after - before)
+    homes = np.empty(work.size, np.int32)
+    homes[order] = np.searchsorted(running, weight, side="right") - 1
+    return homes
 
 
 def _dirichlet(generator: np.random.Generator, alpha: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 import geo_data
 import synth
 from pipelines.config import ReleaseConfig
-from pipelines.forecast import forecast
+from pipelines.forecast import objective
 from pipelines.planning import Choices, assemble
 from pipelines.public_inputs import PublicInputs
 
@@ -136,4 +136,4 @@ def _objective(
         release = assemble(plain, inputs, sample, choices, delta)
     except synth.BudgetTooSmallError:
         return float("inf")
-    return forecast(release, inputs.model, seed=isqrt(len(sample))).objective
+    return objective(release, inputs.model, seed=isqrt(len(sample)))

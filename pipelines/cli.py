@@ -13,7 +13,7 @@ import click
 import geo_data
 import pipelines
 import synth
-from pipelines.summary import comparison, plan_summary, release_summary
+from pipelines.summary import comparison, release_summary
 
 __all__ = ["main"]
 
@@ -91,16 +91,30 @@ def demo(out: Path | None) -> None:
 
 @main.command()
 @click.argument("config", type=_CONFIG)
-def plan(config: Path) -> None:
-    """Show what CONFIG would release and what it would cost.
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Folder of the report; by default the release's with -plan.",
+)
+def plan(config: Path, out: Path | None) -> None:
+    """Show what CONFIG would release, what it would cost, and what it is expected to lose.
 
     Reads public inputs only; of the job file, only work blocks and attributes, never the column of homes.
+    Writes the plan, this report, and a picture of the cells of a few workplaces.
     """
     with _one_clear_error():
         loaded = pipelines.load_config(config)
-        _say("Reading public inputs and planning ...")
-        release = pipelines.make_plan(loaded)
-        click.echo(plan_summary(release, pipelines.certified(release)))
+        target = out or loaded.release.out.with_name(f"{loaded.release.out.name}-plan")
+        _say("Reading public inputs ...")
+        inputs = pipelines.read_public_inputs(loaded)
+        _say("Choosing cells and pools, and planning ...")
+        release = pipelines.make_plan(loaded, inputs)
+        guarantee = pipelines.certified(release)
+        _say("Trying the plan on homes drawn from the public model ...")
+        report = pipelines.report_plan(release, guarantee, inputs.model)
+        pipelines.write_plan_report(report, target)
+        click.echo(report.text())
+        click.echo(f"Written     {target}: plan, plan.txt, forecast.json, cells.png")
 
 
 @main.command()

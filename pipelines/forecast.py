@@ -17,7 +17,7 @@ from pipelines.planning import ReleasePlan
 from pipelines.sampling import batches, sample_batch
 from pipelines.utility import destination_commute_error, mean_commute, total_variation
 
-__all__ = ["Forecast", "draw_trial", "forecast"]
+__all__ = ["Forecast", "forecast", "objective"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class Forecast:
         Median relative error of the mean commute of work blocks with at least 100 jobs; NaN if there is none.
     noise_share : float
         Expected share of synthetic workers drawn as noise.
+    jobs : int
+        Jobs that were tried.
     """
 
     total_variation: float
@@ -43,10 +45,11 @@ class Forecast:
     mean_commute_error: float
     destination_error: float
     noise_share: float
+    jobs: int
 
-    def as_dict(self) -> dict[str, float]:
-        """Return the measures by name."""
-        return asdict(self)
+    def as_dict(self) -> dict[str, float | None]:
+        """Return the measures by name; one that has no value is None."""
+        return {name: None if value != value else value for name, value in asdict(self).items()}
 
     @property
     def objective(self) -> float:
@@ -54,25 +57,40 @@ class Forecast:
         return (self.total_variation + self.block_variation) / 2
 
 
-def draw_trial(release: ReleasePlan, homes: NDArray[np.int32], seed: int) -> NDArray[np.int32]:
-    """Draw the synthetic homes of pseudo-truth; nothing is confidential, so the key may be seeded."""
+_TRIAL_JOBS = 1_000_000  # jobs of a trial; a larger plan is tried on batches spread over it
+
+
+def _draw_trial(
+    release: ReleasePlan, homes: NDArray[np.int32], parts: list[slice], seed: int
+) -> NDArray[np.int32]:
+    """Draw the synthetic homes of some batches from homes that are nobody's, so the key may be seeded."""
     key = synth.RunKey.from_seed(seed)
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(release.pools.n)])
-    parts = [
-        sample_batch(release, pools, homes[offsets[pools.start] : offsets[pools.stop]], key, i)
-        for i, pools in enumerate(batches(release))
-    ]
-    return np.concatenate(parts)
+    sizes = [int(release.pools.n[part].sum()) for part in parts]
+    halves = np.split(homes, np.cumsum(sizes)[:-1])
+    return np.concatenate(
+        [
+            sample_batch(release, part, own, key, i)
+            for i, (part, own) in enumerate(zip(parts, halves, strict=True))
+        ]
+    )
 
 
-def forecast(release: ReleasePlan, model: geo_data.PublicModel, seed: int = 0) -> Forecast:
-    """Run a plan on pseudo-truth and measure what it loses.
+def forecast(
+    release: ReleasePlan,
+    model: geo_data.PublicModel,
+    homes: NDArray[np.int32] | None = None,
+    *,
+    seed: int = 0,
+) -> Forecast:
+    """Run a plan, or a million jobs of it, on pseudo-truth and measure what it loses.
 
     Parameters
     ----------
     release : ReleasePlan
     model : geo_data.PublicModel
         That the plan was made from.
+    homes : ndarray of int32, shape (n_slots,), optional
+        Public homes to try the plan on, slot after slot; by default drawn from the model.
     seed : int
         Of pseudo-truth and trial draw.
 
@@ -80,16 +98,51 @@ def forecast(release: ReleasePlan, model: geo_data.PublicModel, seed: int = 0) -
     -------
     Forecast
     """
-    geography, work = release.geography, release.pools.slots.work
-    homes = geo_data.pseudo_homes(model, work, seed)
-    synthetic = draw_trial(release, homes, seed)
+    work, homes, synthetic = _tried(release, model, homes, seed)
+    geography = release.geography
+    flows, block_flows = _variations(release, work, homes, synthetic)
     means = [mean_commute(geography, work, h) for h in (homes, synthetic)]
     return Forecast(
-        total_variation=total_variation(geography, release.level, work, homes, synthetic),
-        block_variation=total_variation(
-            geography, release.level, work, homes, synthetic, destination_level=geography.block_level
-        ),
+        total_variation=flows,
+        block_variation=block_flows,
         mean_commute_error=means[1] / means[0] - 1 if means[0] > 0 else 0.0,
         destination_error=destination_commute_error(geography, work, homes, synthetic),
         noise_share=release.mechanism.noise_share(release.plan),
+        jobs=work.size,
     )
+
+
+def objective(release: ReleasePlan, model: geo_data.PublicModel, seed: int) -> float:
+    """Return `Forecast.objective` of a plan without the other measures."""
+    return sum(_variations(release, *_tried(release, model, None, seed))) / 2
+
+
+def _tried(
+    release: ReleasePlan, model: geo_data.PublicModel, homes: NDArray[np.int32] | None, seed: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+    """Return work blocks, pseudo-true homes and synthetic homes of the jobs on which a plan is tried."""
+    parts = _spread(batches(release), release.pools.n)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(release.pools.n)])
+    tried = np.concatenate([np.arange(offsets[part.start], offsets[part.stop]) for part in parts])
+    work = release.pools.slots.work[tried]
+    homes = geo_data.pseudo_homes(model, work, seed) if homes is None else homes[tried]
+    return work, homes, _draw_trial(release, homes, parts, seed)
+
+
+def _variations(
+    release: ReleasePlan, work: NDArray[np.int32], homes: NDArray[np.int32], synthetic: NDArray[np.int32]
+) -> tuple[float, float]:
+    geography = release.geography
+    of_units = total_variation(geography, release.level, work, homes, synthetic)
+    level = geography.block_level
+    return of_units, total_variation(
+        geography, release.level, work, homes, synthetic, destination_level=level
+    )
+
+
+def _spread(parts: list[slice], n: NDArray[np.int64]) -> list[slice]:
+    """Return as many batches, evenly spread, as hold about `_TRIAL_JOBS` jobs."""
+    wanted = max(1, round(len(parts) * _TRIAL_JOBS / int(n.sum())))
+    if wanted >= len(parts):
+        return parts
+    return [parts[i] for i in np.unique(np.linspace(0, len(parts) - 1, wanted).astype(int))]

@@ -144,14 +144,13 @@ def assemble(
         settings.prior,
         privacy.guarantee,
     )
-    units, row = np.unique(coarse.unit, return_inverse=True)
-    offsets, unit, share = geo_data.integer_shares(model, units)
     starts = geography.starts(model.level).astype(np.int64)
+    shares = synth.OriginShares(starts, coarse.share_offsets, coarse.share_unit, coarse.share, coarse.row)
     return ReleasePlan(
         configuration=config.canonical(),
         geography=geography,
         weights=inputs.weights.weights,
-        shares=synth.OriginShares(starts, offsets, unit, share, row.astype(np.int32)),
+        shares=shares,
         pools=pools,
         level=model.level,
         domain_unit=coarse.unit,

@@ -12,7 +12,7 @@ import geo_data
 from pipelines.auxiliary_tables import read_auxiliary
 from pipelines.config import MicrodataJobs, ReleaseConfig
 
-__all__ = ["PublicInputs", "job_source", "read_geography", "read_public_inputs"]
+__all__ = ["PublicInputs", "job_source", "public_inputs_for", "read_geography", "read_public_inputs"]
 
 # Columns of the plan and of the jobs file; an attribute or level of the same name would overwrite them.
 _OWN_JOB_COLUMNS = frozenset({"work", "n", "m", "domain", "class", "pool", "count", "w_geocode", "h_geocode"})
@@ -62,16 +62,34 @@ def read_public_inputs(config: ReleaseConfig) -> PublicInputs:
         If a public input is unusable.
     """
     geography = read_geography(config)
+    slots = job_source(config, geography).slots()
+    _check_names(config.jobs.file, "attribute", slots.attributes.keys() & _OWN_JOB_COLUMNS)
+    _check_categories(config, slots)
+    _check_pool_by(config, slots)
+    return public_inputs_for(config, geography, slots)
+
+
+def public_inputs_for(
+    config: ReleaseConfig, geography: geo_data.Geography, slots: geo_data.Slots
+) -> PublicInputs:
+    """Read the public tables and fit the public model for slots from elsewhere, such as a simulation.
+
+    Parameters
+    ----------
+    config : ReleaseConfig
+    geography : geo_data.Geography
+    slots : geo_data.Slots
+
+    Returns
+    -------
+    PublicInputs
+    """
     tables = read_auxiliary(config, geography)
     if config.weights is None:
         weights = geo_data.uniform_weights(geography)
     else:
         w = config.weights
         weights = geo_data.read_weights(w.file, geography, level=w.level, area=w.area, weight=w.weight)
-    slots = job_source(config, geography).slots()
-    _check_names(config.jobs.file, "attribute", slots.attributes.keys() & _OWN_JOB_COLUMNS)
-    _check_categories(config, slots)
-    _check_pool_by(config, slots)
     jobs = np.bincount(slots.work, minlength=geography.n_blocks)
     model = geo_data.build_model(geography, tables, weights.weights, jobs, _model_level(config, tables))
     return PublicInputs(geography, weights, slots, model, _notes(config, geography, tables, weights, model))

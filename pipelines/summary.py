@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -32,17 +33,40 @@ def plan_summary(release: ReleasePlan, guarantee: synth.Guarantee) -> str:
     """
     plan, up = release.plan, synth.decimal_up
     cells = plan.domains.n_cells[plan.pools.domain]
-    by_jobs = np.sort(np.repeat(cells, plan.pools.n))
-    median = int(by_jobs[by_jobs.size // 2])
+    order = np.argsort(cells, kind="stable")
+    running = np.cumsum(plan.pools.n[order])
+    tenth, median, ninth = cells[order][np.searchsorted(running, running[-1] * np.array([0.1, 0.5, 0.9]))]
+    shared = release.pools.shared
+    worst = max(guarantee.classes, key=lambda row: row.epsilon)
+    smallest = min(worst.retention[i] for i, k in enumerate(worst.cells) if k)
+    pruning = math.log(1 / smallest)
+    priors = [a for row in guarantee.classes for a, k in zip(row.prior, row.cells, strict=True) if k]
+    kept = ", ".join(
+        f"{up(f)} ({count:,})"
+        for f, count in zip(worst.retention, plan.domains.strata_counts.sum(axis=0), strict=False)
+    )
     lines = [
         f"Plan        {release.configuration['release']['name']}, mechanism {plan.mechanism}",
         f"  slots     {plan.pools.n_records:,} jobs in {plan.pools.n_pools:,} pools; "
         f"the largest has {plan.pools.n.max():,}",
+        *(
+            [
+                f"  shared    {plan.pools.n[shared].sum():,} jobs of work blocks with fewer than "
+                f"{release.choices.pool_below:,} share {shared.sum():,} urns by {release.pools.pooling.level}"
+            ]
+            if shared.any()
+            else []
+        ),
         f"  domains   {plan.domains.n_domains:,} for {release.geography.n_blocks:,} blocks; "
-        f"a typical job's has {median:,} cells, the largest {cells.max():,}",
+        f"a typical job's has {median:,} cells (one in ten {tenth:,} or fewer, one in ten {ninth:,} or more)",
+        f"  cells     coarsening {release.configuration['plan']['coarsening']}; prior "
+        f"{float(min(priors)):.2g} to {float(max(priors)):.2g} fake workers a cell; "
+        f"retention (and cells): {kept}",
         f"  noise     about {release.mechanism.noise_share(plan):.1%} of the synthetic workers are noise",
         f"Cost        epsilon {up(guarantee.epsilon, 6)}, delta {up(guarantee.delta, 4)} for the run "
         f"(requested {up(plan.epsilon)} and {up(plan.delta)})",
+        f"  of which  noise {float(worst.block_loss) - pruning:.3f}, "
+        f"retention ln(1/{up(smallest)}) = {pruning:.3f}, pruning V = {float(worst.pruning_loss):.3f}",
         f"  a person  delta {up(guarantee.person_delta, 4)} at the same epsilon, per job record",
     ]
     lines += [f"Note        {note}" for note in release.notes]

@@ -1,0 +1,133 @@
+"""The two loops of planning that run for every pair of destination and origin, compiled, without the GIL."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["cut", "pull"]
+
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+
+@numba.njit(cache=True, nogil=True)
+def pull(
+    vectors: Float64,
+    spread: Float64,
+    units: Int64,
+    weight: Float64,
+    radius: float,
+    exponent: float,
+    offset: float,
+) -> Float64:
+    """Return w(u) (delta(u, d) + offset)^-exponent for every unit u and each d of `units`, rows adding to 1.
+
+    A unit without a place is as far as the farthest that has one.
+    """
+    n = spread.size
+    result = np.empty((units.size, n))
+    for row in range(units.size):
+        d = units[row]
+        x, y, z = vectors[d, 0], vectors[d, 1], vectors[d, 2]
+        least, total = np.inf, 0.0
+        for u in range(n):
+            square = 2.0 - 2.0 * (x * vectors[u, 0] + y * vectors[u, 1] + z * vectors[u, 2])
+            distance = 2.0 * radius * np.arcsin(min(np.sqrt(max(square, 0.0)) / 2.0, 1.0))
+            if u == d:
+                distance = spread[u]
+            value = (distance + offset) ** -exponent
+            result[row, u] = value
+            if value < least:  # false for NaN
+                least = value
+        if least == np.inf:
+            least = 1.0
+        for u in range(n):
+            if np.isnan(result[row, u]):
+                result[row, u] = least
+            result[row, u] *= weight[u]
+            total += result[row, u]
+        result[row] /= total
+    return result
+
+
+@numba.njit(cache=True, nogil=True)
+def cut(
+    starts: Int64,
+    ends: Int64,
+    children: Int64,
+    depth_offset: Int64,
+    unit: NDArray[np.int32],
+    part: Float64,
+    measure: Float64,
+    least: float,
+    run: float,
+    deepest: int,
+) -> NDArray[np.int32]:
+    """Return the first block of every cell of a cut (`Tree.cut`), sorted.
+
+    Nodes of depth t stand at ``depth_offset[t]`` and following of `starts`, `ends` and `children` (the first
+    child of each, as a number of the next depth; the children of a node are those up to the next node's).
+    """
+    running = np.zeros(measure.size + 1)
+    for u in range(measure.size):
+        running[u + 1] = running[u] + measure[u]
+    cells = np.empty(256, np.int32)
+    count = 0
+    begin, stop = np.zeros(1, np.int64), np.ones(1, np.int64)  # rows of siblings of one depth
+    groups = 1
+    for depth in range(deepest + 1):
+        at = depth_offset[depth]
+        following, past = np.empty(64, np.int64), np.empty(64, np.int64)
+        n_following = 0
+        for g in range(groups):
+            i = begin[g]
+            mass = np.empty(stop[g] - i)
+            for q in range(mass.size):
+                a, b = starts[at + i + q], ends[at + i + q]
+                mass[q] = (running[unit[b]] + measure[unit[b]] * part[b]) - (
+                    running[unit[a]] + measure[unit[a]] * part[a]
+                )
+            while cells.size < count + mass.size:
+                grown = np.empty(2 * cells.size, np.int32)
+                grown[:count] = cells[:count]
+                cells = grown
+            q = 0
+            while q < mass.size:
+                if mass[q] >= least:
+                    if depth == deepest:
+                        cells[count] = starts[at + i + q]
+                        count += 1
+                    else:
+                        if n_following == following.size:
+                            more, further = (
+                                np.empty(2 * n_following, np.int64),
+                                np.empty(2 * n_following, np.int64),
+                            )
+                            more[:n_following], further[:n_following] = following, past
+                            following, past = more, further
+                        following[n_following] = children[at + i + q]
+                        past[n_following] = children[at + i + q + 1]
+                        n_following += 1
+                    q += 1
+                    continue
+                # A stretch of siblings that end becomes as many cells of equal measure as fit best.
+                last, total = q, 0.0
+                while last < mass.size and mass[last] < least:
+                    total += mass[last]
+                    last += 1
+                pieces = 1.0 if np.isinf(run) or run <= 0.0 else max(1.0, np.rint(total / run))
+                before, previous = 0.0, -1.0
+                for j in range(q, last):
+                    piece = np.floor((before + mass[j] / 2.0) / total * pieces) if total > 0.0 else 0.0
+                    before += mass[j]
+                    if run == 0.0 or piece != previous:
+                        cells[count] = starts[at + i + j]
+                        count += 1
+                    previous = piece
+                q = last
+        begin, stop, groups = following, past, n_following
+        if groups == 0:
+            break
+    return np.sort(cells[:count])

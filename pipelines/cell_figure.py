@@ -1,0 +1,114 @@
+"""A picture of a plan: the cells of a few workplaces on the map, and how cells grow with distance."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import geo_data
+from pipelines.planning import ReleasePlan
+
+__all__ = ["draw_cells"]
+
+_WORKPLACES = 3
+
+
+def draw_cells(release: ReleasePlan, path: Path) -> None:
+    """Draw the cells of a large, a middling and a small pool as a PNG.
+
+    Every block is a dot at its centroid, coloured by the number of blocks in its cell: blocks that are cells
+    of their own are darkest. Nothing but the plan is drawn.
+
+    Parameters
+    ----------
+    release : ReleasePlan
+    path : Path
+        The PNG file.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    from matplotlib.colors import LogNorm
+
+    geography = release.geography
+    placed = np.flatnonzero(np.isfinite(geography.latitude))
+    chosen = _choose(release)
+    fig, axes = plt.subplots(
+        1, len(chosen) + 1, figsize=(4.2 * (len(chosen) + 1), 4.6), layout="constrained", squeeze=False
+    )
+    norm = LogNorm(1, max(10, geography.n_blocks))
+    shown: Any = None
+    for axis, pool in zip(axes[0], chosen, strict=False):
+        size, cells = _blocks_per_cell(release, pool)
+        order = placed[np.argsort(-size[placed], kind="stable")]
+        shown = axis.scatter(
+            geography.longitude[order],
+            geography.latitude[order],
+            c=size[order],
+            norm=norm,
+            cmap="viridis",
+            s=max(0.5, min(12, 2e4 / geography.n_blocks)),
+            linewidths=0,
+            rasterized=True,
+        )
+        block = release.pools.block[pool]
+        axis.plot(
+            geography.longitude[block], geography.latitude[block], "*", ms=15, mfc="red", mec="white", mew=1.2
+        )
+        axis.set_aspect(1 / max(0.1, np.cos(np.radians(np.nanmean(geography.latitude)))))
+        axis.set_axis_off()
+        what = "small workplaces of an area" if release.pools.shared[pool] else "one workplace"
+        axis.set_title(f"{release.pools.n[pool]:,} jobs, {what}:\n{cells:,} cells", fontsize=11)
+        _curve(axes[0][-1], release, pool, size)
+    fig.colorbar(shown, ax=list(axes[0][:-1]), label="blocks in the block's cell", shrink=0.7)
+    last = axes[0][-1]
+    last.set(
+        xlabel="distance of a block from the workplace, km",
+        ylabel="blocks in its cell (median)",
+        yscale="log",
+    )
+    last.set_title("Near blocks fine, far ones coarse", fontsize=11)
+    last.legend(frameon=False)
+    last.spines[["top", "right"]].set_visible(False)
+    fig.suptitle(f"{release.configuration['release']['name']}: what the urns tell apart", fontsize=13)
+    fig.savefig(path, dpi=110)
+    plt.close(fig)
+
+
+def _choose(release: ReleasePlan) -> list[int]:
+    """Return the largest pool, the one that holds the median job, and one at the tenth percentile of jobs."""
+    order = np.argsort(release.pools.n, kind="stable")
+    running = np.cumsum(release.pools.n[order])
+    at = np.searchsorted(running, np.array([1.0, 0.5, 0.1]) * running[-1])
+    return list(dict.fromkeys(order[np.minimum(at, order.size - 1)].tolist()))[:_WORKPLACES]
+
+
+def _blocks_per_cell(release: ReleasePlan, pool: int) -> tuple[NDArray[np.int64], int]:
+    domains, domain = release.plan.domains, int(release.plan.pools.domain[pool])
+    cuts = domains.cuts[domains.offsets[domain] : domains.offsets[domain + 1]]
+    length = np.diff(np.append(cuts, release.geography.n_blocks)).astype(np.int64)
+    return np.repeat(length, length), cuts.size
+
+
+def _curve(axis: Any, release: ReleasePlan, pool: int, size: NDArray[np.int64]) -> None:
+    """Draw the median cell size of blocks in twelve distance classes of equally many blocks."""
+    geography, block = release.geography, release.pools.block[pool]
+    placed = np.flatnonzero(np.isfinite(geography.latitude))
+    km = geo_data.distance_km(
+        geography.latitude[placed],
+        geography.longitude[placed],
+        geography.latitude[block],
+        geography.longitude[block],
+    )
+    parts = np.array_split(np.argsort(km, kind="stable"), min(12, placed.size))
+    axis.plot(
+        [np.median(km[part]) for part in parts],
+        [np.median(size[placed[part]]) for part in parts],
+        "o-",
+        ms=4,
+        label=f"{release.pools.n[pool]:,} jobs",
+    )

@@ -1,0 +1,124 @@
+"""What `odsynth plan` writes: the plan, what it costs and is expected to lose, and a picture of its cells."""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import geo_data
+import synth
+from pipelines.cell_figure import draw_cells
+from pipelines.config import ConfigError
+from pipelines.forecast import Forecast, forecast
+from pipelines.plan_files import save_plan
+from pipelines.planning import ReleasePlan
+from pipelines.summary import plan_summary
+
+__all__ = ["PlanReport", "report_plan", "write_plan_report"]
+
+_REPORT, _FIGURE, _NUMBERS = "plan.txt", "cells.png", "forecast.json"
+
+
+@dataclass(frozen=True, eq=False)
+class PlanReport:
+    """A plan with its cost and forecast.
+
+    Attributes
+    ----------
+    release : ReleasePlan
+    guarantee : synth.Guarantee
+    forecast : Forecast
+        On pseudo-truth: expected error under the public model.
+    draw_seconds : float
+        Expected time to draw all workers on this machine, from the trial.
+    memory_gb : float
+        Peak memory of this process so far, which planned and tried.
+    """
+
+    release: ReleasePlan
+    guarantee: synth.Guarantee
+    forecast: Forecast
+    draw_seconds: float
+    memory_gb: float
+
+    def text(self) -> str:
+        """Return the report for people."""
+        f = self.forecast
+        level, many = self.release.level, f.destination_error == f.destination_error
+        lines = [
+            plan_summary(self.release, self.guarantee),
+            f"Expected    (tried on {f.jobs:,} jobs drawn from the public model; no confidential data)",
+            f"  flows     total variation {f.total_variation:.3f} between {level} units, "
+            f"{f.block_variation:.3f} from {level} units to work blocks",
+            f"  commute   mean off by {f.mean_commute_error:+.1%}"
+            + (f"; a large destination's by {f.destination_error:.1%} (median)" if many else ""),
+            f"  run       about {self.draw_seconds:.0f} s of drawing, {self.memory_gb:.1f} GB, on this machine",
+        ]
+        return "\n".join(lines)
+
+
+def report_plan(release: ReleasePlan, guarantee: synth.Guarantee, model: geo_data.PublicModel) -> PlanReport:
+    """Try a plan on pseudo-truth.
+
+    Parameters
+    ----------
+    release : ReleasePlan
+    guarantee : synth.Guarantee
+        Of the plan.
+    model : geo_data.PublicModel
+        That the plan was made from.
+
+    Returns
+    -------
+    PlanReport
+    """
+    begin = time.monotonic()
+    expected = forecast(release, model)
+    seconds = (time.monotonic() - begin) * release.plan.pools.n_records / expected.jobs
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "darwin" else 1)
+    return PlanReport(release, guarantee, expected, seconds, kilobytes / 1e6)
+
+
+def write_plan_report(report: PlanReport, out: Path) -> None:
+    """Write the plan, its report and the picture of its cells.
+
+    Parameters
+    ----------
+    report : PlanReport
+    out : Path
+        Folder; an earlier report there is replaced, anything else is refused.
+
+    Raises
+    ------
+    ConfigError
+        If the folder exists and is no earlier report.
+    """
+    if out.exists() and not (out / _NUMBERS).is_file():
+        raise ConfigError([f"{out}: the folder exists and is not an earlier plan. Choose another with --out"])
+    out.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{out.name}.partial-", dir=out.parent))
+    try:
+        digest = save_plan(report.release, staging / "plan")
+        (staging / _REPORT).write_text(report.text() + "\n", encoding="utf-8")
+        numbers = {
+            "plan_sha256": digest,
+            "epsilon": synth.decimal_up(report.guarantee.epsilon),
+            "delta": synth.decimal_up(report.guarantee.delta),
+            **report.forecast.as_dict(),
+            "pool_below": report.release.choices.pool_below,
+            "thresholds": report.release.choices.thresholds,
+        }
+        (staging / _NUMBERS).write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+        draw_cells(report.release, staging / _FIGURE)
+        staging.chmod(0o755)
+        if out.exists():
+            shutil.rmtree(out)
+        staging.rename(out)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
