@@ -37,8 +37,8 @@ def pseudo_homes(model: PublicModel, work: NDArray[np.int32], seed: int) -> NDAr
     unit_of_job = model.units(work[order])
     units, first = np.unique(unit_of_job, return_index=True)
     last = np.append(first[1:], work.size)
-    # A block's jobs, one after another: the i-th copies an earlier one with probability i / (kappa + i), and is
-    # new otherwise. That is the block's Dirichlet, without writing its shares down (Blackwell, MacQueen 1973).
+    # A block's jobs, one after another: the i-th copies an earlier one with probability i / (kappa + i), and
+    # is new otherwise. That is the block's Dirichlet, its shares not written down (Blackwell, MacQueen 1973).
     begins = np.flatnonzero(np.append(True, np.diff(work[order]) != 0))
     begin = np.repeat(begins, np.diff(np.append(begins, work.size)))
     place = np.arange(work.size) - begin

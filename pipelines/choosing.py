@@ -26,7 +26,7 @@ from pipelines.public_inputs import PublicInputs
 
 __all__ = ["choose"]
 
-_SAMPLE_JOBS = 20_000  # jobs on which one candidate is tried
+_SAMPLE_JOBS = 40_000  # jobs on which one candidate is tried
 _POOL_BELOW = (1, 8, 32, 128, 512)  # limits that are tried
 _SMALLEST, _LARGEST = -8, 8  # T between 2^-8 and 2^8 expected workers a cell
 _FEWEST_JOBS = 2_000  # a size class with fewer takes the threshold of its neighbour

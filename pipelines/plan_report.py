@@ -58,7 +58,7 @@ class PlanReport:
             f"{f.block_variation:.3f} from {level} units to work blocks",
             f"  commute   mean off by {f.mean_commute_error:+.1%}"
             + (f"; a large destination's by {f.destination_error:.1%} (median)" if many else ""),
-            f"  run       about {self.draw_seconds:.0f} s of drawing, {self.memory_gb:.1f} GB, on this machine",
+            f"  run       about {self.draw_seconds:.0f} s and {self.memory_gb:.1f} GB on this machine",
         ]
         return "\n".join(lines)
 
