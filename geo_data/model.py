@@ -48,7 +48,9 @@ __all__ = ["PublicModel", "build_model"]
 
 Float64 = NDArray[np.float64]
 
-_SAMPLE = 256  # destinations to which decay and concentration are fitted
+_SAMPLE = 256  # destinations to which decay and concentration are fitted, at most; and at least
+_FEWEST = 32  # so many, however many pairs with origins they make
+_PAIRS = 4_000_000
 _CONCENTRATION = 200.0  # kappa where no table tells; what tracts of Rhode Island give
 
 
@@ -183,13 +185,14 @@ def build_model(
 
 
 def _sample(model: PublicModel, stage: ModelTable) -> NDArray[np.int64]:
-    """Return at most `_SAMPLE` destinations that a table reaches, spread evenly over their jobs."""
+    """Return some destinations that a table reaches, spread evenly over their jobs."""
     every = np.arange(model.n_units)
     reached = every[stage.reached(every) & (model.jobs > 0)]
-    if reached.size <= _SAMPLE:
+    size = max(_FEWEST, min(_SAMPLE, _PAIRS // model.n_units))
+    if reached.size <= size:
         return reached
     cumulative = np.cumsum(model.jobs[reached])
-    at = (np.arange(_SAMPLE) + 0.5) / _SAMPLE * cumulative[-1]
+    at = (np.arange(size) + 0.5) / size * cumulative[-1]
     return np.unique(reached[np.searchsorted(cumulative, at)])
 
 

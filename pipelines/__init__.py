@@ -10,6 +10,7 @@ from pipelines.planning import ReleasePlan, make_plan
 from pipelines.public_inputs import PublicInputs, read_public_inputs
 from pipelines.releasing import Release, certified, run
 from pipelines.signing import SigningError, check_signatures, generate_keys
+from pipelines.tuning import Sweep, draw_frontier, recommend, tune
 from pipelines.utility import mean_commute, total_variation
 from pipelines.verification import Check, VerificationError, verify
 
@@ -24,12 +25,14 @@ __all__ = [
     "ReleaseConfig",
     "ReleasePlan",
     "SigningError",
+    "Sweep",
     "VerificationError",
     "certificate_schema",
     "certified",
     "check_signatures",
     "demo",
     "demo_truth",
+    "draw_frontier",
     "forecast",
     "generate_keys",
     "load_config",
@@ -40,10 +43,12 @@ __all__ = [
     "parse_config",
     "plan_hash",
     "read_public_inputs",
+    "recommend",
     "report_plan",
     "run",
     "save_plan",
     "total_variation",
+    "tune",
     "verify",
     "write_plan_report",
 ]

@@ -26,7 +26,8 @@ from pipelines.public_inputs import PublicInputs
 
 __all__ = ["choose"]
 
-_SAMPLE_JOBS = 40_000  # jobs on which one candidate is tried
+_SAMPLE_JOBS = 40_000  # jobs on which one candidate is tried, in at most
+_SAMPLE_UNITS = 250  # so many destination units
 _POOL_BELOW = (1, 8, 32, 128, 512)  # limits that are tried
 _SMALLEST, _LARGEST = -8, 8  # T between 2^-8 and 2^8 expected workers a cell
 _FEWEST_JOBS = 2_000  # a size class with fewer takes the threshold of its neighbour
@@ -113,9 +114,9 @@ def _sample(
     of_unit = np.bincount(unit, np.where(member, jobs, 0), minlength=inputs.model.n_units)
     present = np.flatnonzero(of_unit)
     running = np.cumsum(of_unit[present])
-    if present.size and running[-1] > size:
-        # As many units as there would be if all were of mean size, at even steps of the running total.
-        wanted = max(1, round(size / (running[-1] / present.size)))
+    # As many units as hold the jobs wanted if all were of mean size, at even steps of the running total.
+    wanted = min(_SAMPLE_UNITS, max(1, round(size * present.size / max(1, running[-1:].sum()))))
+    if wanted < present.size:
         at = (np.arange(wanted) + 0.5) / wanted * running[-1]
         present = present[np.unique(np.searchsorted(running, at))]
     chosen = member & np.isin(unit, present)

@@ -117,6 +117,45 @@ def plan(config: Path, out: Path | None) -> None:
         click.echo(f"Written     {target}: plan, plan.txt, forecast.json, cells.png")
 
 
+def _values(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:
+    return tuple(part.strip() for part in value.split(",")) if value else ()
+
+
+@main.command()
+@click.argument("config", type=_CONFIG)
+@click.option("--epsilon", callback=_values, help="Values to try, as in 2,4.6,8.6.")
+@click.option("--delta", callback=_values, help="Values to try.")
+@click.option("--coarsening", callback=_values, help="Rules to try: balanced,threshold,distance,share.")
+@click.option("--split-threshold", callback=_values, help="Values to try; auto is the planner's choice.")
+@click.option("--pool-below", callback=_values, help="Values to try; auto is the planner's choice.")
+@click.option("--retention-min", callback=_values, help="Values of f_min to try.")
+@click.option(
+    "--pseudo-truth",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A published OD file, such as last year's release, in place of homes drawn from the public model.",
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder; by default the release's with -tune.")
+def tune(config: Path, out: Path | None, pseudo_truth: Path | None, **values: tuple[str, ...]) -> None:
+    """Compare plans for CONFIG on public data only, and recommend one.
+
+    Every combination of the values given is planned, certified and tried; an option left out keeps what
+    CONFIG says. Writes the measures (tune.parquet) and a figure of what privacy costs (frontier.png).
+    """
+    with _one_clear_error():
+        loaded = pipelines.load_config(config)
+        target = out or loaded.release.out.with_name(f"{loaded.release.out.name}-tune")
+        target.mkdir(parents=True, exist_ok=True)
+        results = pipelines.tune(
+            loaded, pipelines.Sweep(**values), pseudo_truth=pseudo_truth, progress=sys.stderr.isatty()
+        )
+        results.to_parquet(target / "tune.parquet", index=False)
+        pipelines.draw_frontier(results, loaded.release.name, target / "frontier.png")
+        click.echo(results.to_string(index=False, float_format="{:.4g}".format, na_rep="-"))
+        click.echo(f"Written     {target}: tune.parquet, frontier.png")
+        click.echo("Recommended at the requested epsilon and delta:")
+        click.echo(pipelines.recommend(results, loaded))
+
+
 @main.command()
 @click.argument("config", type=_CONFIG)
 @_OUT
