@@ -45,21 +45,31 @@ def choose(config: ReleaseConfig, inputs: PublicInputs) -> Choices:
     -------
     Choices
 
-    Raises
-    ------
-    synth.BudgetTooSmallError
-        If no candidate can be certified.
+    Notes
+    -----
+    Where not even the coarsest candidate can be certified, that one is the choice: planning with it says why.
     """
     settings = config.plan
     jobs = np.bincount(inputs.slots.work, minlength=inputs.geography.n_blocks)
-    fixed = Choices(settings.pool_below or 1, (float(settings.split_threshold or 1),))
+    level = settings.pool_level or inputs.model.level
+    fixed = Choices(level, settings.pool_below or 1, (float(settings.split_threshold or 1),))
     adaptive = settings.coarsening in ("balanced", "threshold") and settings.split_threshold is None
+    sample = _sample(inputs, jobs, jobs > 0, _SAMPLE_JOBS)
+    if adaptive:
+        coarsest = replace(fixed, thresholds=(2.0**_LARGEST,))
+        if _objective(config, inputs, sample, coarsest) == float("inf"):
+            return coarsest
     choices = _thresholds(config, inputs, jobs, fixed) if adaptive else fixed
     if settings.pool_below is not None or settings.coarsening not in ("balanced", "threshold"):
         return choices
-    sample = _sample(inputs, jobs, jobs > 0, _SAMPLE_JOBS)
+    names = [*inputs.geography.levels, inputs.geography.block_level]
+    finer = names[names.index(level) + 1 : -1] if settings.pool_level is None else []
     return min(
-        (replace(choices, pool_below=limit) for limit in _POOL_BELOW),
+        (
+            replace(choices, pool_level=name, pool_below=limit)
+            for name in [level, *finer]
+            for limit in (_POOL_BELOW if name == level else _POOL_BELOW[1:])
+        ),
         key=lambda candidate: _objective(config, inputs, sample, candidate),
     )
 

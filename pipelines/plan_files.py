@@ -139,7 +139,7 @@ def load_plan(folder: Path) -> ReleasePlan:
         domain_unit=unit,
         domain_size=size,
         plan=plan,
-        choices=Choices(pools.pooling.below, thresholds),
+        choices=Choices(pools.pooling.level, pools.pooling.below, thresholds),
         notes=tuple(document["notes"]),
     )
 

@@ -111,6 +111,7 @@ def write_plan_report(report: PlanReport, out: Path) -> None:
             "epsilon": synth.decimal_up(report.guarantee.epsilon),
             "delta": synth.decimal_up(report.guarantee.delta),
             **report.forecast.as_dict(),
+            "pool_level": report.release.choices.pool_level,
             "pool_below": report.release.choices.pool_below,
             "thresholds": report.release.choices.thresholds,
         }

@@ -25,12 +25,15 @@ class Choices:
 
     Attributes
     ----------
+    pool_level : str
+        Level whose units gather their small blocks.
     pool_below : int
         Blocks with fewer jobs share the urn of their unit.
     thresholds : tuple of float
         Expected workers of a cell, for pools of 1, 2-3, 4-7, ... slots; the last one serves all larger.
     """
 
+    pool_level: str
     pool_below: int
     thresholds: tuple[float, ...]
 
@@ -129,7 +132,7 @@ def assemble(
     ReleasePlan
     """
     geography, model, settings = inputs.geography, inputs.model, config.plan
-    pooling = geo_data.Pooling(settings.pool_level or model.level, choices.pool_below, settings.pool_by)
+    pooling = geo_data.Pooling(choices.pool_level, choices.pool_below, settings.pool_by)
     pools = geo_data.build_pools(slots, geography, pooling)
     coarse = geo_data.coarsen(
         model, pools.block, pools.n, _rule(settings, model, choices), settings.retention_min

@@ -37,7 +37,7 @@ def plan_summary(release: ReleasePlan, guarantee: synth.Guarantee) -> str:
     running = np.cumsum(plan.pools.n[order])
     tenth, median, ninth = cells[order][np.searchsorted(running, running[-1] * np.array([0.1, 0.5, 0.9]))]
     shared = release.pools.shared
-    worst = max(guarantee.classes, key=lambda row: row.epsilon)
+    worst = max(guarantee.classes, key=lambda row: (row.pruning_loss, row.epsilon))
     smallest = min(worst.retention[i] for i, k in enumerate(worst.cells) if k)
     pruning = math.log(1 / smallest)
     priors = [a for row in guarantee.classes for a, k in zip(row.prior, row.cells, strict=True) if k]

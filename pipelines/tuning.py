@@ -172,6 +172,7 @@ def _try(
     trials = pd.DataFrame([forecast(release, inputs.model, homes, seed=seed).as_dict() for seed in seeds])
     return row | {
         "certified": True,
+        "chosen_pool_level": release.choices.pool_level,
         "chosen_pool_below": release.choices.pool_below,
         "pools": release.pools.n.size,
         "cells_of_a_job": float(

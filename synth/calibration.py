@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -36,15 +37,29 @@ _GROWTH = 1.05  # ratio of neighbouring size limits above that
 class BudgetTooSmallError(ValueError):
     """No prior certifies the requested (epsilon, delta) for some pools.
 
-    Attributes
+    Parameters
     ----------
-    smallest : Fraction or None
-        The smallest epsilon (rounded up) that can be certified with everything else unchanged.
+    message : str
+    find : callable, optional
+        Finds `smallest`. That takes seconds, so it is done when somebody asks for it, or reads the message.
     """
 
-    def __init__(self, message: str, smallest: Fraction | None = None) -> None:
+    def __init__(self, message: str, find: Callable[[], Fraction | None] | None = None) -> None:
         super().__init__(message)
-        self.smallest = smallest
+        self._find = find
+
+    @cached_property
+    def smallest(self) -> Fraction | None:
+        """The smallest epsilon (rounded up) that can be certified with everything else unchanged, if any."""
+        return self._find() if self._find else None
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        if self._find is None:
+            return message
+        if self.smallest is None:
+            return f"{message}, and no epsilon up to 100 would do"
+        return f"{message}; the smallest epsilon that would do is {decimal_up(self.smallest, 4)}"
 
 
 def group_pools(

@@ -238,15 +238,14 @@ def _too_small(
     classes: Iterable[PoolClass], calibrated: _Calibrated, epsilon: Fraction, prior: Fraction | None
 ) -> BudgetTooSmallError:
     """Say what would do: raise epsilon class by class until every class is certified."""
-    smallest: Fraction | None = epsilon
-    for c in classes:
-        if smallest is not None and calibrated(c, smallest) is None:
-            certifies = partial(_certifies, calibrated, c)
-            smallest = smallest_epsilon(certifies, smallest)
+
+    def find() -> Fraction | None:
+        smallest: Fraction | None = epsilon
+        for c in classes:
+            if smallest is not None and calibrated(c, smallest) is None:
+                certifies = partial(_certifies, calibrated, c)
+                smallest = smallest_epsilon(certifies, smallest)
+        return smallest
+
     what = "no prior certifies" if prior is None else f"the prior {prior} does not certify"
-    message = f"{what} epsilon {decimal_up(epsilon)} with this delta and retention"
-    if smallest is None:
-        return BudgetTooSmallError(f"{message}, and no epsilon up to 100 would do")
-    return BudgetTooSmallError(
-        f"{message}; the smallest epsilon that would do is {decimal_up(smallest, 4)}", smallest
-    )
+    return BudgetTooSmallError(f"{what} epsilon {decimal_up(epsilon)} with this delta and retention", find)

@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,7 +23,7 @@ import synth
 from pipelines.cli import main
 
 Invoke = Callable[..., click.testing.Result]
-VERBS = ["demo", "plan", "run", "verify"]
+VERBS = ["demo", "plan", "run", "tune", "verify"]
 CODES = {"w_geocode": "str", "h_geocode": "str"}
 OD = "demo_od_main_JT00_2019.csv.gz"
 
@@ -84,7 +85,7 @@ def test_version(invoke: Invoke) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["frobnicate"], ["run"], ["plan"], ["verify"], ["run", "a", "b"], ["plan", "--out", "x", "y"]],
+    [["frobnicate"], ["run"], ["plan"], ["verify"], ["run", "a", "b"], ["plan", "--no-such", "x"]],
 )
 def test_wrong_usage_is_code_2_with_a_hint(arguments: list[str], invoke: Invoke) -> None:
     result = invoke(*arguments)
@@ -104,11 +105,66 @@ def test_plan_says_what_it_costs_and_reads_no_homes(
     before = tree(tmp_path)
     result = invoke("plan", config)
     assert result.exit_code == 0, result.output
+    report = config.parent / "release-plan"
+    assert {p.name for p in report.iterdir()} == {"plan", "plan.txt", "forecast.json", "cells.png"}
+    assert (report / "plan.txt").read_text() in result.stdout
+    assert re.search(r"flows     total variation 0\.\d+ between trct units", result.stdout)
+    assert "of which  noise" in result.stdout
     assert "600 jobs in 21 pools" in result.stdout
     assert "requested 8.6 and 0.00001" in result.stdout
     assert re.search(r"epsilon [78]\.\d+, delta 0\.0000\d+ for the run", result.stdout)
     assert "noise" in result.stdout
-    assert tree(tmp_path) == before, "plan writes nothing"
+    assert not (config.parent / "release").exists()
+    shutil.rmtree(report)
+    assert tree(tmp_path) == before, "plan writes its report and nothing else"
+
+
+def test_a_plan_replaces_its_report_and_nothing_else(
+    write_config: Callable[..., Path], invoke: Invoke, tmp_path: Path
+) -> None:
+    config, out = write_config(), tmp_path / "report"
+    for _ in range(2):
+        assert invoke("plan", config, "--out", out).exit_code == 0
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("years of work")
+    refused = invoke("plan", config, "--out", mine)
+    assert refused.exit_code == 1
+    assert "is not an earlier plan" in refused.output
+    assert [p.name for p in mine.iterdir()] == ["thesis.txt"]
+    assert not list(tmp_path.glob(".*partial*"))
+
+
+def test_tune_compares_and_recommends(
+    write_config: Callable[..., Path],
+    invoke: Invoke,
+    small_region: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = write_config()
+    arguments = [
+        "tune",
+        config,
+        "--epsilon",
+        "4,8.6",
+        "--split-threshold",
+        "1,30",
+        "--coarsening",
+        "threshold",
+    ]
+    with monkeypatch.context() as patch:
+        patch.setattr(geo_data.LodesJobs, "records", pytest.fail)
+        result = invoke(*arguments)
+    assert result.exit_code == 0, result.output
+    folder = config.parent / "release-tune"
+    assert {p.name for p in folder.iterdir()} == {"tune.parquet", "frontier.png"}
+    assert len(pd.read_parquet(folder / "tune.parquet")) == 4
+    assert '[plan]\ncoarsening = "threshold"\nsplit_threshold = "' in result.stdout
+    bad = invoke("tune", config, "--retention-min", "2")
+    assert bad.exit_code == 1
+    assert "retention_min: '2' cannot be tried" in bad.output
+    earlier = invoke("tune", config, "--pseudo-truth", small_region["od"])
+    assert earlier.exit_code == 0, earlier.output
 
 
 def test_run_and_verify(write_config: Callable[..., Path], invoke: Invoke, clean_source: object) -> None:

@@ -182,5 +182,7 @@ def test_no_epsilon_up_to_a_hundred() -> None:
 
 def test_the_error_carries_the_epsilon() -> None:
     assert BudgetTooSmallError("x").smallest is None
-    assert BudgetTooSmallError("x", Fraction(3)).smallest == 3
+    assert BudgetTooSmallError("x", lambda: Fraction(3)).smallest == 3
+    assert str(BudgetTooSmallError("x", lambda: Fraction(3))) == "x; the smallest epsilon that would do is 3"
+    assert str(BudgetTooSmallError("x", lambda: None)) == "x, and no epsilon up to 100 would do"
     assert issubclass(BudgetTooSmallError, ValueError)

@@ -1,0 +1,116 @@
+"""The plans that are chosen for Rhode Island 2019, and what they lose against the truth.
+
+Usage: python benchmarks/planning.py
+
+Plans are chosen on public data only; the truth (LODES, which is public here) is looked at once, to print what
+each plan loses. Time and memory of planning are printed too. Measures are those of pipelines/utility.py:
+total variation between tract-to-tract flows, error of the mean commute, and the median error of the mean
+commute of work blocks with at least 100 jobs.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from pathlib import Path
+
+import numpy as np
+
+import geo_data
+import pipelines
+import synth
+from pipelines.public_inputs import job_source
+from pipelines.sampling import batches, sample_batch
+from pipelines.utility import destination_commute_error
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / "examples"
+ALONE = "[[auxiliary]]                 # last year"
+
+
+def main() -> None:
+    """Plan, draw, measure and print."""
+    text = (EXAMPLES / "rhode_island.toml").read_text(encoding="utf-8")
+    first, rest = text.split(ALONE)
+    without = first + rest[rest.index("# Public weights") :]
+    print(
+        "| plan | epsilon | flows | mean commute | large destinations | noise | cells of a job | planning |"
+    )
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for epsilon in ("8.6", "4.6", "2"):
+        show("chosen", changed(text, epsilon))
+    for epsilon in ("8.6", "4.6", "2"):
+        show("chosen, without the 2018 table", changed(without, epsilon))
+    for epsilon in ("8.6", "4.6", "2"):
+        show("threshold rule, T chosen", changed(text, epsilon, 'coarsening = "threshold"'))
+    show("90 % of the flow uncoarsened", changed(text, "8.6", 'coarsening = "share"'))
+    show("preset onthemap", (EXAMPLES / "onthemap.toml").read_text(encoding="utf-8"))
+    model_alone(text)
+    model_alone(without)
+    print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
+
+
+def changed(text: str, epsilon: str, plan: str = "") -> str:
+    """Return the configuration with another epsilon and a line of the plan."""
+    return text.replace('epsilon = "8.6"', f'epsilon = "{epsilon}"') + plan + "\n"
+
+
+def show(name: str, text: str) -> None:
+    """Print the row of a plan."""
+    config = pipelines.parse_config(text, EXAMPLES, name)
+    begin = time.perf_counter()
+    inputs = pipelines.read_public_inputs(config)
+    release = pipelines.make_plan(config, inputs)
+    seconds = time.perf_counter() - begin
+    guarantee = pipelines.certified(release)
+    work, homes = truth(config, release)
+    key = synth.RunKey.generate()
+    offsets = np.concatenate([[0], np.cumsum(release.pools.n)])
+    drawn = np.concatenate(
+        [
+            sample_batch(release, pools, homes[offsets[pools.start] : offsets[pools.stop]], key, i)
+            for i, pools in enumerate(batches(release))
+        ]
+    )
+    cells = np.average(release.plan.domains.n_cells[release.plan.pools.domain], weights=release.pools.n)
+    print(
+        f"| {name} | {float(guarantee.epsilon):.2f} | {measures(release.geography, work, homes, drawn)} | "
+        f"{release.mechanism.noise_share(release.plan):.1%} | {cells:,.0f} | {seconds:.1f} s |",
+        flush=True,
+    )
+
+
+def truth(config: pipelines.ReleaseConfig, release: pipelines.ReleasePlan) -> tuple[np.ndarray, np.ndarray]:
+    """Return work and home block of every job, pool after pool."""
+    records = job_source(config, release.geography).records(config.plan.pool_by)
+    homes = geo_data.group_records(release.pools, release.geography, records)
+    return release.pools.slots.work, homes
+
+
+def measures(geography: geo_data.Geography, work: np.ndarray, homes: np.ndarray, drawn: np.ndarray) -> str:
+    """Return the measures as cells of the table."""
+    means = [pipelines.mean_commute(geography, work, h) for h in (homes, drawn)]
+    return (
+        f"{pipelines.total_variation(geography, 'trct', work, homes, drawn):.4f} | "
+        f"{means[1] / means[0] - 1:+.2%} | {destination_commute_error(geography, work, homes, drawn):.3f}"
+    )
+
+
+def model_alone(text: str) -> None:
+    """Print how far the public model is from the truth, as expected flows, without any draw."""
+    config = pipelines.parse_config(text, EXAMPLES, "model")
+    inputs = pipelines.read_public_inputs(config)
+    records = job_source(config, inputs.geography).records()
+    model = inputs.model
+    pair = model.units(records.work).astype(np.int64) * model.n_units + model.units(records.home)
+    true = np.bincount(pair, minlength=model.n_units**2).reshape(model.n_units, model.n_units)
+    expected = model.shares(np.arange(model.n_units)) * model.jobs[:, None]
+    print(
+        f"public model alone, {len(config.auxiliary)} tables: "
+        f"flows {np.abs(true - expected).sum() / 2 / true.sum():.4f}; "
+        f"{model.decay}, concentration {model.concentration}"
+    )
+
+
+if __name__ == "__main__":
+    main()

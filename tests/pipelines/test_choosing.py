@@ -1,0 +1,245 @@
+"""Choices, forecasts and sweeps: from public data alone, for the better, and the same every time."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import geo_data
+import pipelines
+import synth
+from pipelines import ReleaseConfig, forecast, make_plan, read_public_inputs
+from pipelines.choosing import _descend, choose
+from pipelines.planning import Choices, assemble
+from pipelines.public_inputs import PublicInputs
+from pipelines.tuning import AUTO, Sweep, recommend, tune
+
+Configs = Callable[..., ReleaseConfig]
+FREE = [('split_threshold = "1"\n', ""), ("pool_below = 8\n", "")]
+
+
+@pytest.fixture(scope="module")
+def region(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A region large enough for choices to matter."""
+    folder = tmp_path_factory.mktemp("region")
+    return geo_data.write_demo_region(folder, counties=3, tracts=24, blocks=700, jobs=12_000)
+
+
+@pytest.fixture
+def config_of(
+    region: dict[str, Path], small_region: dict[str, Path], config_text: Callable[..., str], tmp_path: Path
+) -> Callable[..., ReleaseConfig]:
+    def config(epsilon: str = "8.6", *change: tuple[str, str]) -> ReleaseConfig:
+        text = config_text(*FREE, ('epsilon = "8.6"', f'epsilon = "{epsilon}"'), *change)
+        for name, path in small_region.items():
+            text = text.replace(str(path), str(region[name]))
+        return pipelines.parse_config(text, tmp_path, "region.toml")
+
+    return config
+
+
+def test_choices_are_the_same_every_time_and_read_no_homes(
+    config_of: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(geo_data.LodesJobs, "records", pytest.fail)
+    config = config_of()
+    first, second = (choose(config, read_public_inputs(config)) for _ in range(2))
+    assert first == second
+    assert all(np.log2(t) == round(np.log2(t)) for t in first.thresholds)
+
+
+@pytest.mark.parametrize("epsilon", ["2", "6"])
+def test_the_choice_is_better_than_extreme_ones(epsilon: str, config_of: Configs) -> None:
+    """On pseudo-truth that the search did not see."""
+    config = config_of(epsilon, ('retention_min = "0.5"', 'retention_min = "1"'))
+    inputs = read_public_inputs(config)
+    chosen = choose(config, inputs)
+
+    def objective(choices: Choices) -> float:
+        release = assemble(config, inputs, inputs.slots, choices, config.privacy.delta)
+        return float(np.mean([forecast(release, inputs.model, seed=seed).objective for seed in (101, 102)]))
+
+    best = objective(chosen)
+    assert best < objective(replace(chosen, thresholds=(2.0**-7,)))
+    assert best < objective(replace(chosen, thresholds=(2.0**8,)))
+    assert best <= objective(replace(chosen, pool_below=1)) + 0.01
+    assert best <= objective(replace(chosen, pool_below=10_000)) + 0.01
+
+
+def test_little_privacy_loss_asks_for_fewer_cells(config_of: Configs) -> None:
+    sizes = []
+    for epsilon in ("2", "8.6"):
+        config = config_of(epsilon, ('retention_min = "0.5"', 'retention_min = "1"'))
+        release = make_plan(config)
+        cells = release.plan.domains.n_cells[release.plan.pools.domain]
+        sizes.append(np.average(cells, weights=release.pools.n))
+    assert sizes[0] < sizes[1] / 2
+
+
+def test_what_the_configuration_fixes_is_not_chosen(config_of: Configs) -> None:
+    fixed = ("[plan]", '[plan]\nsplit_threshold = "3"\npool_below = 40\npool_level = "bgrp"')
+    config = config_of("8.6", fixed)
+    assert choose(config, read_public_inputs(config)) == Choices("bgrp", 40, (3.0,))
+    other = config_of("8.6", ("[plan]", '[plan]\ncoarsening = "share"'))
+    assert choose(other, read_public_inputs(other)) == Choices("trct", 1, (1.0,))
+
+
+def test_thresholds_serve_their_size_class() -> None:
+    choices = Choices("trct", 1, (0.5, 1.0, 2.0))
+    assert [choices.threshold(n) for n in (1, 2, 3, 4, 7, 8, 1e6)] == [0.5, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize("bottom", [-8, -3, 0, 5, 8])
+@pytest.mark.parametrize("start", [-8, -1, 0, 7, 8])
+def test_descent_finds_the_bottom_of_a_valley(bottom: int, start: int) -> None:
+    asked: list[int] = []
+
+    def value(point: int) -> float:
+        asked.append(point)
+        return abs(point - bottom)
+
+    assert _descend(value, start) == bottom
+    assert len(asked) == len(set(asked)) <= abs(bottom - start) + 3
+
+
+def test_a_budget_that_pays_nothing_is_an_error_not_a_choice(config_of: Configs) -> None:
+    with pytest.raises(synth.BudgetTooSmallError):
+        make_plan(config_of("0.01", ('retention_min = "0.5"', 'prior = "0.01"')))
+
+
+# --- forecasts
+
+
+def test_forecast_of_noise_and_of_none(config_of: Configs) -> None:
+    config = config_of("8.6", ('retention_min = "0.5"', 'retention_min = "1"'))
+    inputs = read_public_inputs(config)
+    found = [
+        forecast(
+            assemble(
+                config.model_copy(update={"privacy": config.privacy.model_copy(update={"epsilon": e})}),
+                inputs,
+                inputs.slots,
+                Choices("trct", 1, (0.25,)),
+                config.privacy.delta,
+            ),
+            inputs.model,
+        )
+        for e in (Fraction(1), Fraction(20))
+    ]
+    noisy, clean = found
+    assert noisy.noise_share > 0.5 > 0.001 > clean.noise_share
+    assert noisy.objective > clean.objective
+    assert abs(clean.mean_commute_error) < 0.02
+    assert noisy.jobs == clean.jobs == 12_000
+
+
+def test_forecast_takes_given_homes(config_of: Configs) -> None:
+    """Homes that are all one block: whatever the plan does, what is lost is the noise."""
+    config = config_of("20", ("[plan]", '[plan]\nsplit_threshold = "0.001"\npool_below = 1'))
+    inputs = read_public_inputs(config)
+    release = make_plan(config, inputs)
+    homes = np.full(len(inputs.slots), 7, np.int32)
+    result = forecast(release, inputs.model, homes)
+    assert result.total_variation < 0.01
+
+
+def test_large_plans_are_tried_in_part(config_of: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = config_of("8.6", ("[plan]", '[plan]\nsplit_threshold = "1"\npool_below = 1'))
+    inputs = read_public_inputs(config)
+    release = make_plan(config, inputs)
+    whole = forecast(release, inputs.model)
+    cut = pipelines.sampling.batches
+    module = importlib.import_module("pipelines.forecast")
+    monkeypatch.setattr(module, "batches", lambda release: cut(release, 500))
+    monkeypatch.setattr(module, "_TRIAL_JOBS", 3_000)
+    part = forecast(release, inputs.model)
+    assert 1_500 < part.jobs < 6_000
+    assert part.block_variation == pytest.approx(whole.block_variation, abs=0.08)
+
+
+# --- sweeps
+
+
+def test_sweep_gives_every_combination(config_of: Configs) -> None:
+    config = config_of("8.6", ("[plan]", '[plan]\npool_by = ["SE"]'))
+    sweep = Sweep(epsilon=("2", "4"), pool_below=(AUTO, "7"), retention_min=("1", "1/3"))
+    found = sweep.configurations(config)
+    assert len(found) == len({str(c.canonical()) for c in found}) == 8
+    assert {c.plan.pool_below for c in found} == {None, 7}
+    assert {c.privacy.epsilon for c in found} == {2, 4}
+    assert all(c.plan.pool_by == ("SE",) and c.privacy.delta == config.privacy.delta for c in found)
+
+
+def test_bad_values_are_named(config_of: Configs) -> None:
+    for name, value in (("epsilon", "0"), ("coarsening", "fine"), ("pool_below", "x"), ("delta", "2")):
+        with pytest.raises(pipelines.ConfigError, match=f"{name}: '{value}' cannot be tried"):
+            Sweep(**{name: (value,)}).configurations(config_of())
+
+
+def test_tune_on_the_model_and_on_an_earlier_release(config_of: Configs, region: dict[str, Path]) -> None:
+    config = config_of("8.6", ('retention_min = "0.5"', 'pool_below = 1\nprior = "0.5"'))
+    sweep = Sweep(epsilon=("0.01", "3", "8.6"), split_threshold=("0.5", "200"))
+    for truth in (None, region["od"]):
+        results = tune(config, sweep, pseudo_truth=truth)
+        assert results["certified"].tolist() == [False, False, True, True, True, True]
+        done = results[results["certified"]]
+        assert done["total_variation"].between(0, 1, inclusive="neither").all()
+        fine = done[done["split_threshold"] == "1/2"].set_index("epsilon")["objective"]
+        assert fine["8.6"] < fine["3"]
+        best = done[done["epsilon"] == "8.6"].sort_values("objective").iloc[0]["split_threshold"]
+        text = recommend(results, config)
+        assert f'split_threshold = "{best}"' in text
+        assert "pool_below = 1" in text
+
+
+def test_nothing_is_recommended_where_nothing_is_certified(config_of: Configs) -> None:
+    results = pd.DataFrame([{"certified": False, "epsilon": "8.6", "delta": "0.00001"}])
+    assert recommend(results, config_of()).startswith("# no combination")
+
+
+def test_a_recommendation_can_be_used(config_of: Configs, inputs_of: Callable[..., PublicInputs]) -> None:
+    config = config_of()
+    results = tune(config, Sweep(coarsening=("balanced", "threshold"), pool_below=("1", "20")))
+    text = recommend(results, config)
+    parsed = config_of("8.6", ('[plan]\nretention_min = "0.5"', text))
+    assert inputs_of(parsed).model.level == "trct"
+    assert parsed.plan.pool_below in (1, 20)
+
+
+@pytest.fixture
+def inputs_of() -> Callable[..., PublicInputs]:
+    return read_public_inputs
+
+
+# --- presets
+
+
+def test_onthemap_preset_fills_in_what_is_not_said(config_of: Configs) -> None:
+    plan = config_of("8.6", ('retention_min = "0.5"', 'preset = "onthemap"')).plan
+    assert (plan.coarsening, plan.distance_miles, plan.pool_below) == ("distance", 100, 1)
+    assert plan.retention_min == Fraction("0.0378")
+    other = config_of("8.6", ('retention_min = "0.5"', 'preset = "onthemap"\ndistance_miles = "5"')).plan
+    assert (other.distance_miles, other.coarsening) == (5, "distance")
+
+
+@pytest.mark.parametrize("rule", ["distance", "share"])
+def test_historical_rules_release(rule: str, config_of: Configs, clean_source: object) -> None:
+    change = ("[plan]", f'[plan]\ncoarsening = "{rule}"\ndistance_miles = "10"')
+    release = pipelines.run(config_of("8.6", change))
+    assert release.certificate.for_release
+    assert release.certificate.totals.synthetic_workers == 12_000
+
+
+def test_onthemap_preset_is_certified_by_the_same_code(config_of: Configs, clean_source: object) -> None:
+    release = pipelines.run(config_of("8.6", ('retention_min = "0.5"', 'preset = "onthemap"')))
+    guarantee = pipelines.certified(release.plan)
+    assert guarantee.epsilon <= Fraction("8.6")
+    assert Fraction("0.0378") in guarantee.classes[0].retention
+    assert any(row.pruning_loss > 0 for row in guarantee.classes)
