@@ -47,8 +47,9 @@ $(STAMP): requirements.lock pyproject.toml
 	@rm $(UNFINISHED)
 	@touch $(STAMP)
 
-bench: $(STAMP)  ## Measure: the sampler, and Rhode Island from csv.gz to checked release
+bench: $(STAMP)  ## Measure: the sampler, the bounds, and Rhode Island from csv.gz to checked release
 	@$(BIN)/python benchmarks/sampler.py
+	@$(BIN)/python benchmarks/tightness.py
 	@$(BIN)/python benchmarks/rhode_island.py
 
 schema: $(STAMP)  ## Write docs/certificate.schema.json from the program

@@ -1,0 +1,149 @@
+"""How tight the certificates are: against the whole truth of small pools, and of one pair in larger ones.
+
+Usage: python benchmarks/tightness.py
+
+Runs the complete grid of tests/synth/test_theorem.py (k cells, n slots, m draws, every multiset of cells from
+a palette of priors and retentions, several gains e^U*), in which every histogram, coin and output is
+enumerated in rational arithmetic. Prints the size of the grid, the violations (there must be none), and a
+Markdown table of what is certified over what is true; "true 0" counts the cases in which something positive
+is certified and the truth is 0. Then, for larger pools without pruning, the delta that is certified for one
+person over the exact one of the neighbours in which a lone worker moves to an empty cell. Takes about a
+minute.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import statistics
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import synth
+from synth.calibration import calibrate_class
+from synth.losses import PoolClass
+from synth.pairs import Pair, pair_delta
+from synth.person import person_delta_bound
+from synth.tails import rigorous, upper_fraction
+
+ROOT = Path(__file__).resolve().parent.parent
+GRID = "tests/synth/test_theorem.py::test_every_small_case_holds_the_theorem"
+WORKERS = 2
+SIZES = (10, 30, 100)
+EPSILONS = ("2", "4.6", "8.6")
+CELLS = 20
+DELTA = Fraction(1, 10**5)
+Q = 10**9
+SURE = (Fraction(1),)
+
+# The names of the test's ratios, and what they are.
+ROWS = {
+    "loss": "epsilon, U + V / largest loss outside the bad set",
+    "pure loss": "epsilon, pure / largest loss of all outputs",
+    "run delta": "run's delta / probability of the bad set",
+    "small run delta": "the same, where the truth is below 0.1",
+    "run delta, any loss above epsilon": "run's delta / probability of a loss above epsilon",
+    "person delta": "person's delta / largest hockey-stick divergence",
+    "small person delta": "the same, where the truth is below 0.1",
+}
+
+
+class Collector:
+    """A pytest plugin that adds up what the parts of the grid report."""
+
+    def __init__(self) -> None:
+        self.ratios: dict[str, list[float]] = {}
+        self.counts: Counter[str] = Counter()
+        self.zeros: Counter[str] = Counter()
+        self.violations: list[str] = []
+        self.failed: list[str] = []
+        self.parts = 0
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failed.append(report.nodeid)
+        if report.when != "call":
+            return
+        self.parts += 1
+        found: dict[str, Any] = dict(report.user_properties)
+        for name, ratios in found.get("ratios", {}).items():
+            self.ratios.setdefault(name, []).extend(ratios)
+        self.counts.update(found.get("counts", {}))
+        self.zeros.update(found.get("true zeros", {}))
+        self.violations += found.get("violations", [])
+
+
+def main() -> None:
+    """Run the grid, compute the pairs, and print."""
+    begin = time.perf_counter()
+    collector, log, status = Collector(), io.StringIO(), -1
+    options = ["-c", str(ROOT / "pyproject.toml"), "-p", "no:cacheprovider", "-q", "-n", str(WORKERS)]
+    with contextlib.redirect_stdout(log):
+        status = int(pytest.main([*options, str(ROOT / GRID)], plugins=[collector]))
+    print(f"Small pools: the complete grid, {collector.parts} parts ({time.perf_counter() - begin:.0f} s)\n")
+    if set(collector.ratios) != set(ROWS):
+        raise SystemExit(f"The grid did not run as expected:\n{log.getvalue()}")
+    for name, count in collector.counts.items():
+        print(f"- {name}: {count:,}")
+    print(f"- violations: {len(collector.violations)}\n")
+    table(
+        ["certified / true", "compared", "minimum", "median", "90th percentile", "maximum", "true 0"],
+        (
+            [label, *summary(collector.ratios[name]), f"{collector.zeros[name]:,}"]
+            for name, label in ROWS.items()
+        ),
+    )
+    begin = time.perf_counter()
+    print(
+        f"\nLarger pools, n = m, {CELLS} cells, no pruning, prior calibrated for one person's delta = 1e-05; "
+        "x_i = 1, x_j = 0\n"
+    )
+    table(
+        ["n", "epsilon", "prior", "delta certified", "delta of the pair", "certified / pair"],
+        (pair_row(n, synth.exact(epsilon)) for n in SIZES for epsilon in EPSILONS),
+    )
+    print(f"\n({time.perf_counter() - begin:.1f} s)")
+    if status or collector.violations or collector.failed:
+        print(log.getvalue(), *collector.violations, sep="\n", file=sys.stderr)
+        raise SystemExit("The grid did not pass.")
+
+
+def summary(ratios: Sequence[float]) -> list[str]:
+    """Return how many ratios there are, and their spread."""
+    deciles = statistics.quantiles(ratios, n=10, method="inclusive")
+    figures = [statistics.median(ratios), deciles[-1], max(ratios)]
+    return [f"{len(ratios):,}", f"{min(ratios):.6f}", *(f"{x:.4g}" for x in figures)]
+
+
+def pair_row(n: int, epsilon: Fraction) -> list[str]:
+    """Return a row: the certified delta of a person and the exact delta of a pair."""
+    one = PoolClass(n, n, n, (CELLS,), (CELLS,), (CELLS,), Fraction(1), (0,))
+    found = calibrate_class(one, SURE, Q, epsilon, DELTA, guarantee="dp")
+    if found is None:
+        raise SystemExit("no prior is certified; this is a fault of the calibration")
+    prior = Fraction(found.prior[0], Q)
+    pair = Pair(1, 0, prior, prior, n - 1 + (CELLS - 2) * prior, n)
+    with rigorous() as balls:
+        certified = upper_fraction(person_delta_bound(found, SURE, Q, epsilon, balls))
+        exact = max(upper_fraction(pair_delta(p, epsilon, balls)) for p in (pair, pair.turned))
+    figures = [f"{float(x):.4g}" for x in (prior, certified, exact)]
+    return [str(n), f"{float(epsilon):g}", *figures, f"{float(certified / exact):.4g}" if exact else "-"]
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a Markdown table."""
+    print("| " + " | ".join(header) + " |")
+    print("|" + "---|" * len(header))
+    for row in rows:
+        print("| " + " | ".join(row) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
