@@ -86,7 +86,7 @@ def read_flows(
     Returns
     -------
     Flows
-        The rows with both ends in the geography, in the order of the file.
+        The rows with both ends in the geography or its outside areas, sorted, one for each pair of units.
 
     Raises
     ------
@@ -121,12 +121,17 @@ def read_flows(
             f"no row has origin and destination in the geography ({origin_level} to {destination_level})",
             cure="name the levels of this table, or use the table of the geography's region and vintage",
         )
+    # Several rows may fall into the same outside area.
+    pairs, pair = np.unique(
+        origins[inside].astype(np.int64) * geography.n_units(destination_level) + destinations[inside],
+        return_inverse=True,
+    )
     return Flows(
         origin_level=origin_level,
         destination_level=destination_level,
-        origin=origins[inside],
-        destination=destinations[inside],
-        flow=frame[flow].to_numpy(dtype=np.float64)[inside],
+        origin=(pairs // geography.n_units(destination_level)).astype(np.int32),
+        destination=(pairs % geography.n_units(destination_level)).astype(np.int32),
+        flow=np.bincount(pair, frame[flow].to_numpy(dtype=np.float64)[inside], pairs.size).astype(np.float64),
         dropped={
             "origin": int((origins < 0).sum()),
             "destination": int((destinations < 0).sum()),
@@ -160,7 +165,7 @@ def locate_units(
     ValueError
         If there is no such level.
     """
-    numbers = geography.unit_number(level, codes)
+    numbers = geography.locate_unit(level, codes)
     length = max(len(code) for code in geography.codes(level))
     outside = codes[numbers < 0]
     padded = outside[outside.str.isdigit()].str.zfill(length)

@@ -11,6 +11,7 @@ import pandas as pd
 
 from geo_data.errors import InputError
 from geo_data.geography import Geography
+from geo_data.outside import fill, outside_areas
 from geo_data.tables import Kind, read_table
 
 __all__ = ["read_crosswalk"]
@@ -20,7 +21,13 @@ _PREFIX_SHARE = 0.95
 
 
 def read_crosswalk(
-    path: str | os.PathLike[str], *, block: str, levels: Sequence[str], latitude: str, longitude: str
+    path: str | os.PathLike[str],
+    *,
+    block: str,
+    levels: Sequence[str],
+    latitude: str,
+    longitude: str,
+    outside: Sequence[str] | str = (),
 ) -> Geography:
     """Read the public geography from a crosswalk and make its hierarchy nest.
 
@@ -34,6 +41,8 @@ def read_crosswalk(
         Columns of the levels above, coarsest first (``["st", "cty", "trct"]``); may be empty.
     latitude, longitude : str
         Columns of the centroid, degrees WGS84.
+    outside : sequence of str, or "us-states"
+        Outside areas to add (`geo_data.outside`).
 
     Returns
     -------
@@ -44,7 +53,7 @@ def read_crosswalk(
     InputError
         A file or column fault (see `read_table`); block codes twice, or of differing lengths though
         numeric (lost leading zeros); a level whose codes lost their leading zeros; units that do not nest;
-        coordinates out of range.
+        coordinates out of range; an outside area that is in the crosswalk.
 
     Notes
     -----
@@ -65,13 +74,13 @@ def read_crosswalk(
     frame = read_table(path, {**columns, latitude: "number", longitude: "number"})
     _check_blocks(path, frame[block])
     for column, limit in ((latitude, 90), (longitude, 180)):
-        outside = int((frame[column].abs() > limit).sum())
-        if outside:
+        beyond = int((frame[column].abs() > limit).sum())
+        if beyond:
             raise InputError(
                 path,
                 f"coordinates are outside [-{limit}, {limit}] degrees",
                 column=column,
-                count=outside,
+                count=beyond,
                 cure="give WGS84 degrees, and latitude and longitude in the right order",
             )
     repairs = []
@@ -85,6 +94,9 @@ def read_crosswalk(
     for coarse, fine in itertools.pairwise(levels):
         _check_nesting(path, frame, coarse, fine)
 
+    areas = outside_areas(outside, frame[block])
+    if areas:
+        frame = _with_outside(path, frame, block, levels, areas)
     frame = frame.sort_values([*levels, block], ignore_index=True)
     unit_codes, unit_starts = [], []
     for level in levels:
@@ -101,9 +113,36 @@ def read_crosswalk(
         unit_starts=tuple(unit_starts),
         latitude=frame[latitude].to_numpy(dtype=np.float64),
         longitude=frame[longitude].to_numpy(dtype=np.float64),
+        outside=areas,
         repairs=tuple(repairs),
         source=os.fspath(path),
     )
+
+
+def _with_outside(
+    path: str | os.PathLike[str],
+    frame: pd.DataFrame,
+    block: str,
+    levels: tuple[str, ...],
+    areas: tuple[str, ...],
+) -> pd.DataFrame:
+    """Add a row for every outside area; places stay NaN."""
+    added = pd.DataFrame(
+        {
+            name: pd.Series([fill(area, int(frame[name].str.len().max())) for area in areas], dtype="str")
+            for name in (*levels, block)
+        }
+    )
+    finest = levels[-1] if levels else block
+    twice = int(added[finest].isin(frame[finest]).sum()) + int(added[finest].duplicated().sum())
+    if twice:
+        raise InputError(
+            path,
+            f"outside areas are areas of the crosswalk, or of one another, at level {finest}",
+            count=twice,
+            cure="name only areas of which the crosswalk has no block",
+        )
+    return pd.concat([frame, added], ignore_index=True)
 
 
 def _check_blocks(path: str | os.PathLike[str], blocks: pd.Series) -> None:

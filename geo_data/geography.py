@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from geo_data.outside import fill, longest_prefix
+
 __all__ = ["Geography"]
 
 Int32 = npt.NDArray[np.int32]
@@ -39,7 +41,9 @@ class Geography:
     unit_starts : tuple of ndarray of int32, shape (U,) each
         Per level, the first block of each unit; starts at 0, strictly increasing.
     latitude, longitude : ndarray of float64, shape (B,)
-        Block centroids in degrees, WGS84.
+        Block centroids in degrees, WGS84; NaN for outside areas.
+    outside : tuple of str
+        Outside areas (`geo_data.outside`), sorted: prefixes of geocodes. Each is one block.
     repairs : tuple of str
         Report lines: what was repaired while reading, with counts.
     source : str
@@ -57,6 +61,7 @@ class Geography:
     unit_starts: tuple[Int32, ...]
     latitude: Float64
     longitude: Float64
+    outside: tuple[str, ...] = ()
     repairs: tuple[str, ...] = ()
     source: str | os.PathLike[str] = field(default="")
 
@@ -72,11 +77,14 @@ class Geography:
 
     def __getstate__(self) -> dict[str, object]:
         # The hash indexes are rebuilt where they are needed rather than sent to every Dask worker.
-        return {name: value for name, value in self.__dict__.items() if name != "_indexes"}
+        return {
+            name: value for name, value in self.__dict__.items() if name not in ("_indexes", "outside_blocks")
+        }
 
     def __repr__(self) -> str:
         counts = [f"{self.n_units(level):,} {level}" for level in (*self.levels, self.block_level)]
-        return f"<Geography: {' > '.join(counts)}>"
+        beyond = f"; {len(self.outside)} outside areas" if self.outside else ""
+        return f"<Geography: {' > '.join(counts)}{beyond}>"
 
     def codes(self, level: str) -> Codes:
         """Return the codes of the units of `level` in block order, shape (U,)."""
@@ -145,8 +153,41 @@ class Geography:
         # side="right" so that the first block of a unit belongs to it; -1 lies before the first start.
         return (np.searchsorted(self.unit_starts[position], numbers, side="right") - 1).astype(np.int32)
 
+    @cached_property
+    def outside_blocks(self) -> Int32:
+        """Block number of each outside area, int32 of shape (len(outside),)."""
+        length = max(len(code) for code in self.blocks)
+        return self.number([fill(area, length) for area in self.outside])
+
+    def is_outside(self, block_numbers: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+        """Say of each block whether it is an outside area."""
+        return np.isin(block_numbers, self.outside_blocks)
+
+    def locate_unit(self, level: str, codes: npt.ArrayLike | pd.Series) -> Int32:
+        """Return the unit numbers of codes of `level`, beyond the geography those of outside areas.
+
+        Parameters
+        ----------
+        level : str
+        codes : array_like of str, shape (n,)
+
+        Returns
+        -------
+        ndarray of int32, shape (n,)
+            -1 where a code is in neither; of several outside areas it is in the one with the longest name.
+        """
+        numbers = self.unit_number(level, codes)
+        beyond = np.flatnonzero(numbers < 0)
+        if self.outside and beyond.size:
+            area = longest_prefix(pd.Series(codes, dtype="str").iloc[beyond], self.outside)
+            numbers[beyond[area >= 0]] = self.unit_of(level, self.outside_blocks[area[area >= 0]])
+        return numbers
+
     def points(self) -> gpd.GeoDataFrame:
-        """Return the block centroids, one row per block in order, column `block_level`, EPSG:4326."""
+        """Return the block centroids, one row per block in order, column `block_level`, EPSG:4326.
+
+        Those of outside areas are empty points.
+        """
         return gpd.GeoDataFrame(
             {self.block_level: self.blocks},
             geometry=gpd.points_from_xy(self.longitude, self.latitude),

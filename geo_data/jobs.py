@@ -14,7 +14,7 @@ import pandas as pd
 from geo_data.errors import InputError
 from geo_data.geography import Geography
 
-__all__ = ["JobRecords", "JobSource", "Slots", "locate_blocks"]
+__all__ = ["JobRecords", "JobSource", "Slots", "locate_blocks", "locate_homes"]
 
 Int32 = npt.NDArray[np.int32]
 AttributeCodes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
@@ -152,4 +152,30 @@ def locate_blocks(
         column=column,
         count=int(rows[unknown].sum()),
         cure="use a crosswalk that covers every origin and destination, or leave these rows out",
+    )
+
+
+def locate_homes(
+    geography: Geography, codes: pd.Series, *, path: str | os.PathLike[str], column: str
+) -> Int32:
+    """Return the block number of every home, which may be in an outside area; else as `locate_blocks`.
+
+    Raises
+    ------
+    InputError
+        What `locate_blocks` raises; homes in no outside area, where there are outside areas.
+    """
+    if not geography.outside:
+        return locate_blocks(geography, codes, path=path, column=column)
+    index, distinct = pd.factorize(codes)
+    numbers = geography.locate_unit(geography.block_level, pd.Series(distinct, dtype="str"))
+    if (numbers >= 0).all():
+        return numbers[index]
+    rows = np.bincount(index, minlength=len(distinct))
+    raise InputError(
+        path,
+        "rows have homes neither in the geography nor in an outside area",
+        column=column,
+        count=int(rows[numbers < 0].sum()),
+        cure="name the areas that are missing in geography.outside",
     )

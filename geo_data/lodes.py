@@ -11,7 +11,7 @@ import pandas as pd
 
 from geo_data.errors import InputError
 from geo_data.geography import Geography
-from geo_data.jobs import AttributeCodes, Int32, JobRecords, Slots, locate_blocks
+from geo_data.jobs import AttributeCodes, Int32, JobRecords, Slots, locate_blocks, locate_homes
 from geo_data.tables import Kind, read_table
 
 __all__ = ["LODES_CATEGORIES", "LODES_COLUMNS", "LodesJobs"]
@@ -36,7 +36,9 @@ class LodesJobs:
     path : str or path
         CSV, csv.gz or Parquet with exactly the columns `LODES_COLUMNS`.
     geography : Geography
-        Must hold every origin and destination of the file.
+        Must hold every destination, and every origin of the main file.
+    aux : str or path, optional
+        The aux file of the same form: jobs of workers who live in outside areas of the geography.
 
     Notes
     -----
@@ -46,6 +48,7 @@ class LodesJobs:
 
     path: str | os.PathLike[str]
     geography: Geography
+    aux: str | os.PathLike[str] | None = None
 
     def slots(self) -> Slots:
         """Read the job slots: one row per job, from the destination's totals alone.
@@ -69,8 +72,14 @@ class LodesJobs:
         public shuffle within the block: SA in order; SE and SI ranked by a hash of (block code, position,
         group). The joint distribution of two groups is therefore not that of the file.
         """
-        frame = self._read("w_geocode")
-        work = locate_blocks(self.geography, frame["w_geocode"], path=self.path, column="w_geocode")
+        parts = [
+            (frame, locate_blocks(self.geography, frame["w_geocode"], path=path, column="w_geocode"))
+            for path in self._paths
+            for frame in [self._read(path, "w_geocode")]
+        ]
+        # One table: which of its jobs are from the aux file depends on where people live.
+        frame = pd.concat([part for part, _ in parts], ignore_index=True)
+        work = np.concatenate([numbers for _, numbers in parts])
         n_blocks = self.geography.n_blocks
         totals = np.bincount(work, weights=frame["S000"], minlength=n_blocks).astype(np.int64)
         slot_work = np.repeat(np.arange(n_blocks, dtype=np.int32), totals)
@@ -101,7 +110,7 @@ class LodesJobs:
         Returns
         -------
         JobRecords
-            In the order of the file's rows.
+            In the order of the files' rows, the main file first.
 
         Raises
         ------
@@ -122,14 +131,35 @@ class LodesJobs:
                 "the OD format publishes the attribute groups one by one",
                 cure="ask for one group, or use job-level microdata",
             )
-        frame = self._read("w_geocode", "h_geocode")
-        work = locate_blocks(self.geography, frame["w_geocode"], path=self.path, column="w_geocode")
-        home = locate_blocks(self.geography, frame["h_geocode"], path=self.path, column="h_geocode")
-        pairs = pd.Series(work.astype(np.int64) * self.geography.n_blocks + home)
-        duplicates = int(pairs.duplicated().sum())
+        parts = [self._records(path, by) for path in self._paths]
+        return JobRecords(
+            work=np.concatenate([part.work for part in parts]),
+            home=np.concatenate([part.home for part in parts]),
+            attributes={name: np.concatenate([part.attributes[name] for part in parts]) for name in by},
+        )
+
+    @property
+    def _paths(self) -> list[str | os.PathLike[str]]:
+        return [self.path] if self.aux is None else [self.path, self.aux]
+
+    def _records(self, path: str | os.PathLike[str], by: tuple[str, ...]) -> JobRecords:
+        frame = self._read(path, "w_geocode", "h_geocode")
+        locate_home = locate_blocks if path == self.path else locate_homes
+        work = locate_blocks(self.geography, frame["w_geocode"], path=path, column="w_geocode")
+        home = locate_home(self.geography, frame["h_geocode"], path=path, column="h_geocode")
+        misplaced = int((self.geography.is_outside(home) != (path != self.path)).sum())
+        if misplaced:
+            raise InputError(
+                path,
+                "rows have homes that belong in the other of the main and the aux file",
+                column="h_geocode",
+                count=misplaced,
+                cure="give the main file, with homes in the geography, as file and the other one as aux",
+            )
+        duplicates = int(frame.duplicated(["w_geocode", "h_geocode"]).sum())
         if duplicates:
             raise InputError(
-                self.path,
+                path,
                 "rows repeat an origin-destination pair that has a row already",
                 column="h_geocode",
                 count=duplicates,
@@ -145,13 +175,13 @@ class LodesJobs:
             attributes={by[0]: codes} if by else {},
         )
 
-    def _read(self, *geocodes: str) -> pd.DataFrame:
+    def _read(self, path: str | os.PathLike[str], *geocodes: str) -> pd.DataFrame:
         """Read geocode columns and all counts, and check that the counts of every row agree."""
         columns: dict[str, Kind] = {**dict.fromkeys(geocodes, "code"), **dict.fromkeys(_COUNTS, "count")}
-        frame = read_table(self.path, columns, schema=LODES_COLUMNS)
+        frame = read_table(path, columns, schema=LODES_COLUMNS)
         if frame["S000"].astype(np.float64).sum() > np.iinfo(np.int32).max:
             raise InputError(
-                self.path,
+                path,
                 f"the counts add up to more than {np.iinfo(np.int32).max:,} jobs",
                 column="S000",
                 cure="split the file by state",
@@ -160,7 +190,7 @@ class LodesJobs:
             wrong = int((frame[list(names)].sum(axis=1) != frame["S000"]).sum())
             if wrong:
                 raise InputError(
-                    self.path,
+                    path,
                     f"rows have counts by {group} ({names[0]} to {names[-1]}) that do not add up to S000",
                     column=group,
                     count=wrong,

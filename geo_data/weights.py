@@ -61,7 +61,8 @@ def read_weights(
     -------
     BlockWeights
         An area's weight spread evenly: each of its n blocks has ``max(1, round(10^6 weight / n))``,
-        rounded half up in integers. Blocks of areas that the table does not have get the smallest weight, 1.
+        rounded half up in integers. Blocks of areas that the table does not have, and outside areas, get the
+        smallest weight, 1.
 
     Raises
     ------
@@ -109,13 +110,14 @@ def read_weights(
     per_unit = np.zeros(n_units, dtype=np.int64)
     # 10^6 times a count is exact in float64 up to 9 billion, so only true fractions are rounded here.
     per_unit[units[inside]] = np.rint(values[inside] * _SCALE).astype(np.int64)
+    per_unit[geography.unit_of(level, geography.outside_blocks)] = 0  # one block: nothing to share
     starts = geography.starts(level).astype(np.int64)
     blocks = np.r_[starts[1:], geography.n_blocks] - starts
     # floor((2w + n) / 2n) is w / n rounded half up.
     share = np.maximum(1, (2 * per_unit + blocks) // (2 * blocks))
     source = os.fspath(path)
     report = []
-    if without := n_units - int(inside.sum()):
+    if without := n_units - int(inside.sum()) - len(geography.outside):
         report.append(f"{source}: {without:,} of {n_units:,} {level} units have no weight: smallest used")
     if outside := int((~inside).sum()):
         report.append(f"{source}: {outside:,} of {len(frame):,} rows are outside the geography: ignored")

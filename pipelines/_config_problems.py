@@ -134,6 +134,17 @@ def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
             if isinstance(name, str) and name not in attributes:
                 yield f"plan.pool_by: {shown(name)} is not in jobs.attributes; add it there"
 
+    outside = bool(geography.get("outside"))
+    if jobs.get("format") == "lodes" and ("aux" in jobs) != outside:
+        yield (
+            "jobs.aux: the aux file needs areas to live in; add geography.outside, for example "
+            'outside = "us-states"'
+            if "aux" in jobs
+            else "geography.outside: the LODES main file has no such workers; add the aux file as jobs.aux"
+        )
+    yield from (
+        _repeated("geography", geography, ["outside"]) if isinstance(geography.get("outside"), list) else ()
+    )
     yield from _repeated("geography", geography, ["block", "levels", "latitude", "longitude"])
     yield from _repeated("jobs", jobs, ["home", "work", "worker", "attributes"])
     yield from _repeated("plan", plan, ["pool_by"])

@@ -91,11 +91,14 @@ class LodesJobs(Section):
     format : {"lodes"}
         Says which form the jobs have.
     file : Path
-        The csv or csv.gz file.
+        The csv or csv.gz file: the main file, of workers who live in the geography.
+    aux : Path or None
+        The aux file: workers who live in the outside areas of the geography.
     """
 
     format: Literal["lodes"]
     file: InputPath
+    aux: InputPath | None = None
 
 
 class MicrodataJobs(Section):
@@ -139,6 +142,9 @@ class Geography(Section):
         Columns of the hierarchy above the block, coarsest first; may be empty.
     latitude, longitude : str
         Columns of the block's centroid, in degrees.
+    outside : tuple of str, or "us-states"
+        Outside areas in which workers may live, as prefixes of geocodes; or all states of the United States
+        that the crosswalk does not have.
     """
 
     file: InputPath
@@ -146,6 +152,7 @@ class Geography(Section):
     levels: Names
     latitude: Line
     longitude: Line
+    outside: Names | Literal["us-states"] = ()
 
 
 class Auxiliary(Section):

@@ -59,7 +59,11 @@ def save_plan(release: ReleasePlan, folder: Path) -> str:
         "epsilon": str(plan.epsilon),
         "delta": str(plan.delta),
         "guarantee": plan.guarantee,
-        "geography": {"block": release.geography.block_level, "levels": list(release.geography.levels)},
+        "geography": {
+            "block": release.geography.block_level,
+            "levels": list(release.geography.levels),
+            "outside": list(release.geography.outside),
+        },
         "model_level": release.level,
         "pooling": {
             "level": release.pools.pooling.level,
@@ -111,9 +115,12 @@ def load_plan(folder: Path) -> ReleasePlan:
         levels=names["levels"],
         latitude="latitude",
         longitude="longitude",
+        outside=names["outside"],
     )
     # Columns by kind, in numpy: the files are ours and their hashes have been checked.
-    weights = pq.read_table(folder / "blocks.parquet", columns=["weight"])["weight"].to_numpy()
+    weights = np.ones(geography.n_blocks, np.int64)
+    inside = ~geography.is_outside(np.arange(geography.n_blocks))
+    weights[inside] = pq.read_table(folder / "blocks.parquet", columns=["weight"])["weight"].to_numpy()
     domains, unit, size = _load_domains(folder / "domains.parquet", geography, document["model_level"])
     shares = _load_shares(folder / "shares.parquet", geography, document["model_level"], unit)
     pools, rest = _load_pools(folder, document, geography)
@@ -157,14 +164,14 @@ def sha256_of(path: Path) -> str:
 
 def _tables(release: ReleasePlan) -> tuple[pa.Table, ...]:
     geography, plan, pools = release.geography, release.plan, release.pools
-    every = np.arange(geography.n_blocks)
-    blocks = {geography.block_level: pa.array(geography.blocks, pa.string())}
+    every = np.flatnonzero(~geography.is_outside(np.arange(geography.n_blocks)))
+    blocks = {geography.block_level: pa.array(geography.blocks[every], pa.string())}
     for level in geography.levels:
         blocks[level] = _text(geography.codes(level), geography.unit_of(level, every))
     blocks |= {
-        "latitude": pa.array(geography.latitude),
-        "longitude": pa.array(geography.longitude),
-        "weight": pa.array(release.weights),
+        "latitude": pa.array(geography.latitude[every]),
+        "longitude": pa.array(geography.longitude[every]),
+        "weight": pa.array(release.weights[every]),
     }
     offsets = pa.array(plan.domains.offsets)
     domains = {

@@ -99,7 +99,12 @@ def read_geography(config: ReleaseConfig) -> geo_data.Geography:
     """Read the public geography that a configuration names."""
     g = config.geography
     geography = geo_data.read_crosswalk(
-        g.file, block=g.block, levels=g.levels, latitude=g.latitude, longitude=g.longitude
+        g.file,
+        block=g.block,
+        levels=g.levels,
+        latitude=g.latitude,
+        longitude=g.longitude,
+        outside=g.outside,
     )
     _check_names(g.file, "level", {geography.block_level, *geography.levels} & _OWN_BLOCK_COLUMNS)
     return geography
@@ -118,7 +123,7 @@ def job_source(config: ReleaseConfig, geography: geo_data.Geography) -> geo_data
             attributes=jobs.attributes,
             records_per_worker=jobs.records_per_worker,
         )
-    return geo_data.LodesJobs(jobs.file, geography)
+    return geo_data.LodesJobs(jobs.file, geography, jobs.aux)
 
 
 def _model_level(config: ReleaseConfig, tables: list[geo_data.Flows]) -> str:

@@ -37,13 +37,19 @@ _MANIFEST_FORMAT = "odsynth manifest 1"
 
 
 def file_names(configuration: dict[str, Any]) -> dict[str, str]:
-    """Return the names of the data files of a release, by kind: od_csv, od_parquet and jobs_parquet."""
+    """Return the names of the data files of a release, by kind.
+
+    od_csv and od_parquet; aux_csv and aux_parquet, where workers may live outside; jobs_parquet.
+    """
     release = configuration["release"]
     tail = f"main_{release['job_type']}_{release['year']}"
     names = {
         "od_csv": f"{release['state']}_od_{tail}.csv.gz",
         "od_parquet": f"{release['state']}_od_{tail}.parquet",
     }
+    if configuration["geography"]["outside"]:
+        names["aux_csv"] = names["od_csv"].replace("_main_", "_aux_")
+        names["aux_parquet"] = names["od_parquet"].replace("_main_", "_aux_")
     # Only job-level input says which attributes belong to one job.
     if configuration["jobs"]["format"] == "microdata":
         names["jobs_parquet"] = f"{release['state']}_jobs_{tail}.parquet"
@@ -71,11 +77,13 @@ def write_public(
         Signs the release; its public half is put beside it.
     """
     names = file_names(release.configuration)
-    with (folder / names["od_csv"]).open("wb") as target:
-        for part in parts:  # gzip members, one after another, are one gzip file
-            with part.csv.open("rb") as source:
-                shutil.copyfileobj(source, target)
-    _join_parquet([part.od for part in parts], folder / names["od_parquet"])
+    for kind, pieces in {
+        "od": [part.od for part in parts],
+        "aux": [part.aux for part in parts if part.aux is not None],
+    }.items():
+        if pieces:
+            _join_csv([piece.csv for piece in pieces], folder / names[f"{kind}_csv"])
+            _join_parquet([piece.parquet for piece in pieces], folder / names[f"{kind}_parquet"])
     jobs = [part.jobs for part in parts if part.jobs is not None]
     if jobs:
         _join_parquet(jobs, folder / names["jobs_parquet"])
@@ -135,6 +143,13 @@ def public_files(folder: Path) -> list[str]:
 def checksum_lines(hashes: dict[str, str]) -> list[str]:
     """Return the lines of SHA256SUMS, as sha256sum writes and checks them."""
     return [f"{hashes[name]}  {name}\n" for name in sorted(hashes)]
+
+
+def _join_csv(parts: Sequence[Path], target: Path) -> None:
+    with target.open("wb") as whole:
+        for part in parts:  # gzip members, one after another, are one gzip file
+            with part.open("rb") as source:
+                shutil.copyfileobj(source, whole)
 
 
 def _join_parquet(parts: Sequence[Path], target: Path) -> None:

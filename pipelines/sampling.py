@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from dask.base import compute
@@ -21,17 +22,28 @@ import geo_data
 import synth
 from pipelines.planning import ReleasePlan
 
-__all__ = ["Part", "batches", "sample_batch", "sample_release"]
+__all__ = ["Part", "Piece", "batches", "sample_batch", "sample_release"]
 
 _BATCH_JOBS = 100_000  # the memory of a task is bounded by this and by the largest work block
 
 
 @dataclass(frozen=True)
-class Part:
-    """What one task wrote: its part of the OD file as CSV and as Parquet, and of the jobs if asked for."""
+class Piece:
+    """A part of an OD file, as CSV and as Parquet."""
 
     csv: Path
-    od: Path
+    parquet: Path
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one task wrote: its part of the OD files, and of the jobs if asked for.
+
+    `aux` is there if the geography has outside areas: the rows of workers who live in them.
+    """
+
+    od: Piece
+    aux: Piece | None
     jobs: Path | None
 
 
@@ -161,14 +173,15 @@ def _batch_task(
     own = slice(offsets[pools.start], offsets[pools.stop])
     attributes = {name: codes[own] for name, codes in slots.attributes.items()}
     table = geo_data.od_table(release.geography, slots.work[own], drawn, attributes, slots.categories)
+    outside = release.geography.is_outside(release.geography.number(table["h_geocode"]))
+    first = batch == 0
     part = Part(
-        folder / f"{batch:06}.csv.gz",
-        folder / f"{batch:06}.od.parquet",
+        _write_piece(table[~outside], folder / f"{batch:06}.od", createdate, header=first),
+        _write_piece(table[outside], folder / f"{batch:06}.aux", createdate, header=first)
+        if release.geography.outside
+        else None,
         folder / f"{batch:06}.jobs.parquet" if with_jobs else None,
     )
-    geo_data.write_od_csv(table, part.csv, createdate=createdate, header=batch == 0)
-    od = pa.Table.from_pandas(table, preserve_index=False)
-    pq.write_table(od.append_column("createdate", pa.repeat(createdate, len(table))), part.od)
     if part.jobs is not None:
         columns: dict[str, Any] = {
             "w_geocode": release.geography.blocks[slots.work[own]],
@@ -177,3 +190,11 @@ def _batch_task(
         }
         pq.write_table(pa.table({name: pa.array(values) for name, values in columns.items()}), part.jobs)
     return part
+
+
+def _write_piece(table: pd.DataFrame, stem: Path, createdate: str, *, header: bool) -> Piece:
+    piece = Piece(stem.with_suffix(f"{stem.suffix}.csv.gz"), stem.with_suffix(f"{stem.suffix}.parquet"))
+    geo_data.write_od_csv(table, piece.csv, createdate=createdate, header=header)
+    od = pa.Table.from_pandas(table, preserve_index=False)
+    pq.write_table(od.append_column("createdate", pa.repeat(createdate, len(table))), piece.parquet)
+    return piece

