@@ -27,7 +27,7 @@ def read_crosswalk(
     levels: Sequence[str],
     latitude: str,
     longitude: str,
-    outside: Sequence[str] | str = (),
+    outside: Sequence[str] = (),
 ) -> Geography:
     """Read the public geography from a crosswalk and make its hierarchy nest.
 
@@ -41,7 +41,7 @@ def read_crosswalk(
         Columns of the levels above, coarsest first (``["st", "cty", "trct"]``); may be empty.
     latitude, longitude : str
         Columns of the centroid, degrees WGS84.
-    outside : sequence of str, or "us-states"
+    outside : sequence of str
         Outside areas to add (`geo_data.outside`).
 
     Returns

@@ -10,6 +10,7 @@ import geopandas as gpd
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import shapely
 
 from geo_data.outside import fill, longest_prefix
 
@@ -188,9 +189,11 @@ class Geography:
 
         Those of outside areas are empty points.
         """
+        geometry = np.asarray(gpd.points_from_xy(self.longitude, self.latitude))
+        geometry[self.outside_blocks] = shapely.Point()
         return gpd.GeoDataFrame(
             {self.block_level: self.blocks},
-            geometry=gpd.points_from_xy(self.longitude, self.latitude),
+            geometry=geometry,
             crs="EPSG:4326",
         )
 

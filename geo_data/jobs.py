@@ -14,7 +14,7 @@ import pandas as pd
 from geo_data.errors import InputError
 from geo_data.geography import Geography
 
-__all__ = ["JobRecords", "JobSource", "Slots", "locate_blocks", "locate_homes"]
+__all__ = ["JobRecords", "JobSource", "Slots", "locate_blocks"]
 
 Int32 = npt.NDArray[np.int32]
 AttributeCodes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
@@ -94,7 +94,12 @@ class JobSource(Protocol):
 
 
 def locate_blocks(
-    geography: Geography, codes: pd.Series, *, path: str | os.PathLike[str], column: str
+    geography: Geography,
+    codes: pd.Series,
+    *,
+    path: str | os.PathLike[str],
+    column: str,
+    outside: bool = False,
 ) -> Int32:
     """Return the block number of every code, all of which must be in the geography.
 
@@ -104,6 +109,8 @@ def locate_blocks(
     codes : Series of str, shape (n,)
     path, column : str
         Named in errors.
+    outside : bool
+        Codes may be in outside areas instead, as those of homes may.
 
     Returns
     -------
@@ -117,11 +124,13 @@ def locate_blocks(
         geography; with the count of rows and no code.
     """
     index, distinct = pd.factorize(codes)
-    numbers = geography.number(distinct)
+    texts = pd.Series(distinct, dtype="str")
+    numbers = geography.locate_unit(geography.block_level, texts)
     unknown = numbers < 0
+    if not outside:
+        unknown |= geography.is_outside(numbers)
     if not unknown.any():
         return numbers[index]
-    texts = pd.Series(distinct, dtype="str")
     rows = np.bincount(index, minlength=len(distinct))
     lengths = {len(code) for code in geography.blocks}
     short = unknown & texts.str.isdigit().to_numpy() & (texts.str.len() < min(lengths)).to_numpy()
@@ -135,7 +144,8 @@ def locate_blocks(
         )
     vintage = re.search("20[12]0", geography.block_level)
     if vintage and lengths == {_BLOCK_DIGITS}:
-        counties = {code[:_COUNTY_DIGITS] for code in geography.blocks}
+        inside = np.delete(geography.blocks, geography.outside_blocks)
+        counties = {code[:_COUNTY_DIGITS] for code in inside}
         near = unknown & texts.str[:_COUNTY_DIGITS].isin(counties).to_numpy()
         if rows[near].sum() > _VINTAGE_SHARE * len(codes):
             raise InputError(
@@ -151,31 +161,6 @@ def locate_blocks(
         "rows are not in the geography",
         column=column,
         count=int(rows[unknown].sum()),
-        cure="use a crosswalk that covers every origin and destination, or leave these rows out",
-    )
-
-
-def locate_homes(
-    geography: Geography, codes: pd.Series, *, path: str | os.PathLike[str], column: str
-) -> Int32:
-    """Return the block number of every home, which may be in an outside area; else as `locate_blocks`.
-
-    Raises
-    ------
-    InputError
-        What `locate_blocks` raises; homes in no outside area, where there are outside areas.
-    """
-    if not geography.outside:
-        return locate_blocks(geography, codes, path=path, column=column)
-    index, distinct = pd.factorize(codes)
-    numbers = geography.locate_unit(geography.block_level, pd.Series(distinct, dtype="str"))
-    if (numbers >= 0).all():
-        return numbers[index]
-    rows = np.bincount(index, minlength=len(distinct))
-    raise InputError(
-        path,
-        "rows have homes neither in the geography nor in an outside area",
-        column=column,
-        count=int(rows[numbers < 0].sum()),
-        cure="name the areas that are missing in geography.outside",
+        cure="use a crosswalk that covers every origin and destination, name the areas where other workers "
+        "live (geography.outside), or leave these rows out",
     )

@@ -11,7 +11,7 @@ import pandas as pd
 
 from geo_data.errors import InputError
 from geo_data.geography import Geography
-from geo_data.jobs import AttributeCodes, Int32, JobRecords, Slots, locate_blocks, locate_homes
+from geo_data.jobs import AttributeCodes, Int32, JobRecords, Slots, locate_blocks
 from geo_data.tables import Kind, read_table
 
 __all__ = ["LODES_CATEGORIES", "LODES_COLUMNS", "LodesJobs"]
@@ -131,7 +131,7 @@ class LodesJobs:
                 "the OD format publishes the attribute groups one by one",
                 cure="ask for one group, or use job-level microdata",
             )
-        parts = [self._records(path, by) for path in self._paths]
+        parts = [self._records(path, by, outside=number > 0) for number, path in enumerate(self._paths)]
         return JobRecords(
             work=np.concatenate([part.work for part in parts]),
             home=np.concatenate([part.home for part in parts]),
@@ -142,16 +142,17 @@ class LodesJobs:
     def _paths(self) -> list[str | os.PathLike[str]]:
         return [self.path] if self.aux is None else [self.path, self.aux]
 
-    def _records(self, path: str | os.PathLike[str], by: tuple[str, ...]) -> JobRecords:
+    def _records(self, path: str | os.PathLike[str], by: tuple[str, ...], *, outside: bool) -> JobRecords:
         frame = self._read(path, "w_geocode", "h_geocode")
-        locate_home = locate_blocks if path == self.path else locate_homes
         work = locate_blocks(self.geography, frame["w_geocode"], path=path, column="w_geocode")
-        home = locate_home(self.geography, frame["h_geocode"], path=path, column="h_geocode")
-        misplaced = int((self.geography.is_outside(home) != (path != self.path)).sum())
+        home = locate_blocks(
+            self.geography, frame["h_geocode"], path=path, column="h_geocode", outside=outside
+        )
+        misplaced = int((~self.geography.is_outside(home)).sum()) if outside else 0
         if misplaced:
             raise InputError(
                 path,
-                "rows have homes that belong in the other of the main and the aux file",
+                "rows of the aux file have homes in the geography",
                 column="h_geocode",
                 count=misplaced,
                 cure="give the main file, with homes in the geography, as file and the other one as aux",

@@ -10,7 +10,7 @@ import pandas as pd
 
 from geo_data.errors import InputError
 from geo_data.geography import Geography
-from geo_data.jobs import AttributeCodes, JobRecords, Slots, locate_blocks, locate_homes
+from geo_data.jobs import AttributeCodes, JobRecords, Slots, locate_blocks
 from geo_data.tables import Kind, read_table
 
 __all__ = ["MicrodataJobs"]
@@ -125,7 +125,9 @@ class MicrodataJobs:
                 )
         return JobRecords(
             work=locate_blocks(self.geography, frame[self.work], path=self.path, column=self.work),
-            home=locate_homes(self.geography, frame[self.home], path=self.path, column=self.home),
+            home=locate_blocks(
+                self.geography, frame[self.home], path=self.path, column=self.home, outside=True
+            ),
             attributes={name: self._code(frame[name])[0] for name in by},
         )
 

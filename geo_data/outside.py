@@ -1,8 +1,8 @@
 """Outside areas: coarse public areas beyond the geography in which workers may live.
 
 An outside area is named by a prefix of geocodes, such as "25" for the state of Massachusetts. In the
-geography it is one block, and one unit of its own on every level, whose codes are the prefix filled up with
-9s, as LODES fills codes that are missing: block 259999999999999, tract 25999999999, state 25.
+geography it is one block, whose code and whose units' codes are the prefix filled up with 9s, as LODES fills
+codes that are missing: block 259999999999999, tract 25999999999, state 25.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ __all__ = ["US_STATES", "fill", "longest_prefix", "outside_areas"]
 
 _UNUSED = {3, 7, 14, 43, 52, 57, 58, 59, 61, 62, 63, 64, 65, 67, 68, 70, 71, 73, 74, 75, 76, 77}
 
+_EVERY_STATE = "us-states"
+
 US_STATES = tuple(f"{number:02}" for number in range(1, 79) if number not in _UNUSED)
 """FIPS codes of the states, the District of Columbia, and the territories of the United States."""
 
 
-def outside_areas(areas: Sequence[str] | str, blocks: pd.Series) -> tuple[str, ...]:
+def outside_areas(areas: Sequence[str], blocks: pd.Series) -> tuple[str, ...]:
     """Return the outside areas of a geography.
 
     Parameters
     ----------
-    areas : sequence of str, or "us-states"
-        Prefixes; or all of `US_STATES` of which the geography has no block.
+    areas : sequence of str
+        Prefixes; "us-states" stands for all of `US_STATES` of which the geography has no block.
     blocks : Series of str
         Codes of the geography's blocks.
 
@@ -36,9 +38,8 @@ def outside_areas(areas: Sequence[str] | str, blocks: pd.Series) -> tuple[str, .
     tuple of str
         Sorted.
     """
-    if isinstance(areas, str):
-        return tuple(sorted(set(US_STATES) - set(blocks.str[:2])))
-    return tuple(sorted(areas))
+    states = set(US_STATES) - set(blocks.str[:2]) if _EVERY_STATE in areas else ()
+    return tuple(sorted([*(area for area in areas if area != _EVERY_STATE), *states]))
 
 
 def fill(area: str, length: int) -> str:

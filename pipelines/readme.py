@@ -55,6 +55,12 @@ def release_readme(release: ReleasePlan, certificate: Certificate, names: dict[s
             columns.append((name, meaning))
     columns.append(("createdate", "day of this release, YYYYMMDD"))
     table = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in columns)
+    aux = (
+        f"- `{names['aux_csv']}`, `{names['aux_parquet']}`: those of workers who live outside, in coarse "
+        "areas whose codes end in 9s;\n  the totals of a work block are those of main and aux together\n"
+        if "aux_csv" in names
+        else ""
+    )
     jobs = (
         f"- `{names['jobs_parquet']}`: one row a synthetic worker, with the attributes of the job\n"
         if "jobs_parquet" in names
@@ -77,7 +83,7 @@ random from a distribution that the confidential records shaped, with noise.
 
 - `{names["od_csv"]}`: jobs counted by work block and home block, in the layout of LODES
 - `{names["od_parquet"]}`: the same as Parquet
-{jobs}- `certificate.json`: the privacy certificate; `certificate.schema.json` describes its fields
+{aux}{jobs}- `certificate.json`: the privacy certificate; `certificate.schema.json` describes its fields
 - `plan/`: the public plan from which the certificate can be computed again
 - `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)
 

@@ -192,11 +192,17 @@ def test_tune_on_the_model_and_on_an_earlier_release(config_of: Configs, region:
         done = results[results["certified"]]
         assert done["total_variation"].between(0, 1, inclusive="neither").all()
         fine = done[done["split_threshold"] == "1/2"].set_index("epsilon")["objective"]
-        assert fine["8.6"] < fine["5"]
+        assert fine["8.6"] == fine["5"]  # the prior is given: epsilon decides only whether it is certified
         best = done[done["epsilon"] == "8.6"].sort_values("objective").iloc[0]["split_threshold"]
         text = recommend(results, config)
         assert f'split_threshold = "{best}"' in text
         assert "pool_below = 1" in text
+
+
+def test_a_larger_epsilon_costs_less_utility(config_of: Configs) -> None:
+    results = tune(config_of(), Sweep(epsilon=("5", "8.6"))).set_index("epsilon")
+    assert results["objective"]["8.6"] < results["objective"]["5"]
+    assert results["noise_share"]["8.6"] < results["noise_share"]["5"]
 
 
 def test_nothing_is_recommended_where_nothing_is_certified(config_of: Configs) -> None:

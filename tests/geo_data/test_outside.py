@@ -1,0 +1,177 @@
+"""Outside areas: where workers from beyond the geography are kept, and where they are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from geo_data import Geography, LodesJobs, MicrodataJobs, read_crosswalk, read_flows, uniform_weights
+from geo_data.outside import US_STATES, fill, longest_prefix, outside_areas
+
+Refused = Callable[..., AbstractContextManager[None]]
+AREAS = ("09", "25", "25017")
+FILLED = ["099999999999999", "250179999999999", "259999999999999"]
+LEVELS = ("st", "cty", "trct", "bgrp")
+COUNTS = "S000,SA01,SA02,SA03,SE01,SE02,SE03,SI01,SI02,SI03"
+
+
+def read(path: Path, outside: tuple[str, ...] = AREAS) -> Geography:
+    return read_crosswalk(
+        path, block="tabblk2010", levels=LEVELS, latitude="blklatdd", longitude="blklondd", outside=outside
+    )
+
+
+@pytest.fixture(scope="module")
+def wide(demo_region: dict[str, Path]) -> Geography:
+    """The demo region and three areas, one of them inside another."""
+    return read(demo_region["crosswalk"])
+
+
+def inside(geography: Geography) -> np.ndarray:
+    return np.flatnonzero(~geography.is_outside(np.arange(geography.n_blocks)))
+
+
+def test_the_states_are_those_of_the_united_states() -> None:
+    assert len(US_STATES) == 51 + 5  # with the District of Columbia; and the territories that have blocks
+    assert {"01", "11", "25", "56", "60", "72", "78"} <= set(US_STATES)
+    assert not {"03", "07", "14", "43", "52", "57"} & set(US_STATES)
+
+
+def test_every_other_state_is_outside() -> None:
+    areas = outside_areas(["us-states"], pd.Series(["440010000000001", "250010000000001"]))
+    assert set(US_STATES) - set(areas) == {"25", "44"}
+    assert list(areas) == sorted(areas)
+    both = outside_areas(["25017", "us-states"], pd.Series(["440010000000001"]))
+    assert set(both) == (set(US_STATES) - {"44"}) | {"25017"}
+
+
+def test_an_area_is_one_block_and_one_unit_of_every_level(wide: Geography, demo_geography: Geography) -> None:
+    assert wide.outside == AREAS
+    assert wide.blocks[wide.outside_blocks].tolist() == [FILLED[0], FILLED[2], FILLED[1]]  # as in AREAS
+    assert wide.n_blocks == demo_geography.n_blocks + 3
+    assert wide.is_outside(np.arange(wide.n_blocks)).sum() == 3
+    for level in LEVELS:
+        added = set(wide.codes(level)) - set(demo_geography.codes(level))
+        assert added == {fill(area, len(demo_geography.codes(level)[0])) for area in AREAS}
+        assert not set(wide.unit_of(level, inside(wide))) & set(wide.unit_of(level, wide.outside_blocks))
+    assert wide.unit_of("st", wide.outside_blocks).tolist() == [1, 2, 2]  # both parts of one state
+    assert np.isnan(wide.latitude[wide.outside_blocks]).all()
+    assert wide.points().geometry.is_empty.sum() == 3
+    assert "3 outside areas" in repr(wide)
+
+
+def test_what_was_inside_stays_as_it_was(wide: Geography, demo_geography: Geography) -> None:
+    assert wide.blocks[inside(wide)].tolist() == demo_geography.blocks.tolist()
+    assert wide.latitude[inside(wide)].tolist() == demo_geography.latitude.tolist()
+
+
+def test_an_area_of_the_crosswalk_is_refused(demo_region: dict[str, Path], refused: Refused) -> None:
+    path = demo_region["crosswalk"]
+    own = str(read(path, ()).blocks[0])
+    with refused(path, "outside areas are areas of the crosswalk", count=1):
+        read(path, (own,))
+    with refused(path, "or of one another", count=1):
+        read(path, ("25", "25"))
+
+
+@given(
+    st.lists(st.text("0123", min_size=1, max_size=4), min_size=1, max_size=6, unique=True),
+    st.lists(st.text("0123", max_size=6), min_size=1, max_size=20),
+)
+def test_the_longest_prefix_wins(areas: list[str], codes: list[str]) -> None:
+    found = longest_prefix(pd.Series(codes, dtype="str"), areas)
+    for code, position in zip(codes, found, strict=True):
+        best = max((area for area in areas if code.startswith(area)), key=len, default=None)
+        assert (areas[position] if position >= 0 else None) == best
+
+
+def test_codes_of_any_level_are_located(wide: Geography) -> None:
+    own = str(wide.codes("cty")[0])
+    codes = pd.Series([own, "25017", "25021", "09003", "36001"])
+    located = wide.locate_unit("cty", codes)
+    names = [str(wide.codes("cty")[i]) if i >= 0 else None for i in located]
+    assert names == [own, "25017", "25999", "09999", None]
+    homes = ["250173000000001", "090010101011001", "360010101011001"]
+    blocks = wide.locate_unit(wide.block_level, homes)
+    assert [str(wide.blocks[i]) if i >= 0 else None for i in blocks] == [FILLED[1], FILLED[0], None]
+    assert wide.unit_number("cty", ["25021"]).tolist() == [-1]  # as before: the geography's own codes only
+
+
+def test_weights_of_outside_areas_are_even(wide: Geography) -> None:
+    assert (uniform_weights(wide).weights[wide.outside_blocks] == 1).all()
+
+
+def test_flows_into_one_area_are_added(wide: Geography, write: Callable[..., Path]) -> None:
+    own = str(wide.codes("cty")[0])
+    path = write(f"h,w,n\n25021,{own},5\n25023,{own},7\n25017,{own},1\n{own},{own},9\n36001,{own},3\n")
+    flows = read_flows(
+        path,
+        wide,
+        origin="h",
+        origin_level="cty",
+        destination="w",
+        destination_level="cty",
+        flow="n",
+    )
+    found = dict(zip(wide.codes("cty")[flows.origin], flows.flow, strict=True))
+    assert found == {"25017": 1, "25999": 12, own: 9}
+    assert flows.dropped == {"origin": 1, "destination": 0, "rows": 1}
+
+
+def lodes(*rows: tuple[str, str]) -> str:
+    lines = [f"{work},{home},1,1,0,0,1,0,0,1,0,0,20190101" for work, home in rows]
+    return "\n".join([f"w_geocode,h_geocode,{COUNTS},createdate", *lines, ""])
+
+
+def test_main_and_aux_are_one_set_of_jobs(
+    wide: Geography, write: Callable[..., Path], refused: Refused, canary: str
+) -> None:
+    a, b = (str(code) for code in wide.blocks[inside(wide)[[3, 40]]])
+    main = write(lodes((a, b), (b, b)), "main.csv")
+    aux = write(lodes((a, "250173000000001"), (a, "250210000000001"), (b, "090010101011001")), "aux.csv")
+    jobs = LodesJobs(main, wide, aux)
+    assert sorted(wide.blocks[jobs.slots().work]) == sorted([a, a, a, b, b])
+    records = jobs.records()
+    pairs = sorted(zip(wide.blocks[records.work], wide.blocks[records.home], strict=True))
+    assert pairs == sorted([(a, b), (b, b), (a, FILLED[1]), (a, FILLED[2]), (b, FILLED[0])])
+
+    # Slots must not tell which jobs are in which file: that depends on homes.
+    moved = LodesJobs(
+        write(lodes((a, b), (a, b), (a, b), (b, b)), "main2.csv"),
+        wide,
+        write(lodes((b, "090010101011001")), "aux2.csv"),
+    )
+    assert moved.slots().work.tolist() == jobs.slots().work.tolist()
+    for name, codes in jobs.slots().attributes.items():
+        assert moved.slots().attributes[name].tolist() == codes.tolist()
+
+    elsewhere = write(lodes((a, canary)), "aux3.csv")
+    with refused(elsewhere, "rows are not in the geography", column="h_geocode", count=1):
+        LodesJobs(main, wide, elsewhere).records()
+    misplaced = write(lodes((a, "250173000000001")), "main3.csv")
+    with refused(misplaced, "not in the geography", column="h_geocode", count=1):
+        LodesJobs(misplaced, wide, aux).records()
+    home = write(lodes((a, b)), "aux4.csv")
+    with refused(home, "aux file have homes in the geography", column="h_geocode", count=1):
+        LodesJobs(main, wide, home).records()
+
+
+def test_nobody_works_outside(wide: Geography, write: Callable[..., Path], refused: Refused) -> None:
+    own = str(wide.blocks[inside(wide)[0]])
+    path = write(lodes((FILLED[0], own)))
+    with refused(path, "not in the geography", column="w_geocode", count=1):
+        LodesJobs(path, wide).slots()
+
+
+def test_microdata_homes_may_be_outside(wide: Geography, write: Callable[..., Path]) -> None:
+    own = str(wide.blocks[inside(wide)[0]])
+    path = write(f"live,toil\n250173000000001,{own}\n090010101011001,{own}\n{own},{own}\n")
+    records = MicrodataJobs(path, wide, home="live", work="toil").records()
+    assert sorted(wide.blocks[records.home]) == sorted([FILLED[1], FILLED[0], own])
