@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth.exact import decimal_up
-from synth.losses import PoolClass, failure_bound, pruning_gain
+from synth.losses import PoolClass, failure_bound
 from synth.person import person_delta_bound
 from synth.plan import GuaranteeName
+from synth.pruning import pruning_gain
 from synth.tails import FLOAT, Arithmetic, rigorous, upper_fraction
 
 __all__ = ["BudgetTooSmallError", "calibrate_class", "group_pools", "smallest_epsilon"]

@@ -17,11 +17,12 @@ from synth.calibration import (
     smallest_epsilon,
 )
 from synth.exact import decimal_up, exact
-from synth.losses import PoolClass, empty_threshold, failure_bound, pruning_gain
+from synth.losses import PoolClass, empty_threshold, failure_bound
 from synth.mechanism import ClassGuarantee, Guarantee
 from synth.parameters import DirichletParameters, check_membership, check_retention, strata_counts
 from synth.person import person_delta_bound, pure_gain
 from synth.plan import Domains, GuaranteeName, Plan, Pools
+from synth.pruning import pruning_gain
 from synth.randomness import WordStream
 from synth.tails import rigorous, upper_fraction
 from synth.urn import Urns, sample_cells

@@ -20,7 +20,6 @@ __all__ = [
     "bad_threshold",
     "empty_threshold",
     "failure_bound",
-    "pruning_gain",
     "shortfall_bound",
 ]
 
@@ -108,42 +107,6 @@ def empty_threshold(pool_class: PoolClass, retention: tuple[Fraction, ...], deno
         for a, f, k in zip(pool_class.prior, retention, pool_class.cells, strict=True)
         if k
     )
-
-
-def pruning_gain(
-    pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int, arithmetic: Arithmetic
-) -> Any:
-    """Return e^V, V the pruning loss, for the worst pool of the class.
-
-    Lemma 2 of docs/privacy.md.
-
-    V = max_c ln(f_c + (1 - f_c) rho_c), rho_c = rising(W0 + a_c, m) / rising(W0, m), where
-    W0 = n + max(min a, the prior mass of the cells with retention 1) is the smallest weight the rest
-    of the urn can have. It grows with m and falls with n, so (n_min, m_max) is the worst corner.
-
-    Returns
-    -------
-    float or flint.arb
-        1 where every retention is 1.
-    """
-    number, lgamma = arithmetic.number, arithmetic.lgamma
-    smallest = Fraction(
-        min(a for a, k in zip(pool_class.prior, pool_class.cells, strict=True) if k), denominator
-    )
-    certain = pool_class.kept_mass(denominator, retention, certain=True)
-    base = number(pool_class.n_min + max(smallest, certain))
-    draws = pool_class.m_max
-    worst = number(1)
-    for prior, f, cells in zip(pool_class.prior, retention, pool_class.cells, strict=True):
-        if f == 1 or cells == 0:
-            continue
-        a = number(Fraction(prior, denominator))
-        rho = arithmetic.exp(
-            lgamma(base + a + draws) + lgamma(base) - lgamma(base + a) - lgamma(base + draws)
-        )
-        gain = number(f) + number(1 - f) * rho
-        worst = arithmetic.larger(worst, gain)
-    return worst
 
 
 def failure_bound(

@@ -14,7 +14,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from synth.losses import PoolClass, pruning_gain, shortfall_bound, strata, worst_occupied_cell
+from synth.losses import PoolClass, shortfall_bound, strata, worst_occupied_cell
+from synth.pruning import pruning_gain
 from synth.tails import Arithmetic
 
 __all__ = ["person_delta_bound", "pure_gain"]

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import synth
-from synth.losses import PoolClass, failure_bound, pruning_gain
+from synth.losses import PoolClass, failure_bound
 from synth.person import person_delta_bound, pure_gain
+from synth.pruning import pruning_gain
 from synth.tails import exp_up, rigorous, upper_fraction
 
 from .builders import make_class

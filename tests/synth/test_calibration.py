@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from synth import calibration
 from synth.calibration import MAX_WEIGHT, BudgetTooSmallError, calibrate_class, group_pools, smallest_epsilon
-from synth.losses import PoolClass, bad_threshold, failure_bound, pruning_gain
+from synth.losses import PoolClass, bad_threshold, failure_bound
+from synth.pruning import pruning_gain
 from synth.tails import rigorous, upper_fraction
 
 from .builders import make_class

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth import losses
-from synth.losses import PoolClass, bad_threshold, failure_bound, pruning_gain
+from synth.losses import PoolClass, bad_threshold, failure_bound
 from synth.tails import FLOAT, rigorous, upper_fraction
 
 from . import reference
@@ -67,48 +67,6 @@ def test_threshold_where_retention_eats_the_gain() -> None:
     assert bad_threshold(0, Fraction(3), Fraction(1, 4), Fraction(2)) == 0
     assert bad_threshold(1, Fraction(3), Fraction(1, 4), Fraction(2)) == 0
     assert bad_threshold(2, Fraction(3), Fraction(1, 4), Fraction(2)) == 4
-
-
-@settings(max_examples=150, deadline=None)
-@given(
-    st.integers(1, 12),
-    st.integers(1, 12),
-    st.lists(st.tuples(priors, fractions_of_one), min_size=1, max_size=4),
-)
-def test_pruning_gain_encloses_the_exact_one(n: int, m: int, strata: list[tuple[Fraction, Fraction]]) -> None:
-    urn = Urn(n, m, *zip(*strata, strict=True))  # type: ignore[arg-type]
-    q = 20 * 19 * 18 * 17 * 16 * 15 * 14 * 13 * 12 * 11
-    c = make_class(n, n, m, (1,) * urn.k, Fraction(2), tuple(int(a * q) for a in urn.prior))
-    assert all(Fraction(x, q) == a for x, a in zip(c.prior, urn.prior, strict=True))
-    true = reference.pruning_gain(urn)
-    with rigorous() as balls:
-        upper = upper_fraction(pruning_gain(c, urn.retention, q, balls))
-    assert true <= upper <= true * (1 + Fraction(1, 2**100))
-    assert pruning_gain(c, urn.retention, q, FLOAT) == pytest.approx(float(true), rel=1e-9)
-
-
-def test_no_pruning_no_pruning_loss() -> None:
-    c = make_class(3, 3, 5, (4, 2), Fraction(2), (7, 9))
-    ones = (Fraction(1), Fraction(1))
-    with rigorous() as balls:
-        assert pruning_gain(c, ones, 10, balls) == 1
-        # a stratum without cells has no coins either
-        assert (
-            pruning_gain(
-                make_class(3, 3, 5, (4, 0), Fraction(2), (7, 9)), (*ones[:1], Fraction(1, 4)), 10, balls
-            )
-            == 1
-        )
-    assert pruning_gain(c, ones, 10, FLOAT) == 1
-
-
-def test_pruning_gain_of_a_class_is_that_of_its_worst_member() -> None:
-    c = make_class(2, 5, 6, (1, 1), Fraction(2), (5, 20))
-    f = (Fraction(1, 2), Fraction(1, 4))
-    with rigorous() as balls:
-        upper = upper_fraction(pruning_gain(c, f, 10, balls))
-    members = [Urn(n, m, (Fraction(1, 2), Fraction(2)), f) for n in range(2, 6) for m in range(1, 7)]
-    assert max(map(reference.pruning_gain, members)) <= upper <= reference.pruning_gain(members[5]) * CLOSE
 
 
 @settings(max_examples=120, deadline=None)
