@@ -16,12 +16,14 @@ from geo_data.coarsening import (
     retention_grid,
 )
 from geo_data.crosswalk import read_crosswalk
+from geo_data.ctpp import read_ctpp
 from geo_data.demo import write_demo_region
 from geo_data.distance import distance_km
 from geo_data.errors import InputError
 from geo_data.geography import Geography
 from geo_data.jobs import JobRecords, JobSource, Slots
 from geo_data.lodes import LODES_CATEGORIES, LODES_COLUMNS, LodesJobs
+from geo_data.lodes_flows import read_lodes_flows
 from geo_data.microdata import MicrodataJobs
 from geo_data.model import PublicModel, build_model
 from geo_data.od_files import od_table, write_od_csv
@@ -58,7 +60,9 @@ __all__ = [
     "od_table",
     "pseudo_homes",
     "read_crosswalk",
+    "read_ctpp",
     "read_flows",
+    "read_lodes_flows",
     "read_weights",
     "retention_grid",
     "uniform_weights",

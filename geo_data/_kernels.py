@@ -1,4 +1,4 @@
-"""The two loops of planning that run for every pair of destination and origin, compiled, without the GIL."""
+"""The loops of planning that run for every pair of destination and origin, compiled, without the GIL."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["cut", "pull"]
+__all__ = ["cut", "pull", "scale", "targets"]
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -50,6 +50,83 @@ def pull(
             total += result[row, u]
         result[row] /= total
     return result
+
+
+@numba.njit(cache=True, nogil=True)
+def targets(
+    now: Float64,
+    parent_starts: Int64,
+    indptr: NDArray[np.int32],
+    indices: NDArray[np.int32],
+    flow: Float64,
+    variance: Float64,
+    rows: Int64,
+    jobs: Float64,
+    same_jobs: bool,
+) -> Float64:
+    """Return T(o | D), steps 2 and 3 of `geo_data.model`, of some rows of a table.
+
+    `now`, shape (g, o), is the model so far at the table's origins; row i of it belongs to row ``rows[i]`` of
+    the table, whose entries are ``indptr[row]:indptr[row + 1]`` of `indices` (sorted), `flow`, `variance`.
+    """
+    result = now.copy()
+    n_origins, n_parents = now.shape[1], parent_starts.size
+    inside = np.empty(n_parents, np.bool_)
+    for i in range(rows.size):
+        k, stop = indptr[rows[i]], indptr[rows[i] + 1]
+        seen, here = 0.0, 0.0
+        for p in range(n_parents):
+            a = parent_starts[p]
+            b = parent_starts[p + 1] if p + 1 < n_parents else n_origins
+            begin, total, error = k, 0.0, 0.0
+            while k < stop and indices[k] < b:
+                total += flow[k]
+                error += variance[k]
+                k += 1
+            inside[p] = total > 0.0
+            if not inside[p]:
+                continue
+            spread, mass = 0.0, 0.0
+            for e in range(begin, k):
+                spread += flow[e] / total * (1.0 - flow[e] / total)
+            for o in range(a, b):
+                mass += now[i, o]
+            sample = spread / (error / total**2) if error > 0.0 else total
+            pseudo = total / np.sqrt(max(sample, 1.0))
+            for o in range(a, b):
+                result[i, o] = now[i, o] * (pseudo / (total + pseudo))
+            for e in range(begin, k):
+                result[i, indices[e]] += mass * flow[e] / (total + pseudo)
+            seen += total
+            here += mass
+        elsewhere = 1.0 - here
+        if not same_jobs or seen <= 0.0 or elsewhere <= 1e-9 or here <= 0.0:
+            continue
+        everything = max(jobs[i], seen)
+        pseudo = np.sqrt(everything)
+        share = (seen + pseudo * here) / (everything + pseudo)
+        for p in range(n_parents):
+            a = parent_starts[p]
+            b = parent_starts[p + 1] if p + 1 < n_parents else n_origins
+            factor = share / here if inside[p] else (1.0 - share) / elsewhere
+            for o in range(a, b):
+                result[i, o] *= factor
+    return result
+
+
+@numba.njit(cache=True, nogil=True)
+def scale(shares: Float64, origin_starts: Int64, factor: Float64) -> None:
+    """Multiply the units of every origin by its factor, shape (g, o), and make rows add to 1, in place."""
+    n_units, n_origins = shares.shape[1], origin_starts.size
+    for i in range(shares.shape[0]):
+        total = 0.0
+        for o in range(n_origins):
+            stop = origin_starts[o + 1] if o + 1 < n_origins else n_units
+            for u in range(origin_starts[o], stop):
+                shares[i, u] *= factor[i, o]
+                total += shares[i, u]
+        for u in range(n_units):
+            shares[i, u] /= total
 
 
 @numba.njit(cache=True, nogil=True)
@@ -121,6 +198,7 @@ def cut(
                 before, previous = 0.0, -1.0
                 for j in range(q, last):
                     piece = np.floor((before + mass[j] / 2.0) / total * pieces) if total > 0.0 else 0.0
+                    piece = min(piece, pieces - 1.0)  # a sibling of no measure at the end is beyond the last
                     before += mass[j]
                     if run == 0.0 or piece != previous:
                         cells[count] = starts[at + i + j]

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from geo_data import _kernels
 from geo_data.auxiliary import Flows
 from geo_data.geography import Geography
 
@@ -21,7 +22,7 @@ Float64 = NDArray[np.float64]
 Int = NDArray[np.integer]
 T = TypeVar("T")
 
-_AT_A_TIME = 64  # destinations handled together: bounds the memory of the shares
+_AT_A_TIME = 16  # destinations handled together: bounds the memory of the shares
 _ROUNDS = 30  # of proportional fitting; it converges geometrically
 _FEWEST_JOBS = 1e-9  # weight of a destination without jobs in an average over destinations
 
@@ -40,8 +41,10 @@ class ModelTable:
         First origin unit in each parent: the units of the coarser table before it.
     destination : ndarray of int32, shape (n_units,)
         The table's destination unit of each unit of the model.
-    flow, variance : sparse matrix, shape (destination units, o)
-        F, and squared standard errors.
+    flow : sparse matrix, shape (destination units, o)
+        F.
+    variance : ndarray of float64
+        Squared standard errors of the entries of `flow`.
     direct : bool
         The table's destinations are the model's own units.
     factor : ndarray of float64, shape (destination units, o), or None
@@ -53,7 +56,7 @@ class ModelTable:
     parent_starts: NDArray[np.int64]
     destination: NDArray[np.int32]
     flow: sparse.csr_matrix
-    variance: sparse.csr_matrix
+    variance: Float64
     direct: bool
     factor: Float64 | None = None
 
@@ -71,14 +74,18 @@ class ModelTable:
             error = table.standard_error
             # What has no margin of error is taken for a count, whose variance is its size.
             variance = table.flow if error is None else np.where(np.isnan(error), table.flow, error**2)
+            flow = sparse.csr_matrix((table.flow, at), shape=shape)
+            squares = sparse.csr_matrix((variance, at), shape=shape)  # the same entries in the same order
+            flow.sort_indices()
+            squares.sort_indices()
             result.append(
                 cls(
                     same_jobs=table.same_jobs,
                     origin_starts=np.searchsorted(units, blocks),
                     parent_starts=np.searchsorted(blocks, parents),
                     destination=geography.unit_of(table.destination_level, units),
-                    flow=sparse.csr_matrix((table.flow, at), shape=shape),
-                    variance=sparse.csr_matrix((variance, at), shape=shape),
+                    flow=flow,
+                    variance=squares.data,
                     direct=table.destination_level == level,
                 )
             )
@@ -123,16 +130,13 @@ class ModelTable:
 
     def applied(self, shares: Float64, destinations: Int, jobs: Float64) -> Float64:
         """Return shares of the model after this table, shape (g, n_units), in the memory of `shares`."""
+        rows = self.destination[destinations]
         if self.factor is not None:
-            factor = self.factor[self.destination[destinations]]
+            factor = self.factor[rows]
         else:
-            rows = self.destination[destinations]
             now = self.by_origin(shares)
-            factor = self._target(now, self.flow[rows].toarray(), self.variance[rows].toarray(), jobs[rows])
-            factor /= now
-        length = np.diff(np.append(self.origin_starts, shares.shape[1]))
-        shares *= np.repeat(factor, length, axis=1)
-        shares /= shares.sum(axis=1, keepdims=True)
+            factor = self._targets(now, rows, jobs[rows]) / now
+        _kernels.scale(shares, self.origin_starts, factor)
         return shares
 
     def balanced(self, shares: Callable[[Int], Float64], jobs: Float64) -> ModelTable:
@@ -153,8 +157,7 @@ class ModelTable:
             parts = np.array_split(members, -(-members.size // _AT_A_TIME))
             now = np.concatenate([self.by_origin(shares(part)) for part in parts])
             mine = weight[members] / weight[members].sum()
-            flow, variance = self.flow[[row]].toarray(), self.variance[[row]].toarray()
-            target = self._target(mine[None] @ now, flow, variance, jobs[members].sum(keepdims=True))[0]
+            target = self._targets(mine[None] @ now, np.array([row]), jobs[members].sum(keepdims=True))[0]
             for _ in range(_ROUNDS):
                 step = target / (mine @ now)
                 factor[row] *= step
@@ -166,30 +169,22 @@ class ModelTable:
             list(pool.map(fit, np.flatnonzero(np.diff(self.flow.indptr)).tolist()))
         return replace(self, factor=factor)
 
-    def _target(self, now: Float64, flow: Float64, variance: Float64, jobs: Float64) -> Float64:
-        """Return T(o | D) of rows of the table (steps 2 and 3 of `geo_data.model`)."""
-        total, within = self.conditional(flow, now)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            share = np.where(total > 0, flow / total, 0.0)
-            error = self.spread(self.by_parent(variance)) / total**2
-            sample = np.where(error > 0, self.spread(self.by_parent(share * (1 - share))) / error, total)
-            pseudo = total / np.sqrt(np.clip(sample, 1.0, None))
-            smoothed = (flow + pseudo * within) / (total + pseudo)
-        mass = self.spread(self.by_parent(now))
-        target = np.where(total > 0, mass * smoothed, now)
-        if not self.same_jobs:
-            return target
-        inside = total > 0
-        seen = flow.sum(axis=1, keepdims=True)
-        here = np.where(inside, target, 0.0).sum(axis=1, keepdims=True)
-        elsewhere = 1.0 - here
-        everything = np.maximum(jobs[:, None], seen)
-        pseudo = np.sqrt(everything)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            share = (seen + pseudo * here) / (everything + pseudo)
-            scale = np.where(inside, share / here, (1.0 - share) / elsewhere)
-        usable = (seen > 0) & (elsewhere > 1e-9) & (here > 0)
-        return np.asarray(np.where(usable, target * scale, target))
+    def _targets(self, now: Float64, rows: Int, jobs: Float64) -> Float64:
+        """Return T(o | D) of rows of the table."""
+        flow = self.flow
+        return np.asarray(
+            _kernels.targets(
+                np.ascontiguousarray(now),
+                self.parent_starts,
+                flow.indptr,
+                flow.indices,
+                flow.data,
+                self.variance,
+                rows.astype(np.int64),
+                jobs,
+                self.same_jobs,
+            )
+        )
 
 
 def in_batches(work: Callable[[slice], T], n: int) -> list[T]:

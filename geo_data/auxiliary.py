@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +12,11 @@ import pandas as pd
 
 from geo_data.errors import InputError
 from geo_data.geography import Geography
-from geo_data.tables import read_table
+from geo_data.tables import Kind, read_table
 
-__all__ = ["Flows", "locate_units", "read_flows"]
+__all__ = ["Flows", "check_estimates", "locate_units", "read_flows", "standard_errors", "sum_flows"]
+
+_Z90 = 1.645  # margins of error of United States surveys are half a 90 % confidence interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,13 +28,13 @@ class Flows:
     origin_level, destination_level : str
         Levels of the two sides (or the block level).
     origin, destination : ndarray of int32, shape (F,)
-        Unit numbers at these levels; no pair comes twice.
+        Unit numbers at these levels; no pair comes twice. Nobody works in an outside area.
     flow : ndarray of float64, shape (F,)
         Commuters or jobs, >= 0. Units of different tables differ; shares can be compared.
     dropped : dict of str to int
         Rows of the file outside the geography: ``"origin"``, ``"destination"`` and ``"rows"`` (either).
     source : str
-        The file as configured.
+        The file as configured, and in brackets the part of it.
     standard_error : ndarray of float64, shape (F,), or None
         Standard error of each flow, NaN where unknown; None for counts.
     same_jobs : bool
@@ -63,11 +66,12 @@ def read_flows(
     path: str | os.PathLike[str],
     geography: Geography,
     *,
-    origin: str,
+    origin: str | Sequence[str],
     origin_level: str,
-    destination: str,
+    destination: str | Sequence[str],
     destination_level: str,
     flow: str,
+    margin: str | None = None,
 ) -> Flows:
     """Read an auxiliary table of flows.
 
@@ -76,33 +80,75 @@ def read_flows(
     path : str or path
         CSV, csv.gz or Parquet with one row per pair; further columns are ignored.
     geography : Geography
-    origin, destination : str
-        Columns of unit codes, text.
+    origin, destination : str or sequence of str
+        Columns of unit codes, text. The texts of several columns are joined: state and county, say.
     origin_level, destination_level : str
         The levels these codes belong to.
     flow : str
         Column of the flow; "1,234" is read as 1234.
+    margin : str, optional
+        Column of the margin of error at 90 %; "+/-56" is read as 56, blank and asterisks as unknown.
 
     Returns
     -------
     Flows
-        The rows with both ends in the geography or its outside areas, sorted, one for each pair of units.
+        The rows with a destination in the geography and an origin there or in an outside area, sorted, one
+        for each pair of units.
 
     Raises
     ------
     InputError
-        A file fault; flows missing, negative or no number; a pair twice; codes that lost their leading
-        zeros; no row in the geography.
+        A file fault; flows or margins negative or no number; flows missing; a pair twice; codes that lost
+        their leading zeros; joined codes of another length than those of the level; no row in the
+        geography.
     ValueError
         If there is no such level.
     """
-    if origin == destination:
-        raise InputError(path, f"one column is named for origin and destination: {origin}", cure="name two")
-    frame = read_table(path, {origin: "code", destination: "code", flow: "number"})
-    negative = int((frame[flow] < 0).sum())
+    origins = (origin,) if isinstance(origin, str) else tuple(origin)
+    destinations = (destination,) if isinstance(destination, str) else tuple(destination)
+    names = [*origins, *destinations, flow, *([] if margin is None else [margin])]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(
+            path, f"one column is named for two purposes: {', '.join(twice)}", cure="name each column once"
+        )
+    columns: dict[str, Kind] = {**dict.fromkeys((*origins, *destinations), "code"), flow: "number"}
+    if margin is not None:
+        columns[margin] = "margin"
+    frame = read_table(path, columns)
+    homes = _joined(path, geography, origin_level, frame[list(origins)])
+    works = _joined(path, geography, destination_level, frame[list(destinations)])
+    check_estimates(path, flow, frame[flow], pd.DataFrame({"origin": homes, "destination": works}))
+    return sum_flows(
+        path,
+        geography,
+        (origin_level, destination_level),
+        locate_units(geography, origin_level, homes, path=path, column=str(homes.name)),
+        locate_units(geography, destination_level, works, path=path, column=str(works.name)),
+        frame[flow].to_numpy(),
+        standard_error=None if margin is None else standard_errors(frame[margin]),
+    )
+
+
+def check_estimates(path: str | os.PathLike[str], column: str, flow: pd.Series, pairs: pd.DataFrame) -> None:
+    """Refuse negative flows, and pairs of codes that come twice.
+
+    Parameters
+    ----------
+    path, column : str
+        File and column of the flow, named in errors.
+    flow : Series of number, shape (n,)
+    pairs : DataFrame, n rows
+        The codes of each row.
+
+    Raises
+    ------
+    InputError
+    """
+    negative = int((flow < 0).sum())
     if negative:
-        raise InputError(path, "flows are negative", column=flow, count=negative, cure="correct the table")
-    duplicates = int(frame.duplicated([origin, destination]).sum())
+        raise InputError(path, "flows are negative", column=column, count=negative, cure="correct the table")
+    duplicates = int(pairs.duplicated().sum())
     if duplicates:
         raise InputError(
             path,
@@ -110,34 +156,82 @@ def read_flows(
             count=duplicates,
             cure="keep one row per pair: the table may hold several years, groups or levels",
         )
-    origins = locate_units(geography, origin_level, frame[origin], path=path, column=origin)
-    destinations = locate_units(
-        geography, destination_level, frame[destination], path=path, column=destination
-    )
+
+
+def standard_errors(margin: pd.Series) -> npt.NDArray[np.float64]:
+    """Return the standard errors of margins of error at 90 %, float64 of shape (n,); NaN stays."""
+    return margin.to_numpy(dtype=np.float64) / _Z90
+
+
+def sum_flows(
+    path: str | os.PathLike[str],
+    geography: Geography,
+    levels: tuple[str, str],
+    origins: npt.NDArray[np.int32],
+    destinations: npt.NDArray[np.int32],
+    flow: npt.NDArray[np.float64],
+    *,
+    standard_error: npt.NDArray[np.float64] | None = None,
+    part: str = "",
+) -> Flows:
+    """Add the flows of rows between the same two units.
+
+    Parameters
+    ----------
+    path : str or path
+    geography : Geography
+    levels : tuple of str
+        Level of the origins, and of the destinations.
+    origins, destinations : ndarray of int32, shape (n,)
+        Unit numbers, -1 where a row is outside the geography.
+    flow : ndarray of number, shape (n,)
+    standard_error : ndarray of float64, shape (n,), optional
+        NaN where unknown.
+    part : str
+        The part of the file that was read, where there are several.
+
+    Returns
+    -------
+    Flows
+        Sorted by origin and destination. Variances add; in a sum, a flow with an unknown error counts as
+        the model counts it, with its size as variance. Destinations in outside areas are left out.
+
+    Raises
+    ------
+    InputError
+        If no row is left.
+    """
+    works = np.isin(destinations, geography.unit_of(levels[1], geography.outside_blocks))
+    destinations = np.where(works, np.int32(-1), destinations)
     inside = (origins >= 0) & (destinations >= 0)
     if not inside.any():
         raise InputError(
             path,
-            f"no row has origin and destination in the geography ({origin_level} to {destination_level})",
+            f"no row has origin and destination in the geography ({levels[0]} to {levels[1]})",
             cure="name the levels of this table, or use the table of the geography's region and vintage",
         )
-    # Several rows may fall into the same outside area.
-    pairs, pair = np.unique(
-        origins[inside].astype(np.int64) * geography.n_units(destination_level) + destinations[inside],
-        return_inverse=True,
+    frame = pd.DataFrame({"origin": origins, "destination": destinations, "flow": flow}).astype(
+        {"flow": np.float64}
     )
+    if standard_error is not None:
+        frame["known"] = ~np.isnan(standard_error)
+        frame["variance"] = np.where(frame["known"], standard_error**2, frame["flow"])
+    sums = frame[inside].groupby(["origin", "destination"]).sum().reset_index()
     return Flows(
-        origin_level=origin_level,
-        destination_level=destination_level,
-        origin=(pairs // geography.n_units(destination_level)).astype(np.int32),
-        destination=(pairs % geography.n_units(destination_level)).astype(np.int32),
-        flow=np.bincount(pair, frame[flow].to_numpy(dtype=np.float64)[inside], pairs.size).astype(np.float64),
+        origin_level=levels[0],
+        destination_level=levels[1],
+        origin=sums["origin"].to_numpy(dtype=np.int32),
+        destination=sums["destination"].to_numpy(dtype=np.int32),
+        flow=sums["flow"].to_numpy(),
         dropped={
             "origin": int((origins < 0).sum()),
             "destination": int((destinations < 0).sum()),
             "rows": int((~inside).sum()),
         },
-        source=os.fspath(path),
+        source=f"{os.fspath(path)} ({part})" if part else os.fspath(path),
+        standard_error=(
+            None if standard_error is None else np.sqrt(sums["variance"].where(sums["known"] > 0)).to_numpy()
+        ),
     )
 
 
@@ -157,25 +251,61 @@ def locate_units(
     Returns
     -------
     ndarray of int32, shape (n,)
+        Codes in outside areas have the unit of the area.
 
     Raises
     ------
     InputError
-        Where codes are outside the geography only because they lost their leading zeros.
+        Where codes are no units of the level only because they lost their leading zeros.
     ValueError
         If there is no such level.
     """
-    numbers = geography.locate_unit(level, codes)
+    index, distinct = pd.factorize(codes)
+    texts = pd.Series(distinct, dtype="str")
+    numbers = geography.locate_unit(level, texts)
     length = max(len(code) for code in geography.codes(level))
-    outside = codes[numbers < 0]
-    padded = outside[outside.str.isdigit()].str.zfill(length)
-    lost = int((geography.unit_number(level, padded) >= 0).sum())
-    if lost:
+    # Asked of codes in outside areas too: county 4013 begins like a state, and is 04013 in another one.
+    short = texts[
+        (geography.unit_number(level, texts) < 0) & texts.str.isdigit() & (texts.str.len() < length)
+    ]
+    lost = short.index[geography.locate_unit(level, short.str.zfill(length)) >= 0]
+    if len(lost):
         raise InputError(
             path,
             f"rows have {level} codes that lost their leading zeros",
             column=column,
-            count=lost,
+            count=int(np.isin(index, lost).sum()),
             cure="keep geocodes as text in the program that wrote the file",
         )
-    return numbers
+    return numbers[index]
+
+
+def _joined(path: str | os.PathLike[str], geography: Geography, level: str, parts: pd.DataFrame) -> pd.Series:
+    """Return the codes that columns make together, named after them; of one column, that column."""
+    if len(parts.columns) == 1:
+        return parts.iloc[:, 0]
+    for name, column in parts.items():
+        lengths = column.str.len()
+        short = int((lengths < lengths.max()).sum())
+        if short:
+            raise InputError(
+                path,
+                "codes are shorter than others of this column, so that they cannot be joined: "
+                "lost leading zeros?",
+                column=str(name),
+                count=short,
+                cure="keep geocodes as text in the program that wrote the file",
+            )
+    joined = parts.iloc[:, 0].str.cat(parts.iloc[:, 1:]).rename(" + ".join(parts.columns))
+    length = max(len(code) for code in geography.codes(level))
+    wrong = int((joined.str.len() != length).sum())
+    if wrong:
+        raise InputError(
+            path,
+            f"rows have joined codes that are not of {length} characters, as {level} codes are: lost leading "
+            "zeros, a part too few, or a state of three digits?",
+            column=str(joined.name),
+            count=wrong,
+            cure="name the parts of a whole code in their order, each as text with its leading zeros",
+        )
+    return joined

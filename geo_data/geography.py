@@ -176,11 +176,16 @@ class Geography:
         -------
         ndarray of int32, shape (n,)
             -1 where a code is in neither; of several outside areas it is in the one with the longest name.
+            Codes that are shorter or longer than those of the level are in none, except for the areas' own.
         """
         numbers = self.unit_number(level, codes)
-        beyond = np.flatnonzero(numbers < 0)
+        texts = pd.Series(codes, dtype="str")
+        # A code that lost its leading zero would begin like that of another area.
+        length = max(len(code) for code in self.codes(level))
+        whole = ((texts.str.len() == length) | texts.isin(self.outside)).to_numpy()
+        beyond = np.flatnonzero((numbers < 0) & whole)
         if self.outside and beyond.size:
-            area = longest_prefix(pd.Series(codes, dtype="str").iloc[beyond], self.outside)
+            area = longest_prefix(texts.iloc[beyond], self.outside)
             numbers[beyond[area >= 0]] = self.unit_of(level, self.outside_blocks[area[area >= 0]])
         return numbers
 

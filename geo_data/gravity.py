@@ -161,7 +161,8 @@ def fit_decay(
     Decay
         beta in [0, 6] and delta_0 in [0.05, 100] km; no decay where the table has nothing to tell.
     """
-    if not (flow[inside].sum() > 0 and np.ptp(distance[np.isfinite(distance)]) > 0):
+    compared = inside & (inside.sum(axis=1, keepdims=True) > 1)
+    if not (flow[compared].sum() > 0 and np.ptp(distance[np.isfinite(distance)]) > 0):
         return Decay()
 
     seen = inside & (flow > 0)

@@ -47,9 +47,10 @@ class Pooling:
             Twice the block's number; where it shares, twice the number of its unit's first block plus 1.
         """
         own = np.arange(geography.n_blocks)
+        starts = geography.starts(self.level).astype(np.int64)
         if self.below <= 1:
             return 2 * own
-        first = geography.starts(self.level).astype(np.int64)[geography.unit_of(self.level, own)]
+        first = starts[geography.unit_of(self.level, own)]
         return np.where(jobs < self.below, 2 * first + 1, 2 * own)
 
 

@@ -7,10 +7,14 @@ code      a geocode: text, never a number (a number has lost its leading zeros)
 label     a category or an identifier: text; integers of a Parquet file become text
 count     a whole number, not negative, never written as a decimal
 number    a finite number; "1,234" with thousands separators is accepted
+margin    a margin of error: a number, not negative, also as "+/-56"; NaN where it is
+          blank or asterisks, which say that it is unknown
+text      anything, as it stands; "" where it is blank. `numbers` and `margins` read the
+          numbers in the rows that are wanted
 ========  ==============================================================================
 
-No kind may have missing values. Nothing here shows a value of the data: errors of the libraries underneath
-quote the offending row, so they are replaced, not chained.
+The first four may not have missing values. Nothing here shows a value of the data: errors of the libraries
+underneath quote the offending row, so they are replaced, not chained.
 """
 
 from __future__ import annotations
@@ -31,9 +35,9 @@ import pyarrow.parquet
 
 from geo_data.errors import InputError
 
-__all__ = ["Kind", "read_table"]
+__all__ = ["Kind", "margins", "numbers", "read_table"]
 
-Kind = Literal["code", "label", "count", "number"]
+Kind = Literal["code", "label", "count", "number", "margin", "text"]
 
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
@@ -62,8 +66,9 @@ def read_table(
     Returns
     -------
     DataFrame
-        One row per row of the file in its order, the columns in the order asked for: code and label as
-        pandas ``str``, count as int64 (>= 0), number as float64 (finite). At least one row, none missing.
+        One row per row of the file in its order, the columns in the order asked for: code, label and text as
+        pandas ``str``, count as int64 (>= 0), number as float64 (finite), margin as float64 (>= 0, or NaN).
+        At least one row.
 
     Raises
     ------
@@ -214,12 +219,12 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Se
             column=name,
             cure="store the column as text, with its leading zeros",
         )
+    is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)
     allowed = {
         "code": False,
         "label": pa.types.is_integer(type_),
         "count": pa.types.is_integer(type_),
-        "number": pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_),
-    }[kind]
+    }.get(kind, is_number)
     if not is_text and not allowed:
         raise InputError(
             path,
@@ -227,6 +232,11 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Se
             column=name,
             cure="store labels as text, counts as integers, numbers as integers or decimals",
         )
+    if kind in ("margin", "text"):
+        if not is_text and kind == "margin":
+            return margins(path, name, column.cast(pa.float64(), safe=False).to_pandas())
+        text = column.cast(pa.string()).to_pandas().astype("str").fillna("")
+        return margins(path, name, text) if kind == "margin" else text
     missing = column.null_count
     if is_text:
         text = column.to_pandas().astype("str")
@@ -242,7 +252,7 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Se
     if kind == "count":
         return _counts(path, name, text if is_text else column.to_pandas())
     if kind == "number":
-        return _numbers(path, name, text if is_text else column.cast(pa.float64(), safe=False).to_pandas())
+        return numbers(path, name, text if is_text else column.cast(pa.float64(), safe=False).to_pandas())
     if not is_text:
         return column.cast(pa.string()).to_pandas().astype("str")
     if kind == "code":
@@ -271,7 +281,24 @@ def _counts(path: Path, name: str, column: pd.Series) -> pd.Series:
     return column.astype(np.int64)
 
 
-def _numbers(path: Path, name: str, column: pd.Series) -> pd.Series:
+def numbers(path: str | os.PathLike[str], name: str, column: pd.Series) -> pd.Series:
+    """Return a column of text or floats as finite numbers.
+
+    Parameters
+    ----------
+    path, name : str
+        File and column, named in errors.
+    column : Series of str or float64, shape (n,)
+
+    Returns
+    -------
+    Series of float64, shape (n,)
+
+    Raises
+    ------
+    InputError
+        If values are missing or no finite numbers.
+    """
     if column.dtype == "str":
         # Only true thousands separators: "1,5" is a decimal comma somewhere, and 15 would be wrong.
         separated = column.str.fullmatch(r"\s*[+-]?\d{1,3}(,\d{3})+(\.\d*)?\s*")
@@ -288,3 +315,42 @@ def _numbers(path: Path, name: str, column: pd.Series) -> pd.Series:
             cure="write plain numbers such as 1234.5",
         )
     return column
+
+
+def margins(path: str | os.PathLike[str], name: str, column: pd.Series) -> pd.Series:
+    """Return a column of margins of error as numbers, NaN where they are unknown.
+
+    Parameters
+    ----------
+    path, name : str
+        File and column, named in errors.
+    column : Series of str or float64, shape (n,)
+        Text may begin with "+/-"; blank, asterisks or NaN mean unknown.
+
+    Returns
+    -------
+    Series of float64, shape (n,)
+        Not negative, or NaN.
+
+    Raises
+    ------
+    InputError
+        If values are no finite numbers, or negative.
+    """
+    if column.dtype == "str":
+        column = column.str.strip().str.removeprefix("+/-").str.strip()
+        known = ~column.str.fullmatch(r"\**")
+    else:
+        known = column.notna()
+    result = pd.Series(np.nan, index=column.index)
+    result[known] = numbers(path, name, column[known])
+    negative = int((result < 0).sum())
+    if negative:
+        raise InputError(
+            path,
+            "margins of error are negative",
+            column=name,
+            count=negative,
+            cure="leave unknown margins empty; some tables write them as codes such as -222222222",
+        )
+    return result

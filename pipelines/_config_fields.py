@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Annotated
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     Field,
     PlainSerializer,
     PlainValidator,
@@ -21,6 +23,7 @@ import synth
 from synth.exact import decimal_up, exact
 
 __all__ = [
+    "Columns",
     "DeltaNumber",
     "InputPath",
     "Line",
@@ -28,6 +31,7 @@ __all__ = [
     "Names",
     "PositiveNumber",
     "RetentionNumber",
+    "SummaryLevels",
     "WrittenFloat",
     "absolute",
     "one_of",
@@ -79,6 +83,34 @@ def _path(value: object, info: ValidationInfo) -> Path:
     return absolute((info.context or {}).get("folder", Path()), value)
 
 
+def _columns(value: object) -> object:
+    """Return one name or a list of names as a list."""
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, (list, tuple)) or not value:
+        raise ValueError(
+            f'{shown(value)} is not a column; write its name, or those to be joined: ["state", "county"]'
+        )
+    return value
+
+
+def _summary_levels(value: object) -> dict[str, str]:
+    if not isinstance(value, dict) or not value:
+        raise ValueError(
+            f"{shown(value)} is not a table of summary levels; write for example "
+            '{ C43 = "cty", C54 = "trct" }'
+        )
+    for summary, level in value.items():
+        if not re.fullmatch(r"C[0-9]{2}", summary):
+            raise ValueError(
+                f"{shown(summary)} is not a summary level of flows; write the three first characters of the "
+                'GEOID: "C43" counties, "C54" tracts'
+            )
+        if not isinstance(level, str):
+            raise ValueError(f"{shown(level)} is not a level of the geography; write its name in quotes")
+    return dict(value)
+
+
 def _mechanism(value: str) -> str:
     known = sorted(getattr(synth, "MECHANISMS", ("dirichlet",)))
     if value not in known:
@@ -107,6 +139,8 @@ InputPath = Annotated[
 ]
 Line = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\x00-\x1f\x7f]*\S[^\x00-\x1f\x7f]*$")]
 Names = Annotated[tuple[Line, ...], Field(strict=False)]  # TOML has lists, a frozen model needs tuples
+Columns = Annotated[tuple[Line, ...], Field(strict=False), BeforeValidator(_columns)]
+SummaryLevels = Annotated[dict[str, str], PlainValidator(_summary_levels)]
 Mechanism = Annotated[str, AfterValidator(_mechanism)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -27,15 +28,17 @@ def describe(error: ErrorDetails, keys: Mapping[tuple[str, ...], Sequence[str]])
     error : ErrorDetails
         The error.
     keys : mapping of tuple of str to sequence of str
-        The keys of every table, by the table's path; the path of the jobs includes their format.
+        The keys of every table, by the table's path, which ends with the format where there are several.
 
     Returns
     -------
     str
     """
-    formats = [table[1] for table in keys if len(table) == 2]
     loc = error["loc"]
-    where = [*loc[:1], *loc[2:]] if loc[0] == "jobs" and len(loc) > 1 and loc[1] in formats else list(loc)
+    formats = [table[1] for table in keys if len(table) == 2 and table[0] == loc[0]]
+    # After the name of the table, or its number in a list of tables, pydantic names the format.
+    at = 2 if len(loc) > 1 and isinstance(loc[1], int) else 1
+    where = [*loc[:at], *loc[at + 1 :]] if formats else list(loc)
     key, value = _key(where), shown(error["input"])
     field = str(where[-1])
     match error["type"]:
@@ -53,6 +56,8 @@ def describe(error: ErrorDetails, keys: Mapping[tuple[str, ...], Sequence[str]])
             return f"{key}.format: {shown(format_)} is not a format; use {one_of(formats)}"
         case "value_error":
             return f"{key}: {error['ctx']['error']}"
+        case "bool_type":
+            return f"{key}: {value} is neither true nor false; write one of them, without quotes"
         case "string_type":
             return f"{key}: {value} is not text; write it in quotes"
         case "string_too_short":
@@ -73,6 +78,8 @@ def describe(error: ErrorDetails, keys: Mapping[tuple[str, ...], Sequence[str]])
         case "tuple_type":
             return f'{key}: {value} is not a list; write for example ["a", "b"], or [] for none'
         case "model_type" | "model_attributes_type" | "dict_type":
+            if isinstance(where[-1], int):
+                return f"{key}: {value} is not a table; write [[{where[0]}]] above its keys"
             return f"{key}: {value} is not a table; write [{field}] above its keys, in single brackets"
         case _:  # nothing known gets here; a new version of pydantic may
             return f"{key}: {error['msg']}; see the examples"
@@ -89,10 +96,10 @@ def _suggestion(loc: tuple[int | str, ...], keys: Mapping[tuple[str, ...], Seque
     known = keys[tuple(parents)]
     if close := difflib.get_close_matches(key.lower(), known, n=1):
         return f"did you mean {close[0]}?"
-    for table, its_keys in keys.items():
+    for table, its_keys in sorted(keys.items(), key=lambda entry: entry[0][:1] != tuple(parents[:1])):
         if table and key in its_keys:
-            form = f' with format = "{table[1]}"' if len(table) == 2 else ""
-            return f"it belongs to [{table[0]}]{form}"
+            name = f"[[{table[0]}]]" if table[0] == "auxiliary" else f"[{table[0]}]"
+            return f"it belongs to {name}" + (f' with format = "{table[1]}"' if len(table) == 2 else "")
     return f"the keys here are {', '.join(known)}"
 
 
@@ -119,8 +126,10 @@ def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(levels, list) and isinstance(block, str):
         known = [level for level in [*levels, block] if isinstance(level, str)]
         for where, table in (flows | weights).items():
-            for key in ("origin_level", "destination_level", "level"):
-                level = table.get(key)
+            named = {key: table.get(key) for key in ("origin_level", "destination_level", "level")}
+            summaries = _table(table.get("levels"))
+            named |= {f"levels.{name}": level for name, level in summaries.items() if name.isalnum()}
+            for key, level in named.items():
                 if isinstance(level, str) and level not in known:
                     yield (
                         f"{where}.{key}: {shown(level)} is not a level of the geography; "
@@ -138,7 +147,7 @@ def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
     if jobs.get("format") == "lodes" and ("aux" in jobs) != outside:
         yield (
             "jobs.aux: the aux file needs areas to live in; add geography.outside, for example "
-            'outside = "us-states"'
+            'outside = ["us-states"]'
             if "aux" in jobs
             else "geography.outside: the LODES main file has no such workers; add the aux file as jobs.aux"
         )
@@ -148,13 +157,29 @@ def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
     yield from _repeated("geography", geography, ["block", "levels", "latitude", "longitude"])
     yield from _repeated("jobs", jobs, ["home", "work", "worker", "attributes"])
     yield from _repeated("plan", plan, ["pool_by"])
+    confidential = {_path(jobs.get(key)) for key in ("file", "aux")} - {None}
     for where, table in flows.items():
-        yield from _repeated(where, table, ["origin", "destination", "flow"])
+        yield from _repeated(where, table, ["origin", "destination", "flow", "margin"])
+        if table.get("format") == "lodes" and "aux" in table and not outside:
+            yield (
+                f"{where}.aux: the aux file needs areas to live in; add geography.outside, for example "
+                'outside = ["us-states"]'
+            )
+        for key in ("file", "aux"):
+            if _path(table.get(key)) in confidential:
+                yield (
+                    f"{where}.{key}: this is a confidential file of [jobs], and no public table may derive "
+                    "from it; name an earlier release"
+                )
     yield from _repeated("weights", weights["weights"], ["area", "weight"])
 
 
 def _table(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _path(value: object) -> str | None:
+    return os.path.normpath(value) if isinstance(value, str) else None
 
 
 def _repeated(where: str, table: dict[str, Any], keys: list[str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from pipelines._config_fields import (
+    Columns,
     DeltaNumber,
     InputPath,
     Line,
@@ -15,12 +16,15 @@ from pipelines._config_fields import (
     Names,
     PositiveNumber,
     RetentionNumber,
+    SummaryLevels,
 )
 
 __all__ = [
-    "Auxiliary",
+    "CtppTable",
+    "FlowTable",
     "Geography",
     "LodesJobs",
+    "LodesTable",
     "MicrodataJobs",
     "PlanSettings",
     "Privacy",
@@ -142,9 +146,9 @@ class Geography(Section):
         Columns of the hierarchy above the block, coarsest first; may be empty.
     latitude, longitude : str
         Columns of the block's centroid, in degrees.
-    outside : tuple of str, or "us-states"
-        Outside areas in which workers may live, as prefixes of geocodes; or all states of the United States
-        that the crosswalk does not have.
+    outside : tuple of str
+        Outside areas in which workers may live, as prefixes of geocodes; "us-states" stands for all states of
+        the United States of which the crosswalk has no block.
     """
 
     file: InputPath
@@ -152,34 +156,89 @@ class Geography(Section):
     levels: Names
     latitude: Line
     longitude: Line
-    outside: Names | Literal["us-states"] = ()
+    outside: Names = ()
 
 
-class Auxiliary(Section):
-    """A public table of flows that shapes the domains.
+class FlowTable(Section):
+    """A public table of flows that shapes the domains: one row for each pair of areas.
 
     Attributes
     ----------
+    format : {"flows"}
+        Says which form the table has.
     file : Path
         The table.
-    origin, destination : str
-        Columns of the home and the work area.
+    origin, destination : tuple of str
+        Columns of the home and the work area; the texts of several are joined.
     origin_level, destination_level : str
         Levels of the geography that these areas are of.
     flow : str
         Column of the public count.
+    margin : str or None
+        Column of its margin of error at 90 %.
     same_jobs : bool
         The table counts the same jobs as the release, as an earlier release does: its totals are then
         compared with the public number of jobs.
     """
 
+    format: Literal["flows"]
     file: InputPath
-    origin: Line
+    origin: Columns
     origin_level: Line
-    destination: Line
+    destination: Columns
     destination_level: Line
     flow: Line
+    margin: Line | None = None
     same_jobs: bool = False
+
+
+class CtppTable(Section):
+    """A public table of flows of the Census Transportation Planning Products, Part 3.
+
+    Attributes
+    ----------
+    format : {"ctpp"}
+        Says which form the table has.
+    file : Path
+        The table.
+    levels : dict of str to str
+        The summary levels to read, and the level of the geography that each has.
+    table : str or None
+        The table to read, where the file has several.
+    line : int
+        The line to read: 1 is the total.
+    """
+
+    format: Literal["ctpp"]
+    file: InputPath
+    levels: SummaryLevels
+    table: Line | None = None
+    line: Annotated[int, Field(ge=1)] = 1
+
+
+class LodesTable(Section):
+    """An earlier LODES origin-destination release, added up.
+
+    Attributes
+    ----------
+    format : {"lodes"}
+        Says which form the table has.
+    file : Path
+        The main file.
+    aux : Path or None
+        The aux file.
+    origin_level, destination_level : str
+        Levels of the geography to which homes and workplaces are added up.
+    same_jobs : bool
+        As for "flows".
+    """
+
+    format: Literal["lodes"]
+    file: InputPath
+    aux: InputPath | None = None
+    origin_level: Line
+    destination_level: Line
+    same_jobs: bool = True
 
 
 class Weights(Section):

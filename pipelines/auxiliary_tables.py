@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import geo_data
-from pipelines.config import ReleaseConfig
+from pipelines.config import CtppTable, FlowTable, LodesTable, ReleaseConfig
 
 __all__ = ["read_auxiliary"]
 
@@ -21,24 +21,36 @@ def read_auxiliary(config: ReleaseConfig, geography: geo_data.Geography) -> list
     Returns
     -------
     list of geo_data.Flows
+        In the order of the configuration; a CTPP file gives one for each summary level.
 
     Raises
     ------
     geo_data.InputError
         If a table is unusable.
     """
-    return [
-        replace(
-            geo_data.read_flows(
-                a.file,
-                geography,
-                origin=a.origin,
-                origin_level=a.origin_level,
-                destination=a.destination,
-                destination_level=a.destination_level,
-                flow=a.flow,
-            ),
-            same_jobs=a.same_jobs,
+    return [flows for table in config.auxiliary for flows in _read(table, geography)]
+
+
+def _read(table: FlowTable | CtppTable | LodesTable, geography: geo_data.Geography) -> list[geo_data.Flows]:
+    if isinstance(table, CtppTable):
+        return geo_data.read_ctpp(table.file, geography, table.levels, table=table.table, line=table.line)
+    if isinstance(table, LodesTable):
+        flows = geo_data.read_lodes_flows(
+            table.file,
+            geography,
+            origin_level=table.origin_level,
+            destination_level=table.destination_level,
+            aux=table.aux,
         )
-        for a in config.auxiliary
-    ]
+    else:
+        flows = geo_data.read_flows(
+            table.file,
+            geography,
+            origin=table.origin,
+            origin_level=table.origin_level,
+            destination=table.destination,
+            destination_level=table.destination_level,
+            flow=table.flow,
+            margin=table.margin,
+        )
+    return [replace(flows, same_jobs=table.same_jobs)]

@@ -21,9 +21,11 @@ from pipelines._config_fields import (
 )
 from pipelines._config_problems import describe, problems_across
 from pipelines._config_sections import (
-    Auxiliary,
+    CtppTable,
+    FlowTable,
     Geography,
     LodesJobs,
+    LodesTable,
     MicrodataJobs,
     PlanSettings,
     Privacy,
@@ -34,10 +36,12 @@ from pipelines._config_sections import (
 )
 
 __all__ = [
-    "Auxiliary",
     "ConfigError",
+    "CtppTable",
+    "FlowTable",
     "Geography",
     "LodesJobs",
+    "LodesTable",
     "MicrodataJobs",
     "PlanSettings",
     "Privacy",
@@ -64,6 +68,9 @@ class ConfigError(ValueError):
         super().__init__("\n".join(self.problems))
 
 
+_Auxiliary = Annotated[FlowTable | CtppTable | LodesTable, Field(discriminator="format")]
+
+
 class ReleaseConfig(Section):
     """Everything that a release is told. Made by `load_config` or `parse_config`.
 
@@ -77,7 +84,7 @@ class ReleaseConfig(Section):
         The confidential input.
     geography : Geography
         The public geography.
-    auxiliary : tuple of Auxiliary
+    auxiliary : tuple of FlowTable, CtppTable or LodesTable
         Public flows; may be empty.
     weights : Weights or None
         Public weights of areas.
@@ -91,7 +98,7 @@ class ReleaseConfig(Section):
     privacy: Privacy
     jobs: Annotated[LodesJobs | MicrodataJobs, Field(discriminator="format")]
     geography: Geography
-    auxiliary: Annotated[tuple[Auxiliary, ...], Field(strict=False)] = ()
+    auxiliary: Annotated[tuple[_Auxiliary, ...], Field(strict=False)] = ()
     weights: Weights | None = None
     plan: PlanSettings = PlanSettings()
     signature: Signature | None = None
@@ -124,7 +131,7 @@ class ReleaseConfig(Section):
         return self.model_copy(update={"release": release})
 
 
-# Keys of every table, by its path; the form of the jobs is part of theirs.
+# Keys of every table, by its path; where a table has several formats, the format is part of it.
 _KEYS = {
     (): tuple(ReleaseConfig.model_fields),
     ("release",): tuple(Release.model_fields),
@@ -132,7 +139,9 @@ _KEYS = {
     ("jobs", "lodes"): tuple(LodesJobs.model_fields),
     ("jobs", "microdata"): tuple(MicrodataJobs.model_fields),
     ("geography",): tuple(Geography.model_fields),
-    ("auxiliary",): tuple(Auxiliary.model_fields),
+    ("auxiliary", "flows"): tuple(FlowTable.model_fields),
+    ("auxiliary", "ctpp"): tuple(CtppTable.model_fields),
+    ("auxiliary", "lodes"): tuple(LodesTable.model_fields),
     ("weights",): tuple(Weights.model_fields),
     ("plan",): tuple(PlanSettings.model_fields),
     ("signature",): tuple(Signature.model_fields),

@@ -1,6 +1,7 @@
-"""The exact hockey-stick divergence of one pair of neighbours, where there is no pruning.
+"""The exact hockey-stick divergence of neighbours, where there is no pruning.
 
-It is what `person_delta_bound` bounds; computing it for a pair tells how tight the bound is.
+It is what `person_delta_bound` bounds. For small pools the largest over all pairs can be computed, and
+replaces the bound; for one pair it tells how tight the bound is.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from synth.losses import PoolClass
 from synth.tails import Arithmetic
 
-__all__ = ["Pair", "pair_delta"]
+__all__ = ["Pair", "largest_pair_delta", "pair_delta"]
+
+_MOST_TERMS = 2000  # of all sums of a class; with more, the bound has to do
 
 
 @dataclass(frozen=True)
@@ -102,3 +106,54 @@ def pair_delta(pair: Pair, epsilon: Fraction, arithmetic: Arithmetic) -> Any:
             mass = exp(scale + r_i[s_i] + r_j[s_j] + r_r[m - s_i - s_j])
             result = result + mass * arithmetic.larger(number(0), part)
     return result
+
+
+def largest_pair_delta(
+    pool_class: PoolClass,
+    retention: tuple[Fraction, ...],
+    denominator: int,
+    epsilon: Fraction,
+    arithmetic: Arithmetic,
+) -> Any | None:
+    """Return the largest divergence of any two neighbours in any pool of a class, if that is feasible.
+
+    Lemma 12 of docs/privacy.md.
+
+    Parameters
+    ----------
+    pool_class : PoolClass
+    retention : tuple of Fraction
+        f_s per stratum.
+    denominator : int
+        q.
+    epsilon : Fraction
+        At least 0.
+    arithmetic : Arithmetic
+
+    Returns
+    -------
+    float, flint.arb or None
+        None where cells may be pruned, and where the sums have too many terms. Exact for a class of pools
+        with the same sizes and cells; otherwise a bound for each of them.
+    """
+    c = pool_class
+    present = [s for s, k in enumerate(c.cells) if k]
+    pairs = [(i, j) for i in present for j in present if i != j or c.cells[i] > 1]
+    terms = c.n_max * (c.n_max + 1) // 2 * (c.m_max + 1) * (c.m_max + 2) // 2 * len(pairs)
+    if terms > _MOST_TERMS or any(retention[s] < 1 for s in present):
+        return None
+    prior = [Fraction(a, denominator) for a in c.prior]
+    smallest = min(prior[s] for s in present)
+    worst = arithmetic.number(0)
+    for i, j in pairs:
+        left = [max(k - (s == i) - (s == j), 0) for s, k in enumerate(c.cells_min)]
+        others = sum((a * k for a, k in zip(prior, left, strict=True)), Fraction(0))
+        for losing in range(1, c.n_max + 1):
+            for gaining in range(c.n_max - losing + 1):
+                workers = max(c.n_min - losing - gaining, 0)
+                if workers and sum(c.cells) == 2:
+                    continue  # there is no third cell for them
+                rest = workers + max(others, smallest if workers else Fraction(0))
+                pair = Pair(losing, gaining, prior[i], prior[j], rest, c.m_max)
+                worst = arithmetic.larger(worst, pair_delta(pair, epsilon, arithmetic))
+    return worst

@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from synth.losses import PoolClass, shortfall_bound, strata, worst_occupied_cell
+from synth.pairs import largest_pair_delta
 from synth.pruning import pruning_gain
 from synth.tails import Arithmetic
 
@@ -47,7 +48,8 @@ def person_delta_bound(
     Returns
     -------
     float or flint.arb
-        eta + max_{c, x >= 1} E[ (1 - e^epsilon / g(s))^+ ]; trivially 1 where e^(epsilon - V) <= 1.
+        eta + max_{c, x >= 1} E[ (1 - e^epsilon / g(s))^+ ]; trivially 1 where e^(epsilon - V) <= 1. For small
+        pools without pruning the exact divergence of the worst pair (`synth.pairs.largest_pair_delta`).
 
     Notes
     -----
@@ -70,7 +72,9 @@ def person_delta_bound(
 
         _, largest = worst_occupied_cell(stratum, gain, arithmetic, value)
         worst = arithmetic.larger(worst, largest)
-    return worst + shortfall_bound(pool_class, retention, arithmetic)
+    bound = worst + shortfall_bound(pool_class, retention, arithmetic)
+    exact = largest_pair_delta(pool_class, retention, denominator, epsilon, arithmetic)
+    return bound if exact is None or bound < exact else exact
 
 
 def pure_gain(

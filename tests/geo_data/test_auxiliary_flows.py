@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from geo_data import read_flows
+from geo_data import Geography, read_crosswalk, read_flows
 
 HEADER = "h_county,w_county,flow,moe\n"
 NAMES = {
@@ -95,7 +97,199 @@ def test_bad_names(demo_region, demo_geography, refused):
     path = demo_region["county_flows"]
     with pytest.raises(ValueError, match="no level 'county'; the geography has: st, cty"):
         read_flows(path, demo_geography, **{**NAMES, "origin_level": "county"})
-    with refused(path, "one column is named for origin and destination"):
+    with refused(path, "one column is named for two purposes: w_county"):
         read_flows(path, demo_geography, **{**NAMES, "origin": "w_county"})
     with refused(path, "missing columns: workers; the file has: h_county, w_county, flow, moe"):
         read_flows(path, demo_geography, **{**NAMES, "flow": "workers"})
+
+
+# --- margins of error
+
+MARGIN = {**NAMES, "margin": "moe"}
+
+
+def test_margins_become_standard_errors(demo_geography, write):
+    path = write(
+        HEADER + '03001,03001,"1,000","+/-1,645"\n03001,03003,20,+/-56\n03003,03001,0,\n03003,03003,7,***\n'
+    )
+    flows = read_flows(path, demo_geography, **MARGIN)
+    assert flows.flow.tolist() == [1000.0, 20.0, 0.0, 7.0]
+    assert flows.standard_error.dtype == np.float64
+    np.testing.assert_allclose(flows.standard_error, [1000.0, 56 / 1.645, np.nan, np.nan])
+    assert read_flows(path, demo_geography, **NAMES).standard_error is None
+
+
+def test_margins_of_parquet_numbers(demo_geography, tmp_path):
+    path = tmp_path / "f.parquet"
+    table = {"h_county": ["03001", "03003"], "w_county": ["03001", "03001"], "flow": [5, 6]}
+    pd.DataFrame({**table, "moe": [32.9, None]}).to_parquet(path)
+    flows = read_flows(path, demo_geography, **MARGIN)
+    np.testing.assert_allclose(flows.standard_error, [20.0, np.nan])
+
+
+@pytest.mark.parametrize(
+    ("rows", "match", "count"),
+    [
+        ("03001,03001,5,-1\n03001,03003,5,+/--2\n", "margins of error are negative", 2),
+        ("03001,03001,5,CANARY\n03001,03003,5,+/-\n", "not finite numbers", 1),
+        ("03001,03001,5,inf\n03001,03003,5,1e3\n", "not finite numbers", 1),
+        ('03001,03001,5,"1,5"\n', "not finite numbers", 1),
+    ],
+)
+def test_bad_margins(demo_geography, write, refused, rows, match, count):
+    path = write(HEADER + rows)
+    with refused(path, match, column="moe", count=count):
+        read_flows(path, demo_geography, **MARGIN)
+
+
+def test_a_column_may_not_be_flow_and_margin(demo_region, demo_geography, refused):
+    path = demo_region["county_flows"]
+    with refused(path, "one column is named for two purposes: flow"):
+        read_flows(path, demo_geography, **{**MARGIN, "margin": "flow"})
+
+
+# --- outside areas
+
+
+@pytest.fixture
+def wide(demo_region: dict[str, Path]) -> Geography:
+    """The demo region with all other states as outside areas."""
+    return read_crosswalk(
+        demo_region["crosswalk"],
+        block="tabblk2010",
+        levels=("st", "cty", "trct", "bgrp"),
+        latitude="blklatdd",
+        longitude="blklondd",
+        outside=["us-states"],
+    )
+
+
+def test_variances_of_one_outside_area_add(wide, write):
+    rows = [
+        "25001,03001,100,16.45",  # 10 and 7.5 workers of standard error: together 12.5
+        "25003,03001,50,12.3375",
+        "09001,03001,36,",  # unknown beside known: as the model takes it, its size is its variance
+        "09003,03001,40,13.16",
+        "36001,03001,5,***",  # all unknown
+        "36005,03001,6,",
+        "03001,03001,9,1.645",
+    ]
+    flows = read_flows(write(HEADER + "\n".join(rows) + "\n"), wide, **MARGIN)
+    found = {
+        str(wide.codes("cty")[home]): (flow, error)
+        for home, flow, error in zip(flows.origin, flows.flow, flows.standard_error, strict=True)
+    }
+    assert found.keys() == {"03001", "09999", "25999", "36999"}
+    assert found["25999"] == (150.0, pytest.approx(12.5))
+    assert found["09999"] == (76.0, pytest.approx((36 + 8**2) ** 0.5))
+    assert found["03001"] == (9.0, pytest.approx(1.0))
+    assert found["36999"][0] == 11.0
+    assert np.isnan(found["36999"][1])
+
+
+def test_nobody_works_in_an_outside_area(wide, write, refused):
+    path = write(HEADER + "03001,25001,9,1\n25001,25001,8,1\n25001,03001,7,1\n")
+    flows = read_flows(path, wide, **NAMES)
+    assert flows.flow.tolist() == [7.0]
+    assert flows.dropped == {"origin": 0, "destination": 2, "rows": 2}
+    path = write(HEADER + "03001,25001,9,1\n25001,25001,8,1\n")
+    with refused(path, "no row has origin and destination in the geography (cty to cty)"):
+        read_flows(path, wide, **NAMES)
+
+
+def test_lost_zeros_are_not_another_state(wide, write, refused):
+    """County 4013 begins like Oklahoma (40) and is 04013, in Arizona; county 3001 is of the region itself."""
+    path = write(HEADER + "4013,03001,5,1\n3001,03001,5,1\n25001,03001,5,1\n25,03001,5,1\n")
+    with refused(path, "lost their leading zeros", column="h_county", count=2):
+        read_flows(path, wide, **NAMES)
+    flows = read_flows(write(HEADER + "25001,03001,5,1\n25,03001,6,1\n"), wide, **NAMES)
+    assert flows.flow.tolist() == [11.0]  # the code of an area itself is a short code, and right
+
+
+# --- codes in several columns
+
+PARTS = "hs,hc,ws,wc,n\n"
+JOIN = {
+    "origin": ["hs", "hc"],
+    "origin_level": "cty",
+    "destination": ("ws", "wc"),
+    "destination_level": "cty",
+    "flow": "n",
+}
+
+
+def test_codes_in_several_columns_are_joined(demo_geography, write):
+    path = write(PARTS + "03,001,03,003,5\n03,003,03,003,6\n25,017,03,003,7\n")
+    flows = read_flows(path, demo_geography, **JOIN)
+    assert (flows.origin.tolist(), flows.destination.tolist()) == ([0, 1], [1, 1])
+    assert flows.flow.tolist() == [5.0, 6.0]
+    assert flows.dropped["rows"] == 1
+    single = read_flows(path, demo_geography, **{**JOIN, "destination": ["ws"], "destination_level": "st"})
+    assert single.flow.tolist() == [5.0, 6.0]
+
+
+def test_three_columns_make_a_tract(demo_geography, write):
+    codes = [str(code) for code in demo_geography.codes("trct")[[1, 4]]]
+    rows = "".join(f"{c[:2]},{c[2:5]},{c[5:]},03001,{n}\n" for n, c in enumerate(codes, start=3))
+    names = {**NAMES, "origin": ["s", "c", "t"], "origin_level": "trct", "destination": "w", "flow": "n"}
+    flows = read_flows(write("s,c,t,w,n\n" + rows), demo_geography, **names)
+    assert (flows.origin.tolist(), flows.flow.tolist()) == ([1, 4], [3.0, 4.0])
+
+
+@pytest.mark.parametrize(
+    ("rows", "match", "column", "count"),
+    [
+        # In some rows of the column, in all of them, in the other column.
+        ("03,1,03,001,5\n03,013,03,001,5\n03,3,03,001,5\n", "shorter than others of this column", "hc", 2),
+        ("03,1,03,001,5\n03,3,03,001,5\n", "joined codes that are not of 5 characters", "hs + hc", 2),
+        ("3,001,03,001,5\n25,001,03,001,5\n", "shorter than others of this column", "hs", 1),
+        ("03,001,3,001,5\n03,003,3,001,5\n", "joined codes that are not of 5 characters", "ws + wc", 2),
+        ("03,001,003,001,5\n", "or a state of three digits?", "ws + wc", 1),
+        ("03,,03,001,5\n", "missing or blank", "hc", 1),
+        ("03,001,03,001,5\n03,001,03,001,6\n", "rows repeat a pair", None, 1),
+        ("25,001,03,001,5\n", "no row has origin and destination in the geography", None, None),
+    ],
+)
+def test_bad_joined_codes(demo_geography, write, refused, rows, match, column, count):
+    path = write(PARTS + rows)
+    with refused(path, match, column=column, count=count):
+        read_flows(path, demo_geography, **JOIN)
+
+
+def test_columns_are_joined_for_one_purpose(write, demo_geography, refused):
+    path = write(PARTS + "03,001,03,001,5\n")
+    with refused(path, "one column is named for two purposes: hs"):
+        read_flows(path, demo_geography, **{**JOIN, "destination": ["hs", "wc"]})
+
+
+# --- real data
+
+
+def test_margins_of_the_american_community_survey(shared_data):
+    folder = shared_data / "ri_2019"
+    geography = read_crosswalk(
+        folder / "ri_xwalk.csv.gz",
+        block="tabblk2010",
+        levels=("st", "cty", "trct", "bgrp"),
+        latitude="blklatdd",
+        longitude="blklondd",
+        outside=["us-states"],
+    )
+    path = folder / "ri_acs2011_2015_county_flows.csv"
+    flows = read_flows(path, geography, **MARGIN)
+    frame = pd.read_csv(path, dtype={"h_county": "str", "w_county": "str"})
+    here = frame[frame["w_county"].str.startswith("44")]
+    assert flows.flow.sum() == here["flow"].sum()
+    assert flows.dropped["rows"] == len(frame) - len(here)
+    codes = geography.codes("cty")
+    found = dict(
+        zip(
+            zip(codes[flows.origin], codes[flows.destination], strict=True), flows.standard_error, strict=True
+        )
+    )
+    own = here[here["h_county"].str.startswith("44")]
+    assert len(own) == 25
+    for row in own.itertuples():
+        assert found[row.h_county, row.w_county] == pytest.approx(row.moe / 1.645)
+    bristol = here[(here["w_county"] == "44007") & here["h_county"].str.startswith("25")]
+    assert found["25999", "44007"] == pytest.approx(((bristol["moe"] / 1.645) ** 2).sum() ** 0.5)

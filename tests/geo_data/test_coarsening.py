@@ -1,240 +1,308 @@
-"""Coarsening: "split a node while its expected public count is at least a threshold", against recursion."""
+"""Coarsening: the four rules by hand and against recursion, retention, and integer shares."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from geo_data import Coarsening, Flows, Geography, build_model, coarsen, retention_grid
+from geo_data import (
+    Coarsening,
+    Geography,
+    PublicModel,
+    Rule,
+    balanced,
+    build_model,
+    by_distance,
+    by_share,
+    by_threshold,
+    coarsen,
+    retention_grid,
+)
+from geo_data.coarsening import SHARE_SCALE
+from synth import Domains, OriginShares
 
-Cell = tuple[int, Fraction]  # first block, expected count
+from .plain import TIE, block_measure, cut, flows, geography
 
-
-def geography(areas: list[int], regions: list[int]) -> Geography:
-    """Return a geography: `areas` are blocks in each area, `regions` are areas in each region."""
-    first_area = np.cumsum([0, *areas])[:-1]
-    first_region = first_area[np.cumsum([0, *regions])[:-1]]
-    n = sum(areas)
-    return Geography(
-        block_level="block",
-        blocks=np.array([f"b{i:03}" for i in range(n)], dtype=object),
-        levels=("region", "area"),
-        unit_codes=(
-            np.array([f"r{i}" for i in range(len(regions))], dtype=object),
-            np.array([f"a{i}" for i in range(len(areas))], dtype=object),
-        ),
-        unit_starts=(first_region.astype(np.int32), first_area.astype(np.int32)),
-        latitude=np.zeros(n),
-        longitude=np.zeros(n),
-    )
+HALF = Fraction(1, 2)
 
 
-def area_flows(origin: list[int], destination: list[int], flow: list[float]) -> Flows:
-    return Flows(
-        "area",
-        "area",
-        np.array(origin, np.int32),
-        np.array(destination, np.int32),
-        np.array(flow, float),
-        {"origin": 0, "destination": 0, "rows": 0},
-        "table.csv",
-    )
+def model_of(places: Geography, weights: list[int], level: str = "area") -> PublicModel:
+    """Return the model of public weights alone: no table, and so no decay."""
+    return build_model(places, [], np.array(weights), np.ones(len(weights), np.int64), level)
 
 
-def cuts_of(coarse: Coarsening, pool: int) -> list[int]:
+def local_model(seed: int, areas: int, blocks: int) -> PublicModel:
+    """Return a model in which every destination has shares of its own."""
+    rng = np.random.default_rng(seed)
+    n = areas * blocks
+    north, east = 41 + rng.uniform(0, 1, n), -71 + rng.uniform(0, 1, n)
+    places = geography([blocks] * areas, [areas // 2, areas - areas // 2], north.tolist(), east.tolist())
+    pairs = {(int(o), int(d)) for o, d in rng.integers(0, areas, (4 * areas, 2))}
+    table = {pair: float(rng.integers(1, 40)) for pair in sorted(pairs)}
+    errors = {pair: float(rng.uniform(1, 5)) for pair in table}
+    weights, jobs = rng.integers(1, 9, n), rng.integers(0, 30, n)
+    return build_model(places, [flows("area", "area", table, errors)], weights, jobs, "area")
+
+
+def one_pool(model: PublicModel, n: int, rule: Rule, f_min: str = "1", block: int = 0) -> Coarsening:
+    return coarsen(model, np.array([block], np.int32), np.array([n]), rule, Fraction(f_min))
+
+
+def cells_of(coarse: Coarsening, pool: int = 0) -> list[int]:
     domain = coarse.domain[pool]
-    return coarse.cuts[coarse.offsets[domain] : coarse.offsets[domain + 1]].tolist()
+    return [int(first) for first in coarse.cuts[coarse.offsets[domain] : coarse.offsets[domain + 1]]]
 
 
-def strata_of(coarse: Coarsening, pool: int) -> list[Fraction]:
+def retention_of(coarse: Coarsening, pool: int = 0) -> list[Fraction]:
     domain = coarse.domain[pool]
     codes = coarse.stratum[coarse.offsets[domain] : coarse.offsets[domain + 1]]
     return [coarse.retention[code] for code in codes]
 
 
-def one_pool(
-    places: Geography, weights: list[int], n: int, threshold: Fraction | int, f_min: str = "1"
-) -> Coarsening:
-    model = build_model(places, [], np.array(weights))
-    work, size = np.zeros(1, np.int32), np.array([n])
-    return coarsen(model, work, size, Fraction(threshold), Fraction(f_min))
+def listed(coarse: Coarsening, pool: int = 0) -> dict[int, int]:
+    row = coarse.row[coarse.domain[pool]]
+    here = slice(coarse.share_offsets[row], coarse.share_offsets[row + 1])
+    return dict(zip(coarse.share_unit[here].tolist(), coarse.share[here].tolist(), strict=True))
 
 
-# --- by hand
+# --- rules by hand
 
 
-def test_a_node_is_split_at_exactly_the_threshold() -> None:
-    # 8 workers over weights 4 + 4 (region 0: areas of one block) and 8 (region 1: one area of two blocks).
-    places = geography([1, 1, 2], [2, 1])
-    weights = [4, 4, 4, 4]
-    assert cuts_of(one_pool(places, weights, 8, Fraction(8)), 0) == [0, 2]
-    assert cuts_of(one_pool(places, weights, 8, Fraction("8.001")), 0) == [0]
-    assert cuts_of(one_pool(places, weights, 8, Fraction(4)), 0) == [0, 1, 2, 3]
-    assert cuts_of(one_pool(places, weights, 8, Fraction("4.001")), 0) == [0, 2]
+def test_threshold_splits_while_as_many_workers_are_expected() -> None:
+    """8 workers: 2 in each area of region 0, one block each, and 4 in the two blocks of region 1."""
+    model = model_of(geography([1, 1, 2], [2, 1]), [4] * 4)
+    for threshold, expected in [(8, [0, 2]), (8.001, [0]), (4, [0, 1, 2, 3]), (4.001, [0, 2])]:
+        assert cells_of(one_pool(model, 8, by_threshold(lambda size, t=threshold: t))) == expected  # type: ignore[misc]
 
 
-def test_only_the_full_side_is_split() -> None:
-    places = geography([2, 2], [1, 1])
-    coarse = one_pool(places, [7, 7, 1, 1], 16, 4)
-    assert cuts_of(coarse, 0) == [0, 1, 2]
+def test_balanced_joins_what_threshold_leaves_apart() -> None:
+    """16 workers over 16 blocks of one area: cells of one, four and sixteen workers, all alike."""
+    model = model_of(geography([16], [1]), [3] * 16)
+    assert cells_of(one_pool(model, 16, by_threshold(lambda size: 4))) == list(range(16))
+    assert cells_of(one_pool(model, 16, balanced(lambda size: 4))) == [0, 4, 8, 12]
+    assert cells_of(one_pool(model, 16, balanced(lambda size: 1))) == list(range(16))
+    assert cells_of(one_pool(model, 16, balanced(lambda size: 17))) == [0]
 
 
-def test_extreme_thresholds() -> None:
-    places = geography([3, 2, 4], [2, 1])
-    weights = [1] * 9
-    assert cuts_of(one_pool(places, weights, 2**20, 10**9), 0) == [0]
-    assert cuts_of(one_pool(places, weights, 1, Fraction(1, 10**9)), 0) == list(range(9))
+@pytest.mark.parametrize("make", [balanced, by_threshold])
+def test_the_threshold_is_that_of_the_pool_size(make: object) -> None:
+    asked: list[float] = []
+
+    def threshold(size: float) -> float:
+        asked.append(size)
+        return {4: 1.0, 8: 100.0}[int(size)]
+
+    model = model_of(geography([4], [1]), [1] * 4)
+    coarse = coarsen(model, np.zeros(2, np.int32), np.array([7, 8]), make(threshold), Fraction(1))  # type: ignore[operator]
+    assert sorted(asked) == [4, 8]
+    assert [cells_of(coarse, pool) for pool in (0, 1)] == [[0, 1, 2, 3], [0]]
 
 
-def test_single_child_chains_end_in_one_cell() -> None:
-    """A region of one area of one block is one cell, however often it is split."""
-    places = geography([1, 1], [1, 1])
-    assert cuts_of(one_pool(places, [1, 1], 64, Fraction(1, 100)), 0) == [0, 1]
-    assert cuts_of(one_pool(geography([1], [1]), [5], 64, Fraction(1, 100)), 0) == [0]
+def test_distance_keeps_blocks_of_near_units_apart() -> None:
+    """Areas at 0, 1, 2, 30, 31 and 3 degrees east; a degree on the equator is 111.2 km."""
+    east = [0.0, 0.0, 1.0, 2.0, 30.0, 31.0, 31.0, 3.0, 3.0]
+    places = geography([2, 1, 1, 1, 2, 2], [3, 2, 1], [0.0] * 9, east)
+    model = model_of(places, [1] * 9)
+    assert cells_of(one_pool(model, 1, by_distance(model, 112.0))) == [0, 1, 2, 3, 4]
+    assert cells_of(one_pool(model, 1, by_distance(model, 111.0))) == [0, 1, 2, 4]
+    assert cells_of(one_pool(model, 1, by_distance(model, 334.0))) == [0, 1, 2, 3, 4, 7, 8]
+    # Seen from area 3, at 30 degrees, its neighbour is near; everything else ends as far up as it can.
+    assert cells_of(one_pool(model, 1, by_distance(model, 112.0), block=4)) == [0, 4, 5, 6, 7]
+    assert cells_of(one_pool(model, 1, by_distance(model, 1e5))) == list(range(9))
 
 
-def test_without_levels_the_only_split_is_into_blocks() -> None:
-    places = Geography("block", np.array(["a", "b", "c"], dtype=object), (), (), (), np.zeros(3), np.zeros(3))
-    assert cuts_of(one_pool(places, [1, 1, 1], 4, 4), 0) == [0, 1, 2]
-    assert cuts_of(one_pool(places, [1, 1, 1], 4, 5), 0) == [0]
+def test_distance_joins_outside_areas() -> None:
+    """An area without a place is as far as the farthest that has one."""
+    places = geography([2, 2, 1], [2, 1], [0.0] * 4 + [math.nan], [0.0, 0.0, 1.0, 1.0, math.nan])
+    model = model_of(places, [1] * 5)
+    assert cells_of(one_pool(model, 1, by_distance(model, 50.0))) == [0, 1, 2, 4]
+    assert cells_of(one_pool(model, 1, by_distance(model, 120.0))) == [0, 1, 2, 3, 4]
+
+
+def test_share_keeps_the_units_of_the_largest_flows_apart() -> None:
+    """Shares 1/16, 8/16, 1/16, 4/16, 2/16 of five areas."""
+    model = model_of(geography([2, 1, 2, 1, 2], [4, 1]), [1, 1, 16, 1, 1, 8, 2, 2])
+    assert cells_of(one_pool(model, 1, by_share(0.5))) == [0, 2, 3, 6]
+    assert cells_of(one_pool(model, 1, by_share(0.51))) == [0, 2, 3, 5, 6]
+    assert cells_of(one_pool(model, 1, by_share(0.875))) == [0, 2, 3, 5, 6]
+    assert cells_of(one_pool(model, 1, by_share(1.0))) == [0, 2, 3, 5, 6]
+    # Of areas that are equally small, the first is kept.
+    four = model_of(geography([1] * 4, [4]), [1, 1, 1, 5])
+    assert cells_of(one_pool(four, 1, by_share(0.7))) == [0, 1, 3]
+
+
+# --- sizes, domains, retention
 
 
 def test_sizes_are_rounded_down_to_powers_of_two() -> None:
-    places = geography([2, 2], [1, 1])
-    model = build_model(places, [], np.ones(4, np.int64))
+    model = model_of(geography([2, 2], [1, 1]), [1] * 4)
     n = np.array([1, 2, 3, 4, 5, 7, 8, 2**20 - 1, 2**20, 2**31 - 1])
-    coarse = coarsen(model, np.zeros(n.size, np.int32), n, Fraction(1), Fraction(1))
+    coarse = coarsen(model, np.zeros(n.size, np.int32), n, by_threshold(lambda size: 1), Fraction(1))
     expected = [2 ** (int(v).bit_length() - 1) for v in n]
     assert coarse.size[coarse.domain].tolist() == expected
     assert coarse.size.size == len(set(expected))
 
 
-def test_uncovered_pools_are_counted() -> None:
-    places = geography([1, 1, 1], [2, 1])
-    model = build_model(places, [area_flows([0, 1], [0, 1], [5.0, 0.0])], np.ones(3, np.int64))
-    work = np.array([0, 0, 1, 2, 2], np.int32)
-    coarse = coarsen(model, work, np.array([1, 9, 1, 1, 9]), Fraction(1), Fraction(1))
-    assert coarse.uncovered_pools == 3  # a row with flow 0 covers nothing
-    assert coarse.group[coarse.domain].tolist() == work.tolist()
-
-
-# --- retention
+def test_pools_share_a_domain_by_unit_and_octave() -> None:
+    model = local_model(1, 4, 3)
+    place = np.array([0, 2, 3, 0, 11], np.int32)
+    coarse = coarsen(model, place, np.array([4, 7, 4, 8, 5]), balanced(lambda size: 1), Fraction(1))
+    assert coarse.unit[coarse.domain].tolist() == [0, 0, 1, 0, 3]
+    assert coarse.size[coarse.domain].tolist() == [4, 4, 4, 8, 4]
+    assert coarse.domain[0] == coarse.domain[1]
+    assert coarse.offsets.size - 1 == coarse.unit.size == 4
+    # One row of shares a unit, whatever the sizes.
+    assert coarse.share_offsets.size - 1 == 3
+    assert coarse.row[coarse.domain].tolist() == [0, 0, 1, 0, 2]
 
 
 def test_retention_grid() -> None:
-    half = Fraction(1, 2)
-    assert retention_grid(Fraction(1)) == (1,)
-    assert retention_grid(half) == (1, half)
-    assert retention_grid(Fraction(3, 10)) == (1, half, Fraction(3, 10))
-    assert retention_grid(Fraction(1, 8)) == (1, half, half**2, half**3)
+    assert [*retention_grid(Fraction(1))] == [1]
+    assert [*retention_grid(HALF)] == [1, HALF]
+    assert [*retention_grid(Fraction(3, 10))] == [1, HALF, Fraction(3, 10)]
+    assert [*retention_grid(Fraction(1, 8))] == [1, HALF, HALF**2, HALF**3]
+    assert len(retention_grid(Fraction(1, 2**40))) == 41
     for outside in (Fraction(0), Fraction(-1, 2), Fraction(3, 2), Fraction(1, 2**41)):
-        with pytest.raises(ValueError, match="smallest retention"):
+        with pytest.raises(ValueError, match=r"smallest retention must be in \(0, 1\] and at least 2\^-40"):
             retention_grid(outside)
 
 
 def test_retention_is_rounded_up_to_the_grid() -> None:
-    # One worker over blocks of 1/2, 1/4, 1/8, 1/8: each block is a cell at threshold 1.
-    places = geography([1, 1, 1, 1], [4])
-    weights = [8, 4, 2, 2]
-    quarter, half = Fraction(1, 4), Fraction(1, 2)
-    cut = Fraction(1, 100)
-    assert strata_of(one_pool(places, weights, 1, cut, "1"), 0) == [1, 1, 1, 1]
+    """One worker over blocks of 1/2, 1/4, 1/8, 1/8: each block is a cell."""
+    model, rule = model_of(geography([1] * 4, [4]), [8, 4, 2, 2]), by_threshold(lambda size: 0.01)
+    quarter, low = Fraction(1, 4), Fraction(3, 10)
+
+    def retention(n: int, f_min: str) -> list[Fraction]:
+        return retention_of(one_pool(model, n, rule, f_min))
+
+    assert retention(1, "1") == [1, 1, 1, 1]
     # Expected counts on the grid are kept, below f_min clipped.
-    assert strata_of(one_pool(places, weights, 1, cut, "1/4"), 0) == [half, quarter, quarter, quarter]
-    assert strata_of(one_pool(places, weights, 1, cut, "1/8"), 0) == [half, quarter, quarter / 2, quarter / 2]
+    assert retention(1, "1/4") == [HALF, quarter, quarter, quarter]
+    assert retention(1, "1/8") == [HALF, quarter, quarter / 2, quarter / 2]
     # 3/10 lies between 1/4 and 1/2: 1/4 is clipped up to it, 1/2 stays.
-    assert strata_of(one_pool(places, weights, 1, cut, "3/10"), 0) == [half, *[Fraction(3, 10)] * 3]
-    # Twice the workers: expected 1, 1/2, 1/4, 1/4.
-    assert strata_of(one_pool(places, weights, 2, cut, "3/10"), 0) == [1, half, *[Fraction(3, 10)] * 2]
+    assert retention(1, "3/10") == [HALF, low, low, low]
+    assert retention(2, "3/10") == [1, HALF, low, low]
+    assert retention(16, "1/8") == [1, 1, 1, 1]
     # Between grid points: up. Expected 1/3 each.
-    assert strata_of(one_pool(geography([3], [1]), [1, 1, 1], 1, cut, "1/8"), 0) == [half] * 3
+    third = model_of(geography([3], [1]), [1, 1, 1])
+    assert retention_of(one_pool(third, 1, rule, "1/8")) == [HALF] * 3
+
+
+def test_integer_shares_by_hand() -> None:
+    """A unit from which the model expects less than half of one in 65 536 workers is not listed."""
+    scale, few = SHARE_SCALE, model_of(geography([1, 2, 1], [3]), [2**17, 2**15, 2**15, 2**16])
+    assert listed(one_pool(few, 1, balanced(lambda size: 1))) == {0: scale // 2, 1: scale // 4, 2: scale // 4}
+    rare = model_of(geography([1] * 4, [4]), [10**7, 10**7, 229, 76])  # 0.75 and 0.25 of one
+    assert listed(one_pool(rare, 1, balanced(lambda size: 1))) == {0: scale // 2, 1: scale // 2, 2: 1}
 
 
 # --- against recursion
 
-
-def slow_cells(
-    places: Geography, share: list[Fraction], weights: list[int], size: int, threshold: Fraction
-) -> Iterator[Cell]:
-    """Split recursively. `share` is P(area | destination); below the area, weights."""
-    names = ["region", "area", "block"]
-    bounds = {name: [*places.starts(name).tolist(), places.n_blocks] for name in names}
-    area = places.unit_of("area", np.arange(places.n_blocks)).tolist()
-
-    def expected(first: int, stop: int) -> Fraction:
-        total = Fraction(0)
-        for block in range(first, stop):
-            inside = sum(w for w, a in zip(weights, area, strict=True) if a == area[block])
-            total += size * share[area[block]] * Fraction(weights[block], inside)
-        return total
-
-    def split(first: int, stop: int, depth: int) -> Iterator[Cell]:
-        count = expected(first, stop)
-        # Ties are public and harmless, but floats and fractions may disagree on them.
-        assume(count == 0 or abs(count / threshold - 1) > Fraction(1, 10**9))
-        if count < threshold or depth == len(names):
-            yield first, count
-            return
-        inner = [b for b in bounds[names[depth]] if first <= b <= stop]
-        for a, b in itertools.pairwise(inner):
-            yield from split(a, b, depth + 1)
-
-    yield from split(0, places.n_blocks, 0)
+thresholds = st.floats(0.05, 40)
 
 
 @given(st.data())
 def test_agrees_with_recursion(data: st.DataObject) -> None:
     regions = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
     areas = data.draw(st.lists(st.integers(1, 4), min_size=sum(regions), max_size=sum(regions)))
-    places = geography(areas, regions)
-    weights = data.draw(st.lists(st.integers(1, 50), min_size=sum(areas), max_size=sum(areas)))
-    area = st.integers(0, len(areas) - 1)
-    pairs = data.draw(st.lists(st.tuples(area, area), unique=True, min_size=1, max_size=10))
-    flow = data.draw(st.lists(st.integers(0, 300).map(float), min_size=len(pairs), max_size=len(pairs)))
-    model = build_model(places, [area_flows(*map(list, zip(*pairs, strict=True)), flow)], np.array(weights))
+    n_blocks, n_areas = sum(areas), len(areas)
+    east = [float(x) for x in data.draw(st.permutations(range(n_blocks)))]
+    places = geography(areas, regions, [50.0] * n_blocks, east)
+    weights = data.draw(st.lists(st.integers(1, 50), min_size=n_blocks, max_size=n_blocks))
+    pair = st.tuples(*[st.integers(0, n_areas - 1)] * 2)
+    table = data.draw(st.dictionaries(pair, st.integers(0, 300).map(float), max_size=10))
+    tables = [flows("area", "area", table, dict.fromkeys(table, 3.0))] if table else []
+    model = build_model(places, tables, np.array(weights), np.ones(n_blocks, np.int64), "area")
     pools = data.draw(
-        st.lists(st.tuples(st.integers(0, sum(areas) - 1), st.integers(1, 500)), min_size=1, max_size=6)
+        st.lists(st.tuples(st.integers(0, n_blocks - 1), st.integers(1, 500)), min_size=1, max_size=6)
     )
-    threshold = data.draw(st.fractions(Fraction(1, 50), 40, max_denominator=50))
-    f_min = data.draw(st.sampled_from(["1", "1/2", "3/10", "1/16", "1/100"]))
-    work, n = (np.array(column) for column in zip(*pools, strict=True))
+    least, kind = (
+        data.draw(thresholds),
+        data.draw(st.sampled_from(["balanced", "threshold", "distance", "share"])),
+    )
+    reach, f_min = (
+        data.draw(st.floats(1, 3000)),
+        Fraction(data.draw(st.sampled_from(["1", "1/2", "3/10", "1/100"]))),
+    )
+    rule = {
+        "balanced": balanced(lambda size: least),
+        "threshold": by_threshold(lambda size: least),
+        "distance": by_distance(model, reach),
+        "share": by_share(0.9),
+    }[kind]
+    block, n = (np.array(column) for column in zip(*pools, strict=True))
 
-    coarse = coarsen(model, work.astype(np.int32), n, threshold, Fraction(f_min))
+    coarse = coarsen(model, block.astype(np.int32), n, rule, f_min)
 
-    assert coarse.retention == retention_grid(Fraction(f_min))
-    for pool, (block, size) in enumerate(pools):
-        group = model.group_of_block[block]
-        assert coarse.group[coarse.domain[pool]] == group
-        share = [Fraction(p) for p in model.shares(np.array([group], np.int32))[0].tolist()]
+    assert coarse.retention == retention_grid(f_min)
+    for pool, (place, size) in enumerate(pools):
+        unit = int(places.unit_of("area", place))
         octave = 2 ** (size.bit_length() - 1)
-        cells = list(slow_cells(places, share, weights, octave, threshold))
-        cuts = cuts_of(coarse, pool)
-        assert cuts == [first for first, _ in cells]
-        assert cuts[0] == 0
-        assert cuts == sorted(set(cuts))
-        assert cuts[-1] < places.n_blocks
-        for (_, count), f in zip(cells, strata_of(coarse, pool), strict=True):
-            assume(all(abs(count / g - 1) > Fraction(1, 10**9) for g in coarse.retention))
-            assert f == min(g for g in coarse.retention if g >= min(max(count, Fraction(f_min)), 1))
+        assert (coarse.unit[coarse.domain[pool]], coarse.size[coarse.domain[pool]]) == (unit, octave)
+        shares = model.shares(np.array([unit]))[0].tolist()
+        expected = [octave * share for share in block_measure(places, "area", shares, weights)]
+        if kind in ("balanced", "threshold"):
+            firsts = cut(places, expected, Fraction(least), Fraction(least) if kind == "balanced" else 0, 3)
+        else:
+            distance = model.distance_km(np.array([unit]))[0].tolist()
+            ranked = sorted(range(n_areas), key=lambda u: -shares[u])
+            enough = next(i for i in range(n_areas + 1) if sum(shares[u] for u in ranked[:i]) > 0.9 - 1e-12)
+            near = (
+                [x <= reach for x in distance]
+                if kind == "distance"
+                else [u in ranked[:enough] for u in range(n_areas)]
+            )
+            kept = block_measure(places, "area", [float(x) for x in near], weights)
+            firsts = cut(places, kept, Fraction(1, 10**9), math.inf, 3 if kind == "distance" else 2)
+        cells = cells_of(coarse, pool)
+        assert cells == firsts
+        assert cells[0] == 0
+        assert cells == sorted(set(cells))
+        for a, b, f in zip(cells, [*cells[1:], n_blocks], retention_of(coarse, pool), strict=True):
+            count = sum(expected[a:b])
+            assume(all(abs(count / g - 1) > TIE for g in coarse.retention))
+            assert f == min(g for g in coarse.retention if g >= min(max(count, f_min), 1))
+        whole = {u: round(SHARE_SCALE * share) for u, share in enumerate(shares) if SHARE_SCALE * share > 0.5}
+        assert listed(coarse, pool) == whole
+        assert abs(sum(whole.values()) - SHARE_SCALE) <= n_areas / 2
 
 
-def test_many_groups_agree_with_one_at_a_time() -> None:
-    """Groups are worked on 64 at a time; nobody may see the seam."""
-    count = 150
-    places = geography([2] * count, [50] * 3)
-    rng = np.random.default_rng(1)
-    pairs = np.unique(rng.integers(0, count, (600, 2)), axis=0)
-    table = area_flows(pairs[:, 0].tolist(), pairs[:, 1].tolist(), rng.integers(1, 40, len(pairs)).tolist())
-    model = build_model(places, [table], rng.integers(1, 9, 2 * count))
-    work, n = rng.integers(0, 2 * count, 400).astype(np.int32), rng.integers(1, 300, 400)
-    whole = coarsen(model, work, n, Fraction(1), Fraction(1, 4))
+def test_coarsening_fits_the_arrays_of_synth() -> None:
+    """Cells partition the blocks, and a unit is drawn by shares only in cells of whole units."""
+    model = local_model(2, 20, 3)
+    rng = np.random.default_rng(3)
+    place, n = rng.integers(0, 60, 90).astype(np.int32), rng.integers(1, 300, 90)
+    coarse = coarsen(model, place, n, balanced(lambda size: 1.5), Fraction(1, 4))
+    domains = Domains(60, coarse.offsets, coarse.cuts, coarse.stratum)
+    units = model.geography.starts("area").astype(np.int64)
+    OriginShares(units, coarse.share_offsets, coarse.share_unit, coarse.share, coarse.row)
+    for domain in range(domains.n_domains):
+        cells = domains.locate(np.full(60, domain, np.int32), np.arange(60, dtype=np.int32))
+        assert sorted(set(cells.tolist())) == list(range(int(domains.n_cells[domain])))
+        assert (np.diff(cells) >= 0).all()
+        bounds: NDArray[np.int64] = np.append(
+            coarse.cuts[coarse.offsets[domain] : coarse.offsets[domain + 1]], 60
+        )
+        for a, b in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            assert (a % 3 == 0 and b % 3 == 0) or a // 3 == (b - 1) // 3
+
+
+@pytest.mark.parametrize("kind", ["balanced", "distance"])
+def test_many_units_agree_with_one_at_a_time(kind: str) -> None:
+    """Units are worked on 64 at a time; nobody may see the seam."""
+    model = local_model(4, 150, 2)
+    rule = balanced(lambda size: 1.0) if kind == "balanced" else by_distance(model, 30.0)
+    rng = np.random.default_rng(5)
+    place, n = rng.integers(0, 300, 400).astype(np.int32), rng.integers(1, 300, 400)
+    whole = coarsen(model, place, n, rule, Fraction(1, 4))
     for pool in range(0, 400, 7):
-        alone = coarsen(model, work[[pool]], n[[pool]], Fraction(1), Fraction(1, 4))
-        assert cuts_of(whole, pool) == cuts_of(alone, 0)
-        assert strata_of(whole, pool) == strata_of(alone, 0)
+        alone = one_pool(model, int(n[pool]), rule, "1/4", int(place[pool]))
+        assert cells_of(whole, pool) == cells_of(alone)
+        assert retention_of(whole, pool) == retention_of(alone)
+        assert listed(whole, pool) == listed(alone)

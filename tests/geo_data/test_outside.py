@@ -104,6 +104,16 @@ def test_codes_of_any_level_are_located(wide: Geography) -> None:
     assert wide.unit_number("cty", ["25021"]).tolist() == [-1]  # as before: the geography's own codes only
 
 
+def test_a_home_that_lost_its_leading_zero_is_not_put_into_another_state(
+    wide: Geography, write: Callable[..., Path], refused: Refused
+) -> None:
+    own = str(wide.blocks[inside(wide)[0]])
+    short = "25" + "0" * 12  # 14 digits: state 02, not 25
+    aux = write(lodes((own, short), (own, "250173000000001")), "aux.csv")
+    with refused(aux, "lost leading zeros", column="h_geocode", count=1):
+        LodesJobs(write(lodes((own, own))), wide, aux).records()
+
+
 def test_weights_of_outside_areas_are_even(wide: Geography) -> None:
     assert (uniform_weights(wide).weights[wide.outside_blocks] == 1).all()
 

@@ -112,7 +112,7 @@ def british(tmp_path: Path) -> Callable[..., pipelines.ReleaseConfig]:
         levels: str = '["lad", "msoa", "lsoa"]', tables: bool = True, **plan: str
     ) -> pipelines.ReleaseConfig:
         auxiliary = (
-            '[[auxiliary]]\nfile = "flows.csv"\norigin = "h"\norigin_level = "msoa"\n'
+            '[[auxiliary]]\nformat = "flows"\nfile = "flows.csv"\norigin = "h"\norigin_level = "msoa"\n'
             'destination = "w"\ndestination_level = "msoa"\nflow = "n"\n'
         )
         settings = "".join(f'{name} = "{value}"\n' for name, value in plan.items())

@@ -11,7 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.config import ConfigError, LodesJobs, MicrodataJobs, ReleaseConfig, load_config, parse_config
+from pipelines.config import (
+    ConfigError,
+    CtppTable,
+    FlowTable,
+    LodesJobs,
+    LodesTable,
+    MicrodataJobs,
+    ReleaseConfig,
+    load_config,
+    parse_config,
+)
 from synth.exact import exact
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -41,12 +51,32 @@ longitude = "lon"
 
 AUXILIARY = """
 [[auxiliary]]
+format = "flows"
 file = "flows.csv"
 origin = "h_county"
 origin_level = "cty"
 destination = "w_county"
 destination_level = "tabblk2010"
 flow = "flow"
+"""
+
+CTPP = """
+[[auxiliary]]
+format = "ctpp"
+file = "TX_2012thru2016_A302100.csv"
+levels = { C43 = "cty", C54 = "trct" }
+table = "A302100"
+line = 2
+"""
+
+LODES = """
+[[auxiliary]]
+format = "lodes"
+file = "od_2018.csv.gz"
+aux = "aux_2018.csv.gz"
+origin_level = "trct"
+destination_level = "cty"
+same_jobs = false
 """
 
 WEIGHTS = """
@@ -127,6 +157,46 @@ def test_everything_given() -> None:
     assert config.plan.split_threshold == Fraction(1, 3)
     assert config.plan.retention_min == Fraction(1, 2)
     assert config.plan.prior == Fraction(1, 100)
+
+
+def wide(text: str) -> str:
+    """A configuration with outside areas, and so with an aux file of the jobs."""
+    text = changed('longitude = "lon"\n', 'longitude = "lon"\noutside = ["us-states"]\n', text)
+    return changed('jobs.csv.gz"\n', 'jobs.csv.gz"\naux = "secret place/aux.csv.gz"\n', text)
+
+
+def test_formats_of_auxiliary_tables() -> None:
+    flows, ctpp, lodes = parse(wide(MINIMAL) + AUXILIARY + CTPP + LODES).auxiliary
+    assert isinstance(flows, FlowTable)
+    assert (flows.origin, flows.destination) == (("h_county",), ("w_county",))
+    assert flows.margin is None
+    assert not flows.same_jobs
+    assert isinstance(ctpp, CtppTable)
+    assert ctpp.levels == {"C43": "cty", "C54": "trct"}
+    assert (ctpp.table, ctpp.line) == ("A302100", 2)
+    assert isinstance(lodes, LodesTable)
+    assert lodes.aux == Path("/data/configs/aux_2018.csv.gz")
+    assert (lodes.origin_level, lodes.destination_level, lodes.same_jobs) == ("trct", "cty", False)
+
+
+def test_defaults_of_auxiliary_tables() -> None:
+    text = changed('table = "A302100"\nline = 2\n', "", CTPP)
+    text += changed('aux = "aux_2018.csv.gz"\n', "", changed("same_jobs = false\n", "", LODES))
+    ctpp, lodes = parse(MINIMAL + text).auxiliary
+    assert isinstance(ctpp, CtppTable)
+    assert (ctpp.table, ctpp.line) == (None, 1)
+    assert isinstance(lodes, LodesTable)
+    assert (lodes.aux, lodes.same_jobs) == (None, True)
+
+
+def test_columns_to_be_joined() -> None:
+    text = changed('origin = "h_county"', 'origin = ["h_state", "h_county"]\nmargin = "moe"', AUXILIARY)
+    (flows,) = parse(MINIMAL + text).auxiliary
+    assert isinstance(flows, FlowTable)
+    assert flows.origin == ("h_state", "h_county")
+    assert flows.margin == "moe"
+    one, other = (changed('"h_county"', column, AUXILIARY) for column in ('"a"', '["a"]'))
+    assert parse(MINIMAL + one).canonical() == parse(MINIMAL + other).canonical()
 
 
 def test_numbers_are_exact() -> None:
@@ -215,6 +285,16 @@ def test_canonical_values() -> None:
     }
     assert canonical["geography"]["file"] == "xwalk.csv.gz"
     assert canonical["auxiliary"][0]["file"] == "flows.csv"
+    lodes = parse(wide(MINIMAL) + LODES).canonical()["auxiliary"][0]
+    assert (lodes["file"], lodes["aux"]) == ("od_2018.csv.gz", "aux_2018.csv.gz")
+    ctpp = parse(MINIMAL + CTPP).canonical()["auxiliary"][0]
+    assert ctpp == {
+        "format": "ctpp",
+        "file": "TX_2012thru2016_A302100.csv",
+        "levels": {"C43": "cty", "C54": "trct"},
+        "table": "A302100",
+        "line": 2,
+    }
     assert parse(MINIMAL).canonical()["plan"]["prior"] is None
 
 
@@ -474,6 +554,131 @@ def test_one_problem_of_optional_tables(old: str, new: str, line: str) -> None:
     assert problems(changed(old, new, FULL)) == (line,)
 
 
+TABLE_MODIFICATIONS = {
+    "no_format": (
+        'format = "flows"\n',
+        "",
+        'auxiliary #1.format: missing; add a line format = "flows" or "ctpp" or "lodes"',
+    ),
+    "unknown_format": (
+        'format = "flows"',
+        'format = "matrix"',
+        'auxiliary #1.format: "matrix" is not a format; use "flows" or "ctpp" or "lodes"',
+    ),
+    "key_of_another_format": (
+        'format = "flows"',
+        'format = "flows"\naux = "x"',
+        'auxiliary #1.aux: unknown key; it belongs to [[auxiliary]] with format = "lodes"',
+    ),
+    "key_of_another_table": (
+        'format = "flows"',
+        'format = "flows"\nworker = "x"',
+        'auxiliary #1.worker: unknown key; it belongs to [jobs] with format = "microdata"',
+    ),
+    "no_column": (
+        '"h_county"',
+        "[]",
+        'auxiliary #1.origin: [] is not a column; write its name, or those to be joined: ["state", "county"]',
+    ),
+    "number_as_column": (
+        '"w_county"',
+        "5",
+        "auxiliary #1.destination: 5 is not a column; write its name, or those to be joined: "
+        '["state", "county"]',
+    ),
+    "number_in_columns": (
+        '"h_county"',
+        '["h_state", 5]',
+        "auxiliary #1.origin #2: 5 is not text; write it in quotes",
+    ),
+    "column_in_both_lists": (
+        '"h_county"',
+        '["state", "w_county"]',
+        'auxiliary #1: "w_county" is named 2 times; name a column for one purpose only',
+    ),
+    "flow_as_margin": (
+        'flow = "flow"',
+        'flow = "flow"\nmargin = "flow"',
+        'auxiliary #1: "flow" is named 2 times; name a column for one purpose only',
+    ),
+    "same_jobs_as_text": (
+        'flow = "flow"',
+        'flow = "flow"\nsame_jobs = "yes"',
+        'auxiliary #1.same_jobs: "yes" is neither true nor false; write one of them, without quotes',
+    ),
+    "ctpp_unknown_level": (
+        'C54 = "trct"',
+        'C54 = "tract"',
+        'auxiliary #2.levels.C54: "tract" is not a level of the geography; '
+        'use "st" or "cty" or "trct" or "tabblk2010", or add it to geography.levels',
+    ),
+    "ctpp_no_summary_level": (
+        'C54 = "trct"',
+        'tract = "trct"',
+        'auxiliary #2.levels: "tract" is not a summary level of flows; write the three first characters of '
+        'the GEOID: "C43" counties, "C54" tracts',
+    ),
+    "ctpp_level_no_text": (
+        'C54 = "trct"',
+        "C54 = 11",
+        "auxiliary #2.levels: 11 is not a level of the geography; write its name in quotes",
+    ),
+    "ctpp_levels_as_list": (
+        '{ C43 = "cty", C54 = "trct" }',
+        '["cty"]',
+        'auxiliary #2.levels: ["cty"] is not a table of summary levels; write for example '
+        '{ C43 = "cty", C54 = "trct" }',
+    ),
+    "ctpp_no_levels": (
+        'levels = { C43 = "cty", C54 = "trct" }\n',
+        "",
+        "auxiliary #2.levels: missing; add a line levels = ...",
+    ),
+    "ctpp_line": ("line = 2", "line = 0", "auxiliary #2.line: 0 is too small; write a number of at least 1"),
+    "lodes_level": (
+        'destination_level = "cty"',
+        'destination_level = "county"',
+        'auxiliary #3.destination_level: "county" is not a level of the geography; '
+        'use "st" or "cty" or "trct" or "tabblk2010", or add it to geography.levels',
+    ),
+    "lodes_key": (
+        "same_jobs = false",
+        'same_jobs = false\nflow = "S000"',
+        'auxiliary #3.flow: unknown key; it belongs to [[auxiliary]] with format = "flows"',
+    ),
+    "the_jobs_themselves": (
+        '"od_2018.csv.gz"',
+        '"./secret place/jobs.csv.gz"',
+        "auxiliary #3.file: this is a confidential file of [jobs], and no public table may derive from it; "
+        "name an earlier release",
+    ),
+    "the_jobs_from_outside": (
+        '"aux_2018.csv.gz"',
+        '"secret place/aux.csv.gz"',
+        "auxiliary #3.aux: this is a confidential file of [jobs], and no public table may derive from it; "
+        "name an earlier release",
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "line"), TABLE_MODIFICATIONS.values(), ids=TABLE_MODIFICATIONS)
+def test_one_problem_of_auxiliary_tables(old: str, new: str, line: str) -> None:
+    tables = AUXILIARY + CTPP + LODES
+    assert problems(wide(MINIMAL) + changed(old, new, tables)) == (line,)
+
+
+def test_an_aux_file_needs_outside_areas() -> None:
+    assert problems(MINIMAL + LODES) == (
+        "auxiliary #1.aux: the aux file needs areas to live in; add geography.outside, for example "
+        'outside = ["us-states"]',
+    )
+
+
+def test_auxiliary_tables_that_are_values() -> None:
+    line = "auxiliary #1: 5 is not a table; write [[auxiliary]] above its keys"
+    assert line in problems("auxiliary = [5]\n" + MINIMAL)
+
+
 def test_auxiliary_in_single_brackets() -> None:
     (line,) = problems(MINIMAL + AUXILIARY.replace("[[auxiliary]]", "[auxiliary]"))
     assert line.startswith("auxiliary: {")
@@ -551,7 +756,8 @@ def outcome(text: str) -> tuple[str, ...]:
 @given(st.data())
 def test_no_value_breaks_the_messages(data: st.DataObject) -> None:
     """Whatever stands at a key, the outcome is a configuration or known words that name file and key."""
-    tables = tomllib.loads(FULL)
+    flows = changed('flow = "flow"', 'flow = "flow"\nsame_jobs = true\nmargin = "moe"', FULL)
+    tables = tomllib.loads(data.draw(st.sampled_from([flows, MINIMAL + CTPP, wide(MINIMAL) + LODES])))
     table = data.draw(st.sampled_from(sorted(tables)))
     if data.draw(st.booleans()):
         tables[table] = data.draw(JUNK)

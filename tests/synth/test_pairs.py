@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 from dp_accounting.pld.privacy_loss_distribution import from_two_probability_mass_functions
 
-from synth.pairs import Pair, pair_delta
+from synth.pairs import Pair, largest_pair_delta, pair_delta
 from synth.person import person_delta_bound
 from synth.tails import FLOAT, exp_up, rigorous, upper_fraction
 
@@ -60,6 +60,52 @@ def test_a_pair_equals_enumeration_and_stays_below_the_bound(a: Fraction, b: Fra
                         assert upper_fraction(forward) <= bound * (1 + Fraction(1, 2**100))
                         assert upper_fraction(back) <= bound * (1 + Fraction(1, 2**100))
                 assert pair_delta(pair, epsilon, FLOAT) == pytest.approx(float(forward), rel=1e-9, abs=1e-14)
+
+
+@pytest.mark.parametrize("priors", [("1/10", "1/10"), ("1/2", "2"), ("1/2", "1/2", "1/10")], ids=str)
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (1, 3), (2, 2), (3, 2), (3, 4)])
+def test_the_largest_pair_is_the_largest_of_the_enumeration(n: int, m: int, priors: tuple[str, ...]) -> None:
+    urn = Urn(n, m, tuple(map(Fraction, priors)), (Fraction(1),) * len(priors))
+    strata = sorted(set(urn.prior))
+    counts = tuple(urn.prior.count(x) for x in strata)
+    c = make_class(n, n, m, counts, Fraction(2), tuple(int(10 * x) for x in strata), kept=counts)
+    ones = (Fraction(1),) * len(strata)
+    for epsilon in EPSILONS[1:]:
+        with rigorous() as balls:
+            odds = balls.exp(balls.number(epsilon))
+            true = balls.number(0)
+            for h in urn.histograms():
+                for g in urn.neighbours(h):
+                    here, there = urn.distribution(h), urn.distribution(g)
+                    parts = (balls.number(p) - odds * balls.number(there[s]) for s, p in here.items())
+                    true = balls.larger(true, sum((balls.larger(balls.number(0), x) for x in parts), 0))
+            largest = largest_pair_delta(c, ones, 10, epsilon, balls)
+            assert largest is not None
+            assert abs(largest - true) < balls.number(Fraction(1, 2**120))
+            # and this is what a certificate says
+            assert upper_fraction(person_delta_bound(c, ones, 10, epsilon, balls)) <= upper_fraction(largest)
+
+
+def test_the_largest_pair_of_a_class_bounds_its_pools() -> None:
+    ones = (Fraction(1), Fraction(1))
+    wide = make_class(1, 4, 3, (2, 3), Fraction(2), (5, 20), cells_min=(0, 1))
+    with rigorous() as balls:
+        bound = largest_pair_delta(wide, ones, 10, Fraction(1), balls)
+        assert bound is not None
+        for n, m, a, b in itertools.product((1, 2, 4), (1, 3), (0, 2), (1, 3)):
+            if a + b > 1:
+                inside = largest_pair_delta(
+                    make_class(n, n, m, (a, b), Fraction(2), (5, 20)), ones, 10, Fraction(1), balls
+                )
+                assert inside is not None
+                assert upper_fraction(inside) <= upper_fraction(bound)
+
+
+def test_what_is_not_feasible_is_left_to_the_bound() -> None:
+    pruned, large = (make_class(n, n, n, (3,), Fraction(2), (5,)) for n in (2, 50))
+    with rigorous() as balls:
+        assert largest_pair_delta(pruned, (Fraction(1, 2),), 10, Fraction(1), balls) is None
+        assert largest_pair_delta(large, (Fraction(1),), 10, Fraction(1), balls) is None
 
 
 def masses(weights: tuple[Fraction, ...], m: int) -> dict[tuple[int, ...], float]:

@@ -1,0 +1,140 @@
+"""Flow tables of the Census Transportation Planning Products (CTPP, Part 3), as they are downloaded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import pandas as pd
+
+from geo_data.auxiliary import Flows, check_estimates, locate_units, standard_errors, sum_flows
+from geo_data.errors import InputError
+from geo_data.geography import Geography
+from geo_data.tables import margins, numbers, read_table
+
+__all__ = ["read_ctpp"]
+
+_COMPONENT = "00US"  # stands between a summary level and the codes
+
+
+def read_ctpp(
+    path: str | os.PathLike[str],
+    geography: Geography,
+    levels: Mapping[str, str],
+    *,
+    table: str | None = None,
+    line: int = 1,
+) -> list[Flows]:
+    """Read the flows of a CTPP table, such as ``TX_2006thru2010_A302100.csv`` (all workers).
+
+    Parameters
+    ----------
+    path : str or path
+        CSV, csv.gz or Parquet with the columns GEOID, TBLID, LINENO, EST and MOE; further columns are
+        ignored. A GEOID is a summary level, ``00US``, the code of the residence and that of the workplace:
+        ``C4300US4400144007`` is from county 44001 to county 44007.
+    geography : Geography
+    levels : mapping of str to str
+        The summary levels to read, and the level of the geography that each has: ``{"C43": "cty"}``. Rows
+        of other summary levels are ignored.
+    table : str, optional
+        The TBLID to read; needed where the file has several.
+    line : int
+        The LINENO to read: 1 is the total. Rows of other lines are ignored.
+
+    Returns
+    -------
+    list of Flows
+        One for each summary level, in the order of `levels`, with standard errors, NaN where the margin is
+        blank or asterisks. Estimates of zero are kept.
+
+    Raises
+    ------
+    InputError
+        A file fault; several tables, or none of the one named; no row of the line or of a summary level;
+        codes of another length than those of the level; estimates or margins negative or no number; a pair
+        twice; no row in the geography.
+    ValueError
+        If the geography has no such level.
+
+    Notes
+    -----
+    Of the tables of 2012-2016 and 2017-2021 the tract level misses the workers whose workplace is only
+    known to a coarser level, about a fifth. Read with a coarser level of the same file it does no harm:
+    the public model takes the totals from the coarser and the shares inside them from the finer one.
+    """
+    frame = read_table(
+        path, {"GEOID": "code", "TBLID": "label", "LINENO": "count", "EST": "text", "MOE": "text"}
+    )
+    frame = _of_table(path, frame, table)
+    frame = frame[frame["LINENO"] == line]
+    if frame.empty:
+        raise InputError(
+            path,
+            f"no row has line {line}",
+            column="LINENO",
+            cure="name the line of the total with the key line",
+        )
+    summary = frame["GEOID"].str[:3].where(frame["GEOID"].str[3 : 3 + len(_COMPONENT)] == _COMPONENT)
+    there = sorted(summary[summary.str.fullmatch(r"C\d\d", na=False)].unique())
+    for name in levels:
+        if name not in there:
+            raise InputError(
+                path,
+                f"no row has summary level {name}; the file has: {', '.join(there) or 'none'}",
+                column="GEOID",
+                cure="name summary levels of the file, or use the file that has this one",
+            )
+    return [_flows(path, geography, frame[summary == name], name, level) for name, level in levels.items()]
+
+
+def _of_table(path: str | os.PathLike[str], frame: pd.DataFrame, table: str | None) -> pd.DataFrame:
+    if table is None:
+        several = frame["TBLID"].nunique()
+        if several > 1:
+            raise InputError(
+                path,
+                "tables are in this file",
+                column="TBLID",
+                count=several,
+                cure="name the one of all workers with the key table, such as A302100",
+            )
+        return frame
+    frame = frame[frame["TBLID"] == table]
+    if frame.empty:
+        raise InputError(
+            path,
+            f"no row has table {table}",
+            column="TBLID",
+            cure="name a table of the file; without the key table, the only one of the file is read",
+        )
+    return frame
+
+
+def _flows(
+    path: str | os.PathLike[str], geography: Geography, rows: pd.DataFrame, summary: str, level: str
+) -> Flows:
+    codes = rows["GEOID"].str[len(summary) + len(_COMPONENT) :]
+    length = max(len(code) for code in geography.codes(level))
+    wrong = int((codes.str.len() != 2 * length).sum())
+    if wrong:
+        raise InputError(
+            path,
+            f"rows of summary level {summary} do not have two codes of {length} characters, the length of "
+            f"{level} codes",
+            column="GEOID",
+            count=wrong,
+            cure="name the level of the geography that this summary level has; use the file as published",
+        )
+    estimates = numbers(path, "EST", rows["EST"])
+    check_estimates(path, "EST", estimates, rows[["GEOID"]])
+    return sum_flows(
+        path,
+        geography,
+        (level, level),
+        locate_units(geography, level, codes.str[:length], path=path, column="GEOID"),
+        locate_units(geography, level, codes.str[length:], path=path, column="GEOID"),
+        estimates.to_numpy(),
+        standard_error=standard_errors(margins(path, "MOE", rows["MOE"])),
+        part=summary,
+    )

@@ -1,0 +1,99 @@
+"""An earlier LODES origin-destination release as an auxiliary table."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from geo_data.auxiliary import Flows, check_estimates, locate_units, sum_flows
+from geo_data.errors import InputError
+from geo_data.geography import Geography
+from geo_data.tables import read_table
+
+__all__ = ["read_lodes_flows"]
+
+# Of the rows in counties of the geography; a few blocks may always be missing from a crosswalk.
+_MOST_UNKNOWN = 0.05
+_COUNTY_DIGITS = 5
+
+
+def read_lodes_flows(
+    path: str | os.PathLike[str],
+    geography: Geography,
+    *,
+    origin_level: str,
+    destination_level: str,
+    aux: str | os.PathLike[str] | None = None,
+) -> Flows:
+    """Read an earlier LODES release and count its jobs by units of the geography.
+
+    Parameters
+    ----------
+    path : str or path
+        The main file, such as ``ri_od_main_JT00_2018.csv.gz``: CSV, csv.gz or Parquet with the columns
+        w_geocode, h_geocode and S000; further columns are ignored.
+    geography : Geography
+        Its blocks must be of the vintage of the file.
+    origin_level, destination_level : str
+        The levels to which homes and workplaces are added up.
+    aux : str or path, optional
+        The aux file of the same release: jobs of people who live elsewhere. Homes in outside areas of the
+        geography are located there.
+
+    Returns
+    -------
+    Flows
+        Exact counts, without standard errors. Rows whose blocks are not in the geography are left out and
+        counted in `dropped`, those of both files together.
+
+    Raises
+    ------
+    InputError
+        A file fault; counts that are no whole numbers; a pair twice; codes that lost their leading zeros;
+        no row in the geography; and where more than 5 % of the rows in the counties of the geography have
+        blocks that it does not have, which is what blocks of another census look like.
+    ValueError
+        If there is no such level.
+    """
+    if aux is not None and Path(aux) == Path(path):
+        raise InputError(path, "one file is named as main and as aux file", cure="name two, or no aux file")
+    parts = [_read(file, geography) for file in (path, aux) if file is not None]
+    home, work, jobs = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    return sum_flows(
+        path,
+        geography,
+        (origin_level, destination_level),
+        geography.unit_of(origin_level, home),
+        geography.unit_of(destination_level, work),
+        jobs,
+    )
+
+
+def _read(path: str | os.PathLike[str], geography: Geography) -> tuple[NDArray[np.integer], ...]:
+    """Return block numbers of homes and workplaces, -1 outside the geography, and jobs, of every row."""
+    frame = read_table(path, {"h_geocode": "code", "w_geocode": "code", "S000": "count"})
+    check_estimates(path, "S000", frame["S000"], frame[["h_geocode", "w_geocode"]])
+    home, work = (_blocks(path, geography, frame[column]) for column in ("h_geocode", "w_geocode"))
+    return home, work, frame["S000"].to_numpy()
+
+
+def _blocks(path: str | os.PathLike[str], geography: Geography, codes: pd.Series) -> NDArray[np.int32]:
+    numbers = locate_units(geography, geography.block_level, codes, path=path, column=str(codes.name))
+    known = (numbers >= 0) & ~geography.is_outside(numbers)
+    own = np.delete(geography.blocks, geography.outside_blocks)
+    counties = {code[:_COUNTY_DIGITS] for code in own}
+    near = int(codes[~known].str[:_COUNTY_DIGITS].isin(counties).sum())
+    if near > _MOST_UNKNOWN * (near + known.sum()):
+        raise InputError(
+            path,
+            f"rows are in counties of the geography but in none of its {geography.block_level} blocks: "
+            "blocks of another census? LODES7 uses blocks of 2010, LODES8 those of 2020",
+            column=str(codes.name),
+            count=near,
+            cure="use the release of the LODES version that has the blocks of the geography",
+        )
+    return numbers

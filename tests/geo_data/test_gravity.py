@@ -1,0 +1,245 @@
+"""Gravity: great-circle distances, shares against loops, and decays found again in flows made from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from geo_data import Geography, distance_km
+from geo_data.gravity import Centres, Decay, centres, fit_decay
+
+from .plain import EARTH_KM, Places, geography, gravity, haversine_km
+
+Float64 = NDArray[np.float64]
+ONE_METRE = 1e-3  # unit vectors lose about 0.1 m to rounding
+latitudes, longitudes = st.floats(-89, 89), st.floats(-180, 180)
+decays = st.builds(Decay, st.floats(0, 3), st.floats(0.5, 100))
+
+
+def blocks_at(latitude: Sequence[float], longitude: Sequence[float]) -> Geography:
+    """Return a geography in which every block is an area, all of one region."""
+    return geography([1] * len(latitude), [len(latitude)], latitude, longitude)
+
+
+def ones(n: int) -> NDArray[np.int64]:
+    return np.ones(n, np.int64)
+
+
+# --- decay and centres by hand
+
+
+def test_pull_by_hand() -> None:
+    pull = Decay(2.0, 1.0).pull(np.array([[0.0, 1.0], [3.0, 9.0]]))
+    np.testing.assert_allclose(pull, np.array([[1, 0.25], [0.0625, 0.01]]))
+    np.testing.assert_array_equal(Decay().pull(np.array([0.0, 5.0, 1e6])), 1.0)
+
+
+def test_centre_and_spread_by_hand() -> None:
+    """Weights 1 and 3 at 0 and 90 degrees east: the centre is at atan(3), the mean vector sqrt(10)/4 long."""
+    found = centres(geography([2, 1], [2], [0, 0, 90], [0, 90, 0]), "area", np.array([1, 3, 7]))
+    expected = np.array([[1, 3, 0], [0, 0, math.sqrt(10)]]) / math.sqrt(10)
+    np.testing.assert_allclose(found.vectors, expected, atol=1e-15)
+    chords = [2 - 2 / math.sqrt(10), 2 - 6 / math.sqrt(10)]  # squared, from the centre to either block
+    assert found.spread[0] == pytest.approx(EARTH_KM * math.sqrt((chords[0] + 3 * chords[1]) / 4), rel=1e-12)
+    assert found.spread[1] < ONE_METRE
+
+
+# --- distances
+
+
+@given(st.lists(st.tuples(latitudes, longitudes), min_size=2, max_size=6))
+def test_distances_are_great_circle(points: list[tuple[float, float]]) -> None:
+    places = blocks_at(*map(list, zip(*points, strict=True)))
+    found = centres(places, "area", ones(len(points))).distance_km(np.arange(len(points)))
+    for d, one in enumerate(points):
+        for u, other in enumerate(points):
+            # Near the antipode the chord is flat, and rounding costs more than a metre there.
+            far = haversine_km(one, other) > 19_000
+            assert found[d, u] == pytest.approx(haversine_km(one, other), abs=1 if far else ONE_METRE)
+            geodesic = float(distance_km(one[0], one[1], other[0], other[1]))
+            assert found[d, u] == pytest.approx(geodesic, rel=0.006, abs=ONE_METRE)
+
+
+def test_a_unit_is_as_far_from_itself_as_its_blocks_from_its_centre() -> None:
+    found = centres(geography([2, 1], [2], [0, 0, 0], [0, 2, 4]), "area", ones(3))
+    half = 2 * EARTH_KM * math.sin(math.radians(0.5))  # chord of the degree from the centre to a block
+    distance = found.distance_km(np.array([0, 1]))
+    degree = EARTH_KM * math.pi / 180
+    np.testing.assert_allclose(distance, [[half, 3 * degree], [3 * degree, 0]], atol=ONE_METRE)
+    pull = found.pull(np.array([0]), Decay(1.0, 10.0), np.ones(2))[0]
+    assert pull[0] / pull[1] == pytest.approx((3 * degree + 10) / (half + 10), rel=1e-6)
+
+
+def test_what_has_no_place_is_as_far_as_the_farthest() -> None:
+    found = centres(blocks_at([0, 0, 0, math.nan], [0, 1, 3, math.nan]), "area", ones(4))
+    degree = EARTH_KM * math.pi / 180
+    distance = found.distance_km(np.array([0, 1, 3]))
+    np.testing.assert_allclose(distance[:2], np.array([[0, 1, 3, 3], [1, 0, 2, 2]]) * degree, atol=ONE_METRE)
+    np.testing.assert_array_equal(distance[2], 0.0)
+    weight = np.array([4.0, 2.0, 1.0, 3.0])
+    pull = found.pull(np.array([1, 3]), Decay(2.0, 1.0), weight)
+    assert pull[0, 3] == pytest.approx(3 * pull[0, 2], rel=1e-12)
+    # From nowhere nothing is nearer than anything else.
+    np.testing.assert_allclose(pull[1], weight / 10, rtol=1e-15)
+
+
+# --- shares
+
+
+@given(st.data())
+def test_shares_agree_with_loops(data: st.DataObject) -> None:
+    areas = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=6))
+    n = sum(areas)
+    # Blocks kilometres apart, so that the 0.1 m of rounding are nothing; some areas without a place.
+    latitude = [float(x) for x in data.draw(st.lists(st.integers(-60, 60), min_size=n, max_size=n))]
+    longitude = [float(x) for x in data.draw(st.lists(st.integers(-80, 80), min_size=n, max_size=n))]
+    for area in data.draw(st.sets(st.integers(0, len(areas) - 1))):
+        first = sum(areas[:area])
+        latitude[first : first + areas[area]] = [math.nan] * areas[area]
+    weights = data.draw(st.lists(st.integers(1, 10**6), min_size=n, max_size=n))
+    places, decay = geography(areas, [len(areas)], latitude, longitude), data.draw(decays)
+    units = np.array(data.draw(st.lists(st.integers(0, len(areas) - 1), min_size=1, max_size=8)))
+    found = centres(places, "area", np.array(weights))
+    weight = np.add.reduceat(np.array(weights, float), places.starts("area").astype(np.int64))
+
+    shares = found.pull(units, decay, weight)
+    plain, where = gravity(places, "area", weights, decay), Places.of(places, "area", weights)
+    np.testing.assert_allclose(shares, [plain[d] for d in units], rtol=1e-3)
+    np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-12)
+    distance = found.distance_km(units)
+    np.testing.assert_allclose(distance, [where.distances(d) for d in units], atol=ONE_METRE)
+    # The compiled loop and numpy: the same numbers, one destination at a time or all at once.
+    dense = weight * decay.pull(distance)
+    np.testing.assert_allclose(shares, dense / dense.sum(axis=1, keepdims=True), rtol=1e-3)
+    alone = [found.pull(units[[i]], decay, weight)[0] for i in range(units.size)]
+    np.testing.assert_array_equal(shares, alone)
+
+
+def test_without_decay_shares_are_public_weights() -> None:
+    found = centres(blocks_at([0, 10, 20], [0, 30, 60]), "area", ones(3))
+    np.testing.assert_allclose(
+        found.pull(np.array([2]), Decay(), np.array([1.0, 2.0, 5.0])), [[1 / 8, 2 / 8, 5 / 8]]
+    )
+
+
+# --- the fit
+
+
+def county(seed: int) -> tuple[Float64, Float64]:
+    """Return weights of 60 units in a square of 60 km, and the distances of 30 of them from all."""
+    rng = np.random.default_rng(seed)
+    north, east = 41 + rng.uniform(0, 0.54, 60), -71 + rng.uniform(0, 0.72, 60)
+    found = centres(blocks_at(north.tolist(), east.tolist()), "area", ones(60))
+    spread = Centres(found.vectors, rng.uniform(0.2, 1.0, 60))
+    return rng.integers(100, 5000, 60).astype(float), spread.distance_km(np.arange(30))
+
+
+def expected_flows(decay: Decay, weight: Float64, distance: Float64) -> Float64:
+    """Flows of 1000 to 4000 workers a destination, straight from the formula."""
+    pull = weight * (distance + decay.offset) ** -decay.exponent
+    return np.asarray(pull / pull.sum(axis=1, keepdims=True) * np.linspace(1000, 4000, len(pull))[:, None])
+
+
+def everywhere(flow: Float64) -> NDArray[np.bool_]:
+    return np.ones(flow.shape, bool)
+
+
+TRUTHS = [Decay(0.8, 10.0), Decay(1.5, 2.0), Decay(2.5, 0.5), Decay(4.0, 20.0)]
+
+
+@pytest.mark.parametrize("truth", TRUTHS, ids=str)
+def test_the_decay_of_expected_flows_is_found(truth: Decay) -> None:
+    """Cross entropy is least at the truth itself: what is left is the tolerance of the search."""
+    weight, distance = county(1)
+    flow = expected_flows(truth, weight, distance)
+    found = fit_decay(flow, everywhere(flow), weight, distance)
+    assert found.exponent == pytest.approx(truth.exponent, rel=0.01)
+    assert found.offset == pytest.approx(truth.offset, rel=0.02)
+
+
+@pytest.mark.parametrize("truth", TRUTHS, ids=str)
+def test_the_decay_of_drawn_flows_is_found(truth: Decay) -> None:
+    """Within four standard errors, taken from the curvature of the log-likelihood of the 75 000 draws."""
+    weight, distance = county(2)
+    rate = expected_flows(truth, weight, distance)
+    flow = np.random.default_rng(3).poisson(rate).astype(float)
+    found = fit_decay(flow, everywhere(flow), weight, distance)
+    share = rate / rate.sum(axis=1, keepdims=True)
+    # Scores of a pair: derivatives of log share by exponent and by log offset, centred in each row.
+    slopes = [-np.log(distance + truth.offset), -truth.exponent * truth.offset / (distance + truth.offset)]
+    centred = [slope - (share * slope).sum(axis=1, keepdims=True) for slope in slopes]
+    information = np.array([[(rate * a * b).sum() for a in centred] for b in centred])
+    error = np.sqrt(np.diag(np.linalg.inv(information)))
+    assert abs(found.exponent - truth.exponent) < 4 * error[0] + 0.01
+    assert abs(math.log(found.offset / truth.offset)) < 4 * error[1] + 0.02
+
+
+def test_only_pairs_about_which_the_table_speaks_count() -> None:
+    weight, distance = county(4)
+    truth = Decay(1.5, 2.0)
+    flow = expected_flows(truth, weight, distance)
+    inside = np.random.default_rng(5).random(flow.shape) < 0.5
+    found = fit_decay(np.where(inside, flow, 1e6), inside, weight, distance)
+    assert found.exponent == pytest.approx(truth.exponent, rel=0.01)
+
+
+def test_a_coarse_table_is_compared_with_added_up_shares() -> None:
+    weight, distance = county(6)
+    truth = Decay(1.5, 2.0)
+
+    def by_three(shares: Float64) -> Float64:
+        return np.add.reduceat(
+            np.add.reduceat(shares, np.arange(0, 60, 3), axis=1), np.arange(0, 30, 2), axis=0
+        )
+
+    shares = expected_flows(truth, weight, distance)
+    flow = by_three(shares / shares.sum(axis=1, keepdims=True)) * np.linspace(100, 900, 15)[:, None]
+    found = fit_decay(flow, everywhere(flow), weight, distance, by_three)
+    assert found.exponent == pytest.approx(truth.exponent, rel=0.01)
+    assert found.offset == pytest.approx(truth.offset, rel=0.03)
+
+
+@given(st.integers(0, 10**6), st.floats(0.5, 4), st.floats(0.2, 30))
+def test_no_other_decay_is_much_likelier(seed: int, exponent: float, offset: float) -> None:
+    """Of flows drawn at random: up to the tolerance of the search, 1e-4 a worker."""
+    rng = np.random.default_rng(seed)
+    weight, distance = rng.uniform(1, 9, 8), rng.uniform(0, 50, (5, 8))
+    flow = rng.poisson(expected_flows(Decay(exponent, offset), weight, distance)).astype(float)
+    found = fit_decay(flow, everywhere(flow), weight, distance)
+    assert 0 <= found.exponent <= 6
+    assert 0.05 <= found.offset <= 100
+
+    def likelihood(decay: Decay) -> float:
+        pull = weight * decay.pull(distance)
+        return float((flow * np.log(pull / pull.sum(axis=1, keepdims=True))).sum() / flow.sum())
+
+    grid = [Decay(beta, offset) for beta in np.linspace(0, 6, 9) for offset in (0.05, 0.5, 2, 8, 30, 100)]
+    assert likelihood(found) > max(map(likelihood, grid)) - 5e-4
+
+
+@pytest.mark.parametrize(
+    ("flow", "inside", "distance"),
+    [
+        ([[0.0, 0.0]], [[True, True]], [[1.0, 2.0]]),
+        ([[3.0, 5.0]], [[False, False]], [[1.0, 2.0]]),
+        ([[3.0, 5.0]], [[True, True]], [[2.0, 2.0]]),
+        ([[3.0, 5.0]], [[True, False]], [[1.0, 2.0]]),
+    ],
+    ids=["no flow", "silent", "no distances", "one origin"],
+)
+def test_a_table_with_nothing_to_tell_gives_no_decay(
+    flow: list[list[float]], inside: list[list[bool]], distance: list[list[float]]
+) -> None:
+    assert fit_decay(np.array(flow), np.array(inside), np.ones(2), np.array(distance)) == Decay()
+
+
+@pytest.mark.parametrize(("flow", "least", "most"), [(np.eye(2), 2, 6), (1 - np.eye(2), 0, 0)])
+def test_extreme_flows_stay_in_bounds(flow: Float64, least: float, most: float) -> None:
+    distance = np.array([[0.0, 10.0], [10.0, 0.0]])
+    assert least <= fit_decay(flow, everywhere(flow), np.ones(2), distance).exponent <= most
