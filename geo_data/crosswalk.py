@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
 from geo_data.errors import InputError
 from geo_data.geography import Geography
+from geo_data.groupings import group_places
 from geo_data.outside import fill, outside_areas
 from geo_data.tables import Kind, read_table
 
@@ -28,6 +29,7 @@ def read_crosswalk(
     latitude: str,
     longitude: str,
     outside: Sequence[str] = (),
+    groupings: Mapping[str, int] | None = None,
 ) -> Geography:
     """Read the public geography from a crosswalk and make its hierarchy nest.
 
@@ -38,11 +40,15 @@ def read_crosswalk(
     block : str
         Column of block codes (``"tabblk2010"``, ``"geo_code"``). Any text; each code once.
     levels : sequence of str
-        Columns of the levels above, coarsest first (``["st", "cty", "trct"]``); may be empty.
+        Columns of the levels above, coarsest first (``["st", "cty", "trct"]``), or names in `groupings`; may
+        be empty.
     latitude, longitude : str
         Columns of the centroid, degrees WGS84.
     outside : sequence of str
         Outside areas to add (`geo_data.outside`).
+    groupings : mapping of str to int, optional
+        Levels that are no columns: the number of parts into which each unit of the next coarser level (or
+        everything) is divided by place (`geo_data.groupings`).
 
     Returns
     -------
@@ -70,7 +76,9 @@ def read_crosswalk(
         raise InputError(
             path, f"one column is named for two purposes: {', '.join(names)}", cure="name each once"
         )
-    columns: dict[str, Kind] = {block: "code", **dict.fromkeys(levels, "code")}
+    groupings = groupings or {}
+    written = [level for level in levels if level not in groupings]
+    columns: dict[str, Kind] = {block: "code", **dict.fromkeys(written, "code")}
     frame = read_table(path, {**columns, latitude: "number", longitude: "number"})
     _check_blocks(path, frame[block])
     for column, limit in ((latitude, 90), (longitude, 180)):
@@ -84,13 +92,23 @@ def read_crosswalk(
                 cure="give WGS84 degrees, and latitude and longitude in the right order",
             )
     repairs = []
-    for level in levels:
+    for level in written:
         frame[level], repaired = _repair(path, frame[block], frame[level], level)
         if repaired:
             repairs.append(
                 f"level {level}: {repaired:,} of {len(frame):,} rows disagreed with their block code; "
                 f"the {level} code was derived from it"
             )
+    parent = np.zeros(len(frame), np.int64)
+    for level in levels:
+        if level in groupings:
+            parent = group_places(
+                frame[latitude].to_numpy(), frame[longitude].to_numpy(), parent, groupings[level]
+            )
+            numbers = pd.Series(parent).astype("str")
+            frame[level] = level + numbers.str.zfill(numbers.str.len().max())
+        else:
+            parent = pd.factorize(frame[level])[0]
     for coarse, fine in itertools.pairwise(levels):
         _check_nesting(path, frame, coarse, fine)
 

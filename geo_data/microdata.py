@@ -20,7 +20,7 @@ _MAX_CATEGORIES = 1000
 
 @dataclass(frozen=True)
 class MicrodataJobs:
-    """Jobs of a table with one row per job.
+    """Jobs of a table with one row per job, or per number of equal jobs.
 
     Parameters
     ----------
@@ -32,6 +32,9 @@ class MicrodataJobs:
         Columns of the origin's and the destination's block code, text.
     worker : str, optional
         Column that identifies the worker, so that `records_per_worker` can be held.
+    count : str, optional
+        Column with the number of jobs of each row, whole and not negative ("66" or "66.0"); without it a row
+        is one job. Rows that count jobs cannot name workers.
     attributes : tuple of str
         Public attribute columns; text categories, at most 1,000 each, none missing.
     records_per_worker : int
@@ -40,7 +43,8 @@ class MicrodataJobs:
     Raises
     ------
     InputError
-        If a column is named for two purposes, or `records_per_worker` is less than 1.
+        If a column is named for two purposes, `records_per_worker` is less than 1, or both `worker` and
+        `count` are named.
     """
 
     path: str | os.PathLike[str]
@@ -48,18 +52,24 @@ class MicrodataJobs:
     home: str
     work: str
     worker: str | None = None
+    count: str | None = None
     attributes: tuple[str, ...] = ()
     records_per_worker: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", tuple(self.attributes))
-        names = [self.home, self.work, *self.attributes, *([self.worker] if self.worker is not None else [])]
+        names = [self.home, self.work, *self.attributes]
+        names += [name for name in (self.worker, self.count) if name is not None]
         if len(set(names)) < len(names):
             raise InputError(
                 self.path, f"one column is named for two purposes: {', '.join(names)}", cure="name each once"
             )
         if self.records_per_worker < 1:
             raise InputError(self.path, "records_per_worker is less than 1", cure="give 1 or more")
+        if self.worker is not None and self.count is not None:
+            raise InputError(
+                self.path, "rows that count jobs cannot name workers", cure="leave out worker, or count"
+            )
 
     def slots(self) -> Slots:
         """Read the job slots; the origin and worker columns are not parsed.
@@ -132,11 +142,32 @@ class MicrodataJobs:
         )
 
     def _read(self, labels: tuple[str, ...], *, origins: bool = False) -> pd.DataFrame:
+        """Read the columns, one row per job."""
         columns: dict[str, Kind] = {self.work: "code"}
         if origins:
             columns[self.home] = "code"
         columns.update(dict.fromkeys(labels, "label"))
-        return read_table(self.path, columns)
+        if self.count is None:
+            return read_table(self.path, columns)
+        frame = read_table(self.path, {**columns, self.count: "number"})
+        count = frame.pop(self.count)
+        wrong = int(((count < 0) | (count % 1 != 0)).sum())
+        if wrong:
+            raise InputError(
+                self.path,
+                "numbers of jobs are negative or not whole",
+                column=self.count,
+                count=wrong,
+                cure="name a column that counts jobs",
+            )
+        if not 0 < count.sum() <= np.iinfo(np.int32).max:
+            raise InputError(
+                self.path,
+                f"the numbers of jobs add up to none, or to more than {np.iinfo(np.int32).max:,}",
+                column=self.count,
+                cure="name a column that counts jobs, or split the file",
+            )
+        return frame.loc[frame.index.repeat(count.astype(np.int64))].reset_index(drop=True)
 
     def _code(self, values: pd.Series) -> tuple[AttributeCodes, tuple[str, ...]]:
         codes, categories = pd.factorize(values, sort=True)

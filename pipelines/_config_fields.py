@@ -25,6 +25,7 @@ from synth.exact import decimal_up, exact
 __all__ = [
     "Columns",
     "DeltaNumber",
+    "Groupings",
     "InputPath",
     "Line",
     "Mechanism",
@@ -111,6 +112,15 @@ def _summary_levels(value: object) -> dict[str, str]:
     return dict(value)
 
 
+def _groupings(value: object) -> dict[str, int]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{shown(value)} is not a table; write for example {{ district = 6 }}")
+    for parts in value.values():
+        if type(parts) is not int or parts < 2:
+            raise ValueError(f"{shown(parts)} is not a number of parts; write a whole number of at least 2")
+    return dict(value)
+
+
 def _mechanism(value: str) -> str:
     known = sorted(getattr(synth, "MECHANISMS", ("dirichlet",)))
     if value not in known:
@@ -164,3 +174,6 @@ def shown(value: object) -> str:
 def one_of(names: Iterable[str]) -> str:
     """Return the names in quotes, joined by "or"."""
     return " or ".join(f'"{name}"' for name in names) or "nothing"
+
+
+Groupings = Annotated[dict[str, int], PlainValidator(_groupings)]

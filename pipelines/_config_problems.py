@@ -136,6 +136,13 @@ def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
                         f"use {one_of(known)}, or add it to geography.levels"
                     )
 
+    groupings = geography.get("groupings")
+    for name in groupings if isinstance(groupings, dict) else ():
+        if isinstance(levels, list) and name not in levels:
+            yield f"geography.groupings: {shown(name)} is not in geography.levels; add it where it belongs"
+
+    if jobs.get("format") == "microdata" and "worker" in jobs and "count" in jobs:
+        yield "jobs.count: rows that count several jobs cannot name one worker; leave out one of the two"
     attributes = jobs.get("attributes", [])
     if jobs.get("format") == "microdata" and isinstance(attributes, list):
         pool_by = plan.get("pool_by")
@@ -155,7 +162,7 @@ def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
         _repeated("geography", geography, ["outside"]) if isinstance(geography.get("outside"), list) else ()
     )
     yield from _repeated("geography", geography, ["block", "levels", "latitude", "longitude"])
-    yield from _repeated("jobs", jobs, ["home", "work", "worker", "attributes"])
+    yield from _repeated("jobs", jobs, ["home", "work", "worker", "count", "attributes"])
     yield from _repeated("plan", plan, ["pool_by"])
     confidential = {_path(jobs.get(key)) for key in ("file", "aux")} - {None}
     for where, table in flows.items():

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 from pipelines._config_fields import (
     Columns,
     DeltaNumber,
+    Groupings,
     InputPath,
     Line,
     Mechanism,
@@ -118,6 +119,8 @@ class MicrodataJobs(Section):
         Columns of the home and the work block.
     worker : str or None
         Column that tells workers apart, if there is one.
+    count : str or None
+        Column with the number of jobs of a row; without it, a row is one job.
     attributes : tuple of str
         Columns that are public attributes of a job.
     records_per_worker : int
@@ -129,6 +132,7 @@ class MicrodataJobs(Section):
     home: Line
     work: Line
     worker: Line | None = None
+    count: Line | None = None
     attributes: Names = ()
     records_per_worker: Annotated[int, Field(ge=1)] = 1
 
@@ -149,6 +153,9 @@ class Geography(Section):
     outside : tuple of str
         Outside areas in which workers may live, as prefixes of geocodes; "us-states" stands for all states of
         the United States of which the crosswalk has no block.
+    groupings : dict of str to int
+        Levels that are no columns of the crosswalk: the number of parts into which each unit of the next
+        coarser level is divided by place.
     """
 
     file: InputPath
@@ -157,6 +164,7 @@ class Geography(Section):
     latitude: Line
     longitude: Line
     outside: Names = ()
+    groupings: Groupings = {}
 
 
 class FlowTable(Section):

@@ -105,6 +105,7 @@ def read_geography(config: ReleaseConfig) -> geo_data.Geography:
         latitude=g.latitude,
         longitude=g.longitude,
         outside=g.outside,
+        groupings=g.groupings,
     )
     _check_names(g.file, "level", {geography.block_level, *geography.levels} & _OWN_BLOCK_COLUMNS)
     return geography
@@ -120,6 +121,7 @@ def job_source(config: ReleaseConfig, geography: geo_data.Geography) -> geo_data
             home=jobs.home,
             work=jobs.work,
             worker=jobs.worker,
+            count=jobs.count,
             attributes=jobs.attributes,
             records_per_worker=jobs.records_per_worker,
         )

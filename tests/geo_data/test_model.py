@@ -290,15 +290,16 @@ def test_a_coarse_destination_level_gets_its_targets_with_least_change() -> None
 
 
 def test_many_destinations_of_one_row_are_fitted_together() -> None:
-    """More than are handled at a time: 150 destinations of one region."""
+    """More than are handled at a time: 150 destinations of one region, beside a smaller one."""
     rng = np.random.default_rng(7)
-    north, east = 41 + rng.uniform(0, 0.5, 150), -71 + rng.uniform(0, 0.6, 150)
-    places = geography([1] * 150, [140, 10], north.tolist(), east.tolist())
-    weights, jobs = rng.integers(50, 5000, 150).tolist(), rng.integers(0, 90, 150).tolist()
-    table = {(0, 0): 500.0, (1, 0): 300.0}
-    model = build(places, [flows("region", "region", table, precise(table, 1e10))], weights, jobs)
-    mean = np.average(all_shares(model)[:140], axis=0, weights=np.maximum(jobs[:140], 1e-9))
-    assert mean[:140].sum() == pytest.approx(500 / 800, abs=1e-4)
+    east = np.append(-71 + rng.uniform(0, 0.6, 150), -70.4 + rng.uniform(0, 0.6, 10))
+    places = geography([1] * 160, [150, 10], [41.0] * 160, east.tolist())
+    weights, jobs = rng.integers(50, 5000, 160).tolist(), rng.integers(1, 90, 160).tolist()
+    table = {(0, 0): 9000.0, (1, 0): 300.0, (0, 1): 200.0, (1, 1): 400.0}
+    model = build(places, [flows("region", "region", table, dict.fromkeys(table, 9.0))], weights, jobs)
+    assert model.decay.exponent > 0.5
+    expected = plain.model_shares(places, "area", model.tables, jobs, before_tables(model))
+    np.testing.assert_allclose(all_shares(model), expected, rtol=1e-9)
 
 
 # --- decay and concentration

@@ -806,3 +806,48 @@ def test_rhode_island_reads_the_data_beside_the_project() -> None:
     assert config.weights is not None
     sources = [config.jobs, config.geography, config.weights, *config.auxiliary]
     assert all(source.file.is_file() and source.file.parent.samefile(data) for source in sources)
+
+
+# --- geographies with few levels, and workers from outside
+
+
+def with_geography(line: str, levels: str = '["st", "cty", "trct"]') -> str:
+    return MINIMAL.replace('["st", "cty", "trct"]', levels) + line + "\n"
+
+
+def test_groupings_are_levels_with_numbers_of_parts() -> None:
+    config = parse_config(with_geography("groupings = { part = 4 }", '["st", "part"]'), Path(), "x.toml")
+    assert config.geography.groupings == {"part": 4}
+    assert config.canonical()["geography"]["groupings"] == {"part": 4}
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("groupings = { part = 4 }", 'geography.groupings: "part" is not in geography.levels; add it'),
+        ("groupings = { trct = 1 }", "geography.groupings: 1 is not a number of parts; write a whole number"),
+        ("groupings = { trct = true }", "is not a number of parts"),
+        ('groupings = { trct = "4" }', "is not a number of parts"),
+        ("groupings = 4", "geography.groupings: 4 is not a table; write for example { district = 6 }"),
+        ('outside = ["25"]', "geography.outside: the LODES main file has no such workers; add the aux file"),
+        ('outside = "25"', 'geography.outside: "25" is not a list'),
+    ],
+)
+def test_faults_of_the_geography(line: str, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(with_geography(line), Path(), "x.toml")
+    assert words in str(caught.value)
+
+
+def test_rows_that_count_jobs_name_no_worker() -> None:
+    jobs = 'format = "microdata"\nhome = "h"\nwork = "w"\ncount = "n"\n'
+    text = MINIMAL.replace('format = "lodes"\n', jobs)
+    config = parse_config(text, Path(), "x.toml")
+    assert isinstance(config.jobs, MicrodataJobs)
+    assert config.jobs.count == "n"
+    with pytest.raises(
+        ConfigError, match=r"jobs\.count: rows that count several jobs cannot name one worker"
+    ):
+        parse_config(text.replace("[geography]", 'worker = "p"\n[geography]'), Path(), "x.toml")
+    with pytest.raises(ConfigError, match='"h" is named 2 times'):
+        parse_config(text.replace('count = "n"', 'count = "h"'), Path(), "x.toml")

@@ -91,15 +91,19 @@ def test_a_unit_is_drawn_first_and_a_block_of_it_then() -> None:
 
 
 def test_units_without_a_share_are_not_drawn() -> None:
-    shares = origin_shares([0, 1, 2, 3], [{1: 1, 3: 1}, {}], [0, 1])
+    shares = origin_shares([0, 1, 2, 3], [{1: 1, 3: 1}, {}, {3: 1}], [0, 1, 2])
     weights = np.array([1000, 1, 1000, 1], np.int64)
     key = RunKey.from_seed(4)
-    both = domains(4, [0], [0])
-    drawn = draw_blocks(both, zeros(500), zeros(500), weights, shares, key.stream("blocks", 0))
-    assert set(drawn.tolist()) == {1, 3}
+    whole = domains(4, [0], [0], [0])
+
+    def drawn(domain: int) -> set[int]:
+        stream = key.stream("blocks", 0)
+        return set(draw_blocks(whole, zeros(500) + domain, zeros(500), weights, shares, stream).tolist())
+
+    assert drawn(0) == {1, 3}
+    assert drawn(2) == {3}
     # Where no unit of a cell has a share, weights decide.
-    drawn = draw_blocks(both, zeros(500) + 1, zeros(500), weights, shares, key.stream("blocks", 0))
-    assert set(drawn.tolist()) == {0, 2}
+    assert drawn(1) == {0, 2}
 
 
 def test_a_cell_inside_a_unit_is_not_narrowed() -> None:

@@ -1,0 +1,55 @@
+"""Levels made from places alone, for geographies without any: neighbouring blocks in groups of equal size."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["group_places"]
+
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+
+def group_places(latitude: Float64, longitude: Float64, parent: Int64, parts: int) -> Int64:
+    """Divide every parent's places into parts, neighbours together.
+
+    Parameters
+    ----------
+    latitude, longitude : ndarray of float64, shape (n,)
+        Degrees.
+    parent : ndarray of int64, shape (n,)
+        Number of the unit of the coarser level that a place is in.
+    parts : int
+        Number of parts of each parent, at least 1; a parent with fewer places has as many parts as places.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        Number of the part, from 0: part after part, parent after parent.
+
+    Notes
+    -----
+    A set of places is cut in two across its longer side, in kilometres, so that the numbers of places are as
+    the numbers of parts, and so on (a k-d tree). Places with equal coordinates stay in their order.
+    """
+    group = np.empty(parent.size, np.int64)
+    found = 0
+    by_parent = np.argsort(parent, kind="stable")
+    stack = [
+        (places, min(parts, places.size))
+        for places in reversed(np.split(by_parent, np.flatnonzero(np.diff(parent[by_parent])) + 1))
+    ]
+    while stack:
+        places, pieces = stack.pop()
+        if pieces == 1:
+            group[places] = found
+            found += 1
+            continue
+        north, east = latitude[places], longitude[places] * np.cos(np.radians(latitude[places].mean()))
+        longer = north if np.ptp(north) >= np.ptp(east) else east
+        order = places[np.argsort(longer, kind="stable")]
+        first = pieces // 2
+        at = round(order.size * first / pieces)
+        stack += [(order[at:], pieces - first), (order[:at], first)]
+    return group
