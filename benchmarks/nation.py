@@ -134,7 +134,7 @@ def simulate(folder: Path, scale: float) -> None:
     pd.DataFrame({"trct": code, "pop": population}).to_parquet(folder / "population.parquet")
     # Work blocks: three in ten, jobs by a heavy tail.
     work = np.flatnonzero(rng.random(tract.size) < 0.3)
-    jobs = np.maximum(1, (rng.lognormal(2.2, 1.9, work.size)).astype(np.int64))
+    jobs = np.maximum(1, (rng.lognormal(2.32, 1.9, work.size)).astype(np.int64))
     jobs = np.minimum(jobs, 30_000)
     np.save(folder / "slots.npy", np.repeat(work.astype(np.int32), jobs))
     per_tract = np.bincount(tract[work], jobs, tracts)

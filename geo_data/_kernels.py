@@ -78,7 +78,7 @@ def targets(
         for p in range(n_parents):
             a = parent_starts[p]
             b = parent_starts[p + 1] if p + 1 < n_parents else n_origins
-            begin, total, error = k, 0.0, 0.0
+            begin, total, error = k, 0.0, 0.0  # first entry, sum of flows, sum of squared standard errors
             while k < stop and indices[k] < b:
                 total += flow[k]
                 error += variance[k]
@@ -86,12 +86,10 @@ def targets(
             inside[p] = total > 0.0
             if not inside[p]:
                 continue
-            spread, mass = 0.0, 0.0
-            for e in range(begin, k):
-                spread += flow[e] / total * (1.0 - flow[e] / total)
+            mass = 0.0
             for o in range(a, b):
                 mass += now[i, o]
-            sample = spread / (error / total**2) if error > 0.0 else total
+            sample = total**2 / error if error > 0.0 else total
             pseudo = total / np.sqrt(max(sample, 1.0))
             for o in range(a, b):
                 result[i, o] = now[i, o] * (pseudo / (total + pseudo))

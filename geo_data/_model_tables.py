@@ -23,7 +23,8 @@ Int = NDArray[np.integer]
 T = TypeVar("T")
 
 _AT_A_TIME = 16  # destinations handled together: bounds the memory of the shares
-_ROUNDS = 30  # of proportional fitting; it converges geometrically
+_ROUNDS = 300  # of proportional fitting, at most; it converges geometrically
+_REACHED = 1e-9  # relative distance from the targets at which it ends
 _FEWEST_JOBS = 1e-9  # weight of a destination without jobs in an average over destinations
 
 
@@ -160,6 +161,8 @@ class ModelTable:
             target = self._targets(mine[None] @ now, np.array([row]), jobs[members].sum(keepdims=True))[0]
             for _ in range(_ROUNDS):
                 step = target / (mine @ now)
+                if np.abs(step - 1.0).max() < _REACHED:
+                    break
                 factor[row] *= step
                 now *= step
                 now /= now.sum(axis=1, keepdims=True)

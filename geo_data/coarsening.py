@@ -225,6 +225,6 @@ _Listed = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]
 
 def _listed(shares: Float64) -> _Listed:
     """Return how many units each row lists, these units, and their integer shares."""
-    scaled = np.rint(shares * SHARE_SCALE).astype(np.int32)
+    scaled = np.floor(shares * SHARE_SCALE + 0.5).astype(np.int32)
     row, unit = np.nonzero(scaled)
     return np.bincount(row, minlength=shares.shape[0]), unit.astype(np.int32), scaled[row, unit]

@@ -11,6 +11,7 @@ tables enters. It is the oldest model of commuting (Zipf 1946; Wilson 1971); it 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -174,5 +175,16 @@ def fit_decay(
         return -float((flow[seen] * np.log(np.maximum(share, 1e-300))).sum()) / float(flow[seen].sum())
 
     bounds = [(0.0, 6.0), (np.log(0.05), np.log(100.0))]
-    found = minimize(loss, np.array([1.0, 0.0]), method="Nelder-Mead", bounds=bounds)
+    # From the best of a coarse grid: the likelihood of a small table may have several humps.
+    grid = itertools.product(np.linspace(*bounds[0], 7), np.linspace(*bounds[1], 7))
+    start = min(grid, key=lambda point: loss(np.array(point)))
+    # Downhill along the gradient, then, because exponent and offset lie on a narrow ridge, without one.
+    near = minimize(loss, np.array(start), method="L-BFGS-B", bounds=bounds).x
+    step = np.where(near < [3.0, 2.0], 0.2, -0.2)
+    options = {
+        "initial_simplex": near + np.array([[0, 0], [1, 0], [0, 1]]) * step,
+        "xatol": 1e-5,
+        "fatol": 1e-12,
+    }
+    found = minimize(loss, near, method="Nelder-Mead", bounds=bounds, options=options)
     return Decay(round(float(found.x[0]), 4), round(float(np.exp(found.x[1])), 4))

@@ -13,8 +13,9 @@ Notation: d is a destination and u an origin, both units of the model's level; w
        T(o | D) = P(g | D) ( F(o, D) + s P(o | g, D) ) / ( F(g, D) + s )          where F(g, D) > 0,
 
    and P(o | D) elsewhere. So a coarse table gives totals and a finer one the shares inside them. The number
-   of pseudo-workers is s = F(g, D) / sqrt(m), m the effective sample size of the row: F(g, D) for a count,
-   and sum p (1 - p) / sum (standard error / F)^2 for an estimate with margins of error. sqrt(m)
+   of pseudo-workers is s = F(g, D) / sqrt(m), m = F(g, D)^2 / sum of the squared standard errors of F(o, D)
+   over the o in g, at least 1: the size of a count that is as uncertain as the row. It is F(g, D) itself
+   for a count, whose variance is taken to be its size. sqrt(m)
    pseudo-observations are minimax for shares of m draws under squared error (Steinhaus 1957): large rows are
    believed, small ones smoothed.
 3. A table that counts the same jobs as the release (an earlier release) also says what it does not

@@ -150,7 +150,7 @@ def model_shares(
     tables: Sequence[Flows],
     jobs: Sequence[int],
     start: list[list[float]],
-    rounds: int = 30,
+    rounds: int = 300,
 ) -> list[list[float]]:
     """Steps 2 to 4: P(u | d), from that of gravity, tables in the order in which they are applied."""
     unit_blocks = members(places, level)
@@ -198,7 +198,7 @@ def target(
         inside |= set(group)
         m = F
         if error is not None and any(variance[o] > 0 for o in group):
-            m = sum(flow[o] / F * (1 - flow[o] / F) for o in group) / sum(variance[o] / F**2 for o in group)
+            m = F**2 / sum(variance[o] for o in group)
         s = F / math.sqrt(max(m, 1.0))
         for o in group:
             result[o] = P * (flow[o] + s * prior[o] / P) / (F + s)
