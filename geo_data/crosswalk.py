@@ -13,6 +13,7 @@ from geo_data.errors import InputError
 from geo_data.geography import Geography
 from geo_data.groupings import group_places
 from geo_data.outside import fill, outside_areas
+from geo_data.polygons import read_polygons
 from geo_data.tables import Kind, read_table
 
 __all__ = ["read_crosswalk"]
@@ -26,8 +27,8 @@ def read_crosswalk(
     *,
     block: str,
     levels: Sequence[str],
-    latitude: str,
-    longitude: str,
+    latitude: str | None = None,
+    longitude: str | None = None,
     outside: Sequence[str] = (),
     groupings: Mapping[str, int] | None = None,
 ) -> Geography:
@@ -42,8 +43,9 @@ def read_crosswalk(
     levels : sequence of str
         Columns of the levels above, coarsest first (``["st", "cty", "trct"]``), or names in `groupings`; may
         be empty.
-    latitude, longitude : str
-        Columns of the centroid, degrees WGS84.
+    latitude, longitude : str, optional
+        Columns of the centroid, degrees WGS84. Without them the file has geometry, and centroids are those of
+        the polygons (`geo_data.polygons`).
     outside : sequence of str
         Outside areas to add (`geo_data.outside`).
     groupings : mapping of str to int, optional
@@ -71,6 +73,8 @@ def read_crosswalk(
     the next coarser level.
     """
     levels = tuple(levels)
+    polygons = latitude is None or longitude is None
+    latitude, longitude = latitude or "latitude", longitude or "longitude"
     names = (block, *levels, latitude, longitude)
     if len(set(names)) < len(names):
         raise InputError(
@@ -79,7 +83,10 @@ def read_crosswalk(
     groupings = groupings or {}
     written = [level for level in levels if level not in groupings]
     columns: dict[str, Kind] = {block: "code", **dict.fromkeys(written, "code")}
-    frame = read_table(path, {**columns, latitude: "number", longitude: "number"})
+    if polygons:
+        frame = read_polygons(path, list(columns), latitude, longitude)
+    else:
+        frame = read_table(path, {**columns, latitude: "number", longitude: "number"})
     _check_blocks(path, frame[block])
     for column, limit in ((latitude, 90), (longitude, 180)):
         beyond = int((frame[column].abs() > limit).sum())

@@ -136,6 +136,9 @@ def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
                         f"use {one_of(known)}, or add it to geography.levels"
                     )
 
+    if ("latitude" in geography) != ("longitude" in geography):
+        given, other = ("latitude", "longitude") if "latitude" in geography else ("longitude", "latitude")
+        yield f"geography.{other}: missing beside {given}; name both, or none where the file has polygons"
     groupings = geography.get("groupings")
     for name in groupings if isinstance(groupings, dict) else ():
         if isinstance(levels, list) and name not in levels:

@@ -148,8 +148,8 @@ class Geography(Section):
         Column of the block's code.
     levels : tuple of str
         Columns of the hierarchy above the block, coarsest first; may be empty.
-    latitude, longitude : str
-        Columns of the block's centroid, in degrees.
+    latitude, longitude : str or None
+        Columns of the block's centroid, in degrees; None where the file has geometry.
     outside : tuple of str
         Outside areas in which workers may live, as prefixes of geocodes; "us-states" stands for all states of
         the United States of which the crosswalk has no block.
@@ -161,8 +161,8 @@ class Geography(Section):
     file: InputPath
     block: Line
     levels: Names
-    latitude: Line
-    longitude: Line
+    latitude: Line | None = None
+    longitude: Line | None = None
     outside: Names = ()
     groupings: Groupings = {}
 

@@ -839,6 +839,14 @@ def test_faults_of_the_geography(line: str, words: str) -> None:
     assert words in str(caught.value)
 
 
+def test_places_may_come_from_polygons() -> None:
+    both = 'latitude = "lat"\nlongitude = "lon"\n'
+    config = parse_config(MINIMAL.replace(both, ""), Path(), "x.toml")
+    assert config.geography.latitude is None
+    with pytest.raises(ConfigError, match=r"geography\.longitude: missing beside latitude"):
+        parse_config(MINIMAL.replace('longitude = "lon"\n', ""), Path(), "x.toml")
+
+
 def test_rows_that_count_jobs_name_no_worker() -> None:
     jobs = 'format = "microdata"\nhome = "h"\nwork = "w"\ncount = "n"\n'
     text = MINIMAL.replace('format = "lodes"\n', jobs)
