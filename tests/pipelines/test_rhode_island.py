@@ -73,6 +73,28 @@ def test_verification(release: Release) -> None:
     assert [check.name for check in verify(release.public)][-1] == "for release"
 
 
+def test_workers_from_other_states_are_kept(shared_data: Path, clean_source: object, tmp_path: Path) -> None:
+    """The example with its two commented lines: 476,789 jobs, 70,737 of them of people who live elsewhere."""
+    text = CONFIG.read_text(encoding="utf-8")
+    for line in ("aux = ", "outside = "):
+        assert text.count(f"# {line}") == 1
+        text = text.replace(f"# {line}", line)
+    config = pipelines.parse_config(text, CONFIG.parent, CONFIG.name)
+    release = run(config.with_out(tmp_path / "release"))
+    assert [check.name for check in verify(release.public)][-1] == "for release"
+    codes = {"w_geocode": "str", "h_geocode": "str"}
+    truth, found = (
+        pd.read_csv(path / TRUTH.replace("main", "aux"), dtype=codes)
+        for path in (shared_data / "ri_2019", release.public)
+    )
+    main = pd.read_csv(release.public / TRUTH, dtype=codes)
+    assert main["S000"].sum() + found["S000"].sum() == 476_789
+    assert found["S000"].sum() == pytest.approx(70_737, rel=0.07)
+    true, ours = (jobs.groupby(jobs["h_geocode"].str[:2])["S000"].sum() for jobs in (truth, found))
+    assert set(ours.index[ours > 100]) <= set(true.index)
+    assert 0 < (true / true.sum()).sub(ours / ours.sum(), fill_value=0).abs().sum() / 2 < 0.04
+
+
 def test_totals_by_work_block_are_the_public_ones(release: Release, shared_data: Path) -> None:
     codes = {"w_geocode": "str", "h_geocode": "str"}
     truth, found = (
