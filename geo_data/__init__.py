@@ -20,6 +20,7 @@ from geo_data.ctpp import read_ctpp
 from geo_data.demo import write_demo_region
 from geo_data.distance import distance_km
 from geo_data.errors import InputError
+from geo_data.fetching import LODES_URL, fetch, fetch_lodes
 from geo_data.geography import Geography
 from geo_data.jobs import JobRecords, JobSource, Slots
 from geo_data.lodes import LODES_CATEGORIES, LODES_COLUMNS, LodesJobs
@@ -34,6 +35,7 @@ from geo_data.weights import BlockWeights, read_weights, uniform_weights
 __all__ = [
     "LODES_CATEGORIES",
     "LODES_COLUMNS",
+    "LODES_URL",
     "BlockWeights",
     "Coarsening",
     "Flows",
@@ -56,6 +58,8 @@ __all__ = [
     "by_threshold",
     "coarsen",
     "distance_km",
+    "fetch",
+    "fetch_lodes",
     "group_records",
     "od_table",
     "pseudo_homes",

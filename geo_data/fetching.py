@@ -1,7 +1,7 @@
 """Downloads of public tables: checked, resumable, and never replaced unseen.
 
 A file is in its place only when it is whole. Its SHA-256 is written to ``SHA256SUMS`` beside it when it first
-comes, and holds from then on. A name in a folder belongs to one address, as LODES 7 and LODES 8 give different
+comes, and holds from then on. A name in a folder belongs to one address, as LODES 7 and LODES 8 give other
 files the same name.
 """
 

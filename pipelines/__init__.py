@@ -4,35 +4,45 @@ from pipelines.certificate import Certificate, certificate_schema, make_certific
 from pipelines.config import ConfigError, ReleaseConfig, load_config, parse_config
 from pipelines.demonstration import demo, demo_truth
 from pipelines.forecast import Forecast, forecast
+from pipelines.ledger import Budget, Ledger, LedgerError
 from pipelines.plan_files import load_plan, plan_hash, save_plan
 from pipelines.plan_report import PlanReport, report_plan, write_plan_report
 from pipelines.planning import ReleasePlan, make_plan
 from pipelines.public_inputs import PublicInputs, read_public_inputs
-from pipelines.releasing import Release, certified, run
+from pipelines.publishing import Published, PublishError, Remark, erratum, publish, published, withdraw
+from pipelines.releasing import Release, certified, debits_of, resume, run
 from pipelines.signing import SigningError, check_signatures, generate_keys
 from pipelines.tuning import Sweep, draw_frontier, recommend, tune
 from pipelines.utility import mean_commute, total_variation
 from pipelines.verification import Check, VerificationError, verify
 
 __all__ = [
+    "Budget",
     "Certificate",
     "Check",
     "ConfigError",
     "Forecast",
+    "Ledger",
+    "LedgerError",
     "PlanReport",
     "PublicInputs",
+    "PublishError",
+    "Published",
     "Release",
     "ReleaseConfig",
     "ReleasePlan",
+    "Remark",
     "SigningError",
     "Sweep",
     "VerificationError",
     "certificate_schema",
     "certified",
     "check_signatures",
+    "debits_of",
     "demo",
     "demo_truth",
     "draw_frontier",
+    "erratum",
     "forecast",
     "generate_keys",
     "load_config",
@@ -42,13 +52,17 @@ __all__ = [
     "mean_commute",
     "parse_config",
     "plan_hash",
+    "publish",
+    "published",
     "read_public_inputs",
     "recommend",
     "report_plan",
+    "resume",
     "run",
     "save_plan",
     "total_variation",
     "tune",
     "verify",
+    "withdraw",
     "write_plan_report",
 ]

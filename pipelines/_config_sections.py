@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
@@ -24,6 +25,7 @@ __all__ = [
     "CtppTable",
     "FlowTable",
     "Geography",
+    "LedgerSettings",
     "LodesJobs",
     "LodesTable",
     "MicrodataJobs",
@@ -105,6 +107,11 @@ class LodesJobs(Section):
     file: InputPath
     aux: InputPath | None = None
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The confidential files."""
+        return (self.file,) if self.aux is None else (self.file, self.aux)
+
 
 class MicrodataJobs(Section):
     """Confidential jobs as one row per job.
@@ -135,6 +142,11 @@ class MicrodataJobs(Section):
     count: Line | None = None
     attributes: Names = ()
     records_per_worker: Annotated[int, Field(ge=1)] = 1
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The confidential files."""
+        return (self.file,)
 
 
 class Geography(Section):
@@ -266,6 +278,28 @@ class Weights(Section):
     level: Line
     area: Line
     weight: Line
+
+
+class LedgerSettings(Section):
+    """What is accounted for where.
+
+    Attributes
+    ----------
+    file : Path
+        The ledger; made by the first debit. Its folder must exist.
+    data_set : str
+        Public name of the records that are released from.
+    period : str or None
+        Label of the period that the budget is for; None means for ever.
+    epsilon, delta : Fraction
+        The budget of the data set in the period, over all releases.
+    """
+
+    file: InputPath
+    data_set: Line
+    period: Line | None = None
+    epsilon: PositiveNumber
+    delta: DeltaNumber
 
 
 class Signature(Section):

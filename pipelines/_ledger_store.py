@@ -161,7 +161,8 @@ def writing(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection]
         If the block raises, nothing is written.
     """
     if create and not os.path.lexists(path):
-        _create(path)
+        with _clear_errors(path):
+            _create(path)
     with reading(path):
         pass  # another program's file is refused before anything opens it for writing
     if not path.stat().st_mode & stat.S_IWUSR:
@@ -303,8 +304,8 @@ def _clear_errors(path: Path) -> Iterator[None]:
         raise LedgerError(f"{path}: the ledger cannot be used: {error.strerror}. Cure: check it") from None
     except sqlite3.ProgrammingError:
         raise
-    except sqlite3.DatabaseError as error:
-        name = getattr(error, "sqlite_errorname", "SQLITE_ERROR")  # text that is not UTF-8 has none
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # SQLite's message may quote the damage
+        name = getattr(error, "sqlite_errorname", "text is not UTF-8")
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")):
             rule = f"another process has held the ledger for more than {_BUSY_SECONDS:.0f} s"
             cure = "end that process, or wait, and run again"
@@ -325,26 +326,25 @@ def _create(path: Path) -> None:
         raise LedgerError(
             f"{path}: the ledger is missing, but {rest[0]} is there. Cure: put the ledger back beside it"
         )
-    with _clear_errors(path):
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.new-", dir=path.parent)  # mode 0600
-        os.close(descriptor)
-        new = Path(name)
-        try:
-            with closing(sqlite3.connect(new, isolation_level=None)) as connection:
-                connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute("PRAGMA synchronous = FULL")
-                connection.execute("BEGIN")
-                for statement in _SCHEMA:
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version = {_VERSION}")
-                connection.execute("COMMIT")
-            with suppress(FileExistsError):  # another process was faster; its ledger counts
-                os.link(new, path)
-            _sync_folder(path.parent)
-        finally:
-            for suffix in ("", "-wal", "-shm"):
-                new.with_name(new.name + suffix).unlink(missing_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.new-", dir=path.parent)  # mode 0600
+    os.close(descriptor)
+    new = Path(name)
+    try:
+        with closing(sqlite3.connect(new, isolation_level=None)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("BEGIN")
+            for statement in _SCHEMA:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {_VERSION}")
+            connection.execute("COMMIT")
+        with suppress(FileExistsError):  # another process was faster; its ledger counts
+            os.link(new, path)
+        _sync_folder(path.parent)
+    finally:
+        for suffix in ("", "-wal", "-shm"):
+            new.with_name(new.name + suffix).unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -13,7 +13,8 @@ import click
 import geo_data
 import pipelines
 import synth
-from pipelines.summary import comparison, release_summary
+from pipelines.staging import Staging
+from pipelines.summary import comparison, ledger_account, release_summary
 
 __all__ = ["main"]
 
@@ -23,6 +24,8 @@ _OUT = click.option(
 )
 _EXPECTED = (
     pipelines.ConfigError,
+    pipelines.LedgerError,
+    pipelines.PublishError,
     geo_data.InputError,
     synth.BudgetTooSmallError,
     pipelines.SigningError,
@@ -54,6 +57,17 @@ def _one_clear_error() -> Iterator[None]:
             "values and are withheld; set ODSYNTH_DEBUG=1 to see them on a safe terminal. "
             "Nothing was released."
         ) from None
+
+
+@contextmanager
+def _kept_for_resume(out: Path) -> Iterator[None]:
+    """Say how to go on with a run that has been drawing."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, pipelines.ConfigError) and Staging.of(out).begun:
+            _say(f"What was drawn is kept in {Staging.of(out).folder}. Continue with: odsynth resume {out}")
+        raise
 
 
 def _say(message: str) -> None:
@@ -156,19 +170,40 @@ def tune(config: Path, out: Path | None, pseudo_truth: Path | None, **values: tu
         click.echo(pipelines.recommend(results, loaded))
 
 
+_SCHEDULER = click.option(
+    "--scheduler",
+    help="Address of a Dask cluster to draw on, such as tcp://10.0.0.1:8786. Its workers must see the output "
+    "folder. By default, threads.",
+)
+
+
 @main.command()
 @click.argument("config", type=_CONFIG)
 @_OUT
-def run(config: Path, out: Path | None) -> None:
+@_SCHEDULER
+def run(config: Path, out: Path | None, scheduler: str | None) -> None:
     """Make the release that CONFIG describes.
 
     Plans, certifies, draws, writes and checks. The output folder must not exist; it appears, complete, when
-    everything has succeeded, and not otherwise.
+    everything has succeeded, and not otherwise. What an interruption leaves can be continued with resume.
     """
     with _one_clear_error():
         loaded = pipelines.load_config(config)
-        release = pipelines.run(loaded if out is None else loaded.with_out(out), report=_say)
-        click.echo(release_summary(release))
+        loaded = loaded if out is None else loaded.with_out(out)
+        with _kept_for_resume(loaded.release.out):
+            click.echo(release_summary(pipelines.run(loaded, report=_say, scheduler=scheduler)))
+
+
+@main.command()
+@click.argument("out", type=click.Path(path_type=Path))
+@_SCHEDULER
+def resume(out: Path, scheduler: str | None) -> None:
+    """Continue the interrupted run whose output folder is OUT.
+
+    The result is what it would have been, byte for byte, and costs nothing more. No input is read again.
+    """
+    with _one_clear_error(), _kept_for_resume(out.absolute()):
+        click.echo(release_summary(pipelines.resume(out.absolute(), report=_say, scheduler=scheduler)))
 
 
 @main.command()
@@ -199,6 +234,148 @@ def keygen(folder: Path) -> None:
     with _one_clear_error():
         private, public = pipelines.generate_keys(folder)
         click.echo(f"Private key {private} (keep it), public key {public} (publish it).")
+
+
+_NAME = click.argument("name")
+_VERSION = click.argument("version")
+_DESTINATION = click.argument("destination")
+
+
+@main.command()
+@click.argument("out", type=click.Path(path_type=Path))
+@_DESTINATION
+@click.option("--version", "version", help="Name of the version; by default year, job type and a hash.")
+@click.option(
+    "--key", type=click.Path(path_type=Path, dir_okay=False), help="Public key of the expected signer."
+)
+def publish(out: Path, destination: str, version: str | None, key: Path | None) -> None:
+    """Verify the release in OUT and copy its public folder to DESTINATION, a folder or an fsspec URL.
+
+    Nothing is ever overwritten. Running it again completes an interrupted publication.
+    """
+    with _one_clear_error():
+        done = pipelines.publish(out, destination, version=version, key=key)
+        click.echo(f"{'Published' if done.new else 'Already published'}: {done.location}")
+
+
+@main.command()
+@_DESTINATION
+def published(destination: str) -> None:
+    """List what is published at DESTINATION, with errata and withdrawals."""
+    with _one_clear_error():
+        for version in pipelines.published(destination):
+            click.echo(f"{version.name} {version.version}: {version.status}, begun {version.begun}")
+            if version.withdrawn:
+                click.echo(f"  withdrawn {version.withdrawn.date}: {version.withdrawn.text}")
+            for remark in version.errata:
+                click.echo(f"  erratum {remark.date}: {remark.text}")
+
+
+@main.command()
+@_DESTINATION
+@_NAME
+@_VERSION
+@click.argument("reason")
+def withdraw(destination: str, name: str, version: str, reason: str) -> None:
+    """Record beside VERSION of release NAME at DESTINATION that it is withdrawn, and the REASON."""
+    with _one_clear_error():
+        click.echo(f"Withdrawn: {pipelines.withdraw(destination, name, version, reason).location}")
+
+
+@main.command()
+@_DESTINATION
+@_NAME
+@_VERSION
+@click.argument("text")
+def erratum(destination: str, name: str, version: str, text: str) -> None:
+    """Record a correction in words (TEXT) beside VERSION of release NAME at DESTINATION."""
+    with _one_clear_error():
+        click.echo(f"Noted beside {pipelines.erratum(destination, name, version, text).location}")
+
+
+@main.group()
+def fetch() -> None:
+    """Download public tables, with checksums. Needs a network."""
+
+
+_FOLDER = click.option(
+    "--to", "folder", type=click.Path(path_type=Path), default=Path("data"), show_default=True
+)
+
+
+@fetch.command()
+@click.option("--state", required=True, help='Two letters, such as "ri".')
+@click.option("--year", type=int, required=True)
+@click.option("--lodes", "version", type=click.Choice(["7", "8"]), required=True)
+@click.option("--job-type", default="JT00", show_default=True)
+@click.option("--base-url", default=geo_data.LODES_URL, show_default=True)
+@_FOLDER
+def lodes(state: str, year: int, version: str, job_type: str, base_url: str, folder: Path) -> None:
+    """Fetch a LODES release: origin-destination files, main and aux, and the crosswalk."""
+    with _one_clear_error():
+        files = geo_data.fetch_lodes(
+            state,
+            year,
+            8 if version == "8" else 7,
+            folder,
+            job_type=job_type,
+            base_url=base_url,
+            progress=sys.stderr.isatty(),
+        )
+        for part, path in files.items():
+            click.echo(f"{part:10} {path}")
+
+
+@fetch.command()
+@click.argument("url")
+@click.option("--sha256", help="What the file must be.")
+@_FOLDER
+def table(url: str, sha256: str | None, folder: Path) -> None:
+    """Fetch any other public table (ACS, CTPP) from URL."""
+    with _one_clear_error():
+        click.echo(geo_data.fetch(url, folder, sha256, progress=sys.stderr.isatty()))
+
+
+@main.group()
+def ledger() -> None:
+    """Look at what has been spent on which data set."""
+
+
+_LEDGER = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+
+
+@ledger.command()
+@_LEDGER
+def show(file: Path) -> None:
+    """Show budgets and what is left of them in the ledger FILE."""
+    with _one_clear_error():
+        for account in pipelines.Ledger(file).accounts():
+            click.echo(ledger_account(account))
+
+
+@ledger.command(name="verify")
+@_LEDGER
+@click.option(
+    "--release",
+    "releases",
+    multiple=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Output folder of a release whose debit must be in the ledger; may be given several times.",
+)
+def verify_ledger(file: Path, releases: tuple[Path, ...]) -> None:
+    """Check every entry of the ledger FILE, and that releases have been paid for in it."""
+    with _one_clear_error():
+        chain = pipelines.Ledger(file).verify(witness=pipelines.debits_of(releases))
+        click.echo(f"ok  {chain.entries:,} entries, head {chain.head}")
+
+
+@ledger.command()
+@_LEDGER
+@click.option("--format", "form", type=click.Choice(["jsonl", "csv"]), default="jsonl", show_default=True)
+def export(file: Path, form: str) -> None:
+    """Print every entry of the ledger FILE."""
+    with _one_clear_error():
+        click.echo(pipelines.Ledger(file).export("csv" if form == "csv" else "jsonl"), nl=False)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from pipelines._config_sections import (
     CtppTable,
     FlowTable,
     Geography,
+    LedgerSettings,
     LodesJobs,
     LodesTable,
     MicrodataJobs,
@@ -92,6 +93,8 @@ class ReleaseConfig(Section):
         Choices of the plan.
     signature : Signature or None
         Who signs.
+    ledger : LedgerSettings or None
+        Which budget pays.
     """
 
     release: Release
@@ -102,6 +105,7 @@ class ReleaseConfig(Section):
     weights: Weights | None = None
     plan: PlanSettings = PlanSettings()
     signature: Signature | None = None
+    ledger: LedgerSettings | None = None
 
     def canonical(self) -> dict[str, Any]:
         """Return the configuration as it is quoted in a certificate.
@@ -113,7 +117,7 @@ class ReleaseConfig(Section):
             only the names are given and the output folder is left out: a folder name may say something
             confidential, and neither changes what is released.
         """
-        return self.model_dump(mode="json", exclude={"release": {"out"}, "signature": True})
+        return self.model_dump(mode="json", exclude={"release": {"out"}, "signature": True, "ledger": True})
 
     def with_out(self, out: Path) -> ReleaseConfig:
         """Return the same configuration with another output folder.
@@ -145,6 +149,7 @@ _KEYS = {
     ("weights",): tuple(Weights.model_fields),
     ("plan",): tuple(PlanSettings.model_fields),
     ("signature",): tuple(Signature.model_fields),
+    ("ledger",): tuple(LedgerSettings.model_fields),
 }
 
 

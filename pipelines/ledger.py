@@ -113,7 +113,7 @@ class Ledger:
     Parameters
     ----------
     path : path
-        The file. The first debit makes it, mode 0600; its folder must exist, on a local disk.
+        The file. The first debit makes it, mode 0600; its folder must exist, on a disk of this machine.
 
     Raises
     ------
@@ -163,7 +163,8 @@ class Ledger:
         period : str or None
             The period it belongs to: that of `budget`.
         witness : iterable of str
-            Heads that releases have kept; all must be in the chain.
+            Heads that releases have kept; all must be in the chain. Where there are any, the ledger must
+            exist: a new one would not know them.
         now : datetime, optional
             For tests. By default the clock, read when it is this process's turn.
 
@@ -184,7 +185,8 @@ class Ledger:
         check_hash(plan_sha256)
         if period_label(period) != budget.period:
             raise LedgerError("the release's period is not its budget's. Cure: give both the same period")
-        with writing(self.path, create=True) as connection:
+        witness = set(witness)
+        with writing(self.path, create=not witness) as connection:
             entries = read_entries(connection, self.path)
             self._check_witness(entries, witness)
             time = self._time(entries, now)
@@ -201,7 +203,7 @@ class Ledger:
                 append(connection, entries, allowed)
             entry = Entry(0, time, "debit", data_set, budget.period, *cost, plan_sha256, release)
             paid = append(connection, entries, entry)
-        return Debit(paid.hash, paid.entry, time, data_set, budget.period, *cost, plan_sha256, release)
+        return _debit(paid)
 
     def outcome(
         self, debit_id: str, outcome: Outcome, detail: str = "", *, now: datetime | None = None

@@ -1,34 +1,36 @@
-"""A run: plan, certify, sample, write, check, and only then put the release in its place."""
+"""A run: plan, certify, sample, write, check, and only then put the release in its place; resuming one."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
+import secrets
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 import geo_data
 import synth
 from pipelines.certificate import Certificate, make_certificate
 from pipelines.config import ConfigError, ReleaseConfig
-from pipelines.plan_files import save_plan, sha256_of
+from pipelines.ledger import Budget, Ledger, LedgerError
+from pipelines.plan_files import load_plan, plan_hash, save_plan, sha256_of
 from pipelines.planning import ReleasePlan, make_plan
 from pipelines.public_inputs import job_source
 from pipelines.release_files import write_public
-from pipelines.sampling import sample_release
+from pipelines.sampling import keep_homes, sample_release
 from pipelines.signing import read_private_key
+from pipelines.staging import RunState, Staging
 from pipelines.verification import VerificationError, verify
 
-__all__ = ["Release", "certified", "run"]
+__all__ = ["Release", "certified", "debits_of", "resume", "run"]
 
 
 @dataclass(frozen=True)
@@ -72,19 +74,23 @@ def run(
     *,
     key: synth.RunKey | None = None,
     report: Callable[[str], None] | None = None,
+    scheduler: str | None = None,
 ) -> Release:
     """Make a release.
 
-    Everything is written to a private staging folder beside the output folder and checked there; one
-    rename puts it in place. If anything fails, the staging folder is removed.
+    Everything is written to a private folder beside the output folder and checked there; one rename puts it
+    in place. A run that fails before its first draw leaves nothing; one that is interrupted later can be
+    continued with `resume`.
 
     Parameters
     ----------
     config : ReleaseConfig
     key : synth.RunKey, optional
-        For tests. By default a new key from the operating system, destroyed at the end.
+        For tests. By default a new key from the operating system. Destroyed at the end.
     report : callable, optional
-        Told each step as it begins; a progress bar is shown too when given.
+        Told each step as it begins; progress is shown too when given.
+    scheduler : str, optional
+        Address of a Dask cluster (``tcp://...``) to draw on; by default threads of this process.
 
     Returns
     -------
@@ -93,62 +99,208 @@ def run(
     Raises
     ------
     ConfigError
-        If the output folder exists.
+        If the output folder exists, or an unfinished run does.
     geo_data.InputError
         If an input is unusable.
     synth.BudgetTooSmallError
         If the budget certifies no prior.
     SigningError
         If the signing key cannot be used.
+    LedgerError
+        If the budget does not allow the release, or the ledger cannot be trusted.
     """
     out = config.release.out
-    if out.exists() or out.is_symlink():
-        raise ConfigError([f"{out}: the output folder exists. Remove it, or choose another with --out"])
-    say = report or (lambda _: None)
-    clock = _Clock(say)
+    _refuse_existing(out)
+    clock = _Clock(report)
     signing_key = read_private_key(config.signature.key) if config.signature else None
     with clock.step("Reading public inputs and planning"):
         release = make_plan(config)
     with clock.step("Certifying the plan"):
         guarantee = certified(release)
     key = key or synth.RunKey.generate()
+    staging = Staging.of(out)
     try:
-        with _staging(out) as staging:
-            public, confidential, parts = (staging / name for name in ("public", "confidential", "parts"))
-            for folder in (public, confidential, parts):
-                folder.mkdir(mode=0o700)
-            plan_sha256 = save_plan(release, public / "plan")
+        with staging.fresh():
+            _refuse_existing(out)  # now that nobody else makes it
+            plan_sha256 = save_plan(release, staging.public / "plan")
             certificate = make_certificate(release, guarantee, plan_sha256, secure=key.secure)
             with clock.step("Reading the confidential origins"):
-                records = job_source(config, release.geography).records(config.plan.pool_by)
-                homes = _grouped(config, release, records)
-                del records
-            with clock.step(f"Drawing {release.plan.pools.n_records:,} synthetic workers"):
-                written = sample_release(
-                    release,
-                    homes,
-                    key,
-                    parts,
-                    createdate=certificate.created[:10].replace("-", ""),
-                    with_jobs=config.jobs.format == "microdata",
-                    progress=report is not None and sys.stderr.isatty(),
-                )
-                del homes
-            with clock.step("Writing the release"):
-                write_public(release, certificate, written, public, signing_key)
-                shutil.rmtree(parts)
-            with clock.step("Checking the release"):
-                _check(public, certificate)
-            _log(confidential / "run.json", config, clock)
-            for path in (public, *public.rglob("*")):
-                path.chmod(0o755 if path.is_dir() else 0o644)
-            staging.chmod(0o755)
-            if out.exists():
-                raise ConfigError([f"{out}: the output folder appeared during the run; nothing was replaced"])
-            staging.rename(out)
+                inputs = {path.name: sha256_of(path) for path in config.jobs.files}
+                _keep_homes(config, release, staging)
+            name = f"{config.release.name}, run {secrets.token_hex(8)}"
+            state = RunState(config, certificate, inputs, key.secure, name)
+            staging.save(state, key)
+            try:
+                state = _paid(state, staging)
+            except BaseException:
+                staging.abandon()
+                raise
+            with _accounted(state):
+                _finish(staging, release, state, key, signing_key, clock, scheduler)
     finally:
         key.destroy()
     return Release(out, release, certificate)
+
+
+def resume(
+    out: Path, *, report: Callable[[str], None] | None = None, scheduler: str | None = None
+) -> Release:
+    """Continue an interrupted run, with the result that it would have had, at no further cost.
+
+    Batches that are finished are not drawn again; no input is read.
+
+    Parameters
+    ----------
+    out : Path
+        Output folder of the run.
+    report, scheduler
+        As for `run`.
+
+    Returns
+    -------
+    Release
+
+    Raises
+    ------
+    ConfigError
+        If there is nothing to continue, or another version of the program began it.
+    """
+    staging = Staging.of(out)
+    if not staging.begun and Staging(out).checked and (done := Staging(out).load()).debit is not None:
+        with _accounted(done):  # killed between the last rename and the ledger
+            return Release(out, load_plan(out / "public" / "plan"), done.certificate)
+    _refuse_existing(out)
+    clock = _Clock(report)
+    with staging.again() as state:
+        release = load_plan(staging.public / "plan")
+        certificate = state.certificate
+        now = make_certificate(release, certified(release), certificate.plan_sha256, secure=state.secure)
+        if now.model_copy(update={"created": certificate.created}) != certificate:
+            raise ConfigError(
+                [f"{staging.folder}: begun by another version of the program; resume with that one"]
+            )
+        if plan_hash(staging.public / "plan") != certificate.plan_sha256:
+            raise ConfigError([f"{staging.folder}: the plan is not the one that the run began with"])
+        signature = state.config.signature
+        signing_key = read_private_key(signature.key) if signature else None
+        with _accounted(_paid(state, staging)):
+            if staging.checked:
+                _put_in_place(staging, out)
+                return Release(out, release, certificate)
+            key = staging.key(state)
+            try:
+                _finish(staging, release, state, key, signing_key, clock, scheduler)
+            finally:
+                key.destroy()
+    return Release(out, release, certificate)
+
+
+def _paid(state: RunState, staging: Staging) -> RunState:
+    """Pay for the release before its first draw, or see that it has been paid for."""
+    settings, certificate = state.config.ledger, state.certificate
+    if settings is None:
+        return state
+    ledger = Ledger(settings.file)
+    if state.debit is None and settings.file.exists():  # perhaps killed before the debit was noted here
+        state = replace(
+            state, debit=next((e.hash for e in ledger.entries() if e.release == state.name), None)
+        )
+    if state.debit is not None:
+        ledger.resume(state.debit, certificate.plan_sha256)
+    else:
+        debit = ledger.debit(
+            data_set=settings.data_set,
+            period=settings.period,
+            budget=Budget(settings.epsilon, settings.delta, settings.period),
+            epsilon=synth.exact(str(certificate.run.epsilon)),
+            delta=synth.exact(str(certificate.run.delta)),
+            plan_sha256=certificate.plan_sha256,
+            release=state.name,
+        )
+        state = replace(state, debit=debit.id)
+    staging.save(state)
+    return state
+
+
+def debits_of(outs: Iterable[Path]) -> list[str]:
+    """Return the entries of the ledger that paid for finished or unfinished runs, by their output folders.
+
+    Raises
+    ------
+    ConfigError
+        If there is no run in a folder.
+    """
+    states = []
+    for out in outs:
+        staging = Staging(out) if Staging(out).begun else Staging.of(out)
+        if not staging.begun:
+            raise ConfigError([f"{out}: no release with its confidential folder is there"])
+        states.append(staging.load())
+    return [state.debit for state in states if state.debit is not None]
+
+
+@contextmanager
+def _accounted(state: RunState) -> Iterator[RunState]:
+    """Enter the outcome in the ledger; whatever it is, what was paid stays paid."""
+    if state.config.ledger is None or state.debit is None:
+        yield state
+        return
+    ledger = Ledger(state.config.ledger.file)
+    try:
+        yield state
+    except BaseException as error:
+        with suppress(LedgerError, OSError):  # they must not hide the first error
+            ledger.outcome(state.debit, "failed", type(error).__name__)
+        raise
+    ledger.outcome(state.debit, "finished")
+
+
+def _refuse_existing(out: Path) -> None:
+    if out.exists() or out.is_symlink():
+        raise ConfigError([f"{out}: the output folder exists. Remove it, or choose another with --out"])
+
+
+def _finish(
+    staging: Staging,
+    release: ReleasePlan,
+    state: RunState,
+    key: synth.RunKey,
+    signing_key: Ed25519PrivateKey | None,
+    clock: _Clock,
+    scheduler: str | None,
+) -> None:
+    """Draw what is not drawn yet, write, check, and put the release in its place."""
+    with clock.step(f"Drawing {release.plan.pools.n_records:,} synthetic workers"):
+        parts = sample_release(
+            staging, release, state, key, scheduler=scheduler, progress=clock.shown and sys.stderr.isatty()
+        )
+    with clock.step("Writing the release"):
+        for path in staging.public.iterdir():  # what an interrupted attempt wrote
+            if path.name != "plan":
+                path.unlink()
+        write_public(release, state.certificate, parts, staging.public, signing_key)
+    with clock.step("Checking the release"):
+        _check(staging.public, state.certificate)
+    for path in (staging.public, *staging.public.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    _log(staging, state, clock)
+    _put_in_place(staging, state.config.release.out)
+
+
+def _put_in_place(staging: Staging, out: Path) -> None:
+    """Remove what a checked release does not need, and rename it."""
+    staging.tidy()
+    if out.exists():
+        raise ConfigError([f"{out}: the output folder appeared during the run; nothing was replaced"])
+    staging.folder.chmod(0o755)
+    staging.folder.rename(out)
+
+
+def _keep_homes(config: ReleaseConfig, release: ReleasePlan, staging: Staging) -> None:
+    """Read the confidential homes and keep those of each batch in a file of its own."""
+    records = job_source(config, release.geography).records(config.plan.pool_by)
+    homes = _grouped(config, release, records)
+    keep_homes(staging, release, homes)
 
 
 def _grouped(config: ReleaseConfig, release: ReleasePlan, records: geo_data.JobRecords) -> NDArray[np.int32]:
@@ -172,26 +324,10 @@ def _check(public: Path, certificate: Certificate) -> None:
             raise
 
 
-@contextmanager
-def _staging(out: Path) -> Iterator[Path]:
-    made = [folder for folder in out.parents if not folder.exists()]
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=f".{out.name}.partial-", dir=out.parent))  # mode 0700
-        try:
-            yield staging
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)  # gone already when it was put in place
-    finally:
-        if not out.exists():
-            with suppress(OSError):  # somebody else uses it by now
-                for folder in made:
-                    folder.rmdir()
-
-
 class _Clock:
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+    def __init__(self, report: Callable[[str], None] | None) -> None:
+        self.shown = report is not None
+        self._say = report or (lambda _: None)
         self.seconds: dict[str, float] = {}
 
     @contextmanager
@@ -202,11 +338,10 @@ class _Clock:
         self.seconds[what] = round(time.monotonic() - begin, 3)
 
 
-def _log(path: Path, config: ReleaseConfig, clock: _Clock) -> None:
-    """Keep what an auditor inside the agency needs: which input it was, and how long each step took."""
-    text = json.dumps(
-        {"jobs_sha256": sha256_of(config.jobs.file), "seconds": clock.seconds, "process": os.getpid()},
-        indent=1,
-    )
-    path.write_text(text + "\n", encoding="utf-8")
-    path.chmod(0o600)
+def _log(staging: Staging, state: RunState, clock: _Clock) -> None:
+    """Keep what an auditor inside the agency needs: which input it was, and how long each step took.
+
+    It is written when the release has passed its checks, and says that.
+    """
+    log = {"inputs_sha256": state.inputs, "seconds": clock.seconds, "process": os.getpid()}
+    staging.write(staging.log, (json.dumps(log, indent=1) + "\n").encode())

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +25,13 @@ from numpy.typing import NDArray
 
 import geo_data
 import synth
+from pipelines.plan_files import load_plan
 from pipelines.planning import ReleasePlan
+from pipelines.staging import RunState, Staging
 
-__all__ = ["Part", "Piece", "batches", "sample_batch", "sample_release"]
+__all__ = ["Part", "Piece", "batches", "keep_homes", "sample_batch", "sample_release"]
 
+_RETRIES = 5  # of a batch whose worker died
 _BATCH_JOBS = 100_000  # the memory of a task is bounded by this and by the largest work block
 
 
@@ -34,17 +42,37 @@ class Piece:
     csv: Path
     parquet: Path
 
+    @classmethod
+    def of(cls, folder: Path, stem: str) -> Piece:
+        """Return the piece in a folder."""
+        return cls(folder / f"{stem}.csv.gz", folder / f"{stem}.parquet")
+
 
 @dataclass(frozen=True)
 class Part:
-    """What one task wrote: its part of the OD files, and of the jobs if asked for.
+    """What one batch wrote: its part of the OD files, and of the jobs if asked for.
 
-    `aux` is there if the geography has outside areas: the rows of workers who live in them.
+    Attributes
+    ----------
+    od : Piece
+    aux : Piece or None
+        If the geography has outside areas: the rows of workers who live in them.
+    jobs : Path or None
+        One row a job with its attributes.
     """
 
     od: Piece
     aux: Piece | None
     jobs: Path | None
+
+    @classmethod
+    def of(cls, folder: Path, *, aux: bool, jobs: bool) -> Part:
+        """Return the part in a folder."""
+        return cls(
+            Piece.of(folder, "od"),
+            Piece.of(folder, "aux") if aux else None,
+            folder / "jobs.parquet" if jobs else None,
+        )
 
 
 def batches(release: ReleasePlan, jobs: int = _BATCH_JOBS) -> list[slice]:
@@ -104,97 +132,148 @@ def sample_batch(
     )
 
 
-def sample_release(
-    release: ReleasePlan,
-    homes: NDArray[np.int32],
-    key: synth.RunKey,
-    folder: Path,
-    *,
-    createdate: str,
-    with_jobs: bool,
-    progress: bool = False,
-) -> Sequence[Part]:
-    """Sample all pools with Dask and write the parts of the OD file.
+def keep_homes(staging: Staging, release: ReleasePlan, homes: NDArray[np.int32]) -> None:
+    """Keep the homes of every batch in a file of its own.
 
     Parameters
     ----------
+    staging : Staging
     release : ReleasePlan
     homes : ndarray of int32, shape (n_records,)
         **Confidential**: home block of every real worker, pool after pool.
+    """
+    offsets = _offsets(release)
+    for batch, pools in enumerate(batches(release)):
+        staging.write_homes(batch, homes[offsets[pools.start] : offsets[pools.stop]])
+
+
+def _offsets(release: ReleasePlan) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(release.pools.n)])
+
+
+def sample_release(
+    staging: Staging,
+    release: ReleasePlan,
+    state: RunState,
+    key: synth.RunKey,
+    *,
+    scheduler: str | None = None,
+    progress: bool = False,
+) -> Sequence[Part]:
+    """Sample all pools with Dask; each batch writes its part, and none is drawn twice.
+
+    Parameters
+    ----------
+    staging : Staging
+        Private folder of the run, with the homes of every batch.
+    release : ReleasePlan
+    state : RunState
     key : synth.RunKey
-    folder : Path
-        Where the parts go; private until the release is final.
-    createdate : str
-        ``YYYYMMDD``.
-    with_jobs : bool
-        Also write one row a job with its attributes.
+    scheduler : str, optional
+        Address of a Dask cluster whose workers see the same files; by default threads of this process.
     progress : bool
-        Show a progress bar on standard error.
+        Show on standard error how far it is.
 
     Returns
     -------
     sequence of Part
         In the order of the pools.
     """
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(release.pools.n)])
-    # The cumulative keys are made once, here, rather than by two tasks at the same time.
-    release.plan.domains.locate(release.plan.pools.domain[:1], homes[:1])
-    task = delayed(_batch_task, pure=False, traverse=False)
-    tasks = [
-        task(
-            release,
-            pools,
-            homes[offsets[pools.start] : offsets[pools.stop]],
-            key,
-            i,
-            folder,
-            createdate,
-            with_jobs,
-        )
-        for i, pools in enumerate(batches(release))
-    ]
-    with ProgressBar(out=sys.stderr) if progress else nullcontext():
-        return list(compute(*tasks, scheduler="threads"))
+    run = _Run(staging, release, state.certificate.created[:10].replace("-", ""), key)
+    todo = [batch for batch in range(len(run.slices)) if not run.folder(batch).exists()]
+    if scheduler is not None:
+        _on_cluster(scheduler, staging, todo, progress=progress)
+    else:
+        task = delayed(run.draw, pure=False, traverse=False)
+        with ProgressBar(out=sys.stderr) if progress else nullcontext():
+            compute(*(task(batch) for batch in todo), scheduler="threads")
+    return [run.part(batch) for batch in range(len(run.slices))]
 
 
-def _batch_task(
-    release: ReleasePlan,
-    pools: slice,
-    homes: NDArray[np.int32],
-    key: synth.RunKey,
-    batch: int,
-    folder: Path,
-    createdate: str,
-    with_jobs: bool,
-) -> Part:
-    drawn = sample_batch(release, pools, homes, key, batch)
-    slots = release.pools.slots
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(release.pools.n)])
-    own = slice(offsets[pools.start], offsets[pools.stop])
-    attributes = {name: codes[own] for name, codes in slots.attributes.items()}
-    table = geo_data.od_table(release.geography, slots.work[own], drawn, attributes, slots.categories)
-    outside = release.geography.is_outside(release.geography.number(table["h_geocode"]))
-    first = batch == 0
-    part = Part(
-        _write_piece(table[~outside], folder / f"{batch:06}.od", createdate, header=first),
-        _write_piece(table[outside], folder / f"{batch:06}.aux", createdate, header=first)
-        if release.geography.outside
-        else None,
-        folder / f"{batch:06}.jobs.parquet" if with_jobs else None,
-    )
-    if part.jobs is not None:
-        columns: dict[str, Any] = {
-            "w_geocode": release.geography.blocks[slots.work[own]],
-            "h_geocode": release.geography.blocks[drawn],
-            **{name: np.array(slots.categories[name], object)[codes] for name, codes in attributes.items()},
-        }
-        pq.write_table(pa.table({name: pa.array(values) for name, values in columns.items()}), part.jobs)
-    return part
+def _on_cluster(scheduler: str, staging: Staging, todo: list[int], *, progress: bool) -> None:
+    """Draw batches on the workers of a cluster; one that dies is replaced, and gives the same bytes."""
+    from distributed import Client, as_completed  # an import of half a second
+
+    with Client(scheduler, set_as_default=False) as client:
+        if progress:
+            print(f"Dask dashboard: {client.dashboard_link}", file=sys.stderr)
+        futures = client.map(_draw, [staging.folder] * len(todo), todo, pure=False, retries=_RETRIES)
+        for done, future in enumerate(as_completed(futures), start=1):
+            future.result()
+            if progress:
+                end = "" if done < len(todo) else "\n"
+                print(f"\r{done} of {len(todo)} batches", end=end, file=sys.stderr, flush=True)
 
 
-def _write_piece(table: pd.DataFrame, stem: Path, createdate: str, *, header: bool) -> Piece:
-    piece = Piece(stem.with_suffix(f"{stem.suffix}.csv.gz"), stem.with_suffix(f"{stem.suffix}.parquet"))
+def _draw(folder: Path, batch: int) -> None:
+    """Draw a batch on a worker, which knows the run from its folder."""
+    _run_in(folder).draw(batch)
+
+
+@lru_cache(maxsize=1)
+def _run_in(folder: Path) -> _Run:
+    staging = Staging(folder)
+    state = staging.load()
+    created = state.certificate.created[:10].replace("-", "")
+    return _Run(staging, load_plan(staging.public / "plan"), created, staging.key(state))
+
+
+class _Run:
+    """What the tasks of a run share."""
+
+    def __init__(self, staging: Staging, release: ReleasePlan, createdate: str, key: synth.RunKey) -> None:
+        self.staging, self.release, self.createdate, self.key = staging, release, createdate, key
+        self.slices = batches(release)
+        self.offsets = _offsets(release)
+        self.with_jobs = release.configuration["jobs"]["format"] == "microdata"
+        # The cumulative keys are made once, here, rather than by two tasks at the same time.
+        release.plan.domains.locate(release.plan.pools.domain[:1], np.zeros(1, np.int32))
+
+    def folder(self, batch: int) -> Path:
+        """Where the part of a batch goes; it is there when the batch is finished."""
+        return self.staging.parts / f"{batch:06}"
+
+    def part(self, batch: int) -> Part:
+        """What a batch wrote."""
+        aux = bool(self.release.geography.outside)
+        return Part.of(self.folder(batch), aux=aux, jobs=self.with_jobs)
+
+    def draw(self, batch: int) -> None:
+        """Draw a batch and write its part."""
+        homes = self.staging.read_homes(batch)
+        drawn = sample_batch(self.release, self.slices[batch], homes, self.key, batch)
+        folder = Path(tempfile.mkdtemp(prefix=".", dir=self.staging.parts))
+        try:
+            self._write(folder, batch, drawn)
+            with suppress(OSError):  # a task that was thought lost has finished: its bytes are the same
+                os.rename(folder, self.folder(batch))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        if not self.folder(batch).exists():
+            raise OSError(errno.EIO, "the part of a batch could not be put in place", str(self.folder(batch)))
+
+    def _write(self, folder: Path, batch: int, drawn: NDArray[np.int32]) -> None:
+        geography, slots = self.release.geography, self.release.pools.slots
+        pools = self.slices[batch]
+        own = slice(self.offsets[pools.start], self.offsets[pools.stop])
+        attributes = {name: codes[own] for name, codes in slots.attributes.items()}
+        table = geo_data.od_table(geography, slots.work[own], drawn, attributes, slots.categories)
+        outside = geography.is_outside(geography.number(table["h_geocode"]))
+        part = Part.of(folder, aux=bool(geography.outside), jobs=self.with_jobs)
+        first = batch == 0
+        _write_piece(table[~outside], part.od, self.createdate, header=first)
+        if part.aux is not None:
+            _write_piece(table[outside], part.aux, self.createdate, header=first)
+        if part.jobs is not None:
+            columns: dict[str, Any] = {
+                "w_geocode": geography.blocks[slots.work[own]],
+                "h_geocode": geography.blocks[drawn],
+                **{name: np.array(slots.categories[name])[codes] for name, codes in attributes.items()},
+            }
+            pq.write_table(pa.table({name: pa.array(values) for name, values in columns.items()}), part.jobs)
+
+
+def _write_piece(table: pd.DataFrame, piece: Piece, createdate: str, *, header: bool) -> None:
     geo_data.write_od_csv(table, piece.csv, createdate=createdate, header=header)
     od = pa.Table.from_pandas(table, preserve_index=False)
     pq.write_table(od.append_column("createdate", pa.repeat(createdate, len(table))), piece.parquet)
-    return piece

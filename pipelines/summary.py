@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 
 import geo_data
 import synth
+from pipelines.ledger import Account
 from pipelines.planning import ReleasePlan
 from pipelines.release_files import file_names
-from pipelines.releasing import Release
+from pipelines.releasing import Release, debits_of
 from pipelines.utility import mean_commute, total_variation
 
-__all__ = ["comparison", "plan_summary", "release_summary"]
+__all__ = ["comparison", "ledger_account", "plan_summary", "release_summary"]
 
 
 def plan_summary(release: ReleasePlan, guarantee: synth.Guarantee) -> str:
@@ -89,10 +91,31 @@ def release_summary(release: Release) -> str:
         f"            {names['od_csv']}, certificate.json, README.md ...",
         f"Private     {release.out / 'confidential'} (never publish)",
     ]
+    lines.append(_paid(release))
     if not certificate.for_release:
         lines.append("Not for release: " + "; ".join(certificate.not_for_release_because))
     lines.append(f"Check it with: odsynth verify {release.public}")
     return "\n".join(lines)
+
+
+def _paid(release: Release) -> str:
+    debit = debits_of([release.out])
+    return f"Ledger      debit {debit[0][:16]}" if debit else "Ledger      none: nobody adds up what is spent"
+
+
+def ledger_account(account: Account) -> str:
+    """Describe what has been spent of a budget; spent rounded up, left rounded down."""
+    budget = account.budget
+    epsilon, delta = (
+        synth.decimal_down(max(limit - spent, Fraction(0)))
+        for limit, spent in ((budget.epsilon, account.epsilon), (budget.delta, account.delta))
+    )
+    period = f", {budget.period}" if budget.period else ""
+    return (
+        f"{account.data_set}{period}: {account.debits} release(s), {account.unfinished} unfinished; "
+        f"spent epsilon {synth.decimal_up(account.epsilon)}, delta {synth.decimal_up(account.delta)}; "
+        f"left epsilon {epsilon}, delta {delta}"
+    )
 
 
 def comparison(release: ReleasePlan, public: Path, truth: geo_data.JobRecords) -> str:

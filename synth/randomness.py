@@ -26,6 +26,8 @@ _MAX_STREAM_BYTES = 2**36  # well inside ChaCha20's counter; a batch reads a few
 class RunKey:
     """The secret of one run. Never printed, never pickled, overwritten by `destroy`.
 
+    A task that draws on another machine reads it from the run's private folder (`pipelines.staging`).
+
     Make one with `RunKey.generate()`. A key made with `RunKey.from_seed` is for tests: `secure` is
     False, and a release drawn with it is marked "not for release".
     """
@@ -64,6 +66,18 @@ class RunKey:
         info = f"odsynth/1/{stage}/{batch}".encode()
         derived = HKDF(SHA256(), _KEY_BYTES, salt=None, info=info).derive(bytes(self._key))
         return WordStream(derived)
+
+    def secret(self) -> bytes:
+        """Return the bytes of the key, to be kept where only the curator reads, until the release is final.
+
+        Raises
+        ------
+        RuntimeError
+            If the key has been destroyed.
+        """
+        if not self._key:
+            raise RuntimeError("the run key has been destroyed")
+        return bytes(self._key)
 
     def destroy(self) -> None:
         """Overwrite the key; no further stream can be derived."""

@@ -293,7 +293,7 @@ def test_two_processes_into_one_folder(write_config: Callable[..., Path]) -> Non
     codes = [process.returncode for process in both]
     assert sorted(codes) == [0, 1], errors
     loser = errors[codes.index(1)]
-    assert re.search("output folder exists|appeared during the run|not empty", loser)
+    assert re.search("output folder exists|another process is making this release", loser)
     assert "Traceback" not in loser
     assert sorted(path.name for path in config.parent.iterdir()) == ["release", "small.toml"]
     load = pipelines.load_plan(config.parent / "release" / "public" / "plan")
@@ -709,13 +709,21 @@ def test_an_interrupt_is_code_1_without_a_traceback(
     def fail(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pipelines.releasing.write_public", fail)
     config = write_config()
-    before = tree(tmp_path)
-    result = invoke("run", config)
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.releasing.write_public", fail)
+        result = invoke("run", config)
     assert result.exit_code == 1
     assert "Aborted!" in result.stderr
-    assert tree(tmp_path) == before
+    assert "Traceback" not in result.stderr
+    out = config.parent / "release"
+    assert not out.exists()
+    assert f"Continue with: odsynth resume {out}" in result.stderr
+    again = invoke("run", config)
+    assert again.exit_code == 1
+    assert "an unfinished run of this release is there. Continue it with odsynth resume" in again.stderr
+    assert "Released    600 synthetic workers" in invoke("resume", out).stdout
+    assert invoke("resume", out).exit_code == 1
 
 
 # --- demo

@@ -1,8 +1,10 @@
-"""kill -9 at any moment: the output folder is absent, or whole."""
+"""kill -9 at any moment: the output folder is absent, or whole; and resuming gives what would have been."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import random
 import signal
 import stat
 import subprocess
@@ -12,19 +14,28 @@ from pathlib import Path
 
 import pytest
 
-import pipelines
-from pipelines import VerificationError, verify
+from pipelines import Ledger, debits_of
+from pipelines.plan_files import load_plan
 from pipelines.release_files import expected_files, public_files
+from pipelines.staging import Staging
 
 pytestmark = pytest.mark.slow
 
-# Imports once and forks for every kill. A number is a delay in seconds; a name is a function that the process
-# does not come back from (after:) or that it does not get to (before:).
+# Imports once and forks for every run. A number is a delay in seconds after which the process is killed; a
+# name is a function that it does not come back from (after:) or that it does not get to (before:). Key and
+# time are fixed, so that releases can be compared; batches are small, so that there are many.
 SCRIPT = """
 import os, signal, sys, time
 from pathlib import Path
-import pipelines, pipelines.releasing, pipelines.sampling, pipelines.release_files
+import pipelines, synth
+import pipelines.releasing, pipelines.sampling, pipelines.release_files, pipelines.staging
 from pipelines.cli import main
+
+made, cut = pipelines.releasing.make_certificate, pipelines.sampling.batches
+fixed = {"created": "2026-01-02T03:04:05Z"}
+pipelines.releasing.make_certificate = lambda *a, **k: made(*a, **k).model_copy(update=fixed)
+pipelines.sampling.batches = lambda release: cut(release, 50)
+synth.RunKey.generate = lambda: synth.RunKey.from_seed(7)
 
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -32,72 +43,123 @@ def die(*_, **__):
 def arm(moment):
     when, name = moment.split(":")
     owner, _, attribute = name.rpartition(".")
-    target = Path if owner == "Path" else sys.modules["pipelines." + owner]
+    module, _, inner = owner.partition(".")
+    target = Path if owner == "Path" else sys.modules["pipelines." + module]
+    target = getattr(target, inner) if inner else target
     real = getattr(target, attribute)
     setattr(target, attribute, die if when == "before" else lambda *a, **k: (real(*a, **k), die()))
 
-for number, moment in enumerate(sys.argv[2:]):
-    config = Path(sys.argv[1]) / str(number) / "small.toml"
+def start(moment, *arguments):
     child = os.fork()
     if child == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         if ":" in moment:
             arm(moment)
-        main(["run", str(config)])
-    if ":" not in moment:
+        main(list(arguments))
+    if moment and ":" not in moment:
         time.sleep(float(moment))
         os.kill(child, signal.SIGKILL)
-    print(os.waitpid(child, 0)[1])
+    return os.waitpid(child, 0)[1]
+
+for number, moments in enumerate(sys.argv[2:]):
+    folder = Path(sys.argv[1]) / str(number)
+    begun, statuses = False, []
+    for moment in [*moments.split(), ""]:
+        verb = ["resume", str(folder / "release")] if begun else ["run", str(folder / "small.toml")]
+        if not (folder / "release").exists():
+            statuses.append(start(moment, *verb))
+        begun = (folder / ".release.unfinished" / "confidential" / "state.json").exists()
+    if statuses[-1]:  # killed when all was done but the entry in the ledger
+        start("", "resume", str(folder / "release"))
+    print(number, *statuses, flush=True)
 """
 STEPS = [
     "after:releasing.save_plan",
+    "before:releasing.keep_homes",
+    "after:releasing.keep_homes",
+    "after:ledger.Ledger.debit",
     "before:releasing.sample_release",
     "after:sampling.sample_batch",
-    "after:sampling._batch_task",
+    "before:sampling.os.rename",
+    "after:sampling.os.rename",
     "before:releasing.write_public",
     "before:release_files.seal",
     "after:release_files.seal",
     "before:releasing.verify",
     "after:releasing._log",
+    "before:staging.shutil.rmtree",
+    "after:staging.shutil.rmtree",
     "before:Path.rename",
     "after:Path.rename",
 ]
-DELAYS = [f"{0.03 * step:.2f}" for step in range(20)]
 
 
-def result(public: Path) -> str:
-    """The last check that passed, or "not" and the one that failed. This checkout may be modified."""
-    last = ""
-    try:
-        for check in verify(public):
-            last = check.name
-    except VerificationError as error:
-        return f"not {error.check}"
-    return last
+def moments() -> list[str]:
+    """Every step; several kills of one run; and, with those, fifty kills at random moments."""
+    rng = random.Random(1)
+    delays = [" ".join(f"{rng.uniform(0, 1.2):.3f}" for _ in range(rng.choice([1, 2, 3]))) for _ in range(25)]
+    return [*STEPS, " ".join(STEPS), *delays]
 
 
-def test_kill_at_any_moment(config_text: Callable[..., str], tmp_path: Path) -> None:
-    moments = [*STEPS, *DELAYS]
-    for number in range(len(moments)):
+def digest(public: Path) -> str:
+    files = sorted(path for path in public.rglob("*") if path.is_file())
+    content = b"".join(path.relative_to(public).as_posix().encode() + path.read_bytes() for path in files)
+    return hashlib.sha256(content).hexdigest()
+
+
+def test_kill_at_any_moment_and_resume(config_text: Callable[..., str], tmp_path: Path) -> None:
+    plans = ["", *moments()]  # the first is not killed
+    book = tmp_path / "ledger.sqlite"
+    for number in range(len(plans)):
         (tmp_path / str(number)).mkdir()
-        (tmp_path / str(number) / "small.toml").write_text(config_text())
-    script = [sys.executable, "-c", SCRIPT, str(tmp_path), *moments]
-    done = subprocess.run(script, capture_output=True, text=True, check=True)
-    status = [int(line) for line in done.stdout.splitlines() if line.isdigit()]
-    assert len(status) == len(moments)
-    assert all(os.WIFSIGNALED(s) and os.WTERMSIG(s) == signal.SIGKILL for s in status[: len(STEPS)]), (
-        done.stderr
+        paid = (
+            f'\n[ledger]\nfile = "{book}"\ndata_set = "jobs"\nepsilon = "{8.6 * len(plans)}"\ndelta = "0.1"\n'
+        )
+        (tmp_path / str(number) / "small.toml").write_text(config_text() + paid)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(tmp_path), *plans], capture_output=True, text=True, check=True
     )
-
-    finished = []
-    for number, moment in enumerate(moments):
+    statuses = [[int(word) for word in line.split()[1:]] for line in done.stdout.splitlines()]
+    assert len(statuses) == len(plans), done.stderr
+    killed = [sum(os.WIFSIGNALED(s) and os.WTERMSIG(s) == signal.SIGKILL for s in run) for run in statuses]
+    assert killed[0] == 0
+    assert killed[1 : 1 + len(STEPS)] == [1] * len(STEPS), done.stderr
+    assert killed[1 + len(STEPS)] >= 10  # one run, killed at one step after the other
+    assert sum(killed[2 + len(STEPS) :]) >= 25
+    digests = set()
+    for number in range(len(plans)):
         folder = tmp_path / str(number)
-        for path in folder.iterdir():
-            if path.name.startswith("."):  # what a killed run leaves is closed to others
-                assert stat.S_IMODE(path.stat().st_mode) == 0o700 or moment == "before:Path.rename"
+        assert sorted(path.name for path in folder.iterdir()) == ["release", "small.toml"]
         out = folder / "release"
-        if out.exists():
-            finished.append(moment)
-            configuration = pipelines.load_plan(out / "public" / "plan").configuration
-            assert public_files(out / "public") == expected_files(configuration)
-            assert result(out / "public") in {"for release", "not for release"}
-    assert [moment for moment in finished if ":" in moment] == ["after:Path.rename"]
+        assert stat.S_IMODE((out / "confidential").stat().st_mode) == 0o700
+        assert not list(out.rglob("run.key"))
+        configuration = load_plan(out / "public" / "plan").configuration
+        assert public_files(out / "public") == expected_files(configuration)
+        digests.add(digest(out / "public"))
+    assert len(digests) == 1
+    account = Ledger(book).accounts()[0]
+    assert (account.debits, account.unfinished) == (
+        len(plans),
+        0,
+    )  # one for each release, however often killed
+    debits = debits_of(tmp_path / str(number) / "release" for number in range(len(plans)))
+    assert len(set(debits)) == len(plans)
+    Ledger(book).verify(witness=debits)
+
+
+def test_what_a_killed_run_leaves_is_closed_to_others(
+    config_text: Callable[..., str], tmp_path: Path
+) -> None:
+    """Looked at while it is there: no confidential byte outside a folder of mode 0700."""
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0" / "small.toml").write_text(config_text())
+    script = SCRIPT.replace('for moment in [*moments.split(), ""]:', "for moment in moments.split():")
+    subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path), "before:releasing.write_public"],
+        capture_output=True,
+        check=True,
+    )
+    staging = Staging.of(tmp_path / "0" / "release")
+    assert staging.begun
+    assert stat.S_IMODE(staging.folder.stat().st_mode) == 0o700
+    assert {path.name for path in (tmp_path / "0").iterdir()} == {"small.toml", ".release.unfinished"}

@@ -9,7 +9,6 @@ import os
 import shutil
 import stat
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,9 +22,10 @@ import pytest
 import geo_data
 import pipelines
 import synth
-from pipelines import ConfigError, Release, ReleaseConfig, run, verify
+from pipelines import ConfigError, Release, ReleaseConfig, resume, run, verify
 from pipelines import releasing as module
 from pipelines.release_files import MANIFEST, expected_files, file_names, public_files
+from pipelines.staging import Staging
 
 Configs = Callable[..., ReleaseConfig]
 COUNTS = ["S000", *(name for names in geo_data.LODES_CATEGORIES.values() for name in names)]
@@ -324,100 +324,190 @@ def test_an_existing_output_is_refused_and_not_touched(
         assert everything(out) == {"mine.txt": b"mine"}
 
 
-# Everything that run() calls, and what those call that writes.
-STEPS = [
+# Everything that run() calls before the first draw, and what those call that writes; and from then on.
+BEFORE = [
     "releasing.make_plan",
     "releasing.certified",
     "releasing.save_plan",
     "releasing.make_certificate",
     "releasing.job_source",
+    "releasing.sha256_of",
+    "releasing.keep_homes",
+    "releasing.geo_data.group_records",
+    "plan_files.pq.write_table",
+    "staging.np.save",
+    "staging.json.dumps",
+]
+AFTER = [
     "releasing.sample_release",
     "releasing.write_public",
     "releasing.verify",
     "releasing._log",
-    "releasing.sha256_of",
-    "releasing.tempfile.mkdtemp",
-    "releasing.geo_data.group_records",
-    "plan_files.pq.write_table",
     "sampling.sample_batch",
     "sampling.geo_data.write_od_csv",
-    "sampling.pq.write_table",
+    "sampling.tempfile.mkdtemp",
     "release_files.release_readme",
     "release_files.seal",
     "release_files.shutil.copyfileobj",
+    "staging.shutil.rmtree",
 ]
-
-
-@pytest.mark.parametrize(
+faults = pytest.mark.parametrize(
     "fault", [OSError(28, "No space left on device"), KeyboardInterrupt(), MemoryError()]
 )
-@pytest.mark.parametrize("step", STEPS)
-def test_a_failure_at_any_step_leaves_nothing(
-    step: str, fault: BaseException, small_config: Configs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = small_config(('out = "release"', 'out = "new/folder/release"'))
-    called = []
+
+
+def failing(step: str, fault: BaseException, patch: pytest.MonkeyPatch) -> list[str]:
+    """Make a step fail; the list says whether it was called."""
+    called: list[str] = []
 
     def fail(*_: object, **__: object) -> None:
         called.append(step)
         raise fault
 
-    monkeypatch.setattr(f"pipelines.{step}", fail)
-    key = synth.RunKey.from_seed(1)
+    patch.setattr(f"pipelines.{step}", fail)
+    return called
+
+
+@faults
+@pytest.mark.parametrize("step", BEFORE)
+def test_a_failure_before_the_first_draw_leaves_nothing(
+    step: str, fault: BaseException, small_config: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small_config(('out = "release"', 'out = "new/folder/release"'))
+    called = failing(step, fault, monkeypatch)
     with pytest.raises(type(fault)):
-        run(config, key=key)
+        run(config, key=synth.RunKey.from_seed(1))
     assert called
-    assert not config.release.out.exists()
     top = config.release.out.parent.parent.parent
     assert list(top.iterdir()) == [], "not even the folders made for the output"
+    with pytest.raises(ConfigError, match="there is no unfinished run here"):
+        resume(config.release.out)
 
 
-def test_a_failure_while_other_batches_still_draw_leaves_nothing(
+@faults
+@pytest.mark.parametrize("step", AFTER)
+def test_a_failure_from_the_first_draw_on_can_be_resumed(
+    step: str,
+    fault: BaseException,
+    small_config: Configs,
+    drawn_with_seed_one: dict[str, bytes],
+    frozen_day: None,
+) -> None:
+    config = small_config()
+    with pytest.MonkeyPatch.context() as patch:
+        called = failing(step, fault, patch)
+        with pytest.raises(type(fault)):
+            run(config, key=synth.RunKey.from_seed(1))
+    assert called
+    assert left_over(config) == [".release.unfinished"]
+    assert mode(Staging.of(config.release.out).folder) == 0o700
+    with pytest.raises(ConfigError, match="an unfinished run of this release is there"):
+        run(config)
+    release = resume(config.release.out)
+    assert everything(release.public) == drawn_with_seed_one
+    assert left_over(config) == ["release"]
+    assert sorted(path.name for path in release.out.iterdir()) == ["confidential", "public"]
+    names = sorted(path.name for path in (release.out / "confidential").iterdir())
+    assert names == ["lock", "run.json", "state.json"]  # and no key
+    assert everything(release.out / "public") == drawn_with_seed_one
+
+
+@pytest.fixture
+def drawn_with_seed_one(small_config: Configs, frozen_day: None) -> dict[str, bytes]:
+    """The public folder of an uninterrupted run with the key of seed 1."""
+    return everything(run(small_config(), key=synth.RunKey.from_seed(1)).public)
+
+
+def test_a_finished_batch_is_not_drawn_again(
+    small_config: Configs, drawn_with_seed_one: dict[str, bytes], frozen_day: None
+) -> None:
+    cut, draw = pipelines.sampling.batches, pipelines.sampling.sample_batch
+    config = small_config()
+    drawn: list[int] = []
+
+    def sample(*arguments: object) -> object:
+        batch = int(arguments[-1])  # type: ignore[call-overload]
+        if len(drawn) == 3:
+            raise OSError(5, "Input/output error")
+        drawn.append(batch)
+        return draw(*arguments)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipelines.sampling, "batches", lambda release: cut(release, 50))
+        with dask.config.set(num_workers=1):
+            uninterrupted = everything(run(small_config(), key=synth.RunKey.from_seed(1)).public)
+            patch.setattr(pipelines.sampling, "sample_batch", sample)
+            with pytest.raises(OSError, match="Input/output"):
+                run(config, key=synth.RunKey.from_seed(1))
+            first = list(drawn)
+            drawn[:] = [-1] * 4  # no more faults
+            release = resume(config.release.out)
+    total = len(cut(release.plan, 50))
+    assert len(first) == 3
+    assert sorted(first + drawn[4:]) == list(range(total))
+    assert everything(release.public) == uninterrupted
+
+
+def test_two_processes_do_not_work_in_one_folder(
     small_config: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Dask raises at once and lets the other threads finish: what they write then must not stay."""
-    cut, draw, task = (
-        getattr(pipelines.sampling, name) for name in ("batches", "sample_batch", "_batch_task")
-    )
-    over, finished = threading.Event(), threading.Semaphore(0)
-
-    def sample(release: object, pools: slice, homes: object, key: synth.RunKey, batch: int) -> object:
-        if batch == 0:
-            raise OSError(5, "Input/output error")
-        assert over.wait(60)
-        return draw(release, pools, homes, synth.RunKey.from_seed(1), batch)
-
-    def whole(*arguments: object) -> object:
-        try:
-            return task(*arguments)
-        finally:
-            finished.release()
-
-    monkeypatch.setattr(pipelines.sampling, "batches", lambda pools: cut(pools, 300))
-    monkeypatch.setattr(pipelines.sampling, "sample_batch", sample)
-    monkeypatch.setattr(pipelines.sampling, "_batch_task", whole)
     config = small_config()
-    with dask.config.set(num_workers=2), pytest.raises(OSError, match="Input/output"):
-        run(config)
-    over.set()
-    assert finished.acquire(timeout=60)  # the one that failed
-    assert finished.acquire(timeout=60)  # the one that went on
-    assert left_over(config) == []
+    seen: list[str] = []
+    real = module.sample_release
+
+    def meanwhile(*arguments: object, **named: object) -> object:
+        for other in (lambda: run(config), lambda: resume(config.release.out)):
+            with pytest.raises(ConfigError, match="another process is making this release"):
+                other()
+            seen.append("refused")
+        return real(*arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "sample_release", meanwhile)
+    run(config)
+    assert seen == ["refused", "refused"]
+
+
+def test_another_version_does_not_resume(small_config: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = small_config()
+    with pytest.MonkeyPatch.context() as patch:
+        failing("releasing.write_public", OSError(28, "No space left on device"), patch)
+        with pytest.raises(OSError, match="No space"):
+            run(config)
+    before = everything(Staging.of(config.release.out).folder)
+    monkeypatch.setattr("pipelines.certificate.dependency_versions", lambda: {"python": "4.0"})
+    with pytest.raises(ConfigError, match="begun by another version"):
+        resume(config.release.out)
+    assert everything(Staging.of(config.release.out).folder) == before
+
+
+def test_what_an_abandoned_run_left_is_thrown_away(small_config: Configs) -> None:
+    """Killed before its first draw: nothing was spent, so the next run begins anew."""
+    config = small_config()
+    folder = Staging.of(config.release.out).folder
+    (folder / "homes").mkdir(parents=True)
+    (folder / "homes" / "000000.npy").write_bytes(b"old")
+    (folder / "confidential").mkdir()
+    (folder / "confidential" / "run.key").write_bytes(b"old")
+    release = run(config)
+    assert left_over(config) == ["release"]
+    assert not list(release.out.rglob("run.key"))
 
 
 @pytest.mark.parametrize("method", ["rename", "chmod"])
-def test_a_failure_when_the_release_is_put_in_place_leaves_nothing(
-    method: str, small_config: Configs, monkeypatch: pytest.MonkeyPatch
+def test_a_failure_when_the_release_is_put_in_place_can_be_resumed(
+    method: str, small_config: Configs, drawn_with_seed_one: dict[str, bytes], frozen_day: None
 ) -> None:
     config = small_config()
 
     def fail(*_: object, **__: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(Path, method, fail)
-    with pytest.raises(PermissionError):
-        run(config)
-    assert left_over(config) == []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, method, fail)
+        with pytest.raises(PermissionError):
+            run(config, key=synth.RunKey.from_seed(1))
+    assert left_over(config) == [".release.unfinished"]
+    assert everything(resume(config.release.out).public) == drawn_with_seed_one
 
 
 def test_a_release_that_fails_its_own_check_is_not_put_in_place(
@@ -436,7 +526,7 @@ def test_a_release_that_fails_its_own_check_is_not_put_in_place(
     config = small_config()
     with pytest.raises(pipelines.VerificationError, match="data"):
         run(config)
-    assert left_over(config) == []
+    assert left_over(config) == [".release.unfinished"]
 
 
 def _with(module: object, **changed: object) -> object:
@@ -496,7 +586,7 @@ def test_a_release_put_in_place_at_the_same_moment_is_not_replaced(
     with pytest.raises(OSError, match="not empty") as caught:
         run(config)
     assert caught.value.filename or caught.value.filename2
-    assert left_over(config) == ["release"]
+    assert left_over(config) == [".release.unfinished", "release"]
     assert everything(config.release.out) == everything(small_release.out)
 
 
@@ -514,8 +604,10 @@ def test_a_folder_that_appears_during_the_run_is_not_replaced(
     monkeypatch.setattr(module, "_log", meanwhile)
     with pytest.raises(ConfigError, match="appeared during the run"):
         run(config)
-    assert left_over(config) == ["release"]
+    assert left_over(config) == [".release.unfinished", "release"]
     assert everything(config.release.out) == {"mine.txt": b"mine"}
+    shutil.rmtree(config.release.out)
+    assert [check.name for check in verify(resume(config.release.out).public)]
 
 
 # --- who can read what
@@ -574,7 +666,7 @@ def test_no_public_file_holds_a_canary(
     for form, release in micro_releases.items():
         log = json.loads((release.out / "confidential" / "run.json").read_text())
         jobs = hashlib.sha256(microdata[form].read_bytes()).hexdigest()
-        assert log["jobs_sha256"] == jobs
+        assert log["inputs_sha256"] == {microdata[form].name: jobs}
         secrets = [canary.encode(), jobs.encode(), str(microdata[form].parent).encode()]
         assert list(hidden_in(release.public, secrets)) == []
         assert list(hidden_in(release.out / "confidential", [canary.encode()])) == []

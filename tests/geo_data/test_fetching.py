@@ -1,0 +1,689 @@
+"""Downloads, against a server on this machine that does what servers do on bad days."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import hashlib
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from geo_data import InputError, _download
+from geo_data.fetching import LODES_URL, fetch, fetch_lodes
+
+PLAIN = hashlib.shake_128(b"table").digest(300_000)  # does not compress, so that half of it is half a file
+TABLE = gzip.compress(PLAIN, mtime=0)
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+@dataclass
+class Reply:
+    """How a path is answered. The defaults are a good server."""
+
+    body: bytes = TABLE
+    status: int = 200
+    kind: str = "application/gzip"
+    tag: str | None = '"v1"'
+    ranges: bool = True  # understands Range, if If-Range holds
+    send: float = 1.0  # share of the body after which the connection breaks
+    length: bool = True  # states Content-Length
+    chunked: bool = False
+    wait: float = 0.0
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Asked:
+    """A request that came."""
+
+    path: str
+    range: str | None
+    agent: str
+
+
+class Server:
+    """Answers each path by its replies, one after another; the last one stays."""
+
+    def __init__(self) -> None:
+        self.replies: dict[str, list[Reply]] = {}
+        self.asked: list[Asked] = []
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                server.answer(self)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(
+            target=functools.partial(self.http.serve_forever, poll_interval=0.01), daemon=True
+        )
+        self.thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.http.server_address[1]}"
+
+    def serve(self, path: str, *replies: Reply) -> str:
+        self.replies[path] = list(replies)
+        return self.url + path
+
+    def ranges(self, path: str) -> list[str | None]:
+        return [asked.range for asked in self.asked if asked.path == path]
+
+    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+        wanted = handler.headers.get("Range")
+        self.asked.append(Asked(handler.path, wanted, handler.headers.get("User-Agent", "")))
+        assert handler.headers.get("Accept-Encoding") == "identity"
+        handler.close_connection = True
+        replies = self.replies.get(handler.path)
+        if not replies:
+            handler.send_error(404)
+            return
+        reply = replies.pop(0) if len(replies) > 1 else replies[0]
+        time.sleep(reply.wait)
+        body, status, begin = reply.body, reply.status, 0
+        if wanted and reply.ranges and handler.headers.get("If-Range") == reply.tag:
+            begin, status = int(re.findall(r"\d+", wanted)[0]), 206
+            if begin >= len(body):
+                handler.send_error(416)
+                return
+        handler.send_response(status)
+        handler.send_header("Content-Type", reply.kind)
+        if reply.tag:
+            handler.send_header("ETag", reply.tag)
+        if status == 206:
+            handler.send_header("Content-Range", f"bytes {begin}-{len(body) - 1}/{len(body)}")
+        for name, value in reply.headers.items():
+            handler.send_header(name, value)
+        data = body[begin : int(len(body) * reply.send)]
+        if reply.chunked:
+            handler.send_header("Transfer-Encoding", "chunked")
+            data = b"%x\r\n%s\r\n" % (len(data), data) + (b"0\r\n\r\n" if reply.send == 1 else b"")
+        elif reply.length:
+            handler.send_header("Content-Length", str(len(body) - begin))
+        handler.end_headers()
+        with suppress(ConnectionError):  # some clients have seen enough
+            handler.wfile.write(data)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(_download, "PAUSE", 0.001)
+    server = Server()
+    yield server
+    server.http.shutdown()
+    server.http.server_close()
+    server.thread.join()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "downloads"
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
+
+
+def refused(work: Callable[[], object]) -> str:
+    with pytest.raises(InputError) as caught:
+        work()
+    return str(caught.value)
+
+
+# --- a good server
+
+
+def test_a_file_comes_is_recorded_and_is_not_asked_for_again(server: Server, folder: Path) -> None:
+    url = server.serve("/a/table.csv.gz", Reply())
+    path = fetch(url, folder)
+    assert path == folder / "table.csv.gz"
+    assert path.read_bytes() == TABLE
+    assert set(files(folder)) == {"table.csv.gz", "SHA256SUMS"}, "nothing else is left"
+    text = (folder / "SHA256SUMS").read_text()
+    assert re.fullmatch(rf"# fetched \d{{4}}-\d\d-\d\d from {url}\n{sha256(TABLE)}  table\.csv\.gz\n", text)
+    assert fetch(url, folder) == path
+    assert len(server.asked) == 1
+    assert server.asked[0].agent == "odsynth"
+
+
+@pytest.mark.skipif(shutil.which("sha256sum") is None, reason="needs sha256sum")
+def test_the_sums_are_those_of_sha256sum(server: Server, folder: Path) -> None:
+    for name in ("a.csv.gz", "b.csv.gz"):
+        fetch(server.serve(f"/{name}", Reply()), folder)
+    done = subprocess.run(
+        ["sha256sum", "--strict", "-c", "SHA256SUMS"], cwd=folder, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "a.csv.gz: OK\nb.csv.gz: OK\n"
+
+
+def test_sums_that_were_there_stay(server: Server, folder: Path) -> None:
+    folder.mkdir()
+    (folder / "SHA256SUMS").write_text(f"{'0' * 64}  mine.csv")
+    fetch(server.serve("/a.csv.gz", Reply()), folder)
+    lines = (folder / "SHA256SUMS").read_text().splitlines()
+    assert lines[0] == f"{'0' * 64}  mine.csv"
+    assert lines[2] == f"{sha256(TABLE)}  a.csv.gz"
+
+
+def test_a_query_is_never_shown_or_stored_and_tells_files_apart(server: Server, folder: Path) -> None:
+    paths = []
+    for table in ("B08301", "B08302"):
+        body = table.encode()
+        url = server.serve(f"/acs5.csv?get={table}&key=SECRET", Reply(body, kind="text/csv"))
+        paths.append(fetch(url, folder))
+        assert re.fullmatch(r"acs5-[0-9a-f]{12}\.csv", paths[-1].name)
+    assert [path.read_bytes() for path in paths] == [b"B08301", b"B08302"]
+    assert "SECRET" not in (folder / "SHA256SUMS").read_text()
+    server.replies.clear()
+    assert "SECRET" not in refused(lambda: fetch(f"{server.url}/x?key=SECRET", folder))
+
+
+def test_a_known_hash_holds(server: Server, folder: Path) -> None:
+    url = server.serve("/table.csv.gz", Reply())
+    assert fetch(url, folder, sha256(TABLE).upper()).exists()
+    assert fetch(url, folder, sha256(TABLE)).exists()
+    message = refused(lambda: fetch(url, folder, "ab" * 32))
+    assert sha256(TABLE) in message
+    assert "ab" * 32 in message
+    assert "64 hexadecimal digits" in refused(lambda: fetch(url, folder, "ab"))
+
+
+def test_progress_goes_to_standard_error(
+    server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fetch(server.serve("/quiet.csv.gz", Reply()), folder)
+    assert capfd.readouterr() == ("", "")
+    ticks = iter(range(0, 10_000, 2))
+    monkeypatch.setattr(_download.time, "monotonic", lambda: next(ticks))
+    fetch(server.serve("/loud.csv.gz", Reply()), folder, progress=True)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "loud.csv.gz: 0.3 of 0.3 MB\n" in err
+
+
+# --- a server, or a line, on a bad day
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 429])
+def test_a_passing_error_is_tried_again(status: int, server: Server, folder: Path) -> None:
+    url = server.serve("/t.csv.gz", Reply(status=status), Reply(status=status), Reply())
+    assert fetch(url, folder).read_bytes() == TABLE
+    assert len(server.asked) == 3
+
+
+def test_tries_are_bounded(server: Server, folder: Path) -> None:
+    message = refused(lambda: fetch(server.serve("/t.csv.gz", Reply(status=503)), folder))
+    assert f"did not come in {_download.TRIES} tries" in message
+    assert "503" in message
+    assert len(server.asked) == _download.TRIES
+
+
+def test_pauses_double_and_heed_the_server(
+    server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(_download, "PAUSE", 1.0)
+    monkeypatch.setattr(_download.time, "sleep", pauses.append)
+    replies = [Reply(status=500) for _ in range(2)]
+    replies += [Reply(status=503, headers={"Retry-After": after}) for after in ("7", "99999")]
+    fetch(server.serve("/t.csv.gz", *replies, Reply()), folder)
+    assert [pause for pause in pauses if pause] == [1.0, 2.0, 7.0, 60.0]
+
+
+@pytest.mark.parametrize("status", [404, 410, 403, 400])
+def test_a_lasting_error_is_not_tried_again(status: int, server: Server, folder: Path) -> None:
+    url = server.serve("/t.csv.gz", Reply(status=status))
+    assert str(status) in refused(lambda: fetch(url, folder))
+    assert len(server.asked) == 1
+    assert files(folder) == {}
+
+
+def test_a_broken_download_continues_where_it_stopped(server: Server, folder: Path) -> None:
+    url = server.serve("/t.csv.gz", Reply(send=0.5), Reply(send=0.8), Reply())
+    assert fetch(url, folder).read_bytes() == TABLE
+    half, most = len(TABLE) // 2, int(len(TABLE) * 0.8)
+    assert server.ranges("/t.csv.gz") == [None, f"bytes={half}-", f"bytes={most}-"]
+
+
+def test_the_next_call_continues_too(server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_download, "TRIES", 1)
+    url = server.serve("/t.csv.gz", Reply(send=0.5))
+    assert "only" in refused(lambda: fetch(url, folder))
+    assert set(files(folder)) == {".t.csv.gz.part", ".t.csv.gz.part.json"}, (
+        "no part stands in the file's place"
+    )
+    server.serve("/t.csv.gz", Reply())
+    assert fetch(url, folder).read_bytes() == TABLE
+    assert server.ranges("/t.csv.gz")[-1] == f"bytes={len(TABLE) // 2}-"
+    assert set(files(folder)) == {"t.csv.gz", "SHA256SUMS"}
+
+
+def test_a_killed_download_continues(server: Server, folder: Path) -> None:
+    """kill -9 while the rest is on its way; the lock dies with the process."""
+    url = server.serve("/t.csv.gz", Reply(send=0.5), Reply(wait=60))
+    code = (
+        "import sys; from pathlib import Path; from geo_data import _download, fetching;"
+        "_download.PAUSE = 0.001; fetching.fetch(sys.argv[1], Path(sys.argv[2]))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, url, str(folder)])
+    deadline = time.monotonic() + 60
+    while len(server.asked) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    server.serve("/t.csv.gz", Reply())
+    assert fetch(url, folder).read_bytes() == TABLE
+    assert server.ranges("/t.csv.gz") == [None, *[f"bytes={len(TABLE) // 2}-"] * 2]
+
+
+def test_all_that_had_come_before_a_kill_is_not_asked_for_again(server: Server, folder: Path) -> None:
+    url = server.serve("/t.csv.gz", Reply())
+    folder.mkdir()
+    (folder / ".t.csv.gz.part").write_bytes(TABLE)
+    note = {"url": sha256(url.encode()), "validator": '"v1"', "size": len(TABLE)}
+    (folder / ".t.csv.gz.part.json").write_text(json.dumps(note))
+    assert fetch(url, folder).read_bytes() == TABLE
+    assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        Reply(ranges=False),
+        Reply(gzip.compress(b"new", mtime=0), tag='"v2"'),
+        Reply(gzip.compress(b"shorter", mtime=0)),
+    ],
+    ids=["no ranges", "changed", "416"],
+)
+def test_what_cannot_be_continued_comes_anew(then: Reply, server: Server, folder: Path) -> None:
+    url = server.serve("/t.csv.gz", Reply(send=0.5), then)
+    assert fetch(url, folder).read_bytes() == then.body
+    assert server.ranges("/t.csv.gz")[1] == f"bytes={len(TABLE) // 2}-"
+
+
+@pytest.mark.parametrize("tag", [None, 'W/"weak"'])
+def test_without_a_strong_validator_nothing_is_continued(
+    tag: str | None, server: Server, folder: Path
+) -> None:
+    url = server.serve("/t.csv.gz", Reply(send=0.5, tag=tag), Reply(tag=tag))
+    assert fetch(url, folder).read_bytes() == TABLE
+    assert server.ranges("/t.csv.gz") == [None, None]
+
+
+def test_another_address_is_not_continued(
+    server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_download, "TRIES", 1)
+    refused(lambda: fetch(server.serve("/a/t.csv.gz", Reply(send=0.5)), folder))
+    other = gzip.compress(PLAIN[::-1], mtime=0)
+    assert fetch(server.serve("/b/t.csv.gz", Reply(other)), folder).read_bytes() == other
+    assert server.ranges("/b/t.csv.gz") == [None]
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_parts_of_two_files_are_found_and_all_comes_anew(known: bool, server: Server, folder: Path) -> None:
+    """A careless server continues another file under the same tag."""
+    other = gzip.compress(PLAIN[::-1], mtime=0)
+    assert len(other) == len(TABLE)
+    folder.mkdir()
+    url = server.serve("/t.csv.gz", Reply(other))
+    (folder / ".t.csv.gz.part").write_bytes(TABLE[: len(TABLE) // 2])
+    note = {"url": sha256(url.encode()), "validator": '"v1"', "size": len(TABLE)}
+    (folder / ".t.csv.gz.part.json").write_text(json.dumps(note))
+    assert fetch(url, folder, sha256(other) if known else None).read_bytes() == other
+    assert server.ranges("/t.csv.gz") == [f"bytes={len(TABLE) // 2}-", None]
+
+
+def test_a_wrong_content_range_is_not_believed(server: Server, folder: Path) -> None:
+    wrong = Reply(status=206, ranges=False, headers={"Content-Range": f"bytes 5-{len(TABLE)}/{len(TABLE)}"})
+    url = server.serve("/t.csv.gz", Reply(send=0.5), wrong, Reply())
+    assert fetch(url, folder).read_bytes() == TABLE
+    assert server.ranges("/t.csv.gz")[2] is None
+
+
+def test_a_refused_connection_is_one_clear_error(server: Server, folder: Path) -> None:
+    url = f"{server.url}/t.csv.gz"
+    server.http.server_close()
+    message = refused(lambda: fetch(url, folder))
+    assert "Connection refused" in message
+    assert "try again later" in message
+
+
+def test_a_slow_server_is_waited_for_but_not_for_ever(
+    server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_download, "TIMEOUT", 0.2)
+    url = server.serve("/t.csv.gz", Reply(wait=0.6), Reply(wait=0.02))
+    assert fetch(url, folder).read_bytes() == TABLE
+    assert len(server.asked) == 2
+    monkeypatch.setattr(_download, "TRIES", 1)
+    url = server.serve("/never.csv.gz", Reply(wait=0.4))
+    assert "nothing came for 0.2 seconds" in refused(lambda: fetch(url, folder))
+
+
+# --- what came is not the file
+
+
+@pytest.mark.parametrize("reply", [Reply(send=0.9), Reply(send=0.9, chunked=True)], ids=["length", "chunks"])
+def test_truncation_is_found(reply: Reply, server: Server, folder: Path) -> None:
+    reply.tag = None
+    assert "did not come" in refused(lambda: fetch(server.serve("/t.csv.gz", reply), folder))
+    assert not (folder / "t.csv.gz").exists()
+
+
+def test_truncation_without_a_stated_length_is_found_by_gzip(server: Server, folder: Path) -> None:
+    url = server.serve("/t.csv.gz", Reply(send=0.9, length=False))
+    assert "not a whole gzip file" in refused(lambda: fetch(url, folder))
+    assert files(folder) == {}
+    assert fetch(server.serve("/t.csv.gz", Reply(length=False)), folder).read_bytes() == TABLE
+
+
+def test_what_could_be_cut_off_unseen_is_refused_without_a_hash(server: Server, folder: Path) -> None:
+    url = server.serve("/t.csv", Reply(PLAIN, kind="text/csv", length=False))
+    assert "does not say how long" in refused(lambda: fetch(url, folder))
+    assert fetch(url, folder, sha256(PLAIN)).read_bytes() == PLAIN
+    chunks = server.serve("/chunks.csv", Reply(PLAIN, kind="text/csv", chunked=True))
+    assert fetch(chunks, folder).read_bytes() == PLAIN
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        (Reply(b"<html>Sorry</html>", kind="text/html; charset=utf-8"), "a web page"),
+        (Reply(b"<html>Sorry</html>", kind="application/gzip"), "not a whole gzip file"),
+        (Reply(TABLE[:-1] + b"\1", kind="application/gzip"), "not a whole gzip file"),
+        (Reply(TABLE[:1000] + b"x" + TABLE[1001:]), "not a whole gzip file"),
+        (Reply(b""), "an empty file"),
+        (Reply(status=202), "answered 202"),
+    ],
+    ids=["page", "page said to be gzip", "length field", "one byte", "empty", "not yet"],
+)
+def test_what_is_not_the_file_is_refused(reply: Reply, says: str, server: Server, folder: Path) -> None:
+    message = refused(lambda: fetch(server.serve("/t.csv.gz", reply), folder))
+    assert says in message
+    assert "Sorry" not in message
+    assert files(folder) == {}
+    assert len(server.asked) == 1, "another try would not help"
+
+
+def test_a_packed_answer_is_refused(server: Server, folder: Path) -> None:
+    url = server.serve("/t.csv", Reply(kind="text/csv", headers={"Content-Encoding": "gzip"}))
+    assert "packs the file" in refused(lambda: fetch(url, folder))
+    # Servers say so of .gz files, too, where it is the file itself.
+    url = server.serve("/t.csv.gz", Reply(headers={"Content-Encoding": "x-gzip"}))
+    assert fetch(url, folder).read_bytes() == TABLE
+
+
+def test_a_wrong_hash_names_both_and_leaves_nothing(server: Server, folder: Path) -> None:
+    message = refused(lambda: fetch(server.serve("/t.csv.gz", Reply()), folder, "ab" * 32))
+    assert sha256(TABLE) in message
+    assert "ab" * 32 in message
+    assert "Cure: " in message
+    assert files(folder) == {}
+
+
+def test_a_file_that_changed_later_is_found_wherever_it_changed(server: Server, folder: Path) -> None:
+    path = fetch(server.serve("/t.csv.gz", Reply()), folder)
+    url = f"{server.url}/t.csv.gz"
+    path.write_bytes(b"edited")
+    message = refused(lambda: fetch(url, folder))
+    assert sha256(TABLE) in message
+    assert sha256(b"edited") in message
+    assert path.read_bytes() == b"edited", "nobody's work is replaced"
+    path.unlink()
+    new = gzip.compress(b"revised", mtime=0)
+    server.serve("/t.csv.gz", Reply(new))
+    message = refused(lambda: fetch(url, folder))
+    assert sha256(TABLE) in message
+    assert sha256(new) in message
+    assert not path.exists()
+    (folder / "SHA256SUMS").unlink()  # the cure
+    assert fetch(url, folder).read_bytes() == new
+
+
+def test_a_file_of_unknown_origin_is_not_taken_for_the_download(server: Server, folder: Path) -> None:
+    folder.mkdir()
+    (folder / "t.csv.gz").write_bytes(TABLE)
+    url = server.serve("/t.csv.gz", Reply())
+    assert "SHA256SUMS does not have it" in refused(lambda: fetch(url, folder))
+    assert "must be " + "ab" * 32 in refused(lambda: fetch(url, folder, "ab" * 32))
+    assert fetch(url, folder, sha256(TABLE)).read_bytes() == TABLE
+    assert server.asked == []
+    assert fetch(url, folder).exists(), "recorded now"
+
+
+def test_one_name_of_two_addresses_is_not_mixed_up(server: Server, folder: Path) -> None:
+    fetch(server.serve("/2018/t.csv.gz", Reply()), folder)
+    other = server.serve("/2019/t.csv.gz", Reply(gzip.compress(b"2019", mtime=0)))
+    message = refused(lambda: fetch(other, folder))
+    assert "/2018/t.csv.gz" in message
+    assert "/2019/t.csv.gz" in message
+    assert "one folder for each" in message
+    mirror = server.serve("/mirror/t.csv.gz", Reply())
+    assert fetch(mirror, folder, sha256(TABLE)).exists(), "the same by its hash"
+
+
+# --- addresses
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "file:///etc/hostname",
+        "ftp://127.0.0.1/x",
+        "data:,x",
+        "/etc/hostname",
+        "http://",
+        "http://user:SECRET@127.0.0.1/x",
+        "http://127.0.0.1:port/x",
+        "http://[127.0.0.1/x",
+        "http://127.0.0.1/a b",
+        "http://127.0.0.1/a\r\nHost: b",
+    ],
+)
+def test_other_addresses_are_refused(url: str, folder: Path) -> None:
+    message = refused(lambda: fetch(url, folder))
+    assert "not an address to fetch from" in message
+    assert "SECRET" not in message
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("place", ["file:///etc/hostname", "ftp://127.0.0.1/x", "data:,x"])
+def test_redirects_to_other_schemes_are_not_followed(place: str, server: Server, folder: Path) -> None:
+    url = server.serve("/t.csv.gz", Reply(status=302, headers={"Location": place}))
+    assert "redirects to where this program does not go" in refused(lambda: fetch(url, folder))
+    assert files(folder) == {}
+
+
+def test_redirects_that_go_in_circles_end(server: Server, folder: Path) -> None:
+    url = server.serve("/t.csv.gz", Reply(status=302, headers={"Location": "/t.csv.gz"}))
+    assert "redirects" in refused(lambda: fetch(url, folder))
+
+
+def test_a_redirect_on_the_web_is_followed(server: Server, folder: Path) -> None:
+    server.serve("/new/place.gz", Reply())
+    url = server.serve("/t.csv.gz", Reply(status=301, headers={"Location": "/new/place.gz"}))
+    assert fetch(url, folder) == folder / "t.csv.gz"
+
+
+def test_a_redirect_from_https_to_http_is_not_followed() -> None:
+    request = _download.urllib.request.Request("https://a.example/x")
+    follow = _download._WebOnly().redirect_request
+    assert follow(request, None, 302, "", {}, "http://a.example/x") is None
+    assert follow(request, None, 302, "", {}, "https://b.example/x").full_url == "https://b.example/x"
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [("/%2e%2e%2fup.csv", "_up.csv"), ("/.lock", "lock"), ("/a/", "file"), ("/..", "file")],
+)
+def test_names_stay_in_the_folder_and_are_not_hidden(
+    path: str, name: str, server: Server, folder: Path
+) -> None:
+    assert fetch(server.serve(path, Reply(b"x", kind="text/csv")), folder) == folder / name
+
+
+def test_a_file_cannot_take_the_place_of_the_sums(server: Server, folder: Path) -> None:
+    path = fetch(server.serve("/SHA256SUMS", Reply(b"x", kind="text/plain")), folder)
+    assert path.name.startswith("SHA256SUMS-")
+
+
+# --- several at once
+
+
+def test_many_at_once_download_once(server: Server, folder: Path) -> None:
+    url = server.serve("/t.csv.gz", Reply(wait=0.05))
+    with ThreadPoolExecutor(8) as pool:
+        paths = list(pool.map(lambda _: fetch(url, folder), range(8)))
+    assert {path.read_bytes() for path in paths} == {TABLE}
+    assert len(server.asked) == 1
+    assert (folder / "SHA256SUMS").read_text().count("t.csv.gz\n") == 2  # source and sum
+
+
+def test_processes_at_once_download_once(server: Server, folder: Path) -> None:
+    urls = [server.serve(f"/{i}.csv.gz", Reply(wait=0.05)) for i in range(2)]
+    code = (
+        "import sys; from pathlib import Path; from geo_data.fetching import fetch;"
+        "[fetch(url, Path(sys.argv[1])) for url in sys.argv[2:]]"
+    )
+    command = [sys.executable, "-c", code, str(folder), *urls]
+    processes = [subprocess.Popen(command) for _ in range(2)]
+    assert [process.wait() for process in processes] == [0, 0]
+    assert len(server.asked) == 2
+    assert set(files(folder)) == {"0.csv.gz", "1.csv.gz", "SHA256SUMS"}
+
+
+# --- LODES
+
+
+def lodes(server: Server, version: int = 7, sums: bool = True) -> dict[str, bytes]:
+    """Serve Rhode Island in the publisher's layout."""
+    root, bodies = f"/LODES{version}/ri/", {}
+    for place in ("od/ri_od_main_JT00_2019.csv.gz", "od/ri_od_aux_JT00_2019.csv.gz", "ri_xwalk.csv.gz"):
+        bodies[place] = gzip.compress(f"{version} {place}".encode(), mtime=0)
+        server.serve(root + place, Reply(bodies[place]))
+    if sums:
+        lines = "".join(f"{sha256(body)}  {name.rsplit('/')[-1]}\n" for name, body in bodies.items())
+        server.serve(root + "lodes_ri.sha256sum", Reply(lines.encode(), kind="text/plain"))
+    return bodies
+
+
+@pytest.mark.parametrize("version", [7, 8])
+def test_lodes_comes_in_the_published_layout(version: int, server: Server, folder: Path) -> None:
+    bodies = lodes(server, version)
+    paths = fetch_lodes("RI", 2019, version, folder, base_url=server.url)
+    assert list(paths) == ["main", "aux", "crosswalk"]
+    assert [path.read_bytes() for path in paths.values()] == list(bodies.values())
+    assert [path.name for path in paths.values()] == [name.rsplit("/")[-1] for name in bodies]
+    asked = [asked.path for asked in server.asked]
+    assert asked.count(f"/LODES{version}/ri/lodes_ri.sha256sum") == 1
+    assert fetch_lodes("ri", 2019, version, folder, base_url=server.url) == paths
+    assert len(server.asked) == len(asked), "a complete folder needs no network"
+
+
+def test_lodes_default_address_is_the_publisher() -> None:
+    assert LODES_URL == "https://lehd.ces.census.gov/data/lodes"
+
+
+def test_parts_of_lodes(server: Server, folder: Path) -> None:
+    lodes(server)
+    assert list(fetch_lodes("ri", 2019, 7, folder, parts=["aux"], base_url=server.url)) == [
+        "aux",
+        "crosswalk",
+    ]
+
+
+@pytest.mark.parametrize("prefix", ["", "*", "./od/"])
+def test_a_file_that_is_not_as_the_publisher_says_is_refused(
+    prefix: str, server: Server, folder: Path
+) -> None:
+    lodes(server)
+    line = f"{'AB' * 32} {prefix or ' '}ri_od_main_JT00_2019.csv.gz\n".replace(" ./", "  ./")
+    server.serve("/LODES7/ri/lodes_ri.sha256sum", Reply(line.encode(), kind="text/plain"))
+    assert "must be " + "ab" * 32 in refused(lambda: fetch_lodes("ri", 2019, 7, folder, base_url=server.url))
+    assert files(folder) == {}
+
+
+@pytest.mark.parametrize("reply", [None, Reply(b"<html>404</html>", kind="text/html")], ids=["404", "page"])
+def test_without_published_sums_the_first_download_holds(
+    reply: Reply | None, server: Server, folder: Path
+) -> None:
+    lodes(server, sums=False)
+    if reply:
+        server.serve("/LODES7/ri/lodes_ri.sha256sum", reply)
+    paths = fetch_lodes("ri", 2019, 7, folder, base_url=server.url)
+    paths["main"].unlink()
+    new = gzip.compress(b"revised", mtime=0)
+    server.serve("/LODES7/ri/od/ri_od_main_JT00_2019.csv.gz", Reply(new))
+    assert sha256(new) in refused(lambda: fetch_lodes("ri", 2019, 7, folder, base_url=server.url))
+
+
+def test_known_hashes_go_before_published_ones(server: Server, folder: Path) -> None:
+    lodes(server)
+    known = {"ri_xwalk.csv.gz": "cd" * 32}
+    message = refused(lambda: fetch_lodes("ri", 2019, 7, folder, base_url=server.url, known_hashes=known))
+    assert "must be " + "cd" * 32 in message
+    assert "ri_xwalk" in message
+
+
+@pytest.mark.parametrize("sums", [True, False])
+def test_versions_of_lodes_are_not_mixed_in_a_folder(sums: bool, server: Server, folder: Path) -> None:
+    lodes(server, 7, sums)
+    lodes(server, 8, sums)
+    fetch_lodes("ri", 2019, 7, folder, base_url=server.url)
+    message = refused(lambda: fetch_lodes("ri", 2019, 8, folder, base_url=server.url))
+    assert "LODES7" in message
+    assert "LODES8" in message
+
+
+def test_missing_lodes_says_what_and_where_to_look(server: Server, folder: Path) -> None:
+    lodes(server)
+    message = refused(lambda: fetch_lodes("ri", 2001, 7, folder, base_url=server.url))
+    assert "LODES 7 has no main file of JT00 for 2001, state ri (404)" in message
+    assert f"{server.url}/LODES7/ri/od/ " in message
+    message = refused(lambda: fetch_lodes("zz", 2019, 8, folder, parts=(), base_url=server.url))
+    assert "LODES 8 has no crosswalk, state zz (404)" in message
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"state": "../x"}, "two letters"),
+        ({"year": 19}, "four digits"),
+        ({"version": 6}, "7 and 8"),
+        ({"job_type": "JT09"}, "JT00 to JT05"),
+        ({"parts": ["rac"]}, "main and aux"),
+        ({"known_hashes": {"ri_od_main_JT00_2019.csv.gz": "x"}}, "64 hexadecimal"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_is_asked(
+    change: dict[str, Any], says: str, server: Server, folder: Path
+) -> None:
+    arguments: dict[str, Any] = {"state": "ri", "year": 2019, "version": 7, "base_url": server.url}
+    assert says in refused(lambda: fetch_lodes(folder=folder, **{**arguments, **change}))
+    assert server.asked == []

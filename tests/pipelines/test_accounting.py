@@ -1,0 +1,141 @@
+"""Runs and the ledger: paid before the first draw, once, whatever happens then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import pipelines
+import synth
+from pipelines import ConfigError, Ledger, LedgerError, ReleaseConfig, debits_of, releasing, resume, run
+from pipelines.staging import Staging
+
+Configs = Callable[..., ReleaseConfig]
+Change = tuple[str, str]
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.sqlite"
+
+
+@pytest.fixture
+def paid_config(small_config: Configs, book: Path) -> Callable[..., ReleaseConfig]:
+    """Return the configuration of a release that a budget of epsilon 20 pays for."""
+
+    def config(*change: Change, epsilon: str = "20") -> ReleaseConfig:
+        text = (
+            f'[ledger]\nfile = "{book}"\ndata_set = "jobs"\nepsilon = "{epsilon}"\ndelta = "1e-4"\n\n[plan]'
+        )
+        return small_config(("[plan]", text), *change)
+
+    return config
+
+
+def test_a_release_is_paid_once_with_what_its_certificate_says(
+    paid_config: Configs, book: Path, clean_source: object
+) -> None:
+    release = run(paid_config())
+    account = Ledger(book).accounts()[0]
+    assert (account.data_set, account.debits, account.unfinished) == ("jobs", 1, 0)
+    assert account.epsilon == synth.exact(str(release.certificate.run.epsilon))
+    assert account.delta == synth.exact(str(release.certificate.run.delta))
+    debit = next(entry for entry in Ledger(book).entries() if entry.kind == "debit")
+    assert debit.plan_sha256 == release.certificate.plan_sha256
+    assert debits_of([release.out]) == [debit.hash]
+    assert "ledger" not in release.plan.configuration  # where the agency keeps its books is nobody's business
+    with pytest.raises(ConfigError, match="the output folder exists"):
+        run(paid_config(('out = "release"', f'out = "{release.out}"')))
+
+
+def test_what_the_budget_does_not_allow_is_not_drawn(
+    paid_config: Configs, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        run(paid_config())
+    before = Ledger(book).entries()
+    monkeypatch.setattr(releasing, "sample_release", pytest.fail)
+    config = paid_config()
+    with pytest.raises(LedgerError, match="the budget for ever does not allow this release"):
+        run(config)
+    assert Ledger(book).entries() == before
+    assert list(config.release.out.parent.iterdir()) == []
+
+
+def test_the_debit_comes_before_the_first_draw_and_stays(
+    paid_config: Configs, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = paid_config()
+    seen = []
+
+    def fail(*_: object, **__: object) -> None:
+        seen.append(Ledger(book).accounts()[0])
+        raise OSError(28, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipelines.sampling.sample_batch", fail)
+        with pytest.raises(OSError, match="No space"):
+            run(config)
+    assert (seen[0].debits, seen[0].unfinished) == (1, 1)
+    assert [entry.kind for entry in Ledger(book).entries()] == ["budget", "debit", "failed"]
+    assert [entry.detail for entry in Ledger(book).entries()][-1] == "OSError"
+    spent = Ledger(book).spent("jobs")
+    release = resume(config.release.out)
+    assert Ledger(book).spent("jobs") == spent != (Fraction(0), Fraction(0))
+    assert Ledger(book).accounts()[0].unfinished == 0
+    Ledger(book).verify(witness=debits_of([release.out]))
+
+
+@pytest.mark.parametrize("moment", ["debit", "finished"])
+def test_a_crash_beside_the_ledger_costs_nothing(
+    moment: str, paid_config: Configs, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the debit and its note in the run's folder; and between the last rename and the ledger."""
+    config = paid_config()
+    real = Ledger.debit
+
+    class Killed(BaseException):
+        pass
+
+    def killed(self: Ledger, *arguments: object, **named: object) -> None:
+        if moment == "debit":
+            real(self, **named)  # type: ignore[arg-type]
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ledger, "debit" if moment == "debit" else "outcome", killed)
+        patch.setattr(Staging, "abandon", lambda self: None)  # a process that is killed does not tidy up
+        with pytest.raises(Killed):
+            run(config)
+    release = resume(config.release.out)
+    assert release.out.exists()
+    account = Ledger(book).accounts()[0]
+    assert (account.debits, account.unfinished) == (1, 0)
+    with pytest.raises((ConfigError, LedgerError)):
+        resume(config.release.out)
+
+
+def test_a_run_without_its_ledger_is_not_resumed(
+    paid_config: Configs, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = paid_config()
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(releasing, "write_public", fail)
+        with pytest.raises(OSError, match="No space"):
+            run(config)
+    book.rename(book.with_suffix(".away"))
+    with pytest.raises((LedgerError, OSError)):
+        resume(config.release.out)
+    assert not config.release.out.exists()
+
+
+def test_an_unpaid_release_says_so(small_config: Configs, clean_source: object) -> None:
+    text = pipelines.summary.release_summary(run(small_config()))
+    assert "Ledger      none: nobody adds up what is spent" in text
