@@ -32,6 +32,7 @@ __all__ = [
     "PlanSettings",
     "Privacy",
     "Release",
+    "RunSettings",
     "Section",
     "Signature",
     "Weights",
@@ -278,6 +279,18 @@ class Weights(Section):
     level: Line
     area: Line
     weight: Line
+
+
+class RunSettings(Section):
+    """How a run works; nothing of it decides what is released.
+
+    Attributes
+    ----------
+    batch_jobs : int or None
+        Jobs that one task draws, about; bounds its memory. None means 100,000, and more for large releases.
+    """
+
+    batch_jobs: Annotated[int, Field(ge=1)] | None = None
 
 
 class LedgerSettings(Section):

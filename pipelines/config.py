@@ -31,6 +31,7 @@ from pipelines._config_sections import (
     PlanSettings,
     Privacy,
     Release,
+    RunSettings,
     Section,
     Signature,
     Weights,
@@ -95,6 +96,8 @@ class ReleaseConfig(Section):
         Who signs.
     ledger : LedgerSettings or None
         Which budget pays.
+    run : RunSettings
+        How it is done.
     """
 
     release: Release
@@ -106,6 +109,7 @@ class ReleaseConfig(Section):
     plan: PlanSettings = PlanSettings()
     signature: Signature | None = None
     ledger: LedgerSettings | None = None
+    run: RunSettings = RunSettings()
 
     def canonical(self) -> dict[str, Any]:
         """Return the configuration as it is quoted in a certificate.
@@ -114,10 +118,11 @@ class ReleaseConfig(Section):
         -------
         dict
             Ready for JSON. Exact numbers are text, the same however they were written. Of the input files
-            only the names are given and the output folder is left out: a folder name may say something
-            confidential, and neither changes what is released.
+            only the names are given. The output folder, the keys, the ledger and how the run is done are left
+            out: a folder name may say something confidential, and none of them changes what is released.
         """
-        return self.model_dump(mode="json", exclude={"release": {"out"}, "signature": True, "ledger": True})
+        private = {"release": {"out"}, "signature": True, "ledger": True, "run": True}
+        return self.model_dump(mode="json", exclude=private)
 
     def with_out(self, out: Path) -> ReleaseConfig:
         """Return the same configuration with another output folder.
@@ -150,6 +155,7 @@ _KEYS = {
     ("plan",): tuple(PlanSettings.model_fields),
     ("signature",): tuple(Signature.model_fields),
     ("ledger",): tuple(LedgerSettings.model_fields),
+    ("run",): tuple(RunSettings.model_fields),
 }
 
 

@@ -300,7 +300,7 @@ def _keep_homes(config: ReleaseConfig, release: ReleasePlan, staging: Staging) -
     """Read the confidential homes and keep those of each batch in a file of its own."""
     records = job_source(config, release.geography).records(config.plan.pool_by)
     homes = _grouped(config, release, records)
-    keep_homes(staging, release, homes)
+    keep_homes(staging, release, homes, config.run.batch_jobs)
 
 
 def _grouped(config: ReleaseConfig, release: ReleasePlan, records: geo_data.JobRecords) -> NDArray[np.int32]:

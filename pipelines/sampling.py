@@ -32,7 +32,8 @@ from pipelines.staging import RunState, Staging
 __all__ = ["Part", "Piece", "batches", "keep_homes", "sample_batch", "sample_release"]
 
 _RETRIES = 5  # of a batch whose worker died
-_BATCH_JOBS = 100_000  # the memory of a task is bounded by this and by the largest work block
+_BATCH_JOBS = 100_000
+_MOST_BATCHES = 1_500
 
 
 @dataclass(frozen=True)
@@ -75,16 +76,17 @@ class Part:
         )
 
 
-def batches(release: ReleasePlan, jobs: int = _BATCH_JOBS) -> list[slice]:
-    """Cut the pools into runs of about `jobs` jobs, never inside a unit whose blocks may share an urn.
+def batches(release: ReleasePlan, jobs: int | None = None) -> list[slice]:
+    """Cut the pools into runs of about so many jobs, never inside a unit whose blocks may share an urn.
 
     So the jobs of a work block, and all rows between two of its jobs, are in one batch.
 
     Parameters
     ----------
     release : ReleasePlan
-    jobs : int
-        A batch ends at the first unit that reaches it.
+    jobs : int, optional
+        A batch ends at the first unit that reaches it: the memory of a task is bounded by this and by the
+        largest unit. By default 100,000, and more where there would be more than 1,500 batches.
 
     Returns
     -------
@@ -92,6 +94,7 @@ def batches(release: ReleasePlan, jobs: int = _BATCH_JOBS) -> list[slice]:
         Of consecutive pools, covering all.
     """
     pools = release.pools
+    jobs = jobs or max(_BATCH_JOBS, pools.slots.work.size // _MOST_BATCHES)
     level = pools.pooling.level if pools.shared.any() else release.geography.block_level
     unit = release.geography.unit_of(level, pools.block)
     first = np.flatnonzero(np.append(True, np.diff(unit) != 0))
@@ -132,7 +135,9 @@ def sample_batch(
     )
 
 
-def keep_homes(staging: Staging, release: ReleasePlan, homes: NDArray[np.int32]) -> None:
+def keep_homes(
+    staging: Staging, release: ReleasePlan, homes: NDArray[np.int32], batch_jobs: int | None = None
+) -> None:
     """Keep the homes of every batch in a file of its own.
 
     Parameters
@@ -141,9 +146,11 @@ def keep_homes(staging: Staging, release: ReleasePlan, homes: NDArray[np.int32])
     release : ReleasePlan
     homes : ndarray of int32, shape (n_records,)
         **Confidential**: home block of every real worker, pool after pool.
+    batch_jobs : int, optional
+        As for `batches`.
     """
     offsets = _offsets(release)
-    for batch, pools in enumerate(batches(release)):
+    for batch, pools in enumerate(batches(release, batch_jobs)):
         staging.write_homes(batch, homes[offsets[pools.start] : offsets[pools.stop]])
 
 
@@ -179,7 +186,7 @@ def sample_release(
     sequence of Part
         In the order of the pools.
     """
-    run = _Run(staging, release, state.certificate.created[:10].replace("-", ""), key)
+    run = _Run(staging, release, state, key)
     todo = [batch for batch in range(len(run.slices)) if not run.folder(batch).exists()]
     if scheduler is not None:
         _on_cluster(scheduler, staging, todo, progress=progress)
@@ -194,7 +201,7 @@ def _on_cluster(scheduler: str, staging: Staging, todo: list[int], *, progress: 
     """Draw batches on the workers of a cluster; one that dies is replaced, and gives the same bytes."""
     from distributed import Client, as_completed  # an import of half a second
 
-    with Client(scheduler, set_as_default=False) as client:
+    with Client(scheduler) as client:
         if progress:
             print(f"Dask dashboard: {client.dashboard_link}", file=sys.stderr)
         futures = client.map(_draw, [staging.folder] * len(todo), todo, pure=False, retries=_RETRIES)
@@ -203,6 +210,12 @@ def _on_cluster(scheduler: str, staging: Staging, todo: list[int], *, progress: 
             if progress:
                 end = "" if done < len(todo) else "\n"
                 print(f"\r{done} of {len(todo)} batches", end=end, file=sys.stderr, flush=True)
+        client.run(_forget)
+
+
+def _forget() -> None:
+    """Let go of the key of the last run."""
+    _run_in.cache_clear()
 
 
 def _draw(folder: Path, batch: int) -> None:
@@ -214,16 +227,16 @@ def _draw(folder: Path, batch: int) -> None:
 def _run_in(folder: Path) -> _Run:
     staging = Staging(folder)
     state = staging.load()
-    created = state.certificate.created[:10].replace("-", "")
-    return _Run(staging, load_plan(staging.public / "plan"), created, staging.key(state))
+    return _Run(staging, load_plan(staging.public / "plan"), state, staging.key(state))
 
 
 class _Run:
     """What the tasks of a run share."""
 
-    def __init__(self, staging: Staging, release: ReleasePlan, createdate: str, key: synth.RunKey) -> None:
-        self.staging, self.release, self.createdate, self.key = staging, release, createdate, key
-        self.slices = batches(release)
+    def __init__(self, staging: Staging, release: ReleasePlan, state: RunState, key: synth.RunKey) -> None:
+        self.staging, self.release, self.key = staging, release, key
+        self.createdate = state.certificate.created[:10].replace("-", "")
+        self.slices = batches(release, state.config.run.batch_jobs)
         self.offsets = _offsets(release)
         self.with_jobs = release.configuration["jobs"]["format"] == "microdata"
         # The cumulative keys are made once, here, rather than by two tasks at the same time.

@@ -34,7 +34,7 @@ from pipelines.cli import main
 made, cut = pipelines.releasing.make_certificate, pipelines.sampling.batches
 fixed = {"created": "2026-01-02T03:04:05Z"}
 pipelines.releasing.make_certificate = lambda *a, **k: made(*a, **k).model_copy(update=fixed)
-pipelines.sampling.batches = lambda release: cut(release, 50)
+pipelines.sampling.batches = lambda release, _=None: cut(release, 50)
 synth.RunKey.generate = lambda: synth.RunKey.from_seed(7)
 
 def die(*_, **__):

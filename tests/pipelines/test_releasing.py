@@ -263,7 +263,7 @@ def test_number_of_threads_does_not_matter(
 ) -> None:
     """Many small batches, drawn by one thread and by several: the same bytes."""
     cut = pipelines.sampling.batches
-    monkeypatch.setattr(pipelines.sampling, "batches", lambda release: cut(release, 50))
+    monkeypatch.setattr(pipelines.sampling, "batches", lambda release, _=None: cut(release, 50))
     found = []
     for threads in (1, 4):
         with dask.config.set(num_workers=threads):
@@ -276,7 +276,7 @@ def test_number_of_threads_does_not_matter(
 def test_no_key_stream_is_used_twice(small_config: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two batches, or two stages, on one stream would be correlated, outside the guarantee."""
     cut, stream = pipelines.sampling.batches, synth.RunKey.stream
-    monkeypatch.setattr(pipelines.sampling, "batches", lambda release: cut(release, 50))
+    monkeypatch.setattr(pipelines.sampling, "batches", lambda release, _=None: cut(release, 50))
     used: list[tuple[str, int]] = []
     monkeypatch.setattr(
         synth.RunKey,
@@ -433,7 +433,7 @@ def test_a_finished_batch_is_not_drawn_again(
         return draw(*arguments)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipelines.sampling, "batches", lambda release: cut(release, 50))
+        patch.setattr(pipelines.sampling, "batches", lambda release, _=None: cut(release, 50))
         with dask.config.set(num_workers=1):
             uninterrupted = everything(run(small_config(), key=synth.RunKey.from_seed(1)).public)
             patch.setattr(pipelines.sampling, "sample_batch", sample)

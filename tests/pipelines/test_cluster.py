@@ -1,0 +1,120 @@
+"""A real Dask cluster: the same bytes as with threads, also when a worker is killed in the middle."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from distributed import LocalCluster
+
+import pipelines
+import synth
+from pipelines import ReleaseConfig, releasing, run
+from pipelines.staging import Staging
+
+Configs = Callable[..., ReleaseConfig]
+
+pytestmark = [
+    pytest.mark.slow,
+    # What distributed itself leaves behind when a worker is killed.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as running:
+        yield running
+
+
+@pytest.fixture
+def same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    make = releasing.make_certificate
+    monkeypatch.setattr(
+        releasing,
+        "make_certificate",
+        lambda *a, **k: make(*a, **k).model_copy(update={"created": "2026-01-02T03:04:05Z"}),
+    )
+
+
+@pytest.fixture
+def many_batches(small_config: Configs) -> Callable[[], ReleaseConfig]:
+    return lambda: small_config(("[plan]", "[run]\nbatch_jobs = 20\n\n[plan]"))
+
+
+def public_bytes(release: pipelines.Release) -> dict[str, bytes]:
+    files = (path for path in release.public.rglob("*") if path.is_file())
+    return {path.relative_to(release.public).as_posix(): path.read_bytes() for path in files}
+
+
+def test_a_cluster_gives_the_bytes_of_threads(
+    many_batches: Callable[[], ReleaseConfig], cluster: LocalCluster, same_time: None
+) -> None:
+    threads = public_bytes(run(many_batches(), key=synth.RunKey.from_seed(1)))
+    release = run(many_batches(), key=synth.RunKey.from_seed(1), scheduler=cluster.scheduler_address)
+    assert public_bytes(release) == threads
+    assert not list(release.out.rglob("run.key"))
+
+
+def test_a_killed_worker_changes_no_byte(
+    many_batches: Callable[[], ReleaseConfig], cluster: LocalCluster, same_time: None
+) -> None:
+    threads = public_bytes(run(many_batches(), key=synth.RunKey.from_seed(1)))
+    config = many_batches()
+    parts = Staging.of(config.release.out).parts
+    killed: list[int] = []
+
+    def kill() -> None:
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            drawn = len([path for path in parts.glob("*") if path.name.isdigit()]) if parts.exists() else 0
+            if drawn >= 2:
+                pid = next(iter(cluster.workers.values())).pid
+                os.kill(pid, signal.SIGKILL)
+                killed.append(pid)
+                return
+            time.sleep(0.001)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    release = run(config, key=synth.RunKey.from_seed(1), scheduler=cluster.scheduler_address)
+    killer.join()
+    assert killed
+    assert public_bytes(release) == threads
+    assert sorted(path.name for path in release.out.iterdir()) == ["confidential", "public"]
+
+
+def test_what_a_cluster_began_threads_can_finish(
+    many_batches: Callable[[], ReleaseConfig],
+    cluster: LocalCluster,
+    same_time: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads = public_bytes(run(many_batches(), key=synth.RunKey.from_seed(1)))
+    config = many_batches()
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(releasing, "write_public", fail)
+        with pytest.raises(OSError, match="No space"):
+            run(config, key=synth.RunKey.from_seed(1), scheduler=cluster.scheduler_address)
+    assert public_bytes(pipelines.resume(config.release.out)) == threads
+
+
+def test_nothing_confidential_is_on_the_disks_of_workers(
+    many_batches: Callable[[], ReleaseConfig], cluster: LocalCluster, same_time: None
+) -> None:
+    run(many_batches(), key=synth.RunKey.from_seed(1), scheduler=cluster.scheduler_address)
+    folders = [Path(worker.local_directory) for worker in cluster.workers.values() if worker.local_directory]
+    assert folders
+    assert not [path for folder in folders for path in folder.rglob("*.npy")]
