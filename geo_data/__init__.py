@@ -28,7 +28,7 @@ from geo_data.lodes_flows import read_lodes_flows
 from geo_data.microdata import MicrodataJobs
 from geo_data.model import PublicModel, build_model
 from geo_data.od_files import od_table, write_od_csv
-from geo_data.pools import Pooling, PoolTable, build_pools, group_records
+from geo_data.pools import PoolFinder, Pooling, PoolTable, build_pools, group_records
 from geo_data.pseudo_truth import pseudo_homes
 from geo_data.weights import BlockWeights, read_weights, uniform_weights
 
@@ -45,6 +45,7 @@ __all__ = [
     "JobSource",
     "LodesJobs",
     "MicrodataJobs",
+    "PoolFinder",
     "PoolTable",
     "Pooling",
     "PublicModel",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,9 +15,10 @@ import pandas as pd
 from geo_data.errors import InputError
 from geo_data.geography import Geography
 
-__all__ = ["JobRecords", "JobSource", "Slots", "locate_blocks"]
+__all__ = ["Files", "JobRecords", "JobSource", "Slots", "files_of", "join_records", "locate_blocks"]
 
 Int32 = npt.NDArray[np.int32]
+Files = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 AttributeCodes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 
 # Above this share of unknown rows in known counties, the likeliest cause is a crosswalk of another vintage.
@@ -91,6 +93,25 @@ class JobSource(Protocol):
 
     def records(self, by: tuple[str, ...] = ()) -> JobRecords:
         """Read the confidential side with the attributes named in `by`."""
+
+    def parts(
+        self, by: tuple[str, ...] = (), categories: Mapping[str, tuple[str, ...]] | None = None
+    ) -> Iterator[JobRecords]:
+        """Read the confidential side file by file, attributes coded as in the slots' `categories`."""
+
+
+def files_of(files: Files) -> tuple[str | os.PathLike[str], ...]:
+    """Return one file or several as a tuple."""
+    return (files,) if isinstance(files, (str, os.PathLike)) else tuple(files)
+
+
+def join_records(parts: Sequence[JobRecords], by: Sequence[str]) -> JobRecords:
+    """Return the records of several files as one, in order."""
+    return JobRecords(
+        work=np.concatenate([part.work for part in parts]),
+        home=np.concatenate([part.home for part in parts]),
+        attributes={name: np.concatenate([part.attributes[name] for part in parts]) for name in by},
+    )
 
 
 def locate_blocks(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,16 @@ import pandas as pd
 
 from geo_data.errors import InputError
 from geo_data.geography import Geography
-from geo_data.jobs import AttributeCodes, Int32, JobRecords, Slots, locate_blocks
+from geo_data.jobs import (
+    AttributeCodes,
+    Files,
+    Int32,
+    JobRecords,
+    Slots,
+    files_of,
+    join_records,
+    locate_blocks,
+)
 from geo_data.tables import Kind, read_table
 
 __all__ = ["LODES_CATEGORIES", "LODES_COLUMNS", "LodesJobs"]
@@ -33,12 +43,13 @@ class LodesJobs:
 
     Parameters
     ----------
-    path : str or path
-        CSV, csv.gz or Parquet with exactly the columns `LODES_COLUMNS`.
+    path : str or path, or sequence of them
+        CSV, csv.gz or Parquet with exactly the columns `LODES_COLUMNS`; several files, of a state each, say,
+        are one set of jobs.
     geography : Geography
         Must hold every destination, and every origin of the main file.
-    aux : str or path, optional
-        The aux file of the same form: jobs of workers who live in outside areas of the geography.
+    aux : str or path, or sequence of them, optional
+        Aux files of the same form: jobs of workers who live in outside areas of the geography.
 
     Notes
     -----
@@ -46,9 +57,9 @@ class LodesJobs:
     groups, each of which adds up to S000. Both methods read the file anew and keep nothing of it.
     """
 
-    path: str | os.PathLike[str]
+    path: Files
     geography: Geography
-    aux: str | os.PathLike[str] | None = None
+    aux: Files | None = None
 
     def slots(self) -> Slots:
         """Read the job slots: one row per job, from the destination's totals alone.
@@ -72,22 +83,20 @@ class LodesJobs:
         public shuffle within the block: SA in order; SE and SI ranked by a hash of (block code, position,
         group). The joint distribution of two groups is therefore not that of the file.
         """
-        parts = [
-            (frame, locate_blocks(self.geography, frame["w_geocode"], path=path, column="w_geocode"))
-            for path in self._paths
-            for frame in [self._read(path, "w_geocode")]
-        ]
-        # One table: which of its jobs are from the aux file depends on where people live.
-        frame = pd.concat([part for part, _ in parts], ignore_index=True)
-        work = np.concatenate([numbers for _, numbers in parts])
+        # One sum over all files: which of its jobs are from an aux file depends on where people live.
+        sums = {name: np.zeros(self.geography.n_blocks, np.int64) for name in _COUNTS}
+        for path, _ in self._files:
+            frame = self._read(path, "w_geocode")
+            work = locate_blocks(self.geography, frame["w_geocode"], path=path, column="w_geocode")
+            for name in _COUNTS:
+                counts = np.bincount(work, weights=frame[name], minlength=self.geography.n_blocks)
+                sums[name] += counts.astype(np.int64)
         n_blocks = self.geography.n_blocks
-        totals = np.bincount(work, weights=frame["S000"], minlength=n_blocks).astype(np.int64)
+        totals = sums["S000"]
         slot_work = np.repeat(np.arange(n_blocks, dtype=np.int32), totals)
         codes: dict[str, AttributeCodes] = {}
         for number, (group, categories) in enumerate(LODES_CATEGORIES.items()):
-            by_category = np.column_stack(
-                [np.bincount(work, weights=frame[name], minlength=n_blocks) for name in categories]
-            ).astype(np.int64)
+            by_category = np.column_stack([sums[name] for name in categories])
             in_order = np.repeat(
                 np.tile(np.arange(len(categories), dtype=np.uint8), n_blocks), by_category.ravel()
             )
@@ -118,29 +127,40 @@ class LodesJobs:
             What `slots` raises; origins outside the geography; pairs that come twice; more than one
             group, or an unknown one.
         """
+        return join_records(list(self.parts(by)), by)
+
+    def parts(
+        self, by: tuple[str, ...] = (), categories: Mapping[str, tuple[str, ...]] | None = None
+    ) -> Iterator[JobRecords]:
+        """Read the job records file by file, the main files first; else as `records`.
+
+        Parameters
+        ----------
+        by : tuple of str
+        categories : mapping, optional
+            Of the slots; those of LODES are always the same.
+        """
         by = tuple(by)
         if not set(by) <= set(LODES_CATEGORIES):
             raise InputError(
-                self.path,
+                self._files[0][0],
                 f"a LODES file has no such attribute group; it has: {', '.join(LODES_CATEGORIES)}",
                 cure="name one of these",
             )
         if len(by) > 1:
             raise InputError(
-                self.path,
+                self._files[0][0],
                 "the OD format publishes the attribute groups one by one",
                 cure="ask for one group, or use job-level microdata",
             )
-        parts = [self._records(path, by, outside=number > 0) for number, path in enumerate(self._paths)]
-        return JobRecords(
-            work=np.concatenate([part.work for part in parts]),
-            home=np.concatenate([part.home for part in parts]),
-            attributes={name: np.concatenate([part.attributes[name] for part in parts]) for name in by},
-        )
+        for path, outside in self._files:
+            yield self._records(path, by, outside=outside)
 
     @property
-    def _paths(self) -> list[str | os.PathLike[str]]:
-        return [self.path] if self.aux is None else [self.path, self.aux]
+    def _files(self) -> list[tuple[str | os.PathLike[str], bool]]:
+        """The files, and whether their workers live outside."""
+        aux = () if self.aux is None else files_of(self.aux)
+        return [*((path, False) for path in files_of(self.path)), *((path, True) for path in aux)]
 
     def _records(self, path: str | os.PathLike[str], by: tuple[str, ...], *, outside: bool) -> JobRecords:
         frame = self._read(path, "w_geocode", "h_geocode")

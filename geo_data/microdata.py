@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from geo_data.errors import InputError
 from geo_data.geography import Geography
-from geo_data.jobs import AttributeCodes, JobRecords, Slots, locate_blocks
+from geo_data.jobs import AttributeCodes, Files, JobRecords, Slots, files_of, join_records, locate_blocks
 from geo_data.tables import Kind, read_table
 
 __all__ = ["MicrodataJobs"]
@@ -24,8 +26,8 @@ class MicrodataJobs:
 
     Parameters
     ----------
-    path : str or path
-        CSV, csv.gz or Parquet.
+    path : str or path, or sequence of them
+        CSV, csv.gz or Parquet; several files are one set of jobs.
     geography : Geography
         Must hold every origin and destination of the file.
     home, work : str
@@ -47,7 +49,7 @@ class MicrodataJobs:
         `count` are named.
     """
 
-    path: str | os.PathLike[str]
+    path: Files
     geography: Geography
     home: str
     work: str
@@ -58,17 +60,22 @@ class MicrodataJobs:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", tuple(self.attributes))
+        path = files_of(self.path)[0]
         names = [self.home, self.work, *self.attributes]
         names += [name for name in (self.worker, self.count) if name is not None]
         if len(set(names)) < len(names):
             raise InputError(
-                self.path, f"one column is named for two purposes: {', '.join(names)}", cure="name each once"
+                path,
+                f"one column is named for two purposes: {', '.join(names)}",
+                cure="name each once",
             )
         if self.records_per_worker < 1:
-            raise InputError(self.path, "records_per_worker is less than 1", cure="give 1 or more")
+            raise InputError(path, "records_per_worker is less than 1", cure="give 1 or more")
         if self.worker is not None and self.count is not None:
             raise InputError(
-                self.path, "rows that count jobs cannot name workers", cure="leave out worker, or count"
+                path,
+                "rows that count jobs cannot name workers",
+                cure="leave out worker, or count",
             )
 
     def slots(self) -> Slots:
@@ -85,9 +92,13 @@ class MicrodataJobs:
             A file fault, a destination outside the geography, an attribute with missing values or more
             than 1,000 categories.
         """
-        frame = self._read(self.attributes)
-        work = locate_blocks(self.geography, frame[self.work], path=self.path, column=self.work)
-        coded = {name: self._code(frame[name]) for name in self.attributes}
+        frames, works = [], []
+        for path in files_of(self.path):
+            frame = self._read(path, self.attributes)
+            works.append(locate_blocks(self.geography, frame[self.work], path=path, column=self.work))
+            frames.append(frame[list(self.attributes)])
+        work, whole = np.concatenate(works), pd.concat(frames, ignore_index=True)
+        coded = {name: self._code(whole[name]) for name in self.attributes}
         order = np.lexsort((*(codes for codes, _ in reversed(coded.values())), work))
         return Slots(
             work=work[order],
@@ -114,47 +125,74 @@ class MicrodataJobs:
             of one worker than `records_per_worker`; an attribute that is not one of `attributes`.
         """
         by = tuple(by)
+        categories = {} if len(files_of(self.path)) == 1 or not by else self.slots().categories
+        return join_records(list(self.parts(by, categories)), by)
+
+    def parts(
+        self, by: tuple[str, ...] = (), categories: Mapping[str, tuple[str, ...]] | None = None
+    ) -> Iterator[JobRecords]:
+        """Read the job records file by file; else as `records`.
+
+        Parameters
+        ----------
+        by : tuple of str
+        categories : mapping, optional
+            Categories of the slots, by which attributes are coded; by default those of the file.
+        """
+        by = tuple(by)
         if not set(by) <= set(self.attributes):
             raise InputError(
-                self.path,
+                files_of(self.path)[0],
                 f"no such attribute is configured; there are: {', '.join(self.attributes) or 'none'}",
                 cure="name the column under attributes",
             )
         workers = () if self.worker is None else (self.worker,)
-        frame = self._read((*by, *workers), origins=True)
-        for worker in workers:
-            rows = np.bincount(pd.factorize(frame[worker])[0])
-            over = int((rows > self.records_per_worker).sum())
-            if over:
-                raise InputError(
-                    self.path,
-                    f"workers have more than {self.records_per_worker} row(s)",
-                    column=worker,
-                    count=over,
-                    cure="keep one job per worker, or raise records_per_worker (and with it a person's loss)",
-                )
-        return JobRecords(
-            work=locate_blocks(self.geography, frame[self.work], path=self.path, column=self.work),
-            home=locate_blocks(
-                self.geography, frame[self.home], path=self.path, column=self.home, outside=True
-            ),
-            attributes={name: self._code(frame[name])[0] for name in by},
-        )
+        seen: list[npt.NDArray[np.uint64]] = []
+        for path in files_of(self.path):
+            frame = self._read(path, (*by, *workers), origins=True)
+            for worker in workers:
+                seen.append(pd.util.hash_array(frame[worker].to_numpy(dtype=object)))
+                rows = np.unique(np.concatenate(seen), return_counts=True)[1]
+                over = int((rows > self.records_per_worker).sum())
+                if over:
+                    raise InputError(
+                        path,
+                        f"workers have more than {self.records_per_worker} row(s)",
+                        column=worker,
+                        count=over,
+                        cure="keep one job per worker, or raise records_per_worker "
+                        "(and with it a person's loss)",
+                    )
+            yield JobRecords(
+                work=locate_blocks(self.geography, frame[self.work], path=path, column=self.work),
+                home=locate_blocks(
+                    self.geography, frame[self.home], path=path, column=self.home, outside=True
+                ),
+                attributes={name: self._coded(frame[name], (categories or {}).get(name)) for name in by},
+            )
 
-    def _read(self, labels: tuple[str, ...], *, origins: bool = False) -> pd.DataFrame:
+    def _coded(self, values: pd.Series, categories: tuple[str, ...] | None) -> AttributeCodes:
+        if categories is None:
+            return self._code(values)[0]
+        codes = pd.Index(categories, dtype="str").get_indexer(pd.Index(values))
+        return codes.astype(np.uint8) if len(categories) <= 256 else codes.astype(np.uint16)
+
+    def _read(
+        self, path: str | os.PathLike[str], labels: tuple[str, ...], *, origins: bool = False
+    ) -> pd.DataFrame:
         """Read the columns, one row per job."""
         columns: dict[str, Kind] = {self.work: "code"}
         if origins:
             columns[self.home] = "code"
         columns.update(dict.fromkeys(labels, "label"))
         if self.count is None:
-            return read_table(self.path, columns)
-        frame = read_table(self.path, {**columns, self.count: "number"})
+            return read_table(path, columns)
+        frame = read_table(path, {**columns, self.count: "number"})
         count = frame.pop(self.count)
         wrong = int(((count < 0) | (count % 1 != 0)).sum())
         if wrong:
             raise InputError(
-                self.path,
+                path,
                 "numbers of jobs are negative or not whole",
                 column=self.count,
                 count=wrong,
@@ -162,7 +200,7 @@ class MicrodataJobs:
             )
         if not 0 < count.sum() <= np.iinfo(np.int32).max:
             raise InputError(
-                self.path,
+                path,
                 f"the numbers of jobs add up to none, or to more than {np.iinfo(np.int32).max:,}",
                 column=self.count,
                 cure="name a column that counts jobs, or split the file",
@@ -173,7 +211,7 @@ class MicrodataJobs:
         codes, categories = pd.factorize(values, sort=True)
         if len(categories) > _MAX_CATEGORIES:
             raise InputError(
-                self.path,
+                files_of(self.path)[0],
                 f"categories are more than {_MAX_CATEGORIES:,}",
                 column=str(values.name),
                 count=len(categories),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from geo_data.geography import Geography
 from geo_data.jobs import JobRecords, Slots
 
-__all__ = ["PoolTable", "Pooling", "build_pools", "group_records"]
+__all__ = ["PoolFinder", "PoolTable", "Pooling", "build_pools", "group_records"]
 
 
 @dataclass(frozen=True)
@@ -148,16 +148,44 @@ def group_records(pools: PoolTable, geography: Geography, records: JobRecords) -
     ValueError
         If the records are not those of the slots.
     """
-    by = pools.pooling.by
-    place = pools.pooling.place(geography, np.bincount(pools.slots.work, minlength=geography.n_blocks))
-    keys = [_key(rows, pools.slots.categories, by, place) for rows in (records, pools.slots)]
-    order = np.lexsort((records.work, keys[0]))
+    pool = PoolFinder(pools, geography).find(records)
+    order = np.lexsort((records.work, pool))
     filled = len(records) == len(pools.slots) and np.array_equal(records.work[order], pools.slots.work)
-    if not filled or not np.array_equal(keys[0][order], keys[1]):
+    if not filled or not np.array_equal(np.bincount(pool), pools.n):
         raise ValueError(
             "the job records do not fill the public slots: the two were read from different files"
         )
     return records.home[order]
+
+
+class PoolFinder:
+    """Finds the pool of every job record.
+
+    Parameters
+    ----------
+    pools : PoolTable
+    geography : Geography
+    """
+
+    def __init__(self, pools: PoolTable, geography: Geography) -> None:
+        self._pools = pools
+        self._place = pools.pooling.place(
+            geography, np.bincount(pools.slots.work, minlength=geography.n_blocks)
+        )
+        first = np.cumsum(pools.n) - pools.n
+        slots = Slots(
+            work=pools.slots.work[first],
+            attributes={name: pools.slots.attributes[name][first] for name in pools.pooling.by},
+            categories=pools.slots.categories,
+        )
+        self._keys = _key(slots, slots.categories, pools.pooling.by, self._place)
+
+    def find(self, records: JobRecords) -> NDArray[np.int64]:
+        """Return the pool of each record, int64 of shape (n,); the number of pools where there is none."""
+        key = _key(records, self._pools.slots.categories, self._pools.pooling.by, self._place)
+        pool = np.searchsorted(self._keys, key)
+        found = self._keys[np.minimum(pool, self._keys.size - 1)] == key
+        return np.where(found, pool, self._keys.size)
 
 
 def _key(

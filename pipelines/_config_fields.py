@@ -35,6 +35,7 @@ __all__ = [
     "SummaryLevels",
     "WrittenFloat",
     "absolute",
+    "expand",
     "one_of",
     "shown",
 ]
@@ -152,6 +153,13 @@ Names = Annotated[tuple[Line, ...], Field(strict=False)]  # TOML has lists, a fr
 Columns = Annotated[tuple[Line, ...], Field(strict=False), BeforeValidator(_columns)]
 SummaryLevels = Annotated[dict[str, str], PlainValidator(_summary_levels)]
 Mechanism = Annotated[str, AfterValidator(_mechanism)]
+
+
+def expand(path: Path) -> tuple[Path, ...]:
+    """Return the files that a name with * or ? stands for, sorted; else the path itself."""
+    if not set("*?") & set(path.name):
+        return (path,)
+    return tuple(sorted(found for found in path.parent.glob(path.name) if found.is_file())) or (path,)
 
 
 def absolute(folder: Path, path: Path | str) -> Path:

@@ -19,6 +19,7 @@ from pipelines._config_fields import (
     PositiveNumber,
     RetentionNumber,
     SummaryLevels,
+    expand,
 )
 
 __all__ = [
@@ -99,9 +100,10 @@ class LodesJobs(Section):
     format : {"lodes"}
         Says which form the jobs have.
     file : Path
-        The csv or csv.gz file: the main file, of workers who live in the geography.
+        The csv, csv.gz or Parquet file: the main file, of workers who live in the geography. A name with * or
+        ? stands for all files that match: one for each state, say.
     aux : Path or None
-        The aux file: workers who live in the outside areas of the geography.
+        The aux file, or files: workers who live in the outside areas of the geography.
     """
 
     format: Literal["lodes"]
@@ -111,7 +113,7 @@ class LodesJobs(Section):
     @property
     def files(self) -> tuple[Path, ...]:
         """The confidential files."""
-        return (self.file,) if self.aux is None else (self.file, self.aux)
+        return (*expand(self.file), *(() if self.aux is None else expand(self.aux)))
 
 
 class MicrodataJobs(Section):
@@ -122,7 +124,7 @@ class MicrodataJobs(Section):
     format : {"microdata"}
         Says which form the jobs have.
     file : Path
-        The csv, csv.gz or Parquet file.
+        The csv, csv.gz or Parquet file; a name with * or ? stands for all files that match.
     home, work : str
         Columns of the home and the work block.
     worker : str or None
@@ -147,7 +149,7 @@ class MicrodataJobs(Section):
     @property
     def files(self) -> tuple[Path, ...]:
         """The confidential files."""
-        return (self.file,)
+        return expand(self.file)
 
 
 class Geography(Section):

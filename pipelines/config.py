@@ -121,8 +121,7 @@ class ReleaseConfig(Section):
             only the names are given. The output folder, the keys, the ledger and how the run is done are left
             out: a folder name may say something confidential, and none of them changes what is released.
         """
-        private = {"release": {"out"}, "signature": True, "ledger": True, "run": True}
-        return self.model_dump(mode="json", exclude=private)
+        return self.model_dump(mode="json", exclude={"release": {"out"}} | dict.fromkeys(_PRIVATE, True))
 
     def with_out(self, out: Path) -> ReleaseConfig:
         """Return the same configuration with another output folder.
@@ -139,6 +138,8 @@ class ReleaseConfig(Section):
         release = self.release.model_copy(update={"out": absolute(Path.cwd(), out)})
         return self.model_copy(update={"release": release})
 
+
+_PRIVATE = ("signature", "ledger", "run")
 
 # Keys of every table, by its path; where a table has several formats, the format is part of it.
 _KEYS = {

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import geo_data
+from pipelines._config_fields import expand
 from pipelines.auxiliary_tables import read_auxiliary
 from pipelines.config import MicrodataJobs, ReleaseConfig
 
@@ -116,7 +117,7 @@ def job_source(config: ReleaseConfig, geography: geo_data.Geography) -> geo_data
     jobs = config.jobs
     if isinstance(jobs, MicrodataJobs):
         return geo_data.MicrodataJobs(
-            jobs.file,
+            jobs.files,
             geography,
             home=jobs.home,
             work=jobs.work,
@@ -125,7 +126,7 @@ def job_source(config: ReleaseConfig, geography: geo_data.Geography) -> geo_data
             attributes=jobs.attributes,
             records_per_worker=jobs.records_per_worker,
         )
-    return geo_data.LodesJobs(jobs.file, geography, jobs.aux)
+    return geo_data.LodesJobs(expand(jobs.file), geography, None if jobs.aux is None else expand(jobs.aux))
 
 
 def _model_level(config: ReleaseConfig, tables: list[geo_data.Flows]) -> str:

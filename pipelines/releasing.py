@@ -12,9 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from numpy.typing import NDArray
 
 import geo_data
 import synth
@@ -297,20 +295,17 @@ def _put_in_place(staging: Staging, out: Path) -> None:
 
 
 def _keep_homes(config: ReleaseConfig, release: ReleasePlan, staging: Staging) -> None:
-    """Read the confidential homes and keep those of each batch in a file of its own."""
-    records = job_source(config, release.geography).records(config.plan.pool_by)
-    homes = _grouped(config, release, records)
-    keep_homes(staging, release, homes, config.run.batch_jobs)
-
-
-def _grouped(config: ReleaseConfig, release: ReleasePlan, records: geo_data.JobRecords) -> NDArray[np.int32]:
+    """Read the confidential homes, file by file, and keep those of each batch in files of their own."""
+    parts = job_source(config, release.geography).parts(config.plan.pool_by, release.pools.slots.categories)
     try:
-        return geo_data.group_records(release.pools, release.geography, records)
+        keep_homes(staging, release, parts, config.run.batch_jobs)
+    except geo_data.InputError:
+        raise
     except ValueError:
         raise geo_data.InputError(
-            config.jobs.file,
-            "the jobs are not those that the plan was made for: the file changed during the run",
-            cure="run again when nothing writes to the file",
+            config.jobs.files[0],
+            "the jobs are not those that the plan was made for: a file changed during the run",
+            cure="run again when nothing writes to the files",
         ) from None
 
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -31,6 +31,7 @@ from pipelines.staging import RunState, Staging
 
 __all__ = ["Part", "Piece", "batches", "keep_homes", "sample_batch", "sample_release"]
 
+_OTHERS = "the job records are not those that the plan was made for: a file changed"
 _RETRIES = 5  # of a batch whose worker died
 _BATCH_JOBS = 100_000
 _MOST_BATCHES = 1_500
@@ -136,22 +137,44 @@ def sample_batch(
 
 
 def keep_homes(
-    staging: Staging, release: ReleasePlan, homes: NDArray[np.int32], batch_jobs: int | None = None
+    staging: Staging,
+    release: ReleasePlan,
+    parts: Iterable[geo_data.JobRecords],
+    batch_jobs: int | None = None,
 ) -> None:
-    """Keep the homes of every batch in a file of its own.
+    """Sort the confidential homes into a file for each batch and part of the input.
 
     Parameters
     ----------
     staging : Staging
     release : ReleasePlan
-    homes : ndarray of int32, shape (n_records,)
-        **Confidential**: home block of every real worker, pool after pool.
+    parts : iterable of JobRecords
+        **Confidential.** One after another in memory, with the attributes that the pools are stratified by.
     batch_jobs : int, optional
         As for `batches`.
+
+    Raises
+    ------
+    ValueError
+        If the records are not those of the plan's slots.
     """
-    offsets = _offsets(release)
-    for batch, pools in enumerate(batches(release, batch_jobs)):
-        staging.write_homes(batch, homes[offsets[pools.start] : offsets[pools.stop]])
+    pools, geography = release.pools, release.geography
+    finder = geo_data.PoolFinder(pools, geography)
+    first = np.array([pools.start for pools in batches(release, batch_jobs)])
+    of_pool, of_block = np.zeros(pools.n.size + 1, np.int64), np.zeros(geography.n_blocks, np.int64)
+    for number, records in enumerate(parts):
+        pool = finder.find(records)
+        of_pool += np.bincount(pool, minlength=of_pool.size)
+        of_block += np.bincount(records.work, minlength=of_block.size)
+        batch = np.searchsorted(first, pool, side="right") - 1
+        order = np.argsort(batch, kind="stable")
+        homes = np.stack([pool[order].astype(np.int32), records.work[order], records.home[order]])
+        present, begin = np.unique(batch[order], return_index=True)
+        for one, a, b in zip(present.tolist(), begin, [*begin[1:], order.size], strict=True):
+            staging.write_homes(one, number, homes[:, a:b])
+    slots = np.bincount(pools.slots.work, minlength=of_block.size)
+    if not np.array_equal(of_pool[:-1], pools.n) or not np.array_equal(of_block, slots):
+        raise ValueError(_OTHERS)
 
 
 def _offsets(release: ReleasePlan) -> NDArray[np.int64]:
@@ -253,8 +276,13 @@ class _Run:
 
     def draw(self, batch: int) -> None:
         """Draw a batch and write its part."""
-        homes = self.staging.read_homes(batch)
-        drawn = sample_batch(self.release, self.slices[batch], homes, self.key, batch)
+        pools = self.slices[batch]
+        pool, work, home = self.staging.read_homes(batch)
+        order = np.lexsort((work, pool))  # as the slots are
+        own = slice(self.offsets[pools.start], self.offsets[pools.stop])
+        if not np.array_equal(work[order], self.release.pools.slots.work[own]):
+            raise ValueError(_OTHERS)
+        drawn = sample_batch(self.release, pools, home[order], self.key, batch)
         folder = Path(tempfile.mkdtemp(prefix=".", dir=self.staging.parts))
         try:
             self._write(folder, batch, drawn)

@@ -5,7 +5,7 @@
         confidential/state.json     what was begun: configuration, plan, certificate, inputs, debit
         confidential/run.key        the run key, until the release is final
         confidential/run.json       the log, written when the release has passed its checks
-        homes/                      the confidential homes of each batch of pools
+        homes/                      the confidential homes of each batch of pools, complete before state.json
         parts/                      what each finished batch wrote
 
 What has its name is whole: everything is written under another name first and renamed. A folder without
@@ -248,15 +248,23 @@ class Staging:
                 os.fsync(file.fileno())
             self._key.unlink()
 
-    def write_homes(self, batch: int, homes: NDArray[np.int32]) -> None:
-        """Keep the homes of a batch."""
-        with tempfile.NamedTemporaryFile(dir=self.homes, delete=False) as file:
-            np.save(file, homes)
-        os.replace(file.name, self.homes / f"{batch:06}.npy")
+    def write_homes(self, batch: int, part: int, homes: NDArray[np.int32]) -> None:
+        """Keep homes of a batch, from a part of the input.
+
+        Parameters
+        ----------
+        batch, part : int
+        homes : ndarray of int32, shape (3, n)
+            **Confidential**: pool, work block and home block of each job.
+        """
+        folder = self.homes / f"{batch:06}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        np.save(folder / f"{part:06}.npy", homes)
 
     def read_homes(self, batch: int) -> NDArray[np.int32]:
-        """Return the homes of a batch."""
-        return np.asarray(np.load(self.homes / f"{batch:06}.npy"))
+        """Return the homes of a batch, part after part, shape (3, n)."""
+        parts = sorted((self.homes / f"{batch:06}").iterdir())
+        return np.concatenate([np.load(part) for part in parts], axis=1)
 
     def abandon(self) -> None:
         """Give up a run that has not been paid for: `fresh` then throws the folder away."""

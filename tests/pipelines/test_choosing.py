@@ -48,7 +48,7 @@ def config_of(
 def test_choices_are_the_same_every_time_and_read_no_homes(
     config_of: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(geo_data.LodesJobs, "records", pytest.fail)
+    monkeypatch.setattr(geo_data.LodesJobs, "parts", pytest.fail)
     config = config_of()
     first, second = (choose(config, read_public_inputs(config)) for _ in range(2))
     assert first == second

@@ -100,7 +100,7 @@ def test_wrong_usage_is_code_2_with_a_hint(arguments: list[str], invoke: Invoke)
 def test_plan_says_what_it_costs_and_reads_no_homes(
     write_config: Callable[..., Path], invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(geo_data.LodesJobs, "records", pytest.fail)
+    monkeypatch.setattr(geo_data.LodesJobs, "parts", pytest.fail)
     config = write_config()
     before = tree(tmp_path)
     result = invoke("plan", config)
@@ -153,7 +153,7 @@ def test_tune_compares_and_recommends(
         "threshold",
     ]
     with monkeypatch.context() as patch:
-        patch.setattr(geo_data.LodesJobs, "records", pytest.fail)
+        patch.setattr(geo_data.LodesJobs, "parts", pytest.fail)
         result = invoke(*arguments)
     assert result.exit_code == 0, result.output
     folder = config.parent / "release-tune"

@@ -154,6 +154,7 @@ def test_what_a_killed_run_leaves_is_closed_to_others(
     (tmp_path / "0").mkdir()
     (tmp_path / "0" / "small.toml").write_text(config_text())
     script = SCRIPT.replace('for moment in [*moments.split(), ""]:', "for moment in moments.split():")
+    script = script.replace("if statuses[-1]:", "if False:")
     subprocess.run(
         [sys.executable, "-c", script, str(tmp_path), "before:releasing.write_public"],
         capture_output=True,

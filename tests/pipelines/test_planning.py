@@ -140,6 +140,7 @@ def test_planning_never_asks_for_records(small_config: Configs, monkeypatch: pyt
         raise AssertionError("planning read the confidential side")
 
     monkeypatch.setattr(geo_data.LodesJobs, "records", refuse)
+    monkeypatch.setattr(geo_data.LodesJobs, "parts", refuse)
     make_plan(small_config())
 
 
