@@ -21,8 +21,10 @@ __all__ = [
     "empty_threshold",
     "failure_bound",
     "shortfall_bound",
+    "worst_composition",
 ]
 
+_SMALL = 32  # pools of at most so many slots: the worst composition is found exactly
 _MAX_COUNTS = 2000  # counts x evaluated one by one before the bound gives up (and says 1)
 
 
@@ -130,7 +132,8 @@ def failure_bound(
     -------
     failure, person : float or flint.arb
         The pool's delta, F = eta + the smaller of two bounds of the worst histogram:
-        n max_{c, 1 <= x <= n} T_c(x)/x + sum_c f_c T_c(0), where workers are what is scarce, and
+        n max_{c, 1 <= x <= n} T_c(x)/x + sum_c f_c T_c(0), where workers are what is scarce (for small pools
+        the worst composition itself, `worst_composition`), and
         sum_c max(f_c T_c(0), max_{x >= 1} T_c(x)), where cells are. And
         eta + max_{c, x >= 1} T_c(x), which bounds the delta of one person's (eps, delta)-DP.
 
@@ -152,9 +155,60 @@ def failure_bound(
         per_cell = per_cell + cells * arithmetic.larger(kept * tail, largest)
         per_worker, person = arithmetic.larger(per_worker, ratio), arithmetic.larger(person, largest)
     shortfall = shortfall_bound(pool_class, retention, arithmetic)
-    by_workers = number(pool_class.n_max) * per_worker + zero_cells
+    if pool_class.n_max <= _SMALL:
+        by_workers = zero_cells + worst_composition(pool_class, retention, denominator, arithmetic)
+    else:
+        by_workers = number(pool_class.n_max) * per_worker + zero_cells
     worst = by_workers if by_workers < per_cell else per_cell
     return worst + shortfall, person + shortfall
+
+
+def worst_composition(
+    pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int, arithmetic: Arithmetic
+) -> Any:
+    """Return by how much occupied cells can raise the probability of a bad one, over all histograms.
+
+    Lemma 7 of docs/privacy.md.
+
+    Parameters
+    ----------
+    pool_class : PoolClass
+    retention : tuple of Fraction
+        f_s per stratum.
+    denominator : int
+        q.
+    arithmetic : Arithmetic
+
+    Returns
+    -------
+    float or flint.arb
+        max over at most n_max workers, in cells of any strata, of the sum of T_s(x) - f_s T_s(0) over the
+        occupied cells; at least 0. Exact where every stratum has a cell for each worker, else a bound.
+    """
+    number, draws = arithmetic.number, pool_class.m_max
+    rises = []
+    for stratum in strata(pool_class, retention, denominator):
+        tails = [
+            tail_bound(
+                draws,
+                x + stratum.prior,
+                stratum.rest(x),
+                bad_threshold(x, stratum.prior, stratum.retention, pool_class.gain),
+                arithmetic,
+            )
+            for x in range(pool_class.n_max + 1)
+        ]
+        empty = number(stratum.retention) * tails[0]
+        rises.append([tail - empty for tail in tails])
+    # best[w]: the most that w workers can add, some of whom may be left out.
+    best = [number(0)]
+    for workers in range(1, pool_class.n_max + 1):
+        most = best[-1]
+        for rise in rises:
+            for x in range(1, workers + 1):
+                most = arithmetic.larger(most, best[workers - x] + rise[x])
+        best.append(most)
+    return best[-1]
 
 
 def shortfall_bound(pool_class: PoolClass, retention: tuple[Fraction, ...], arithmetic: Arithmetic) -> Any:

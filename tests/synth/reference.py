@@ -132,6 +132,9 @@ def pruning_gain(urn: Urn, *, certain: bool = False) -> Fraction:
     )
 
 
+SMALL = 32  # up to here the worst composition is asked for, not n max T(x)/x
+
+
 def failure(urn: Urn, gain: Fraction, kept: Fraction = Fraction(0)) -> tuple[Fraction, Fraction]:
     """F and the person's delta by brute force over x: the smaller of a bound by workers and one by cells.
 
@@ -139,21 +142,33 @@ def failure(urn: Urn, gain: Fraction, kept: Fraction = Fraction(0)) -> tuple[Fra
     """
     smallest = min(urn.prior)
     per_worker = person = zero = per_cell = Fraction(0)
+    rises: list[list[Fraction]] = []
     for a, f in zip(urn.prior, urn.retention, strict=True):
-        worst = Fraction(0)
+        tails = []
         for x in range(urn.n + 1):
             rest = urn.n - x + max(kept - a, smallest if x < urn.n else Fraction(0))
             # the largest s that is not bad, found by asking for every s
             threshold = max(s for s in range(urn.m + 1) if cell_gain(x, s, a, f) <= gain or s == 0)
-            tail = beta_binomial_tail(urn.m, x + a, Fraction(rest), threshold)
-            if x == 0:
-                zero += f * tail
-                worst = max(worst, f * tail)
-            else:
-                per_worker, person = max(per_worker, tail / x), max(person, tail)
-                worst = max(worst, tail)
-        per_cell += worst
-    return min(urn.n * per_worker + zero, per_cell), person
+            tails.append(beta_binomial_tail(urn.m, x + a, Fraction(rest), threshold))
+        empty, occupied = f * tails[0], tails[1:]
+        zero += empty
+        per_cell += max(empty, *occupied)
+        person = max(person, *occupied)
+        per_worker = max(per_worker, *(tail / x for x, tail in enumerate(occupied, start=1)))
+        rises.append([tail - empty for tail in tails])
+    by_workers = urn.n * per_worker if urn.n > SMALL else worst_composition(urn.n, rises)
+    return min(by_workers + zero, per_cell), person
+
+
+def worst_composition(workers: int, rises: Sequence[Sequence[Fraction]]) -> Fraction:
+    """The largest sum of rises over all ways to put at most so many workers into cells: every partition."""
+
+    @cache
+    def most(left: int, largest: int) -> Fraction:
+        sums = [rise[x] + most(left - x, x) for x in range(1, min(left, largest) + 1) for rise in rises]
+        return max(sums, default=Fraction(0)) if max(sums, default=Fraction(0)) > 0 else Fraction(0)
+
+    return most(workers, workers)
 
 
 def chi_square_p(observed: Sequence[int] | NDArray[np.int64], expected: Sequence[float]) -> float:
