@@ -290,9 +290,12 @@ class RunSettings(Section):
     ----------
     batch_jobs : int or None
         Jobs that one task draws, about; bounds its memory. None means 100,000, and more for large releases.
+    world_readable : bool
+        Confidential files that everybody on the machine can read are accepted.
     """
 
     batch_jobs: Annotated[int, Field(ge=1)] | None = None
+    world_readable: bool = False
 
 
 class LedgerSettings(Section):

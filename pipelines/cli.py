@@ -62,6 +62,9 @@ def _one_clear_error() -> Iterator[None]:
 @contextmanager
 def _kept_for_resume(out: Path) -> Iterator[None]:
     """Say how to go on with a run that has been drawing."""
+    os.umask(
+        os.umask(0) | 0o007
+    )  # nothing that a run makes is for everybody, except what it opens in the end
     try:
         yield
     except BaseException as error:

@@ -12,6 +12,7 @@ import geo_data
 from pipelines.config import ConfigError, parse_config
 from pipelines.release_files import MANIFEST
 from pipelines.releasing import Release, run
+from pipelines.staging import Staging
 
 __all__ = ["demo", "demo_truth"]
 
@@ -56,6 +57,8 @@ def demo(out: Path | None = None, *, report: Callable[[str], None] | None = None
         report("Generating a region of 60,000 jobs ...")
     config.jobs.file.parent.mkdir(parents=True, exist_ok=True)
     geo_data.write_demo_region(config.jobs.file.parent)
+    config.jobs.file.chmod(0o600)  # as a confidential file would be
+    shutil.rmtree(Staging.of(target).folder, ignore_errors=True)  # of an interrupted demo
     return run(config, report=report)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +19,7 @@ import geo_data
 import synth
 from pipelines.certificate import Certificate, make_certificate
 from pipelines.config import ConfigError, ReleaseConfig
+from pipelines.journal import Journal
 from pipelines.ledger import Budget, Ledger, LedgerError
 from pipelines.plan_files import load_plan, plan_hash, save_plan, sha256_of
 from pipelines.planning import ReleasePlan, make_plan
@@ -109,6 +111,7 @@ def run(
     """
     out = config.release.out
     _refuse_existing(out)
+    _refuse_open_files(config)
     clock = _Clock(report)
     signing_key = read_private_key(config.signature.key) if config.signature else None
     with clock.step("Reading public inputs and planning"):
@@ -133,7 +136,9 @@ def run(
             except BaseException:
                 staging.abandon()
                 raise
-            with _accounted(state):
+            clock.journal = Journal(staging.journal)
+            clock.journal.write("began", version=certificate.software.version, debit=state.debit or "")
+            with _accounted(state, clock.journal):
                 _finish(staging, release, state, key, signing_key, clock, scheduler)
     finally:
         key.destroy()
@@ -165,7 +170,7 @@ def resume(
     """
     staging = Staging.of(out)
     if not staging.begun and Staging(out).checked and (done := Staging(out).load()).debit is not None:
-        with _accounted(done):  # killed between the last rename and the ledger
+        with _accounted(done, Journal(Staging(out).journal)):  # killed between the last rename and the ledger
             return Release(out, load_plan(out / "public" / "plan"), done.certificate)
     _refuse_existing(out)
     clock = _Clock(report)
@@ -181,7 +186,9 @@ def resume(
             raise ConfigError([f"{staging.folder}: the plan is not the one that the run began with"])
         signature = state.config.signature
         signing_key = read_private_key(signature.key) if signature else None
-        with _accounted(_paid(state, staging)):
+        clock.journal = Journal(staging.journal)
+        clock.journal.write("resumed", version=certificate.software.version)
+        with _accounted(_paid(state, staging), clock.journal):
             if staging.checked:
                 _put_in_place(staging, out)
                 return Release(out, release, certificate)
@@ -238,19 +245,33 @@ def debits_of(outs: Iterable[Path]) -> list[str]:
 
 
 @contextmanager
-def _accounted(state: RunState) -> Iterator[RunState]:
-    """Enter the outcome in the ledger; whatever it is, what was paid stays paid."""
-    if state.config.ledger is None or state.debit is None:
-        yield state
-        return
-    ledger = Ledger(state.config.ledger.file)
+def _accounted(state: RunState, journal: Journal) -> Iterator[None]:
+    """Enter the outcome in the log and in the ledger; whatever it is, what was paid stays paid."""
+    ledger = Ledger(state.config.ledger.file) if state.config.ledger else None
     try:
-        yield state
+        yield
     except BaseException as error:
         with suppress(LedgerError, OSError):  # they must not hide the first error
-            ledger.outcome(state.debit, "failed", type(error).__name__)
+            journal.write("failed", error=type(error).__name__)
+            if ledger and state.debit:
+                ledger.outcome(state.debit, "failed", type(error).__name__)
         raise
-    ledger.outcome(state.debit, "finished")
+    if ledger and state.debit:
+        ledger.outcome(state.debit, "finished")
+
+
+def _refuse_open_files(config: ReleaseConfig) -> None:
+    """Refuse confidential files that everybody on the machine can read."""
+    if config.run.world_readable:
+        return
+    for path in config.jobs.files:
+        if path.exists() and path.stat().st_mode & stat.S_IROTH:
+            raise ConfigError(
+                [
+                    f"{path}: everybody on this machine can read the confidential jobs; chmod o-r the file, "
+                    "or, if it is public or its folder is closed, write world_readable = true in [run]"
+                ]
+            )
 
 
 def _refuse_existing(out: Path) -> None:
@@ -282,6 +303,8 @@ def _finish(
     for path in (staging.public, *staging.public.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
     _log(staging, state, clock)
+    if clock.journal is not None:
+        clock.journal.write("finished")
     _put_in_place(staging, state.config.release.out)
 
 
@@ -322,6 +345,7 @@ def _check(public: Path, certificate: Certificate) -> None:
 class _Clock:
     def __init__(self, report: Callable[[str], None] | None) -> None:
         self.shown = report is not None
+        self.journal: Journal | None = None
         self._say = report or (lambda _: None)
         self.seconds: dict[str, float] = {}
 
@@ -331,6 +355,8 @@ class _Clock:
         begin = time.monotonic()
         yield
         self.seconds[what] = round(time.monotonic() - begin, 3)
+        if self.journal is not None:
+            self.journal.write("step", step=what, seconds=self.seconds[what])
 
 
 def _log(staging: Staging, state: RunState, clock: _Clock) -> None:

@@ -4,7 +4,8 @@
         public/                     what will be published; the plan is there from the beginning
         confidential/state.json     what was begun: configuration, plan, certificate, inputs, debit
         confidential/run.key        the run key, until the release is final
-        confidential/run.json       the log, written when the release has passed its checks
+        confidential/log.jsonl      what happened when
+        confidential/run.json       the summary, written when the release has passed its checks
         homes/                      the confidential homes of each batch of pools, complete before state.json
         parts/                      what each finished batch wrote
 
@@ -111,8 +112,13 @@ class Staging:
         return self.log.is_file()
 
     @property
+    def journal(self) -> Path:
+        """What happened when, line by line."""
+        return self.confidential / "log.jsonl"
+
+    @property
     def log(self) -> Path:
-        """The log of the run."""
+        """The summary of the run."""
         return self.confidential / "run.json"
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,14 @@ settings.load_profile("odsynth")
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 CLEAN = SourceState("0.0", "0" * 40, False)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _closed_files() -> Iterator[None]:
+    """Files that tests write are not for everybody to read, as confidential files must not be."""
+    before = os.umask(0o027)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture(scope="session")

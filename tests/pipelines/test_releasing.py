@@ -24,6 +24,7 @@ import pipelines
 import synth
 from pipelines import ConfigError, Release, ReleaseConfig, resume, run, verify
 from pipelines import releasing as module
+from pipelines.journal import Journal
 from pipelines.release_files import MANIFEST, expected_files, file_names, public_files
 from pipelines.staging import Staging
 
@@ -408,7 +409,7 @@ def test_a_failure_from_the_first_draw_on_can_be_resumed(
     assert left_over(config) == ["release"]
     assert sorted(path.name for path in release.out.iterdir()) == ["confidential", "public"]
     names = sorted(path.name for path in (release.out / "confidential").iterdir())
-    assert names == ["lock", "run.json", "state.json"]  # and no key
+    assert names == ["lock", "log.jsonl", "run.json", "state.json"]  # and no key
     assert everything(release.out / "public") == drawn_with_seed_one
 
 
@@ -670,6 +671,49 @@ def test_no_public_file_holds_a_canary(
         secrets = [canary.encode(), jobs.encode(), str(microdata[form].parent).encode()]
         assert list(hidden_in(release.public, secrets)) == []
         assert list(hidden_in(release.out / "confidential", [canary.encode()])) == []
+
+
+def test_files_that_everybody_can_read_are_refused(
+    small_config: Configs, small_region: dict[str, Path]
+) -> None:
+    od = small_region["od"]
+    before = mode(od)
+    od.chmod(0o604)
+    try:
+        config = small_config()
+        with pytest.raises(
+            ConfigError, match="everybody on this machine can read the confidential jobs"
+        ) as error:
+            run(config)
+        assert str(od) in str(error.value)
+        assert left_over(config) == []
+        run(small_config(("[plan]", "[run]\nworld_readable = true\n\n[plan]")))
+    finally:
+        od.chmod(before)
+
+
+def test_the_log_says_what_happened_and_nothing_else(small_config: Configs, canary: str) -> None:
+    config = small_config()
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, f"No space left for {canary}", canary)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "write_public", fail)
+        with pytest.raises(OSError, match="No space"):
+            run(config)
+    release = resume(config.release.out)
+    path = release.out / "confidential" / "log.jsonl"
+    assert mode(path) == 0o600
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    events = [line["event"] for line in lines]
+    assert [event for event in events if event != "step"] == ["began", "failed", "resumed", "finished"]
+    assert lines[events.index("failed")]["error"] == "OSError"
+    assert canary not in path.read_text(encoding="utf-8")
+    journal = Journal(path)
+    for event, fields in (("home", {}), ("step", {"home": "1"}), ("step", {"seconds": "440070001001000"})):
+        with pytest.raises(ValueError, match="log"):
+            journal.write(event, **fields)  # type: ignore[arg-type]
 
 
 def test_the_search_for_canaries_finds_them(microdata: dict[str, Path], canary: str) -> None:
