@@ -3,6 +3,7 @@
 from pipelines.certificate import Certificate, certificate_schema, make_certificate
 from pipelines.config import ConfigError, ReleaseConfig, load_config, parse_config
 from pipelines.demonstration import demo, demo_truth
+from pipelines.due import due
 from pipelines.forecast import Forecast, forecast
 from pipelines.ledger import Budget, Ledger, LedgerError
 from pipelines.plan_files import load_plan, plan_hash, save_plan
@@ -42,6 +43,7 @@ __all__ = [
     "demo",
     "demo_truth",
     "draw_frontier",
+    "due",
     "erratum",
     "forecast",
     "generate_keys",

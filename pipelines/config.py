@@ -51,6 +51,7 @@ __all__ = [
     "ReleaseConfig",
     "Signature",
     "Weights",
+    "check_config",
     "load_config",
     "parse_config",
 ]
@@ -216,6 +217,28 @@ def parse_config(text: str, folder: Path, name: str) -> ReleaseConfig:
         data = tomllib.loads(text, parse_float=WrittenFloat)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError([f"{name}: not valid TOML: {_syntax(error, text)}"]) from None
+    return check_config(data, folder, name)
+
+
+def check_config(data: dict[str, Any], folder: Path, name: str) -> ReleaseConfig:
+    """Check the tables of a configuration.
+
+    Parameters
+    ----------
+    data : dict
+        As TOML gives them, decimal numbers as `WrittenFloat`.
+    folder, name
+        As for `parse_config`.
+
+    Returns
+    -------
+    ReleaseConfig
+
+    Raises
+    ------
+    ConfigError
+        If the tables say something that cannot be used.
+    """
     problems: list[str] = []
     config = None
     try:

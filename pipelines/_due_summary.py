@@ -1,0 +1,116 @@
+"""What a call of `odsynth due` did, for people and for programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+__all__ = ["EXIT_BUSY", "EXIT_FAILED", "Result", "Summary"]
+
+EXIT_FAILED = 1
+EXIT_BUSY = 75  # EX_TEMPFAIL of sysexits.h
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of an occurrence in a call.
+
+    Attributes
+    ----------
+    name : str
+    due : datetime
+    status : {"finished", "failed", "given up", "waiting", "behind", "due"}
+        Given up: as many attempts failed as are allowed. Waiting: for inputs. Behind: an earlier occurrence
+        of the same schedule is not finished. Due: what a dry run would begin or resume.
+    local : str
+        `due` in the time zone of its schedule.
+    detail : str
+        For people; may name files of this machine.
+    error : str or None
+        Type of the error.
+    attempts : int
+        Attempts that were begun, in all calls.
+    """
+
+    name: str
+    due: datetime
+    status: str
+    local: str
+    detail: str = ""
+    error: str | None = None
+    attempts: int = 0
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a call did.
+
+    Attributes
+    ----------
+    calendar : str
+        Name of the folder.
+    now : datetime
+    results : tuple of Result
+        In the order in which they were looked at.
+    problems : tuple of str
+        What is wrong with files of the calendar, with records or with the clock, one line each.
+    notices : tuple of str
+        What went wrong with notifications; does not change the exit code.
+    dry_run, busy : bool
+        Busy: another process is at work in the calendar, and nothing was done.
+    """
+
+    calendar: str
+    now: datetime
+    results: tuple[Result, ...] = ()
+    problems: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
+    dry_run: bool = False
+    busy: bool = False
+
+    @property
+    def failed(self) -> bool:
+        """Whether somebody should look."""
+        return bool(self.problems) or any(result.status in ("failed", "given up") for result in self.results)
+
+    @property
+    def exit_code(self) -> int:
+        """0, `EXIT_FAILED`, or `EXIT_BUSY` if another process is at work."""
+        return EXIT_BUSY if self.busy else EXIT_FAILED if self.failed else 0
+
+    def text(self) -> str:
+        """Return the summary for people: one line for each occurrence and problem."""
+        if self.busy:
+            return "Another odsynth due is at work in this calendar. Nothing was done."
+        lines = [f"{r.status:9} {r.name}, due {r.local}: {r.detail}" for r in self.results]
+        lines += [f"problem   {problem}" for problem in self.problems]
+        lines += [f"notice    {notice}" for notice in self.notices]
+        return "\n".join(lines) or "Nothing is due."
+
+    def document(self) -> dict[str, Any]:
+        """Return the summary for notifications: names, times and kinds of error, no messages and no paths."""
+        names: dict[str, list[str]] = {}
+        for result in self.results:
+            names.setdefault(result.status, []).append(result.name)
+        said = [f"{len(each)} {status} ({', '.join(each)})" for status, each in names.items()]
+        said += [f"{len(self.problems)} problems of the calendar"] * bool(self.problems)
+        occurrences = [
+            {
+                "name": result.name,
+                "due": result.due.isoformat(),
+                "status": result.status,
+                "error": result.error,
+                "attempts": result.attempts,
+            }
+            for result in self.results
+        ]
+        return {
+            "format": "odsynth due 1",
+            "text": f"odsynth due {self.calendar}: {', '.join(said) or 'nothing is due'}",
+            "calendar": self.calendar,
+            "time": self.now.isoformat(timespec="seconds"),
+            "failed": self.failed,
+            "problems": len(self.problems),
+            "occurrences": occurrences,
+        }
