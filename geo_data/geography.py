@@ -10,6 +10,7 @@ import geopandas as gpd
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
 import shapely
 
 from geo_data.outside import fill, longest_prefix
@@ -79,7 +80,9 @@ class Geography:
     def __getstate__(self) -> dict[str, object]:
         # The hash indexes are rebuilt where they are needed rather than sent to every Dask worker.
         return {
-            name: value for name, value in self.__dict__.items() if name not in ("_indexes", "outside_blocks")
+            name: value
+            for name, value in self.__dict__.items()
+            if name not in ("_indexes", "block_codes", "outside_blocks")
         }
 
     def __repr__(self) -> str:
@@ -153,6 +156,11 @@ class Geography:
             return numbers.astype(np.int32)
         # side="right" so that the first block of a unit belongs to it; -1 lies before the first start.
         return (np.searchsorted(self.unit_starts[position], numbers, side="right") - 1).astype(np.int32)
+
+    @cached_property
+    def block_codes(self) -> pa.Array:
+        """Block codes in order, as an Arrow array of strings, from which tables are made."""
+        return pa.array(self.blocks, type=pa.string())
 
     @cached_property
     def outside_blocks(self) -> Int32:

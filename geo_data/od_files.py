@@ -68,7 +68,7 @@ def od_table(
     pairs, pair_of_job, totals = np.unique(
         work.astype(np.int64) * n_blocks + home, return_inverse=True, return_counts=True
     )
-    codes_in_order = pa.array(geography.blocks, type=pa.string())
+    codes_in_order = geography.block_codes
     columns: dict[str, object] = {
         "w_geocode": _take(codes_in_order, pairs // n_blocks),
         "h_geocode": _take(codes_in_order, pairs % n_blocks),

@@ -68,4 +68,5 @@ def kept_for_resume(out: Path) -> Iterator[None]:
 
 
 def say(message: str) -> None:
+    """Print words for people, on standard error."""
     click.echo(message, err=True)

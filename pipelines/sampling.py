@@ -298,13 +298,16 @@ class _Run:
         pools = self.slices[batch]
         own = slice(self.offsets[pools.start], self.offsets[pools.stop])
         attributes = {name: codes[own] for name, codes in slots.attributes.items()}
-        table = geo_data.od_table(geography, slots.work[own], drawn, attributes, slots.categories)
-        outside = geography.is_outside(geography.number(table["h_geocode"]))
         part = Part.of(folder, aux=bool(geography.outside), jobs=self.with_jobs)
         first = batch == 0
-        _write_piece(table[~outside], part.od, self.createdate, header=first)
-        if part.aux is not None:
-            _write_piece(table[outside], part.aux, self.createdate, header=first)
+        outside = geography.is_outside(drawn)
+        for piece, rows in ((part.od, ~outside), (part.aux, outside)):
+            if piece is not None:
+                chosen = {name: codes[rows] for name, codes in attributes.items()}
+                table = geo_data.od_table(
+                    geography, slots.work[own][rows], drawn[rows], chosen, slots.categories
+                )
+                _write_piece(table, piece, self.createdate, header=first)
         if part.jobs is not None:
             columns: dict[str, Any] = {
                 "w_geocode": geography.blocks[slots.work[own]],

@@ -24,7 +24,7 @@ __all__ = [
     "worst_composition",
 ]
 
-_SMALL = 32  # pools of at most so many slots: the worst composition is found exactly
+_SMALL = 16  # pools of at most so many slots: the worst composition is found exactly
 _MAX_COUNTS = 2000  # counts x evaluated one by one before the bound gives up (and says 1)
 
 

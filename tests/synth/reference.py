@@ -132,7 +132,7 @@ def pruning_gain(urn: Urn, *, certain: bool = False) -> Fraction:
     )
 
 
-SMALL = 32  # up to here the worst composition is asked for, not n max T(x)/x
+SMALL = 16  # up to here the worst composition is asked for, not n max T(x)/x
 
 
 def failure(urn: Urn, gain: Fraction, kept: Fraction = Fraction(0)) -> tuple[Fraction, Fraction]:
