@@ -18,6 +18,7 @@ from geo_data.coarsening import (
 from geo_data.crosswalk import read_crosswalk
 from geo_data.ctpp import read_ctpp
 from geo_data.demo import write_demo_region
+from geo_data.demo_nation import simulate_nation
 from geo_data.distance import distance_km
 from geo_data.errors import InputError
 from geo_data.fetching import LODES_URL, fetch, fetch_lodes
@@ -70,6 +71,7 @@ __all__ = [
     "read_lodes_flows",
     "read_weights",
     "retention_grid",
+    "simulate_nation",
     "uniform_weights",
     "write_demo_region",
     "write_od_csv",

@@ -172,4 +172,17 @@ def export(file: Path, form: str) -> None:
         click.echo(pipelines.Ledger(file).export("csv" if form == "csv" else "jsonl"), nl=False)
 
 
-COMMANDS = (publish, published, withdraw, erratum, due, fetch, ledger)
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--workers", type=click.IntRange(min=1000), default=1_000_000, show_default=True)
+def simulate(folder: Path, workers: int) -> None:
+    """Write the files of a generated nation into FOLDER, and a configuration that releases it.
+
+    140,000,000 workers make one of the size of the United States.
+    """
+    with one_clear_error():
+        config = geo_data.simulate_nation(folder, workers, report=say)
+        click.echo(f"Written {config}. Try: odsynth plan {config}")
+
+
+COMMANDS = (publish, published, withdraw, erratum, due, fetch, ledger, simulate)

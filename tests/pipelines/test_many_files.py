@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable
 from pathlib import Path
 
+import click.testing
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,6 +15,7 @@ import geo_data
 import pipelines
 import synth
 from pipelines import ReleaseConfig, releasing, run
+from pipelines.cli import main
 
 Configs = Callable[..., ReleaseConfig]
 
@@ -125,3 +127,11 @@ def test_a_pattern_without_files_names_itself(small_region: dict[str, Path], sma
     config = small_config((f'file = "{small_region["od"]}"', 'file = "nothing/jobs_*.csv.gz"'))
     with pytest.raises(geo_data.InputError, match=r"jobs_\*\.csv\.gz: there is no such file"):
         run(config)
+
+
+def test_a_simulated_nation_is_released(tmp_path: Path, clean_source: object) -> None:
+    done = click.testing.CliRunner().invoke(main, ["simulate", str(tmp_path), "--workers", "5000"])
+    assert done.exit_code == 0, done.output
+    release = run(pipelines.load_config(tmp_path / "nation.toml"))
+    assert release.certificate.totals.records == 5000
+    assert [check.name for check in pipelines.verify(release.public)][-1] == "for release"

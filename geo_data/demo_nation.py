@@ -1,0 +1,252 @@
+"""A generated nation of any size: census-like public files, and job records in a file for each state.
+
+Everything is drawn by seeded code from nothing real. At 140 million workers it has the size of the United
+States: 51 states, 3,142 counties, 73,000 tracts, 7.7 million blocks; fewer workers make fewer of each. Tables
+of flows are drawn with the same structure as the jobs, but not from them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+__all__ = ["simulate_nation"]
+
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+_WORKERS, _COUNTIES, _TRACTS, _STATES = 140_000_000, 3142, 73_000, 51
+_BLOCKS_PER_TRACT = 104
+_WORK_SHARE = 0.3  # of blocks have jobs
+_SIZE_SIGMA = 1.9  # jobs per work block: lognormal, a mean of six times its median
+_LARGEST = 30_000
+_NEIGHBOURS = 60  # origin tracts and counties of a destination
+_SHOWN = 0.65  # part of the jobs that last year's table shows
+
+_CONFIG = """\
+# A generated nation of {workers:,} workers. Made by `odsynth simulate`; nothing here is real.
+[release]
+name = "Simulated nation"
+state = "us"
+year = 2019
+out = "release"
+
+[privacy]
+epsilon = "4.6"
+delta = "1e-5"
+
+[jobs]
+format = "microdata"
+file = "jobs/state_*.parquet"
+home = "home"
+work = "work"
+
+[geography]
+file = "xwalk.parquet"
+block = "block"
+levels = ["st", "cty", "trct", "bgrp"]
+latitude = "lat"
+longitude = "lon"
+
+[weights]
+file = "population.parquet"
+level = "trct"
+area = "trct"
+weight = "pop"
+
+[[auxiliary]]
+format = "flows"
+file = "county.parquet"
+origin = "h"
+origin_level = "cty"
+destination = "w"
+destination_level = "cty"
+flow = "flow"
+
+[[auxiliary]]
+format = "flows"
+file = "tract.parquet"
+origin = "h"
+origin_level = "trct"
+destination = "w"
+destination_level = "trct"
+flow = "flow"
+same_jobs = true
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class _Nation:
+    state: Int64  # of each county
+    county: Int64  # of each tract
+    tract: Int64  # of each block
+    code: NDArray[np.object_]  # of each tract
+    fips: NDArray[np.object_]  # of each county
+    block: pd.Series  # code of each block
+    work: Int64  # block number of each work block
+    jobs: Int64  # of each work block
+
+
+def simulate_nation(
+    folder: str | os.PathLike[str],
+    workers: int,
+    *,
+    seed: int = 1,
+    report: Callable[[str], None] | None = None,
+) -> Path:
+    """Write the files of a generated nation, and a configuration that releases it.
+
+    Parameters
+    ----------
+    folder : str or path
+        Made if it is not there.
+    workers : int
+        Job records, at least 1,000; exactly so many are written, in ``jobs/state_*.parquet``.
+    seed : int
+        Equal seeds give equal files.
+    report : callable, optional
+        Told each step.
+
+    Returns
+    -------
+    Path
+        The configuration, ``nation.toml``.
+
+    Raises
+    ------
+    ValueError
+        If there are too few workers.
+    """
+    if workers < 1000:
+        raise ValueError("a nation has at least 1,000 workers")
+    folder, say = Path(folder), report or (lambda _: None)
+    (folder / "jobs").mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(seed)
+    say("Places ...")
+    nation = _places(rng, folder, workers)
+    tracts, counties = nation.code.size, nation.fips.size
+    per_tract = np.bincount(nation.tract[nation.work], nation.jobs, tracts)
+    say("Flows of other years ...")
+    structure = _structure(rng, tracts)
+    last_year = structure[0], _perturbed(rng, structure[1])
+    _write_flows(folder / "tract.parquet", nation.code, last_year, per_tract * _SHOWN, nation.county)
+    per_county = np.bincount(nation.county, per_tract, counties)
+    _write_flows(folder / "county.parquet", nation.fips, _structure(rng, counties), per_county)
+    for state in range(int(nation.state.max()) + 1):
+        say(f"Jobs of state {state + 1} of {int(nation.state.max()) + 1} ...")
+        _write_jobs(rng, folder / "jobs" / f"state_{state:02}.parquet", nation, structure, state)
+    config = folder / "nation.toml"
+    config.write_text(_CONFIG.format(workers=workers), encoding="utf-8")
+    return config
+
+
+def _places(rng: np.random.Generator, folder: Path, workers: int) -> _Nation:
+    scale = min(1.0, workers / _WORKERS)
+    counties, tracts = max(4, round(_COUNTIES * scale)), max(20, round(_TRACTS * scale))
+    states = max(1, min(_STATES, counties // 2))
+    state = np.sort(rng.integers(0, states, counties))
+    state[:states] = np.arange(states)
+    state.sort()
+    centre = np.column_stack([rng.uniform(26, 48, states), rng.uniform(-122, -70, states)])[state]
+    centre += rng.normal(0, 1.5, centre.shape)
+    weight = rng.pareto(1.2, counties) + 0.3
+    more = rng.choice(counties, tracts - counties, p=weight / weight.sum())
+    county = np.sort(np.append(np.arange(counties), more))
+    place = centre[county] + rng.normal(0, 0.15, (tracts, 2))
+    blocks = rng.poisson(_BLOCKS_PER_TRACT, tracts) + 1
+    tract = np.repeat(np.arange(tracts), blocks)
+    inside = np.arange(tract.size) - np.repeat(np.cumsum(blocks) - blocks, blocks)
+    where = place[tract] + rng.normal(0, 0.02, (tract.size, 2))
+    fips = np.array([f"{s:02}{c:03}" for s, c in zip(state, _rank(state), strict=True)], object)
+    code = np.array([f"{fips[c]}{t:06}" for c, t in zip(county, _rank(county), strict=True)], object)
+    number = pd.Series(1000 * (inside % 3 + 1) + inside).astype("str")
+    block: pd.Series = pd.Series(code[tract], dtype="str") + number
+    levels = {"st": 2, "cty": 5, "trct": 11, "bgrp": 12}
+    pd.DataFrame(
+        {
+            "block": block,
+            **{name: block.str[:length] for name, length in levels.items()},
+            "lat": where[:, 0],
+            "lon": where[:, 1],
+        }
+    ).to_parquet(folder / "xwalk.parquet")
+    population = rng.gamma(4, 1050, tracts).round()
+    pd.DataFrame({"trct": code, "pop": population}).to_parquet(folder / "population.parquet")
+    work = np.flatnonzero(rng.random(tract.size) < _WORK_SHARE)
+    size = rng.lognormal(0, _SIZE_SIGMA, work.size)
+    jobs = np.minimum(np.maximum(1, size / size.sum() * workers), _LARGEST).astype(np.int64)
+    # What rounding and the largest size left over, or took too much, one job a block.
+    while (left := workers - int(jobs.sum())) != 0:
+        able = np.flatnonzero(jobs < _LARGEST if left > 0 else jobs > 1)
+        chosen = rng.choice(able, min(abs(left), able.size), replace=False)
+        jobs[chosen] += np.sign(left)
+    return _Nation(state, county, tract, code, fips, block, work, jobs)
+
+
+def _rank(parent: Int64) -> Int64:
+    """Return the position of each entry among those of its (sorted) parent, from 1."""
+    first = np.flatnonzero(np.append(True, np.diff(parent) != 0))
+    return np.arange(parent.size) - np.repeat(first, np.diff(np.append(first, parent.size))) + 1
+
+
+def _structure(rng: np.random.Generator, areas: int) -> tuple[Int64, Float64]:
+    """Return the origins of every destination, neighbours in order, and shares that fall off; (areas, 60)."""
+    step = np.rint(rng.laplace(0, 15, (areas, _NEIGHBOURS))).astype(np.int64)
+    origin = np.clip(np.arange(areas)[:, None] + step, 0, areas - 1)
+    share = rng.gamma(0.5, 1.0, origin.shape) / (1 + np.abs(step))
+    return origin, share / share.sum(axis=1, keepdims=True)
+
+
+def _perturbed(rng: np.random.Generator, share: Float64) -> Float64:
+    """Return the shares of another year."""
+    other = share * rng.lognormal(0, 0.3, share.shape)
+    return np.asarray(other / other.sum(axis=1, keepdims=True))
+
+
+def _write_flows(
+    path: Path,
+    code: NDArray[np.object_],
+    structure: tuple[Int64, Float64],
+    jobs: NDArray[np.number],
+    parent: Int64 | None = None,
+) -> None:
+    """Write a table of flows; with parents, of pairs inside one of them only, as real tables are."""
+    origin, share = structure
+    table = pd.DataFrame(
+        {
+            "h": origin.ravel(),
+            "w": np.repeat(np.arange(code.size), origin.shape[1]),
+            "flow": np.rint(share * jobs[:, None]).ravel(),
+        }
+    )
+    table = table[table["flow"] > 0]
+    if parent is not None:
+        table = table[parent[table["h"]] == parent[table["w"]]]
+    sums = table.groupby(["h", "w"])["flow"].sum().reset_index()
+    sums.assign(h=code[sums["h"]], w=code[sums["w"]]).to_parquet(path)
+
+
+def _write_jobs(
+    rng: np.random.Generator, path: Path, nation: _Nation, structure: tuple[Int64, Float64], state: int
+) -> None:
+    """Draw the jobs of the work blocks of a state: home tract by share, home block evenly inside it."""
+    origin, share = structure
+    of_block = nation.state[nation.county[nation.tract[nation.work]]]
+    here = of_block == state
+    work = np.repeat(nation.work[here], nation.jobs[here])
+    tract = nation.tract[work]
+    # One searchsorted for all rows: row r of the cumulative shares lies in (r, r + 1].
+    cumulative = (np.cumsum(share, axis=1) + np.arange(share.shape[0])[:, None]).ravel()
+    place = np.searchsorted(cumulative, tract + rng.random(work.size), side="left")
+    home_tract = origin.ravel()[np.minimum(place, tract * _NEIGHBOURS + _NEIGHBOURS - 1)]
+    first = np.searchsorted(nation.tract, np.arange(nation.code.size + 1))
+    home = first[home_tract] + rng.integers(0, first[home_tract + 1] - first[home_tract])
+    table = pd.DataFrame({"home": nation.block.to_numpy()[home], "work": nation.block.to_numpy()[work]})
+    table.to_parquet(path, compression="zstd")
+    path.chmod(0o600)

@@ -1,0 +1,71 @@
+"""The generated nation: exactly so many workers, files read as any others, equal seeds, equal bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from geo_data import MicrodataJobs, read_crosswalk, read_flows, simulate_nation
+
+
+@pytest.fixture(scope="module")
+def nation(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return simulate_nation(tmp_path_factory.mktemp("nation"), 30_000).parent
+
+
+def geography(folder: Path):  # type: ignore[no-untyped-def]
+    levels = ("st", "cty", "trct", "bgrp")
+    return read_crosswalk(
+        folder / "xwalk.parquet", block="block", levels=levels, latitude="lat", longitude="lon"
+    )
+
+
+def test_every_file_is_read_and_counts_agree(nation: Path) -> None:
+    places = geography(nation)
+    files = sorted((nation / "jobs").iterdir())
+    assert len(files) == places.n_units("st") == 2
+    jobs = MicrodataJobs(files, places, home="home", work="work")
+    records = jobs.records()
+    assert len(records) == len(jobs.slots()) == 30_000
+    for number, part in enumerate(jobs.parts()):
+        assert set(places.unit_of("st", part.work)) == {number}  # a file a state of work
+    sides = {"origin": "h", "destination": "w", "flow": "flow"}
+    for level, name in (("cty", "county"), ("trct", "tract")):
+        flows = read_flows(
+            nation / f"{name}.parquet", places, origin_level=level, destination_level=level, **sides
+        )
+        assert flows.dropped["rows"] == 0
+        assert flows.flow.sum() > 10_000
+
+
+def test_last_years_table_is_like_the_jobs_but_not_from_them(nation: Path) -> None:
+    places = geography(nation)
+    records = MicrodataJobs(sorted((nation / "jobs").iterdir()), places, home="home", work="work").records()
+    tracts = places.n_units("trct")
+    work, home = (places.unit_of("trct", blocks).astype(np.int64) for blocks in (records.work, records.home))
+    pair = work * tracts + home
+    true = np.bincount(pair, minlength=tracts**2)
+    table = pd.read_parquet(nation / "tract.parquet")
+    told = places.unit_number("trct", table["w"]).astype(np.int64) * tracts + places.unit_number(
+        "trct", table["h"]
+    )
+    assert (true[told] > 0).mean() > 0.5
+    assert not np.array_equal(true[told], table["flow"])
+    assert 0.7 < np.corrcoef(true[told], table["flow"])[0, 1] < 0.9999
+
+
+def test_equal_seeds_give_equal_bytes(nation: Path, tmp_path: Path) -> None:
+    again = simulate_nation(tmp_path / "again", 30_000).parent
+    other = simulate_nation(tmp_path / "other", 30_000, seed=2).parent
+    names = sorted(path.relative_to(nation) for path in nation.rglob("*") if path.is_file())
+    assert all((nation / name).read_bytes() == (again / name).read_bytes() for name in names)
+    assert (nation / "xwalk.parquet").read_bytes() != (other / "xwalk.parquet").read_bytes()
+
+
+def test_too_few_workers_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="at least 1,000 workers"):
+        simulate_nation(tmp_path / "nation", 999)
+    assert not (tmp_path / "nation").exists()
