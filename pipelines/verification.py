@@ -8,13 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
-import pandas as pd
-import pyarrow.parquet as pq
 from pydantic import ValidationError
 
-import geo_data
 import synth
+from pipelines._data_check import DataError, check_data
 from pipelines.certificate import (
     Certificate,
     certificate_schema,
@@ -220,66 +217,10 @@ def _check_budget(release: ReleasePlan, guarantee: synth.Guarantee) -> str:
 
 def _check_data(folder: Path, release: ReleasePlan, certificate: Certificate) -> str:
     """Compare the data files with the plan: totals of every work block by every attribute, and each other."""
-    names = file_names(release.configuration)
-    slots, geography = release.pools.slots, release.geography
-    tables = [_read_od(folder, names, kind, geography) for kind in ("od", "aux") if f"{kind}_csv" in names]
-    # By destination and then origin, as each of the two is.
-    table = pd.concat(tables, ignore_index=True)
-    place = [geography.number(table[column]) for column in ("h_geocode", "w_geocode")]
-    table = table.iloc[np.lexsort(place)].reset_index(drop=True)
-    expected = geo_data.od_table(geography, slots.work, slots.work, slots.attributes, slots.categories)
-    counts = [name for name in table.columns if name not in ("w_geocode", "h_geocode", "createdate")]
-    found = table.groupby("w_geocode", sort=False)[counts].sum()
-    public = expected.set_index("w_geocode")[counts]
-    if not found.sort_index().equals(public.sort_index().astype(found.dtypes)):
-        raise _fail("data", f"{names['od_csv']}: totals by work block are not those of the plan's slots")
-    if np.any(table[counts] < 0) or np.any(table["S000"] < 1):
-        raise _fail("data", f"{names['od_csv']} has counts that no jobs can have")
-    if (table["createdate"] != certificate.created[:10].replace("-", "")).any():
-        raise _fail("data", f"{names['od_csv']}: createdate is not the day that certificate.json states")
-    if "jobs_parquet" in names:
-        _check_jobs(folder / names["jobs_parquet"], release, table)
-    return (
-        f"{len(table):,} pairs; the totals of {len(public):,} work blocks by {len(counts)} counts "
-        "are the public ones"
-    )
-
-
-def _read_od(folder: Path, names: dict[str, str], kind: str, geography: geo_data.Geography) -> pd.DataFrame:
-    """Read an OD file, the same from CSV and Parquet, with its rows in order and homes where they belong."""
-    name, other = names[f"{kind}_csv"], names[f"{kind}_parquet"]
-    table = pq.read_table(folder / other).to_pandas()
-    again = pd.read_csv(folder / name, dtype={"w_geocode": str, "h_geocode": str, "createdate": str})
-    same = again.astype(object).equals(table.astype(object)) or len(again) == len(table) == 0
-    if list(again.columns) != list(table.columns) or not same:
-        raise _fail("data", f"{name} and {other} hold different rows")
-    work, home = (geography.number(table[column]) for column in ("w_geocode", "h_geocode"))
-    if len(table) and (work.min() < 0 or home.min() < 0):
-        raise _fail("data", f"{name} has blocks that are not in the geography")
-    if np.any(geography.is_outside(home) != (kind == "aux")) or geography.is_outside(work).any():
-        raise _fail("data", f"{name} has homes that belong in the other of the main and the aux file")
-    if np.any(np.diff(work.astype(np.int64) * geography.n_blocks + home) <= 0):
-        raise _fail("data", f"{name}: rows are not in order, or a pair comes twice")
-    return table
-
-
-def _check_jobs(path: Path, release: ReleasePlan, od: pd.DataFrame) -> None:
-    """Compare the jobs, one row each, with the slots, row by row, and with the OD file, pair by pair."""
-    slots, geography = release.pools.slots, release.geography
-    jobs = pq.read_table(path).to_pandas()
-    values = {
-        name: np.array(slots.categories[name], object)[codes] for name, codes in slots.attributes.items()
-    }
-    if list(jobs.columns) != ["w_geocode", "h_geocode", *values] or len(jobs) != len(slots):
-        raise _fail("data", f"{path.name}: columns or rows are not those of the plan's slots")
-    work, home = geography.number(jobs["w_geocode"]), geography.number(jobs["h_geocode"])
-    if not np.array_equal(work, slots.work) or any((jobs[name] != of).any() for name, of in values.items()):
-        raise _fail("data", f"{path.name}: the jobs are not the plan's slots")
-    if home.min() < 0:
-        raise _fail("data", f"{path.name} has blocks that are not in the geography")
-    counted = geo_data.od_table(geography, work, home, slots.attributes, slots.categories)
-    if not counted.astype(object).equals(od[list(counted.columns)].astype(object)):
-        raise _fail("data", f"{path.name} and the OD files hold different commutes")
+    try:
+        return check_data(folder, release, certificate.created[:10].replace("-", ""))
+    except DataError as fault:
+        raise _fail("data", str(fault)) from None
 
 
 def _check_texts(folder: Path, release: ReleasePlan, certificate: Certificate) -> str:

@@ -546,6 +546,47 @@ def test_changed_data_is_found(edit: Callable[[pd.DataFrame], pd.DataFrame], pub
     assert "demo_od_main_JT00_2019.csv.gz" in str(error)
 
 
+@pytest.fixture(params=[(25, 7, 300), (40, 100_000, 2_000)], ids=str)
+def small_pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read and compare a few jobs, rows and bytes at a time, so that every boundary is met."""
+    for name, value in zip(("_AT_A_TIME", "_ROWS", "_BYTES"), request.param, strict=True):
+        monkeypatch.setattr(f"pipelines._data_check.{name}", value)
+
+
+@pytest.mark.parametrize(
+    "edit", [exchanged_work_blocks, one_job_moved, one_attribute_changed, a_row_dropped, another_day]
+)
+def test_changed_data_are_found_piece_by_piece(
+    edit: Callable[[pd.DataFrame], pd.DataFrame], public_copy: Path, small_pieces: None
+) -> None:
+    assert passed(public_copy) == CHECKS
+    rewrite(public_copy, edit)
+    assert refused(public_copy).check == "data"
+
+
+@pytest.mark.parametrize("line", [1, 2, 250, -1])
+def test_one_line_of_the_csv_is_found_wherever_it_is(
+    line: int, public_copy: Path, small_pieces: None
+) -> None:
+    csv = public_copy / "demo_od_main_JT00_2019.csv.gz"
+    lines = gzip.decompress(csv.read_bytes()).splitlines(keepends=True)
+    lines[line] = lines[line].replace(b",1,", b",2,", 1)
+    csv.write_bytes(gzip.compress(b"".join(lines)))
+    reseal(public_copy, read_certificate(public_copy))
+    assert "hold different rows" in str(refused(public_copy))
+
+
+@pytest.mark.parametrize("more", [b"1,2\n", b'"quoted', b"030010001001001,030010001001001,x\n"])
+def test_a_line_too_many_is_found_and_not_quoted(more: bytes, public_copy: Path) -> None:
+    csv = public_copy / "demo_od_main_JT00_2019.csv.gz"
+    csv.write_bytes(gzip.compress(gzip.decompress(csv.read_bytes()) + more))
+    reseal(public_copy, read_certificate(public_copy))
+    error = refused(public_copy)
+    assert "hold different rows" in str(error)
+    assert error.__cause__ is None
+    assert "03001" not in str(error.__context__)
+
+
 def test_two_data_files_that_differ_are_found(public_copy: Path) -> None:
     csv = public_copy / "demo_od_main_JT00_2019.csv.gz"
     lines = gzip.decompress(csv.read_bytes()).splitlines(keepends=True)
