@@ -3,8 +3,8 @@
 Usage: python benchmarks/nation_run.py [--workers 140000000] [--folder FOLDER]
 
 Simulates (`odsynth simulate`), then begins a run in a process of its own, which is killed as soon as it has
-planned and sorted the homes into batches: from there `odsynth resume` does everything that a given plan leaves
-to do. Its time, its steps, and the peak memory of its process are printed.
+planned and sorted the homes into batches: from there `odsynth resume` does everything that a given plan
+leaves to do. Its time, its steps, and the peak memory of its process are printed.
 """
 
 from __future__ import annotations
