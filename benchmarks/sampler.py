@@ -5,7 +5,9 @@ Usage: python benchmarks/sampler.py
 Prints synthetic workers per second on one core, median of several repetitions after the compile, and the
 ratio of the same pools with every pool on a domain of eight million cells, measured in the same run: with the
 noise mass of each pool unchanged, and with the prior of each cell unchanged, so that there is nothing but
-noise, without pruning and with it (where every proposal throws a coin, and 1/f proposals make a draw).
+noise, without pruning and with it (where every proposal throws a coin, and 1/f proposals make a draw). Then
+the time of a dense numpy implementation with all blocks as cells; both have the same distribution, so they
+should fill about as many pairs of pool and block.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from synth.urn import Urns, sample_cells
 CONFIG = Path(__file__).parent.parent / "examples" / "rhode_island.toml"
 CELLS = 8_000_000
 REPETITIONS = 9
+DENSE_PRIOR = 0.001
 
 
 def main() -> None:
@@ -60,6 +63,42 @@ def main() -> None:
             f"  {f'{CELLS:,} cells, {name}':42} {cells.size / seconds / 1e6:6.1f} million;"
             f" {seconds / base:.2f} times the time"
         )
+
+    dense(urns, homes, plan.pools.n, release.geography.n_blocks, job)
+
+
+def dense(
+    urns: Urns,
+    homes: np.ndarray,
+    n: np.ndarray,
+    blocks: int,
+    job: Callable[[Urns, np.ndarray], Callable[[], object]],
+) -> None:
+    """Compare with a dense gamma and multinomial of numpy on all blocks as cells, the same distribution."""
+    prior = DENSE_PRIOR * urns.denominator
+    ours = replace(
+        flat(urns),
+        cells_by_stratum=np.arange(blocks, dtype=np.int32),
+        stratum_offsets=np.array([[0, blocks]]),
+        prior=np.full((n.size, 1), prior, np.int64),
+    )
+    seconds = timed(job(ours, homes))
+    drawn = np.asarray(job(ours, homes)())
+    rng = np.random.default_rng(2)
+    start, distinct = 0, 0
+    begin = time.perf_counter()
+    for size in n.tolist():
+        weight = np.full(blocks, DENSE_PRIOR)
+        np.add.at(weight, homes[start : start + size], 1.0)
+        theta = rng.standard_gamma(weight)
+        distinct += np.count_nonzero(rng.multinomial(size, theta / theta.sum()))
+        start += size
+    numpy_seconds = time.perf_counter() - begin
+    pool = np.repeat(np.arange(n.size), n)
+    print(f"All {blocks:,} blocks as cells, prior {DENSE_PRIOR}, no pruning")
+    print(f"  {'the sampler':42} {seconds:9.3f} s; {len(np.unique(pool * blocks + drawn)):,} pairs")
+    print(f"  {'numpy: gamma and multinomial, dense':42} {numpy_seconds:9.3f} s; {distinct:,} pairs")
+    print(f"  {'ratio':42} {numpy_seconds / seconds:9.0f}")
 
 
 def timed(run: Callable[[], object]) -> float:
