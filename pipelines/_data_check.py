@@ -73,10 +73,12 @@ def check_data(folder: Path, release: ReleasePlan, createdate: str) -> str:
         counts = [name for name in public.columns if name != "h_geocode"]
         if [*od.columns] != ["w_geocode", "h_geocode", *counts, "createdate"]:
             raise DataError(f"{main}: columns are not those of the plan's slots")
+        if any(od[name].dtype != np.int64 for name in counts):
+            raise DataError(f"{main} has counts that no jobs can have")
         found = od.groupby("w_geocode", sort=False)[counts].sum()
         if not found.sort_index().equals(public[counts].sort_index().astype(found.dtypes)):
             raise DataError(f"{main}: totals by work block are not those of the plan's slots")
-        if np.any(od[counts] < 0) or np.any(od["S000"] < 1):
+        if not _possible(od, public, slots.categories):
             raise DataError(f"{main} has counts that no jobs can have")
         if (od["createdate"] != createdate).any():
             raise DataError(f"{main}: createdate is not the day that certificate.json states")
@@ -90,6 +92,18 @@ def check_data(folder: Path, release: ReleasePlan, createdate: str) -> str:
     return (
         f"{pairs:,} pairs; the totals of {blocks:,} work blocks by {len(counts)} counts are the public ones"
     )
+
+
+def _possible(od: pd.DataFrame, public: pd.DataFrame, categories: Mapping[str, tuple[str, ...]]) -> bool:
+    """Say whether jobs could give these rows: each attribute adds up, no row has more than its block."""
+    counts = od.drop(columns=["w_geocode", "h_geocode", "createdate"])
+    jobs, at = od["S000"], 1
+    most = public["S000"].reindex(od["w_geocode"]).to_numpy()
+    fine = bool(((counts >= 0).all(axis=None)) and (jobs >= 1).all() and (jobs.to_numpy() <= most).all())
+    for values in categories.values():
+        fine = fine and bool((counts.iloc[:, at : at + len(values)].sum(axis=1) == jobs).all())
+        at += len(values)
+    return fine
 
 
 class _OdRows:

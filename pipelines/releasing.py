@@ -126,7 +126,7 @@ def run(
             plan_sha256 = save_plan(release, staging.public / "plan")
             certificate = make_certificate(release, guarantee, plan_sha256, secure=key.secure)
             with clock.step("Reading the confidential origins"):
-                inputs = {path.name: sha256_of(path) for path in config.jobs.files}
+                inputs = {str(path): sha256_of(path) for path in config.jobs.files}
                 _keep_homes(config, release, staging)
             name = f"{config.release.name}, run {secrets.token_hex(8)}"
             state = RunState(config, certificate, inputs, key.secure, name)
@@ -170,6 +170,7 @@ def resume(
     """
     staging = Staging.of(out)
     if not staging.begun and Staging(out).checked and (done := Staging(out).load()).debit is not None:
+        out.chmod(0o755)
         with _accounted(done, Journal(Staging(out).journal)):  # killed between the last rename and the ledger
             return Release(out, load_plan(out / "public" / "plan"), done.certificate)
     _refuse_existing(out)
@@ -251,8 +252,10 @@ def _accounted(state: RunState, journal: Journal) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        with suppress(LedgerError, OSError):  # they must not hide the first error
+        # Neither may hide the first error, nor keep the other from being written.
+        with suppress(OSError):
             journal.write("failed", error=type(error).__name__)
+        with suppress(LedgerError, OSError):
             if ledger and state.debit:
                 ledger.outcome(state.debit, "failed", type(error).__name__)
         raise
@@ -313,8 +316,8 @@ def _put_in_place(staging: Staging, out: Path) -> None:
     staging.tidy()
     if out.exists():
         raise ConfigError([f"{out}: the output folder appeared during the run; nothing was replaced"])
-    staging.folder.chmod(0o755)
     staging.folder.rename(out)
+    out.chmod(0o755)
 
 
 def _keep_homes(config: ReleaseConfig, release: ReleasePlan, staging: Staging) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shutil
 import sys
@@ -212,7 +213,7 @@ def sample_release(
     run = _Run(staging, release, state, key)
     todo = [batch for batch in range(len(run.slices)) if not run.folder(batch).exists()]
     if scheduler is not None:
-        _on_cluster(scheduler, staging, todo, progress=progress)
+        _on_cluster(scheduler, staging, state.name, todo, progress=progress)
     else:
         task = delayed(run.draw, pure=False, traverse=False)
         with ProgressBar(out=sys.stderr) if progress else nullcontext():
@@ -220,20 +221,23 @@ def sample_release(
     return [run.part(batch) for batch in range(len(run.slices))]
 
 
-def _on_cluster(scheduler: str, staging: Staging, todo: list[int], *, progress: bool) -> None:
+def _on_cluster(scheduler: str, staging: Staging, name: str, todo: list[int], *, progress: bool) -> None:
     """Draw batches on the workers of a cluster; one that dies is replaced, and gives the same bytes."""
     from distributed import Client, as_completed  # an import of half a second
 
     with Client(scheduler) as client:
         if progress:
             print(f"Dask dashboard: {client.dashboard_link}", file=sys.stderr)
-        futures = client.map(_draw, [staging.folder] * len(todo), todo, pure=False, retries=_RETRIES)
-        for done, future in enumerate(as_completed(futures), start=1):
-            future.result()
-            if progress:
-                end = "" if done < len(todo) else "\n"
-                print(f"\r{done} of {len(todo)} batches", end=end, file=sys.stderr, flush=True)
-        client.run(_forget)
+        same = [staging.folder] * len(todo), [name] * len(todo)
+        try:
+            futures = client.map(_draw, *same, todo, pure=False, retries=_RETRIES)
+            for done, future in enumerate(as_completed(futures), start=1):
+                future.result()
+                if progress:
+                    end = "" if done < len(todo) else "\n"
+                    print(f"\r{done} of {len(todo)} batches", end=end, file=sys.stderr, flush=True)
+        finally:
+            client.run(_forget)
 
 
 def _forget() -> None:
@@ -241,15 +245,18 @@ def _forget() -> None:
     _run_in.cache_clear()
 
 
-def _draw(folder: Path, batch: int) -> None:
-    """Draw a batch on a worker, which knows the run from its folder."""
-    _run_in(folder).draw(batch)
+def _draw(folder: Path, name: str, batch: int) -> None:
+    """Draw a batch on a worker, which knows the run from its folder and its name."""
+    _run_in(folder, name).draw(batch)
 
 
 @lru_cache(maxsize=1)
-def _run_in(folder: Path) -> _Run:
+def _run_in(folder: Path, name: str) -> _Run:
+    """Read a run; another one in the same folder is another run, with another key."""
     staging = Staging(folder)
     state = staging.load()
+    if state.name != name:
+        raise ValueError("another run has taken the place of this one")
     return _Run(staging, load_plan(staging.public / "plan"), state, staging.key(state))
 
 
@@ -260,6 +267,9 @@ class _Run:
         self.staging, self.release, self.key = staging, release, key
         self.createdate = state.certificate.created[:10].replace("-", "")
         self.slices = batches(release, state.config.run.batch_jobs)
+        # A folder of the run's own: what a lost task of an earlier run still draws finds no place.
+        self.parts = staging.parts / hashlib.sha256(state.name.encode()).hexdigest()[:16]
+        self.parts.mkdir(mode=0o700, exist_ok=True)
         self.offsets = _offsets(release)
         self.with_jobs = release.configuration["jobs"]["format"] == "microdata"
         # The cumulative keys are made once, here, rather than by two tasks at the same time.
@@ -267,7 +277,7 @@ class _Run:
 
     def folder(self, batch: int) -> Path:
         """Where the part of a batch goes; it is there when the batch is finished."""
-        return self.staging.parts / f"{batch:06}"
+        return self.parts / f"{batch:06}"
 
     def part(self, batch: int) -> Part:
         """What a batch wrote."""
@@ -283,7 +293,7 @@ class _Run:
         if not np.array_equal(work[order], self.release.pools.slots.work[own]):
             raise ValueError(_OTHERS)
         drawn = sample_batch(self.release, pools, home[order], self.key, batch)
-        folder = Path(tempfile.mkdtemp(prefix=".", dir=self.staging.parts))
+        folder = Path(tempfile.mkdtemp(prefix=".", dir=self.parts))
         try:
             self._write(folder, batch, drawn)
             with suppress(OSError):  # a task that was thought lost has finished: its bytes are the same

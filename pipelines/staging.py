@@ -17,9 +17,11 @@ resumed with the same result, byte for byte; one with `run.json` needs only to b
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -143,6 +145,7 @@ class Staging:
         try:
             for folder in (self.folder, self.confidential):
                 folder.mkdir(mode=0o700, exist_ok=True)
+            self._must_be_ours()
             with self._locked():
                 if self.begun:
                     raise ConfigError(
@@ -176,8 +179,18 @@ class Staging:
         """
         if not self.begun:
             raise ConfigError([f"{self.folder}: there is no unfinished run here; begin one with odsynth run"])
+        self._must_be_ours()
         with self._locked():
             yield self.load()
+
+    def _must_be_ours(self) -> None:
+        """Refuse a folder that somebody else made or can write to: he could put his own key into it."""
+        for folder in (self.folder, self.confidential):
+            found = folder.lstat()
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+                raise ConfigError(
+                    [f"{folder}: this must be a folder of yours that nobody else can use; remove it"]
+                )
 
     def _clear(self) -> None:
         """Throw away what an abandoned run left."""
@@ -192,13 +205,19 @@ class Staging:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Hold the lock of the folder; the system releases it when the process ends, however it ends."""
-        with self._lock.open("w") as lock:
+        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        with open(descriptor, "r+b") as lock:
+            busy = False
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # The lock of a folder that was removed meanwhile locks nothing.
+                busy = not os.path.samestat(os.fstat(lock.fileno()), self._lock.stat())
             except OSError:
+                busy = True
+            if busy:
                 raise ConfigError(
                     [f"{self.folder}: another process is making this release; wait for it to end"]
-                ) from None
+                )
             yield
 
     # --- what is kept
@@ -265,7 +284,9 @@ class Staging:
         """
         folder = self.homes / f"{batch:06}"
         folder.mkdir(mode=0o700, exist_ok=True)
-        np.save(folder / f"{part:06}.npy", homes)
+        content = io.BytesIO()
+        np.save(content, homes)
+        self.write(folder / f"{part:06}.npy", content.getvalue())
 
     def read_homes(self, batch: int) -> NDArray[np.int32]:
         """Return the homes of a batch, part after part, shape (3, n)."""
@@ -280,7 +301,8 @@ class Staging:
         """Remove what a finished release does not need; it is not drawn from again."""
         self.forget_key()
         for folder in (self.homes, self.parts):
-            shutil.rmtree(folder, ignore_errors=True)
+            if folder.exists():  # an error ends the run, which can then be resumed: no home may stay
+                shutil.rmtree(folder)
 
     def write(self, path: Path, content: bytes) -> None:
         """Write a file that is there whole or not at all, also after a power cut."""

@@ -160,7 +160,10 @@ class Dirichlet:
                         pruning_loss=upper_fraction(balls.log(pruning_gain(c, retention, q, balls))),
                         epsilon=loss,
                         delta=min(upper_fraction(failure), Fraction(1)),
-                        person_delta=min(upper_fraction(tail), person_delta),
+                        # The tail is a delta at the class's own loss: of use where that is not above.
+                        person_delta=(
+                            min(upper_fraction(tail), person_delta) if loss <= plan.epsilon else person_delta
+                        ),
                     )
                 )
             curve = [(e, max(person(e))) for e in (plan.epsilon * part for part in _CURVE)]

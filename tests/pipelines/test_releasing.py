@@ -468,6 +468,87 @@ def test_two_processes_do_not_work_in_one_folder(
     assert seen == ["refused", "refused"]
 
 
+def test_a_worker_does_not_draw_a_new_run_with_the_key_of_an_old_one(
+    small_config: Configs, frozen_day: None, drawn_with_seed_one: dict[str, bytes]
+) -> None:
+    """A cluster's worker lives on when a run is lost; the next run of the same output is another one."""
+    config = small_config()
+
+    def one_process(scheduler: str, staging: Staging, name: str, todo: list[int], *, progress: bool) -> None:
+        for batch in todo:
+            pipelines.sampling._draw(staging.folder, name, batch)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipelines.sampling, "_on_cluster", one_process)  # which never forgets
+        failing("releasing.write_public", OSError(28, "No space left on device"), patch)
+        with pytest.raises(OSError, match="No space"):
+            run(config, key=synth.RunKey.from_seed(2), scheduler="somewhere")
+    shutil.rmtree(Staging.of(config.release.out).folder)  # given up, as the message says one may
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipelines.sampling, "_on_cluster", one_process)
+        release = run(config, key=synth.RunKey.from_seed(1), scheduler="somewhere")
+    assert everything(release.public) == drawn_with_seed_one
+    pipelines.sampling._forget()
+
+
+def test_a_task_of_a_run_that_is_gone_puts_nothing_into_its_successor(small_config: Configs) -> None:
+    config = small_config()
+    with pytest.MonkeyPatch.context() as patch:
+        failing("releasing.write_public", OSError(28, "No space left on device"), patch)
+        with pytest.raises(OSError, match="No space"):
+            run(config)
+        staging = Staging.of(config.release.out)
+        lost = staging.load()
+        task = pipelines.sampling._Run(
+            staging, pipelines.load_plan(staging.public / "plan"), lost, staging.key(lost)
+        )
+        shutil.rmtree(staging.folder)
+        with pytest.raises(OSError, match="No space"):
+            run(config)
+    before = everything(staging.parts)
+    with pytest.raises(OSError):  # noqa: PT011 - its folder is gone
+        task.draw(0)
+    assert everything(staging.parts) == before
+    with pytest.raises(ValueError, match="another run has taken the place"):
+        pipelines.sampling._draw(staging.folder, lost.name, 0)
+
+
+@pytest.mark.parametrize("where", ["folder", "confidential"])
+def test_a_folder_that_somebody_else_prepared_is_refused(
+    where: str, small_config: Configs, tmp_path: Path
+) -> None:
+    config = small_config()
+    staging = Staging.of(config.release.out)
+    staging.folder.mkdir(mode=0o700)
+    target = staging.folder if where == "folder" else staging.confidential
+    if where == "confidential":
+        target.mkdir()
+    target.chmod(0o777)
+    with pytest.raises(ConfigError, match="must be a folder of yours that nobody else can use"):
+        run(config)
+    shutil.rmtree(staging.folder)
+    (tmp_path / "victim").write_text("mine")
+    staging.confidential.mkdir(mode=0o700, parents=True)
+    staging.folder.chmod(0o700)
+    (staging.confidential / "lock").symlink_to(tmp_path / "victim")
+    with pytest.raises(OSError):  # noqa: PT011 - a link is not followed
+        run(config)
+    assert (tmp_path / "victim").read_text() == "mine"
+
+
+def test_homes_that_cannot_be_removed_keep_the_release_back(
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small_config()
+    with pytest.MonkeyPatch.context() as patch:
+        failing("staging.shutil.rmtree", OSError(16, "Device or resource busy"), patch)
+        with pytest.raises(OSError, match="busy"):
+            run(config)
+    assert not config.release.out.exists()
+    release = resume(config.release.out)
+    assert not (release.out / "homes").exists()
+
+
 def test_another_version_does_not_resume(small_config: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
     config = small_config()
     with pytest.MonkeyPatch.context() as patch:
@@ -485,9 +566,10 @@ def test_what_an_abandoned_run_left_is_thrown_away(small_config: Configs) -> Non
     """Killed before its first draw: nothing was spent, so the next run begins anew."""
     config = small_config()
     folder = Staging.of(config.release.out).folder
-    (folder / "homes").mkdir(parents=True)
+    folder.mkdir(mode=0o700)
+    (folder / "homes").mkdir()
     (folder / "homes" / "000000.npy").write_bytes(b"old")
-    (folder / "confidential").mkdir()
+    (folder / "confidential").mkdir(mode=0o700)
     (folder / "confidential" / "run.key").write_bytes(b"old")
     release = run(config)
     assert left_over(config) == ["release"]
@@ -523,7 +605,7 @@ def test_a_release_that_fails_its_own_check_is_not_put_in_place(
         return table(geography, moved, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr("pipelines.sampling.geo_data.od_table", wrong, raising=True)
-    monkeypatch.setattr("pipelines.verification.geo_data", _with(geo_data, od_table=table))
+    monkeypatch.setattr("pipelines._data_check.geo_data", _with(geo_data, od_table=table))
     config = small_config()
     with pytest.raises(pipelines.VerificationError, match="data"):
         run(config)
@@ -667,7 +749,7 @@ def test_no_public_file_holds_a_canary(
     for form, release in micro_releases.items():
         log = json.loads((release.out / "confidential" / "run.json").read_text())
         jobs = hashlib.sha256(microdata[form].read_bytes()).hexdigest()
-        assert log["inputs_sha256"] == {microdata[form].name: jobs}
+        assert log["inputs_sha256"] == {str(microdata[form]): jobs}
         secrets = [canary.encode(), jobs.encode(), str(microdata[form].parent).encode()]
         assert list(hidden_in(release.public, secrets)) == []
         assert list(hidden_in(release.out / "confidential", [canary.encode()])) == []

@@ -532,9 +532,28 @@ def another_day(od: pd.DataFrame) -> pd.DataFrame:
     return od.assign(createdate="19990101")
 
 
+def a_total_that_its_attributes_do_not_give(od: pd.DataFrame) -> pd.DataFrame:
+    """S000 moved between two rows of a block, the groups not: all totals by block agree."""
+    rows = od.index[od["w_geocode"] == od["w_geocode"].value_counts().idxmax()][:2]
+    changed = od.copy()
+    changed.loc[rows, "S000"] += [1, -1]
+    changed.loc[rows[1], "S000"] = max(1, int(changed.loc[rows[1], "S000"]))
+    changed.loc[rows[0], "S000"] = int(od.loc[rows, "S000"].sum()) - int(changed.loc[rows[1], "S000"])
+    return changed if not changed.equals(od) else changed.assign(SA01=od["SA01"].to_numpy()[::-1])
+
+
+def counts_that_wrap_around(od: pd.DataFrame) -> pd.DataFrame:
+    """Four times 2^62 is nothing in 64 bits."""
+    rows = od.index[od["w_geocode"] == od["w_geocode"].value_counts().idxmax()][:4]
+    changed = od.copy()
+    changed.loc[rows, ["S000", "SA01", "SE01", "SI01"]] += 2**62
+    return changed
+
+
 @pytest.mark.parametrize(
     "edit",
     [
+        *(a_total_that_its_attributes_do_not_give, counts_that_wrap_around),
         *(exchanged_work_blocks, one_job_moved, one_attribute_changed, a_row_dropped, a_negative_count),
         *(an_unknown_home, another_day),
     ],
@@ -544,6 +563,19 @@ def test_changed_data_is_found(edit: Callable[[pd.DataFrame], pd.DataFrame], pub
     error = refused(public_copy)
     assert error.check == "data"
     assert "demo_od_main_JT00_2019.csv.gz" in str(error)
+
+
+def test_fractions_of_jobs_are_found(public_copy: Path) -> None:
+    parquet, csv = (public_copy / f"demo_od_main_JT00_2019.{end}" for end in ("parquet", "csv.gz"))
+    od = pq.read_table(parquet).to_pandas()
+    rows = od.index[od["w_geocode"] == od["w_geocode"].value_counts().idxmax()][:2]
+    od = od.astype({"S000": float, "SA01": float, "SE01": float, "SI01": float})
+    for name in ("S000", "SA01", "SE01", "SI01"):
+        od.loc[rows, name] += [0.5, -0.5]
+    pq.write_table(pa.Table.from_pandas(od, preserve_index=False), parquet)
+    csv.write_bytes(gzip.compress(od.to_csv(index=False).encode()))
+    reseal(public_copy, read_certificate(public_copy))
+    assert refused(public_copy).check == "data"
 
 
 @pytest.fixture(params=[(25, 7, 300), (40, 100_000, 2_000)], ids=str)

@@ -50,6 +50,26 @@ def test_what_is_asked_for_is_reached(sizes: list[int], epsilon: Fraction, delta
             assert reached.person_delta <= reached.delta
 
 
+def test_a_gain_above_the_requested_epsilon_does_not_improve_a_persons_delta() -> None:
+    """The tail beyond the gain is a delta at the gain, not at the epsilon that is asked for."""
+    plan = MECHANISM.calibrate(*inputs([5, 5], cells=4), (Fraction(1),) * 2, Fraction(1), DELTA, None, "dp")
+    assert isinstance(plan.parameters, synth.DirichletParameters)
+
+    def forged(gain: Fraction, prior: int) -> synth.Guarantee:
+        assert isinstance(plan.parameters, synth.DirichletParameters)
+        classes = tuple(
+            replace(c, gain=gain, prior=tuple(prior for _ in c.prior)) for c in plan.parameters.classes
+        )
+        return MECHANISM.certify(replace(plan, parameters=replace(plan.parameters, classes=classes)))
+
+    small = plan.parameters.denominator // 1000
+    honest = forged(plan.parameters.classes[0].gain, small)
+    assert honest.person_delta > Fraction(1, 2)
+    inflated = forged(Fraction(10**9), small)
+    assert inflated.person_delta >= honest.person_delta
+    assert not inflated.meets(plan)
+
+
 def test_one_person_needs_less_noise_than_the_run() -> None:
     given_to = inputs([1, 30, 400])
     run = MECHANISM.calibrate(*given_to, RETENTION, Fraction(8), DELTA, None, "pdp")
