@@ -7,7 +7,7 @@
         confidential/log.jsonl      what happened when
         confidential/run.json       the summary, written when the release has passed its checks
         homes/                      the confidential homes of each batch of pools, complete before state.json
-        parts/                      what each finished batch wrote
+        parts/                      what each finished batch wrote, in a folder of the run
 
 What has its name is whole: everything is written under another name first and renamed. A folder without
 `state.json` was abandoned before anything was drawn, and is thrown away; one with it is a run that can be
