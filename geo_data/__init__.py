@@ -28,7 +28,7 @@ from geo_data.lodes import LODES_CATEGORIES, LODES_COLUMNS, LodesJobs
 from geo_data.lodes_flows import read_lodes_flows
 from geo_data.microdata import MicrodataJobs
 from geo_data.model import PublicModel, build_model
-from geo_data.od_files import od_table, write_od_csv
+from geo_data.od_files import count_columns, od_table, write_od_csv
 from geo_data.pools import PoolFinder, Pooling, PoolTable, build_pools, group_records
 from geo_data.pseudo_truth import pseudo_homes
 from geo_data.weights import BlockWeights, read_weights, uniform_weights
@@ -59,6 +59,7 @@ __all__ = [
     "by_share",
     "by_threshold",
     "coarsen",
+    "count_columns",
     "distance_km",
     "fetch",
     "fetch_lodes",

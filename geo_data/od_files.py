@@ -20,10 +20,33 @@ import pyarrow.csv
 from geo_data.geography import Geography
 from geo_data.lodes import LODES_CATEGORIES
 
-__all__ = ["od_table", "write_od_csv"]
+__all__ = ["count_columns", "od_table", "write_od_csv"]
 
 # Level 6 is four times as fast as level 9 and 5 % larger on a state's file.
 _GZIP_LEVEL = 6
+
+
+def count_columns(categories: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Name the columns that count jobs by category.
+
+    Parameters
+    ----------
+    categories : mapping of str to tuple of str
+        The categories of each attribute, in order.
+
+    Returns
+    -------
+    dict of str to tuple of str
+        Per attribute a column for each category: as LODES names its groups (``SA01``), and
+        ``<attribute>_<category>`` for any other.
+    """
+    return {
+        attribute: tuple(
+            name if LODES_CATEGORIES.get(attribute) == tuple(names) else f"{attribute}_{name}"
+            for name in names
+        )
+        for attribute, names in categories.items()
+    }
 
 
 def od_table(
@@ -50,8 +73,8 @@ def od_table(
     DataFrame
         One row per pair that has a job, by destination and then origin in the order of the geography (which
         is the order of the codes where levels are prefixes of them, as LODES sorts). Columns
-        ``w_geocode`` and ``h_geocode`` (str), ``S000`` and one count per category (int64), named as LODES
-        does for its groups (``SA01``) and ``<attribute>_<category>`` for any other.
+        ``w_geocode`` and ``h_geocode`` (str), ``S000`` and one count per category (int64), named by
+        `count_columns`.
 
     Raises
     ------
@@ -74,15 +97,14 @@ def od_table(
         "h_geocode": _take(codes_in_order, pairs % n_blocks),
         "S000": totals.astype(np.int64),
     }
-    for attribute, names in categories.items():
+    for attribute, names in count_columns(categories).items():
         codes, n_names = attributes[attribute], len(names)
         if n_jobs and (codes.min() < 0 or codes.max() >= n_names):
             raise ValueError(f"codes of {attribute} must lie in [0, {n_names})")
         counts = np.bincount(pair_of_job * n_names + codes, minlength=len(pairs) * n_names)
         counts = counts.reshape(len(pairs), n_names)
         for position, name in enumerate(names):
-            lodes = LODES_CATEGORIES.get(attribute) == tuple(names)
-            columns[name if lodes else f"{attribute}_{name}"] = counts[:, position]
+            columns[name] = counts[:, position]
     return pd.DataFrame(columns)
 
 

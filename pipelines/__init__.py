@@ -10,6 +10,7 @@ from pipelines.plan_files import load_plan, plan_hash, save_plan
 from pipelines.plan_report import PlanReport, report_plan, write_plan_report
 from pipelines.planning import ReleasePlan, make_plan
 from pipelines.public_inputs import PublicInputs, read_public_inputs
+from pipelines.public_release import PublicRelease, PublicReleaseError, read_public_release
 from pipelines.publishing import Published, PublishError, Remark, erratum, publish, published, withdraw
 from pipelines.releasing import Release, certified, debits_of, resume, run
 from pipelines.signing import SigningError, check_signatures, generate_keys
@@ -27,6 +28,8 @@ __all__ = [
     "LedgerError",
     "PlanReport",
     "PublicInputs",
+    "PublicRelease",
+    "PublicReleaseError",
     "PublishError",
     "Published",
     "Release",
@@ -57,6 +60,7 @@ __all__ = [
     "publish",
     "published",
     "read_public_inputs",
+    "read_public_release",
     "recommend",
     "report_plan",
     "resume",

@@ -20,7 +20,16 @@ import geo_data
 import synth
 from pipelines.planning import Choices, ReleasePlan
 
-__all__ = ["PLAN_FILES", "PLAN_FORMAT", "load_plan", "plan_hash", "save_plan", "sha256_of"]
+__all__ = [
+    "PLAN_FILES",
+    "PLAN_FORMAT",
+    "load_geography",
+    "load_plan",
+    "plan_hash",
+    "read_document",
+    "save_plan",
+    "sha256_of",
+]
 
 PLAN_FORMAT = "odsynth plan 1"
 _TABLES = ("blocks.parquet", "domains.parquet", "shares.parquet", "pools.parquet", "slots.parquet")
@@ -99,24 +108,11 @@ def load_plan(folder: Path) -> ReleasePlan:
     ValueError
         If a file is missing, altered, or not of this format; the file is named.
     """
-    try:
-        document = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
-    except ValueError:
-        raise ValueError("plan.json: the file is not JSON in UTF-8") from None
-    if not isinstance(document, dict) or document.get("format") != PLAN_FORMAT:
-        raise ValueError(f"plan.json: the format is not {PLAN_FORMAT!r}")
+    document = read_document(folder)
     for name in _TABLES:
         if not (folder / name).is_file() or sha256_of(folder / name) != document["files"].get(name):
             raise ValueError(f"{name}: the file is not the one that plan.json names")
-    names = document["geography"]
-    geography = geo_data.read_crosswalk(
-        folder / "blocks.parquet",
-        block=names["block"],
-        levels=names["levels"],
-        latitude="latitude",
-        longitude="longitude",
-        outside=names["outside"],
-    )
+    geography = load_geography(folder)
     # Columns by kind, in numpy: the files are ours and their hashes have been checked.
     weights = np.ones(geography.n_blocks, np.int64)
     inside = ~geography.is_outside(np.arange(geography.n_blocks))
@@ -148,6 +144,36 @@ def load_plan(folder: Path) -> ReleasePlan:
         plan=plan,
         choices=Choices(pools.pooling.level, pools.pooling.below, thresholds),
         notes=tuple(document["notes"]),
+    )
+
+
+def read_document(folder: Path) -> dict[str, Any]:
+    """Read plan.json.
+
+    Raises
+    ------
+    ValueError
+        If it is not of this format.
+    """
+    try:
+        document = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+    except ValueError:
+        raise ValueError("plan.json: the file is not JSON in UTF-8") from None
+    if not isinstance(document, dict) or document.get("format") != PLAN_FORMAT:
+        raise ValueError(f"plan.json: the format is not {PLAN_FORMAT!r}")
+    return document
+
+
+def load_geography(folder: Path) -> geo_data.Geography:
+    """Read the geography of a stored plan, and nothing else of it."""
+    names = read_document(folder)["geography"]
+    return geo_data.read_crosswalk(
+        folder / "blocks.parquet",
+        block=names["block"],
+        levels=names["levels"],
+        latitude="latitude",
+        longitude="longitude",
+        outside=names["outside"],
     )
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 
-from geo_data import LODES_CATEGORIES
+from geo_data import count_columns
 from pipelines.certificate import Certificate
 from pipelines.planning import ReleasePlan
 from synth import decimal_up, exp_up
 
-__all__ = ["release_readme"]
+__all__ = ["count_meanings", "release_readme"]
 
 _LODES_MEANING = {
     "S000": "all jobs",
@@ -23,6 +24,27 @@ _LODES_MEANING = {
     "SI02": "trade, transportation and utilities",
     "SI03": "all other services",
 }
+
+
+def count_meanings(categories: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Say in words what each count of an OD file counts.
+
+    Parameters
+    ----------
+    categories : mapping of str to tuple of str
+        The categories of each attribute, in order.
+
+    Returns
+    -------
+    dict of str to str
+        By column, in the order of the file; the first is S000.
+    """
+    meanings = {"S000": _LODES_MEANING["S000"]}
+    for attribute, columns in count_columns(categories).items():
+        for column, category in zip(columns, categories[attribute], strict=True):
+            lodes = column == category
+            meanings[column] = _LODES_MEANING[column] if lodes else f"jobs whose {attribute} is {category}"
+    return meanings
 
 
 def release_readme(release: ReleasePlan, certificate: Certificate, names: dict[str, str]) -> str:
@@ -45,14 +67,8 @@ def release_readme(release: ReleasePlan, certificate: Certificate, names: dict[s
     columns = [
         ("w_geocode", "work block, text"),
         ("h_geocode", "home block of the synthetic workers, text"),
-        ("S000", _LODES_MEANING["S000"]),
+        *count_meanings(release.pools.slots.categories).items(),
     ]
-    for attribute, categories in release.pools.slots.categories.items():
-        lodes = LODES_CATEGORIES.get(attribute) == categories
-        for category in categories:
-            name = category if lodes else f"{attribute}_{category}"
-            meaning = _LODES_MEANING[category] if lodes else f"jobs whose {attribute} is {category}"
-            columns.append((name, meaning))
     columns.append(("createdate", "day of this release, YYYYMMDD"))
     table = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in columns)
     aux = (

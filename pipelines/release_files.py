@@ -26,6 +26,7 @@ __all__ = [
     "file_names",
     "manifest_of",
     "manifest_text",
+    "polygon_file",
     "public_files",
     "seal",
     "write_public",
@@ -54,6 +55,11 @@ def file_names(configuration: dict[str, Any]) -> dict[str, str]:
     if configuration["jobs"]["format"] == "microdata":
         names["jobs_parquet"] = f"{release['state']}_jobs_{tail}.parquet"
     return names
+
+
+def polygon_file(level: str) -> str:
+    """Return the name of the file with the shapes of the units of a level, in the public folder."""
+    return f"geo/{level}.parquet"
 
 
 def write_public(

@@ -1,0 +1,220 @@
+"""A release as its readers have it: what maps, figures and exports are made from, the public folder only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+import pyarrow.dataset as ds
+from dask.base import compute
+from dask.delayed import delayed
+from pydantic import ValidationError
+
+import geo_data
+from pipelines.certificate import Certificate
+from pipelines.plan_files import load_geography, read_document
+from pipelines.readme import count_meanings
+from pipelines.release_files import file_names, polygon_file
+
+__all__ = ["PublicRelease", "PublicReleaseError", "read_public_release"]
+
+_FAN_IN = 16  # tables that one task adds up
+
+
+class PublicReleaseError(ValueError):
+    """The folder is not the public folder of a release, or what was asked of it is not there."""
+
+
+@dataclass(frozen=True, eq=False)
+class PublicRelease:
+    """A public folder, opened; rows are read when asked for.
+
+    Attributes
+    ----------
+    folder : Path
+    certificate : Certificate
+    plan_document : dict
+        The plan.json of the release.
+    geography : geo_data.Geography
+        Its blocks; the outside areas are among them.
+    """
+
+    folder: Path
+    certificate: Certificate
+    plan_document: dict
+    geography: geo_data.Geography
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Levels at which flows can be asked for, coarsest first; the last is the block."""
+        return (*self.geography.levels, self.geography.block_level)
+
+    @property
+    def categories(self) -> dict[str, tuple[str, ...]]:
+        """Categories of each attribute of the jobs."""
+        return {name: tuple(values) for name, values in self.plan_document["attributes"].items()}
+
+    @property
+    def counts(self) -> dict[str, str]:
+        """Columns that count jobs, in the order of the files, each with its meaning; S000 is the first."""
+        return count_meanings(self.categories)
+
+    @cached_property
+    def rows(self) -> dict[str, ds.Dataset]:
+        """Rows of the release: ``main``, and ``aux`` where workers may live outside.
+
+        Columns w_geocode and h_geocode (text), then `counts`, then createdate.
+        """
+        names = file_names(self.plan_document["configuration"])
+        kinds = {"main": "od_parquet", "aux": "aux_parquet"}
+        return {
+            kind: ds.dataset(self.folder / names[key], format="parquet")
+            for kind, key in kinds.items()
+            if key in names
+        }
+
+    def flows(
+        self, home_level: str, work_level: str, counts: Sequence[str] = ("S000",), kinds: Sequence[str] = ()
+    ) -> pd.DataFrame:
+        """Add up jobs by home and work unit; with Dask, a group of rows at a time.
+
+        Parameters
+        ----------
+        home_level, work_level : str
+            Of `levels`.
+        counts : sequence of str
+            Of `counts`.
+        kinds : sequence of {"main", "aux"}
+            Rows to count; by default all there are.
+
+        Returns
+        -------
+        DataFrame
+            A row for each pair of units with jobs, sorted by work and then home: ``work`` and ``home``
+            (int32, units of the levels as `geo_data.Geography` numbers them), and the counts (int64).
+
+        Raises
+        ------
+        PublicReleaseError
+            If there is no such level or count, or rows are not of the geography.
+        """
+        for level in (home_level, work_level):
+            if level not in self.levels:
+                raise PublicReleaseError(f"there is no level {level!r}; there are: {', '.join(self.levels)}")
+        unknown = [name for name in counts if name not in self.counts]
+        if unknown:
+            raise PublicReleaseError(f"there is no count {unknown[0]!r}; there are: {', '.join(self.counts)}")
+        read = delayed(self._flows_of, pure=False, traverse=False)
+        parts = [
+            read(group, home_level, work_level, list(counts))
+            for kind in kinds or self.rows
+            for fragment in self.rows[kind].get_fragments()
+            for group in fragment.split_by_row_group()
+        ]
+        while len(parts) > 1:
+            add = delayed(_add, pure=False)
+            parts = [add(parts[i : i + _FAN_IN]) for i in range(0, len(parts), _FAN_IN)]
+        return compute(parts[0], scheduler="threads")[0]
+
+    def polygons(self, level: str) -> gpd.GeoDataFrame | None:
+        """Return the shapes of the units of a level, where the release has them.
+
+        Parameters
+        ----------
+        level : str
+
+        Returns
+        -------
+        GeoDataFrame or None
+            A row for each unit that has a shape: ``unit`` (int32) and geometry, EPSG:4326.
+        """
+        path = self.folder / polygon_file(level)
+        if not path.is_file():
+            return None
+        shapes = gpd.read_parquet(path)
+        units = self.geography.unit_number(level, shapes[level])
+        return gpd.GeoDataFrame({"unit": units}, geometry=shapes.geometry.array, crs=shapes.crs)
+
+    def places(self, level: str) -> pd.DataFrame:
+        """Return a point for each unit of a level: the mean of its blocks' centroids.
+
+        Parameters
+        ----------
+        level : str
+
+        Returns
+        -------
+        DataFrame
+            A row for each unit, in order: ``code`` (text), ``latitude`` and ``longitude`` in degrees WGS84,
+            NaN for outside areas.
+        """
+        geography = self.geography
+        unit = geography.unit_of(level, np.arange(geography.n_blocks))
+        blocks = pd.DataFrame({"latitude": geography.latitude, "longitude": geography.longitude})
+        places = blocks.groupby(unit).mean()
+        places.insert(0, "code", np.asarray(geography.codes(level), object))
+        return places
+
+    def _flows_of(
+        self, group: ds.Fragment, home_level: str, work_level: str, counts: list[str]
+    ) -> pd.DataFrame:
+        table = group.to_table(columns=["w_geocode", "h_geocode", *counts]).to_pandas(
+            categories=["w_geocode", "h_geocode"]
+        )
+        pairs = {
+            "work": self._units(table["w_geocode"], work_level),
+            "home": self._units(table["h_geocode"], home_level),
+        }
+        frame = pd.DataFrame({**pairs, **{name: table[name] for name in counts}})
+        return frame.groupby(["work", "home"], as_index=False).sum()
+
+    def _units(self, codes: pd.Series, level: str) -> np.ndarray:
+        block = self.geography.number(pd.Series(codes.cat.categories, dtype="str"))
+        if (block < 0).any():
+            raise PublicReleaseError("the data have blocks that are not in the plan's geography")
+        return self.geography.unit_of(level, block)[codes.cat.codes]
+
+
+def read_public_release(folder: Path) -> PublicRelease:
+    """Open the public folder of a release. It is not verified: `verify` does that.
+
+    Parameters
+    ----------
+    folder : Path
+        With what `run` wrote to ``public``.
+
+    Returns
+    -------
+    PublicRelease
+
+    Raises
+    ------
+    PublicReleaseError
+        If a file is missing or not of this program.
+    """
+    certificate, plan = folder / "certificate.json", folder / "plan" / "plan.json"
+    for path in (certificate, plan):
+        if not path.is_file():
+            raise PublicReleaseError(
+                f"{folder}: there is no {path.name}. Give the public folder of a release (OUT/public)"
+            )
+    try:
+        return PublicRelease(
+            folder,
+            Certificate.model_validate_json(certificate.read_bytes()),
+            read_document(folder / "plan"),
+            load_geography(folder / "plan"),
+        )
+    except ValidationError:
+        raise PublicReleaseError(f"{certificate}: not a certificate of this program") from None
+    except ValueError as error:
+        raise PublicReleaseError(f"{folder / 'plan'}: {error}") from None
+
+
+def _add(tables: list[pd.DataFrame]) -> pd.DataFrame:
+    return pd.concat(tables, ignore_index=True).groupby(["work", "home"], as_index=False).sum()
