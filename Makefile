@@ -1,5 +1,5 @@
 # Everything runs in .venv, from locked dependencies. Needed beforehand: Python 3.11 or newer, make, and a Python
-# package registry (pip's own settings say which).
+# package registry (pip's own settings say which). Maps need a library that npm fetches; all else works without.
 
 PYTHON ?= python3
 VENV := .venv
@@ -8,20 +8,22 @@ STAMP := $(VENV)/.installed
 UNFINISHED := $(VENV)/.unfinished
 # -qq: errors only. The versions are fixed by the lock file, so pip has nothing else to tell.
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+LIBRARY := pipelines/maps/vendor/maplibre-gl.js
 SUPPORTED := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench schema lock clean
+.PHONY: help demo test lint library bench schema lock clean
 
 help:  ## Show this list
 	@echo "odsynth: synthetic commuting data with a certificate of privacy. Targets:"
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r target text; do \
-		printf '%-12s %s\n' "$$target" "$$text"; done
+		printf '%-14s %s\n' "$$target" "$$text"; done
+	@echo "Tests of maps in a browser run where chromium is installed (Debian: apt-get install chromium)."
 
-demo: $(STAMP)  ## Set up, then release the built-in region into out/demo
+demo: $(STAMP) $(LIBRARY)  ## Set up, then release the built-in region into out/demo
 	@$(BIN)/odsynth demo
 
-test: lint  ## Set up, then run all checks and all tests
+test: lint $(LIBRARY)  ## Set up, then run all checks and all tests
 	@$(BIN)/python -m pytest -n 2
 
 lint: $(STAMP)  ## Set up, then check style, formatting and types
@@ -47,10 +49,24 @@ $(STAMP): requirements.lock pyproject.toml
 	@rm $(UNFINISHED)
 	@touch $(STAMP)
 
-bench: $(STAMP)  ## Measure: the sampler, the bounds, and Rhode Island from csv.gz to checked release
-	@$(BIN)/python benchmarks/sampler.py
-	@$(BIN)/python benchmarks/tightness.py
-	@$(BIN)/python benchmarks/rhode_island.py
+library: $(LIBRARY)  ## Fetch the library that draws maps (MapLibre GL JS), with npm
+
+# Exactly the version and the contents that package-lock.json names. Only these three files are used.
+$(LIBRARY): pipelines/maps/package-lock.json
+	@if ! command -v npm >/dev/null; then \
+		echo "No npm here: \"odsynth map\" needs Node.js with npm, then \"make library\"." >&2; \
+	elif npm ci --prefix pipelines/maps --ignore-scripts --no-audit --no-fund --silent; then \
+		mkdir -p $(@D) && cd pipelines/maps && \
+		cp node_modules/maplibre-gl/LICENSE.txt node_modules/maplibre-gl/dist/maplibre-gl.css vendor && \
+		cp node_modules/maplibre-gl/dist/maplibre-gl.js vendor && rm -r node_modules; \
+	else \
+		echo "npm could not fetch the library that draws maps: try \"make library\" again." >&2; fi
+
+# "make bench PAGE=docs/benchmarks.md" also puts the figures into the page.
+bench: $(STAMP)  ## Measure sampler, planner, certifier and whole releases: time, memory, Dask tasks
+	@mkdir -p out/benchmarks
+	@$(BIN)/python -m pytest -c benchmarks/pytest.ini benchmarks --benchmark-json=out/benchmarks/suite.json
+	@$(BIN)/python benchmarks/report.py out/benchmarks/suite.json $(if $(PAGE),--page $(PAGE))
 
 schema: $(STAMP)  ## Write docs/certificate.schema.json from the program
 	@$(BIN)/python -c "import json, pipelines; print(json.dumps(pipelines.certificate_schema(), indent=1))" \
@@ -63,5 +79,5 @@ lock: $(STAMP)  ## Write requirements.lock anew from pyproject.toml
 		--extra test $(LOCKFLAGS) --output-file requirements.lock pyproject.toml
 
 clean:  ## Remove the environment, caches and builds; keeps out/
-	@rm -rf $(VENV) build dist *.egg-info pipelines/_version.py .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) $(dir $(LIBRARY)) build dist *.egg-info pipelines/_version.py .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find synth geo_data pipelines tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -19,16 +19,17 @@ from geo_data.crosswalk import read_crosswalk
 from geo_data.ctpp import read_ctpp
 from geo_data.demo import write_demo_region
 from geo_data.demo_nation import simulate_nation
-from geo_data.distance import distance_km
+from geo_data.distance import bearing, distance_km
 from geo_data.errors import InputError
 from geo_data.fetching import LODES_URL, fetch, fetch_lodes
-from geo_data.geography import Geography
+from geo_data.geography import Geography, ordered_geography
 from geo_data.jobs import JobRecords, JobSource, Slots
 from geo_data.lodes import LODES_CATEGORIES, LODES_COLUMNS, LodesJobs
 from geo_data.lodes_flows import read_lodes_flows
 from geo_data.microdata import MicrodataJobs
 from geo_data.model import PublicModel, build_model
 from geo_data.od_files import count_columns, od_table, write_od_csv
+from geo_data.polygons import Polygons, read_polygons
 from geo_data.pools import PoolFinder, Pooling, PoolTable, build_pools, group_records
 from geo_data.pseudo_truth import pseudo_homes
 from geo_data.weights import BlockWeights, read_weights, uniform_weights
@@ -46,6 +47,7 @@ __all__ = [
     "JobSource",
     "LodesJobs",
     "MicrodataJobs",
+    "Polygons",
     "PoolFinder",
     "PoolTable",
     "Pooling",
@@ -53,6 +55,7 @@ __all__ = [
     "Rule",
     "Slots",
     "balanced",
+    "bearing",
     "build_model",
     "build_pools",
     "by_distance",
@@ -65,11 +68,13 @@ __all__ = [
     "fetch_lodes",
     "group_records",
     "od_table",
+    "ordered_geography",
     "pseudo_homes",
     "read_crosswalk",
     "read_ctpp",
     "read_flows",
     "read_lodes_flows",
+    "read_polygons",
     "read_weights",
     "retention_grid",
     "simulate_nation",

@@ -13,7 +13,7 @@ from geo_data.errors import InputError
 from geo_data.geography import Geography
 from geo_data.groupings import group_places
 from geo_data.outside import fill, outside_areas
-from geo_data.polygons import read_polygons
+from geo_data.polygons import read_centroids
 from geo_data.tables import Kind, read_table
 
 __all__ = ["read_crosswalk"]
@@ -84,7 +84,7 @@ def read_crosswalk(
     written = [level for level in levels if level not in groupings]
     columns: dict[str, Kind] = {block: "code", **dict.fromkeys(written, "code")}
     if polygons:
-        frame = read_polygons(path, list(columns), latitude, longitude)
+        frame = read_centroids(path, list(columns), latitude, longitude)
     else:
         frame = read_table(path, {**columns, latitude: "number", longitude: "number"})
     _check_blocks(path, frame[block])

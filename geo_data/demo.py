@@ -6,11 +6,13 @@ import gzip
 import os
 from pathlib import Path
 
+import geopandas as gpd
 import numpy as np
 import pandas as pd
+import shapely
 
 from geo_data.crosswalk import read_crosswalk
-from geo_data.demo_region import Commuters, Region, draw_commuters, draw_region
+from geo_data.demo_region import Commuters, Region, draw_commuters, draw_region, to_degrees
 from geo_data.lodes import LODES_CATEGORIES
 from geo_data.od_files import od_table, write_od_csv
 
@@ -20,6 +22,7 @@ _CREATEDATE = "20211018"
 _SURVEY_SHARE = 0.1  # share of workers that the generated survey asks
 _Z90 = 1.645  # margins of error of the American Community Survey are at 90 %
 _PEOPLE_PER_HOUSING_UNIT = 2.4
+_BEACH_KM = 1.0  # land around the blocks by the sea
 
 
 def write_demo_region(
@@ -50,6 +53,7 @@ def write_demo_region(
         ``"county_flows"``   demo_acs_county_flows.csv: h_county, w_county, flow, moe.
         ``"tract_flows"``    demo_lodes2018_tract_flows.csv: h_tract, w_tract, jobs; within one county.
         ``"population"``     demo_population.csv: GEOID, POP10, HU10, INTPTLAT, INTPTLONG by tract.
+        ``"tracts"``         demo_tracts.geojson: GEOID and shape of each tract.
 
     Raises
     ------
@@ -74,6 +78,7 @@ def write_demo_region(
         "county_flows": "demo_acs_county_flows.csv",
         "tract_flows": "demo_lodes2018_tract_flows.csv",
         "population": "demo_population.csv",
+        "tracts": "demo_tracts.geojson",
     }
     paths = {kind: folder / name for kind, name in names.items()}
     _write(region.crosswalk.assign(createdate=_CREATEDATE), paths["crosswalk"])
@@ -81,6 +86,7 @@ def write_demo_region(
     _write(_county_flows(rng, region, before), paths["county_flows"])
     _write(_tract_flows(region, before), paths["tract_flows"])
     _write(_population(region), paths["population"])
+    _shapes(region).to_file(paths["tracts"], driver="GeoJSON", COORDINATE_PRECISION=6)
     return paths
 
 
@@ -152,3 +158,16 @@ def _population(region: Region) -> pd.DataFrame:
             "INTPTLONG": tracts["longitude"].round(7),
         }
     )
+
+
+def _shapes(region: Region) -> gpd.GeoDataFrame:
+    """Return the tracts as what lies nearest to their blocks, on an island a little larger than these."""
+    points = shapely.points(region.x, region.y)
+    sea = shapely.points([[-1e3, -1e3], [-1e3, 1e3], [1e3, -1e3], [1e3, 1e3]])  # one block alone has no cell
+    cells = shapely.get_parts(shapely.voronoi_polygons(shapely.multipoints([*points, *sea])))
+    cell, block = shapely.STRtree(points).query(cells, predicate="contains")
+    tract = np.asarray(region.tract)[block]
+    island = shapely.union_all(shapely.buffer(points, 2 * _BEACH_KM)).buffer(-_BEACH_KM)
+    tracts = [shapely.union_all(cells[cell[tract == t]]) & island for t in range(len(region.tract_x))]
+    code = region.crosswalk["trct"].groupby(region.tract).first()
+    return gpd.GeoDataFrame({"GEOID": code}, geometry=shapely.transform(tracts, to_degrees), crs="EPSG:4326")

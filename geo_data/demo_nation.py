@@ -36,6 +36,7 @@ name = "Simulated nation"
 state = "us"
 year = 2019
 out = "release"
+csv = false   # Parquet only, a file for each batch
 
 [privacy]
 epsilon = "4.6"

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-__all__ = ["Commuters", "Region", "draw_commuters", "draw_region", "draw_year"]
+__all__ = ["Commuters", "Region", "draw_commuters", "draw_region", "draw_year", "to_degrees"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -230,6 +230,12 @@ def draw_year(
     return Commuters(work_blocks[place], home.astype(np.int64), {"SA": sa, "SE": se, "SI": si})
 
 
+def to_degrees(kilometres: Floats) -> Floats:
+    """Return positions in the region, kilometres east and north, as longitude and latitude; shape (n, 2)."""
+    per_degree = _KM_PER_DEGREE * np.array([np.cos(np.radians(_LATITUDE)), 1.0])
+    return np.array([_LONGITUDE, _LATITUDE]) + kilometres / per_degree
+
+
 def _draw_rows(rng: np.random.Generator, cumulative: Floats, rows: Ints) -> Ints:
     """Draw one column per entry of `rows`, by the row's cumulative weights."""
     scaled = cumulative / cumulative[:, -1:]
@@ -276,6 +282,7 @@ def _crosswalk(
     names = np.array([f"{name}, DM" for name in county_name], dtype=object)[county_of_block]
     block_group = frame["suffix"].str[:1]
     tract_number = (_rank(county)[tract] + 1).astype(str)
+    degrees = to_degrees(np.column_stack([x, y]))
     return pd.DataFrame(
         {
             "tabblk2010": frame["trct"] + frame["suffix"],
@@ -288,9 +295,7 @@ def _crosswalk(
             "trctname": pd.Series(tract_number, dtype="str") + " (" + pd.Series(names, dtype="str") + ")",
             "bgrp": frame["trct"] + block_group,
             "bgrpname": block_group + " (Tract " + pd.Series(tract_number, dtype="str") + ")",
-            "blklatdd": [f"{value:.7f}" for value in _LATITUDE + y / _KM_PER_DEGREE],
-            "blklondd": [
-                f"{value:.7f}" for value in _LONGITUDE + x / (_KM_PER_DEGREE * np.cos(np.radians(_LATITUDE)))
-            ],
+            "blklatdd": [f"{value:.7f}" for value in degrees[:, 1]],
+            "blklondd": [f"{value:.7f}" for value in degrees[:, 0]],
         }
     )

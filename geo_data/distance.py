@@ -1,4 +1,4 @@
-"""Distances between places."""
+"""Distances and directions between places."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from pyproj import Geod
 
-__all__ = ["EARTH_RADIUS_KM", "distance_km", "unit_vectors"]
+__all__ = ["EARTH_RADIUS_KM", "bearing", "distance_km", "unit_vectors"]
 
 EARTH_RADIUS_KM = 6371.0088
 """Mean radius of the earth (IUGG)."""
@@ -33,10 +33,34 @@ def distance_km(
     -----
     Karney's algorithm as in GeographicLib, by `pyproj.Geod.inv`; accurate to nanometres.
     """
-    points = np.broadcast_arrays(latitude1, longitude1, latitude2, longitude2)
-    lat1, lon1, lat2, lon2 = (np.array(values, dtype=np.float64) for values in points)
-    metres = _WGS84.inv(lon1.ravel(), lat1.ravel(), lon2.ravel(), lat2.ravel())[2]
-    return np.asarray(metres, dtype=np.float64).reshape(lat1.shape) / 1000.0
+    return _inverse(latitude1, longitude1, latitude2, longitude2)[2] / 1000.0
+
+
+def bearing(
+    latitude1: npt.ArrayLike, longitude1: npt.ArrayLike, latitude2: npt.ArrayLike, longitude2: npt.ArrayLike
+) -> npt.NDArray[np.float64]:
+    """Return the direction in which the geodesic from first to second points sets out.
+
+    Parameters
+    ----------
+    latitude1, longitude1, latitude2, longitude2 : array_like of float
+        As for `distance_km`.
+
+    Returns
+    -------
+    ndarray of float64
+        Degrees clockwise from north, 0 to 360, of the broadcast shape; NaN where a point is NaN, or both are
+        the same.
+    """
+    azimuth, _, metres = _inverse(latitude1, longitude1, latitude2, longitude2)
+    return np.where(metres > 0, azimuth % 360.0, np.nan)
+
+
+def _inverse(*coordinates: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], ...]:
+    """Solve the inverse geodesic problem: forward and back azimuths in degrees, distance in metres."""
+    lat1, lon1, lat2, lon2 = (np.array(v, dtype=np.float64) for v in np.broadcast_arrays(*coordinates))
+    solved = _WGS84.inv(lon1.ravel(), lat1.ravel(), lon2.ravel(), lat2.ravel())
+    return tuple(np.asarray(values, dtype=np.float64).reshape(lat1.shape) for values in solved)
 
 
 def unit_vectors(latitude: npt.ArrayLike, longitude: npt.ArrayLike) -> npt.NDArray[np.float64]:

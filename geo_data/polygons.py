@@ -1,32 +1,112 @@
-"""Places of blocks from their polygons, where the geography is a file with geometry."""
+"""Polygons of public units: where blocks lie, and the shapes that maps of a release are drawn with."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import geopandas as gpd
+import numpy as np
 import pandas as pd
+import shapely
 
 from geo_data.errors import InputError
+from geo_data.geography import Geography
 
-__all__ = ["read_polygons"]
+__all__ = ["Polygons", "read_centroids", "read_polygons"]
 
 _EQUAL_AREA = "EPSG:6933"  # cylindrical, of the whole world: centroids are taken in it
 _DEGREES = "EPSG:4326"
+# A file of another vintage or level has some codes in common with the geography; the right one has most.
+_LEAST_SHARE = 0.5
 
 
-def read_polygons(
-    path: str | os.PathLike[str], codes: Sequence[str], latitude: str, longitude: str
-) -> pd.DataFrame:
-    """Read codes and centroids of a file with geometry.
+@dataclass(frozen=True, eq=False)
+class Polygons:
+    """Shapes of the units of a level.
+
+    Attributes
+    ----------
+    shapes : GeoDataFrame
+        A row for each unit that has a shape, in the order of the geography: a column of codes (text) named
+        like the level, and valid polygons or multipolygons, EPSG:4326.
+    notes : tuple of str
+        What was left out or mended, with counts.
+    """
+
+    shapes: gpd.GeoDataFrame
+    notes: tuple[str, ...]
+
+
+def read_polygons(path: str | os.PathLike[str], geography: Geography, *, level: str, code: str) -> Polygons:
+    """Read the shapes of the units of a level.
 
     Parameters
     ----------
     path : str or path
-        GeoParquet, GeoPackage, GeoJSON, a shapefile, or whatever else GDAL reads; one row a block.
+        GeoParquet, GeoPackage, GeoJSON, a shapefile, or whatever else GDAL reads; one row a unit.
+    geography : Geography
+    level : str
+        The level that the shapes are of.
+    code : str
+        Column of the unit's code.
+
+    Returns
+    -------
+    Polygons
+        Shapes of units that the geography does not have are left out, and units may have none; both are
+        noted. Invalid polygons are made valid.
+
+    Raises
+    ------
+    InputError
+        As for `read_centroids`; codes that lost their leading zeros, a unit twice, shapes for fewer than
+        half of the units, coordinates that are not degrees once they are in EPSG:4326.
+    """
+    path = Path(path)
+    frame = _read(path, [code])
+    unit = geography.unit_number(level, frame[code])
+    _check_units(path, frame[code], unit, geography, level)
+    inside = np.flatnonzero(unit >= 0)
+    inside = inside[np.argsort(unit[inside], kind="stable")]
+    geometry = shapely.force_2d(_polygons_of(path, frame.iloc[inside]).to_crs(_DEGREES).to_numpy())
+    bounds = shapely.bounds(geometry)
+    beyond = int((~(np.abs(bounds) <= [180, 90, 180, 90]).all(axis=1)).sum())
+    if beyond:
+        raise InputError(
+            path,
+            "shapes are outside the world",
+            count=beyond,
+            cure="name the coordinate reference system that the coordinates are in",
+        )
+    invalid = ~shapely.is_valid(geometry)
+    geometry[invalid] = shapely.make_valid(geometry[invalid], method="structure", keep_collapsed=False)
+    kept = ~shapely.is_empty(geometry)  # what has no area has no shape
+    shapes = gpd.GeoDataFrame(
+        {level: frame[code].to_numpy()[inside[kept]]}, geometry=geometry[kept], crs=_DEGREES
+    ).astype({level: "str"})
+    placed = _placed(geography, level)
+    counts = {
+        f"shapes are of no unit of {level} and were left out": len(frame) - inside.size,
+        f"shapes of {level} were invalid and have been made valid": int(invalid.sum()),
+        f"of {placed:,} units of {level} have no shape": placed - len(shapes),
+    }
+    notes = tuple(f"{path.name}: {count:,} {what}" for what, count in counts.items() if count)
+    return Polygons(shapes, notes)
+
+
+def read_centroids(
+    path: str | os.PathLike[str], codes: Sequence[str], latitude: str, longitude: str
+) -> pd.DataFrame:
+    """Read codes and centroids of a file of polygons.
+
+    Parameters
+    ----------
+    path : str or path
+        As for `read_polygons`; one row a block.
     codes : sequence of str
         Columns of text to read.
     latitude, longitude : str
@@ -41,9 +121,16 @@ def read_polygons(
     ------
     InputError
         No such file, one that cannot be read or has no rows; columns missing, numbers in place of text, or
-        codes missing; geometry missing, or without a coordinate reference system.
+        codes missing; geometry missing, not of polygons, or without a coordinate reference system.
     """
-    path = Path(path)
+    frame = _read(Path(path), codes)
+    centres = _polygons_of(Path(path), frame).to_crs(_EQUAL_AREA).centroid.to_crs(_DEGREES)
+    result = pd.DataFrame({name: frame[name].astype("str") for name in codes})
+    return result.assign(**{latitude: centres.y.to_numpy(), longitude: centres.x.to_numpy()})
+
+
+def _read(path: Path, codes: Sequence[str]) -> gpd.GeoDataFrame:
+    """Read a file whose columns `codes` must be text, and complete."""
     if not path.is_file():
         raise InputError(path, "there is no such file", cure="check the path in the configuration")
     with path.open("rb") as file:
@@ -77,14 +164,65 @@ def read_polygons(
         blank = int((frame[name].isna() | (frame[name].str.strip() == "")).sum())
         if blank:
             raise InputError(path, "codes are missing", column=name, count=blank, cure="fill them in")
+    return frame
+
+
+def _polygons_of(path: Path, frame: gpd.GeoDataFrame) -> gpd.GeoSeries:
+    """Return the polygons of rows, of which each must have one."""
     geometry = frame.geometry
     empty = int((geometry.isna() | geometry.is_empty).sum())
     if empty:
         raise InputError(path, "rows have no geometry", count=empty, cure="leave them out, or give it")
+    other = int((~geometry.geom_type.isin(["Polygon", "MultiPolygon"])).sum())
+    if other:
+        raise InputError(
+            path,
+            "rows have geometry that is no polygon",
+            count=other,
+            cure="give polygons; for points, a table with columns of latitude and longitude",
+        )
     if geometry.crs is None:
         raise InputError(
             path, "no coordinate reference system is named", cure="write it into the file (EPSG:4326, say)"
         )
-    centres = geometry.to_crs(_EQUAL_AREA).centroid.to_crs(_DEGREES)
-    result = pd.DataFrame({name: frame[name].astype("str") for name in codes})
-    return result.assign(**{latitude: centres.y.to_numpy(), longitude: centres.x.to_numpy()})
+    return geometry
+
+
+def _check_units(path: Path, codes: pd.Series, unit: np.ndarray, geography: Geography, level: str) -> None:
+    """Refuse codes that are not meant for these units, or name one twice."""
+    unknown = codes[unit < 0].astype("str")
+    length = max(map(len, geography.codes(level)))
+    short = unknown[unknown.str.isdigit() & (unknown.str.len() < length)]
+    lost = int((geography.unit_number(level, short.str.zfill(length)) >= 0).sum())
+    if lost:
+        raise InputError(
+            path,
+            "codes lost their leading zeros",
+            column=str(codes.name),
+            count=lost,
+            cure="write codes as text, with their leading zeros",
+        )
+    known = unit[unit >= 0]
+    twice = known.size - np.unique(known).size
+    if twice:
+        raise InputError(
+            path,
+            "rows repeat a unit that has a row already",
+            column=str(codes.name),
+            count=twice,
+            cure="dissolve them into one shape",
+        )
+    placed = _placed(geography, level)
+    if known.size < _LEAST_SHARE * placed:
+        raise InputError(
+            path,
+            f"of {placed:,} units of {level} have a shape",
+            column=str(codes.name),
+            count=known.size,
+            cure="give the shapes of this level, of the vintage of the geography, or leave them out",
+        )
+
+
+def _placed(geography: Geography, level: str) -> int:
+    """Return how many units of a level are somewhere, unlike outside areas."""
+    return geography.n_units(level) - np.unique(geography.unit_of(level, geography.outside_blocks)).size

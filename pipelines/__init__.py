@@ -1,11 +1,17 @@
 """Release configuration, plans, Dask runs, certificates, verification and the command line."""
 
 from pipelines.certificate import Certificate, certificate_schema, make_certificate
+from pipelines.combining import CombinedEstimate, combine
+from pipelines.commutes import Area, add_travel, area_flows, find_area
 from pipelines.config import ConfigError, ReleaseConfig, load_config, parse_config
 from pipelines.demonstration import demo, demo_truth
 from pipelines.due import due
+from pipelines.exports import ExportError, export
+from pipelines.evaluation import evaluate, evaluate_public, evaluation_folder
+from pipelines.figures import draw_figure
 from pipelines.forecast import Forecast, forecast
 from pipelines.ledger import Budget, Ledger, LedgerError
+from pipelines.maps import build_map, write_map
 from pipelines.plan_files import load_plan, plan_hash, save_plan
 from pipelines.plan_report import PlanReport, report_plan, write_plan_report
 from pipelines.planning import ReleasePlan, make_plan
@@ -19,10 +25,13 @@ from pipelines.utility import mean_commute, total_variation
 from pipelines.verification import Check, VerificationError, verify
 
 __all__ = [
+    "Area",
     "Budget",
     "Certificate",
     "Check",
+    "CombinedEstimate",
     "ConfigError",
+    "ExportError",
     "Forecast",
     "Ledger",
     "LedgerError",
@@ -39,15 +48,25 @@ __all__ = [
     "SigningError",
     "Sweep",
     "VerificationError",
+    "add_travel",
+    "area_flows",
+    "build_map",
     "certificate_schema",
     "certified",
     "check_signatures",
+    "combine",
     "debits_of",
     "demo",
     "demo_truth",
+    "draw_figure",
     "draw_frontier",
     "due",
     "erratum",
+    "evaluate",
+    "evaluate_public",
+    "evaluation_folder",
+    "export",
+    "find_area",
     "forecast",
     "generate_keys",
     "load_config",
@@ -70,5 +89,6 @@ __all__ = [
     "tune",
     "verify",
     "withdraw",
+    "write_map",
     "write_plan_report",
 ]

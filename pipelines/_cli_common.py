@@ -19,6 +19,7 @@ __all__ = ["kept_for_resume", "one_clear_error", "say"]
 EXPECTED = (
     pipelines.ConfigError,
     pipelines.LedgerError,
+    pipelines.PublicReleaseError,
     pipelines.PublishError,
     geo_data.InputError,
     synth.BudgetTooSmallError,

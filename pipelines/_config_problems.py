@@ -19,6 +19,9 @@ _PATTERN_CURES = {
     "job_type": 'use "JT00" (all jobs) to "JT05"',
 }
 
+# Lists of tables, as they are written.
+_LISTS = {"auxiliary": "[[auxiliary]]", "polygons": "[[geography.polygons]]"}
+
 
 def describe(error: ErrorDetails, keys: Mapping[tuple[str, ...], Sequence[str]]) -> str:
     """Return one error of pydantic as one line: key, what is wrong, the cure.
@@ -35,7 +38,7 @@ def describe(error: ErrorDetails, keys: Mapping[tuple[str, ...], Sequence[str]])
     str
     """
     loc = error["loc"]
-    formats = [table[1] for table in keys if len(table) == 2 and table[0] == loc[0]]
+    formats = [table[1] for table in keys if len(table) == 2 and table[0] == loc[0] and table[:1] not in keys]
     # After the name of the table, or its number in a list of tables, pydantic names the format.
     at = 2 if len(loc) > 1 and isinstance(loc[1], int) else 1
     where = [*loc[:at], *loc[at + 1 :]] if formats else list(loc)
@@ -45,7 +48,7 @@ def describe(error: ErrorDetails, keys: Mapping[tuple[str, ...], Sequence[str]])
         case "extra_forbidden":
             return f"{key}: unknown key; {_suggestion(loc, keys)}"
         case "missing" if len(where) == 1:
-            table = "[[auxiliary]]" if field == "auxiliary" else f"[{field}]"
+            table = _LISTS.get(field, f"[{field}]")
             return f"{key}: missing; add a table {table}"
         case "missing":
             return f"{key}: missing; add a line {field} = ..."
@@ -73,13 +76,14 @@ def describe(error: ErrorDetails, keys: Mapping[tuple[str, ...], Sequence[str]])
             return f"{key}: {value} is too small; write a number of at least {error['ctx']['ge']}"
         case "less_than_equal":
             return f"{key}: {value} is too large; write a number of at most {error['ctx']['le']}"
-        case "tuple_type" if field == "auxiliary":
-            return f"{key}: {value} is not a list of tables; write [[auxiliary]] above it, in double brackets"
+        case "tuple_type" if field in _LISTS:
+            table = _LISTS[field]
+            return f"{key}: {value} is not a list of tables; write {table} above it, in double brackets"
         case "tuple_type":
             return f'{key}: {value} is not a list; write for example ["a", "b"], or [] for none'
         case "model_type" | "model_attributes_type" | "dict_type":
             if isinstance(where[-1], int):
-                return f"{key}: {value} is not a table; write [[{where[0]}]] above its keys"
+                return f"{key}: {value} is not a table; write {_LISTS[str(where[-2])]} above its keys"
             return f"{key}: {value} is not a table; write [{field}] above its keys, in single brackets"
         case _:  # nothing known gets here; a new version of pydantic may
             return f"{key}: {error['msg']}; see the examples"
@@ -98,7 +102,9 @@ def _suggestion(loc: tuple[int | str, ...], keys: Mapping[tuple[str, ...], Seque
         return f"did you mean {close[0]}?"
     for table, its_keys in sorted(keys.items(), key=lambda entry: entry[0][:1] != tuple(parents[:1])):
         if table and key in its_keys:
-            name = f"[[{table[0]}]]" if table[0] == "auxiliary" else f"[{table[0]}]"
+            if table[-1] in _LISTS and len(table) == 2:
+                return f"it belongs to {_LISTS[table[-1]]}"
+            name = _LISTS.get(table[0], f"[{table[0]}]")
             return f"it belongs to {name}" + (f' with format = "{table[1]}"' if len(table) == 2 else "")
     return f"the keys here are {', '.join(known)}"
 
@@ -120,12 +126,17 @@ def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
     auxiliary = data.get("auxiliary")
     tables = [_table(table) for table in auxiliary] if isinstance(auxiliary, list) else []
     flows = {f"auxiliary #{number}": table for number, table in enumerate(tables, start=1)}
+    listed = geography.get("polygons")
+    shapes = {
+        f"geography.polygons #{number}": _table(table)
+        for number, table in enumerate(listed if isinstance(listed, list) else [], start=1)
+    }
     weights = {"weights": _table(data.get("weights"))}
 
     levels, block = geography.get("levels"), geography.get("block")
     if isinstance(levels, list) and isinstance(block, str):
         known = [level for level in [*levels, block] if isinstance(level, str)]
-        for where, table in (flows | weights).items():
+        for where, table in (flows | weights | shapes).items():
             named = {key: table.get(key) for key in ("origin_level", "destination_level", "level")}
             summaries = _table(table.get("levels"))
             named |= {f"levels.{name}": level for name, level in summaries.items() if name.isalnum()}
@@ -136,6 +147,10 @@ def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
                         f"use {one_of(known)}, or add it to geography.levels"
                     )
 
+    drawn = Counter(shown(table["level"]) for table in shapes.values() if "level" in table)
+    for level, times in drawn.items():
+        if times > 1:
+            yield f"geography.polygons: {level} has {times} tables; name one file for a level"
     if ("latitude" in geography) != ("longitude" in geography):
         given, other = ("latitude", "longitude") if "latitude" in geography else ("longitude", "latitude")
         yield f"geography.{other}: missing beside {given}; name both, or none where the file has polygons"

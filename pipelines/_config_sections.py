@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 from pipelines._config_fields import (
     Columns,
     DeltaNumber,
-    Groupings,
     InputPath,
     Line,
     Mechanism,
@@ -25,7 +24,6 @@ from pipelines._config_fields import (
 __all__ = [
     "CtppTable",
     "FlowTable",
-    "Geography",
     "LedgerSettings",
     "LodesJobs",
     "LodesTable",
@@ -63,6 +61,9 @@ class Release(Section):
         Folder of the release. It must not exist when a run begins.
     mechanism : str
         Name of the mechanism.
+    csv : bool
+        Write the OD files as csv.gz too. Without it a release of many jobs is quicker and smaller: each of
+        its Parquet files is a folder of a file for each batch, and `odsynth export` makes CSV when wanted.
     """
 
     name: Line
@@ -71,6 +72,7 @@ class Release(Section):
     job_type: Annotated[str, StringConstraints(pattern=r"^JT0[0-5]$")] = "JT00"
     out: InputPath
     mechanism: Mechanism = "dirichlet"
+    csv: bool = True
 
 
 class Privacy(Section):
@@ -150,36 +152,6 @@ class MicrodataJobs(Section):
     def files(self) -> tuple[Path, ...]:
         """The confidential files."""
         return expand(self.file)
-
-
-class Geography(Section):
-    """The public geography: one row per block.
-
-    Attributes
-    ----------
-    file : Path
-        The crosswalk.
-    block : str
-        Column of the block's code.
-    levels : tuple of str
-        Columns of the hierarchy above the block, coarsest first; may be empty.
-    latitude, longitude : str or None
-        Columns of the block's centroid, in degrees; None where the file has geometry.
-    outside : tuple of str
-        Outside areas in which workers may live, as prefixes of geocodes; "us-states" stands for all states of
-        the United States of which the crosswalk has no block.
-    groupings : dict of str to int
-        Levels that are no columns of the crosswalk: the number of parts into which each unit of the next
-        coarser level is divided by place.
-    """
-
-    file: InputPath
-    block: Line
-    levels: Names
-    latitude: Line | None = None
-    longitude: Line | None = None
-    outside: Names = ()
-    groupings: Groupings = {}
 
 
 class FlowTable(Section):

@@ -54,10 +54,10 @@ def check_data(folder: Path, release: ReleasePlan, createdate: str) -> str:
         At the first difference.
     """
     names, slots, geography = file_names(release.configuration), release.pools.slots, release.geography
-    kinds = [kind for kind in ("od", "aux") if f"{kind}_csv" in names]
+    kinds = [kind for kind in ("od", "aux") if f"{kind}_parquet" in names]
     files = [_OdRows(folder, names, kind, geography) for kind in kinds]
     jobs = _JobRows(folder / names["jobs_parquet"], release) if "jobs_parquet" in names else None
-    main = names["od_csv"]
+    main = names.get("od_csv", names["od_parquet"])
     end = np.concatenate([np.zeros(1, np.int64), np.cumsum(release.pools.n)])
     pairs = blocks = 0
     counts: list[str] = []
@@ -107,10 +107,15 @@ def _possible(od: pd.DataFrame, public: pd.DataFrame, categories: Mapping[str, t
 
 
 class _OdRows:
-    """The rows of an OD file, the same from CSV and Parquet, in order and with homes where they belong."""
+    """The rows of an OD file, the same from CSV and Parquet, in order and with homes where they belong.
+
+    Without CSV, those of a folder of Parquet files.
+    """
 
     def __init__(self, folder: Path, names: dict[str, str], kind: str, geography: geo_data.Geography) -> None:
-        self._name, self._other = names[f"{kind}_csv"], names[f"{kind}_parquet"]
+        self._other = names[f"{kind}_parquet"]
+        self._csv_name = names.get(f"{kind}_csv")
+        self._name = self._csv_name or self._other
         self._aux, self._geography = kind == "aux", geography
         self._rows = self._read(folder)
         self._table, self._work = pd.DataFrame(), np.zeros(0, np.int64)
@@ -154,8 +159,11 @@ class _OdRows:
 
     def _read(self, folder: Path) -> Iterator[pd.DataFrame]:
         """Yield the rows of the Parquet file, as far as the CSV file has the same."""
+        if self._csv_name is None:
+            yield from _frames(folder / self._other)
+            return
         parquet = pq.ParquetFile(folder / self._other)
-        text = self._csv(folder / self._name, parquet.schema_arrow)
+        text = self._csv(folder / self._csv_name, parquet.schema_arrow)
         left = parquet.schema_arrow.empty_table()
         for batch in parquet.iter_batches(batch_size=_ROWS):
             table = pa.Table.from_batches([batch])
@@ -198,24 +206,37 @@ class _OdRows:
         return DataError(f"{self._name} and {self._other} hold different rows")
 
 
+def _files(path: Path) -> list[Path]:
+    """Return a Parquet file, or those of a folder of them."""
+    return sorted(path.iterdir()) if path.is_dir() else [path]
+
+
+def _frames(path: Path) -> Iterator[pd.DataFrame]:
+    """Yield the rows of a Parquet file, or of a folder of them."""
+    for part in _files(path):
+        for batch in pq.ParquetFile(part).iter_batches(batch_size=_ROWS):
+            yield batch.to_pandas()
+
+
 class _JobRows:
     """The jobs of a release, one row each, which must be the plan's slots in their order."""
 
     def __init__(self, path: Path, release: ReleasePlan) -> None:
         self.name = path.name
         self._slots, self._geography = release.pools.slots, release.geography
-        file = pq.ParquetFile(path)
-        if file.schema_arrow.names != ["w_geocode", "h_geocode", *self._slots.attributes] or (
-            file.metadata.num_rows != len(self._slots)
+        files = [pq.ParquetFile(part) for part in _files(path)]
+        columns = ["w_geocode", "h_geocode", *self._slots.attributes]
+        if any(file.schema_arrow.names != columns for file in files) or (
+            sum(file.metadata.num_rows for file in files) != len(self._slots)
         ):
             raise DataError(f"{path.name}: columns or rows are not those of the plan's slots")
-        self._batches = file.iter_batches(batch_size=_ROWS)
+        self._frames = _frames(path)
         self._left: list[pd.DataFrame] = []
 
     def count(self, work: NDArray[np.int32], attributes: Mapping[str, NDArray[np.integer]]) -> pd.DataFrame:
         """Compare the next jobs with slots, and return them as an OD table."""
         while sum(map(len, self._left)) < work.size:
-            self._left.append(next(self._batches).to_pandas())
+            self._left.append(next(self._frames))
         whole = pd.concat(self._left, ignore_index=True)
         jobs, self._left = whole[: work.size], [whole[work.size :]]
         geography, categories = self._geography, self._slots.categories

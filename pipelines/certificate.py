@@ -2,12 +2,13 @@
 
 The models below are the format; `certificate_schema` is the JSON Schema that is published with them
 (docs/certificate.schema.json, and a copy in every release). Exact numbers are decimal texts: bounds are
-rounded up to twelve significant digits, priors and retentions are exact ratios.
+rounded up to twelve significant digits, a mechanism's numbers are exact ratios.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -86,10 +87,13 @@ class PersonBudget(Budget):
 
 
 class Losses(_Part):
-    """The largest block loss U* and pruning loss V of any class, in nats, rounded up."""
+    """The largest of each part of the loss of any class, in nats, rounded up.
 
-    block_loss_U: Decimal  # noqa: N815 - the symbol of the theorem
-    pruning_loss_V: Decimal  # noqa: N815
+    The mechanism names the parts: block_loss_U and pruning_loss_V, or noise_loss.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Decimal]
 
 
 class Totals(_Part):
@@ -103,17 +107,20 @@ class Totals(_Part):
 
 
 class PoolClassRow(_Part):
-    """One class of pools: its limits, its numbers, the bound of each of its pools."""
+    """One class of pools: its limits, the bound of each of its pools, and the mechanism's numbers.
+
+    The mechanism names its own: lists of exact numbers (prior and retention of each stratum, or the ratio of
+    geometric noise), and the parts of the loss.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Decimal | list[Ratio]]
 
     pools: int
     n_min: int
     n_max: int
     m_max: int
     cells: list[int]
-    prior: list[Ratio]
-    retention: list[Ratio]
-    block_loss_U: Decimal  # noqa: N815
-    pruning_loss_V: Decimal  # noqa: N815
     epsilon: Decimal
     delta: Decimal
     person_delta: Decimal
@@ -199,7 +206,6 @@ _DEFINITION: dict[str, Any] = {
         "Pools hold disjoint records: epsilon of the run is the largest of any pool, delta is the sum over "
         "pools. Releases of the same records add up their epsilon and their delta."
     ),
-    "delta_sharing": "A pool with n of the run's N records may fail with probability at most delta n / N.",
     "not_covered": [
         "what is inferred from the public inputs alone",
         "other releases of the same records: their epsilon and delta add to these",
@@ -279,7 +285,7 @@ def guarantee_fields(release: ReleasePlan, guarantee: synth.Guarantee) -> dict[s
     records = int(release.configuration["jobs"].get("records_per_worker", 1))
     person = synth.group_privacy(guarantee.person_epsilon, guarantee.person_delta, records)
     return {
-        "definition": Definition(**_DEFINITION),
+        "definition": Definition(**_DEFINITION, delta_sharing=release.mechanism.delta_sharing),
         "requested": Requested(
             guarantee=plan.guarantee,
             words=_REQUESTED[plan.guarantee],
@@ -298,10 +304,7 @@ def guarantee_fields(release: ReleasePlan, guarantee: synth.Guarantee) -> dict[s
             ),
             curve=[Budget(epsilon=up(e), delta=up(d)) for e, d in guarantee.curve],
         ),
-        "losses": Losses(
-            block_loss_U=up(max(c.block_loss for c in guarantee.classes)),
-            pruning_loss_V=up(max(c.pruning_loss for c in guarantee.classes)),
-        ),
+        "losses": Losses(**_decimals(_largest(guarantee))),
         "totals": Totals(
             pools=plan.pools.n_pools,
             records=plan.pools.n_records,
@@ -309,26 +312,36 @@ def guarantee_fields(release: ReleasePlan, guarantee: synth.Guarantee) -> dict[s
             domains=plan.domains.n_domains,
             cells=int(plan.domains.cuts.size),
         ),
-        "classes": [
-            PoolClassRow(
-                pools=c.pools,
-                n_min=c.n_min,
-                n_max=c.n_max,
-                m_max=c.m_max,
-                cells=list(c.cells),
-                prior=[str(a) for a in c.prior],
-                retention=[str(f) for f in c.retention],
-                block_loss_U=up(c.block_loss),
-                pruning_loss_V=up(c.pruning_loss),
-                epsilon=up(c.epsilon),
-                delta=up(c.delta),
-                person_delta=up(c.person_delta),
-            )
-            for c in guarantee.classes
-        ],
+        "classes": [_class_row(c) for c in guarantee.classes],
         "arithmetic": Arithmetic(
             method="Arb ball arithmetic (python-flint), upper ends",
             precision_bits=synth.PRECISION_BITS,
             rounding="up",
         ),
     }
+
+
+def _largest(guarantee: synth.Guarantee) -> dict[str, Fraction]:
+    """Return the largest of each part of the loss of any class."""
+    rows = guarantee.classes
+    return {part: max(row.losses[part] for row in rows) for part in rows[0].losses}
+
+
+def _class_row(row: synth.ClassGuarantee) -> PoolClassRow:
+    numbers: dict[str, Any] = {name: [str(x) for x in exact] for name, exact in row.numbers.items()}
+    return PoolClassRow(
+        pools=row.pools,
+        n_min=row.n_min,
+        n_max=row.n_max,
+        m_max=row.m_max,
+        cells=list(row.cells),
+        epsilon=synth.decimal_up(row.epsilon),
+        delta=synth.decimal_up(row.delta),
+        person_delta=synth.decimal_up(row.person_delta),
+        **numbers,
+        **_decimals(row.losses),
+    )
+
+
+def _decimals(values: dict[str, Fraction]) -> dict[str, Any]:
+    return {name: synth.decimal_up(value) for name, value in values.items()}

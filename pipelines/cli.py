@@ -10,6 +10,7 @@ import click
 import pipelines
 from pipelines._cli_common import kept_for_resume, one_clear_error, say
 from pipelines._cli_records import COMMANDS
+from pipelines._cli_views import VIEWS
 from pipelines.summary import comparison, release_summary
 
 __all__ = ["main"]
@@ -41,12 +42,16 @@ def demo(out: Path | None) -> None:
     """Generate a region of 60,000 jobs and release it into out/demo.
 
     Needs no input. Inputs are written to out/demo-inputs, in the formats of real data, so that they can be
-    looked at; an earlier demo is replaced.
+    looked at; an earlier demo is replaced. Ends with a map of the release.
     """
     with one_clear_error():
         release = pipelines.demo(out, report=say)
         click.echo(release_summary(release))
         click.echo(comparison(release.plan, release.public, pipelines.demo_truth(release)))
+        try:
+            click.echo(f"Map         {pipelines.write_map(release.public)} (open it in a browser)")
+        except FileNotFoundError as error:  # set up without npm: everything else is there
+            click.echo(f"Map         none: {error.strerror}")
 
 
 @main.command()
@@ -182,7 +187,7 @@ def keygen(folder: Path) -> None:
         click.echo(f"Private key {private} (keep it), public key {public} (publish it).")
 
 
-for _command in COMMANDS:
+for _command in (*COMMANDS, *VIEWS):
     main.add_command(_command)
 
 

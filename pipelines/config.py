@@ -19,11 +19,11 @@ from pipelines._config_fields import (
     WrittenFloat,
     absolute,
 )
+from pipelines._config_geography import Geography, PolygonTable
 from pipelines._config_problems import describe, problems_across
 from pipelines._config_sections import (
     CtppTable,
     FlowTable,
-    Geography,
     LedgerSettings,
     LodesJobs,
     LodesTable,
@@ -46,6 +46,7 @@ __all__ = [
     "LodesTable",
     "MicrodataJobs",
     "PlanSettings",
+    "PolygonTable",
     "Privacy",
     "Release",
     "ReleaseConfig",
@@ -150,6 +151,7 @@ _KEYS = {
     ("jobs", "lodes"): tuple(LodesJobs.model_fields),
     ("jobs", "microdata"): tuple(MicrodataJobs.model_fields),
     ("geography",): tuple(Geography.model_fields),
+    ("geography", "polygons"): tuple(PolygonTable.model_fields),
     ("auxiliary", "flows"): tuple(FlowTable.model_fields),
     ("auxiliary", "ctpp"): tuple(CtppTable.model_fields),
     ("auxiliary", "lodes"): tuple(LodesTable.model_fields),

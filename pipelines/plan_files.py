@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import geo_data
@@ -114,9 +115,7 @@ def load_plan(folder: Path) -> ReleasePlan:
             raise ValueError(f"{name}: the file is not the one that plan.json names")
     geography = load_geography(folder)
     # Columns by kind, in numpy: the files are ours and their hashes have been checked.
-    weights = np.ones(geography.n_blocks, np.int64)
-    inside = ~geography.is_outside(np.arange(geography.n_blocks))
-    weights[inside] = pq.read_table(folder / "blocks.parquet", columns=["weight"])["weight"].to_numpy()
+    weights = pq.read_table(folder / "blocks.parquet", columns=["weight"])["weight"].to_numpy()
     domains, unit, size = _load_domains(folder / "domains.parquet", geography, document["model_level"])
     shares = _load_shares(folder / "shares.parquet", geography, document["model_level"], unit)
     pools, rest = _load_pools(folder, document, geography)
@@ -165,16 +164,27 @@ def read_document(folder: Path) -> dict[str, Any]:
 
 
 def load_geography(folder: Path) -> geo_data.Geography:
-    """Read the geography of a stored plan, and nothing else of it."""
+    """Read the geography of a stored plan, and nothing else of it.
+
+    Raises
+    ------
+    ValueError
+        If blocks.parquet is not an ordered hierarchy.
+    """
     names = read_document(folder)["geography"]
-    return geo_data.read_crosswalk(
-        folder / "blocks.parquet",
-        block=names["block"],
-        levels=names["levels"],
-        latitude="latitude",
-        longitude="longitude",
-        outside=names["outside"],
-    )
+    columns = [names["block"], *names["levels"], "latitude", "longitude"]
+    table = pq.read_table(folder / "blocks.parquet", columns=columns, read_dictionary=names["levels"])
+    try:
+        return geo_data.ordered_geography(
+            names["block"],
+            table[names["block"]],
+            {level: table[level] for level in names["levels"]},
+            table["latitude"].to_numpy(),
+            table["longitude"].to_numpy(),
+            names["outside"],
+        )
+    except ValueError as error:
+        raise ValueError(f"blocks.parquet: {error}") from None
 
 
 def plan_hash(folder: Path) -> str:
@@ -190,14 +200,14 @@ def sha256_of(path: Path) -> str:
 
 def _tables(release: ReleasePlan) -> tuple[pa.Table, ...]:
     geography, plan, pools = release.geography, release.plan, release.pools
-    every = np.flatnonzero(~geography.is_outside(np.arange(geography.n_blocks)))
-    blocks = {geography.block_level: pa.array(geography.blocks[every], pa.string())}
+    blocks = {geography.block_level: geography.block_codes}
     for level in geography.levels:
-        blocks[level] = _text(geography.codes(level), geography.unit_of(level, every))
+        units = geography.unit_of(level, np.arange(geography.n_blocks))
+        blocks[level] = _text(geography.codes(level), units)
     blocks |= {
-        "latitude": pa.array(geography.latitude[every]),
-        "longitude": pa.array(geography.longitude[every]),
-        "weight": pa.array(release.weights[every]),
+        "latitude": pa.array(geography.latitude),
+        "longitude": pa.array(geography.longitude),
+        "weight": pa.array(release.weights),
     }
     offsets = pa.array(plan.domains.offsets)
     domains = {
@@ -282,8 +292,8 @@ def _load_pools(
     slots = pq.read_table(folder / "slots.parquet")
     categories = {name: tuple(values) for name, values in document["attributes"].items()}
     count = slots["count"].to_numpy()
-    place = 2 * geography.number(table["place"].to_pandas()).astype(np.int64) + table["shared"].to_numpy()
-    work = np.repeat(geography.number(slots["work"].to_pandas()), count)
+    place = 2 * _numbers(geography, table["place"]).astype(np.int64) + table["shared"].to_numpy()
+    work = np.repeat(_numbers(geography, slots["work"]), count)
     n = table["n"].to_numpy()
     said = document["pooling"]
     pooling = geo_data.Pooling(said["level"], said["below"], tuple(said["by"]))
@@ -302,13 +312,20 @@ def _load_pools(
     return pools, {name: table[name].to_numpy() for name in ("m", "domain", "class")}
 
 
+def _numbers(geography: geo_data.Geography, column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
+    """Return the block numbers of a column of codes, -1 where there is no such block."""
+    encoded = _encoded(column)
+    number = pc.index_in(encoded.dictionary, value_set=geography.block_codes).fill_null(-1)
+    return number.to_numpy()[encoded.indices.to_numpy()].astype(np.int32)
+
+
 def _codes(column: pa.ChunkedArray, categories: tuple[str, ...]) -> np.ndarray[Any, Any]:
     position = {value: i for i, value in enumerate(categories)}
-    encoded = (
-        column.combine_chunks().dictionary_encode() if not pa.types.is_dictionary(column.type) else column
-    )
-    encoded = (
-        encoded.unify_dictionaries().combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-    )
+    encoded = _encoded(column)
     translate = np.array([position[value] for value in encoded.dictionary.to_pylist()])
     return translate[encoded.indices.to_numpy()].astype(np.uint8 if len(categories) <= 256 else np.uint16)
+
+
+def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    """Return a column as one array of positions in a dictionary."""
+    return column.dictionary_encode().unify_dictionaries().combine_chunks()

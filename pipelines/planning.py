@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,11 @@ class ReleasePlan:
     plan: synth.Plan
     choices: Choices
     notes: tuple[str, ...]
+
+    @cached_property
+    def cumulative_weights(self) -> NDArray[np.int64]:
+        """Running total of `weights`, from which blocks are drawn."""
+        return synth.cumulative_weights(self.weights)
 
     @property
     def mechanism(self) -> synth.Mechanism:

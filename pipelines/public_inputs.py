@@ -6,12 +6,14 @@ from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 
+import geopandas as gpd
 import numpy as np
 
 import geo_data
 from pipelines._config_fields import expand
 from pipelines.auxiliary_tables import read_auxiliary
 from pipelines.config import MicrodataJobs, ReleaseConfig
+from pipelines.polygons import read_polygon_tables
 
 __all__ = ["PublicInputs", "job_source", "public_inputs_for", "read_geography", "read_public_inputs"]
 
@@ -34,6 +36,8 @@ class PublicInputs:
         Where the workers of each destination are expected to live.
     notes : tuple of str
         What reading had to report: repairs, rows left out, fall-backs.
+    polygons : dict of str to GeoDataFrame
+        Shapes of the units of levels, for maps of the release.
     """
 
     geography: geo_data.Geography
@@ -41,6 +45,7 @@ class PublicInputs:
     slots: geo_data.Slots
     model: geo_data.PublicModel
     notes: tuple[str, ...]
+    polygons: dict[str, gpd.GeoDataFrame]
 
 
 def read_public_inputs(config: ReleaseConfig) -> PublicInputs:
@@ -85,6 +90,7 @@ def public_inputs_for(
     -------
     PublicInputs
     """
+    polygons, mended = read_polygon_tables(config, geography)
     tables = read_auxiliary(config, geography)
     if config.weights is None:
         weights = geo_data.uniform_weights(geography)
@@ -93,7 +99,8 @@ def public_inputs_for(
         weights = geo_data.read_weights(w.file, geography, level=w.level, area=w.area, weight=w.weight)
     jobs = np.bincount(slots.work, minlength=geography.n_blocks)
     model = geo_data.build_model(geography, tables, weights.weights, jobs, _model_level(config, tables))
-    return PublicInputs(geography, weights, slots, model, _notes(config, geography, tables, weights, model))
+    notes = _notes(config, geography, tables, weights, model) + mended
+    return PublicInputs(geography, weights, slots, model, notes, polygons)
 
 
 def read_geography(config: ReleaseConfig) -> geo_data.Geography:

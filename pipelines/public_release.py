@@ -18,8 +18,9 @@ from pydantic import ValidationError
 import geo_data
 from pipelines.certificate import Certificate
 from pipelines.plan_files import load_geography, read_document
+from pipelines.polygons import polygon_file
 from pipelines.readme import count_meanings
-from pipelines.release_files import file_names, polygon_file
+from pipelines.release_files import file_names
 
 __all__ = ["PublicRelease", "PublicReleaseError", "read_public_release"]
 

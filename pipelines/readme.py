@@ -8,6 +8,7 @@ from fractions import Fraction
 from geo_data import count_columns
 from pipelines.certificate import Certificate
 from pipelines.planning import ReleasePlan
+from pipelines.polygons import polygon_file, polygon_levels
 from synth import decimal_up, exp_up
 
 __all__ = ["count_meanings", "release_readme"]
@@ -72,14 +73,20 @@ def release_readme(release: ReleasePlan, certificate: Certificate, names: dict[s
     columns.append(("createdate", "day of this release, YYYYMMDD"))
     table = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in columns)
     aux = (
-        f"- `{names['aux_csv']}`, `{names['aux_parquet']}`: those of workers who live outside, in coarse "
-        "areas whose codes end in 9s;\n  the totals of a work block are those of main and aux together\n"
-        if "aux_csv" in names
+        f"- {_files(names, 'aux')}: those of workers who live outside, in coarse areas whose codes end in "
+        "9s;\n  the totals of a work block are those of main and aux together\n"
+        if "aux_parquet" in names
         else ""
     )
     jobs = (
         f"- `{names['jobs_parquet']}`: one row a synthetic worker, with the attributes of the job\n"
         if "jobs_parquet" in names
+        else ""
+    )
+    levels = polygon_levels(release.configuration)
+    shapes = (
+        f"- {', '.join(f'`{polygon_file(level)}`' for level in levels)}: shapes of public units, for maps\n"
+        if levels
         else ""
     )
     status = (
@@ -91,17 +98,16 @@ def release_readme(release: ReleasePlan, certificate: Certificate, names: dict[s
 
 {certificate.totals.synthetic_workers:,} **synthetic** workers: where they live and where they work. No row is
 a real person. Work blocks have exactly the public number of jobs, by every attribute; the homes were drawn at
-random from a distribution that the confidential records shaped, with noise.
+random from {release.mechanism.words}.
 
 {status}
 
 ## Files
 
-- `{names["od_csv"]}`: jobs counted by work block and home block, in the layout of LODES
-- `{names["od_parquet"]}`: the same as Parquet
+- {_files(names, "od")}: jobs counted by work block and home block, in the layout of LODES
 {aux}{jobs}- `certificate.json`: the privacy certificate; `certificate.schema.json` describes its fields
 - `plan/`: the public plan from which the certificate can be computed again
-- `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)
+{shapes}- `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)
 
 `odsynth verify` on this folder repeats every check; it needs no confidential data.
 
@@ -126,3 +132,10 @@ Not protected: {"; ".join(certificate.definition.not_covered)}.
 
 Assumed to be public already: {"; ".join(certificate.definition.assumed_public)}.
 """
+
+
+def _files(names: dict[str, str], kind: str) -> str:
+    parquet = names[f"{kind}_parquet"]
+    if f"{kind}_csv" in names:
+        return f"`{names[f'{kind}_csv']}`, and as Parquet `{parquet}`"
+    return f"`{parquet}`, a folder of Parquet files"

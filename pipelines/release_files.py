@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,33 +15,77 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pipelines.certificate import Certificate, certificate_schema
 from pipelines.plan_files import PLAN_FILES, sha256_of
 from pipelines.planning import ReleasePlan
+from pipelines.polygons import polygon_file, polygon_levels
 from pipelines.readme import release_readme
-from pipelines.sampling import Part
 from pipelines.signing import SIGNATURES, sign, write_public_key
 
 __all__ = [
     "CHECKSUMS",
     "MANIFEST",
+    "Part",
+    "Piece",
     "checksum_lines",
     "expected_files",
     "file_names",
     "manifest_of",
     "manifest_text",
-    "polygon_file",
     "public_files",
     "seal",
+    "without_parts",
     "write_public",
 ]
 
 MANIFEST = "MANIFEST.json"
 CHECKSUMS = "SHA256SUMS"
+_PART_NAME = "part-{:06}.parquet"
 _MANIFEST_FORMAT = "odsynth manifest 1"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of an OD file, as Parquet and as CSV, which is written only if it is wanted."""
+
+    csv: Path
+    parquet: Path
+
+    @classmethod
+    def of(cls, folder: Path, stem: str) -> Piece:
+        """Return the piece in a folder."""
+        return cls(folder / f"{stem}.csv.gz", folder / f"{stem}.parquet")
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one batch wrote: its part of the OD files, and of the jobs if asked for.
+
+    Attributes
+    ----------
+    od : Piece
+    aux : Piece or None
+        If the geography has outside areas: the rows of workers who live in them.
+    jobs : Path or None
+        One row a job with its attributes.
+    """
+
+    od: Piece
+    aux: Piece | None
+    jobs: Path | None
+
+    @classmethod
+    def of(cls, folder: Path, *, aux: bool, jobs: bool) -> Part:
+        """Return the part in a folder."""
+        return cls(
+            Piece.of(folder, "od"),
+            Piece.of(folder, "aux") if aux else None,
+            folder / "jobs.parquet" if jobs else None,
+        )
 
 
 def file_names(configuration: dict[str, Any]) -> dict[str, str]:
     """Return the names of the data files of a release, by kind.
 
-    od_csv and od_parquet; aux_csv and aux_parquet, where workers may live outside; jobs_parquet.
+    od_csv and od_parquet; aux_csv and aux_parquet, where workers may live outside; jobs_parquet, where jobs
+    have attributes that the OD files count apart. Without CSV, each Parquet file is a folder of parts.
     """
     release = configuration["release"]
     tail = f"main_{release['job_type']}_{release['year']}"
@@ -51,15 +96,13 @@ def file_names(configuration: dict[str, Any]) -> dict[str, str]:
     if configuration["geography"]["outside"]:
         names["aux_csv"] = names["od_csv"].replace("_main_", "_aux_")
         names["aux_parquet"] = names["od_parquet"].replace("_main_", "_aux_")
+    if not release["csv"]:
+        names = {kind: name for kind, name in names.items() if not kind.endswith("csv")}
     # Only job-level input says which attributes belong to one job.
-    if configuration["jobs"]["format"] == "microdata":
+    jobs = configuration["jobs"]
+    if jobs["format"] == "microdata" and len(jobs["attributes"]) > 1:
         names["jobs_parquet"] = f"{release['state']}_jobs_{tail}.parquet"
     return names
-
-
-def polygon_file(level: str) -> str:
-    """Return the name of the file with the shapes of the units of a level, in the public folder."""
-    return f"geo/{level}.parquet"
 
 
 def write_public(
@@ -69,7 +112,7 @@ def write_public(
     folder: Path,
     key: Ed25519PrivateKey | None = None,
 ) -> None:
-    """Join the parts and write everything but the plan (which is there already), then seal the folder.
+    """Join the parts and write everything but plan and polygons (which are there), then seal the folder.
 
     Parameters
     ----------
@@ -78,7 +121,7 @@ def write_public(
     parts : sequence of Part
         In order; their files are left where they are.
     folder : Path
-        The public folder, holding ``plan/``.
+        The public folder, holding ``plan/`` and, where there are polygons, ``geo/``.
     key : Ed25519PrivateKey, optional
         Signs the release; its public half is put beside it.
     """
@@ -87,12 +130,14 @@ def write_public(
         "od": [part.od for part in parts],
         "aux": [part.aux for part in parts if part.aux is not None],
     }.items():
-        if pieces:
+        if f"{kind}_csv" in names:
             _join_csv([piece.csv for piece in pieces], folder / names[f"{kind}_csv"])
             _join_parquet([piece.parquet for piece in pieces], folder / names[f"{kind}_parquet"])
+        elif pieces:
+            _gather([piece.parquet for piece in pieces], folder / names[f"{kind}_parquet"])
     jobs = [part.jobs for part in parts if part.jobs is not None]
     if jobs:
-        _join_parquet(jobs, folder / names["jobs_parquet"])
+        (_join_parquet if "od_csv" in names else _gather)(jobs, folder / names["jobs_parquet"])
     text = certificate.model_dump_json(indent=1) + "\n"
     (folder / "certificate.json").write_text(text, encoding="utf-8")
     schema = json.dumps(certificate_schema(), indent=1) + "\n"
@@ -137,13 +182,33 @@ def expected_files(configuration: dict[str, Any]) -> list[str]:
     """Return the relative names of all files that an unsigned release has, but manifest and checksums."""
     texts = ("README.md", "certificate.json", "certificate.schema.json")
     plan = (f"plan/{name}" for name in PLAN_FILES)
-    return sorted([*texts, *plan, *file_names(configuration).values()])
+    shapes = (polygon_file(level) for level in polygon_levels(configuration))
+    return sorted([*texts, *plan, *shapes, *file_names(configuration).values()])
 
 
 def public_files(folder: Path) -> list[str]:
     """Return the relative names of the files that the manifest lists: all but itself and what covers it."""
     names = (p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file() or p.is_symlink())
     return sorted(name for name in names if name not in (MANIFEST, CHECKSUMS, *SIGNATURES))
+
+
+def without_parts(names: Iterable[str]) -> list[str]:
+    """Return names of files with those of each folder of parts replaced by the folder's, sorted.
+
+    Only where the parts are numbered from 0 without a gap, as they are written.
+    """
+    folders: dict[str, list[str]] = {}
+    result = []
+    for name in sorted(names):
+        folder, _, part = name.rpartition("/")
+        if folder.endswith(".parquet"):
+            folders.setdefault(folder, []).append(part)
+        else:
+            result.append(name)
+    for folder, parts in folders.items():
+        complete = parts == [_PART_NAME.format(number) for number in range(len(parts))]
+        result += [folder] if complete else [f"{folder}/{part}" for part in parts]
+    return sorted(result)
 
 
 def checksum_lines(hashes: dict[str, str]) -> list[str]:
@@ -156,6 +221,17 @@ def _join_csv(parts: Sequence[Path], target: Path) -> None:
         for part in parts:  # gzip members, one after another, are one gzip file
             with part.open("rb") as source:
                 shutil.copyfileobj(source, whole)
+
+
+def _gather(parts: Sequence[Path], folder: Path) -> None:
+    """Put parts into a folder; as links where the disk has them: the run still needs its own."""
+    folder.mkdir()
+    for number, part in enumerate(parts):
+        target = folder / _PART_NAME.format(number)
+        try:
+            target.hardlink_to(part)
+        except OSError:
+            shutil.copyfile(part, target)
 
 
 def _join_parquet(parts: Sequence[Path], target: Path) -> None:

@@ -5,27 +5,31 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import stat
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import geo_data
 import synth
+from pipelines._job_files import refuse_copies, refuse_open_files
 from pipelines.certificate import Certificate, make_certificate
 from pipelines.config import ConfigError, ReleaseConfig
+from pipelines.drawing import sample_release
 from pipelines.journal import Journal
 from pipelines.ledger import Budget, Ledger, LedgerError
 from pipelines.plan_files import load_plan, plan_hash, save_plan, sha256_of
 from pipelines.planning import ReleasePlan, make_plan
-from pipelines.public_inputs import job_source
+from pipelines.polygons import POLYGON_FOLDER, write_polygons
+from pipelines.public_inputs import job_source, read_public_inputs
 from pipelines.release_files import write_public
-from pipelines.sampling import keep_homes, sample_release
+from pipelines.sampling import keep_homes
 from pipelines.signing import read_private_key
 from pipelines.staging import RunState, Staging
 from pipelines.verification import VerificationError, verify
@@ -41,13 +45,16 @@ class Release:
     ----------
     out : Path
         Its folder, with ``public`` and ``confidential``.
-    plan : ReleasePlan
     certificate : Certificate
     """
 
     out: Path
-    plan: ReleasePlan
     certificate: Certificate
+
+    @cached_property
+    def plan(self) -> ReleasePlan:
+        """Its plan, read from the public folder."""
+        return load_plan(self.public / "plan")
 
     @property
     def public(self) -> Path:
@@ -111,11 +118,13 @@ def run(
     """
     out = config.release.out
     _refuse_existing(out)
-    _refuse_open_files(config)
+    refuse_open_files(config)
     clock = _Clock(report)
     signing_key = read_private_key(config.signature.key) if config.signature else None
     with clock.step("Reading public inputs and planning"):
-        release = make_plan(config)
+        inputs = read_public_inputs(config)
+        release, polygons = make_plan(config, inputs), inputs.polygons
+        del inputs  # the public model is large, and nothing needs it any more
     with clock.step("Certifying the plan"):
         guarantee = certified(release)
     key = key or synth.RunKey.generate()
@@ -124,12 +133,14 @@ def run(
         with staging.fresh():
             _refuse_existing(out)  # now that nobody else makes it
             plan_sha256 = save_plan(release, staging.public / "plan")
+            write_polygons(polygons, staging.public)
             certificate = make_certificate(release, guarantee, plan_sha256, secure=key.secure)
             with clock.step("Reading the confidential origins"):
-                inputs = {str(path): sha256_of(path) for path in config.jobs.files}
+                jobs_sha256 = {str(path): sha256_of(path) for path in config.jobs.files}
+                refuse_copies(jobs_sha256)
                 _keep_homes(config, release, staging)
             name = f"{config.release.name}, run {secrets.token_hex(8)}"
-            state = RunState(config, certificate, inputs, key.secure, name)
+            state = RunState(config, certificate, jobs_sha256, key.secure, name)
             staging.save(state, key)
             try:
                 state = _paid(state, staging)
@@ -139,10 +150,12 @@ def run(
             clock.journal = Journal(staging.journal)
             clock.journal.write("began", version=certificate.software.version, debit=state.debit or "")
             with _accounted(state, clock.journal):
-                _finish(staging, release, state, key, signing_key, clock, scheduler)
+                _write(staging, release, state, key, signing_key, clock, scheduler)
+                del release, guarantee  # checking reads the plan again, and two would be in memory
+                _finish(staging, state, clock)
     finally:
         key.destroy()
-    return Release(out, release, certificate)
+    return Release(out, certificate)
 
 
 def resume(
@@ -172,7 +185,7 @@ def resume(
     if not staging.begun and Staging(out).checked and (done := Staging(out).load()).debit is not None:
         out.chmod(0o755)
         with _accounted(done, Journal(Staging(out).journal)):  # killed between the last rename and the ledger
-            return Release(out, load_plan(out / "public" / "plan"), done.certificate)
+            return Release(out, done.certificate)
     _refuse_existing(out)
     clock = _Clock(report)
     with staging.again() as state:
@@ -192,13 +205,15 @@ def resume(
         with _accounted(_paid(state, staging), clock.journal):
             if staging.checked:
                 _put_in_place(staging, out)
-                return Release(out, release, certificate)
+                return Release(out, certificate)
             key = staging.key(state)
             try:
-                _finish(staging, release, state, key, signing_key, clock, scheduler)
+                _write(staging, release, state, key, signing_key, clock, scheduler)
             finally:
                 key.destroy()
-    return Release(out, release, certificate)
+            del release  # as in `run`
+            _finish(staging, state, clock)
+    return Release(out, certificate)
 
 
 def _paid(state: RunState, staging: Staging) -> RunState:
@@ -263,26 +278,12 @@ def _accounted(state: RunState, journal: Journal) -> Iterator[None]:
         ledger.outcome(state.debit, "finished")
 
 
-def _refuse_open_files(config: ReleaseConfig) -> None:
-    """Refuse confidential files that everybody on the machine can read."""
-    if config.run.world_readable:
-        return
-    for path in config.jobs.files:
-        if path.exists() and path.stat().st_mode & stat.S_IROTH:
-            raise ConfigError(
-                [
-                    f"{path}: everybody on this machine can read the confidential jobs; chmod o-r the file, "
-                    "or, if it is public or its folder is closed, write world_readable = true in [run]"
-                ]
-            )
-
-
 def _refuse_existing(out: Path) -> None:
     if out.exists() or out.is_symlink():
         raise ConfigError([f"{out}: the output folder exists. Remove it, or choose another with --out"])
 
 
-def _finish(
+def _write(
     staging: Staging,
     release: ReleasePlan,
     state: RunState,
@@ -291,16 +292,22 @@ def _finish(
     clock: _Clock,
     scheduler: str | None,
 ) -> None:
-    """Draw what is not drawn yet, write, check, and put the release in its place."""
+    """Draw what is not drawn yet, and write the public folder."""
     with clock.step(f"Drawing {release.plan.pools.n_records:,} synthetic workers"):
         parts = sample_release(
             staging, release, state, key, scheduler=scheduler, progress=clock.shown and sys.stderr.isatty()
         )
     with clock.step("Writing the release"):
         for path in staging.public.iterdir():  # what an interrupted attempt wrote
-            if path.name != "plan":
+            if path.is_dir() and path.name not in ("plan", POLYGON_FOLDER):
+                shutil.rmtree(path)
+            elif path.is_file():
                 path.unlink()
         write_public(release, state.certificate, parts, staging.public, signing_key)
+
+
+def _finish(staging: Staging, state: RunState, clock: _Clock) -> None:
+    """Check the release, and put it in its place."""
     with clock.step("Checking the release"):
         _check(staging.public, state.certificate)
     for path in (staging.public, *staging.public.rglob("*")):

@@ -1,4 +1,4 @@
-"""The Dask part of a run: batches of pools, each sampled, decoarsened and written by one task."""
+"""Batches of pools: homes sorted into them, and each sampled, decoarsened and written by one task."""
 
 from __future__ import annotations
 
@@ -6,76 +6,28 @@ import errno
 import hashlib
 import os
 import shutil
-import sys
 import tempfile
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext, suppress
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from dask.base import compute
-from dask.delayed import delayed
-from dask.diagnostics.progress import ProgressBar
 from numpy.typing import NDArray
 
 import geo_data
 import synth
-from pipelines.plan_files import load_plan
 from pipelines.planning import ReleasePlan
+from pipelines.release_files import Part, file_names
 from pipelines.staging import RunState, Staging
 
-__all__ = ["Part", "Piece", "batches", "keep_homes", "sample_batch", "sample_release"]
+__all__ = ["RunBatches", "batches", "keep_homes", "sample_batch"]
 
 _OTHERS = "the job records are not those that the plan was made for: a file changed"
-_RETRIES = 5  # of a batch whose worker died
 _BATCH_JOBS = 100_000
 _MOST_BATCHES = 1_500
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A part of an OD file, as CSV and as Parquet."""
-
-    csv: Path
-    parquet: Path
-
-    @classmethod
-    def of(cls, folder: Path, stem: str) -> Piece:
-        """Return the piece in a folder."""
-        return cls(folder / f"{stem}.csv.gz", folder / f"{stem}.parquet")
-
-
-@dataclass(frozen=True)
-class Part:
-    """What one batch wrote: its part of the OD files, and of the jobs if asked for.
-
-    Attributes
-    ----------
-    od : Piece
-    aux : Piece or None
-        If the geography has outside areas: the rows of workers who live in them.
-    jobs : Path or None
-        One row a job with its attributes.
-    """
-
-    od: Piece
-    aux: Piece | None
-    jobs: Path | None
-
-    @classmethod
-    def of(cls, folder: Path, *, aux: bool, jobs: bool) -> Part:
-        """Return the part in a folder."""
-        return cls(
-            Piece.of(folder, "od"),
-            Piece.of(folder, "aux") if aux else None,
-            folder / "jobs.parquet" if jobs else None,
-        )
 
 
 def batches(release: ReleasePlan, jobs: int | None = None) -> list[slice]:
@@ -133,7 +85,7 @@ def sample_batch(
     drawn = release.mechanism.sample(plan, pools, cells, key.stream("urn", batch))
     domain = np.repeat(plan.pools.domain[pools], plan.pools.m[pools])
     return synth.draw_blocks(
-        plan.domains, domain, drawn, release.weights, release.shares, key.stream("blocks", batch)
+        plan.domains, domain, drawn, release.cumulative_weights, release.shares, key.stream("blocks", batch)
     )
 
 
@@ -182,16 +134,8 @@ def _offsets(release: ReleasePlan) -> NDArray[np.int64]:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(release.pools.n)])
 
 
-def sample_release(
-    staging: Staging,
-    release: ReleasePlan,
-    state: RunState,
-    key: synth.RunKey,
-    *,
-    scheduler: str | None = None,
-    progress: bool = False,
-) -> Sequence[Part]:
-    """Sample all pools with Dask; each batch writes its part, and none is drawn twice.
+class RunBatches:
+    """The batches of a run: what its tasks share, and the task.
 
     Parameters
     ----------
@@ -200,68 +144,7 @@ def sample_release(
     release : ReleasePlan
     state : RunState
     key : synth.RunKey
-    scheduler : str, optional
-        Address of a Dask cluster whose workers see the same files; by default threads of this process.
-    progress : bool
-        Show on standard error how far it is.
-
-    Returns
-    -------
-    sequence of Part
-        In the order of the pools.
     """
-    run = _Run(staging, release, state, key)
-    todo = [batch for batch in range(len(run.slices)) if not run.folder(batch).exists()]
-    if scheduler is not None:
-        _on_cluster(scheduler, staging, state.name, todo, progress=progress)
-    else:
-        task = delayed(run.draw, pure=False, traverse=False)
-        with ProgressBar(out=sys.stderr) if progress else nullcontext():
-            compute(*(task(batch) for batch in todo), scheduler="threads")
-    return [run.part(batch) for batch in range(len(run.slices))]
-
-
-def _on_cluster(scheduler: str, staging: Staging, name: str, todo: list[int], *, progress: bool) -> None:
-    """Draw batches on the workers of a cluster; one that dies is replaced, and gives the same bytes."""
-    from distributed import Client, as_completed  # an import of half a second
-
-    with Client(scheduler) as client:
-        if progress:
-            print(f"Dask dashboard: {client.dashboard_link}", file=sys.stderr)
-        same = [staging.folder] * len(todo), [name] * len(todo)
-        try:
-            futures = client.map(_draw, *same, todo, pure=False, retries=_RETRIES)
-            for done, future in enumerate(as_completed(futures), start=1):
-                future.result()
-                if progress:
-                    end = "" if done < len(todo) else "\n"
-                    print(f"\r{done} of {len(todo)} batches", end=end, file=sys.stderr, flush=True)
-        finally:
-            client.run(_forget)
-
-
-def _forget() -> None:
-    """Let go of the key of the last run."""
-    _run_in.cache_clear()
-
-
-def _draw(folder: Path, name: str, batch: int) -> None:
-    """Draw a batch on a worker, which knows the run from its folder and its name."""
-    _run_in(folder, name).draw(batch)
-
-
-@lru_cache(maxsize=1)
-def _run_in(folder: Path, name: str) -> _Run:
-    """Read a run; another one in the same folder is another run, with another key."""
-    staging = Staging(folder)
-    state = staging.load()
-    if state.name != name:
-        raise ValueError("another run has taken the place of this one")
-    return _Run(staging, load_plan(staging.public / "plan"), state, staging.key(state))
-
-
-class _Run:
-    """What the tasks of a run share."""
 
     def __init__(self, staging: Staging, release: ReleasePlan, state: RunState, key: synth.RunKey) -> None:
         self.staging, self.release, self.key = staging, release, key
@@ -271,7 +154,8 @@ class _Run:
         self.parts = staging.parts / hashlib.sha256(state.name.encode()).hexdigest()[:16]
         self.parts.mkdir(mode=0o700, exist_ok=True)
         self.offsets = _offsets(release)
-        self.with_jobs = release.configuration["jobs"]["format"] == "microdata"
+        names = file_names(release.configuration)
+        self.with_csv, self.with_jobs = "od_csv" in names, "jobs_parquet" in names
         # The cumulative keys are made once, here, rather than by two tasks at the same time.
         release.plan.domains.locate(release.plan.pools.domain[:1], np.zeros(1, np.int32))
 
@@ -285,7 +169,13 @@ class _Run:
         return Part.of(self.folder(batch), aux=aux, jobs=self.with_jobs)
 
     def draw(self, batch: int) -> None:
-        """Draw a batch and write its part."""
+        """Draw a batch and write its part.
+
+        Raises
+        ------
+        ValueError
+            If its homes are not those of the plan's slots.
+        """
         pools = self.slices[batch]
         pool, work, home = self.staging.read_homes(batch)
         order = np.lexsort((work, pool))  # as the slots are
@@ -317,17 +207,16 @@ class _Run:
                 table = geo_data.od_table(
                     geography, slots.work[own][rows], drawn[rows], chosen, slots.categories
                 )
-                _write_piece(table, piece, self.createdate, header=first)
+                if self.with_csv:
+                    geo_data.write_od_csv(table, piece.csv, createdate=self.createdate, header=first)
+                od = pa.Table.from_pandas(table, preserve_index=False)
+                dated = od.append_column("createdate", pa.repeat(self.createdate, len(table)))
+                pq.write_table(dated, piece.parquet, compression="zstd")
         if part.jobs is not None:
             columns: dict[str, Any] = {
                 "w_geocode": geography.blocks[slots.work[own]],
                 "h_geocode": geography.blocks[drawn],
                 **{name: np.array(slots.categories[name])[codes] for name, codes in attributes.items()},
             }
-            pq.write_table(pa.table({name: pa.array(values) for name, values in columns.items()}), part.jobs)
-
-
-def _write_piece(table: pd.DataFrame, piece: Piece, createdate: str, *, header: bool) -> None:
-    geo_data.write_od_csv(table, piece.csv, createdate=createdate, header=header)
-    od = pa.Table.from_pandas(table, preserve_index=False)
-    pq.write_table(od.append_column("createdate", pa.repeat(createdate, len(table))), piece.parquet)
+            jobs = pa.table({name: pa.array(values) for name, values in columns.items()})
+            pq.write_table(jobs, part.jobs, compression="zstd")

@@ -99,6 +99,11 @@ class Staging:
         return self.folder / "parts"
 
     @property
+    def scratch(self) -> Path:
+        """What a cluster of the run's own keeps on disk."""
+        return self.folder / "scratch"
+
+    @property
     def homes(self) -> Path:
         """Confidential homes, by batch."""
         return self.folder / "homes"
@@ -300,7 +305,7 @@ class Staging:
     def tidy(self) -> None:
         """Remove what a finished release does not need; it is not drawn from again."""
         self.forget_key()
-        for folder in (self.homes, self.parts):
+        for folder in (self.homes, self.parts, self.scratch):
             if folder.exists():  # an error ends the run, which can then be resumed: no home may stay
                 shutil.rmtree(folder)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from pathlib import Path
 
@@ -39,14 +38,7 @@ def plan_summary(release: ReleasePlan, guarantee: synth.Guarantee) -> str:
     running = np.cumsum(plan.pools.n[order])
     tenth, median, ninth = cells[order][np.searchsorted(running, running[-1] * np.array([0.1, 0.5, 0.9]))]
     shared = release.pools.shared
-    worst = max(guarantee.classes, key=lambda row: (row.pruning_loss, row.epsilon))
-    smallest = min(worst.retention[i] for i, k in enumerate(worst.cells) if k)
-    pruning = math.log(1 / smallest)
-    priors = [a for row in guarantee.classes for a, k in zip(row.prior, row.cells, strict=True) if k]
-    kept = ", ".join(
-        f"{up(f)} ({count:,})"
-        for f, count in zip(worst.retention, plan.domains.strata_counts.sum(axis=0), strict=False)
-    )
+    added, paid = release.mechanism.explain(plan, guarantee)
     lines = [
         f"Plan        {release.configuration['release']['name']}, mechanism {plan.mechanism}",
         f"  slots     {plan.pools.n_records:,} jobs in {plan.pools.n_pools:,} pools; "
@@ -61,14 +53,11 @@ def plan_summary(release: ReleasePlan, guarantee: synth.Guarantee) -> str:
         ),
         f"  domains   {plan.domains.n_domains:,} for {release.geography.n_blocks:,} blocks; "
         f"a typical job's has {median:,} cells (one in ten {tenth:,} or fewer, one in ten {ninth:,} or more)",
-        f"  cells     coarsening {release.configuration['plan']['coarsening']}; prior "
-        f"{float(min(priors)):.2g} to {float(max(priors)):.2g} fake workers a cell; "
-        f"retention (and cells): {kept}",
+        f"  cells     coarsening {release.configuration['plan']['coarsening']}; {added}",
         f"  noise     about {release.mechanism.noise_share(plan):.1%} of the synthetic workers are noise",
         f"Cost        epsilon {up(guarantee.epsilon, 6)}, delta {up(guarantee.delta, 4)} for the run "
         f"(requested {up(plan.epsilon)} and {up(plan.delta)})",
-        f"  of which  noise {float(worst.block_loss) - pruning:.3f}, "
-        f"retention ln(1/{up(smallest)}) = {pruning:.3f}, pruning V = {float(worst.pruning_loss):.3f}",
+        f"  of which  {paid}",
         f"  a person  delta {up(guarantee.person_delta, 4)} at the same epsilon, per job record",
     ]
     lines += [f"Note        {note}" for note in release.notes]
@@ -88,7 +77,7 @@ def release_summary(release: Release) -> str:
         f"about {release.plan.mechanism.noise_share(release.plan.plan):.1%} noise",
         *(f"Note        {note}" for note in release.plan.notes),
         f"Public      {release.public}",
-        f"            {names['od_csv']}, certificate.json, README.md ...",
+        f"            {names.get('od_csv', names['od_parquet'])}, certificate.json, README.md ...",
         f"Private     {release.out / 'confidential'} (never publish)",
     ]
     lines.append(_paid(release))
@@ -125,7 +114,7 @@ def comparison(release: ReleasePlan, public: Path, truth: geo_data.JobRecords) -
     """
     geography, slots = release.geography, release.pools.slots
     level = geography.levels[-2] if len(geography.levels) > 1 else geography.block_level
-    table = geo_data.LodesJobs(public / file_names(release.configuration)["od_csv"], geography).records()
+    table = geo_data.LodesJobs(public / file_names(release.configuration)["od_parquet"], geography).records()
     homes = geo_data.group_records(release.pools, geography, truth)
     synthetic = geo_data.group_records(release.pools, geography, table)
     distance = total_variation(geography, level, slots.work, homes, synthetic)

@@ -21,6 +21,7 @@ from pipelines.certificate import (
 )
 from pipelines.plan_files import load_plan, plan_hash, sha256_of
 from pipelines.planning import ReleasePlan
+from pipelines.polygons import check_polygons, polygon_levels
 from pipelines.readme import release_readme
 from pipelines.release_files import (
     CHECKSUMS,
@@ -31,6 +32,7 @@ from pipelines.release_files import (
     manifest_of,
     manifest_text,
     public_files,
+    without_parts,
 )
 from pipelines.signing import PUBLIC_KEY, SigningError, check_signatures
 
@@ -74,8 +76,8 @@ def verify(folder: Path, key: Path | None = None) -> Iterator[Check]:
     Yields
     ------
     Check
-        files, signature, certificate form, plan, guarantee, budget, data, texts, and last fitness for
-        release.
+        files, signature, certificate form, plan, guarantee, budget, data, texts, polygons where there are
+        any, and last fitness for release.
 
     Raises
     ------
@@ -95,6 +97,8 @@ def verify(folder: Path, key: Path | None = None) -> Iterator[Check]:
     yield Check("budget", _run("budget", lambda: _check_budget(release, guarantee)))
     yield Check("data", _run("data", lambda: _check_data(folder, release, certificate)))
     yield Check("texts", _run("texts", lambda: _check_texts(folder, release, certificate)))
+    if levels := polygon_levels(release.configuration):
+        yield Check("polygons", _run("polygons", lambda: check_polygons(folder, release.geography, levels)))
     if not certificate.for_release:
         raise VerificationError("for release", "no: " + "; ".join(certificate.not_for_release_because))
     yield Check("for release", "yes")
@@ -226,7 +230,7 @@ def _check_data(folder: Path, release: ReleasePlan, certificate: Certificate) ->
 def _check_texts(folder: Path, release: ReleasePlan, certificate: Certificate) -> str:
     """Compare what is said in words, and the list of files, with what the certificate gives."""
     present = set(public_files(folder)) - {PUBLIC_KEY}  # of a signed release
-    more = sorted(present ^ set(expected_files(release.configuration)))
+    more = sorted({*without_parts(present)} ^ {*expected_files(release.configuration)})
     if more:
         raise _fail("texts", f"a release of this kind has other files: {', '.join(more)}")
     if not _manifest_is_original(folder):

@@ -3,13 +3,14 @@
 from synth.auditing import AuditResult, audit
 from synth.calibration import BudgetTooSmallError
 from synth.composition import compose, group_privacy, one_urn_implicates
-from synth.decoarsening import OriginShares, draw_blocks
+from synth.decoarsening import OriginShares, cumulative_weights, draw_blocks
 from synth.dirichlet import Dirichlet
 from synth.exact import decimal_down, decimal_up, exact
+from synth.geometric import Geometric, GeometricClass, GeometricParameters
 from synth.losses import PoolClass
 from synth.mechanism import ClassGuarantee, Guarantee, Mechanism
 from synth.paper import paper_prior, theorem1_prior
-from synth.parameters import DirichletParameters
+from synth.parameters import DirichletClass, DirichletParameters
 from synth.plan import Domains, GuaranteeName, Plan, Pools
 from synth.randomness import RunKey, WordStream, uniform_below
 from synth.solving import smallest_delta_plan, smallest_epsilon_plan
@@ -22,8 +23,12 @@ __all__ = [
     "BudgetTooSmallError",
     "ClassGuarantee",
     "Dirichlet",
+    "DirichletClass",
     "DirichletParameters",
     "Domains",
+    "Geometric",
+    "GeometricClass",
+    "GeometricParameters",
     "Guarantee",
     "GuaranteeName",
     "Mechanism",
@@ -35,6 +40,7 @@ __all__ = [
     "WordStream",
     "audit",
     "compose",
+    "cumulative_weights",
     "decimal_down",
     "decimal_up",
     "draw_blocks",
@@ -49,5 +55,5 @@ __all__ = [
     "uniform_below",
 ]
 
-MECHANISMS: dict[str, Mechanism] = {"dirichlet": Dirichlet()}
+MECHANISMS: dict[str, Mechanism] = {"dirichlet": Dirichlet(), "geometric": Geometric()}
 """The mechanisms a release configuration can name."""

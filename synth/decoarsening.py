@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from synth.plan import Domains
 from synth.randomness import WordStream, uniform_below
 
-__all__ = ["OriginShares", "draw_blocks"]
+__all__ = ["OriginShares", "cumulative_weights", "draw_blocks"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,11 +102,26 @@ class OriginShares:
         return first, stop
 
 
+def cumulative_weights(weights: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the running total of weights before each block, and after the last.
+
+    Parameters
+    ----------
+    weights : ndarray of int64, shape (n_blocks,)
+        At least 1; their sum is below 2^63.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_blocks + 1,)
+    """
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(weights)])
+
+
 def draw_blocks(
     domains: Domains,
     domain: NDArray[np.int32],
     cells: NDArray[np.int32],
-    weights: NDArray[np.int64],
+    cumulative: NDArray[np.int64],
     shares: OriginShares,
     stream: WordStream,
 ) -> NDArray[np.int32]:
@@ -122,8 +137,8 @@ def draw_blocks(
     domains : Domains
     domain, cells : ndarray of int32, shape (n,)
         Domain and cell (inside it) of each synthetic worker.
-    weights : ndarray of int64, shape (n_blocks,)
-        Public weights, at least 1; their sum is below 2^63.
+    cumulative : ndarray of int64, shape (n_blocks + 1,)
+        Of the public weights (`cumulative_weights`), once for all calls.
     shares : OriginShares
     stream : WordStream
 
@@ -132,7 +147,6 @@ def draw_blocks(
     ndarray of int32, shape (n,)
         Block numbers.
     """
-    cumulative = np.concatenate([np.zeros(1, np.int64), np.cumsum(weights)])
     first, stop = shares.narrow(domain, *domains.bounds(domain, cells), stream)
     place = cumulative[first] + uniform_below(cumulative[stop] - cumulative[first], stream)
     return (np.searchsorted(cumulative, place, side="right") - 1).astype(np.int32)

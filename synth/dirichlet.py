@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import partial
@@ -18,8 +19,14 @@ from synth.calibration import (
 )
 from synth.exact import decimal_up, exact
 from synth.losses import PoolClass, empty_threshold, failure_bound
-from synth.mechanism import ClassGuarantee, Guarantee
-from synth.parameters import DirichletParameters, check_membership, check_retention, strata_counts
+from synth.mechanism import Guarantee
+from synth.parameters import (
+    DirichletClass,
+    DirichletParameters,
+    check_membership,
+    check_retention,
+    strata_counts,
+)
 from synth.person import person_delta_bound, pure_gain
 from synth.plan import Domains, GuaranteeName, Plan, Pools
 from synth.pruning import pruning_gain
@@ -41,6 +48,9 @@ class Dirichlet:
     """Prune, add Dirichlet noise, resample (mechanism document, section 2)."""
 
     name = "dirichlet"
+    settings = frozenset({"prior", "retention_min"})
+    words = "a distribution that the confidential records shaped, with noise"
+    delta_sharing = "A pool with n of the run's N records may fail with probability at most delta n / N."
 
     def calibrate(
         self,
@@ -132,7 +142,7 @@ class Dirichlet:
         parameters = _parameters(plan)
         check_membership(plan, parameters)
         number_of_pools = np.bincount(plan.pool_class, minlength=len(parameters.classes))
-        rows: list[ClassGuarantee] = []
+        rows: list[DirichletClass] = []
         retention, q = parameters.retention, parameters.denominator
         with rigorous() as balls:
 
@@ -148,7 +158,7 @@ class Dirichlet:
             ):
                 failure, tail = failure_bound(c, retention, q, balls)
                 rows.append(
-                    ClassGuarantee(
+                    DirichletClass(
                         pools=count,
                         n_min=c.n_min,
                         n_max=c.n_max,
@@ -184,6 +194,22 @@ class Dirichlet:
         strata = strata_counts(plan, parameters)[plan.pools.domain]
         mass = (prior[plan.pool_class] * retained * strata).sum(axis=1)
         return float(np.average(mass / (mass + plan.pools.n), weights=plan.pools.m))
+
+    def explain(self, plan: Plan, guarantee: Guarantee) -> tuple[str, str]:
+        """Say what priors and retentions cells have, and what epsilon pays for where pruning costs most."""
+        rows = [row for row in guarantee.classes if isinstance(row, DirichletClass)]
+        worst = max(rows, key=lambda row: (row.pruning_loss, row.epsilon))
+        smallest = min(f for f, k in zip(worst.retention, worst.cells, strict=True) if k)
+        pruning = math.log(1 / smallest)
+        priors = [float(a) for row in rows for a, k in zip(row.prior, row.cells, strict=True) if k]
+        counts = plan.domains.strata_counts.sum(axis=0)
+        kept = (f"{decimal_up(f)} ({k:,})" for f, k in zip(worst.retention, counts, strict=False))
+        return (
+            f"prior {min(priors):.2g} to {max(priors):.2g} fake workers a cell; "
+            f"retention (and cells): {', '.join(kept)}",
+            f"noise {float(worst.block_loss) - pruning:.3f}, retention ln(1/{decimal_up(smallest)}) = "
+            f"{pruning:.3f}, pruning V = {float(worst.pruning_loss):.3f}",
+        )
 
     def urns(self, plan: Plan, pools: slice) -> Urns:
         """Return the urns of a run of consecutive pools, for `synth.urn.sample_cells`."""

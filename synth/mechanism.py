@@ -20,6 +20,8 @@ __all__ = ["ClassGuarantee", "Guarantee", "Mechanism"]
 class ClassGuarantee:
     """The guarantee of every pool of one class; all bounds are upper ends, as exact fractions.
 
+    A mechanism adds its own numbers in a class derived from this one.
+
     Attributes
     ----------
     pools : int
@@ -27,17 +29,13 @@ class ClassGuarantee:
     n_min, n_max, m_max : int
         Sizes of its pools and largest number of draws.
     cells : tuple of int
-        Largest number of cells per retention stratum.
-    prior, retention : tuple of Fraction
-        a and f per stratum.
-    block_loss, pruning_loss : Fraction
-        U* and V.
+        Largest number of cells, per retention stratum where there are several.
     epsilon : Fraction
-        U* + V, computed as one logarithm.
+        The loss of one pool.
     delta : Fraction
-        F of one pool: the probability that its loss exceeds epsilon.
+        The probability that the loss of one pool exceeds epsilon.
     person_delta : Fraction
-        The pool is (requested epsilon, person_delta)-differentially private for one record.
+        The pool is (person_epsilon of the guarantee, person_delta)-differentially private for one record.
     """
 
     pools: int
@@ -45,13 +43,19 @@ class ClassGuarantee:
     n_max: int
     m_max: int
     cells: tuple[int, ...]
-    prior: tuple[Fraction, ...]
-    retention: tuple[Fraction, ...]
-    block_loss: Fraction
-    pruning_loss: Fraction
     epsilon: Fraction
     delta: Fraction
     person_delta: Fraction
+
+    @property
+    def numbers(self) -> dict[str, tuple[Fraction, ...]]:
+        """The mechanism's calibrated numbers, exact, under the names that a certificate gives them."""
+        return {}
+
+    @property
+    def losses(self) -> dict[str, Fraction]:
+        """Parts of epsilon, upper ends, under the names that a certificate gives them."""
+        return {}
 
 
 @dataclass(frozen=True)
@@ -63,8 +67,7 @@ class Guarantee:
     epsilon, delta : Fraction
         The run is (epsilon, delta)-probabilistically differentially private for one job record.
     person_epsilon, person_delta : Fraction
-        The run is (person_epsilon, person_delta)-differentially private for one job record;
-        person_epsilon is the epsilon that was requested.
+        The run is (person_epsilon, person_delta)-differentially private for one job record.
     curve : tuple of (Fraction, Fraction)
         Further pairs (epsilon, delta) at which the run is differentially private for one job record, by
         rising epsilon. The last has delta 0: pure differential privacy.
@@ -112,11 +115,24 @@ class Guarantee:
 class Mechanism(Protocol):
     """One way to turn confidential cells of pools into synthetic ones.
 
-    A second mechanism is one module with these methods and an entry in `synth.MECHANISMS`; neither
+    A further mechanism is one module with these methods and an entry in `synth.MECHANISMS`; neither
     `geo_data` nor `pipelines` changes.
+
+    Attributes
+    ----------
+    name : str
+    settings : frozenset of str
+        Keys of a plan's settings that not every mechanism has and this one has: "prior", "retention_min".
+    words : str
+        What homes are drawn at random from.
+    delta_sharing : str
+        How pools share the delta of the run, in words.
     """
 
     name: str
+    settings: frozenset[str]
+    words: str
+    delta_sharing: str
 
     def calibrate(
         self,
@@ -141,6 +157,10 @@ class Mechanism(Protocol):
 
     def noise_share(self, plan: Plan) -> float:
         """Return the expected share of synthetic workers that carry no confidential information."""
+        ...
+
+    def explain(self, plan: Plan, guarantee: Guarantee) -> tuple[str, str]:
+        """Say in words what is added to the cells, and what epsilon pays for."""
         ...
 
     def sample(

@@ -13,9 +13,16 @@ from numpy.typing import NDArray
 from synth.calibration import MAX_WEIGHT
 from synth.exact import exact
 from synth.losses import PoolClass
+from synth.mechanism import ClassGuarantee
 from synth.plan import Plan
 
-__all__ = ["DirichletParameters", "check_membership", "check_retention", "strata_counts"]
+__all__ = [
+    "DirichletClass",
+    "DirichletParameters",
+    "check_membership",
+    "check_retention",
+    "strata_counts",
+]
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,34 @@ class DirichletParameters:
         )
         retention = tuple(exact(f, "retention") for f in data["retention"])
         return cls(index(data["denominator"]), retention, tuple(classes))
+
+
+@dataclass(frozen=True)
+class DirichletClass(ClassGuarantee):
+    """The guarantee of every pool of one class; epsilon is U* + V, computed as one logarithm.
+
+    Attributes
+    ----------
+    prior, retention : tuple of Fraction
+        a and f per stratum.
+    block_loss, pruning_loss : Fraction
+        U* and V.
+    """
+
+    prior: tuple[Fraction, ...]
+    retention: tuple[Fraction, ...]
+    block_loss: Fraction
+    pruning_loss: Fraction
+
+    @property
+    def numbers(self) -> dict[str, tuple[Fraction, ...]]:
+        """Prior and retention per stratum."""
+        return {"prior": self.prior, "retention": self.retention}
+
+    @property
+    def losses(self) -> dict[str, Fraction]:
+        """U* and V."""
+        return {"block_loss_U": self.block_loss, "pruning_loss_V": self.pruning_loss}
 
 
 def strata_counts(plan: Plan, parameters: DirichletParameters) -> NDArray[np.int64]:

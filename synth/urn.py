@@ -7,14 +7,13 @@ prior numerator A_s of every cell, and q for every earlier draw. No floating poi
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from synth._words import bounded as _bounded
+from synth._words import compiled as _compiled
 from synth.randomness import WordStream
 
 __all__ = ["Urns", "sample_cells"]
@@ -25,10 +24,6 @@ _POOL, _DRAW, _PENDING, _WORD, _FILLED, _SIZE = 0, 1, 2, 3, 4, 5
 _MAX_WORDS = 2**20
 
 _EMPTY, _PRUNED, _KEPT = 0, 1, 2
-
-
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    return cast("Callable[..., Any]", numba.njit(nogil=True, cache=True)(function))
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,27 +116,6 @@ def sample_cells(urns: Urns, cells: NDArray[np.int32], stream: WordStream) -> ND
         # About 1.5 words a draw; the top bit is never used (bounds are below 2^62).
         words = stream.words(min(_MAX_WORDS, 2 * remaining + 64)).view(np.int64)
         state[_WORD] = 0
-
-
-@_compiled
-def _bounded(words, position, bound):  # type: ignore[no-untyped-def]
-    """Return an integer uniform on [0, bound) and the next position, or -1 when words run out.
-
-    Each try is independent of the ones before it, so going on with new words leaves no bias.
-    """
-    mask = bound - 1
-    mask |= mask >> 1
-    mask |= mask >> 2
-    mask |= mask >> 4
-    mask |= mask >> 8
-    mask |= mask >> 16
-    mask |= mask >> 32
-    while position < words.size:
-        value = words[position] & mask
-        position += 1
-        if value < bound:
-            return value, position
-    return -1, position
 
 
 @_compiled

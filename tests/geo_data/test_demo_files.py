@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from geo_data import LodesJobs, distance_km, read_flows, read_weights, write_demo_region
+from geo_data import LodesJobs, distance_km, read_flows, read_polygons, read_weights, write_demo_region
 
 SMALL = {"counties": 2, "tracts": 6, "blocks": 120, "jobs": 600}
 
@@ -45,7 +45,7 @@ def flows(region, geography, kind, level, names):
 def test_bytes_depend_on_the_seed_only(demo_region, tmp_path):
     again = write_demo_region(tmp_path / "new" / "folder", **SMALL)
     other = write_demo_region(tmp_path, **SMALL, seed=7)
-    assert list(again) == ["crosswalk", "od", "county_flows", "tract_flows", "population"]
+    assert list(again) == ["crosswalk", "od", "county_flows", "tract_flows", "population", "tracts"]
     for kind, path in again.items():
         assert path.read_bytes() == demo_region[kind].read_bytes()
         assert path.read_bytes() != other[kind].read_bytes()
@@ -146,8 +146,18 @@ def test_auxiliary_tables_do_not_change_with_the_records(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "draw_commuters", others)
     got = write_demo_region(tmp_path / "b", **SMALL)
     assert got["od"].read_bytes() != expected["od"].read_bytes()
-    for kind in ("crosswalk", "county_flows", "tract_flows", "population"):
+    for kind in ("crosswalk", "county_flows", "tract_flows", "population", "tracts"):
         assert got[kind].read_bytes() == expected[kind].read_bytes()
+
+
+def test_tracts_cover_the_islands_and_hold_their_blocks(region, geography):
+    shapes = read_polygons(region["tracts"], geography, level="trct", code="GEOID").shapes
+    metric = shapes.to_crs("EPSG:6933")
+    # Neighbours share borders and nothing else; coordinates are rounded to a tenth of a metre.
+    assert metric.area.sum() == pytest.approx(metric.union_all().area, rel=1e-4)
+    inside = geography.points().sjoin(shapes, predicate="within")
+    assert len(inside) == geography.n_blocks
+    assert (inside["trct"] == inside["tabblk2010"].str[:11]).all()
 
 
 def test_population(region, geography):
@@ -172,6 +182,9 @@ def test_any_size_works(tmp_path, read_geography, sizes):
     assert len(LodesJobs(paths["od"], geography).slots()) == sizes[3]
     assert len(flows(paths, geography, "county_flows", "cty", ("h_county", "w_county", "flow"))) > 0
     assert len(flows(paths, geography, "tract_flows", "trct", ("h_tract", "w_tract", "jobs"))) > 0
+    tracts = read_polygons(paths["tracts"], geography, level="trct", code="GEOID")
+    assert len(tracts.shapes) == sizes[1]
+    assert tracts.notes == ()
 
 
 @pytest.mark.parametrize(

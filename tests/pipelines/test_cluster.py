@@ -7,14 +7,16 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from distributed import LocalCluster
 
 import pipelines
 import synth
-from pipelines import ReleaseConfig, releasing, run
+from pipelines import ReleaseConfig, drawing, releasing, run
 from pipelines.staging import Staging
 
 Configs = Callable[..., ReleaseConfig]
@@ -118,3 +120,32 @@ def test_nothing_confidential_is_on_the_disks_of_workers(
     folders = [Path(worker.local_directory) for worker in cluster.workers.values() if worker.local_directory]
     assert folders
     assert not [path for folder in folders for path in folder.rglob("*.npy")]
+
+
+def test_a_large_run_on_many_cores_has_a_cluster_of_its_own(
+    many_batches: Callable[[], ReleaseConfig],
+    same_time: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    threads = public_bytes(run(many_batches(), key=synth.RunKey.from_seed(1)))
+    monkeypatch.setattr(drawing, "local_workers", lambda _: 2)
+    opened: list[tuple[str, str]] = []
+    client_of = drawing._client
+
+    @contextmanager
+    def seen(*arguments: Any) -> Iterator[Any]:
+        with client_of(*arguments) as client:
+            workers = client.scheduler_info()["workers"]
+            opened.extend((address, worker["local_directory"]) for address, worker in workers.items())
+            yield client
+
+    monkeypatch.setattr(drawing, "_client", seen)
+    config = many_batches()
+    release = run(config, key=synth.RunKey.from_seed(1))
+    assert public_bytes(release) == threads
+    assert len(opened) == 2
+    for address, folder in opened:  # encrypted, and nothing outside of the private folder
+        assert address.startswith("tls://127.0.0.1")
+        assert Path(folder).is_relative_to(Staging.of(config.release.out).folder)
+    assert sorted(path.name for path in release.out.iterdir()) == ["confidential", "public"]

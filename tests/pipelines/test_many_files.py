@@ -135,3 +135,14 @@ def test_a_simulated_nation_is_released(tmp_path: Path, clean_source: object) ->
     release = run(pipelines.load_config(tmp_path / "nation.toml"))
     assert release.certificate.totals.records == 5000
     assert [check.name for check in pipelines.verify(release.public)][-1] == "for release"
+
+
+def test_a_file_given_twice_is_refused(
+    pieces: Path, small_region: dict[str, Path], small_config: Configs
+) -> None:
+    (pieces / "jobs_3.csv.gz").write_bytes((pieces / "jobs_1.csv.gz").read_bytes())
+    (pieces / "jobs_3.csv.gz").chmod(0o600)
+    config = small_config((f'file = "{small_region["od"]}"', f'file = "{pieces}/jobs_?.csv.gz"'))
+    with pytest.raises(geo_data.InputError, match="same, byte for byte"):
+        run(config)
+    assert not config.release.out.exists()

@@ -114,8 +114,10 @@ def test_the_plan_is_stored_and_read_back(release: Release, tmp_path: Path) -> N
     assert loaded.geography.outside == ("09", "25")
     assert save_plan(loaded, folder) == plan_hash(release.public / "plan")
     blocks = pq.read_table(folder / "blocks.parquet").to_pandas()
-    assert len(blocks) == loaded.geography.n_blocks - 2
-    assert blocks.notna().all(axis=None)
+    assert blocks["tabblk2010"].tolist() == loaded.geography.blocks.tolist()
+    known = blocks.notna()
+    assert known.drop(columns=["latitude", "longitude"]).all(axis=None)
+    assert blocks["st"][~known["latitude"]].tolist() == ["09", "25"]
 
 
 def test_the_plan_does_not_depend_on_homes(

@@ -10,6 +10,7 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -474,21 +475,21 @@ def test_a_worker_does_not_draw_a_new_run_with_the_key_of_an_old_one(
     """A cluster's worker lives on when a run is lost; the next run of the same output is another one."""
     config = small_config()
 
-    def one_process(scheduler: str, staging: Staging, name: str, todo: list[int], *, progress: bool) -> None:
+    def one_process(_: object, staging: Staging, name: str, todo: list[int], *, progress: bool) -> None:
         for batch in todo:
-            pipelines.sampling._draw(staging.folder, name, batch)
+            pipelines.drawing._draw(staging.folder, name, batch)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipelines.sampling, "_on_cluster", one_process)  # which never forgets
-        failing("releasing.write_public", OSError(28, "No space left on device"), patch)
-        with pytest.raises(OSError, match="No space"):
-            run(config, key=synth.RunKey.from_seed(2), scheduler="somewhere")
-    shutil.rmtree(Staging.of(config.release.out).folder)  # given up, as the message says one may
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipelines.sampling, "_on_cluster", one_process)
+        patch.setattr(pipelines.drawing, "_client", lambda *_: nullcontext())
+        patch.setattr(pipelines.drawing, "_on_cluster", one_process)  # which never forgets
+        with pytest.MonkeyPatch.context() as failure:
+            failing("releasing.write_public", OSError(28, "No space left on device"), failure)
+            with pytest.raises(OSError, match="No space"):
+                run(config, key=synth.RunKey.from_seed(2), scheduler="somewhere")
+        shutil.rmtree(Staging.of(config.release.out).folder)  # given up, as the message says one may
         release = run(config, key=synth.RunKey.from_seed(1), scheduler="somewhere")
     assert everything(release.public) == drawn_with_seed_one
-    pipelines.sampling._forget()
+    pipelines.drawing._forget()
 
 
 def test_a_task_of_a_run_that_is_gone_puts_nothing_into_its_successor(small_config: Configs) -> None:
@@ -499,7 +500,7 @@ def test_a_task_of_a_run_that_is_gone_puts_nothing_into_its_successor(small_conf
             run(config)
         staging = Staging.of(config.release.out)
         lost = staging.load()
-        task = pipelines.sampling._Run(
+        task = pipelines.sampling.RunBatches(
             staging, pipelines.load_plan(staging.public / "plan"), lost, staging.key(lost)
         )
         shutil.rmtree(staging.folder)
@@ -510,7 +511,7 @@ def test_a_task_of_a_run_that_is_gone_puts_nothing_into_its_successor(small_conf
         task.draw(0)
     assert everything(staging.parts) == before
     with pytest.raises(ValueError, match="another run has taken the place"):
-        pipelines.sampling._draw(staging.folder, lost.name, 0)
+        pipelines.drawing._draw(staging.folder, lost.name, 0)
 
 
 @pytest.mark.parametrize("where", ["folder", "confidential"])

@@ -34,7 +34,7 @@ from pipelines.readme import release_readme
 from pipelines.release_files import file_names, seal
 
 Configs = Callable[..., ReleaseConfig]
-CHECKS = ["files", "certificate", "plan", "guarantee", "budget", "data", "texts", "for release"]
+CHECKS = ["files", "certificate", "plan", "guarantee", "budget", "data", "texts", "polygons", "for release"]
 PUBLIC = [
     "MANIFEST.json",
     "README.md",
@@ -43,6 +43,7 @@ PUBLIC = [
     "certificate.schema.json",
     "demo_od_main_JT00_2019.csv.gz",
     "demo_od_main_JT00_2019.parquet",
+    "geo/trct.parquet",
     "plan/blocks.parquet",
     "plan/domains.parquet",
     "plan/plan.json",

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from synth.decoarsening import OriginShares, draw_blocks
+from synth.decoarsening import OriginShares, cumulative_weights, draw_blocks
 from synth.plan import Domains
 from synth.randomness import RunKey
 
@@ -77,7 +77,9 @@ def test_every_unit_of_weight_is_one_value() -> None:
     """A cell of weight 8: the words 0 to 7 hit each block as often as it weighs."""
     weights = np.array([5, 1, 4, 1, 2, 9], np.int64)
     stream: Any = Words(list(range(8)))
-    blocks = draw_blocks(domains(6, [0, 1, 5]), zeros(8), zeros(8) + 1, weights, no_shares(), stream)
+    blocks = draw_blocks(
+        domains(6, [0, 1, 5]), zeros(8), zeros(8) + 1, cumulative_weights(weights), no_shares(), stream
+    )
     assert blocks.tolist() == [1, 2, 2, 2, 2, 3, 4, 4]
 
 
@@ -86,7 +88,7 @@ def test_a_unit_is_drawn_first_and_a_block_of_it_then() -> None:
     shares = origin_shares([0, 2, 5], [{0: 3, 1: 4, 2: 1}], [0])
     weights = np.array([1, 3, 2, 1, 1, 77], np.int64)
     stream: Any = Words([*range(8), 0, 1, 3, 0, 1, 2, 3, 9])
-    blocks = draw_blocks(domains(6, [0]), zeros(8), zeros(8), weights, shares, stream)
+    blocks = draw_blocks(domains(6, [0]), zeros(8), zeros(8), cumulative_weights(weights), shares, stream)
     assert blocks.tolist() == [0, 1, 1, 2, 2, 3, 4, 5]
 
 
@@ -98,7 +100,11 @@ def test_units_without_a_share_are_not_drawn() -> None:
 
     def drawn(domain: int) -> set[int]:
         stream = key.stream("blocks", 0)
-        return set(draw_blocks(whole, zeros(500) + domain, zeros(500), weights, shares, stream).tolist())
+        return set(
+            draw_blocks(
+                whole, zeros(500) + domain, zeros(500), cumulative_weights(weights), shares, stream
+            ).tolist()
+        )
 
     assert drawn(0) == {1, 3}
     assert drawn(2) == {3}
@@ -127,12 +133,20 @@ def test_a_cell_of_one_block_is_that_block() -> None:
     cells = np.array([3, 0, 2, 1, 1], np.int32)
     stream = RunKey.from_seed(0).stream("blocks", 1)
     one = domains(4, [0, 1, 2, 3])
-    assert draw_blocks(one, zeros(5), cells, np.full(4, 7), no_shares(), stream).tolist() == cells.tolist()
+    assert (
+        draw_blocks(one, zeros(5), cells, cumulative_weights(np.full(4, 7)), no_shares(), stream).tolist()
+        == cells.tolist()
+    )
 
 
 def test_nothing_is_drawn_for_nobody() -> None:
     stream = RunKey.from_seed(0).stream("blocks", 1)
-    assert draw_blocks(domains(4, [0]), zeros(0), zeros(0), np.ones(4, int), no_shares(), stream).size == 0
+    assert (
+        draw_blocks(
+            domains(4, [0]), zeros(0), zeros(0), cumulative_weights(np.ones(4, int)), no_shares(), stream
+        ).size
+        == 0
+    )
 
 
 # --- frequencies
@@ -149,7 +163,7 @@ def test_blocks_have_exactly_their_probabilities() -> None:
     domain = np.repeat(np.array([d for d, _, _ in cases], np.int32), each)
     cells = np.repeat(np.array([c for _, c, _ in cases], np.int32), each)
     stream = RunKey.from_seed(2).stream("blocks", 0)
-    blocks = draw_blocks(two, domain, cells, np.array(weights), shares, stream)
+    blocks = draw_blocks(two, domain, cells, cumulative_weights(np.array(weights)), shares, stream)
     assert blocks.dtype == np.int32
     for i, (d, _, inside) in enumerate(cases):
         chance = {b: p for b, p in probabilities(inside, weights, starts, rows[d]).items() if p > 0}
@@ -184,7 +198,9 @@ def test_all_words_together_give_exactly_the_probabilities(data: st.DataObject) 
         weight = sum(weights[int(begin[0]) : int(stop[0])])
         for word in range(weight):
             stream = Words([*lead, word])
-            block = int(draw_blocks(cell, zeros(1), number, np.array(weights), shares, stream)[0])
+            block = int(
+                draw_blocks(cell, zeros(1), number, cumulative_weights(np.array(weights)), shares, stream)[0]
+            )
             found[block] += Fraction(1, max(total, 1) * weight)
     assert found == expected
 
@@ -203,7 +219,9 @@ def test_blocks_lie_in_their_cells(data: st.DataObject) -> None:
     one, key = domains(n, cuts), RunKey.from_seed(data.draw(st.integers(0, 1000)))
 
     def drawn() -> Int32:
-        return draw_blocks(one, zeros(cells.size), cells, weights, shares, key.stream("blocks", 0))
+        return draw_blocks(
+            one, zeros(cells.size), cells, cumulative_weights(weights), shares, key.stream("blocks", 0)
+        )
 
     assert np.array_equal(one.locate(zeros(cells.size), drawn()), cells)
     assert np.array_equal(drawn(), drawn())
@@ -215,7 +233,14 @@ def test_blocks_lie_in_their_cells(data: st.DataObject) -> None:
 def test_a_cell_without_weight_is_refused() -> None:
     stream = RunKey.from_seed(0).stream("b", 1)
     with pytest.raises(ValueError, match="at least 1"):
-        draw_blocks(domains(3, [0, 1]), zeros(1), zeros(1), np.array([0, 1, 1]), no_shares(), stream)
+        draw_blocks(
+            domains(3, [0, 1]),
+            zeros(1),
+            zeros(1),
+            cumulative_weights(np.array([0, 1, 1])),
+            no_shares(),
+            stream,
+        )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,63 @@
+"""The section of a release configuration that names the public geography."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from pipelines._config_fields import Groupings, InputPath, Line, Names
+from pipelines._config_sections import Section
+
+__all__ = ["Geography", "PolygonTable"]
+
+
+class PolygonTable(Section):
+    """A public file of the shapes of the units of a level, kept in the release for maps.
+
+    Attributes
+    ----------
+    level : str
+        The level of the geography.
+    file : Path
+        The file, in any format that GDAL reads, or GeoParquet.
+    code : str
+        Column of the unit's code.
+    """
+
+    level: Line
+    file: InputPath
+    code: Line
+
+
+class Geography(Section):
+    """The public geography: one row per block.
+
+    Attributes
+    ----------
+    file : Path
+        The crosswalk.
+    block : str
+        Column of the block's code.
+    levels : tuple of str
+        Columns of the hierarchy above the block, coarsest first; may be empty.
+    latitude, longitude : str or None
+        Columns of the block's centroid, in degrees; None where the file has geometry.
+    outside : tuple of str
+        Outside areas in which workers may live, as prefixes of geocodes; "us-states" stands for all states of
+        the United States of which the crosswalk has no block.
+    groupings : dict of str to int
+        Levels that are no columns of the crosswalk: the number of parts into which each unit of the next
+        coarser level is divided by place.
+    polygons : tuple of PolygonTable
+        Shapes of the units of levels; those of the blocks are in `file` where that has geometry.
+    """
+
+    file: InputPath
+    block: Line
+    levels: Names
+    latitude: Line | None = None
+    longitude: Line | None = None
+    outside: Names = ()
+    groupings: Groupings = Field(default_factory=dict)
+    polygons: Annotated[tuple[PolygonTable, ...], Field(strict=False)] = ()

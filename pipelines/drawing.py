@@ -1,0 +1,173 @@
+"""The Dask part of a run: its batches drawn with threads, on a cluster of this machine, or on one given."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dask.base import compute
+from dask.delayed import delayed
+from dask.diagnostics.progress import ProgressBar
+from dask.system import CPU_COUNT
+
+import synth
+from pipelines.plan_files import load_plan
+from pipelines.planning import ReleasePlan
+from pipelines.release_files import Part
+from pipelines.sampling import RunBatches
+from pipelines.staging import RunState, Staging
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["local_workers", "sample_release"]
+
+_RETRIES = 5  # of a batch whose worker died
+# Threads share one interpreter; what it does itself of a batch keeps no more than about four of them busy.
+_THREADS = 4
+_CLUSTER_JOBS = 10_000_000  # below, a cluster has hardly started when threads have finished
+_PLAN_SPACE = 4  # a process that reads a plan needs this many times its arrays
+
+
+def sample_release(
+    staging: Staging,
+    release: ReleasePlan,
+    state: RunState,
+    key: synth.RunKey,
+    *,
+    scheduler: str | None = None,
+    progress: bool = False,
+) -> Sequence[Part]:
+    """Sample all pools with Dask; each batch writes its part, and none is drawn twice.
+
+    Parameters
+    ----------
+    staging : Staging
+        Private folder of the run, with the homes of every batch.
+    release : ReleasePlan
+    state : RunState
+    key : synth.RunKey
+    scheduler : str, optional
+        Address of a Dask cluster whose workers see the same files. By default threads of this process, or,
+        for many jobs on a machine with many cores, a cluster of its own (`local_workers`).
+    progress : bool
+        Show on standard error how far it is.
+
+    Returns
+    -------
+    sequence of Part
+        In the order of the pools.
+    """
+    run = RunBatches(staging, release, state, key)
+    todo = [batch for batch in range(len(run.slices)) if not run.folder(batch).exists()]
+    workers = local_workers(release)
+    if scheduler is not None or workers > 1:
+        with _client(scheduler, workers, staging) as client:
+            _on_cluster(client, staging, state.name, todo, progress=progress)
+    else:
+        task = delayed(run.draw, pure=False, traverse=False)
+        with ProgressBar(out=sys.stderr) if progress else nullcontext():
+            compute(*(task(batch) for batch in todo), scheduler="threads")
+    return [run.part(batch) for batch in range(len(run.slices))]
+
+
+def local_workers(release: ReleasePlan, cores: int = CPU_COUNT, memory: int | None = None) -> int:
+    """Return how many processes should draw a release on one machine.
+
+    Parameters
+    ----------
+    release : ReleasePlan
+    cores : int
+        Of the machine, or what this process may use of them.
+    memory : int, optional
+        Bytes; by default those of the machine, or what this process may use of them.
+
+    Returns
+    -------
+    int
+        1, threads of this process, for less than ten million jobs. Above, one process for four cores, as
+        far as half of the memory has room for their copies of the plan.
+    """
+    if release.plan.pools.n_records < _CLUSTER_JOBS or cores < 2 * _THREADS:
+        return 1
+    if memory is None:
+        from distributed.system import MEMORY_LIMIT  # an import of half a second
+
+        memory = MEMORY_LIMIT
+    plan = release.plan
+    arrays = (
+        release.pools.slots.work,
+        *release.pools.slots.attributes.values(),
+        plan.domains.cuts,
+        plan.domains.stratum,
+        release.shares.unit,
+        release.shares.share,
+        release.cumulative_weights,
+    )
+    size = _PLAN_SPACE * sum(array.nbytes for array in arrays)
+    return max(1, min(cores // _THREADS, memory // 2 // size))
+
+
+@contextmanager
+def _client(scheduler: str | None, workers: int, staging: Staging) -> Iterator[Client]:
+    """Connect to a cluster; one of our own speaks to nobody else, and keeps its files private."""
+    from distributed import Client, LocalCluster  # an import of half a second
+
+    if scheduler is not None:
+        with Client(scheduler) as client:
+            yield client
+        return
+    with (
+        LocalCluster(
+            n_workers=workers,
+            threads_per_worker=_THREADS,
+            local_directory=str(staging.scratch),
+            security=True,  # certificates for this run only: other users of the machine are kept out
+            memory_limit=None,
+            dashboard_address="127.0.0.1:0",  # any free port
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def _on_cluster(client: Client, staging: Staging, name: str, todo: list[int], *, progress: bool) -> None:
+    """Draw batches on the workers of a cluster; one that dies is replaced, and gives the same bytes."""
+    from distributed import as_completed
+
+    if progress:
+        print(f"Dask dashboard: {client.dashboard_link}", file=sys.stderr)
+    same: tuple[list[Any], list[Any]] = [staging.folder] * len(todo), [name] * len(todo)
+    try:
+        futures = client.map(_draw, *same, todo, pure=False, retries=_RETRIES)
+        for done, future in enumerate(as_completed(futures), start=1):
+            future.result()
+            if progress:
+                end = "" if done < len(todo) else "\n"
+                print(f"\r{done} of {len(todo)} batches", end=end, file=sys.stderr, flush=True)
+    finally:
+        client.run(_forget)
+
+
+def _forget() -> None:
+    """Let go of the key of the last run."""
+    _run_in.cache_clear()
+
+
+def _draw(folder: Path, name: str, batch: int) -> None:
+    """Draw a batch on a worker, which knows the run from its folder and its name."""
+    _run_in(folder, name).draw(batch)
+
+
+@lru_cache(maxsize=1)
+def _run_in(folder: Path, name: str) -> RunBatches:
+    """Read a run; another one in the same folder is another run, with another key."""
+    staging = Staging(folder)
+    state = staging.load()
+    if state.name != name:
+        raise ValueError("another run has taken the place of this one")
+    return RunBatches(staging, load_plan(staging.public / "plan"), state, staging.key(state))

@@ -1,0 +1,165 @@
+"""A map for kepler.gl: one file with data and configuration, which its file dialog opens."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import shapely
+from numpy.typing import NDArray
+
+from pipelines.exports.source import Source
+
+__all__ = ["write_kepler"]
+
+_INK = [37, 52, 148]
+_COLOR_RANGE = {
+    "name": "ColorBrewer YlGnBu-6",
+    "type": "sequential",
+    "category": "ColorBrewer",
+    "colors": ["#ffffcc", "#c7e9b4", "#7fcdbb", "#41b6c4", "#2c7fb8", "#253494"],
+}
+_GEOMETRY = "_geojson"
+_DECIMALS = 6  # of degrees: 0.1 m
+
+
+def write_kepler(source: Source, folder: Path) -> list[str]:
+    """Write ``kepler.gl.json``: zones coloured by jobs, flows as arcs, no base map.
+
+    Parameters
+    ----------
+    source : Source
+    folder : Path
+
+    Returns
+    -------
+    list of str
+        Remarks for the read-me.
+    """
+    lines = source.journeys()
+    ends = [f"{side}_{axis}" for side in ("home", "work") for axis in ("longitude", "latitude")]
+    table = lines.astype({"work": "str", "home": "str"}).round(dict.fromkeys(ends, _DECIMALS))
+    datasets, layers = [_dataset("flows", "Flows", table)], [_arcs(ends)]
+    extents = []
+    for level, zones in source.placed_zones.items():
+        extents.append(zones.total_bounds)
+        shapes = shapely.transform(zones.geometry.to_numpy(), lambda points: points.round(_DECIMALS))
+        table = pd.DataFrame(zones.drop(columns="geometry"))
+        features = [
+            {"type": "Feature", "properties": {}, "geometry": json.loads(text)}
+            for text in shapely.to_geojson(shapes)
+        ]
+        table[_GEOMETRY] = pd.Series(features, index=table.index, dtype=object)
+        identifier = f"zones_{level}"
+        datasets.append(_dataset(identifier, f"Zones ({level})", table))
+        layers.append(_areas(identifier, "work_S000" if "work_S000" in table else "home_S000"))
+    document = {
+        "datasets": datasets,
+        "config": {
+            "version": "v1",
+            "config": {
+                "visState": {
+                    "filters": [],
+                    "layers": layers,
+                    "interactionConfig": {"tooltip": _tooltip(datasets)},
+                    "layerBlending": "normal",
+                    "splitMaps": [],
+                },
+                "mapState": _view(np.array(extents)),
+                "mapStyle": {"styleType": "no_map"},  # any other would be loaded from a network
+            },
+        },
+        "info": {
+            "app": "kepler.gl",
+            "source": "kepler.gl",
+            "created_at": source.release.certificate.created,
+            "title": source.about["title"],
+            "description": source.sentence,
+        },
+    }
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    (folder / "kepler.gl.json").write_text(text + "\n", encoding="utf-8")
+    return [*source.without_shape("are not on the map"), *source.not_drawn(lines)]
+
+
+def _dataset(identifier: str, label: str, table: pd.DataFrame) -> dict[str, Any]:
+    """Return a table as kepler.gl saves one: named and typed fields, and rows."""
+    fields = []
+    for name, column in table.items():
+        if name == _GEOMETRY:
+            kind = {"type": "geojson", "analyzerType": "GEOMETRY"}
+        elif pd.api.types.is_integer_dtype(column):
+            kind = {"type": "integer", "analyzerType": "INT"}
+        elif pd.api.types.is_float_dtype(column):
+            kind = {"type": "real", "analyzerType": "FLOAT"}
+        else:  # said, because it would take codes for numbers
+            kind = {"type": "string", "analyzerType": "STRING"}
+        fields.append({"name": name, "format": "", **kind})
+    rows = [list(row) for row in zip(*(table[name].tolist() for name in table), strict=True)]
+    data = {"id": identifier, "label": label, "color": _INK, "allData": rows, "fields": fields}
+    return {"version": "v1", "data": data}
+
+
+def _areas(identifier: str, count: str) -> dict[str, Any]:
+    return {
+        "id": f"layer_{identifier}",
+        "type": "geojson",
+        "config": {
+            "dataId": identifier,
+            "label": f"{identifier}: {count}",
+            "color": _INK,
+            "columnMode": "geojson",
+            "columns": {"geojson": _GEOMETRY},
+            "isVisible": True,
+            "visConfig": {"opacity": 0.7, "filled": True, "stroked": True, "colorRange": _COLOR_RANGE},
+        },
+        "visualChannels": {"colorField": {"name": count, "type": "integer"}, "colorScale": "quantile"},
+    }
+
+
+def _arcs(ends: list[str]) -> dict[str, Any]:
+    return {
+        "id": "layer_flows",
+        "type": "arc",
+        "config": {
+            "dataId": "flows",
+            "label": "Flows: S000",
+            "color": _INK,
+            "columnMode": "points",
+            "columns": dict(zip(("lng0", "lat0", "lng1", "lat1"), ends, strict=True)),
+            "isVisible": False,  # as many as there are hide the zones; one click shows them
+            "visConfig": {"opacity": 0.2, "thickness": 2, "sizeRange": [0, 10]},
+        },
+        "visualChannels": {"sizeField": {"name": "S000", "type": "integer"}, "sizeScale": "linear"},
+    }
+
+
+def _tooltip(datasets: list[dict[str, Any]]) -> dict[str, Any]:
+    shown = {
+        one["data"]["id"]: [
+            {"name": field["name"], "format": None}
+            for field in one["data"]["fields"]
+            if field["type"] in ("string", "integer")
+        ]
+        for one in datasets
+    }
+    return {"enabled": True, "fieldsToShow": shown}
+
+
+def _view(extents: NDArray[np.float64]) -> dict[str, Any]:
+    """Return the camera that sees everything: the world is 360 degrees wide at zoom 0, half of it at 1."""
+    west, south = np.nanmin(extents[:, :2], axis=0)
+    east, north = np.nanmax(extents[:, 2:], axis=0)
+    zoom = np.log2(360 / max(east - west, north - south, 0.01))
+    return {
+        "latitude": round((south + north) / 2, _DECIMALS),
+        "longitude": round((west + east) / 2, _DECIMALS),
+        "zoom": round(float(zoom), 2),
+        "bearing": 0,
+        "pitch": 0,
+        "dragRotate": False,
+        "isSplit": False,
+    }

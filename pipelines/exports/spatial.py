@@ -1,0 +1,164 @@
+"""Files of geographic information systems: GeoParquet, GeoPackage, FlatGeobuf, GeoJSON, PMTiles.
+
+The geometry of a zone is stored once, in the layer of zones; flows refer to it by code. FlatGeobuf and
+GeoJSON are for drawing, so flows are straight lines there, of two points each.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import geopandas as gpd
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyogrio
+import shapely
+
+from pipelines.exports.source import Source
+
+__all__ = ["write_flatgeobuf", "write_geojson", "write_geopackage", "write_geoparquet", "write_pmtiles"]
+
+_CLOSEST_ZOOM = 10  # of vector tiles: one of 40 km in steps of 10 m; viewers enlarge it further
+
+
+def write_geoparquet(source: Source, folder: Path) -> list[str]:
+    """Write the zones as GeoParquet 1.1 with a covering bounding box, and the flows as plain Parquet.
+
+    Parameters
+    ----------
+    source : Source
+    folder : Path
+
+    Returns
+    -------
+    list of str
+        Remarks for the read-me.
+    """
+    for level, zones in source.zones.items():
+        described = zones.copy(deep=False)
+        described.attrs = source.about
+        described.to_parquet(
+            folder / source.name(f"zones_{level}", "parquet"),
+            index=False,
+            compression="zstd",
+            schema_version="1.1.0",
+            write_covering_bbox=True,
+        )
+    flows = pa.Table.from_pandas(source.flow_table(), preserve_index=False)
+    flows = flows.replace_schema_metadata({**(flows.schema.metadata or {}), **source.about})
+    pq.write_table(flows, folder / source.name(source.flows_name, "parquet"), compression="zstd")
+    return source.without_shape("have no geometry")
+
+
+def write_geopackage(source: Source, folder: Path) -> list[str]:
+    """Write one GeoPackage: a layer of zones for each level, and the flows as a table without geometry.
+
+    Parameters
+    ----------
+    source : Source
+    folder : Path
+
+    Returns
+    -------
+    list of str
+        Remarks for the read-me.
+    """
+    path = folder / source.name(source.flows_name, "gpkg")
+    for level, zones in source.zones.items():
+        pyogrio.write_dataframe(
+            zones,
+            path,
+            layer=f"zones_{level}",
+            driver="GPKG",
+            layer_metadata=source.about,
+        )
+    table = source.flow_table().astype({"work": "str", "home": "str"})
+    pyogrio.write_dataframe(table, path, layer="flows", driver="GPKG", layer_metadata=source.about)
+    return source.without_shape("have no geometry")
+
+
+def write_flatgeobuf(source: Source, folder: Path) -> list[str]:
+    """Write zones and flow lines as FlatGeobuf files with a spatial index.
+
+    Parameters
+    ----------
+    source : Source
+    folder : Path
+
+    Returns
+    -------
+    list of str
+        Remarks for the read-me.
+    """
+    return _write_layers(
+        source, folder, "fgb", "FlatGeobuf", TITLE=source.about["title"], DESCRIPTION=source.sentence
+    )
+
+
+def write_geojson(source: Source, folder: Path) -> list[str]:
+    """Write zones and flow lines as GeoJSON (RFC 7946).
+
+    Parameters
+    ----------
+    source : Source
+    folder : Path
+
+    Returns
+    -------
+    list of str
+        Remarks for the read-me.
+    """
+    return _write_layers(source, folder, "geojson", "GeoJSON", RFC7946="YES", DESCRIPTION=source.sentence)
+
+
+def write_pmtiles(source: Source, folder: Path) -> list[str]:
+    """Write the zones as vector tiles in one PMTiles archive for each level.
+
+    Parameters
+    ----------
+    source : Source
+    folder : Path
+
+    Returns
+    -------
+    list of str
+        Remarks for the read-me.
+    """
+    for level, zones in source.placed_zones.items():
+        pyogrio.write_dataframe(
+            zones,
+            folder / source.name(f"zones_{level}", "pmtiles"),
+            layer="zones",
+            driver="PMTiles",
+            MINZOOM=0,
+            MAXZOOM=_CLOSEST_ZOOM,
+            NAME=source.about["title"],
+            DESCRIPTION=source.sentence,
+        )
+    projection = "Tiles are in Web Mercator (EPSG:3857), which their format demands."
+    return [projection, *source.without_shape("are not in the tiles")]
+
+
+def _write_layers(source: Source, folder: Path, suffix: str, driver: str, **options: str) -> list[str]:
+    """Write zones and lines, each to a file of its own, without what has no geometry."""
+    for level, zones in source.placed_zones.items():
+        path = folder / source.name(f"zones_{level}", suffix)
+        pyogrio.write_dataframe(zones, path, layer=f"zones_{level}", driver=driver, **options)
+    lines = source.journeys()
+    ends = [f"{side}_{axis}" for side in ("home", "work") for axis in ("longitude", "latitude")]
+    points = lines[ends].to_numpy().reshape(-1, 2, 2)
+    frame = gpd.GeoDataFrame(
+        lines.drop(columns=ends).astype({"work": "str", "home": "str"}),
+        geometry=shapely.linestrings(points) if len(points) else np.array([], object),
+        crs="EPSG:4326",
+    )
+    pyogrio.write_dataframe(
+        frame,
+        folder / source.name(source.flows_name, suffix),
+        layer="flows",
+        driver=driver,
+        geometry_type="LineString",
+        **options,
+    )
+    return [*source.without_shape("are left out"), *source.not_drawn(lines)]

@@ -1,0 +1,78 @@
+// Wind rose and histogram, as SVG; the table beside them says the same in numbers.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function svg(name, attributes, ...children) {
+  const element = document.createElementNS(SVG, name);
+  Object.entries(attributes).forEach(([key, value]) => element.setAttribute(key, value));
+  element.append(...children);
+  return element;
+}
+
+function distanceWords(i, unit) {
+  if (i === 0) return `under ${DISTANCES[0]} ${unit}`;
+  if (i === DISTANCES.length) return `${DISTANCES[i - 1]} ${unit} and more`;
+  return `${DISTANCES[i - 1]}–${DISTANCES[i]} ${unit}`;
+}
+
+/** A ring sector between two radii, of one eighth of a circle around a direction. */
+function sector(direction, inner, outer) {
+  const point = (radius, degrees) => {
+    const angle = (degrees - 90) * RADIANS;
+    return `${(radius * Math.cos(angle)).toFixed(2)} ${(radius * Math.sin(angle)).toFixed(2)}`;
+  };
+  const [from, to] = [direction * 45 - 20, direction * 45 + 20];
+  return (
+    `M ${point(inner, from)} L ${point(outer, from)} A ${outer} ${outer} 0 0 1 ${point(outer, to)} ` +
+    `L ${point(inner, to)} A ${inner} ${inner} 0 0 0 ${point(inner, from)} Z`
+  );
+}
+
+/** The wind rose: a sector's area is its share of the jobs, its colours are distances. */
+function drawRose(host, found) {
+  const radius = 80;
+  const sums = found.rose.map((jobs) => jobs.reduce((a, b) => a + b, 0));
+  const largest = Math.max(...sums, 1);
+  const reach = (jobs) => radius * Math.sqrt(jobs / largest);
+  const parts = [0.5, 1].map((part) => svg("circle", { r: radius * Math.sqrt(part), class: "ring" }));
+  found.rose.forEach((jobs, direction) => {
+    let below = 0;
+    jobs.forEach((n, distance) => {
+      if (n > 0) {
+        const path = sector(direction, reach(below), reach(below + n));
+        parts.push(svg("path", { d: path, class: `distance-${distance}` }));
+      }
+      below += n;
+    });
+    const at = (direction * 45 - 90) * RADIANS;
+    const place = { x: (radius + 13) * Math.cos(at), y: (radius + 13) * Math.sin(at) + 4 };
+    parts.push(svg("text", place, document.createTextNode(DIRECTIONS[direction])));
+  });
+  const best = sums.indexOf(Math.max(...sums));
+  const words = found.placed
+    ? `Wind rose of directions. Most often ${DIRECTIONS[best]}, ${share(sums[best], found.placed)} of the jobs.`
+    : "Wind rose: no jobs.";
+  host.replaceChildren(svg("svg", { viewBox: "-105 -105 210 210", role: "img", "aria-label": words }, ...parts));
+}
+
+/** Jobs by distance, one bar a class; its colours are the legend of the wind rose. */
+function drawDistances(host, found, unit) {
+  const largest = Math.max(...found.classes, 1);
+  host.replaceChildren(
+    ...Array.from(found.classes, (jobs, i) => {
+      const row = document.createElement("div");
+      row.className = "bar";
+      const bar = svg("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" });
+      bar.append(svg("rect", { width: (100 * jobs) / largest, height: 10, class: `distance-${i}` }));
+      row.append(text("span", distanceWords(i, unit)), bar, text("span", share(jobs, found.placed)));
+      return row;
+    }),
+  );
+}
+
+/** The numbers of both charts. */
+function fillRoseTable(table, found, unit) {
+  const head = ["Direction", ...Array.from(found.classes, (_, i) => distanceWords(i, unit))];
+  const rows = found.rose.map((jobs, i) => [DIRECTIONS[i], ...Array.from(jobs, (n) => whole.format(n))]);
+  table.replaceChildren(tableRow("th", head), ...rows.map((cells) => tableRow("td", cells)));
+}

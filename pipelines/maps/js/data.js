@@ -1,0 +1,57 @@
+// What the page's data elements hold, as typed arrays. Compressed by gzip and written as base64, because an HTML
+// file is text; the browser itself undoes both.
+
+async function unpack(id) {
+  const text = document.getElementById(id).textContent.trim();
+  const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).arrayBuffer();
+}
+
+const ARRAY_TYPES = { uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array, int32: Int32Array };
+
+async function readData() {
+  const meta = JSON.parse(document.getElementById("meta").textContent);
+  const [packed, texts] = await Promise.all([unpack("arrays"), unpack("texts")]);
+  const { codes, shapes } = JSON.parse(new TextDecoder().decode(texts));
+  const array = (name) => {
+    const [type, offset, length] = meta.arrays[name];
+    return new ARRAY_TYPES[type](packed, offset, length);
+  };
+  const degrees = (name) => Float64Array.from(array(name), (whole) => whole / meta.degree);
+
+  const finest = meta.levels.at(-1).id;
+  const nFinest = codes[finest].length;
+  const outside = new Map(Object.entries(meta.outside).map(([unit, name]) => [Number(unit), name]));
+  const levels = meta.levels.map((level) => {
+    const starts = array(`starts:${level.id}`);
+    // Unit of this level that each unit of the finest level lies in.
+    const unitOf = new Int32Array(nFinest);
+    starts.forEach((start, unit) => unitOf.fill(unit, start, starts[unit + 1] ?? nFinest));
+    return {
+      ...level,
+      codes: codes[level.id],
+      shapes: shapes[level.id] ?? null,
+      starts,
+      unitOf,
+      latitude: degrees(`latitude:${level.id}`),
+      longitude: degrees(`longitude:${level.id}`),
+      // An outside area is one unit at every level.
+      outside: new Set([...outside.keys()].map((unit) => unitOf[unit])),
+    };
+  });
+
+  // Rows are sorted by workplace: those of finest unit u are firstRow[u] up to firstRow[u + 1].
+  const rowsOfWork = array("rows_of_work");
+  const firstRow = new Uint32Array(nFinest + 1);
+  rowsOfWork.forEach((n, unit) => (firstRow[unit + 1] = firstRow[unit] + n));
+  const home = array("home");
+  const work = new Uint32Array(home.length);
+  for (let unit = 0; unit < nFinest; unit++) work.fill(unit, firstRow[unit], firstRow[unit + 1]);
+  const isOutside = new Uint8Array(nFinest);
+  outside.forEach((_, unit) => (isOutside[unit] = 1));
+
+  const counts = {};
+  meta.counts.forEach(({ columns }) => columns.forEach(({ id }) => (counts[id] = array(`count:${id}`))));
+  return { meta, levels, finest: levels.at(-1), nFinest, firstRow, work, home, counts, outside, isOutside };
+}

@@ -1,0 +1,127 @@
+// Sums over the rows of the release. A row has a work unit and a home unit of the finest level, and its counts;
+// every other level is a range of them, so one pass over typed arrays adds up anything in milliseconds.
+//
+// `side` says what the reader picks: "work" (where do its workers live?) or "home" (where do its people work?).
+// A selection is {level, unit}, or null for the whole region.
+
+/** Call visit(row) for each row of a selection. */
+function eachRow(data, side, selection, visit) {
+  const [first, end] = selection ? rangeOf(selection.level, selection.unit) : [0, data.nFinest];
+  if (side === "work" || !selection) {
+    for (let row = data.firstRow[first]; row < data.firstRow[end]; row++) visit(row);
+    return;
+  }
+  for (let row = 0; row < data.home.length; row++) {
+    if (data.home[row] >= first && data.home[row] < end) visit(row);
+  }
+}
+
+/** Jobs of a selection by unit of a level: by place "work" where they are, by place "home" where workers live. */
+function totalsOf(data, place, level, column, side = "work", selection = null) {
+  const count = data.counts[column];
+  const units = place === "work" ? data.work : data.home;
+  const sums = new Float64Array(level.codes.length);
+  eachRow(data, side, selection, (row) => (sums[level.unitOf[units[row]]] += count[row]));
+  return sums;
+}
+
+/** What the map colours: the selection's partners, or without one every area that could be picked. */
+function mapped(data, side, selection, level, column) {
+  const other = side === "work" ? "home" : "work";
+  return totalsOf(data, selection ? other : side, level, column, side, selection);
+}
+
+/**
+ * Flows between the areas of a level, strongest first: [{home, work, jobs}], without those inside one area.
+ *
+ * With a selection its own end is null: it may be of another level than the areas at the other ends.
+ */
+function flowsOf(data, side, selection, level, column) {
+  const flows = selection ? selectedFlows(data, side, selection, level, column) : allFlows(data, level, column);
+  return flows.sort((a, b) => b.jobs - a.jobs);
+}
+
+function selectedFlows(data, side, selection, level, column) {
+  const flows = [];
+  mapped(data, side, selection, level, column).forEach((jobs, unit) => {
+    const same = level === selection.level && unit === selection.unit;
+    if (jobs === 0 || same || level.outside.has(unit)) return;
+    flows.push(side === "work" ? { home: unit, work: null, jobs } : { home: null, work: unit, jobs });
+  });
+  return flows;
+}
+
+function allFlows(data, level, column) {
+  const count = data.counts[column];
+  const flows = [];
+  const sums = new Float64Array(level.codes.length);
+  for (let work = 0; work < level.codes.length; work++) {
+    const [first, end] = rangeOf(level, work);
+    const homes = [];
+    for (let row = data.firstRow[first]; row < data.firstRow[end]; row++) {
+      const home = level.unitOf[data.home[row]];
+      if (sums[home] === 0 && count[row] > 0) homes.push(home);
+      sums[home] += count[row];
+    }
+    for (const home of homes) {
+      if (home !== work && !level.outside.has(home)) flows.push({ home, work, jobs: sums[home] });
+      sums[home] = 0;
+    }
+  }
+  return flows;
+}
+
+const DIRECTIONS = ["N", "NE", "E", "SE", "S", "SW", "W", "NW"];
+const DISTANCES = [5, 10, 20, 50]; // upper ends of the classes but the last, in the reader's unit
+const MEDIAN_STEP_KM = 0.01;
+const FARTHEST_KM = 20_040; // half way round the earth
+
+/**
+ * How far, and in which direction from the selected area, the jobs of a selection are.
+ *
+ * Between the centroids of the finest areas in the page. Workers from outside have no place and are counted apart.
+ * Returns {jobs, outside: Map name -> jobs, mean, median (km), classes: jobs by distance, rose: jobs by direction
+ * and distance, noDirection}.
+ */
+function commutes(data, side, selection, column, kmPerUnit) {
+  const { latitude, longitude } = data.finest;
+  const count = data.counts[column];
+  const bounds = DISTANCES.map((bound) => bound * kmPerUnit);
+  const classes = new Float64Array(bounds.length + 1);
+  const rose = DIRECTIONS.map(() => new Float64Array(bounds.length + 1));
+  const outside = new Map();
+  const steps = new Float64Array(FARTHEST_KM / MEDIAN_STEP_KM);
+  let [jobs, placed, sum, noDirection] = [0, 0, 0, 0];
+  eachRow(data, side, selection, (row) => {
+    const n = count[row];
+    if (n === 0) return;
+    jobs += n;
+    const [home, work] = [data.home[row], data.work[row]];
+    if (data.isOutside[home]) {
+      const name = data.outside.get(home);
+      outside.set(name, (outside.get(name) ?? 0) + n);
+      return;
+    }
+    const [from, to] = side === "work" ? [work, home] : [home, work];
+    const km = distanceKm(latitude[from], longitude[from], latitude[to], longitude[to]);
+    placed += n;
+    sum += n * km;
+    const step = Math.round(km / MEDIAN_STEP_KM);
+    steps[step] += n;
+    const found = bounds.findIndex((bound) => km < bound);
+    const distance = found < 0 ? bounds.length : found;
+    classes[distance] += n;
+    if (km === 0) {
+      noDirection += n;
+      return;
+    }
+    const degrees = bearing(latitude[from], longitude[from], latitude[to], longitude[to]);
+    rose[Math.round(degrees / 45) % 8][distance] += n;
+  });
+  return { jobs, placed, outside, mean: sum / placed, median: medianOf(steps, placed), classes, rose, noDirection };
+}
+
+function medianOf(steps, n) {
+  let below = 0;
+  return n > 0 ? steps.findIndex((jobs) => (below += jobs) >= n / 2) * MEDIAN_STEP_KM : NaN;
+}

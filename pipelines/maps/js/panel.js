@@ -1,0 +1,149 @@
+// The panel beside the map: what is chosen, in numbers. Its tables say what the map shows to whoever cannot see it.
+
+const TOP = 10;
+
+/** Fill the lists from which a reader chooses. */
+function fillChoices(data) {
+  byId("level").append(...data.levels.map((level) => new Option(capital(level.one), level.id)));
+  for (const { attribute, columns } of data.meta.counts) {
+    const options = columns.map(({ id, words }) => new Option(capital(words), id));
+    if (!attribute) {
+      byId("count").append(...options);
+      continue;
+    }
+    const group = document.createElement("optgroup");
+    group.label = capital(attribute);
+    group.append(...options);
+    byId("count").append(group);
+  }
+  // A choice of one is none.
+  byId("count").closest("label").hidden = byId("count").options.length === 1;
+  if (data.meta.left_out.length) {
+    byId("left-out").textContent =
+      `Left out, because this page would grow too large: ${data.meta.left_out.join(", ")}. ` +
+      `Numbers are of whole ${data.finest.many}.`;
+  }
+}
+
+/** Areas whose code is, begins with or else contains what was typed: [{level, unit}], coarse ones first. */
+function search(data, typed, limit = 20) {
+  const wanted = typed.replace(/[\s\u00a0]/g, "").toLowerCase();
+  if (!wanted) return [];
+  const matching = (fits) => {
+    const found = [];
+    for (const level of data.levels) {
+      for (let unit = 0; unit < level.codes.length && found.length < limit; unit++) {
+        if (!level.outside.has(unit) && fits(level.codes[unit].toLowerCase())) found.push({ level, unit });
+      }
+    }
+    return found;
+  };
+  const begins = [
+    ...matching((code) => code === wanted),
+    ...matching((code) => code !== wanted && code.startsWith(wanted)),
+  ];
+  return (begins.length ? begins : matching((code) => code.includes(wanted))).slice(0, limit);
+}
+
+function fillSuggestions(found) {
+  byId("codes").replaceChildren(
+    ...found.map(({ level, unit }) => {
+      const option = new Option(areaName(level, unit), level.codes[unit]);
+      option.label = areaName(level, unit);
+      return option;
+    }),
+  );
+}
+
+function showSummary(state, found, unit) {
+  const { side, selection } = state;
+  const kind = side === "work" ? "Workplace" : "Residence";
+  byId("chosen").textContent = selection ? areaName(selection.level, selection.unit) : "The whole region";
+  byId("chosen-kind").textContent = selection ? kind : "";
+  byId("clear").hidden = !selection;
+  byId("hint").hidden = Boolean(selection);
+  byId("hint").textContent =
+    side === "work"
+      ? "Choose a workplace on the map, in the table or by its code, and see where its workers live."
+      : "Choose a residence on the map, in the table or by its code, and see where its residents work.";
+  const many = side === "work" ? "synthetic workers with a job here" : "synthetic workers who live here";
+  byId("jobs-words").textContent = selection ? many : "synthetic workers";
+  byId("jobs").textContent = whole.format(found.jobs);
+  const length = (km) => (Number.isNaN(km) ? "–" : `${oneDecimal.format(km / unit.km)} ${unit.id}`);
+  byId("mean").textContent = length(found.mean);
+  byId("median").textContent = length(found.median);
+}
+
+/** The strongest partners, or without a selection the largest areas; each can be chosen. */
+function showTop(state, values, jobs, choose) {
+  const { side, selection, level } = state;
+  const homes = selection ? side === "work" : side === "home";
+  byId("top-title").textContent = selection
+    ? homes ? "Where its workers live" : "Where its residents work"
+    : homes ? "Where most people live" : "Where most people work";
+  const units = Array.from(values.keys()).filter((unit) => values[unit] > 0 && !level.outside.has(unit));
+  const shown = units.sort((a, b) => values[b] - values[a]).slice(0, TOP);
+  byId("top-count").textContent =
+    units.length > shown.length
+      ? `The ${shown.length} largest of ${whole.format(units.length)} ${level.many}.`
+      : `All ${whole.format(units.length)} ${units.length === 1 ? level.one : level.many} with any.`;
+  byId("top").replaceChildren(
+    tableRow("th", [capital(level.one), homes ? "Residents" : "Jobs", "Share"]),
+    ...shown.map((unit) => {
+      const row = tableRow("td", ["", whole.format(values[unit]), share(values[unit], jobs)]);
+      const button = text("button", readable(level, level.codes[unit]));
+      button.type = "button";
+      button.dataset.code = level.codes[unit];
+      button.title = `Choose ${areaName(level, unit)}`;
+      button.addEventListener("click", () => choose(unit));
+      row.firstChild.append(button);
+      row.style.setProperty("--part", `${(100 * values[unit]) / values[shown[0]]}%`);
+      return row;
+    }),
+  );
+}
+
+function showCommutes(found, unit) {
+  drawRose(byId("rose"), found);
+  drawDistances(byId("distances"), found, unit.id);
+  fillRoseTable(byId("rose-table"), found, unit.id);
+  byId("no-direction").textContent =
+    found.noDirection > 0
+      ? `${whole.format(found.noDirection)} of the jobs are in the worker's own area: without distance or direction.`
+      : "";
+  const beyond = [...found.outside].sort((a, b) => b[1] - a[1]);
+  byId("outside").hidden = beyond.length === 0;
+  byId("outside-table").replaceChildren(
+    tableRow("th", ["Area", "Residents", "Share"]),
+    ...beyond.map(([name, jobs]) => tableRow("td", [name, whole.format(jobs), share(jobs, found.jobs)])),
+  );
+}
+
+function showFlowWords(shown, flows, threshold) {
+  const sum = (list) => list.reduce((total, flow) => total + flow.jobs, 0);
+  byId("threshold-words").textContent =
+    `${whole.format(threshold)} ${threshold === 1 ? "job" : "jobs"} or more`;
+  byId("flow-count").textContent = flows.length
+    ? `${whole.format(shown.length)} of ${whole.format(flows.length)} flows drawn, ` +
+      `with ${share(sum(shown), sum(flows))} of the jobs that leave their area`
+    : "No flows between areas";
+}
+
+function showLegend(state, values, breaks, drawnAround) {
+  const { side, selection, level } = state;
+  const homes = selection ? side === "work" : side === "home";
+  byId("legend-title").textContent = `${homes ? "Residents" : "Jobs"} by ${level.one}`;
+  const words = classWords(breaks, largestInside(level, values));
+  const entry = (fill, label) => {
+    const item = text("li", label);
+    const swatch = document.createElement("i");
+    swatch.style.background = fill;
+    item.prepend(swatch);
+    return item;
+  };
+  const colours = rampColours(words.length);
+  const entries = words.map((label, i) => entry(colours[i], label));
+  byId("legend-classes").replaceChildren(...entries.reverse(), entry(colour("land"), "none"));
+  byId("legend-chosen").hidden = !selection;
+  byId("legend-cells").hidden = !(level.shapes && drawnAround);
+}

@@ -1,0 +1,48 @@
+// Areas and the way between two of them.
+
+/** Units of the finest level that a unit of a level holds: [first, end). */
+function rangeOf(level, unit) {
+  return [level.starts[unit], level.starts[unit + 1] ?? level.unitOf.length];
+}
+
+/** A code with its parts set apart: 44 007 000100. The gaps do not break a line. */
+function readable(level, code) {
+  if (level.groups.reduce((a, b) => a + b, 0) !== code.length) return code;
+  let at = 0;
+  return level.groups.map((length) => code.slice(at, (at += length))).join("\u00a0");
+}
+
+const capital = (word) => word[0].toUpperCase() + word.slice(1);
+const areaName = (level, unit) => `${capital(level.one)} ${readable(level, level.codes[unit])}`;
+
+const RADIANS = Math.PI / 180;
+// WGS84
+const EQUATOR_KM = 6378.137;
+const FLATTENING = 1 / 298.257223563;
+
+/**
+ * Length in km of the shortest way between two places on the ellipsoid.
+ *
+ * The great circle with Lambert's correction for the flattening, right to some metres over any commute.
+ */
+function distanceKm(latitude1, longitude1, latitude2, longitude2) {
+  const b1 = Math.atan((1 - FLATTENING) * Math.tan(latitude1 * RADIANS));
+  const b2 = Math.atan((1 - FLATTENING) * Math.tan(latitude2 * RADIANS));
+  const half = Math.sin(((longitude2 - longitude1) * RADIANS) / 2) ** 2 * Math.cos(b1) * Math.cos(b2);
+  const angle = 2 * Math.asin(Math.min(1, Math.sqrt(Math.sin((b2 - b1) / 2) ** 2 + half)));
+  if (angle === 0) return 0;
+  const p = (b1 + b2) / 2;
+  const q = (b2 - b1) / 2;
+  const x = ((angle - Math.sin(angle)) * (Math.sin(p) * Math.cos(q)) ** 2) / Math.cos(angle / 2) ** 2;
+  const y = ((angle + Math.sin(angle)) * (Math.cos(p) * Math.sin(q)) ** 2) / Math.sin(angle / 2) ** 2;
+  return EQUATOR_KM * (angle - (FLATTENING / 2) * (x + y));
+}
+
+/** Compass direction in degrees, 0 is north and 90 east, in which the great circle to place 2 begins. */
+function bearing(latitude1, longitude1, latitude2, longitude2) {
+  const [a, b] = [latitude1 * RADIANS, latitude2 * RADIANS];
+  const turn = (longitude2 - longitude1) * RADIANS;
+  const east = Math.sin(turn) * Math.cos(b);
+  const north = Math.cos(a) * Math.sin(b) - Math.sin(a) * Math.cos(b) * Math.cos(turn);
+  return (Math.atan2(east, north) / RADIANS + 360) % 360;
+}

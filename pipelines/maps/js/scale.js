@@ -1,0 +1,66 @@
+// Numbers and classes as a reader sees them.
+
+// Where the classes are cut, as parts of the areas. The few largest ones get a class of their own.
+const CUTS = [0.2, 0.4, 0.6, 0.8, 0.95];
+
+const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+const oneDecimal = new Intl.NumberFormat("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+
+function share(part, all) {
+  const percent = all > 0 ? (100 * part) / all : 0;
+  return `${percent > 0 && percent < 0.1 ? "<0.1" : oneDecimal.format(percent)}\u00a0%`;
+}
+
+/**
+ * Upper ends of the classes but the last: at CUTS, rounded.
+ *
+ * Counts of jobs are spread too unevenly for classes of equal width.
+ */
+function classBreaks(values) {
+  const sorted = Float64Array.from(values).filter((value) => value > 0).sort();
+  const breaks = [];
+  for (const cut of CUTS) {
+    const value = sorted[Math.floor(cut * sorted.length)];
+    if (value === undefined) break;
+    const unit = 10 ** Math.max(0, Math.floor(Math.log10(value)) - 1);
+    const round = Math.round(value / unit) * unit;
+    if (round > (breaks.at(-1) ?? 1)) breaks.push(round);
+  }
+  return breaks;
+}
+
+/** The largest value of an area that is on the map. */
+function largestInside(level, values) {
+  return values.reduce((most, value, unit) => (level.outside.has(unit) ? most : Math.max(most, value)), 0);
+}
+
+/** Class of a value: -1 for nothing, else 0 .. breaks.length. */
+function classOf(value, breaks) {
+  if (value <= 0) return -1;
+  const found = breaks.findIndex((end) => value < end);
+  return found < 0 ? breaks.length : found;
+}
+
+/** Words of each class, lowest first. */
+function classWords(breaks, largest) {
+  const starts = [1, ...breaks];
+  return starts.map((start, i) => {
+    const end = i < breaks.length ? breaks[i] - 1 : Math.max(largest, start);
+    return end === start ? whole.format(start) : `${whole.format(start)}–${whole.format(end)}`;
+  });
+}
+
+/** The page's colours are in its style sheet, once, for both themes. */
+function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}
+
+/** Colours of n classes, spread over the whole ramp. */
+function rampColours(n) {
+  const last = CUTS.length;
+  return Array.from({ length: n }, (_, i) => colour(`ramp-${n === 1 ? last : Math.round((i * last) / (n - 1))}`));
+}
+
+// Sliders move evenly through orders of magnitude: position 0 is 1, position 100 the largest flow.
+const fromSlider = (position, largest) => Math.max(1, Math.round(largest ** (position / 100)));
+const toSlider = (value, largest) => (largest > 1 ? (100 * Math.log(value)) / Math.log(largest) : 0);

@@ -1,0 +1,346 @@
+"""Two-sided geometric noise on the counts of cells: the second mechanism, pure differential privacy.
+
+Every cell of a pool, empty or not, gets independent noise: z with a probability proportional to p^|z|.
+Noisy counts are all that is ever computed from confidential ones: `noisy_counts` is the one function of this
+mechanism that sees both. `spread` turns them into synthetic workers. docs/privacy.md has the proofs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from operator import index
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synth.calibration import BudgetTooSmallError
+from synth.exact import decimal_up, exact
+from synth.mechanism import ClassGuarantee, Guarantee
+from synth.plan import Domains, GuaranteeName, Plan, Pools
+from synth.projection import MAX_MASS, offsets_of, project, round_counts, shuffled
+from synth.randomness import WordStream
+from synth.tails import rigorous, upper_fraction
+from synth.two_sided import two_sided_noise
+
+__all__ = [
+    "Geometric",
+    "GeometricClass",
+    "GeometricParameters",
+    "noise_loss",
+    "noisy_counts",
+    "spread",
+]
+
+_TOTAL = 2**62  # P + Q: one word then decides, without rejection, whether and where noise begins
+_SMALLEST_EPSILON = Fraction(1, 1000)  # below, the noise of one cell takes more than 2,000 words
+_CHUNK_CELLS = 2**22  # cells whose noise is held at once, unless one pool has more
+
+
+@dataclass(frozen=True)
+class GeometricParameters:
+    """The calibrated number of a plan: p, as a ratio of integers.
+
+    Attributes
+    ----------
+    numerator, denominator : int
+        0 < numerator < denominator; P(noise = z) is proportional to (numerator / denominator)^|z|.
+    """
+
+    numerator: int
+    denominator: int
+
+    @property
+    def ratio(self) -> Fraction:
+        """The ratio p."""
+        return Fraction(self.numerator, self.denominator)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return integers only."""
+        return {"numerator": self.numerator, "denominator": self.denominator}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> GeometricParameters:
+        """Read what `to_json` returned; a float is a TypeError."""
+        return cls(index(data["numerator"]), index(data["denominator"]))
+
+
+@dataclass(frozen=True)
+class GeometricClass(ClassGuarantee):
+    """The guarantee of every pool.
+
+    Attributes
+    ----------
+    ratio : Fraction
+        p.
+    """
+
+    ratio: Fraction
+
+    @property
+    def numbers(self) -> dict[str, tuple[Fraction, ...]]:
+        """The ratio of neighbouring probabilities of the noise."""
+        return {"ratio": (self.ratio,)}
+
+    @property
+    def losses(self) -> dict[str, Fraction]:
+        """All of epsilon is spent on noise."""
+        return {"noise_loss": self.epsilon}
+
+
+class Geometric:
+    """Add two-sided geometric noise to the counts of all cells, project, round."""
+
+    name = "geometric"
+    settings: frozenset[str] = frozenset()
+    words = "counts of confidential records in cells, to each of which random noise was added"
+    delta_sharing = "There is nothing to share: no pool fails, delta is 0."
+
+    def calibrate(
+        self,
+        pools: Pools,
+        domains: Domains,
+        retention: tuple[Fraction, ...],
+        epsilon: Fraction,
+        delta: Fraction,
+        prior: Fraction | None = None,
+        guarantee: GuaranteeName = "pdp",
+    ) -> Plan:
+        """Choose the smallest p whose certified loss is at most epsilon.
+
+        Parameters
+        ----------
+        pools, domains : Pools, Domains
+        retention : tuple of Fraction
+            1 for every stratum: no cell is pruned.
+        epsilon, delta : Fraction
+            epsilon at least 1/1000; 0 <= delta < 1, of which nothing is used.
+        prior : None
+            There is no prior.
+        guarantee : {"pdp", "dp"}
+            The plan meets both.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        TypeError
+            If a number is a float.
+        ValueError
+            If a number is outside its domain, or something is asked for that this mechanism does not have.
+        BudgetTooSmallError
+            If epsilon is too small for the sampler; it says the smallest that is not.
+        """
+        epsilon, delta = exact(epsilon, "epsilon"), exact(delta, "delta")
+        if epsilon <= 0 or not 0 <= delta < 1:
+            raise ValueError("epsilon must be positive and delta in [0, 1)")
+        if prior is not None:
+            raise ValueError("two-sided geometric noise has no prior")
+        if any(exact(f, "retention") != 1 for f in retention):
+            raise ValueError("two-sided geometric noise keeps every cell: every retention must be 1")
+        if epsilon < _SMALLEST_EPSILON:
+            raise BudgetTooSmallError(
+                f"epsilon {decimal_up(epsilon)} needs more noise than the sampler is made for",
+                lambda: _SMALLEST_EPSILON,
+            )
+        parameters = _smallest(epsilon)
+        pool_class = np.zeros(pools.n_pools, np.int32)
+        plan = Plan(self.name, epsilon, delta, pools, domains, pool_class, parameters, guarantee)
+        _check(plan, parameters)
+        return plan
+
+    def parameters_from_json(self, data: dict[str, Any]) -> GeometricParameters:
+        """Read the parameters of a stored plan."""
+        return GeometricParameters.from_json(data)
+
+    def certify(self, plan: Plan) -> Guarantee:
+        """Compute the guarantee of a plan from the plan alone, in ball arithmetic, rounded up.
+
+        Raises
+        ------
+        ValueError
+            If p is not a ratio that the sampler can draw with, or a pool is too large for it.
+        """
+        parameters = _parameters(plan)
+        _check(plan, parameters)
+        loss, pools = noise_loss(parameters.ratio), plan.pools
+        row = GeometricClass(
+            pools=pools.n_pools,
+            n_min=int(pools.n.min()),
+            n_max=int(pools.n.max()),
+            m_max=int(pools.m.max()),
+            cells=(int(plan.domains.n_cells[pools.domain].max()),),
+            epsilon=loss,
+            delta=Fraction(0),
+            person_delta=Fraction(0),
+            ratio=parameters.ratio,
+        )
+        return Guarantee.of_classes([row], loss, [(loss, Fraction(0))])
+
+    def noise_share(self, plan: Plan) -> float:
+        """Return the expected share of noise among the workers that noisy counts hold (not a bound).
+
+        Per pool, the positive noise that its cells expect over that and its slots, weighted by draws.
+        """
+        p = float(_parameters(plan).ratio)
+        mass = plan.domains.n_cells[plan.pools.domain] * p / (1 - p * p)
+        return float(np.average(mass / (mass + plan.pools.n), weights=plan.pools.m))
+
+    def explain(self, plan: Plan, guarantee: Guarantee) -> tuple[str, str]:
+        """Say what is added to the cells, and what epsilon pays for."""
+        p = float(_parameters(plan).ratio)
+        size = 2 * p / (1 - p * p)
+        return (
+            f"two-sided geometric noise, {size:.2g} workers up or down in the mean; every cell is kept",
+            f"noise 2 ln(1/p) with p = {p:.6g}; nothing fails",
+        )
+
+    def sample(
+        self, plan: Plan, pools: slice, cells: NDArray[np.int32], stream: WordStream
+    ) -> NDArray[np.int32]:
+        """Draw the synthetic workers' cells of a run of consecutive pools.
+
+        Parameters
+        ----------
+        plan : Plan
+        pools : slice
+            Consecutive pools of the plan.
+        cells : ndarray of int32
+            **Confidential**: cell of every real worker, pool after pool.
+        stream : WordStream
+
+        Returns
+        -------
+        ndarray of int32
+            Cell of every synthetic worker, pool after pool, in random order inside a pool: the t-th draw may
+            be given to the t-th slot.
+
+        Raises
+        ------
+        ValueError
+            If the number of workers is not what the plan says, or a cell is not one of the pool's domain.
+        """
+        parameters = _parameters(plan)
+        n, m = plan.pools.n[pools], plan.pools.m[pools]
+        k = plan.domains.n_cells[plan.pools.domain[pools]]
+        workers = offsets_of(n)
+        if cells.shape != (workers[-1],):
+            raise ValueError("the number of workers of a batch is not the number of slots of its pools")
+        if cells.size and (cells.min() < 0 or np.any(cells >= np.repeat(k, n))):
+            raise ValueError("a worker is in a cell that the domain of the pool does not have")
+        drawn = []
+        for part in _chunks(k):
+            own = cells[workers[part.start] : workers[part.stop]]
+            noisy = noisy_counts(own, n[part], k[part], parameters, stream)
+            drawn.append(spread(noisy, k[part], n[part], m[part], stream))
+        return np.concatenate(drawn)
+
+
+def noise_loss(ratio: Fraction) -> Fraction:
+    """Return 2 ln(1/p), the largest loss of noisy counts, rounded up by ball arithmetic.
+
+    Lemma 20 of docs/privacy.md.
+    """
+    with rigorous() as balls:
+        return upper_fraction(2 * balls.log(balls.number(1 / ratio)))
+
+
+def noisy_counts(
+    cells: NDArray[np.int32],
+    n: NDArray[np.int64],
+    k: NDArray[np.int64],
+    parameters: GeometricParameters,
+    stream: WordStream,
+) -> NDArray[np.int64]:
+    """Count the workers of every cell, and add noise to every count.
+
+    Lemma 20 of docs/privacy.md.
+
+    Parameters
+    ----------
+    cells : ndarray of int32, shape (sum of n,)
+        **Confidential**: the cell of every real worker, pool after pool.
+    n, k : ndarray of int64, shape (n_pools,)
+        Public numbers of slots and cells.
+    parameters : GeometricParameters
+    stream : WordStream
+
+    Returns
+    -------
+    ndarray of int64, shape (sum of k,)
+        Noisy counts, pool after pool; they may be published.
+    """
+    noisy = two_sided_noise(int(k.sum()), parameters.numerator, parameters.denominator, stream)
+    first = np.repeat(offsets_of(k)[:-1], n)
+    return noisy + np.bincount(first + cells, minlength=noisy.size)
+
+
+def spread(
+    noisy: NDArray[np.int64],
+    k: NDArray[np.int64],
+    n: NDArray[np.int64],
+    m: NDArray[np.int64],
+    stream: WordStream,
+) -> NDArray[np.int32]:
+    """Turn noisy counts into synthetic workers, without another look at confidential data.
+
+    Lemma 21 of docs/privacy.md.
+
+    Parameters
+    ----------
+    noisy : ndarray of int64, shape (sum of k,)
+    k, n, m : ndarray of int64, shape (n_pools,)
+        Public numbers of cells, slots and draws.
+    stream : WordStream
+
+    Returns
+    -------
+    ndarray of int32, shape (sum of m,)
+        Cell of every synthetic worker, pool after pool, in random order inside a pool.
+    """
+    offsets = offsets_of(k)
+    mass, unit = project(noisy, offsets, n)
+    return shuffled(round_counts(mass, offsets, unit, n, m, stream), offsets, m, stream)
+
+
+def _smallest(epsilon: Fraction) -> GeometricParameters:
+    """Return the smallest p = P/Q with P + Q = 2^62 whose loss, rounded up, is at most epsilon."""
+    with rigorous() as balls:
+        p = balls.exp(balls.number(-epsilon / 2))
+        numerator = max(1, int(balls.lower(_TOTAL * p / (1 + p))))
+    while numerator < _TOTAL // 2 and noise_loss(Fraction(numerator, _TOTAL - numerator)) > epsilon:
+        numerator += 1
+    return GeometricParameters(numerator, _TOTAL - numerator)
+
+
+def _check(plan: Plan, parameters: GeometricParameters) -> None:
+    """Check that the sampler can draw with p, and hold every pool."""
+    if not 0 < parameters.numerator < parameters.denominator <= _TOTAL - parameters.numerator:
+        raise ValueError("the noise of the plan needs 0 < numerator < denominator, and a sum of at most 2^62")
+    if plan.pool_class.any():
+        raise ValueError("a pool names a class that the plan does not have")
+    k, n, m = plan.domains.n_cells[plan.pools.domain], plan.pools.n, plan.pools.m
+    common = np.gcd(n, m)
+    sizes = zip(k.tolist(), n.tolist(), (m // common).tolist(), strict=True)
+    if any(cells * slots * draws > MAX_MASS for cells, slots, draws in sizes):
+        raise ValueError("the cells, slots and draws of a pool do not fit the sampler's 61 bits")
+
+
+def _parameters(plan: Plan) -> GeometricParameters:
+    if not isinstance(plan.parameters, GeometricParameters):
+        raise TypeError("the plan is not one of two-sided geometric noise")
+    return plan.parameters
+
+
+def _chunks(k: NDArray[np.int64]) -> Iterator[slice]:
+    """Yield runs of pools of at most `_CHUNK_CELLS` cells, or of one pool."""
+    ends, begin = np.cumsum(k), 0
+    while begin < k.size:
+        before = ends[begin] - k[begin]
+        stop = max(begin + 1, int(np.searchsorted(ends, before + _CHUNK_CELLS, side="right")))
+        yield slice(begin, stop)
+        begin = stop

@@ -1,0 +1,111 @@
+"""What the benchmarks measure and report with."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import click
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+BENCHMARKS = ROOT / "benchmarks"
+
+
+def load(name: str) -> ModuleType:
+    """Import a file of the benchmarks, which are no package."""
+    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", BENCHMARKS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+processes, report = load("processes"), load("report")
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def test_a_process_is_measured_alone() -> None:
+    ballast = bytearray(400_000_000)  # of this process, which must not count
+    usage = processes.measured(python("held = b'x' * 100_000_000"))
+    assert 0.1 < usage.gigabytes < len(ballast) / processes.GB
+    assert (usage.status, usage.timed_out, usage.errors) == (0, False, "")
+
+
+def test_a_failing_process_says_why() -> None:
+    usage = processes.measured(python("raise SystemExit('this is why')"))
+    assert usage.status == 1
+    assert usage.errors == "this is why"
+
+
+def test_limits_hold() -> None:
+    late = processes.measured(python("import time; time.sleep(60)"), seconds=0.5)
+    assert late.timed_out
+    assert late.seconds < 30
+    large = processes.measured(python("held = b'x' * 500_000_000"), gigabytes=0.2)
+    assert not large.timed_out
+    assert large.errors.endswith("MemoryError")
+
+
+def found(**rows: tuple[float, str | None]) -> dict[str, object]:
+    """Return what pytest-benchmark stores of rows: their times and what they are compared with."""
+    benchmarks = [
+        {
+            "group": "A table",
+            "stats": {"median": median},
+            "extra_info": {"row": row, "workers": 1_000_000, "against": against, "figures": {"cells": 7}},
+        }
+        for row, (median, against) in rows.items()
+    ]
+    versions = {"numpy": "2"}
+    info = {"cpu": {"count": 2, "brand_raw": "X"}, "gigabytes": 8, "load": 0.5, "versions": versions}
+    return {
+        "benchmarks": benchmarks,
+        "datetime": "2019-01-02T03",
+        "machine_info": {**info, "python_version": "3.11"},
+    }
+
+
+def test_a_report_compares_rows_of_one_run() -> None:
+    text = report.report(found(slow=(5.0, None), fast=(0.02, "slow"), same=(6.0, "slow")))
+    lines = text.splitlines()
+    assert "| slow | 5 s | 200,000 workers a second | cells 7 |" in lines
+    assert "| fast | 20 ms | 50,000,000 workers a second, 250 times faster | cells 7 |" in lines
+    assert "| same | 6 s | 167,000 workers a second, 1.20 times the time | cells 7 |" in lines
+
+
+def test_columns_with_nothing_are_left_out() -> None:
+    assert report.table(["a", "b"], [["1", ""], ["2", ""]]) == "| a |\n| --- |\n| 1 |\n| 2 |"
+
+
+def test_a_page_is_filled_between_its_marks_and_nowhere_else(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- begin `x` -->\nold\n<!-- end `x` -->\nafter\n", encoding="utf-8")
+    for text in ("new", r"newer \1"):
+        report.fill(page, "x", text)
+        expected = f"before\n<!-- begin `x` -->\n{text}\n<!-- end `x` -->\nafter\n"
+        assert page.read_text(encoding="utf-8") == expected
+    with pytest.raises(click.ClickException, match="marks"):
+        report.fill(page, "y", "text")
+
+
+def test_the_page_of_the_docs_has_the_marks_of_both_commands(tmp_path: Path) -> None:
+    page = tmp_path / "benchmarks.md"
+    page.write_bytes((ROOT / "docs" / "benchmarks.md").read_bytes())
+    commands = [report.SUITE, "python benchmarks/comparison.py"]
+    for command in commands:
+        report.fill(page, command, f"figures of {command}")
+    text = page.read_text(encoding="utf-8")
+    assert all(f"figures of {command}" in text for command in commands)
+
+
+def test_every_benchmark_is_collected() -> None:
+    command = [sys.executable, "-m", "pytest", "-c", "benchmarks/pytest.ini", "--collect-only", "benchmarks"]
+    out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert all(path.name in out for path in BENCHMARKS.glob("bench_*.py"))
