@@ -6,8 +6,8 @@ from pipelines.commutes import Area, add_travel, area_flows, find_area
 from pipelines.config import ConfigError, ReleaseConfig, load_config, parse_config
 from pipelines.demonstration import demo, demo_truth
 from pipelines.due import due
-from pipelines.exports import ExportError, export
 from pipelines.evaluation import evaluate, evaluate_public, evaluation_folder
+from pipelines.exports import ExportError, export
 from pipelines.figures import draw_figure
 from pipelines.forecast import Forecast, forecast
 from pipelines.ledger import Budget, Ledger, LedgerError

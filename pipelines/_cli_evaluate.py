@@ -26,8 +26,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "tables",
     type=_FILE,
     multiple=True,
-    help="Compare with public data only: a configuration (.toml), for its auxiliary tables, or a published LODES "
-    "file, such as last year's. May be given several times.",
+    help="Compare with public data only: a configuration (.toml), for its auxiliary tables, or a published "
+    "LODES file, such as last year's. May be given several times.",
 )
 @click.option(
     "--to",
@@ -37,8 +37,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 def evaluate(out: Path, truth: Path | None, tables: tuple[Path, ...], to: Path | None) -> None:
     """Measure how close the release in OUT is to the confidential truth, or to public tables.
 
-    Writes report.html, to be opened in a browser, and measures.parquet. With --truth both are confidential: no
-    number is printed here, only you can read the folder, and it is never inside a public one.
+    Writes report.html, to be opened in a browser, and measures.parquet. With --truth both are confidential:
+    no number is printed here, only you can read the folder, and it is never inside a public one.
     """
     if (truth is None) == (not tables):
         raise click.UsageError("Give either --truth or --public.")

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
+import synth
 from pipelines._config_fields import one_of, shown
 
 __all__ = ["describe", "problems_across"]
@@ -167,6 +168,18 @@ def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
         for name in pool_by if isinstance(pool_by, list) else []:
             if isinstance(name, str) and name not in attributes:
                 yield f"plan.pool_by: {shown(name)} is not in jobs.attributes; add it there"
+
+    named_mechanism = _table(data.get("release")).get("mechanism")
+    mechanism = synth.MECHANISMS.get(named_mechanism) if isinstance(named_mechanism, str) else None
+    if mechanism is not None:
+        if "prior" in plan and "prior" not in mechanism.settings:
+            yield f"plan.prior: the mechanism {shown(mechanism.name)} has no prior; leave this line out"
+        kept = plan.get("retention_min", "preset" if plan.get("preset") == "onthemap" else "1")
+        if kept != "1" and "retention_min" not in mechanism.settings:
+            yield (
+                f"plan.retention_min: the mechanism {shown(mechanism.name)} keeps every cell; "
+                'write retention_min = "1"'
+            )
 
     outside = bool(geography.get("outside"))
     if jobs.get("format") == "lodes" and ("aux" in jobs) != outside:

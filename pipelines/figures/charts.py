@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from pipelines.figures.panels import title_panel
 from pipelines.figures.subject import Subject
+from pipelines.names import plural, singular
 
 __all__ = ["draw_distances", "draw_rose"]
 
@@ -77,7 +78,9 @@ def draw_rose(axis: Any, subject: Subject) -> None:
     legend.set_in_layout(False)  # there is room beside a circle
     seen = "homes, seen from work" if subject.of == "workers" else "work, seen from home"
     still = 1 - directed["jobs"].sum() / max(1, flows["jobs"].sum())
-    remarks = [f"{still:.0%} live and work in one {subject.release.levels[-1]}"] if still >= 0.005 else []
+    remarks = (
+        [f"{still:.0%} live and work in one {singular(subject.release.levels[-1])}"] if still >= 0.005 else []
+    )
     title_panel(axis, f"Direction of {seen}", "share of workers", *remarks, lift=14)
 
 
@@ -116,7 +119,7 @@ def draw_distances(axis: Axes, subject: Subject) -> None:
         "live outside, at no known place": 1 - jobs.sum() / subject.total,
     }
     remarks = [f"{share:.1%} {what}" for what, share in shares.items() if share >= 0.0005]
-    what = f"share of workers per {width:g} km, between centres of {subject.release.levels[-1]}"
+    what = f"share of workers per {width:g} km, between centres of {plural(subject.release.levels[-1])}"
     title_panel(axis, "How far they commute", what, *remarks)
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from pipelines.figures.panels import title_panel
 from pipelines.figures.subject import Subject
+from pipelines.names import plural, singular
 
 __all__ = ["draw_choropleth", "draw_flows"]
 
@@ -57,7 +58,7 @@ def draw_choropleth(axis: Axes, subject: Subject) -> None:
         bar.set_ticks(edges[1:-1].tolist(), labels=[f"{edge:,g}" for edge in edges[1:-1]])
         bar.ax.tick_params(length=0)
         bar.outline.set_visible(False)
-        bar.set_label(f"synthetic workers {verb} in a {subject.level}, per km² (grey: none)")
+        bar.set_label(f"synthetic workers {verb} in a {singular(subject.level)}, per km² (grey: none)")
     _finish(axis, subject, f"Where they {'live' if subject.of == 'workers' else 'work'}")
 
 
@@ -106,9 +107,9 @@ def draw_flows(axis: Axes, subject: Subject) -> None:
     _finish(
         axis,
         subject,
-        f"The {len(flows)} largest flows between {subject.level} units",
+        f"The {len(flows)} largest flows between {plural(subject.level)}",
         f"{share:.0%} of the workers",
-        f"{within:.0%} stay in one unit",
+        f"{within:.0%} stay in one {singular(subject.level)}",
     )
 
 
@@ -121,7 +122,12 @@ def _draw_points(axis: Axes, subject: Subject, verb: str) -> None:
     axis.scatter(x, y, s=_LARGEST * jobs[order] / most, **style)
     sizes = _round_sizes(most, jobs.min())
     handles = [axis.scatter([], [], s=_LARGEST * size / most, **style) for size in sizes]
-    _legend(axis, handles, [f"{size:,}" for size in sizes], f"synthetic workers {verb} in a {subject.level}")
+    _legend(
+        axis,
+        handles,
+        [f"{size:,}" for size in sizes],
+        f"synthetic workers {verb} in a {singular(subject.level)}",
+    )
 
 
 def _finish(axis: Axes, subject: Subject, title: str, *remarks: str) -> None:

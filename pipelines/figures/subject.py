@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pyproj import CRS
 
 from pipelines.commutes import Area, Side, add_travel, area_flows
+from pipelines.names import singular
 from pipelines.public_release import PublicRelease, PublicReleaseError
 from synth import decimal_up
 
@@ -176,7 +177,7 @@ class Subject:
         """The area."""
         if self.area is None:
             return "the whole region"
-        return f"{self.area.level} {self.area.code}"
+        return f"{singular(self.area.level)} {self.area.code}"
 
     @property
     def noun(self) -> str:

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 import geo_data
-from pipelines.maps.names import level_words, outside_names
 from pipelines.maps.shapes import centroid_cells, geojson, level_shapes
+from pipelines.names import level_words, outside_names
 from pipelines.public_release import PublicRelease
 
 __all__ = ["Payload", "make_payload"]

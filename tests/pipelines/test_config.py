@@ -415,7 +415,7 @@ MODIFICATIONS = {
     "mechanism": (
         "year = 2019",
         'year = 2019\nmechanism = "magic"',
-        'release.mechanism: "magic" is not a mechanism; use "dirichlet"',
+        'release.mechanism: "magic" is not a mechanism; use "dirichlet" or "geometric"',
     ),
     "year_as_text": (
         "2019",

@@ -79,7 +79,7 @@ def test_points_are_as_large_as_their_jobs(small_release: Release, tmp_path: Pat
     sizes = np.asarray(axis.collections[0].get_sizes())
     np.testing.assert_allclose(sizes / sizes.max(), np.sort(subject.jobs)[::-1] / subject.jobs.max())
     assert axis.get_legend() is not None
-    assert axis.get_legend().get_title().get_text() == "synthetic workers living in a trct"
+    assert axis.get_legend().get_title().get_text() == "synthetic workers living in a tract"
 
 
 def test_flows_are_as_wide_as_they_are_large(busiest: Subject) -> None:

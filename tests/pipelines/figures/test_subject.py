@@ -60,7 +60,7 @@ def test_nobody_there_is_an_error(release: PublicRelease) -> None:
     flows = release.flows("tabblk2010", "tabblk2010")
     empty = sorted(set(range(120)) - set(flows["work"]))[0]
     code = release.geography.blocks[empty]
-    with pytest.raises(PublicReleaseError, match=f"there are no workers of tabblk2010 {code}"):
+    with pytest.raises(PublicReleaseError, match=f"there are no workers of block {code}"):
         Subject(release, find_area(release, code), "workers", "S000")
 
 
@@ -107,7 +107,7 @@ def test_words(release: PublicRelease, small_release: Release) -> None:
     subject = of_busiest(release, of="residents", count="SE03")
     assert subject.area is not None
     first, second = subject.title.splitlines()
-    assert first == f"Where the residents of trct {subject.area.code} work"
+    assert first == f"Where the residents of tract {subject.area.code} work"
     assert second == f"{subject.total:,} synthetic workers: earnings of more than 3,333 dollars a month"
     assert "epsilon 8.6, delta 0.0000" in subject.source
     assert small_release.certificate.release.name in subject.source

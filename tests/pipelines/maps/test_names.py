@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from geo_data.outside import US_STATES
-from pipelines.maps.names import STATE_NAMES, level_words, outside_names
+from pipelines.names import STATE_NAMES, level_words, outside_names
 from pipelines.public_release import PublicRelease
 
 

@@ -1,11 +1,11 @@
-"""Names for readers of a map: of the levels and codes of LODES, and of what lies outside the region."""
+"""Names for readers: of the levels and codes of LODES, and of what lies outside the region."""
 
 from __future__ import annotations
 
 import geo_data
 from pipelines.public_release import PublicRelease
 
-__all__ = ["STATE_NAMES", "level_words", "outside_names"]
+__all__ = ["STATE_NAMES", "level_words", "outside_names", "plural", "singular"]
 
 # Singular, plural, and how many characters each level adds to the code of the one above it.
 _LODES = {
@@ -75,6 +75,16 @@ STATE_NAMES = {
     "78": "Virgin Islands",
 }
 """Names of the states and territories of the United States by FIPS code."""
+
+
+def singular(level: str) -> str:
+    """Return what one unit of a level is called (`level_words`)."""
+    return str(level_words(level)["one"])
+
+
+def plural(level: str) -> str:
+    """Return what several units of a level are called (`level_words`)."""
+    return str(level_words(level)["many"])
 
 
 def level_words(level: str) -> dict[str, str | list[int]]:

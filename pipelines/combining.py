@@ -1,0 +1,127 @@
+"""Combining rules: one estimate, variance and interval from the same analysis of several implicates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import stdtrit
+
+__all__ = ["CombinedEstimate", "Rule", "combine"]
+
+Rule = Literal["imputed", "fully", "partially"]
+
+
+@dataclass(frozen=True)
+class CombinedEstimate:
+    """What several implicates say together.
+
+    Attributes
+    ----------
+    estimate : float
+        Mean of the implicates' estimates.
+    variance : float
+        Of that estimate.
+    degrees_of_freedom : float
+        Of its t distribution; infinite for a normal one.
+    interval : tuple of float
+        Lower and upper limit of the confidence interval.
+    """
+
+    estimate: float
+    variance: float
+    degrees_of_freedom: float
+    interval: tuple[float, float]
+
+
+def combine(
+    estimates: npt.ArrayLike, variances: npt.ArrayLike, rule: Rule, *, level: float = 0.95
+) -> CombinedEstimate:
+    r"""Combine the results of one analysis that was done on each of m implicates as if it were real data.
+
+    Parameters
+    ----------
+    estimates : array_like of float, shape (m,)
+        The estimate from each implicate; m >= 2.
+    variances : array_like of float, shape (m,)
+        Its squared standard error, as the analysis of that implicate alone gives it; >= 0.
+    rule : {"imputed", "fully", "partially"}
+        What the implicates are. ``"partially"``: synthetic homes for the same jobs, whose public
+        attributes were kept; implicates of a release of this program are of this kind. ``"fully"``: every
+        variable of other units of the same population is synthetic, in as many records as the real data
+        have. ``"imputed"``: real data with missing values filled in.
+    level : float
+        Of the interval, in (0, 1).
+
+    Returns
+    -------
+    CombinedEstimate
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two implicates, lengths differ, a number is not finite, or a variance is
+        negative.
+
+    Notes
+    -----
+    With :math:`\bar q` the mean and B the variance (over m - 1) of the estimates, and :math:`\bar u` the
+    mean of the variances:
+
+    ============  =============================  =============================================
+    rule          variance T                     degrees of freedom
+    ============  =============================  =============================================
+    imputed       :math:`\bar u + (1 + 1/m) B`   :math:`(m-1)(1 + \bar u / ((1 + 1/m) B))^2`
+    fully         :math:`(1 + 1/m) B - \bar u`   :math:`(m-1)(1 - \bar u / ((1 + 1/m) B))^2`
+    partially     :math:`\bar u + B / m`         :math:`(m-1)(1 + \bar u / (B / m))^2`
+    ============  =============================  =============================================
+
+    imputed: Rubin, *Multiple Imputation for Nonresponse in Surveys* (1987). fully: Raghunathan, Reiter and
+    Rubin, *Journal of Official Statistics* 19 (2003). partially: Reiter, *Survey Methodology* 29 (2003).
+
+    The variance of the rule "fully" is a difference, and can come out negative. It is then replaced by
+    :math:`\bar u` and the interval is a normal one: the adjustment of Reiter, *Journal of Official
+    Statistics* 18 (2002), for implicates as large as the data. More implicates make it rarer.
+
+    The rules hold where implicates are draws from a posterior that the data inform. The noise that privacy
+    adds pulls a release toward its prior; that bias is in no variance.
+
+    Examples
+    --------
+    The share of a town's workers who live there, in three implicates of 1,000 workers each:
+
+    >>> result = combine([0.30, 0.33, 0.33], [0.00021, 0.00022, 0.00022], "partially")
+    >>> round(result.estimate, 3), round(result.variance, 7), round(result.degrees_of_freedom, 1)
+    (0.32, 0.0003167, 20.1)
+    >>> [round(limit, 3) for limit in result.interval]
+    [0.283, 0.357]
+
+    By hand: B = 0.0003, the mean variance 0.00021667, T = 0.00021667 + 0.0003 / 3 = 0.00031667.
+    """
+    q, u = np.asarray(estimates, np.float64), np.asarray(variances, np.float64)
+    m = q.size
+    if q.ndim != 1 or q.shape != u.shape or m < 2:
+        raise ValueError("give the estimate and the variance of each of at least two implicates")
+    if not (np.isfinite(q).all() and np.isfinite(u).all() and (u >= 0).all()):
+        raise ValueError("estimates and variances must be finite, and variances not negative")
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1, not be {level}")
+    within = float(u.mean())
+    extra = float(q.var(ddof=1)) * (1 / m if rule == "partially" else 1 + 1 / m)
+    if rule == "fully":
+        variance, freedom = extra - within, _freedom(m, -within, extra)
+        if variance <= 0:
+            variance, freedom = within, np.inf
+    elif rule in ("imputed", "partially"):
+        variance, freedom = extra + within, _freedom(m, within, extra)
+    else:
+        raise ValueError(f"there is no rule {rule!r}; there are: imputed, fully, partially")
+    estimate = float(q.mean())
+    half = float(stdtrit(freedom, (1 + level) / 2)) * variance**0.5
+    return CombinedEstimate(estimate, variance, freedom, (estimate - half, estimate + half))
+
+
+def _freedom(m: int, within: float, extra: float) -> float:
+    return float((m - 1) * (1 + within / extra) ** 2) if extra > 0 else np.inf

@@ -1,0 +1,51 @@
+"""Evaluation of releases: measures of utility, and reports against the truth or against public tables."""
+
+from pipelines.evaluation.commute_measures import (
+    add_distance,
+    commute_errors,
+    earth_movers_distance,
+    group_errors,
+    mean_distance,
+)
+from pipelines.evaluation.count_queries import count_queries, query_errors, share_within
+from pipelines.evaluation.evaluating import evaluate, evaluate_public, evaluation_folder
+from pipelines.evaluation.flow_measures import (
+    common_part_of_commuters,
+    implicate_variance,
+    jensen_shannon_divergence,
+    lost_pairs,
+    pair_flows,
+    side_error,
+    side_variation,
+    top_flows_recall,
+    total_variation_distance,
+)
+from pipelines.evaluation.measuring import MEASURES, Measure
+from pipelines.evaluation.propensity import Propensity, propensity
+
+__all__ = [
+    "MEASURES",
+    "Measure",
+    "Propensity",
+    "add_distance",
+    "common_part_of_commuters",
+    "commute_errors",
+    "count_queries",
+    "earth_movers_distance",
+    "evaluate",
+    "evaluate_public",
+    "evaluation_folder",
+    "group_errors",
+    "implicate_variance",
+    "jensen_shannon_divergence",
+    "lost_pairs",
+    "mean_distance",
+    "pair_flows",
+    "propensity",
+    "query_errors",
+    "share_within",
+    "side_error",
+    "side_variation",
+    "top_flows_recall",
+    "total_variation_distance",
+]

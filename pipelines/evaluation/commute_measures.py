@@ -1,0 +1,180 @@
+"""How far apart the commutes of two tables of flows are: by destination, and as distributions.
+
+Distances are those of `pipelines.commutes.add_travel`, between the places of the two sides; workers who live
+in outside areas have none and are left out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from geo_data.distance import unit_vectors
+from pipelines.commutes import add_travel
+
+__all__ = [
+    "SHORT_KM",
+    "SIZES",
+    "add_distance",
+    "commute_errors",
+    "earth_movers_distance",
+    "group_errors",
+    "mean_distance",
+]
+
+SHORT_KM = 16.0
+"""Commutes up to about ten miles are short."""
+
+SIZES = {
+    "1 to 9 jobs": 1,
+    "10 to 99 jobs": 10,
+    "100 to 999 jobs": 100,
+    "1,000 jobs or more": 1000,
+}
+"""Sizes of destinations, by the jobs from which each begins."""
+
+_NEIGHBOURS = 10  # a place is in a dense area where this many others are near
+
+
+def add_distance(flows: pd.DataFrame, homes: pd.DataFrame, works: pd.DataFrame) -> pd.DataFrame:
+    """Return the flows whose two places are known, with their distance.
+
+    Parameters
+    ----------
+    flows : DataFrame
+        Columns ``work``, ``home`` and ``S000``.
+    homes, works : DataFrame
+        Places of the two levels (`PublicRelease.places`).
+
+    Returns
+    -------
+    DataFrame
+        With ``km`` (float64).
+    """
+    travel = add_travel(flows[["work", "home", "S000"]], homes, works)
+    return travel.loc[travel["km"].notna(), ["work", "home", "S000", "km"]]
+
+
+def mean_distance(flows: pd.DataFrame) -> float:
+    """Return the mean commute in kilometres of flows with ``km``; NaN without any."""
+    jobs = flows["S000"].sum()
+    return float((flows["S000"] * flows["km"]).sum() / jobs) if jobs else float("nan")
+
+
+def earth_movers_distance(first: pd.DataFrame, second: pd.DataFrame) -> float:
+    """Return the earth mover's (Wasserstein-1) distance of the distributions of commute distances.
+
+    Parameters
+    ----------
+    first, second : DataFrame
+        Flows with ``km``.
+
+    Returns
+    -------
+    float
+        In kilometres: how much longer or shorter commutes must be made, on average over all jobs, to turn one
+        distribution into the other. NaN where a table is empty.
+    """
+    from scipy.stats import wasserstein_distance  # takes its time
+
+    if not (first["S000"].sum() and second["S000"].sum()):
+        return float("nan")
+    return float(wasserstein_distance(first["km"], second["km"], first["S000"], second["S000"]))
+
+
+def commute_errors(truth: pd.DataFrame, release: pd.DataFrame) -> pd.DataFrame:
+    """Compare the mean commute to each destination.
+
+    Parameters
+    ----------
+    truth, release : DataFrame
+        Flows with ``km``.
+
+    Returns
+    -------
+    DataFrame
+        A row for each destination that has commutes in both, in order: ``work``, ``jobs`` (of the truth),
+        ``true_km`` and ``released_km`` (means), ``absolute`` (km, their difference without sign) and
+        ``relative`` (that as a share of the true mean; NaN where it is 0).
+    """
+    sums = [
+        table.assign(total=table["S000"] * table["km"]).groupby("work")[["S000", "total"]].sum()
+        for table in (truth, release)
+    ]
+    both = sums[0].join(sums[1], how="inner", lsuffix="_true", rsuffix="_released")
+    both = both[(both["S000_true"] > 0) & (both["S000_released"] > 0)]
+    true_km = both["total_true"] / both["S000_true"]
+    released_km = both["total_released"] / both["S000_released"]
+    absolute = (released_km - true_km).abs()
+    return pd.DataFrame(
+        {
+            "jobs": both["S000_true"],
+            "true_km": true_km,
+            "released_km": released_km,
+            "absolute": absolute,
+            "relative": (absolute / true_km.where(true_km > 0)),
+        }
+    ).reset_index()
+
+
+def group_errors(truth: pd.DataFrame, release: pd.DataFrame, works: pd.DataFrame) -> pd.DataFrame:
+    """Summarise `commute_errors` by size and surroundings of the destination, short and long commutes apart.
+
+    Parameters
+    ----------
+    truth, release : DataFrame
+        Flows with ``km``.
+    works : DataFrame
+        Places of the destinations.
+
+    Returns
+    -------
+    DataFrame
+        A row for each group with destinations: ``group``, ``destinations``, and over these the medians of
+        the errors (``absolute``, ``relative``) and the 90th percentile of the relative one (``worst_tenth``).
+        Dense are the destinations with the tenth nearest other place closer than the median destination has
+        it. Short and long compare only commutes up to, and above, `SHORT_KM`.
+    """
+    errors = commute_errors(truth, release)
+    begins = list(SIZES.values())
+    size = np.searchsorted(begins, errors["jobs"], side="right") - 1
+    spacing = _spacing(works, errors["work"].to_numpy())
+    dense = np.less(spacing, np.nanmedian(spacing)) if np.isfinite(spacing).any() else np.isfinite(spacing)
+    groups = {
+        "all": errors,
+        **{name: errors[size == i] for i, name in enumerate(SIZES)},
+        "dense areas": errors[dense],
+        "sparse areas": errors[~dense],
+    }
+    for name, short in (
+        (f"commutes up to {SHORT_KM:g} km", True),
+        (f"commutes above {SHORT_KM:g} km", False),
+    ):
+        groups[name] = commute_errors(*(t[(t["km"] <= SHORT_KM) == short] for t in (truth, release)))
+    return pd.DataFrame(
+        [
+            {
+                "group": name,
+                "destinations": len(rows),
+                "absolute": rows["absolute"].median(),
+                "relative": rows["relative"].median(),
+                "worst_tenth": rows["relative"].quantile(0.9),
+            }
+            for name, rows in groups.items()
+            if len(rows)
+        ]
+    )
+
+
+def _spacing(places: pd.DataFrame, units: NDArray[np.integer]) -> NDArray[np.float64]:
+    """Return the distance of the tenth nearest other place, on the unit sphere's chord."""
+    points = unit_vectors(places["latitude"], places["longitude"])
+    known = np.isfinite(points).all(axis=1)
+    k = min(_NEIGHBOURS + 1, int(known.sum()))
+    spacing = np.full(len(units), np.nan)
+    here = known[units]
+    if here.any():
+        spacing[here] = cKDTree(points[known]).query(points[units[here]], [k])[0][:, 0]
+    return spacing

@@ -1,0 +1,221 @@
+"""What is compared: the flows of a release, and a reference: the confidential truth, or a public table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import geo_data
+from pipelines.auxiliary_tables import read_auxiliary
+from pipelines.config import load_config
+from pipelines.evaluation.flow_measures import side_variation
+from pipelines.plan_files import sha256_of
+from pipelines.public_inputs import job_source
+from pipelines.public_release import PublicRelease
+
+__all__ = ["Comparison", "compare_with_public", "compare_with_truth"]
+
+_PAIR = ["work", "home"]
+_SAME = 1e-9  # of shares that are equal but for rounding
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """Two tables of flows between the same areas. Its repr shows nothing, because one may be confidential.
+
+    Attributes
+    ----------
+    name : str
+        What the release is compared with, for people.
+    reference, release : DataFrame
+        Tables of flows: ``work``, ``home`` (unit numbers) and ``S000`` (jobs), sorted. The reference
+        is scaled to the jobs of the release.
+    home_level, work_level : str
+        Levels of the two sides.
+    homes, works : DataFrame
+        Places of the two levels (`PublicRelease.places`).
+    geography : geo_data.Geography
+    notes : tuple of str
+        What a reader has to know about the reference.
+    """
+
+    name: str
+    reference: pd.DataFrame
+    release: pd.DataFrame
+    home_level: str
+    work_level: str
+    homes: pd.DataFrame
+    works: pd.DataFrame
+    geography: geo_data.Geography
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return "<Comparison>"
+
+
+def compare_with_truth(release: PublicRelease, truth: Path) -> Comparison:
+    """Read the confidential truth of a release.
+
+    Parameters
+    ----------
+    release : PublicRelease
+    truth : Path
+        The release's configuration (``.toml``), which says how its jobs are read, or, for a release without
+        outside areas, a file of jobs in the form of a LODES origin-destination file.
+
+    Returns
+    -------
+    Comparison
+        **Confidential**, from block to block.
+
+    Raises
+    ------
+    geo_data.InputError
+        If the jobs are unusable, or not of the release's geography.
+    ConfigError
+        If the configuration is unusable.
+    """
+    if truth.suffix == ".toml":
+        source = job_source(load_config(truth), release.geography)
+    elif "aux" in release.rows:
+        raise geo_data.InputError(
+            truth,
+            "one file is not the truth of this release, which has workers who live outside",
+            cure="name the configuration of the release, which says where main and aux jobs are",
+        )
+    else:
+        source = geo_data.LodesJobs(truth, release.geography)
+    block = release.levels[-1]
+    jobs = _count(source, release.geography)
+    comparison = _compare(release, "the confidential truth", jobs, (block, block))
+    same = int(jobs["S000"].sum()) == int(comparison.release["S000"].sum())
+    if same and side_variation(jobs, comparison.release, "work") < _SAME:
+        return comparison
+    note = (
+        "Totals at workplaces are not those of the release. A release keeps them exactly, so this is not the "
+        "truth it was made from, or only a part of it."
+    )
+    return replace(comparison, notes=(note,))
+
+
+def compare_with_public(release: PublicRelease, tables: Sequence[Path]) -> list[Comparison]:
+    """Read public tables that a release can be compared with.
+
+    Parameters
+    ----------
+    release : PublicRelease
+    tables : sequence of Path
+        Each a configuration (``.toml``), whose auxiliary tables are read (and nothing else that it names), or
+        a published LODES origin-destination file, such as last year's, which is compared at the finest level
+        above the block.
+
+    Returns
+    -------
+    list of Comparison
+        One a table, at the levels that the table has.
+
+    Raises
+    ------
+    geo_data.InputError
+        If a table is unusable, or is a confidential input of the release.
+    ConfigError
+        If a configuration is unusable, or has no auxiliary table.
+    """
+    found: list[geo_data.Flows] = []
+    for path in tables:
+        _refuse_truth(release, path)
+        if path.suffix == ".toml":
+            config = load_config(path)
+            for table in config.auxiliary:
+                _refuse_truth(release, table.file)
+            found += read_auxiliary(config, release.geography)
+        else:
+            level = release.levels[max(len(release.levels) - 2, 0)]
+            found.append(
+                geo_data.read_lodes_flows(
+                    path, release.geography, origin_level=level, destination_level=level
+                )
+            )
+    if not found:
+        raise geo_data.InputError(
+            tables[0],
+            "there is no public table to compare with",
+            cure="name a published origin-destination file, or a configuration with [[auxiliary]] tables",
+        )
+    return [_compare_table(release, table) for table in found if table.flow.sum() > 0]
+
+
+def _compare_table(release: PublicRelease, table: geo_data.Flows) -> Comparison:
+    flows = pd.DataFrame({"work": table.destination, "home": table.origin, "S000": table.flow})
+    flows = flows[flows["S000"] > 0].sort_values(_PAIR, ignore_index=True)
+    levels = (table.origin_level, table.destination_level)
+    notes = ["Pairs that the table does not show count as pairs without commuters."]
+    if not table.same_jobs:
+        notes.append("The table may count other commuters than the release does; only shares are compared.")
+    return _compare(release, _file_name(table.source), flows, levels, notes)
+
+
+def _compare(
+    release: PublicRelease, name: str, flows: pd.DataFrame, levels: tuple[str, str], notes: Sequence[str] = ()
+) -> Comparison:
+    home_level, work_level = levels
+    released = release.flows(home_level, work_level)
+    total, ours = flows["S000"].sum(), released["S000"].sum()
+    if total != ours:
+        flows = flows.assign(S000=flows["S000"] * (ours / total))
+    places = {level: release.places(level) for level in {home_level, work_level}}
+    return Comparison(
+        name,
+        flows,
+        released,
+        home_level,
+        work_level,
+        places[home_level],
+        places[work_level],
+        release.geography,
+        tuple(notes),
+    )
+
+
+def _count(source: geo_data.JobSource, geography: geo_data.Geography) -> pd.DataFrame:
+    """Count jobs by pair of blocks, a file at a time."""
+    counts = pd.Series(dtype=np.int64)
+    for part in source.parts():
+        pairs, jobs = np.unique(
+            part.work.astype(np.int64) * geography.n_blocks + part.home, return_counts=True
+        )
+        counts = pd.concat([counts, pd.Series(jobs, pairs)])
+    counts = counts.groupby(level=0).sum()
+    pair = counts.index.to_numpy(np.int64)
+    return pd.DataFrame(
+        {
+            "work": (pair // geography.n_blocks).astype(np.int32),
+            "home": (pair % geography.n_blocks).astype(np.int32),
+            "S000": counts.to_numpy(np.int64),
+        }
+    )
+
+
+def _refuse_truth(release: PublicRelease, table: Path) -> None:
+    """Refuse a "public" table that is one of the confidential inputs, where the run has left their hashes."""
+    log = release.folder.parent / "confidential" / "run.json"
+    if not (log.is_file() and table.is_file()):
+        return
+    inputs = json.loads(log.read_text(encoding="utf-8"))["inputs_sha256"]
+    if sha256_of(table) in inputs.values():
+        raise geo_data.InputError(
+            table,
+            "this is a confidential input of the release, not a public table",
+            cure="name it with --truth; what is derived from it is confidential",
+        )
+
+
+def _file_name(source: str) -> str:
+    """Return the name of a table without its folder, which may tell something."""
+    path, bracket, part = source.partition(" (")
+    return Path(path).name + bracket + part

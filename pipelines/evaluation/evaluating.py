@@ -1,0 +1,148 @@
+"""Evaluating a release: against the confidential truth, or against public tables."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines.config import ConfigError
+from pipelines.evaluation.comparison import Comparison, compare_with_public, compare_with_truth
+from pipelines.evaluation.measuring import measure
+from pipelines.public_release import PublicRelease, read_public_release
+
+__all__ = ["MEASURES_FILE", "REPORT_FILE", "evaluate", "evaluate_public", "evaluation_folder"]
+
+REPORT_FILE = "report.html"
+MEASURES_FILE = "measures.parquet"
+_MARK = {
+    True: b"CONFIDENTIAL: derived from confidential jobs, never publish",
+    False: b"PUBLIC: made from the release and public tables only",
+}
+
+
+def evaluate(out: Path, truth: Path, to: Path | None = None) -> pd.DataFrame:
+    """Measure how far a release is from the confidential truth, and write a confidential report.
+
+    Parameters
+    ----------
+    out : Path
+        Folder of the release, with ``public``.
+    truth : Path
+        The release's configuration (``.toml``), which names its jobs, or a LODES origin-destination file of
+        the true jobs.
+    to : Path, optional
+        Folder to make (mode 0700, its files 0600); by default ``confidential/evaluation`` in `out`. An
+        earlier evaluation there is replaced.
+
+    Returns
+    -------
+    DataFrame
+        **Confidential.** One row a number: ``compared_with``, ``measure``, ``level``, ``group`` (text) and
+        ``value`` (float64); `pipelines.evaluation.MEASURES` says what each is.
+
+    Raises
+    ------
+    ConfigError
+        If the folder would lie in a public folder, or holds something else.
+    PublicReleaseError, geo_data.InputError
+        If the release, or the truth, cannot be read.
+    """
+    release, target = _open(out, to, confidential=True)
+    return _write(release, [compare_with_truth(release, truth)], target, confidential=True)
+
+
+def evaluate_public(out: Path, tables: Sequence[Path], to: Path | None = None) -> pd.DataFrame:
+    """Measure how far a release is from public tables, and write a report that may be published.
+
+    Parameters
+    ----------
+    out : Path
+        Folder of the release, or its public folder.
+    tables : sequence of Path
+        Configurations (``.toml``), of which only the auxiliary tables are read, or LODES origin-destination
+        files that are published, such as last year's.
+    to : Path, optional
+        Folder to make; by default ``evaluation`` beside the public folder. An earlier evaluation there is
+        replaced.
+
+    Returns
+    -------
+    DataFrame
+        As `evaluate`; public.
+
+    Raises
+    ------
+    ConfigError, PublicReleaseError, geo_data.InputError
+        As `evaluate`; also where a table is a confidential input of the release.
+    """
+    release, target = _open(out, to, confidential=False)
+    return _write(release, compare_with_public(release, tables), target, confidential=False)
+
+
+def evaluation_folder(out: Path, *, confidential: bool) -> Path:
+    """Return the folder of an evaluation where none is named."""
+    if confidential:
+        return out / "confidential" / "evaluation"
+    return _public_folder(out).resolve().parent / "evaluation"
+
+
+def _public_folder(out: Path) -> Path:
+    return out / "public" if (out / "public").is_dir() else out
+
+
+def _open(out: Path, to: Path | None, *, confidential: bool) -> tuple[PublicRelease, Path]:
+    release = read_public_release(_public_folder(out))
+    target = (to or evaluation_folder(out, confidential=confidential)).resolve()  # wherever links lead
+    for folder in (target, *target.parents):
+        if (folder / "certificate.json").exists() or folder == release.folder.resolve():
+            raise ConfigError(
+                [f"{target}: this is inside the public folder {folder}. Choose another folder with --to"]
+            )
+    if target.exists() and (
+        not target.is_dir() or not {p.name for p in target.iterdir()} <= {REPORT_FILE, MEASURES_FILE}
+    ):
+        raise ConfigError([f"{target}: this exists and is no evaluation. Choose another folder with --to"])
+    return release, target
+
+
+def _write(
+    release: PublicRelease, comparisons: Sequence[Comparison], target: Path, *, confidential: bool
+) -> pd.DataFrame:
+    from pipelines.evaluation.report import report_html  # matplotlib takes its time
+
+    tables = [measure(comparison) for comparison in comparisons]
+    page = report_html(release, comparisons, tables, confidential=confidential)
+    named = [
+        table.assign(compared_with=comparison.name)
+        for table, comparison in zip(tables, comparisons, strict=True)
+    ]
+    measures = pd.concat(named, ignore_index=True)[["compared_with", "measure", "level", "group", "value"]]
+    target.parent.mkdir(mode=0o700 if confidential else 0o777, parents=True, exist_ok=True)
+    # In a folder that nobody else can look into, until everything is there and has its mode.
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as private:
+        made = Path(private) / target.name
+        made.mkdir(mode=0o700)
+        (made / REPORT_FILE).write_text(page, encoding="utf-8")
+        arrow = pa.Table.from_pandas(measures, preserve_index=False)
+        arrow = arrow.replace_schema_metadata({**arrow.schema.metadata, b"odsynth": _MARK[confidential]})
+        pq.write_table(arrow, made / MEASURES_FILE)
+        shared = 0 if confidential else ~_umask()
+        for file in made.iterdir():
+            file.chmod(0o600 | 0o066 & shared)
+        made.chmod(0o700 | 0o077 & shared)
+        if target.exists():
+            target.rename(Path(private) / "earlier")
+        made.rename(target)
+    return measures
+
+
+def _umask() -> int:
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return umask

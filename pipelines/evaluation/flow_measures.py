@@ -1,0 +1,264 @@
+"""How much two tables of flows differ: distances, agreement of large flows, pairs and totals.
+
+A table of flows has columns ``work``, ``home`` (unit numbers) and ``S000`` (jobs), a row a pair, as
+`PublicRelease.flows` gives it. Where one of two tables is the truth, it is the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from scipy.spatial.distance import jensenshannon
+
+import geo_data
+
+__all__ = [
+    "add_up",
+    "common_part_of_commuters",
+    "implicate_variance",
+    "jensen_shannon_divergence",
+    "lost_pairs",
+    "pair_flows",
+    "side_error",
+    "side_variation",
+    "top_flows_recall",
+    "total_variation_distance",
+]
+
+_PAIR = ["work", "home"]
+
+
+def pair_flows(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    """Put two tables of flows side by side.
+
+    Parameters
+    ----------
+    first, second : DataFrame
+        Tables of flows.
+
+    Returns
+    -------
+    DataFrame
+        A row for each pair with jobs in either, sorted: ``work``, ``home``, and the jobs of the two tables,
+        ``first`` and ``second`` (float64, 0 where a table has no such pair).
+    """
+    both = [
+        table.loc[table["S000"] > 0, [*_PAIR, "S000"]].rename(columns={"S000": name})
+        for table, name in ((first, "first"), (second, "second"))
+    ]
+    joined = both[0].merge(both[1], on=_PAIR, how="outer", sort=True)
+    return joined.astype({"first": np.float64, "second": np.float64}).fillna({"first": 0.0, "second": 0.0})
+
+
+def add_up(
+    flows: pd.DataFrame,
+    geography: geo_data.Geography,
+    levels: tuple[str, str],
+    to: tuple[str, str],
+) -> pd.DataFrame:
+    """Add up flows to coarser levels.
+
+    Parameters
+    ----------
+    flows : DataFrame
+    geography : geo_data.Geography
+    levels : (str, str)
+        Levels of homes and workplaces in the table.
+    to : (str, str)
+        The same or coarser ones.
+
+    Returns
+    -------
+    DataFrame
+        A table of flows, sorted by work and then home.
+    """
+    sides = {
+        side: geography.unit_of(coarse, geography.starts(fine)[flows[side]])
+        for side, fine, coarse in zip(("home", "work"), levels, to, strict=True)
+    }
+    return flows[["S000"]].assign(**sides).groupby(_PAIR, as_index=False).sum()
+
+
+def total_variation_distance(first: pd.DataFrame, second: pd.DataFrame) -> float:
+    """Return half the sum of the differences of two tables as shares of their jobs.
+
+    The share of jobs that would have to be moved to another pair to make the tables equal.
+
+    Parameters
+    ----------
+    first, second : DataFrame
+        Tables of flows with jobs.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+    """
+    p, q = _shares(first, second)
+    return float(np.abs(p - q).sum() / 2)
+
+
+def jensen_shannon_divergence(first: pd.DataFrame, second: pd.DataFrame) -> float:
+    """Return the Jensen-Shannon divergence of two tables as shares, in bits (Lin 1991).
+
+    Parameters
+    ----------
+    first, second : DataFrame
+        Tables of flows with jobs.
+
+    Returns
+    -------
+    float
+        In [0, 1]; the square of what SciPy calls the distance.
+    """
+    return float(jensenshannon(*_shares(first, second), base=2) ** 2)
+
+
+def common_part_of_commuters(first: pd.DataFrame, second: pd.DataFrame) -> float:
+    """Return the part of commuters that two tables have in common: 2 sum min(a, b) / (sum a + sum b).
+
+    Of tables with equally many jobs it is 1 minus the total variation distance (Lenormand et al. 2012).
+
+    Parameters
+    ----------
+    first, second : DataFrame
+        Tables of flows with jobs.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+    """
+    both = pair_flows(first, second)
+    a, b = both["first"], both["second"]
+    return float(2 * np.minimum(a, b).sum() / (a.sum() + b.sum()))
+
+
+def top_flows_recall(truth: pd.DataFrame, release: pd.DataFrame, k: int) -> float:
+    """Return the share of the truth's k largest flows that are among the release's k largest.
+
+    Parameters
+    ----------
+    truth, release : DataFrame
+        Tables of flows.
+    k : int
+        At least 1. Of flows that are equal where the k-th is, each counts by the share of places left for
+        them, so that the order of rows decides nothing.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+    """
+    both = pair_flows(truth, release)
+    chosen = [_top(both[name].to_numpy(), k) for name in ("first", "second")]
+    return float(np.minimum(*chosen).sum() / chosen[0].sum())
+
+
+def lost_pairs(truth: pd.DataFrame, release: pd.DataFrame) -> tuple[float, float]:
+    """Return what of the truth the release has no trace of. With the tables exchanged: what is spurious.
+
+    Parameters
+    ----------
+    truth, release : DataFrame
+        Tables of flows.
+
+    Returns
+    -------
+    (float, float)
+        Share of the truth's pairs that have no job in the release, and the share of its jobs in them.
+    """
+    both = pair_flows(truth, release)
+    there = both["first"] > 0
+    lost = there & (both["second"] == 0)
+    return float(lost.sum() / there.sum()), float(both["first"][lost].sum() / both["first"].sum())
+
+
+def side_variation(first: pd.DataFrame, second: pd.DataFrame, side: str = "home") -> float:
+    """Return the total variation distance of the totals by home, or by work place.
+
+    Parameters
+    ----------
+    first, second : DataFrame
+        Tables of flows with jobs.
+    side : {"home", "work"}
+
+    Returns
+    -------
+    float
+        In [0, 1].
+    """
+    a, b = _sides(first, second, side)
+    return float(np.abs(a / a.sum() - b / b.sum()).sum() / 2)
+
+
+def side_error(first: pd.DataFrame, second: pd.DataFrame, side: str = "home") -> float:
+    """Return the mean absolute difference of the totals by home, or by work place.
+
+    Parameters
+    ----------
+    first, second : DataFrame
+        Tables of flows.
+    side : {"home", "work"}
+
+    Returns
+    -------
+    float
+        Jobs per unit, over the units with jobs in either table.
+    """
+    a, b = _sides(first, second, side)
+    return float(np.abs(a - b).mean())
+
+
+def implicate_variance(implicates: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return how much the flows of several implicates of a release vary between them.
+
+    Parameters
+    ----------
+    implicates : sequence of DataFrame, length m >= 2
+        Tables of flows.
+
+    Returns
+    -------
+    DataFrame
+        A row for each pair with jobs in any, sorted: ``work``, ``home``, ``mean`` and ``variance`` (over
+        m - 1; the B of `combine`), float64.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two.
+    """
+    m = len(implicates)
+    if m < 2:
+        raise ValueError("a variance between implicates needs at least two")
+    counts = [table[[*_PAIR, "S000"]].astype({"S000": np.float64}) for table in implicates]
+    stacked = pd.concat(counts, ignore_index=True)
+    mean = stacked.groupby(_PAIR)["S000"].sum() / m
+    # An implicate without the pair has 0 jobs there; it adds the square of the mean.
+    deviation = stacked["S000"] - mean.reindex(pd.MultiIndex.from_frame(stacked[_PAIR])).to_numpy()
+    groups = stacked.assign(square=deviation**2).groupby(_PAIR)["square"]
+    squares = groups.sum() + (m - groups.size()) * mean**2
+    return pd.DataFrame({"mean": mean, "variance": squares / (m - 1)}).reset_index()
+
+
+def _shares(first: pd.DataFrame, second: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    both = pair_flows(first, second)
+    p, q = both["first"].to_numpy(), both["second"].to_numpy()
+    return p / p.sum(), q / q.sum()
+
+
+def _sides(first: pd.DataFrame, second: pd.DataFrame, side: str) -> tuple[np.ndarray, np.ndarray]:
+    totals = [table[table["S000"] > 0].groupby(side)["S000"].sum() for table in (first, second)]
+    both = pd.concat(totals, axis=1).fillna(0).to_numpy(np.float64)
+    return both[:, 0], both[:, 1]
+
+
+def _top(jobs: np.ndarray, k: int) -> np.ndarray:
+    """Return how much of each flow is among the k largest: 1, 0, or a share where flows are equal."""
+    k = min(k, int((jobs > 0).sum()))
+    least = np.partition(jobs, jobs.size - k)[jobs.size - k]
+    above, equal = jobs > least, jobs == least
+    return above + equal * ((k - above.sum()) / equal.sum())
