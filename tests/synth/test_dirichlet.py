@@ -94,10 +94,7 @@ def test_calibrated_plans_certify_what_was_asked(
 
 
 def test_the_run_adds_delta_over_pools_and_takes_the_largest_epsilon() -> None:
-    row = ClassGuarantee(
-        3, 1, 1, 1, (1,), (Fraction(1),), (Fraction(1),),
-        Fraction(1), Fraction(0), Fraction(1), Fraction(1, 100), Fraction(1, 200),
-    )  # fmt: skip
+    row = ClassGuarantee(3, 1, 1, 1, (1,), Fraction(1), Fraction(1, 100), Fraction(1, 200))
     other = replace(row, pools=5, epsilon=Fraction(2), delta=Fraction(1, 50), person_delta=Fraction(1, 500))
     total = Guarantee.of_classes([row, other], Fraction(3), [(Fraction(4), Fraction(0))])
     assert (total.epsilon, total.delta, total.person_delta) == (2, Fraction(13, 100), Fraction(1, 200))

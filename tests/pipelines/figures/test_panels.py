@@ -89,7 +89,7 @@ def test_flows_are_as_wide_as_they_are_large(busiest: Subject) -> None:
     between = busiest.pairs[busiest.pairs["home"] != busiest.pairs["work"]]["jobs"]
     np.testing.assert_allclose(np.sort(widths), np.sort(np.maximum(0.4, 5 * between / between.max())))
     within = 1 - between.sum() / busiest.total
-    assert f"{within:.0%} stay in one unit" in texts(axis)
+    assert f"{within:.0%} stay in one tract" in texts(axis)
     assert f"The {len(between)} largest flows" in texts(axis)
 
 
