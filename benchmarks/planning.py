@@ -39,6 +39,11 @@ def main() -> None:
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for epsilon in ("8.6", "4.6", "2"):
         show("chosen", changed(text, epsilon))
+    noisy = text.replace('mechanism = "dirichlet"', 'mechanism = "geometric"')
+    for epsilon in ("8.6", "4.6", "2", "1"):
+        show("geometric, chosen", changed(noisy, epsilon))
+    for epsilon in ("8.6", "4.6", "2", "1"):
+        show("geometric, one pool a tract", changed(noisy, epsilon, "pool_below = 1000000"))
     for epsilon in ("8.6", "4.6", "2"):
         show("chosen, without the 2018 table", changed(without, epsilon))
     for epsilon in ("8.6", "4.6", "2"):
@@ -52,7 +57,9 @@ def main() -> None:
 
 def changed(text: str, epsilon: str, plan: str = "") -> str:
     """Return the configuration with another epsilon and a line of the plan."""
-    return text.replace('epsilon = "8.6"', f'epsilon = "{epsilon}"') + plan + "\n"
+    return text.replace('epsilon = "8.6"', f'epsilon = "{epsilon}"').replace(
+        "\n[plan]\n", f"\n[plan]\n{plan}\n"
+    )
 
 
 def show(name: str, text: str) -> None:

@@ -74,7 +74,7 @@ def draw_cells(release: ReleasePlan, path: Path) -> None:
     last.set_title("Near blocks fine, far ones coarse", fontsize=11)
     last.legend(frameon=False)
     last.spines[["top", "right"]].set_visible(False)
-    fig.suptitle(f"{release.configuration['release']['name']}: what the urns tell apart", fontsize=13)
+    fig.suptitle(f"{release.configuration['release']['name']}: what the pools tell apart", fontsize=13)
     fig.savefig(path, dpi=110)
     plt.close(fig)
 

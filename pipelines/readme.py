@@ -65,6 +65,7 @@ def release_readme(release: ReleasePlan, certificate: Certificate, names: dict[s
     """
     run, person = certificate.run, certificate.person
     odds = decimal_up(exp_up(Fraction(run.epsilon)), 3)
+    exception = "" if run.delta == "0" else f", except with probability {run.delta}"
     columns = [
         ("w_geocode", "work block, text"),
         ("h_geocode", "home block of the synthetic workers, text"),
@@ -122,7 +123,7 @@ random from {release.mechanism.words}.
 Epsilon {run.epsilon}, delta {run.delta}.
 
 Whatever can be seen in this release is at most about {odds} times more or less likely than it would be if
-any one job record had another home{"" if run.delta == "0" else f", except with probability {run.delta}"}. Someone who thought two homes of a
+any one job record had another home{exception}. Someone who thought two homes of a
 worker equally likely can, after seeing everything here, be at most about {odds} to 1 sure of one of them.
 
 For one person with at most {person.records} job record(s), the release is (epsilon, delta)-differentially

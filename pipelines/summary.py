@@ -46,7 +46,8 @@ def plan_summary(release: ReleasePlan, guarantee: synth.Guarantee) -> str:
         *(
             [
                 f"  shared    {plan.pools.n[shared].sum():,} jobs of work blocks with fewer than "
-                f"{release.choices.pool_below:,} share {shared.sum():,} urns by {release.pools.pooling.level}"
+                f"{release.choices.pool_below:,} share {shared.sum():,} pools, "
+                f"by {release.pools.pooling.level}"
             ]
             if shared.any()
             else []

@@ -10,11 +10,12 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
-from pipelines.evaluation.commute_measures import add_distance, commute_errors
+from pipelines.evaluation.commute_measures import commute_errors
 from pipelines.evaluation.comparison import Comparison
 from pipelines.evaluation.count_queries import count_queries, query_errors
 from pipelines.evaluation.flow_measures import add_up, pair_flows
@@ -24,6 +25,7 @@ __all__ = ["CHARTS", "draw"]
 
 _REFERENCE, _RELEASE = "#444444", "#1f77b4"
 _SIZE = (5.4, 3.6)  # inches
+_FEW_PAIRS = 500  # are drawn one by one
 _FEW_UNITS = 3000  # a chart of flows is of the finest level with no more
 _STYLE: Any = {
     "font.size": 9,
@@ -60,8 +62,7 @@ def draw(chart: Callable[[Axes, Comparison], bool], comparison: Comparison) -> s
 
 
 def _distances(ax: Axes, comparison: Comparison) -> bool:
-    places = (comparison.homes, comparison.works)
-    tables = [add_distance(t, *places) for t in (comparison.reference, comparison.release)]
+    tables = comparison.distances
     if not all(table["S000"].sum() for table in tables):
         return False
     every = np.concatenate([table["km"] for table in tables])
@@ -85,8 +86,7 @@ def _distances(ax: Axes, comparison: Comparison) -> bool:
 
 
 def _destinations(ax: Axes, comparison: Comparison) -> bool:
-    places = (comparison.homes, comparison.works)
-    errors = commute_errors(*(add_distance(t, *places) for t in (comparison.reference, comparison.release)))
+    errors = commute_errors(*comparison.distances)
     errors = errors[errors["relative"].notna()]
     # Twice as many jobs from class to class, as long as there are a few destinations.
     classes = np.floor(np.log2(np.maximum(errors["jobs"], 1)))
@@ -101,7 +101,7 @@ def _destinations(ax: Axes, comparison: Comparison) -> bool:
     ax.plot(jobs, groups[0.5], color=_RELEASE, marker="o", markersize=3, label="median")
     ax.plot(jobs, groups[0.9], color=_RELEASE, linestyle=":", label="one in ten is above")
     ax.set(xscale="log", xlabel="jobs at the destination", ylabel="error of its mean commute", ylim=(0, None))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
+    _whole_numbers(ax.xaxis)
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     ax.legend()
     return True
@@ -120,9 +120,21 @@ def _flows(ax: Axes, comparison: Comparison) -> bool:
     # What one table lacks stands on the axis, at a half.
     x, y = (np.maximum(both[name].to_numpy(), 0.5) for name in ("first", "second"))
     top = max(x.max(), y.max()) * 1.2
-    ax.hexbin(
-        x, y, gridsize=45, xscale="log", yscale="log", mincnt=1, norm=LogNorm(), cmap="Blues", linewidths=0.1
-    )
+    if len(both) < _FEW_PAIRS:
+        ax.plot(x, y, "o", color=_RELEASE, markersize=3, alpha=0.6)
+        ax.set(xscale="log", yscale="log")
+    else:
+        ax.hexbin(
+            x,
+            y,
+            gridsize=45,
+            xscale="log",
+            yscale="log",
+            mincnt=1,
+            norm=LogNorm(),
+            cmap="Blues",
+            linewidths=0.1,
+        )
     ax.plot([0.5, top], [0.5, top], color=_REFERENCE, linewidth=0.8)
     ax.set(
         xlabel=f"jobs of a flow, compared with{f' ({level})' if level else ''}",
@@ -130,7 +142,7 @@ def _flows(ax: Axes, comparison: Comparison) -> bool:
     )
     ax.set(xlim=(0.4, top), ylim=(0.4, top))
     for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}" if v >= 1 else f"{v:g}"))
+        _whole_numbers(axis)
     return True
 
 
@@ -139,14 +151,25 @@ def _queries(ax: Axes, comparison: Comparison) -> bool:
     errors = np.sort(query_errors(comparison.reference, comparison.release, queries))
     jobs = float(comparison.release["S000"].sum())
     ax.step(errors, np.arange(1, errors.size + 1) / errors.size, where="post", color=_RELEASE)
+    end = max(errors[-1], max(RHO) * np.sqrt(jobs)) * 1.08
     for rho in RHO:
-        ax.axvline(rho * np.sqrt(jobs), color=_REFERENCE, linewidth=0.8, linestyle=":")
-        ax.text(rho * np.sqrt(jobs), 0.02, rf" $\rho$ = {rho:g}", color=_REFERENCE, fontsize=8)
+        at = rho * np.sqrt(jobs)
+        ax.axvline(at, color=_REFERENCE, linewidth=0.8, linestyle=":")
+        if rho == max(RHO) or at > end / 20:  # else the words lie on each other
+            ax.text(at, 0.02, rf" $\rho$ = {rho:g}", color=_REFERENCE, fontsize=8)
     ax.set(xlabel="error of the answer, jobs", ylabel="count queries with at most this error", ylim=(0, 1.02))
-    ax.set_xlim(0, max(errors[-1], max(RHO) * np.sqrt(jobs)) * 1.08)
+    ax.set_xlim(0, end)
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
     return True
+
+
+def _whole_numbers(axis: Axis) -> None:
+    """Label a logarithmic axis 1, 2, 5, 10 ... where it is short, else 1, 10, 100."""
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1.0,) if high > 50 * low else (1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 #: Title and chart.

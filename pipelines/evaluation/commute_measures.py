@@ -103,7 +103,7 @@ def commute_errors(truth: pd.DataFrame, release: pd.DataFrame) -> pd.DataFrame:
         table.assign(total=table["S000"] * table["km"]).groupby("work")[["S000", "total"]].sum()
         for table in (truth, release)
     ]
-    both = sums[0].join(sums[1], how="inner", lsuffix="_true", rsuffix="_released")
+    both = sums[0].merge(sums[1], left_index=True, right_index=True, suffixes=("_true", "_released"))
     both = both[(both["S000_true"] > 0) & (both["S000_released"] > 0)]
     true_km = both["total_true"] / both["S000_true"]
     released_km = both["total_released"] / both["S000_released"]
@@ -141,7 +141,8 @@ def group_errors(truth: pd.DataFrame, release: pd.DataFrame, works: pd.DataFrame
     begins = list(SIZES.values())
     size = np.searchsorted(begins, errors["jobs"], side="right") - 1
     spacing = _spacing(works, errors["work"].to_numpy())
-    dense = np.less(spacing, np.nanmedian(spacing)) if np.isfinite(spacing).any() else np.isfinite(spacing)
+    middle = np.nanmedian(spacing) if np.isfinite(spacing).any() else 0.0
+    dense = spacing < middle
     groups = {
         "all": errors,
         **{name: errors[size == i] for i, name in enumerate(SIZES)},
@@ -171,7 +172,7 @@ def group_errors(truth: pd.DataFrame, release: pd.DataFrame, works: pd.DataFrame
 def _spacing(places: pd.DataFrame, units: NDArray[np.integer]) -> NDArray[np.float64]:
     """Return the distance of the tenth nearest other place, on the unit sphere's chord."""
     points = unit_vectors(places["latitude"], places["longitude"])
-    known = np.isfinite(points).all(axis=1)
+    known: NDArray[np.bool_] = np.isfinite(points[:, 0])
     k = min(_NEIGHBOURS + 1, int(known.sum()))
     spacing = np.full(len(units), np.nan)
     here = known[units]

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 import geo_data
 from pipelines.auxiliary_tables import read_auxiliary
 from pipelines.config import load_config
+from pipelines.evaluation.commute_measures import add_distance
 from pipelines.evaluation.flow_measures import side_variation
 from pipelines.plan_files import sha256_of
 from pipelines.public_inputs import job_source
@@ -53,6 +56,12 @@ class Comparison:
     works: pd.DataFrame
     geography: geo_data.Geography
     notes: tuple[str, ...] = ()
+
+    @cached_property
+    def distances(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """The two tables with ``km``, without the rows that have no distance."""
+        reference, release = (add_distance(t, self.homes, self.works) for t in (self.reference, self.release))
+        return reference, release
 
     def __repr__(self) -> str:
         return "<Comparison>"
@@ -153,33 +162,57 @@ def compare_with_public(release: PublicRelease, tables: Sequence[Path]) -> list[
 def _compare_table(release: PublicRelease, table: geo_data.Flows) -> Comparison:
     flows = pd.DataFrame({"work": table.destination, "home": table.origin, "S000": table.flow})
     flows = flows[flows["S000"] > 0].sort_values(_PAIR, ignore_index=True)
-    levels = (table.origin_level, table.destination_level)
-    notes = ["Pairs that the table does not show count as pairs without commuters."]
-    if not table.same_jobs:
-        notes.append("The table may count other commuters than the release does; only shares are compared.")
-    return _compare(release, _file_name(table.source), flows, levels, notes)
-
-
-def _compare(
-    release: PublicRelease, name: str, flows: pd.DataFrame, levels: tuple[str, str], notes: Sequence[str] = ()
-) -> Comparison:
-    home_level, work_level = levels
-    released = release.flows(home_level, work_level)
-    total, ours = flows["S000"].sum(), released["S000"].sum()
-    if total != ours:
-        flows = flows.assign(S000=flows["S000"] * (ours / total))
-    places = {level: release.places(level) for level in {home_level, work_level}}
-    return Comparison(
-        name,
-        flows,
-        released,
-        home_level,
-        work_level,
-        places[home_level],
-        places[work_level],
-        release.geography,
-        tuple(notes),
+    whole = _compare(release, _file_name(table.source), flows, (table.origin_level, table.destination_level))
+    notes = [] if table.same_jobs else ["The table may count other commuters; only shares are compared."]
+    shown = _shown(whole)
+    if shown.all():
+        return replace(whole, notes=tuple(notes))
+    left_out = 1 - whole.release["S000"][shown].sum() / whole.release["S000"].sum()
+    notes.append(
+        f"The table does not show all pairs: {left_out:.1%} of the release's jobs are between larger areas "
+        "between which it shows nobody, and are left out."
     )
+    return _scaled(replace(whole, release=whole.release[shown].reset_index(drop=True), notes=tuple(notes)))
+
+
+def _shown(comparison: Comparison) -> NDArray[np.bool_]:
+    """Say of each flow of the release whether the reference has any between the next larger areas.
+
+    A table may show pairs within counties only; what it leaves out altogether is not absent in reality.
+    """
+    geography, levels = comparison.geography, (comparison.home_level, comparison.work_level)
+    names = [*geography.levels, geography.block_level]
+    above = [name for name in names[: min(map(names.index, levels))] if geography.n_units(name) > 1]
+    if not above:
+        return np.ones(len(comparison.release), np.bool_)
+    pairs = [
+        pd.MultiIndex.from_arrays(
+            [
+                geography.unit_of(above[-1], geography.starts(level)[table[side]])
+                for side, level in zip(("home", "work"), levels, strict=True)
+            ]
+        )
+        for table in (comparison.release, comparison.reference)
+    ]
+    return pairs[0].isin(pairs[1].unique())
+
+
+def _compare(release: PublicRelease, name: str, flows: pd.DataFrame, levels: tuple[str, str]) -> Comparison:
+    homes, works = levels
+    places = {level: release.places(level) for level in {homes, works}}
+    released = release.flows(homes, works)
+    comparison = Comparison(
+        name, flows, released, homes, works, places[homes], places[works], release.geography
+    )
+    return _scaled(comparison)
+
+
+def _scaled(comparison: Comparison) -> Comparison:
+    """Scale the reference to the jobs of the release."""
+    flows, jobs = comparison.reference, comparison.release["S000"].sum()
+    if flows["S000"].sum() == jobs:
+        return comparison
+    return replace(comparison, reference=flows.assign(S000=flows["S000"] * (jobs / flows["S000"].sum())))
 
 
 def _count(source: geo_data.JobSource, geography: geo_data.Geography) -> pd.DataFrame:

@@ -20,6 +20,7 @@ __all__ = ["MEASURES_FILE", "REPORT_FILE", "evaluate", "evaluate_public", "evalu
 
 REPORT_FILE = "report.html"
 MEASURES_FILE = "measures.parquet"
+_OF_PUBLIC = ("certificate.json", "plan/plan.json")  # by which a public folder is known, and one being made
 _MARK = {
     True: b"CONFIDENTIAL: derived from confidential jobs, never publish",
     False: b"PUBLIC: made from the release and public tables only",
@@ -100,15 +101,28 @@ def _open(out: Path, to: Path | None, *, confidential: bool) -> tuple[PublicRele
     release = read_public_release(_public_folder(out))
     target = (to or evaluation_folder(out, confidential=confidential)).resolve()  # wherever links lead
     for folder in (target, *target.parents):
-        if (folder / "certificate.json").exists() or folder == release.folder.resolve():
+        if any((folder / name).exists() for name in _OF_PUBLIC) or folder == release.folder.resolve():
             raise ConfigError(
                 [f"{target}: this is inside the public folder {folder}. Choose another folder with --to"]
             )
-    if target.exists() and (
-        not target.is_dir() or not {p.name for p in target.iterdir()} <= {REPORT_FILE, MEASURES_FILE}
-    ):
-        raise ConfigError([f"{target}: this exists and is no evaluation. Choose another folder with --to"])
+    if target.exists() and not _replaceable(target, confidential):
+        raise ConfigError(
+            [
+                f"{target}: this exists and is no {'confidential' if confidential else 'public'} evaluation. "
+                "Choose another folder with --to"
+            ]
+        )
     return release, target
+
+
+def _replaceable(target: Path, confidential: bool) -> bool:
+    """Say whether a folder is empty, or an evaluation of the same kind: what is public may be published."""
+    files = {path.name for path in target.iterdir()} if target.is_dir() else {""}
+    if not files <= {REPORT_FILE, MEASURES_FILE}:
+        return False
+    if MEASURES_FILE not in files:
+        return not files
+    return (pq.read_schema(target / MEASURES_FILE).metadata or {}).get(b"odsynth") == _MARK[confidential]
 
 
 def _write(

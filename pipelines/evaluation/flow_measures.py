@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from scipy.spatial.distance import jensenshannon
+from scipy.special import rel_entr
 
 import geo_data
 
@@ -111,9 +111,12 @@ def jensen_shannon_divergence(first: pd.DataFrame, second: pd.DataFrame) -> floa
     Returns
     -------
     float
-        In [0, 1]; the square of what SciPy calls the distance.
+        In [0, 1].
     """
-    return float(jensenshannon(*_shares(first, second), base=2) ** 2)
+    p, q = _shares(first, second)
+    middle = (p + q) / 2
+    nats = (rel_entr(p, middle) + rel_entr(q, middle)).sum() / 2
+    return max(0.0, float(nats / np.log(2)))  # of equal tables it may come out just below 0
 
 
 def common_part_of_commuters(first: pd.DataFrame, second: pd.DataFrame) -> float:

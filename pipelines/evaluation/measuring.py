@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from pipelines.evaluation.commute_measures import (
-    add_distance,
     earth_movers_distance,
     group_errors,
     mean_distance,
@@ -122,7 +121,7 @@ MEASURES: dict[str, Measure] = {
     "pmse_ratio": Measure(
         "Propensity score, ratio to chance",
         "",
-        "About 1: as hard to tell from the truth as another sample would be.",
+        "1: as close as a redraw of the true jobs; 2: as another sample.",
     ),
 }
 
@@ -180,8 +179,8 @@ def _flow_rows(comparison: Comparison) -> Iterator[Row]:
 
 
 def _commute_rows(comparison: Comparison) -> Iterator[Row]:
-    level, places = _levels(comparison), (comparison.homes, comparison.works)
-    reference, release = (add_distance(t, *places) for t in (comparison.reference, comparison.release))
+    level = _levels(comparison)
+    reference, release = comparison.distances
     yield "mean_commute_reference", level, _EVERYTHING, mean_distance(reference)
     yield "mean_commute_release", level, _EVERYTHING, mean_distance(release)
     yield "earth_movers_distance", level, _EVERYTHING, earth_movers_distance(reference, release)

@@ -25,8 +25,8 @@ class Propensity:
         Mean squared difference of the propensity score from the share of released jobs: 0 where the model
         sees no difference, at most a quarter.
     ratio : float
-        The same divided by what is expected of a release drawn from the true distribution: about 1 is as
-        good as chance allows.
+        The same divided by what is expected of a redraw of the true jobs, with replacement: 1 is as
+        close as that, 2 as close as another sample.
     """
 
     pmse: float
@@ -52,8 +52,8 @@ def propensity(
     Notes
     -----
     pMSE = mean of (p_i - c)^2 over all jobs of both tables, c the share of released ones (Woo et al. 2009).
-    Its expectation for a release drawn from the true distribution is (k - 1) (1 - c)^2 c / N with k
-    parameters and N jobs (Snoke et al. 2018).
+    Its expectation for jobs redrawn from the true ones is (k - 1) (1 - c)^2 c / N with k parameters and N
+    jobs (Snoke et al. 2018). An urn without noise has twice that: it draws shares before it draws jobs.
 
     The model sees the commute as a planner would: distance (its logarithm, and the square of that), whether
     home and work are one place, whether home is outside, and where home and work are (linear and quadratic).
@@ -75,11 +75,12 @@ def propensity(
         value = jobs @ (np.logaddexp(0, score) - label * score) / total
         return float(value), (jobs * (expit(score) - label)) @ design / total
 
+    def curvature(beta: NDArray[np.float64]) -> NDArray[np.float64]:
+        score = expit(design @ beta)
+        return (design.T * (jobs * score * (1 - score) / total)) @ design
+
     start = np.zeros(design.shape[1])
-    start[0] = np.log(share / (1 - share))
-    fit = minimize(
-        loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 500, "gtol": 1e-9, "ftol": 1e-15}
-    )
+    fit = minimize(loss, start, jac=True, hess=curvature, method="trust-exact", options={"maxiter": 100})
     pmse = float(jobs @ (expit(design @ fit.x) - share) ** 2 / total)
     expected = (parameters - 1) * (1 - share) ** 2 * share / total
     return Propensity(pmse, pmse / expected if expected else float("nan"))

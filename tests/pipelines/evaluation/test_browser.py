@@ -1,0 +1,73 @@
+"""The report in a browser without a network: on a wide and a narrow screen, and on paper."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+import pipelines
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("there is no chromium (Debian: apt-get install chromium)")
+    with sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def report(
+    small_release: pipelines.Release, small_region: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    folder = tmp_path_factory.mktemp("report") / "evaluation"
+    pipelines.evaluate(small_release.out, small_region["od"], folder)
+    return folder / "report.html"
+
+
+@pytest.fixture(params=[1200, 390])
+def page(request: pytest.FixtureRequest, browser: Browser, report: Path) -> Iterator[Page]:
+    """The page, which must have asked for nothing but itself and complained of nothing."""
+    page = browser.new_page(viewport={"width": request.param, "height": 800})
+    asked: list[str] = []
+    said: list[str] = []
+    page.on("request", lambda r: asked.append(r.url))
+    page.on("console", lambda message: said.append(message.text))
+    page.goto(report.as_uri())
+    yield page
+    page.close()
+    assert [url for url in asked if not url.startswith("data:image/svg+xml")] == [report.as_uri()]
+    assert said == []
+
+
+def test_everything_is_shown(page: Page) -> None:
+    width = page.viewport_size
+    assert width is not None
+    assert page.evaluate("document.documentElement.scrollWidth") <= width["width"]
+    assert page.locator("figure img").count() == 4
+    assert page.evaluate("[...document.images].every(i => i.complete && i.naturalWidth > 0)")
+    assert "CONFIDENTIAL" in page.title()
+    # The banner stays where it is when the page is scrolled.
+    page.evaluate("window.scrollTo(0, 2000)")
+    assert page.locator(".banner").bounding_box()["y"] == 0  # type: ignore[index]
+
+
+def test_every_sheet_says_it(page: Page) -> None:
+    page.emulate_media(media="print")
+    mark = page.locator(".watermark")
+    assert mark.is_visible()
+    assert mark.inner_text() == "CONFIDENTIAL"
+    assert mark.evaluate("node => getComputedStyle(node).position") == "fixed"  # which printing repeats
+    margins = page.evaluate(
+        "[...document.styleSheets[0].cssRules].filter(r => r.type === CSSRule.PAGE_RULE).map(r => r.cssText)"
+    )
+    assert 'content: "CONFIDENTIAL"' in margins[0]

@@ -1,0 +1,386 @@
+"""The geometric mechanism: exact privacy of small cases, plans and certificates, samples, and an audit."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from dataclasses import replace
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from synth import MECHANISMS, geometric
+from synth.auditing import AuditResult, audit
+from synth.calibration import BudgetTooSmallError
+from synth.dirichlet import Dirichlet
+from synth.geometric import Geometric, GeometricParameters, noise_loss, noisy_counts, spread
+from synth.plan import Domains, Plan, Pools
+from synth.projection import MAX_MASS
+from synth.randomness import RunKey, WordStream
+from synth.urn import Urns
+
+from .enumeration import single_urn
+from .noise_reference import Counts, histograms, mass, neighbours, noise_distribution, released
+from .reference import chi_square_p
+
+MECHANISM = Geometric()
+ONE = (Fraction(1),)
+RATIOS = [Fraction(1, 4), Fraction(1, 2), Fraction(2, 3)]
+
+
+def domains(*k: int, strata: int = 1) -> Domains:
+    """Domains of k cells, one block a cell at the front."""
+    offsets = np.cumsum([0, *k], dtype=np.int64)
+    cuts = np.concatenate([np.arange(cells, dtype=np.int32) for cells in k])
+    return Domains(max(k) + 2, offsets, cuts, (np.arange(cuts.size) % strata).astype(np.uint8))
+
+
+def pools(*rows: tuple[int, int, int]) -> Pools:
+    """Pools of (n, m, domain)."""
+    n, m, domain = zip(*rows, strict=True)
+    return Pools(np.array(n, np.int64), np.array(m, np.int64), np.array(domain, np.int32))
+
+
+def plan_of(epsilon: str, rows: Pools, of: Domains, delta: str = "1e-5", guarantee: str = "pdp") -> Plan:
+    return MECHANISM.calibrate(rows, of, ONE, Fraction(epsilon), Fraction(delta), None, guarantee)  # type: ignore[arg-type]
+
+
+def some_plan(epsilon: str = "2") -> Plan:
+    return plan_of(epsilon, pools((5, 5, 0), (1, 1, 1), (30, 20, 1), (7, 9, 0)), domains(4, 9))
+
+
+# --- privacy of small cases, exactly
+
+
+@pytest.mark.parametrize("p", RATIOS, ids=str)
+@pytest.mark.parametrize(("n", "k"), [(1, 2), (2, 2), (3, 3), (2, 4)])
+def test_noisy_counts_of_neighbours_differ_by_the_stated_factor_at_most(n: int, k: int, p: Fraction) -> None:
+    """With the probabilities that the sampler's own source has; the factor is reached."""
+    reach = n + 3
+    noise = noise_distribution(p.numerator, p.denominator, reach + n)
+    largest = Fraction(0)
+    for h in histograms(n, k):
+        for other in neighbours(h):
+            i, j = (next(c for c in range(k) if h[c] - other[c] == sign) for sign in (1, -1))
+            # All other cells have the same factor in both.
+            for a, b in itertools.product(range(-2, reach), repeat=2):
+                ratio = noise[a - h[i]] * noise[b - h[j]] / (noise[a - other[i]] * noise[b - other[j]])
+                largest = max(largest, ratio, 1 / ratio)
+    assert largest == 1 / p**2
+
+
+def hockey_stick(one: dict[Counts, Fraction], other: dict[Counts, Fraction], factor: Fraction) -> Fraction:
+    return sum(
+        (max(Fraction(0), share - factor * other.get(s, Fraction(0))) for s, share in one.items()),
+        Fraction(0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "m", "p", "reach"),
+    [
+        (1, 2, 1, Fraction(1, 2), 12),
+        (2, 2, 2, Fraction(2, 3), 16),
+        (3, 2, 2, Fraction(1, 3), 9),
+        (2, 3, 2, Fraction(1, 4), 6),
+        pytest.param(2, 3, 3, Fraction(1, 2), 9, marks=pytest.mark.slow),
+    ],
+)
+def test_released_counts_of_neighbours_are_as_private(
+    n: int, k: int, m: int, p: Fraction, reach: int
+) -> None:
+    """Every set of outputs, with what noise beyond `reach` could add to the other input's side."""
+    found = {h: released(h, m, p, reach) for h in histograms(n, k)}
+    factor = 1 / p**2
+    for h, (distribution, _) in found.items():
+        for other in neighbours(h):
+            others, beyond = found[other]
+            assert hockey_stick(distribution, others, factor) <= factor * beyond
+    # The projection gives privacy away, but not all: half of epsilon would not do.
+    pairs = [(h, other) for h in found for other in neighbours(h)]
+    assert max(hockey_stick(found[h][0], found[other][0], Fraction(1)) for h, other in pairs) > Fraction(
+        1, 50
+    )
+
+
+def test_the_comparison_would_find_noise_that_is_too_small() -> None:
+    p = Fraction(1, 8)  # half of what 1/p^2 = 8 needs
+    found = {h: released(h, 6, p, 7) for h in ((3, 3), (2, 4))}
+    (one, _), (other, beyond) = found[3, 3], found[2, 4]
+    assert hockey_stick(other, one, Fraction(8)) > 8 * beyond
+
+
+# --- the sampler against the exact distribution
+
+
+@pytest.mark.parametrize(
+    ("h", "m", "ratio", "reach"),
+    [((2, 0, 1), 3, (1, 4), 8), ((0, 3), 2, (1, 2), 20), ((1, 1, 0), 4, (1, 5), 7)],
+)
+def test_samples_have_the_exact_distribution(h: Counts, m: int, ratio: tuple[int, int], reach: int) -> None:
+    exact, beyond = released(h, m, Fraction(*ratio), reach)
+    runs, n, k = 100_000, sum(h), len(h)
+    plan = plan_of("2", pools(*[(n, m, 0)] * runs), domains(k))
+    plan = replace(plan, parameters=GeometricParameters(*ratio))
+    cells = np.tile(np.repeat(np.arange(k, dtype=np.int32), h), runs)
+    drawn = MECHANISM.sample(plan, slice(0, runs), cells, RunKey.from_seed(5).stream("urn", 0))
+    counts = (drawn.reshape(runs, m, 1) == np.arange(k)).sum(axis=1)
+    assert runs * beyond < 2
+    # The rarest of the likely outcomes and all others are one.
+    likely = sorted((s for s, share in exact.items() if runs * share >= 10), key=exact.__getitem__)[1:]
+    observed = [int((counts == s).all(axis=1).sum()) for s in likely]
+    expected = [float(runs * exact[s]) for s in likely]
+    assert chi_square_p([*observed, runs - sum(observed)], [*expected, runs - sum(expected)]) > 1e-4
+
+
+def test_a_draw_says_nothing_about_its_slot() -> None:
+    """The first slot's worker is from each cell as often as any worker is."""
+    runs, h = 60_000, (3, 1, 0)
+    plan = plan_of("3", pools(*[(4, 4, 0)] * runs), domains(3))
+    cells = np.tile(np.repeat(np.arange(3, dtype=np.int32), h), runs)
+    drawn = MECHANISM.sample(plan, slice(0, runs), cells, RunKey.from_seed(6).stream("urn", 0))
+    places = np.stack([np.bincount(column, minlength=3) for column in drawn.reshape(runs, 4).T])
+    spread_evenly = places.mean(axis=0)
+    assert all(chi_square_p(row, spread_evenly.tolist()) > 1e-5 for row in places)
+    assert (places[0] != places[1]).any()
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_samples_of_any_plan_are_whole_and_in_their_domains(data: st.DataObject) -> None:
+    k = data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=3))
+    sizes = st.tuples(st.integers(1, 12), st.integers(1, 12), st.integers(0, len(k) - 1))
+    rows = data.draw(st.lists(sizes, min_size=1, max_size=6))
+    plan = plan_of(data.draw(st.sampled_from(["0.1", "1", "8.6", "200"])), pools(*rows), domains(*k))
+    first = data.draw(st.integers(0, len(rows) - 1))
+    part = slice(first, data.draw(st.integers(first + 1, len(rows))))
+    cells = [data.draw(st.integers(0, k[d] - 1)) for n, _, d in rows[part] for _ in range(n)]
+    drawn = MECHANISM.sample(plan, part, np.array(cells, np.int32), RunKey.from_seed(1).stream("urn", 2))
+    assert drawn.dtype == np.int32
+    assert drawn.shape == (sum(m for _, m, _ in rows[part]),)
+    limit = np.repeat([k[d] for _, _, d in rows[part]], [m for _, m, _ in rows[part]])
+    assert np.all((drawn >= 0) & (drawn < limit))
+
+
+def test_little_noise_gives_the_truth_back() -> None:
+    plan = plan_of("80", pools((40, 40, 0), (9, 9, 1)), domains(6, 3))
+    cells = np.concatenate([np.arange(40) % 5, np.arange(9) % 3]).astype(np.int32)
+    drawn = MECHANISM.sample(plan, slice(0, 2), cells, RunKey.from_seed(1).stream("urn", 0))
+    assert np.array_equal(np.sort(drawn[:40]), np.sort(cells[:40]))
+    assert np.array_equal(np.sort(drawn[40:]), np.sort(cells[40:]))
+
+
+def test_chunks_hold_whole_pools_and_every_pool_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(geometric, "_CHUNK_CELLS", 10)
+    k = np.array([4, 6, 1, 11, 30, 2, 3, 5, 1])
+    parts = list(geometric._chunks(k))
+    assert [(part.start, part.stop) for part in parts] == [(0, 2), (2, 3), (3, 4), (4, 5), (5, 8), (8, 9)]
+    plan = some_plan()
+    drawn = MECHANISM.sample(plan, slice(0, 4), np.zeros(43, np.int32), RunKey.from_seed(1).stream("urn", 0))
+    assert drawn.shape == (35,)
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (np.zeros(42, np.int32), "number of workers"),
+        (np.array([4, *[0] * 42], np.int32), "domain of the pool does not have"),
+        (np.array([-1, *[0] * 42], np.int32), "domain of the pool does not have"),
+    ],
+)
+def test_other_workers_are_refused(cells: NDArray[np.int32], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MECHANISM.sample(some_plan(), slice(0, 4), cells, RunKey.from_seed(1).stream("urn", 0))
+
+
+# --- plans and certificates
+
+
+@settings(max_examples=60)
+@given(st.fractions(Fraction(1, 1000), 90, max_denominator=10**6))
+def test_the_ratio_is_the_smallest_that_epsilon_allows(epsilon: Fraction) -> None:
+    plan = plan_of(str(epsilon), pools((3, 3, 0)), domains(2))
+    number = plan.parameters
+    assert isinstance(number, GeometricParameters)
+    guarantee = MECHANISM.certify(plan)
+    assert guarantee.meets(plan)
+    assert guarantee.epsilon == noise_loss(number.ratio) <= epsilon
+    assert number.numerator + number.denominator == 2**62
+    if number.numerator > 1:
+        assert noise_loss(Fraction(number.numerator - 1, number.denominator + 1)) > epsilon
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 2**61), st.integers(2, 2**61))
+def test_the_loss_is_rounded_up(a: int, b: int) -> None:
+    numerator, denominator = sorted((a, b + (a == b)))
+    with localcontext(prec=80):
+        exact = 2 * (Decimal(denominator) / Decimal(numerator)).ln()
+        loss = noise_loss(Fraction(numerator, denominator))
+        stated = Decimal(loss.numerator) / Decimal(loss.denominator)
+        assert exact * (1 - Decimal("1e-75")) <= stated <= exact + Decimal("1e-40")
+
+
+def test_the_certificate_is_pure() -> None:
+    plan = some_plan("2")
+    guarantee = MECHANISM.certify(plan)
+    assert (guarantee.delta, guarantee.person_delta) == (0, 0)
+    assert guarantee.person_epsilon == guarantee.epsilon == guarantee.curve[0][0]
+    assert guarantee.curve == ((guarantee.epsilon, 0),)
+    (row,) = guarantee.classes
+    assert (row.pools, row.n_min, row.n_max, row.m_max, row.cells) == (4, 1, 30, 20, (9,))
+    assert row.numbers == {"ratio": (plan.parameters.ratio,)}  # type: ignore[attr-defined]
+    assert row.losses == {"noise_loss": guarantee.epsilon}
+    assert float(guarantee.epsilon) == pytest.approx(2, abs=1e-15)
+
+
+@pytest.mark.parametrize("guarantee", ["pdp", "dp"])
+@pytest.mark.parametrize("delta", ["0", "1e-5"])
+def test_any_guarantee_may_be_asked_for(guarantee: str, delta: str) -> None:
+    plan = plan_of("1", pools((3, 3, 0)), domains(2), delta, guarantee)
+    assert MECHANISM.certify(plan).meets(plan)
+    assert plan.parameters == some_plan("1").parameters
+
+
+def test_a_stored_plan_is_the_plan() -> None:
+    plan = some_plan()
+    stored = json.loads(json.dumps(plan.parameters.to_json()))
+    assert MECHANISM.parameters_from_json(stored) == plan.parameters
+    assert MECHANISMS[plan.mechanism].name == "geometric"
+    with pytest.raises(TypeError):
+        MECHANISM.parameters_from_json({**stored, "numerator": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("numerator", "denominator"), [(0, 5), (-1, 5), (5, 5), (6, 5), (2**61, 2**61 + 1), (1, 2**62)]
+)
+def test_a_ratio_that_cannot_be_drawn_is_not_certified(numerator: int, denominator: int) -> None:
+    plan = replace(some_plan(), parameters=GeometricParameters(numerator, denominator))
+    with pytest.raises(ValueError, match="numerator"):
+        MECHANISM.certify(plan)
+
+
+def test_less_noise_does_not_meet_what_was_asked() -> None:
+    plan = some_plan()
+    number = plan.parameters
+    assert isinstance(number, GeometricParameters)
+    less = replace(plan, parameters=GeometricParameters(number.numerator - 1, number.denominator))
+    assert not MECHANISM.certify(less).meets(less)
+
+
+def test_other_plans_are_refused() -> None:
+    plan = some_plan()
+    with pytest.raises(ValueError, match="class"):
+        MECHANISM.certify(replace(plan, pool_class=np.array([0, 0, 1, 0], np.int32)))
+    dirichlet = Dirichlet().calibrate(plan.pools, plan.domains, ONE, Fraction(9), Fraction(1, 10))
+    for refuse in (MECHANISM.certify, MECHANISM.noise_share):
+        with pytest.raises(TypeError, match="geometric"):
+            refuse(dirichlet)
+    with pytest.raises(TypeError, match="Dirichlet"):
+        Dirichlet().certify(plan)
+
+
+def test_pools_that_do_not_fit_are_refused() -> None:
+    n = MAX_MASS // 3
+    fits = plan_of("1", pools((n, n, 0)), domains(3))
+    assert MECHANISM.certify(fits).meets(fits)
+    for larger in (pools((n + 1, n + 1, 0)), pools((2**31, 2**31 - 1, 0))):
+        with pytest.raises(ValueError, match="61 bits"):
+            plan_of("1", larger, domains(3))
+        with pytest.raises(ValueError, match="61 bits"):
+            MECHANISM.certify(replace(fits, pools=larger))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"epsilon": Fraction(0)}, "epsilon must be positive"),
+        ({"delta": Fraction(1)}, "delta"),
+        ({"delta": Fraction(-1)}, "delta"),
+        ({"prior": Fraction(1)}, "no prior"),
+        ({"retention": (Fraction(1), Fraction(1, 2))}, "keeps every cell"),
+    ],
+)
+def test_what_there_is_not_is_refused(change: dict[str, object], message: str) -> None:
+    arguments = {"retention": ONE, "epsilon": Fraction(1), "delta": Fraction(0), **change}
+    with pytest.raises(ValueError, match=message):
+        MECHANISM.calibrate(pools((3, 3, 0)), domains(2, strata=1), **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["epsilon", "delta"])
+def test_floats_are_refused(name: str) -> None:
+    arguments = {"epsilon": Fraction(1), "delta": Fraction(0), name: 0.5}
+    with pytest.raises(TypeError, match=name):
+        MECHANISM.calibrate(pools((3, 3, 0)), domains(2), ONE, **arguments)  # type: ignore[arg-type]
+
+
+def test_an_epsilon_too_small_for_the_sampler_is_refused_with_one_that_is_not() -> None:
+    with pytest.raises(BudgetTooSmallError) as caught:
+        some_plan("0.0001")
+    assert caught.value.smallest is not None
+    smallest = some_plan(str(caught.value.smallest))
+    assert MECHANISM.certify(smallest).meets(smallest)
+
+
+@pytest.mark.parametrize("epsilon", ["8.6", "1"])
+def test_the_share_of_noise_is_what_noisy_counts_show(epsilon: str) -> None:
+    plan = plan_of(epsilon, pools(*[(20, 20, 0)] * 2000), domains(200))
+    number = plan.parameters
+    assert isinstance(number, GeometricParameters)
+    n, k = plan.pools.n, np.full(2000, 200)
+    noisy = noisy_counts(np.zeros(40_000, np.int32), n, k, number, RunKey.from_seed(2).stream("urn", 0))
+    noise = noisy.reshape(2000, 200) - 20 * (np.arange(200) == 0)
+    up = noise.clip(0).sum()
+    assert MECHANISM.noise_share(plan) == pytest.approx(up / (up + 40_000), rel=0.05)
+    added, paid = MECHANISM.explain(plan, MECHANISM.certify(plan))
+    assert float(added.split()[3]) == pytest.approx(np.abs(noise).mean(), rel=0.05)
+    assert f"{float(number.ratio):.6g}" in paid
+
+
+# --- a black-box audit
+
+
+def sampler_with(number: GeometricParameters, k: int) -> object:
+    def sampler(urns: Urns, cells: NDArray[np.int32], stream: WordStream) -> NDArray[np.int32]:
+        n, m = np.diff(urns.offsets), np.diff(urns.draw_offsets)
+        sizes = np.full(n.size, k)
+        return spread(noisy_counts(cells, n, sizes, number, stream), sizes, n, m, stream)
+
+    return sampler
+
+
+def audited(epsilon: Fraction) -> AuditResult:
+    """Audit the sampler with the noise that `epsilon` would need."""
+    urns = replace(
+        single_urn(1, [1], [0, 0], [(1, 1)], [(12, 12)]), cells_by_stratum=np.arange(2, dtype=np.int32)
+    )
+    before = np.repeat(np.arange(2, dtype=np.int32), 6)
+    after = before.copy()
+    after[0] = 1
+    return audit(
+        urns, before, after, runs=300_000, delta=Fraction(0), confidence=1 - Fraction(1, 10**6),
+        sampler=sampler_with(geometric._smallest(epsilon), 2), key=RunKey.from_seed(7),
+    )  # type: ignore[arg-type]  # fmt: skip
+
+
+def test_an_audit_stays_below_the_certificate() -> None:
+    plan = plan_of("1", pools((12, 12, 0)), domains(2))
+    result = audited(plan.epsilon)
+    assert Fraction(1, 3) < result.epsilon <= MECHANISM.certify(plan).epsilon
+
+
+def test_an_audit_catches_noise_of_half_the_scale() -> None:
+    """Scale 1/epsilon instead of 2/epsilon: a worker who moves changes two cells."""
+    assert audited(Fraction(2)).epsilon > 1
+
+
+def test_probabilities_add_up() -> None:
+    for p in RATIOS:
+        assert sum(mass(z, p) for z in range(-60, 61)) == 1 - 2 * p**61 / (1 + p)
+        assert math.isclose(sum(abs(z) * mass(z, p) for z in range(-200, 201)), 2 * p / (1 - p * p))
