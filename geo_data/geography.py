@@ -256,11 +256,11 @@ def ordered_geography(
     Raises
     ------
     ValueError
-        If a block comes twice, a unit is not one run of blocks, units do not nest, or an outside area is
-        not there; nothing is repaired.
+        If a block comes twice or has no code, a unit is not one run of blocks, units do not nest, a place is
+        not on earth, or an outside area is not there; nothing is repaired.
     """
-    if len(blocks) == 0 or pc.count_distinct(blocks).as_py() < len(blocks):
-        raise ValueError("there are no blocks, or one comes twice")
+    if len(blocks) == 0 or blocks.null_count or pc.count_distinct(blocks).as_py() < len(blocks):
+        raise ValueError("there are no blocks, or one comes twice or has no code")
     codes: list[Codes] = []
     starts: list[Int32] = []
     for level, column in units.items():
@@ -269,6 +269,11 @@ def ordered_geography(
         first = np.flatnonzero(np.append(True, np.diff(place) != 0)).astype(np.int32)
         if np.unique(place[first]).size < first.size:
             raise ValueError(f"units of {level} are torn apart")
+        names = column.dictionary
+        if column.null_count or names.null_count or pc.any(pc.equal(names, "")).as_py():
+            raise ValueError(f"units of {level} have no code")
+        if pc.count_distinct(names).as_py() < len(names):
+            raise ValueError(f"units of {level} have a code twice")
         if starts and not np.isin(starts[-1], first).all():
             raise ValueError(f"units of {level} do not lie within those of the level above")
         starts.append(first)
@@ -285,4 +290,8 @@ def ordered_geography(
     )
     if np.any(geography.outside_blocks < 0):
         raise ValueError("an outside area has no block")
+    beyond = geography.is_outside(np.arange(geography.n_blocks))
+    on_earth = (np.abs(latitude) <= 90) & (np.abs(longitude) <= 180)
+    if not np.array_equal(on_earth, ~beyond) or not np.isnan([*latitude[beyond], *longitude[beyond]]).all():
+        raise ValueError("places are not degrees, or outside areas have one")
     return geography

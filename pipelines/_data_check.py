@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import geo_data
+from pipelines.parquet_form import FormError, Kind, check_form, is_count, is_text
 from pipelines.planning import ReleasePlan
 from pipelines.release_files import file_names
 from pipelines.sampling import batches
@@ -55,6 +56,8 @@ def check_data(folder: Path, release: ReleasePlan, createdate: str) -> str:
     """
     names, slots, geography = file_names(release.configuration), release.pools.slots, release.geography
     kinds = [kind for kind in ("od", "aux") if f"{kind}_parquet" in names]
+    columns = [name for of in geo_data.count_columns(slots.categories).values() for name in of]
+    _check_forms(folder, names, ["S000", *columns], [*slots.attributes])
     files = [_OdRows(folder, names, kind, geography) for kind in kinds]
     jobs = _JobRows(folder / names["jobs_parquet"], release) if "jobs_parquet" in names else None
     main = names.get("od_csv", names["od_parquet"])
@@ -71,10 +74,6 @@ def check_data(folder: Path, release: ReleasePlan, createdate: str) -> str:
         od = od.iloc[np.lexsort(place)].reset_index(drop=True)
         public = geo_data.od_table(geography, work, work, attributes, slots.categories).set_index("w_geocode")
         counts = [name for name in public.columns if name != "h_geocode"]
-        if [*od.columns] != ["w_geocode", "h_geocode", *counts, "createdate"]:
-            raise DataError(f"{main}: columns are not those of the plan's slots")
-        if any(od[name].dtype != np.int64 for name in counts):
-            raise DataError(f"{main} has counts that no jobs can have")
         found = od.groupby("w_geocode", sort=False)[counts].sum()
         if not found.sort_index().equals(public[counts].sort_index().astype(found.dtypes)):
             raise DataError(f"{main}: totals by work block are not those of the plan's slots")
@@ -175,7 +174,7 @@ class _OdRows:
             if not left.slice(0, table.num_rows).equals(table):
                 raise self._different()
             left = left.slice(table.num_rows)
-            yield table.to_pandas()
+            yield table.to_pandas(ignore_metadata=True)
         if left.num_rows or any(more.num_rows for more in text):
             raise self._different()
 
@@ -206,6 +205,23 @@ class _OdRows:
         return DataError(f"{self._name} and {self._other} hold different rows")
 
 
+def _check_forms(folder: Path, names: dict[str, str], counts: list[str], attributes: list[str]) -> None:
+    """Refuse files with other columns than a release of these names has, or folders in place of files."""
+    text = dict.fromkeys(("w_geocode", "h_geocode"), is_text)
+    od: dict[str, Kind] = {**text, **dict.fromkeys(counts, is_count), "createdate": is_text}
+    jobs: dict[str, Kind] = {**text, **dict.fromkeys(attributes, is_text)}
+    for kind, name in names.items():
+        if kind.endswith("_csv"):
+            continue
+        if (folder / name).is_dir() == ("od_csv" in names):
+            raise DataError(f"{name}: a file where a folder of parts is due, or the other way round")
+        for part in _files(folder / name):
+            try:
+                check_form(part, jobs if kind == "jobs_parquet" else od)
+            except FormError as fault:
+                raise DataError(f"{'' if part.name == name else name + '/'}{fault}") from None
+
+
 def _files(path: Path) -> list[Path]:
     """Return a Parquet file, or those of a folder of them."""
     return sorted(path.iterdir()) if path.is_dir() else [path]
@@ -215,7 +231,7 @@ def _frames(path: Path) -> Iterator[pd.DataFrame]:
     """Yield the rows of a Parquet file, or of a folder of them."""
     for part in _files(path):
         for batch in pq.ParquetFile(part).iter_batches(batch_size=_ROWS):
-            yield batch.to_pandas()
+            yield batch.to_pandas(ignore_metadata=True)
 
 
 class _JobRows:
@@ -224,12 +240,8 @@ class _JobRows:
     def __init__(self, path: Path, release: ReleasePlan) -> None:
         self.name = path.name
         self._slots, self._geography = release.pools.slots, release.geography
-        files = [pq.ParquetFile(part) for part in _files(path)]
-        columns = ["w_geocode", "h_geocode", *self._slots.attributes]
-        if any(file.schema_arrow.names != columns for file in files) or (
-            sum(file.metadata.num_rows for file in files) != len(self._slots)
-        ):
-            raise DataError(f"{path.name}: columns or rows are not those of the plan's slots")
+        if sum(pq.read_metadata(part).num_rows for part in _files(path)) != len(self._slots):
+            raise DataError(f"{path.name}: rows are not those of the plan's slots")
         self._frames = _frames(path)
         self._left: list[pd.DataFrame] = []
 

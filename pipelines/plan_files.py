@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 import geo_data
 import synth
+from pipelines.parquet_form import any_kind, check_form
 from pipelines.planning import Choices, ReleasePlan
 
 __all__ = [
@@ -35,6 +36,10 @@ __all__ = [
 PLAN_FORMAT = "odsynth plan 1"
 _TABLES = ("blocks.parquet", "domains.parquet", "shares.parquet", "pools.parquet", "slots.parquet")
 PLAN_FILES = ("plan.json", *_TABLES)
+_KEYS = {
+    *("format", "mechanism", "epsilon", "delta", "guarantee", "geography", "model_level", "pooling"),
+    *("choices", "attributes", "parameters", "configuration", "notes", "files"),
+}
 
 
 def save_plan(release: ReleasePlan, folder: Path) -> str:
@@ -113,12 +118,17 @@ def load_plan(folder: Path) -> ReleasePlan:
     for name in _TABLES:
         if not (folder / name).is_file() or sha256_of(folder / name) != document["files"].get(name):
             raise ValueError(f"{name}: the file is not the one that plan.json names")
+        check_form(folder / name, dict.fromkeys(_columns(document)[name], any_kind))
     geography = load_geography(folder)
     # Columns by kind, in numpy: the files are ours and their hashes have been checked.
     weights = pq.read_table(folder / "blocks.parquet", columns=["weight"])["weight"].to_numpy()
+    if weights.dtype != np.int64 or weights.min() < 1 or float(weights.sum(dtype=np.float64)) >= 2**62:
+        raise ValueError("blocks.parquet: weights are not whole numbers of at least 1, of a sum below 2^62")
     domains, unit, size = _load_domains(folder / "domains.parquet", geography, document["model_level"])
     shares = _load_shares(folder / "shares.parquet", geography, document["model_level"], unit)
     pools, rest = _load_pools(folder, document, geography)
+    if not np.array_equal(rest["m"], pools.n):
+        raise ValueError("pools.parquet: m is not n, and a slot has one synthetic worker")
     mechanism = synth.MECHANISMS[document["mechanism"]]
     plan = synth.Plan(
         document["mechanism"],
@@ -160,7 +170,21 @@ def read_document(folder: Path) -> dict[str, Any]:
         raise ValueError("plan.json: the file is not JSON in UTF-8") from None
     if not isinstance(document, dict) or document.get("format") != PLAN_FORMAT:
         raise ValueError(f"plan.json: the format is not {PLAN_FORMAT!r}")
+    if document.keys() != _KEYS:
+        raise ValueError("plan.json: keys are missing, or are none of this format")
     return document
+
+
+def _columns(document: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the columns of each table of a plan."""
+    geography = document["geography"]
+    return {
+        "blocks.parquet": [geography["block"], *geography["levels"], "latitude", "longitude", "weight"],
+        "domains.parquet": ["destination", "size", "cuts", "stratum"],
+        "shares.parquet": ["destination", "unit", "share"],
+        "pools.parquet": ["place", "shared", *document["pooling"]["by"], "n", "m", "domain", "class"],
+        "slots.parquet": ["pool", "work", *document["attributes"], "count"],
+    }
 
 
 def load_geography(folder: Path) -> geo_data.Geography:
@@ -293,23 +317,52 @@ def _load_pools(
     categories = {name: tuple(values) for name, values in document["attributes"].items()}
     count = slots["count"].to_numpy()
     place = 2 * _numbers(geography, table["place"]).astype(np.int64) + table["shared"].to_numpy()
-    work = np.repeat(_numbers(geography, slots["work"]), count)
+    block = _numbers(geography, slots["work"])
+    work = np.repeat(block, count)
     n = table["n"].to_numpy()
     said = document["pooling"]
     pooling = geo_data.Pooling(said["level"], said["below"], tuple(said["by"]))
     attributes = {name: np.repeat(_codes(slots[name], values), count) for name, values in categories.items()}
-    if min(work.min(), place.min()) < 0 or not np.array_equal(
-        np.bincount(slots["pool"].to_numpy(), count, n.size), n
+    row = slots["pool"].to_numpy()
+    if (
+        min(block.min(), place.min(), row.min()) < 0
+        or count.min() < 1
+        or not np.array_equal(np.bincount(row, count, n.size), n)
     ):
         raise ValueError("pools.parquet: work blocks or slot counts do not match the rest of the plan")
+    _check_fit(geography, pooling, place[row], row, block, count)
+    strata = {name: _codes(table[name], categories[name]) for name in pooling.by}
+    key = place
+    for name, codes in strata.items():
+        if not np.array_equal(codes[row], _codes(slots[name], categories[name])):
+            raise ValueError(f"pools.parquet: slots are in a pool of another {name}")
+        key = key * len(categories[name]) + codes
+    if np.any(np.diff(key) <= 0):
+        raise ValueError("pools.parquet: pools are not in order, or one comes twice")
     pools = geo_data.PoolTable(
         pooling=pooling,
         place=place,
-        strata={name: _codes(table[name], categories[name]) for name in pooling.by},
+        strata=strata,
         n=n,
         slots=geo_data.Slots(work, attributes, categories),
     )
     return pools, {name: table[name].to_numpy() for name in ("m", "domain", "class")}
+
+
+def _check_fit(
+    geography: geo_data.Geography,
+    pooling: geo_data.Pooling,
+    place: np.ndarray[Any, Any],
+    pool: np.ndarray[Any, Any],
+    block: np.ndarray[Any, Any],
+    count: np.ndarray[Any, Any],
+) -> None:
+    """Refuse slots in another pool than records of their block are: pools must hold disjoint records."""
+    jobs = np.bincount(block, count, geography.n_blocks).astype(np.int64)
+    if not np.array_equal(pooling.place(geography, jobs)[block], place):
+        raise ValueError("pools.parquet: a work block's slots are in a pool of another place")
+    if np.any(np.diff(pool.astype(np.int64) * geography.n_blocks + block) < 0):
+        raise ValueError("slots.parquet: slots are not in the order of pools and work blocks")
 
 
 def _numbers(geography: geo_data.Geography, column: pa.ChunkedArray) -> np.ndarray[Any, Any]:

@@ -16,6 +16,7 @@ import shapely
 
 import geo_data
 from pipelines.config import PolygonTable, ReleaseConfig
+from pipelines.parquet_form import Kind, any_kind, check_form, is_text
 
 __all__ = [
     "POLYGON_FOLDER",
@@ -132,9 +133,9 @@ def check_polygons(folder: Path, geography: geo_data.Geography, levels: tuple[st
         name = polygon_file(level)
         if not (folder / name).is_file():
             raise ValueError(f"{name} is missing")
+        form: dict[str, Kind] = {level: is_text, "geometry": any_kind}
+        check_form(folder / name, form, frozenset({b"geo", b"pandas"}))
         frame = gpd.read_parquet(folder / name)
-        if list(frame.columns) != [level, "geometry"]:
-            raise ValueError(f"{name}: columns are not {level} and geometry")
         unit = geography.unit_number(level, frame[level])
         if (np.diff(unit, prepend=-1) <= 0).any():
             raise ValueError(f"{name}: codes are not units of {level}, each once and in order")
@@ -142,7 +143,8 @@ def check_polygons(folder: Path, geography: geo_data.Geography, levels: tuple[st
             raise ValueError(f"{name}: the reference system is not EPSG:4326")
         shapes = frame.geometry.to_numpy()
         polygons = np.isin(shapely.get_type_id(shapes), [3, 6])  # polygon and multipolygon
-        if not (polygons & shapely.is_valid(shapes) & ~shapely.is_empty(shapes)).all():
-            raise ValueError(f"{name}: shapes are not valid polygons")
+        flat = polygons & ~shapely.has_z(shapes)
+        if not (flat & shapely.is_valid(shapes) & ~shapely.is_empty(shapes)).all():
+            raise ValueError(f"{name}: shapes are not valid polygons in the plane")
         found.append(f"{len(frame):,} of {geography.n_units(level):,} {level}")
     return ", ".join(found)

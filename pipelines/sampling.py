@@ -209,7 +209,7 @@ class RunBatches:
                 )
                 if self.with_csv:
                     geo_data.write_od_csv(table, piece.csv, createdate=self.createdate, header=first)
-                od = pa.Table.from_pandas(table, preserve_index=False)
+                od = pa.Table.from_pandas(table, preserve_index=False).replace_schema_metadata()
                 dated = od.append_column("createdate", pa.repeat(self.createdate, len(table)))
                 pq.write_table(dated, piece.parquet, compression="zstd")
         if part.jobs is not None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -19,6 +19,7 @@ from pipelines.certificate import (
     randomness_fields,
     reasons_against_release,
 )
+from pipelines.config import ReleaseConfig
 from pipelines.plan_files import load_plan, plan_hash, sha256_of
 from pipelines.planning import ReleasePlan
 from pipelines.polygons import check_polygons, polygon_levels
@@ -135,6 +136,10 @@ def _check_files(folder: Path) -> str:
         listed = {entry["path"]: entry["sha256"] for entry in manifest["files"]}
         if listed != {name: actual[name] for name in present}:
             raise _fail("files", f"{MANIFEST} and {CHECKSUMS} disagree")
+        for path in folder.rglob("*"):
+            if not path.is_file() and not (path.is_dir() and any(path.iterdir())):
+                name = path.relative_to(folder).as_posix()
+                raise _fail("files", f"{name} is neither a file nor a folder that holds one")
         return f"{len(actual)} files as in {CHECKSUMS} and {MANIFEST}"
     raise _fail("files", _blame(folder, actual, stated))
 
@@ -227,9 +232,21 @@ def _check_data(folder: Path, release: ReleasePlan, certificate: Certificate) ->
         raise _fail("data", str(fault)) from None
 
 
+def _is_canonical(configuration: dict[str, Any]) -> bool:
+    """Say whether a configuration is what one of this program would be quoted as, and nothing more."""
+    whole = configuration | {"release": configuration["release"] | {"out": "out"}}
+    try:
+        read = ReleaseConfig.model_validate(whole, context={"folder": Path("/")})
+    except ValidationError:
+        return False
+    return read.canonical() == configuration
+
+
 def _check_texts(folder: Path, release: ReleasePlan, certificate: Certificate) -> str:
     """Compare what is said in words, and the list of files, with what the certificate gives."""
     present = set(public_files(folder)) - {PUBLIC_KEY}  # of a signed release
+    if not _is_canonical(release.configuration):
+        raise _fail("texts", "plan.json: the configuration is not one of this program")
     more = sorted({*without_parts(present)} ^ {*expected_files(release.configuration)})
     if more:
         raise _fail("texts", f"a release of this kind has other files: {', '.join(more)}")

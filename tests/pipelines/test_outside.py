@@ -169,9 +169,8 @@ def moved_to(
     edited = edit(*(table.to_pandas() for table in tables))
     for kind, table, old in zip(("main", "aux"), edited, tables, strict=True):
         stem = folder / f"demo_od_{kind}_JT00_2019"
-        pq.write_table(
-            pa.Table.from_pandas(table, schema=old.schema, preserve_index=False), f"{stem}.parquet"
-        )
+        changed = pa.Table.from_pandas(table, schema=old.schema, preserve_index=False)
+        pq.write_table(changed.replace_schema_metadata(), f"{stem}.parquet")
         Path(f"{stem}.csv.gz").write_bytes(gzip.compress(table.to_csv(index=False).encode()))
     seal(folder, Certificate.model_validate_json((folder / "certificate.json").read_text(encoding="utf-8")))
 

@@ -192,8 +192,8 @@ BOW_TIE = shapely.Polygon([(-40, 40), (-39, 41), (-39, 40), (-40, 41)])
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda f: f.rename(columns={"trct": "code"}), "columns are not trct and geometry"),
-        (lambda f: f.assign(note="x"), "columns are not trct and geometry"),
+        (lambda f: f.rename(columns={"trct": "code"}), "columns are not trct, geometry"),
+        (lambda f: f.assign(note="x"), "columns are not trct, geometry"),
         (lambda f: f.assign(trct=f["trct"].str[1:]), "codes are not units of trct, each once and in order"),
         (lambda f: f.assign(trct=f["trct"].iloc[0]), "codes are not units of trct, each once and in order"),
         (lambda f: f.iloc[::-1], "codes are not units of trct, each once and in order"),

@@ -11,10 +11,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import geopandas as gpd
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import shapely
 
 import geo_data
 import pipelines
@@ -311,7 +313,10 @@ def replan(
         target = folder / "plan" / name
         table = pq.read_table(target)
         edited = edit(table.to_pandas())
-        pq.write_table(pa.Table.from_pandas(edited, schema=table.schema, preserve_index=False), target)
+        pq.write_table(
+            pa.Table.from_pandas(edited, schema=table.schema, preserve_index=False).replace_schema_metadata(),
+            target,
+        )
         assert not pq.read_table(target).equals(table)
         plan["files"][name] = sha256_of(target)
     path.write_text(json.dumps(plan, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
@@ -475,7 +480,10 @@ def rewrite(folder: Path, edit: Callable[[pd.DataFrame], pd.DataFrame]) -> None:
     parquet, csv = (folder / f"demo_od_main_JT00_2019.{end}" for end in ("parquet", "csv.gz"))
     table = pq.read_table(parquet)
     edited = edit(table.to_pandas())
-    pq.write_table(pa.Table.from_pandas(edited, schema=table.schema, preserve_index=False), parquet)
+    pq.write_table(
+        pa.Table.from_pandas(edited, schema=table.schema, preserve_index=False).replace_schema_metadata(),
+        parquet,
+    )
     csv.write_bytes(gzip.compress(edited.to_csv(index=False).encode()))
     reseal(folder, read_certificate(folder))
 
@@ -573,7 +581,7 @@ def test_fractions_of_jobs_are_found(public_copy: Path) -> None:
     od = od.astype({"S000": float, "SA01": float, "SE01": float, "SI01": float})
     for name in ("S000", "SA01", "SE01", "SI01"):
         od.loc[rows, name] += [0.5, -0.5]
-    pq.write_table(pa.Table.from_pandas(od, preserve_index=False), parquet)
+    pq.write_table(pa.Table.from_pandas(od, preserve_index=False).replace_schema_metadata(), parquet)
     csv.write_bytes(gzip.compress(od.to_csv(index=False).encode()))
     reseal(public_copy, read_certificate(public_copy))
     assert refused(public_copy).check == "data"
@@ -653,7 +661,9 @@ def test_changed_microdata_are_found(
             jobs.loc[0, "w_geocode"] = jobs.loc[last, "w_geocode"]
         case _:
             jobs = jobs[1:]
-    pq.write_table(pa.Table.from_pandas(jobs, schema=table.schema, preserve_index=False), path)
+    pq.write_table(
+        pa.Table.from_pandas(jobs, schema=table.schema, preserve_index=False).replace_schema_metadata(), path
+    )
     reseal(release.public, read_certificate(release.public))
     error = refused(release.public)
     assert error.check == "data"
@@ -779,3 +789,148 @@ def test_verification_needs_the_folder_only(
     for name in ("LodesJobs", "MicrodataJobs", "read_flows", "read_ctpp", "read_lodes_flows", "read_weights"):
         monkeypatch.setattr(geo_data, name, refuse)
     assert passed(public_copy) == CHECKS
+
+
+# --- what a file may carry beside what is read of it
+
+
+def hidden_as_index(table: pd.DataFrame) -> pa.Table:
+    """A column that pandas takes for an index, so that whoever reads a DataFrame does not see it."""
+    return pa.Table.from_pandas(table.assign(true_home="030010001001000").set_index("true_home"))
+
+
+def with_notes(table: pd.DataFrame) -> pa.Table:
+    return pa.Table.from_pandas(table, preserve_index=False).replace_schema_metadata({"true": "homes"})
+
+
+def with_notes_on_a_column(table: pd.DataFrame) -> pa.Table:
+    plain = pa.Table.from_pandas(table, preserve_index=False).replace_schema_metadata()
+    return plain.cast(plain.schema.set(0, plain.schema.field(0).with_metadata({"true": "homes"})))
+
+
+def with_numbers_for_codes(table: pd.DataFrame) -> pa.Table:
+    numbers = table.assign(w_geocode=table["w_geocode"].astype("int64"))
+    return pa.Table.from_pandas(numbers, preserve_index=False).replace_schema_metadata()
+
+
+@pytest.mark.parametrize(
+    "form", [hidden_as_index, with_notes, with_notes_on_a_column, with_numbers_for_codes]
+)
+def test_more_than_rows_in_the_od_file_is_found(
+    form: Callable[[pd.DataFrame], pa.Table], public_copy: Path
+) -> None:
+    parquet, csv = (public_copy / f"demo_od_main_JT00_2019.{end}" for end in ("parquet", "csv.gz"))
+    written = form(pq.read_table(parquet).to_pandas())
+    pq.write_table(written, parquet)
+    # The same columns in both, as a careful forger would have it.
+    csv.write_bytes(gzip.compress(written.to_pandas(ignore_metadata=True).to_csv(index=False).encode()))
+    reseal(public_copy, read_certificate(public_copy))
+    assert refused(public_copy).check == "data"
+
+
+@pytest.mark.parametrize("change", ["index", "height"])
+def test_more_than_shapes_in_a_file_of_polygons_is_found(change: str, public_copy: Path) -> None:
+    path = public_copy / "geo" / "trct.parquet"
+    frame = gpd.read_parquet(path)
+    if change == "index":
+        frame.assign(secret="lives here").set_index("secret").to_parquet(path)
+    else:
+        frame.set_geometry(shapely.force_3d(frame.geometry.array, 7.0)).to_parquet(path, index=False)
+    reseal(public_copy, read_certificate(public_copy))
+    assert refused(public_copy).check == "polygons"
+
+
+@pytest.mark.parametrize("name", ["blocks", "domains", "shares", "pools", "slots"])
+def test_another_column_in_a_table_of_the_plan_is_found(name: str, public_copy: Path) -> None:
+    path = public_copy / "plan" / f"{name}.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table.append_column("true_workers", pa.repeat(1, len(table))), path)
+
+    def rehash(plan: dict[str, Any]) -> None:
+        plan["files"][path.name] = sha256_of(path)
+
+    replan(public_copy, rehash)
+    assert refused(public_copy).check == "plan"
+
+
+def another_key(plan: dict[str, Any]) -> None:
+    plan["true_homes"] = "somewhere"
+
+
+def another_key_of_the_configuration(plan: dict[str, Any]) -> None:
+    plan["configuration"]["jobs"]["true_homes"] = "somewhere"
+
+
+def another_section(plan: dict[str, Any]) -> None:
+    plan["configuration"]["run"] = {"batch_jobs": 7}
+
+
+@pytest.mark.parametrize("change", [another_key, another_key_of_the_configuration, another_section])
+def test_more_in_plan_json_is_found(change: Callable[[dict[str, Any]], None], public_copy: Path) -> None:
+    replan(public_copy, change)
+    assert refused(public_copy).check in {"plan", "texts"}
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "folder in a folder"])
+def test_what_is_no_file_is_found(kind: str, public_copy: Path) -> None:
+    target = public_copy / "plan" / "SSN 123-45-6789 lives at block 5"
+    if kind == "pipe":
+        os.mkfifo(target)
+    else:
+        (target / "more" if kind == "folder in a folder" else target).mkdir(parents=True)
+    error = refused(public_copy)
+    assert error.check == "files"
+    assert "neither a file nor a folder" in str(error)
+
+
+def test_a_plan_of_one_draw_a_pool_cannot_stand_for_data_with_more(public_copy: Path) -> None:
+    """Fewer draws cost less: a cheap plan must not be the certificate of data that were drawn from a dear one."""
+    replan(public_copy, tables={"pools.parquet": lambda table: table.assign(m=1)})
+    error = refused(public_copy)
+    assert error.check == "plan"
+    assert "m is not n" in str(error)
+
+
+def light(blocks: pd.DataFrame) -> pd.DataFrame:
+    return blocks.assign(weight=-5)
+
+
+def far_away(blocks: pd.DataFrame) -> pd.DataFrame:
+    return blocks.assign(latitude=999.0)
+
+
+def nowhere(blocks: pd.DataFrame) -> pd.DataFrame:
+    return blocks.assign(longitude=float("nan"))
+
+
+def unnamed(blocks: pd.DataFrame) -> pd.DataFrame:
+    return blocks.assign(trct=blocks["trct"].astype("str").where(blocks.index > 0, ""))
+
+
+@pytest.mark.parametrize("change", [light, far_away, nowhere, unnamed])
+def test_blocks_that_cannot_be_are_found(
+    change: Callable[[pd.DataFrame], pd.DataFrame], public_copy: Path
+) -> None:
+    replan(public_copy, tables={"blocks.parquet": change})
+    assert refused(public_copy).check == "plan"
+
+
+def all_in_one_place(pools: pd.DataFrame) -> pd.DataFrame:
+    return pools.assign(place=pools["place"].iloc[0])
+
+
+def all_shared(pools: pd.DataFrame) -> pd.DataFrame:
+    return pools.assign(shared=~pools["shared"])
+
+
+@pytest.mark.parametrize("change", [all_in_one_place, all_shared])
+def test_pools_that_do_not_fit_their_slots_are_found(
+    change: Callable[[pd.DataFrame], pd.DataFrame], public_copy: Path
+) -> None:
+    replan(public_copy, tables={"pools.parquet": change})
+    assert refused(public_copy).check == "plan"
+
+
+def test_slots_in_another_order_are_found(public_copy: Path) -> None:
+    replan(public_copy, tables={"slots.parquet": lambda slots: slots[::-1].reset_index(drop=True)})
+    assert refused(public_copy).check == "plan"

@@ -1,0 +1,73 @@
+"""What a Parquet file of a release may hold: its columns, their types, and nothing beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+__all__ = ["FormError", "Kind", "any_kind", "check_form", "is_count", "is_text"]
+
+Kind = Callable[[pa.DataType], bool]
+_ALLOWED = {b"ARROW:schema"}
+_OF_COLUMN = {b"PARQUET:field_id", b"ARROW:extension:name", b"ARROW:extension:metadata"}  # of geometries
+
+
+class FormError(ValueError):
+    """A file is not of the form that it must have; the message quotes no content."""
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column holds text."""
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def is_count(kind: pa.DataType) -> bool:
+    """Whether a column holds 64-bit counts."""
+    return pa.types.is_int64(kind)
+
+
+def any_kind(_: pa.DataType) -> bool:
+    """Whether a column holds anything: where what reads it looks at its type."""
+    return True
+
+
+def check_form(
+    path: Path, columns: Mapping[str, Kind], metadata: frozenset[bytes] = frozenset()
+) -> pq.FileMetaData:
+    """Refuse a file that has other columns, of other types, or notes of its own.
+
+    A reader takes the columns that it knows, and a library may hide one as an index; so a file could carry
+    more than anybody has looked at.
+
+    Parameters
+    ----------
+    path : Path
+    columns : mapping of str to Kind
+        All columns in order, and what each must be.
+    metadata : frozenset of bytes
+        Keys of metadata that may be there beside the schema's own.
+
+    Returns
+    -------
+    pyarrow.parquet.FileMetaData
+        Of the file, which is closed again.
+
+    Raises
+    ------
+    FormError
+        Naming the file, and no content.
+    """
+    found, schema = pq.read_metadata(path), pq.read_schema(path)
+    if schema.names != list(columns):
+        raise FormError(f"{path.name}: columns are not {', '.join(columns)}")
+    for field, kind in zip(schema, columns.values(), strict=True):
+        if not kind(field.type):
+            raise FormError(f"{path.name}: column {field.name} is of another type")
+        if set(field.metadata or {}) - _OF_COLUMN:
+            raise FormError(f"{path.name}: column {field.name} has notes of its own")
+    if {*(found.metadata or {}), *(schema.metadata or {})} - _ALLOWED - metadata:
+        raise FormError(f"{path.name}: the file has notes of its own")
+    return found
