@@ -70,7 +70,7 @@ bench: $(STAMP)  ## Measure sampler, planner, certifier and whole releases: time
 
 schema: $(STAMP)  ## Write docs/certificate.schema.json from the program
 	@$(BIN)/python -c "import json, pipelines; print(json.dumps(pipelines.certificate_schema(), indent=1))" \
-		> docs/certificate.schema.json
+		> docs/certificate.schema.json.new && mv docs/certificate.schema.json.new docs/certificate.schema.json
 
 # Keeps the versions that still fit; "make lock LOCKFLAGS=--upgrade" takes the newest of everything.
 lock: $(STAMP)  ## Write requirements.lock anew from pyproject.toml

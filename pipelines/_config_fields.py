@@ -27,14 +27,20 @@ __all__ = [
     "DeltaNumber",
     "Groupings",
     "InputPath",
+    "JobType",
+    "LevelName",
+    "LevelNames",
     "Line",
     "Mechanism",
     "Names",
     "PositiveNumber",
     "RetentionNumber",
+    "State",
     "SummaryLevels",
     "WrittenFloat",
+    "Year",
     "absolute",
+    "check_level_name",
     "expand",
     "one_of",
     "shown",
@@ -122,6 +128,19 @@ def _groupings(value: object) -> dict[str, int]:
     return dict(value)
 
 
+def check_level_name(value: str) -> str:
+    r"""Return the name of a level; raise ValueError for one that could lead a file out of its folder.
+
+    Levels name files of a release and of its exports: no "/", "\\" or NUL in them, and no "." first.
+    """
+    if value.startswith(".") or set(value) & set("/\\\0"):
+        raise ValueError(
+            f'{shown(value)} cannot name a level: files are named after levels; leave out "/", "\\" and a '
+            'leading "."'
+        )
+    return value
+
+
 def _mechanism(value: str) -> str:
     known = sorted(getattr(synth, "MECHANISMS", ("dirichlet",)))
     if value not in known:
@@ -150,9 +169,15 @@ InputPath = Annotated[
 ]
 Line = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\x00-\x1f\x7f]*\S[^\x00-\x1f\x7f]*$")]
 Names = Annotated[tuple[Line, ...], Field(strict=False)]  # TOML has lists, a frozen model needs tuples
+LevelName = Annotated[Line, AfterValidator(check_level_name)]
+LevelNames = Annotated[tuple[LevelName, ...], Field(strict=False)]
 Columns = Annotated[tuple[Line, ...], Field(strict=False), BeforeValidator(_columns)]
 SummaryLevels = Annotated[dict[str, str], PlainValidator(_summary_levels)]
 Mechanism = Annotated[str, AfterValidator(_mechanism)]
+# These three stand in the names of files.
+State = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$")]
+Year = Annotated[int, Field(ge=1900, le=2999)]
+JobType = Annotated[str, StringConstraints(pattern=r"^JT0[0-5]$")]
 
 
 def expand(path: Path) -> tuple[Path, ...]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from pipelines._config_fields import Groupings, InputPath, Line, Names
+from pipelines._config_fields import Groupings, InputPath, LevelName, LevelNames, Line, Names
 from pipelines._config_sections import Section
 
 __all__ = ["Geography", "PolygonTable"]
@@ -38,9 +38,10 @@ class Geography(Section):
     file : Path
         The crosswalk.
     block : str
-        Column of the block's code.
+        Column of the block's code. Files are named after it and after the levels: no slash or backslash in
+        it, and no dot first.
     levels : tuple of str
-        Columns of the hierarchy above the block, coarsest first; may be empty.
+        Columns of the hierarchy above the block, coarsest first; may be empty. The same holds for them.
     latitude, longitude : str or None
         Columns of the block's centroid, in degrees; None where the file has geometry.
     outside : tuple of str
@@ -54,8 +55,8 @@ class Geography(Section):
     """
 
     file: InputPath
-    block: Line
-    levels: Names
+    block: LevelName
+    levels: LevelNames
     latitude: Line | None = None
     longitude: Line | None = None
     outside: Names = ()

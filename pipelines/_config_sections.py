@@ -6,18 +6,21 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pipelines._config_fields import (
     Columns,
     DeltaNumber,
     InputPath,
+    JobType,
     Line,
     Mechanism,
     Names,
     PositiveNumber,
     RetentionNumber,
+    State,
     SummaryLevels,
+    Year,
     expand,
 )
 
@@ -67,9 +70,9 @@ class Release(Section):
     """
 
     name: Line
-    state: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$")]
-    year: Annotated[int, Field(ge=1900, le=2999)]
-    job_type: Annotated[str, StringConstraints(pattern=r"^JT0[0-5]$")] = "JT00"
+    state: State
+    year: Year
+    job_type: JobType = "JT00"
     out: InputPath
     mechanism: Mechanism = "dirichlet"
     csv: bool = True

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 import synth
+from pipelines._config_fields import JobType, Line, State, Year
 from pipelines.planning import ReleasePlan
 from pipelines.provenance import dependency_versions, source_state
 
@@ -41,10 +42,10 @@ class _Part(BaseModel):
 class Subject(_Part):
     """What was released."""
 
-    name: str
-    state: str
-    year: int
-    job_type: str
+    name: Line
+    state: State
+    year: Year
+    job_type: JobType
 
 
 class Definition(_Part):

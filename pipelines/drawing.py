@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from pipelines.sampling import RunBatches
 from pipelines.staging import RunState, Staging
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, LocalCluster
 
 __all__ = ["local_workers", "sample_release"]
 
@@ -53,7 +53,8 @@ def sample_release(
     key : synth.RunKey
     scheduler : str, optional
         Address of a Dask cluster whose workers see the same files. By default threads of this process, or,
-        for many jobs on a machine with many cores, a cluster of its own (`local_workers`).
+        for many jobs on a machine with many cores, a cluster of its own (`local_workers`); threads too if
+        that does not start, as in a script without ``if __name__ == "__main__":``.
     progress : bool
         Show on standard error how far it is.
 
@@ -65,13 +66,13 @@ def sample_release(
     run = RunBatches(staging, release, state, key)
     todo = [batch for batch in range(len(run.slices)) if not run.folder(batch).exists()]
     workers = local_workers(release)
-    if scheduler is not None or workers > 1:
-        with _client(scheduler, workers, staging) as client:
+    with _client(scheduler, workers, staging) as client:
+        if client is not None:
             _on_cluster(client, staging, state.name, todo, progress=progress)
-    else:
-        task = delayed(run.draw, pure=False, traverse=False)
-        with ProgressBar(out=sys.stderr) if progress else nullcontext():
-            compute(*(task(batch) for batch in todo), scheduler="threads")
+        else:
+            task = delayed(run.draw, pure=False, traverse=False)
+            with ProgressBar(out=sys.stderr) if progress else nullcontext():
+                compute(*(task(batch) for batch in todo), scheduler="threads")
     return [run.part(batch) for batch in range(len(run.slices))]
 
 
@@ -113,26 +114,42 @@ def local_workers(release: ReleasePlan, cores: int = CPU_COUNT, memory: int | No
 
 
 @contextmanager
-def _client(scheduler: str | None, workers: int, staging: Staging) -> Iterator[Client]:
-    """Connect to a cluster; one of our own speaks to nobody else, and keeps its files private."""
-    from distributed import Client, LocalCluster  # an import of half a second
-
-    if scheduler is not None:
-        with Client(scheduler) as client:
-            yield client
+def _client(scheduler: str | None, workers: int, staging: Staging) -> Iterator[Client | None]:
+    """Connect to the cluster given, or to one of our own; None where threads of this process draw."""
+    if scheduler is None and workers == 1:
+        yield None
         return
-    with (
-        LocalCluster(
-            n_workers=workers,
-            threads_per_worker=_THREADS,
-            local_directory=str(staging.scratch),
-            security=True,  # certificates for this run only: other users of the machine are kept out
-            memory_limit=None,
-            dashboard_address="127.0.0.1:0",  # any free port
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+    from distributed import Client  # an import of half a second
+
+    with ExitStack() as opened:
+        cluster = scheduler or _own_cluster(opened, workers, staging)
+        yield None if cluster is None else opened.enter_context(Client(cluster))
+
+
+def _own_cluster(opened: ExitStack, workers: int, staging: Staging) -> LocalCluster | None:
+    """Start a cluster of this machine, or say that it does not start: the run has been paid for."""
+    from distributed import LocalCluster
+
+    try:
+        return opened.enter_context(
+            LocalCluster(
+                n_workers=workers,
+                threads_per_worker=_THREADS,
+                local_directory=str(staging.scratch),
+                security=True,  # certificates for this run only: no other user can give work or read results
+                memory_limit=None,
+                # Any free port. Plain HTTP, which other users of the machine can read: numbers of tasks and
+                # times, what _draw is given (a folder, the name of the run, a number), errors of _draw.
+                dashboard_address="127.0.0.1:0",
+            )
+        )
+    except Exception as error:  # whatever it is, threads need none of it
+        print(
+            f"A Dask cluster of {workers} processes does not start ({type(error).__name__}): threads of this "
+            'process draw, which is slower. A script needs: if __name__ == "__main__":',
+            file=sys.stderr,
+        )
+        return None
 
 
 def _on_cluster(client: Client, staging: Staging, name: str, todo: list[int], *, progress: bool) -> None:
@@ -150,7 +167,8 @@ def _on_cluster(client: Client, staging: Staging, name: str, todo: list[int], *,
                 end = "" if done < len(todo) else "\n"
                 print(f"\r{done} of {len(todo)} batches", end=end, file=sys.stderr, flush=True)
     finally:
-        client.run(_forget)
+        with suppress(Exception):  # a scheduler that is gone must not hide what went wrong first
+            client.run(_forget)
 
 
 def _forget() -> None:
@@ -160,7 +178,13 @@ def _forget() -> None:
 
 def _draw(folder: Path, name: str, batch: int) -> None:
     """Draw a batch on a worker, which knows the run from its folder and its name."""
-    _run_in(folder, name).draw(batch)
+    run = _run_in(folder, name)
+    try:
+        run.draw(batch)
+    except OSError:  # names of files and the system's reason
+        raise
+    except Exception as error:  # the dashboard shows texts of errors, which may quote data
+        raise RuntimeError(f"batch {batch} could not be drawn ({type(error).__name__})") from None
 
 
 @lru_cache(maxsize=1)

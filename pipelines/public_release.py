@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import geopandas as gpd
 import numpy as np
@@ -16,13 +17,14 @@ from dask.delayed import delayed
 from pydantic import ValidationError
 
 import geo_data
+from pipelines._config_fields import check_level_name
 from pipelines.certificate import Certificate
 from pipelines.plan_files import load_geography, read_document
 from pipelines.polygons import polygon_file
 from pipelines.readme import count_meanings
 from pipelines.release_files import file_names
 
-__all__ = ["PublicRelease", "PublicReleaseError", "read_public_release"]
+__all__ = ["PublicRelease", "PublicReleaseError", "check_target", "read_public_release"]
 
 _FAN_IN = 16  # tables that one task adds up
 
@@ -196,7 +198,8 @@ def read_public_release(folder: Path) -> PublicRelease:
     Raises
     ------
     PublicReleaseError
-        If a file is missing or not of this program.
+        If a file is missing or not of this program, the plan is of another release than the certificate, or
+        a level has a name that cannot name a file.
     """
     certificate, plan = folder / "certificate.json", folder / "plan" / "plan.json"
     for path in (certificate, plan):
@@ -205,16 +208,45 @@ def read_public_release(folder: Path) -> PublicRelease:
                 f"{folder}: there is no {path.name}. Give the public folder of a release (OUT/public)"
             )
     try:
-        return PublicRelease(
-            folder,
-            Certificate.model_validate_json(certificate.read_bytes()),
-            read_document(folder / "plan"),
-            load_geography(folder / "plan"),
-        )
+        certified = Certificate.model_validate_json(certificate.read_bytes())
+        document = read_document(folder / "plan")
+        _check_names(certified, document)
+        return PublicRelease(folder, certified, document, load_geography(folder / "plan"))
     except ValidationError:
         raise PublicReleaseError(f"{certificate}: not a certificate of this program") from None
     except ValueError as error:
         raise PublicReleaseError(f"{folder / 'plan'}: {error}") from None
+
+
+def check_target(target: Path, folder: Path) -> None:
+    """Refuse to write into a public folder, whose files are sealed by its checksums.
+
+    Parameters
+    ----------
+    target : Path
+        The file or folder to be written.
+    folder : Path
+        The public folder.
+
+    Raises
+    ------
+    PublicReleaseError
+        If the target is the public folder or lies in it.
+    """
+    if target.resolve().is_relative_to(folder.resolve()):
+        raise PublicReleaseError(
+            f"{target}: a file more in the public folder would make it fail `verify`; choose another place"
+        )
+
+
+def _check_names(certificate: Certificate, document: dict[str, Any]) -> None:
+    """Refuse a plan of another release, or whose names could lead out of a folder: it may be unverified."""
+    said = document["configuration"]["release"]
+    for name, value in certificate.release.model_dump().items():
+        if said.get(name) != value:
+            raise ValueError(f"plan.json: {name} of the release is not that of certificate.json")
+    for level in (*document["geography"]["levels"], document["geography"]["block"]):
+        check_level_name(str(level))
 
 
 def _add(tables: list[pd.DataFrame]) -> pd.DataFrame:

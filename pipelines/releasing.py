@@ -46,10 +46,21 @@ class Release:
     out : Path
         Its folder, with ``public`` and ``confidential``.
     certificate : Certificate
+    noise_share : float
+        Expected share of synthetic workers drawn as noise.
+    notes : tuple of str
+        Of the plan.
     """
 
     out: Path
     certificate: Certificate
+    noise_share: float
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, out: Path, certificate: Certificate, plan: ReleasePlan) -> Release:
+        """Return a release without its plan, which may be large."""
+        return cls(out, certificate, plan.mechanism.noise_share(plan.plan), plan.notes)
 
     @cached_property
     def plan(self) -> ReleasePlan:
@@ -151,11 +162,12 @@ def run(
             clock.journal.write("began", version=certificate.software.version, debit=state.debit or "")
             with _accounted(state, clock.journal):
                 _write(staging, release, state, key, signing_key, clock, scheduler)
+                finished = Release.of(out, certificate, release)
                 del release, guarantee  # checking reads the plan again, and two would be in memory
                 _finish(staging, state, clock)
     finally:
         key.destroy()
-    return Release(out, certificate)
+    return finished
 
 
 def resume(
@@ -185,12 +197,13 @@ def resume(
     if not staging.begun and Staging(out).checked and (done := Staging(out).load()).debit is not None:
         out.chmod(0o755)
         with _accounted(done, Journal(Staging(out).journal)):  # killed between the last rename and the ledger
-            return Release(out, done.certificate)
+            return Release.of(out, done.certificate, load_plan(out / "public" / "plan"))
     _refuse_existing(out)
     clock = _Clock(report)
     with staging.again() as state:
         release = load_plan(staging.public / "plan")
         certificate = state.certificate
+        finished = Release.of(out, certificate, release)
         now = make_certificate(release, certified(release), certificate.plan_sha256, secure=state.secure)
         if now.model_copy(update={"created": certificate.created}) != certificate:
             raise ConfigError(
@@ -205,7 +218,7 @@ def resume(
         with _accounted(_paid(state, staging), clock.journal):
             if staging.checked:
                 _put_in_place(staging, out)
-                return Release(out, certificate)
+                return finished
             key = staging.key(state)
             try:
                 _write(staging, release, state, key, signing_key, clock, scheduler)
@@ -213,7 +226,7 @@ def resume(
                 key.destroy()
             del release  # as in `run`
             _finish(staging, state, clock)
-    return Release(out, certificate)
+    return finished
 
 
 def _paid(state: RunState, staging: Staging) -> RunState:

@@ -67,18 +67,17 @@ def plan_summary(release: ReleasePlan, guarantee: synth.Guarantee) -> str:
 
 def release_summary(release: Release) -> str:
     """Describe a finished release: what, at what cost, where."""
-    certificate, names = release.certificate, file_names(release.plan.configuration)
-    run = certificate.run
+    certificate, run = release.certificate, release.certificate.run
     lines = [
         "",
         f"Released    {certificate.totals.synthetic_workers:,} synthetic workers: {certificate.release.name}",
         f"Cost        epsilon {run.epsilon}, delta {run.delta} "
         f"(requested {certificate.requested.epsilon} and {certificate.requested.delta})",
         f"Plan        {certificate.totals.pools:,} pools, {certificate.totals.domains:,} domains, "
-        f"about {release.plan.mechanism.noise_share(release.plan.plan):.1%} noise",
-        *(f"Note        {note}" for note in release.plan.notes),
+        f"about {release.noise_share:.1%} noise",
+        *(f"Note        {note}" for note in release.notes),
         f"Public      {release.public}",
-        f"            {names.get('od_csv', names['od_parquet'])}, certificate.json, README.md ...",
+        "            begin with README.md",
         f"Private     {release.out / 'confidential'} (never publish)",
     ]
     lines.append(_paid(release))

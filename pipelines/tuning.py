@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 import geo_data
 import synth
+from pipelines._config_problems import problems_across
 from pipelines.config import ConfigError, PlanSettings, Privacy, ReleaseConfig
 from pipelines.forecast import forecast
 from pipelines.planning import make_plan
@@ -83,18 +84,17 @@ def _changed(config: ReleaseConfig, changes: dict[str, Any]) -> ReleaseConfig:
             )
     plan["pool_by"] = tuple(plan["pool_by"])
     try:
-        return config.model_copy(
-            update={
-                "privacy": Privacy.model_validate(privacy),
-                "plan": PlanSettings.model_validate(plan),
-            }
-        )
+        asked, settings = Privacy.model_validate(privacy), PlanSettings.model_validate(plan)
     except ValidationError as errors:
         raise ConfigError(
             f"{error['loc'][-1]}: {error['input']!r} cannot be tried; write a value as in a configuration, "
             f'or "{AUTO}" for the planner\'s choice'
             for error in errors.errors(include_url=False)
         ) from None
+    chosen = settings.model_dump(mode="json", exclude_none=True)
+    if problems := [*problems_across({"release": {"mechanism": config.release.mechanism}, "plan": chosen})]:
+        raise ConfigError(problems)
+    return config.model_copy(update={"privacy": asked, "plan": settings})
 
 
 def tune(

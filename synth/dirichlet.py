@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from functools import partial
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,44 +142,29 @@ class Dirichlet:
         parameters = _parameters(plan)
         check_membership(plan, parameters)
         number_of_pools = np.bincount(plan.pool_class, minlength=len(parameters.classes))
-        rows: list[DirichletClass] = []
         retention, q = parameters.retention, parameters.denominator
-        with rigorous() as balls:
-
-            def person(epsilon: Fraction) -> list[Fraction]:
-                bounds = (person_delta_bound(c, retention, q, epsilon, balls) for c in parameters.classes)
-                return [min(upper_fraction(b), Fraction(1)) for b in bounds]
-
-            gains = [balls.number(c.gain) * pruning_gain(c, retention, q, balls) for c in parameters.classes]
-            losses = [upper_fraction(balls.log(gain)) for gain in gains]
-            at_request = person(plan.epsilon)
-            for c, count, loss, person_delta in zip(
-                parameters.classes, number_of_pools.tolist(), losses, at_request, strict=True
-            ):
-                failure, tail = failure_bound(c, retention, q, balls)
-                rows.append(
-                    DirichletClass(
-                        pools=count,
-                        n_min=c.n_min,
-                        n_max=c.n_max,
-                        m_max=c.m_max,
-                        cells=c.cells,
-                        prior=tuple(Fraction(a, q) for a in c.prior),
-                        retention=retention,
-                        block_loss=upper_fraction(balls.log(balls.number(c.gain))),
-                        pruning_loss=upper_fraction(balls.log(pruning_gain(c, retention, q, balls))),
-                        epsilon=loss,
-                        delta=min(upper_fraction(failure), Fraction(1)),
-                        # The tail is a delta at the class's own loss: of use where that is not above.
-                        person_delta=(
-                            min(upper_fraction(tail), person_delta) if loss <= plan.epsilon else person_delta
-                        ),
-                    )
-                )
-            curve = [(e, max(person(e))) for e in (plan.epsilon * part for part in _CURVE)]
-            pure = max(
-                upper_fraction(balls.log(pure_gain(c, retention, q, balls))) for c in parameters.classes
+        bounds = [_bounds(c, retention, q, plan.epsilon) for c in parameters.classes]
+        rows = [
+            DirichletClass(
+                pools=count,
+                n_min=c.n_min,
+                n_max=c.n_max,
+                m_max=c.m_max,
+                cells=c.cells,
+                prior=tuple(Fraction(a, q) for a in c.prior),
+                retention=retention,
+                block_loss=found.block_loss,
+                pruning_loss=found.pruning_loss,
+                epsilon=found.loss,
+                delta=found.failure,
+                # The tail is a delta at the class's own loss: of use where that is not above.
+                person_delta=min(found.tail, found.person) if found.loss <= plan.epsilon else found.person,
             )
+            for c, count, found in zip(parameters.classes, number_of_pools.tolist(), bounds, strict=True)
+        ]
+        at = [plan.epsilon * part for part in _CURVE]
+        curve = [(e, max(found.curve[i] for found in bounds)) for i, e in enumerate(at)]
+        pure = max(found.pure for found in bounds)
         curve = [(e, d) for e, d in curve if e < pure] + [(pure, Fraction(0))]
         return Guarantee.of_classes(rows, plan.epsilon, curve)
 
@@ -248,6 +233,40 @@ class Dirichlet:
             Cell of every synthetic worker, pool after pool (`synth.urn.sample_cells`).
         """
         return sample_cells(self.urns(plan, pools), cells, stream)
+
+
+class _Bounds(NamedTuple):
+    """What is certified of a class, upper ends."""
+
+    loss: Fraction  # U* + V
+    block_loss: Fraction
+    pruning_loss: Fraction
+    failure: Fraction
+    tail: Fraction
+    person: Fraction  # delta at the requested epsilon
+    curve: tuple[Fraction, ...]  # delta at its parts
+    pure: Fraction
+
+
+@lru_cache(maxsize=8192)  # a run certifies its plan, and then what it wrote
+def _bounds(c: PoolClass, retention: tuple[Fraction, ...], q: int, epsilon: Fraction) -> _Bounds:
+    with rigorous() as balls:
+
+        def person(at: Fraction) -> Fraction:
+            return min(upper_fraction(person_delta_bound(c, retention, q, at, balls)), Fraction(1))
+
+        gain, pruning = balls.number(c.gain), pruning_gain(c, retention, q, balls)
+        failure, tail = failure_bound(c, retention, q, balls)
+        return _Bounds(
+            loss=upper_fraction(balls.log(gain * pruning)),
+            block_loss=upper_fraction(balls.log(gain)),
+            pruning_loss=upper_fraction(balls.log(pruning)),
+            failure=min(upper_fraction(failure), Fraction(1)),
+            tail=upper_fraction(tail),
+            person=person(epsilon),
+            curve=tuple(person(epsilon * part) for part in _CURVE),
+            pure=upper_fraction(balls.log(pure_gain(c, retention, q, balls))),
+        )
 
 
 def _offsets(sizes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -77,7 +77,8 @@ def _decimal(value: Fraction, digits: int, *, up: bool) -> str:
         raise ValueError("only numbers that are not negative are printed")
     if value == 0:
         return "0"
-    exponent = 0  # of the last digit kept: value is scaled to an integer of `digits` digits
+    # Of the last digit kept: value is scaled to an integer of `digits` digits. A guess; the loops mend it.
+    exponent = (value.numerator.bit_length() - value.denominator.bit_length()) * 3 // 10 - digits
     top = Fraction(10) ** digits
     while value / Fraction(10) ** exponent >= top:
         exponent += 1

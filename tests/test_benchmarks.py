@@ -1,6 +1,7 @@
 """What the benchmarks measure and report with."""
 
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path

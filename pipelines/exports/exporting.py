@@ -19,7 +19,7 @@ from pipelines.exports.spatial import (
     write_pmtiles,
 )
 from pipelines.exports.tables import write_csv, write_flowmap
-from pipelines.public_release import read_public_release
+from pipelines.public_release import check_target, read_public_release
 
 __all__ = ["FORMATS", "Format", "export"]
 
@@ -93,7 +93,7 @@ def export(
         If there is no such format or level, a level is too fine for a format, or files would be overwritten.
         Then nothing is written.
     PublicReleaseError
-        If the folder is not the public folder of a release.
+        If the folder is not the public folder of a release, or `to` lies in it.
 
     Notes
     -----
@@ -125,8 +125,7 @@ def _check(source: Source, names: Sequence[str], to: Path) -> None:
     levels = source.release.levels
     if missing := [level for level in (source.home_level, source.work_level) if level not in levels]:
         raise ExportError(f"there is no level {missing[0]!r}; there are: {', '.join(levels)}")
-    if to.resolve().is_relative_to(source.release.folder.resolve()):
-        raise ExportError(f"{to}: exports in the public folder would make it fail `verify`; choose another")
+    check_target(to, source.release.folder)
     present = [to / name for name in names if (to / name).exists()]
     if present:
         raise ExportError(f"{present[0]}: is there already. Remove it, or export to another folder")

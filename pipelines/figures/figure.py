@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pipelines.commutes import Side, find_area
 from pipelines.figures.subject import Subject
-from pipelines.public_release import PublicRelease, PublicReleaseError
+from pipelines.public_release import PublicRelease, PublicReleaseError, check_target
 
 __all__ = ["KINDS", "draw_figure"]
 
@@ -46,13 +46,14 @@ def draw_figure(
     Raises
     ------
     PublicReleaseError
-        If there is no such area, level, count or kind, nobody is in the area, or the name of the file ends
-        otherwise.
+        If there is no such area, level, count or kind, nobody is in the area, the name of the file ends
+        otherwise, or it lies in the public folder.
     """
     if kind not in KINDS:
         raise PublicReleaseError(f"there is no kind {kind!r}; there are: {', '.join(KINDS)}")
     if path.suffix.lower() not in _SUFFIXES:
         raise PublicReleaseError(f"{path.name}: the name of a figure ends with {' or '.join(_SUFFIXES)}")
+    check_target(path, release.folder)
     subject = Subject(release, None if area is None else find_area(release, area), of, count, level)
     from pipelines.figures.composition import write_figure  # matplotlib takes its time
 

@@ -17,7 +17,7 @@ from string import Template
 
 from pipelines.certificate import Certificate
 from pipelines.maps.payload import make_payload
-from pipelines.public_release import read_public_release
+from pipelines.public_release import check_target, read_public_release
 from synth import decimal_up, exp_up
 
 __all__ = ["build_map", "write_map"]
@@ -25,7 +25,8 @@ __all__ = ["build_map", "write_map"]
 _HERE = files("pipelines.maps")
 # One module in the end: each file uses the names of those before it.
 _SCRIPTS = ("dom", "data", "places", "flows", "scale", "charts", "mapview", "panel", "main")
-_PAYLOAD_LIMIT = 13_500_000  # with the library and the page less than 15 MB
+# With the library and the page less than 15 MB; only a coarsest level may be larger.
+_PAYLOAD_LIMIT = 13_500_000
 
 
 def build_map(folder: Path) -> str:
@@ -39,9 +40,9 @@ def build_map(folder: Path) -> str:
     Returns
     -------
     str
-        HTML of at most about 15 MB. The finest levels are left out, and the page says so, where they would
-        make it larger. It holds no external address but the names of XML namespaces, and forbids the browser
-        every request.
+        HTML. The finest levels are left out, and the page says so, where they would make it larger than
+        15 MB; the coarsest level is always there, however large. It holds no external address but the names
+        of XML namespaces, and forbids the browser every request.
 
     Raises
     ------
@@ -93,9 +94,10 @@ def write_map(folder: Path, target: Path | None = None) -> Path:
     Raises
     ------
     PublicReleaseError, FileNotFoundError
-        As `build_map`.
+        As `build_map`; also if the target lies in the public folder.
     """
     target = target or folder.resolve().parent / "map.html"
+    check_target(target, folder)
     target.write_text(build_map(folder), encoding="utf-8")
     return target
 

@@ -86,6 +86,11 @@ def test_certificate_validates_and_carries_its_schema(small_release: Release, st
         (("classes", 0, "prior"), ["0.5"]),
         (("extra",), 1),
         (("totals", "secret_records"), 1),
+        (("release", "state"), "/somewhere/else"),
+        (("release", "state"), ""),
+        (("release", "job_type"), "../JT00"),
+        (("release", "year"), 12019),
+        (("release", "name"), "two\nlines"),
     ],
 )
 def test_other_forms_are_refused_by_schema_and_model(

@@ -451,6 +451,24 @@ MODIFICATIONS = {
         '["st", 5]',
         "geography.levels #2: 5 is not text; write it in quotes",
     ),
+    "level_as_path": (
+        '["st", "cty", "trct"]',
+        '["st", "a/../../b"]',
+        'geography.levels #2: "a/../../b" cannot name a level: files are named after levels; '
+        'leave out "/", "\\" and a leading "."',
+    ),
+    "level_with_backslash": (
+        '["st", "cty", "trct"]',
+        "['st', 'a\\b']",
+        'geography.levels #2: "a\\\\b" cannot name a level: files are named after levels; '
+        'leave out "/", "\\" and a leading "."',
+    ),
+    "hidden_block": (
+        '"tabblk2010"',
+        '".block"',
+        'geography.block: ".block" cannot name a level: files are named after levels; '
+        'leave out "/", "\\" and a leading "."',
+    ),
     "block_as_level": (
         '["st", "cty", "trct"]',
         '["st", "tabblk2010"]',

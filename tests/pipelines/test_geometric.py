@@ -24,6 +24,7 @@ from pipelines.public_inputs import read_public_inputs
 from pipelines.readme import release_readme
 from pipelines.release_files import file_names, seal
 from pipelines.summary import plan_summary, release_summary
+from pipelines.tuning import Sweep, tune
 
 Configs = Callable[..., ReleaseConfig]
 Document = dict[str, Any]
@@ -39,6 +40,13 @@ def config(small_config: Configs) -> Configs:
 @pytest.fixture
 def release(config: Configs, clean_source: object) -> Release:
     return run(config())
+
+
+def test_tune_does_not_try_a_retention_that_the_mechanism_has_not(config: Configs) -> None:
+    with pytest.raises(pipelines.ConfigError, match='"geometric" keeps every cell') as caught:
+        tune(config(), Sweep(epsilon=("4",), retention_min=("0.5",)))
+    assert len(caught.value.problems) == 1
+    assert tune(config(), Sweep(epsilon=("8.6",), retention_min=("1.0",)))["certified"].tolist() == [True]
 
 
 def data_of(release: Release) -> dict[str, bytes]:

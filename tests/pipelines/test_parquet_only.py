@@ -132,6 +132,15 @@ def test_a_file_that_is_no_part_is_refused(parquet_only: pipelines.Release) -> N
     assert refusal(parquet_only.public).check in {"data", "texts"}
 
 
+def test_one_file_in_place_of_the_parts_is_refused(parquet_only: pipelines.Release) -> None:
+    parts = parts_of(parquet_only.public, "od")
+    whole = pq.read_table(parts[0].parent)
+    shutil.rmtree(parts[0].parent)
+    pq.write_table(whole.replace_schema_metadata(), parts[0].parent)
+    sealed_again(parquet_only.public)
+    assert refusal(parquet_only.public).check == "data"
+
+
 def test_a_changed_row_is_refused(parquet_only: pipelines.Release) -> None:
     part = parts_of(parquet_only.public, "od")[1]
     table = pq.read_table(part)

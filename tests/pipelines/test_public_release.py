@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pipelines
+import pipelines.exports
 import synth
 from pipelines import PublicRelease, PublicReleaseError, Release, read_public_release
 from pipelines.release_files import file_names
@@ -272,6 +274,48 @@ def test_a_certificate_or_plan_of_another_program(public_copy: Path) -> None:
         read_public_release(public_copy)
     certificate.write_text("{}", encoding="utf-8")
     with pytest.raises(PublicReleaseError, match=r"certificate\.json: not a certificate of this program"):
+        read_public_release(public_copy)
+
+
+def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    document = json.loads(path.read_text(encoding="utf-8"))
+    change(document)
+    path.write_text(json.dumps(document), encoding="utf-8")
+
+
+def test_a_certificate_cannot_name_a_place_to_write_to(public_copy: Path, tmp_path: Path) -> None:
+    """Exports have the state in their names; the release may not have been verified."""
+    edit(public_copy / "certificate.json", lambda c: c["release"].update(state=str(tmp_path / "evil")))
+    with pytest.raises(PublicReleaseError, match="not a certificate of this program"):
+        pipelines.exports.export(public_copy, ["csv"], tmp_path / "exports")
+    assert not list(tmp_path.glob("evil*"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("state", "../other"), ("job_type", "JT01"), ("year", 2018), ("name", "Another")]
+)
+def test_a_plan_of_another_release(key: str, value: object, public_copy: Path) -> None:
+    """The state in the plan names the files that are read."""
+    edit(public_copy / "plan" / "plan.json", lambda p: p["configuration"]["release"].update({key: value}))
+    with pytest.raises(PublicReleaseError, match=rf"{key} of the release is not that of certificate\.json"):
+        read_public_release(public_copy)
+
+
+@pytest.mark.parametrize("name", ["../trct", "a/b", "a\\b", "a\0b", ".hidden"])
+@pytest.mark.parametrize("kind", ["level", "block"])
+def test_levels_cannot_name_another_folder(kind: str, name: str, public_copy: Path) -> None:
+    old = "trct" if kind == "level" else "tabblk2010"
+
+    def rename(document: dict[str, Any]) -> None:
+        geography = document["geography"]
+        geography["levels"] = [name if level == old else level for level in geography["levels"]]
+        geography["block"] = name if geography["block"] == old else geography["block"]
+
+    edit(public_copy / "plan" / "plan.json", rename)
+    blocks = public_copy / "plan" / "blocks.parquet"
+    table = pq.read_table(blocks)
+    pq.write_table(table.rename_columns([name if c == old else c for c in table.column_names]), blocks)
+    with pytest.raises(PublicReleaseError, match="cannot name a level: files are named after levels"):
         read_public_release(public_copy)
 
 

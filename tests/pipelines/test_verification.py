@@ -884,7 +884,7 @@ def test_what_is_no_file_is_found(kind: str, public_copy: Path) -> None:
 
 
 def test_a_plan_of_one_draw_a_pool_cannot_stand_for_data_with_more(public_copy: Path) -> None:
-    """Fewer draws cost less: a cheap plan must not be the certificate of data that were drawn from a dear one."""
+    """Fewer draws cost less: a cheap plan must not certify data that were drawn from a dear one."""
     replan(public_copy, tables={"pools.parquet": lambda table: table.assign(m=1)})
     error = refused(public_copy)
     assert error.check == "plan"

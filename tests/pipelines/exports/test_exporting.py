@@ -13,6 +13,7 @@ import pipelines
 from pipelines.exports import FORMATS, ExportError, Format, Source, export
 from pipelines.exports.source import usual_level
 from pipelines.polygons import polygon_file
+from pipelines.public_release import PublicReleaseError
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "exports.md"
 
@@ -83,7 +84,7 @@ def test_what_is_not_there_is_refused(
 
 def test_the_public_folder_stays_as_it_was_checked(public: Path) -> None:
     before = all_files(public)
-    with pytest.raises(ExportError, match="would make it fail `verify`"):
+    with pytest.raises(PublicReleaseError, match="would make it fail `verify`"):
         export(public, ["csv"], public / "exports")
     assert all_files(public) == before
 

@@ -170,3 +170,17 @@ def test_only_public_files_are_needed(small_release: Release, tmp_path: Path) ->
     result = call(public, "--to", tmp_path / "figure.png", "--kind", "choropleth")
     assert result.exit_code == 0, result.output
     assert np.isfinite(ink(tmp_path / "figure.png"))
+
+
+@pytest.mark.parametrize("name", ["figure.svg", "geo/figure.png"])
+def test_the_public_folder_stays_as_it_was_checked(name: str, public_copy: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(public_copy, target_is_directory=True)
+    before = sorted(public_copy.rglob("*"))
+    for folder in (public_copy, link):
+        with pytest.raises(PublicReleaseError, match="would make it fail `verify`"):
+            draw_figure(read_public_release(public_copy), folder / name)
+        done = CliRunner().invoke(figure, [str(folder), "--to", str(public_copy / name)])
+        assert done.exit_code == 1
+        assert "would make it fail `verify`" in done.output
+    assert sorted(public_copy.rglob("*")) == before

@@ -83,12 +83,26 @@ def test_only_the_public_folder_is_read(
 
 def test_a_name_is_no_markup(mapped: PublicRelease, library: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(mapped.folder, tmp_path / "public")
-    certificate = json.loads((folder / "certificate.json").read_text(encoding="utf-8"))
-    certificate["release"]["name"] = "</title><script>alert(1)</script>$finest"
-    (folder / "certificate.json").write_text(json.dumps(certificate), encoding="utf-8")
+    name = "</title><script>alert(1)</script>$finest"
+    for path, part in (
+        (folder / "certificate.json", ()),
+        (folder / "plan" / "plan.json", ("configuration",)),
+    ):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        (document[part[0]] if part else document)["release"]["name"] = name
+        path.write_text(json.dumps(document), encoding="utf-8")
     text = build_map(folder)
     assert "<script>alert" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;$finest" in text
+
+
+@pytest.mark.parametrize("where", [".", "geo", "new/../plan"])
+def test_the_public_folder_stays_as_it_was_checked(where: str, mapped: PublicRelease, tmp_path: Path) -> None:
+    folder = shutil.copytree(mapped.folder, tmp_path / "public")
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(PublicReleaseError, match="would make it fail `verify`"):
+        write_map(folder, folder / where / "map.html")
+    assert sorted(folder.rglob("*")) == before
 
 
 def test_without_the_library(mapped: PublicRelease, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
