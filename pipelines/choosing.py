@@ -11,9 +11,7 @@ blocks share an urn.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from math import isqrt, log2
 
 import numpy as np
@@ -66,14 +64,14 @@ def choose(config: ReleaseConfig, inputs: PublicInputs) -> Choices:
         return choices
     names = [*inputs.geography.levels, inputs.geography.block_level]
     finer = names[names.index(level) + 1 : -1] if settings.pool_level is None else []
-    candidates = [
-        replace(choices, pool_level=name, pool_below=limit)
-        for name in [level, *finer]
-        for limit in (_POOL_BELOW if name == level else _POOL_BELOW[1:])
-    ]
-    with ThreadPoolExecutor() as threads:
-        values = list(threads.map(partial(_objective, config, inputs, sample), candidates))
-    return candidates[values.index(min(values))]
+    return min(
+        (
+            replace(choices, pool_level=name, pool_below=limit)
+            for name in [level, *finer]
+            for limit in (_POOL_BELOW if name == level else _POOL_BELOW[1:])
+        ),
+        key=lambda candidate: _objective(config, inputs, sample, candidate),
+    )
 
 
 def _thresholds(
