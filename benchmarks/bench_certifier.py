@@ -25,6 +25,7 @@ def bench_certifying_rhode_island(rhode_island: Planned, measure: Measure) -> No
 
 def bench_calibrating_a_million_pools(measure: Measure) -> None:
     pools, domains = many_pools()
+    synth.dirichlet._calibrated.cache_clear()
     measure(TABLE, "a million pools, calibrating", lambda: calibrated(pools, domains), rounds=1, warm=False)
 
 

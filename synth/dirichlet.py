@@ -113,7 +113,7 @@ class Dirichlet:
         def calibrated(c: PoolClass, budget: Fraction) -> PoolClass | None:
             near = empty_threshold(found[-1], retention, _DENOMINATOR) if found else 1
             allowance = delta if guarantee == "dp" else delta * c.n_min / records
-            return calibrate_class(c, retention, _DENOMINATOR, budget, allowance, prior, guarantee, near)
+            return _calibrated(c, retention, _DENOMINATOR, budget, allowance, prior, guarantee, near)
 
         for c in classes:  # neighbours in size follow one another
             one = calibrated(c, epsilon)
@@ -233,6 +233,10 @@ class Dirichlet:
             Cell of every synthetic worker, pool after pool (`synth.urn.sample_cells`).
         """
         return sample_cells(self.urns(plan, pools), cells, stream)
+
+
+# The planner tries many plans that share most of their classes.
+_calibrated = lru_cache(maxsize=8192)(calibrate_class)
 
 
 class _Bounds(NamedTuple):
