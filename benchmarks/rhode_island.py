@@ -2,9 +2,9 @@
 
 Usage: python benchmarks/rhode_island.py [--figure FILE.png]
 
-Runs `odsynth run examples/rhode_island.toml` as a process of its own, three times (the first one compiles), and
-twice in this process, which has then been warmed up; compares the last release with the true jobs. LODES plays the confidential truth here; it is itself a
-public, protected file, so that its comparison may be printed.
+Runs `odsynth run examples/rhode_island.toml` as a process of its own, three times (the first one compiles),
+and twice in this process, which has then been warmed up; compares a release with the true jobs. LODES plays
+the confidential truth here; it is itself a public, protected file, so that its comparison may be printed.
 """
 
 from __future__ import annotations
