@@ -119,7 +119,7 @@ def load_plan(folder: Path) -> ReleasePlan:
         if not (folder / name).is_file() or sha256_of(folder / name) != document["files"].get(name):
             raise ValueError(f"{name}: the file is not the one that plan.json names")
         check_form(folder / name, dict.fromkeys(_columns(document)[name], any_kind))
-    geography = load_geography(folder)
+    geography = load_geography(folder, document)
     # Columns by kind, in numpy: the files are ours and their hashes have been checked.
     weights = pq.read_table(folder / "blocks.parquet", columns=["weight"])["weight"].to_numpy()
     if weights.dtype != np.int64 or weights.min() < 1 or float(weights.sum(dtype=np.float64)) >= 2**62:
@@ -187,15 +187,25 @@ def _columns(document: dict[str, Any]) -> dict[str, list[str]]:
     }
 
 
-def load_geography(folder: Path) -> geo_data.Geography:
+def load_geography(folder: Path, document: dict[str, Any]) -> geo_data.Geography:
     """Read the geography of a stored plan, and nothing else of it.
+
+    Parameters
+    ----------
+    folder : Path
+    document : dict
+        Its plan.json (`read_document`).
+
+    Returns
+    -------
+    geo_data.Geography
 
     Raises
     ------
     ValueError
         If blocks.parquet is not an ordered hierarchy.
     """
-    names = read_document(folder)["geography"]
+    names = document["geography"]
     columns = [names["block"], *names["levels"], "latitude", "longitude"]
     table = pq.read_table(folder / "blocks.parquet", columns=columns, read_dictionary=names["levels"])
     try:

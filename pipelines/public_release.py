@@ -211,7 +211,7 @@ def read_public_release(folder: Path) -> PublicRelease:
         certified = Certificate.model_validate_json(certificate.read_bytes())
         document = read_document(folder / "plan")
         _check_names(certified, document)
-        return PublicRelease(folder, certified, document, load_geography(folder / "plan"))
+        return PublicRelease(folder, certified, document, load_geography(folder / "plan", document))
     except ValidationError:
         raise PublicReleaseError(f"{certificate}: not a certificate of this program") from None
     except ValueError as error:

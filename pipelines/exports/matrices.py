@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import h5py
 import numpy as np
 
 from pipelines.exports.source import MOST_ZONES, ExportError, Source
@@ -36,6 +35,8 @@ def write_omx(source: Source, folder: Path) -> list[str]:
     -----
     Layout 0.2 of the OMX specification: matrices in ``/data``, all of one shape, lookups in ``/lookup``.
     """
+    import h5py  # only who writes matrices waits for it
+
     geography = source.release.geography
     levels = (source.home_level, source.work_level)
     shape = tuple(geography.n_units(level) for level in levels)
