@@ -43,7 +43,7 @@ def main() -> None:
     for epsilon in ("8.6", "4.6", "2", "1"):
         show("geometric, chosen", changed(noisy, epsilon))
     for epsilon in ("8.6", "4.6", "2", "1"):
-        show("geometric, one pool a tract", changed(noisy, epsilon, "pool_below = 1000000"))
+        show("geometric, unshared", changed(noisy, epsilon, "pool_below = 1"))
     for epsilon in ("8.6", "4.6", "2"):
         show("chosen, without the 2018 table", changed(without, epsilon))
     for epsilon in ("8.6", "4.6", "2"):
@@ -75,7 +75,7 @@ def show(name: str, text: str) -> None:
     offsets = np.concatenate([[0], np.cumsum(release.pools.n)])
     drawn = np.concatenate(
         [
-            sample_batch(release, pools, homes[offsets[pools.start] : offsets[pools.stop]], key, i)
+            sample_batch(release, pools, homes[offsets[pools.start] : offsets[pools.stop]], key, i)[0]
             for i, pools in enumerate(batches(release))
         ]
     )

@@ -14,7 +14,15 @@ import pipelines
 import synth
 from pipelines.staging import Staging
 
-__all__ = ["kept_for_resume", "one_clear_error", "say"]
+__all__ = ["implicate_option", "kept_for_resume", "one_clear_error", "say"]
+
+implicate_option = click.option(
+    "--implicate",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Which of the synthetic data sets, where a release has several.",
+)
 
 EXPECTED = (
     pipelines.ConfigError,

@@ -8,7 +8,7 @@ from typing import Literal
 import click
 
 import pipelines
-from pipelines._cli_common import one_clear_error
+from pipelines._cli_common import implicate_option, one_clear_error
 from pipelines.figures import KINDS
 
 __all__ = ["figure"]
@@ -40,6 +40,7 @@ __all__ = ["figure"]
     show_default=True,
     help="All four panels in one figure, or one of them.",
 )
+@implicate_option
 def figure(
     public: Path,
     target: Path,
@@ -48,12 +49,13 @@ def figure(
     level: str | None,
     count: str,
     kind: str,
+    implicate: int,
 ) -> None:
     """Draw where the workers of an area live, or its residents work, from the release in the folder PUBLIC.
 
     Maps of places and of the largest flows, directions as a wind rose, distances as a histogram.
     """
     with one_clear_error():
-        release = pipelines.read_public_release(public)
+        release = pipelines.read_public_release(public, implicate)
         pipelines.draw_figure(release, target, area=area, of=of, level=level, count=count, kind=kind)
         click.echo(f"Written {target}")

@@ -180,6 +180,12 @@ def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
                 f"plan.retention_min: the mechanism {shown(mechanism.name)} keeps every cell; "
                 'write retention_min = "1"'
             )
+        source = _table(data.get("release")).get("implicate_source")
+        if source == "one-urn" and "implicate_source" not in mechanism.settings:
+            yield (
+                f"release.implicate_source: the mechanism {shown(mechanism.name)} has no urn; "
+                'write implicate_source = "independent-runs"'
+            )
 
     outside = bool(geography.get("outside"))
     if jobs.get("format") == "lodes" and ("aux" in jobs) != outside:

@@ -23,6 +23,7 @@ from pipelines._config_fields import (
     Year,
     expand,
 )
+from pipelines.implicates import ImplicateSource
 
 __all__ = [
     "CtppTable",
@@ -67,6 +68,11 @@ class Release(Section):
     csv : bool
         Write the OD files as csv.gz too. Without it a release of many jobs is quicker and smaller: each of
         its Parquet files is a folder of a file for each batch, and `odsynth export` makes CSV when wanted.
+    implicates : int
+        Synthetic data sets of the same records, 1 to 99; epsilon and delta are of all of them together.
+    implicate_source : {"independent-runs", "one-urn"}
+        Whether each is a run of the mechanism of its own, as combining rules need, or all are cut from one
+        urn, which costs less.
     """
 
     name: Line
@@ -76,6 +82,8 @@ class Release(Section):
     out: InputPath
     mechanism: Mechanism = "dirichlet"
     csv: bool = True
+    implicates: Annotated[int, Field(ge=1, le=99)] = 1
+    implicate_source: ImplicateSource = "independent-runs"
 
 
 class Privacy(Section):

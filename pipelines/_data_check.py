@@ -54,12 +54,19 @@ def check_data(folder: Path, release: ReleasePlan, createdate: str) -> str:
     DataError
         At the first difference.
     """
-    names, slots, geography = file_names(release.configuration), release.pools.slots, release.geography
+    implicates, names = release.implicates, file_names(release.configuration)
+    for below in implicates.folders:
+        found = _check(folder, {kind: below + name for kind, name in names.items()}, release, createdate)
+    return found if implicates.number == 1 else f"{implicates.number} implicates; the last: {found}"
+
+
+def _check(folder: Path, names: dict[str, str], release: ReleasePlan, createdate: str) -> str:
+    slots, geography = release.pools.slots, release.geography
     kinds = [kind for kind in ("od", "aux") if f"{kind}_parquet" in names]
     columns = [name for of in geo_data.count_columns(slots.categories).values() for name in of]
     _check_forms(folder, names, ["S000", *columns], [*slots.attributes])
     files = [_OdRows(folder, names, kind, geography) for kind in kinds]
-    jobs = _JobRows(folder / names["jobs_parquet"], release) if "jobs_parquet" in names else None
+    jobs = _JobRows(folder, names["jobs_parquet"], release) if "jobs_parquet" in names else None
     main = names.get("od_csv", names["od_parquet"])
     end = np.concatenate([np.zeros(1, np.int64), np.cumsum(release.pools.n)])
     pairs = blocks = 0
@@ -219,7 +226,7 @@ def _check_forms(folder: Path, names: dict[str, str], counts: list[str], attribu
             try:
                 check_form(part, jobs if kind == "jobs_parquet" else od)
             except FormError as fault:
-                raise DataError(f"{'' if part.name == name else name + '/'}{fault}") from None
+                raise DataError(f"{name.removesuffix(part.name)}{fault}") from None
 
 
 def _files(path: Path) -> list[Path]:
@@ -237,11 +244,11 @@ def _frames(path: Path) -> Iterator[pd.DataFrame]:
 class _JobRows:
     """The jobs of a release, one row each, which must be the plan's slots in their order."""
 
-    def __init__(self, path: Path, release: ReleasePlan) -> None:
-        self.name = path.name
+    def __init__(self, folder: Path, name: str, release: ReleasePlan) -> None:
+        self.name, path = name, folder / name
         self._slots, self._geography = release.pools.slots, release.geography
         if sum(pq.read_metadata(part).num_rows for part in _files(path)) != len(self._slots):
-            raise DataError(f"{path.name}: rows are not those of the plan's slots")
+            raise DataError(f"{name}: rows are not those of the plan's slots")
         self._frames = _frames(path)
         self._left: list[pd.DataFrame] = []
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 import synth
 from pipelines._config_fields import JobType, Line, State, Year
+from pipelines.implicates import ImplicateSource
 from pipelines.planning import ReleasePlan
 from pipelines.provenance import dependency_versions, source_state
 
@@ -98,13 +99,21 @@ class Losses(_Part):
 
 
 class Totals(_Part):
-    """Public counts of the plan."""
+    """Public counts of the plan; synthetic workers of each implicate."""
 
     pools: int
     records: int
     synthetic_workers: int
     domains: int
     cells: int
+
+
+class ImplicatesField(_Part):
+    """The synthetic data sets of the release, and which of the numbers are of how many of them."""
+
+    number: Annotated[int, Field(ge=1)]
+    source: ImplicateSource
+    words: str
 
 
 class PoolClassRow(_Part):
@@ -163,6 +172,7 @@ class Certificate(_Part):
     run: Budget
     person: PersonBudget
     losses: Losses
+    implicates: ImplicatesField
     totals: Totals
     classes: list[PoolClassRow]
     arithmetic: Arithmetic
@@ -225,7 +235,7 @@ def make_certificate(
     ----------
     release : ReleasePlan
     guarantee : synth.Guarantee
-        Of `release.plan`, from the mechanism's `certify`.
+        Of the release (`ReleasePlan.certify`).
     plan_sha256 : str
         Hash of the stored plan.
     secure : bool
@@ -281,7 +291,8 @@ def reasons_against_release(software: Software, randomness: Randomness) -> list[
 
 def guarantee_fields(release: ReleasePlan, guarantee: synth.Guarantee) -> dict[str, Any]:
     """Return the part of a certificate that is a function of the plan alone; `verify` recomputes it."""
-    plan = release.plan
+    plan, implicates = release.plan, release.implicates
+    epsilon, delta = release.requested
     up = synth.decimal_up
     records = int(release.configuration["jobs"].get("records_per_worker", 1))
     person = synth.group_privacy(guarantee.person_epsilon, guarantee.person_delta, records)
@@ -290,8 +301,8 @@ def guarantee_fields(release: ReleasePlan, guarantee: synth.Guarantee) -> dict[s
         "requested": Requested(
             guarantee=plan.guarantee,
             words=_REQUESTED[plan.guarantee],
-            epsilon=up(plan.epsilon),
-            delta=up(plan.delta),
+            epsilon=up(epsilon),
+            delta=up(delta),
         ),
         "run": Budget(epsilon=up(guarantee.epsilon), delta=up(guarantee.delta)),
         "person": PersonBudget(
@@ -306,10 +317,13 @@ def guarantee_fields(release: ReleasePlan, guarantee: synth.Guarantee) -> dict[s
             curve=[Budget(epsilon=up(e), delta=up(d)) for e, d in guarantee.curve],
         ),
         "losses": Losses(**_decimals(_largest(guarantee))),
+        "implicates": ImplicatesField(
+            number=implicates.number, source=implicates.source, words=implicates.words
+        ),
         "totals": Totals(
             pools=plan.pools.n_pools,
             records=plan.pools.n_records,
-            synthetic_workers=int(plan.pools.m.sum()),
+            synthetic_workers=int(plan.pools.m.sum()) // implicates.of_run,
             domains=plan.domains.n_domains,
             cells=int(plan.domains.cuts.size),
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -41,7 +41,7 @@ def sample_release(
     *,
     scheduler: str | None = None,
     progress: bool = False,
-) -> Sequence[Part]:
+) -> list[list[Part]]:
     """Sample all pools with Dask; each batch writes its part, and none is drawn twice.
 
     Parameters
@@ -60,8 +60,8 @@ def sample_release(
 
     Returns
     -------
-    sequence of Part
-        In the order of the pools.
+    list of list of Part
+        For each implicate, in the order of the pools.
     """
     run = RunBatches(staging, release, state, key)
     todo = [batch for batch in range(len(run.slices)) if not run.folder(batch).exists()]
@@ -73,7 +73,8 @@ def sample_release(
             task = delayed(run.draw, pure=False, traverse=False)
             with ProgressBar(out=sys.stderr) if progress else nullcontext():
                 compute(*(task(batch) for batch in todo), scheduler="threads")
-    return [run.part(batch) for batch in range(len(run.slices))]
+    by_batch = (run.parts_of(run.folder(batch)) for batch in range(len(run.slices)))
+    return [list(parts) for parts in zip(*by_batch, strict=True)]
 
 
 def local_workers(release: ReleasePlan, cores: int = CPU_COUNT, memory: int | None = None) -> int:

@@ -36,6 +36,8 @@ class Forecast:
         Median relative error of the mean commute of work blocks with at least 100 jobs; NaN if there is none.
     noise_share : float
         Expected share of synthetic workers drawn as noise.
+    objective : float
+        What the planner minimises (`objective`).
     jobs : int
         Jobs that were tried.
     """
@@ -45,16 +47,12 @@ class Forecast:
     mean_commute_error: float
     destination_error: float
     noise_share: float
+    objective: float
     jobs: int
 
     def as_dict(self) -> dict[str, float | None]:
         """Return the measures by name; one that has no value is None."""
         return {name: None if value != value else value for name, value in asdict(self).items()}
-
-    @property
-    def objective(self) -> float:
-        """What the planner minimises: the mean of the two total variations."""
-        return (self.total_variation + self.block_variation) / 2
 
 
 _TRIAL_JOBS = 1_000_000  # jobs of a trial; a larger plan is tried on batches spread over it
@@ -69,7 +67,7 @@ def _draw_trial(
     halves = np.split(homes, np.cumsum(sizes)[:-1])
     return np.concatenate(
         [
-            sample_batch(release, part, own, key, i)
+            sample_batch(release, part, own, key, i)[0]  # one implicate is as good as another
             for i, (part, own) in enumerate(zip(parts, halves, strict=True))
         ]
     )
@@ -108,13 +106,36 @@ def forecast(
         mean_commute_error=means[1] / means[0] - 1 if means[0] > 0 else 0.0,
         destination_error=destination_commute_error(geography, work, homes, synthetic),
         noise_share=release.mechanism.noise_share(release.plan),
+        objective=_weighed(release, flows, block_flows),
         jobs=work.size,
     )
 
 
 def objective(release: ReleasePlan, model: geo_data.PublicModel, seed: int) -> float:
-    """Return `Forecast.objective` of a plan without the other measures."""
-    return sum(_variations(release, *_tried(release, model, None, seed))) / 2
+    """Return what the planner minimises.
+
+    Where workers are drawn anew, the mean of the two total variations of `Forecast`. For noise on counts, that
+    of flows between units alone: it is what sharing pools makes smaller, up to one pool for all work blocks
+    of a unit.
+
+    Parameters
+    ----------
+    release : ReleasePlan
+    model : geo_data.PublicModel
+        That the plan was made from.
+    seed : int
+        Of pseudo-truth and trial draw.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+    """
+    return _weighed(release, *_variations(release, *_tried(release, model, None, seed)))
+
+
+def _weighed(release: ReleasePlan, flows: float, block_flows: float) -> float:
+    return (flows + block_flows) / 2 if release.mechanism.resamples else flows
 
 
 def _tried(

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 import geo_data
 import synth
+from pipelines.implicates import Implicates
 from pipelines.parquet_form import any_kind, check_form
 from pipelines.planning import Choices, ReleasePlan
 
@@ -127,8 +128,9 @@ def load_plan(folder: Path) -> ReleasePlan:
     domains, unit, size = _load_domains(folder / "domains.parquet", geography, document["model_level"])
     shares = _load_shares(folder / "shares.parquet", geography, document["model_level"], unit)
     pools, rest = _load_pools(folder, document, geography)
-    if not np.array_equal(rest["m"], pools.n):
-        raise ValueError("pools.parquet: m is not n, and a slot has one synthetic worker")
+    of_run = Implicates.of(document["configuration"]).of_run
+    if not np.array_equal(rest["m"], pools.n * of_run):
+        raise ValueError("pools.parquet: m is not n: a slot has one synthetic worker in every implicate")
     mechanism = synth.MECHANISMS[document["mechanism"]]
     plan = synth.Plan(
         document["mechanism"],

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 import geo_data
 import synth
-from pipelines.config import PlanSettings, Privacy, ReleaseConfig
+from pipelines.config import PlanSettings, ReleaseConfig
+from pipelines.implicates import Implicates
 from pipelines.public_inputs import PublicInputs, read_public_inputs
 
 __all__ = ["Choices", "ReleasePlan", "assemble", "make_plan"]
@@ -63,7 +64,7 @@ class ReleasePlan:
     domain_unit, domain_size : ndarray, shape (n_domains,)
         Destination unit, and pool size, for which each domain was made.
     plan : synth.Plan
-        The numbers.
+        The numbers of one run of the mechanism; independent implicates are several.
     choices : Choices
     notes : tuple of str
         What reading and planning had to report: repairs, rows left out, fall-backs.
@@ -90,6 +91,24 @@ class ReleasePlan:
     def mechanism(self) -> synth.Mechanism:
         """The mechanism that the plan names."""
         return synth.MECHANISMS[self.plan.mechanism]
+
+    @property
+    def implicates(self) -> Implicates:
+        """The synthetic data sets of the release."""
+        return Implicates.of(self.configuration)
+
+    @property
+    def requested(self) -> tuple[Fraction, Fraction]:
+        """Epsilon and delta that were asked for, for all implicates together."""
+        return synth.compose([(self.plan.epsilon, self.plan.delta)] * self.implicates.runs)
+
+    def certify(self) -> synth.Guarantee:
+        """Compute the guarantee of the release, all implicates together, from the plan alone."""
+        return self.mechanism.certify(self.plan).repeated(self.implicates.runs)
+
+    def met_by(self, guarantee: synth.Guarantee) -> bool:
+        """Say whether a guarantee is the one that was asked for, or better."""
+        return guarantee.meets(self.plan, self.implicates.runs)
 
 
 def make_plan(config: ReleaseConfig, inputs: PublicInputs | None = None) -> ReleasePlan:
@@ -143,15 +162,15 @@ def assemble(
     coarse = geo_data.coarsen(
         model, pools.block, pools.n, _rule(settings, model, choices), settings.retention_min
     )
-    privacy: Privacy = config.privacy
-    plan = synth.MECHANISMS[config.release.mechanism].calibrate(
-        synth.Pools(pools.n, pools.n, coarse.domain),
+    implicates = Implicates(config.release.implicates, config.release.implicate_source)
+    once = synth.Pools(pools.n, pools.n, coarse.domain)
+    plan = _calibrated(
+        config,
+        implicates,
+        synth.one_urn_implicates(once, implicates.of_run),
         synth.Domains(geography.n_blocks, coarse.offsets, coarse.cuts, coarse.stratum),
         coarse.retention,
-        privacy.epsilon,
         delta,
-        settings.prior,
-        privacy.guarantee,
     )
     starts = geography.starts(model.level).astype(np.int64)
     shares = synth.OriginShares(starts, coarse.share_offsets, coarse.share_unit, coarse.share, coarse.row)
@@ -168,6 +187,39 @@ def assemble(
         choices=choices,
         notes=inputs.notes,
     )
+
+
+def _calibrated(
+    config: ReleaseConfig,
+    implicates: Implicates,
+    pools: synth.Pools,
+    domains: synth.Domains,
+    retention: tuple[Fraction, ...],
+    delta: Fraction,
+) -> synth.Plan:
+    """Calibrate one run of the mechanism to its part of the budget."""
+    epsilon, runs = config.privacy.epsilon, implicates.runs
+    calibrate = synth.MECHANISMS[config.release.mechanism].calibrate
+    try:
+        return calibrate(
+            pools,
+            domains,
+            retention,
+            epsilon / runs,
+            delta / runs,
+            config.plan.prior,
+            config.privacy.guarantee,
+        )
+    except synth.BudgetTooSmallError as error:
+        if runs == 1:
+            raise
+        alone = error
+
+        def smallest() -> Fraction | None:
+            return None if alone.smallest is None else runs * alone.smallest
+
+        what = f"epsilon {synth.decimal_up(epsilon)} is not enough for {runs} independent implicates"
+        raise synth.BudgetTooSmallError(what, smallest) from None
 
 
 def _rule(settings: PlanSettings, model: geo_data.PublicModel, choices: Choices) -> geo_data.Rule:

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 import geo_data
 from pipelines._config_fields import check_level_name
 from pipelines.certificate import Certificate
+from pipelines.implicates import Implicates
 from pipelines.plan_files import load_geography, read_document
 from pipelines.polygons import polygon_file
 from pipelines.readme import count_meanings
@@ -45,12 +46,20 @@ class PublicRelease:
         The plan.json of the release.
     geography : geo_data.Geography
         Its blocks; the outside areas are among them.
+    implicate : int
+        Which of its synthetic data sets rows and flows are of; the first has number 1.
     """
 
     folder: Path
     certificate: Certificate
     plan_document: dict
     geography: geo_data.Geography
+    implicate: int = 1
+
+    @property
+    def implicates(self) -> int:
+        """How many synthetic data sets the release has."""
+        return self.certificate.implicates.number
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -74,9 +83,10 @@ class PublicRelease:
         Columns w_geocode and h_geocode (text), then `counts`, then createdate.
         """
         names = file_names(self.plan_document["configuration"])
+        below = Implicates.of(self.plan_document["configuration"]).folders[self.implicate - 1]
         kinds = {"main": "od_parquet", "aux": "aux_parquet"}
         return {
-            kind: ds.dataset(self.folder / names[key], format="parquet")
+            kind: ds.dataset(self.folder / below / names[key], format="parquet")
             for kind, key in kinds.items()
             if key in names
         }
@@ -183,13 +193,15 @@ class PublicRelease:
         return self.geography.unit_of(level, block)[codes.cat.codes]
 
 
-def read_public_release(folder: Path) -> PublicRelease:
+def read_public_release(folder: Path, implicate: int = 1) -> PublicRelease:
     """Open the public folder of a release. It is not verified: `verify` does that.
 
     Parameters
     ----------
     folder : Path
         With what `run` wrote to ``public``.
+    implicate : int
+        Which of its synthetic data sets to read, from 1.
 
     Returns
     -------
@@ -198,8 +210,8 @@ def read_public_release(folder: Path) -> PublicRelease:
     Raises
     ------
     PublicReleaseError
-        If a file is missing or not of this program, the plan is of another release than the certificate, or
-        a level has a name that cannot name a file.
+        If a file is missing or not of this program, the plan is of another release than the certificate, a
+        level has a name that cannot name a file, or there is no such implicate.
     """
     certificate, plan = folder / "certificate.json", folder / "plan" / "plan.json"
     for path in (certificate, plan):
@@ -211,11 +223,18 @@ def read_public_release(folder: Path) -> PublicRelease:
         certified = Certificate.model_validate_json(certificate.read_bytes())
         document = read_document(folder / "plan")
         _check_names(certified, document)
-        return PublicRelease(folder, certified, document, load_geography(folder / "plan", document))
+        release = PublicRelease(
+            folder, certified, document, load_geography(folder / "plan", document), implicate
+        )
     except ValidationError:
         raise PublicReleaseError(f"{certificate}: not a certificate of this program") from None
     except ValueError as error:
         raise PublicReleaseError(f"{folder / 'plan'}: {error}") from None
+    if not 1 <= implicate <= release.implicates:
+        raise PublicReleaseError(
+            f"{folder}: there is no implicate {implicate}; there are {release.implicates}"
+        )
+    return release
 
 
 def check_target(target: Path, folder: Path) -> None:
@@ -245,6 +264,8 @@ def _check_names(certificate: Certificate, document: dict[str, Any]) -> None:
     for name, value in certificate.release.model_dump().items():
         if said.get(name) != value:
             raise ValueError(f"plan.json: {name} of the release is not that of certificate.json")
+    if said.get("implicates") != certificate.implicates.number:
+        raise ValueError("plan.json: implicates of the release are not those of certificate.json")
     for level in (*document["geography"]["levels"], document["geography"]["block"]):
         check_level_name(str(level))
 

@@ -84,6 +84,15 @@ def release_readme(release: ReleasePlan, certificate: Certificate, names: dict[s
         if "jobs_parquet" in names
         else ""
     )
+    implicates = release.implicates
+    several = (
+        f"\n{implicates.number} **implicates**, synthetic data sets of the same jobs, are in the folders "
+        f"`{implicates.folders[0]}` to\n`{implicates.folders[-1]}`, each with the data files below. An "
+        "analysis is done on each, and the results are\ncombined (`pipelines.combine`). The guarantee is of "
+        "all of them together.\n"
+        if implicates.number > 1
+        else ""
+    )
     levels = polygon_levels(release.configuration)
     shapes = (
         f"- {', '.join(f'`{polygon_file(level)}`' for level in levels)}: shapes of public units, for maps\n"
@@ -104,7 +113,7 @@ random from {release.mechanism.words}.
 {status}
 
 ## Files
-
+{several}
 - {_files(names, "od")}: jobs counted by work block and home block, in the layout of LODES
 {aux}{jobs}- `certificate.json`: the privacy certificate; `certificate.schema.json` describes its fields
 - `plan/`: the public plan from which the certificate can be computed again

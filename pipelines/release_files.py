@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pipelines.certificate import Certificate, certificate_schema
+from pipelines.implicates import Implicates
 from pipelines.plan_files import PLAN_FILES, sha256_of
 from pipelines.planning import ReleasePlan
 from pipelines.polygons import polygon_file, polygon_levels
@@ -82,7 +83,7 @@ class Part:
 
 
 def file_names(configuration: dict[str, Any]) -> dict[str, str]:
-    """Return the names of the data files of a release, by kind.
+    """Return the names of the data files of a release, by kind; each implicate has files of these names.
 
     od_csv and od_parquet; aux_csv and aux_parquet, where workers may live outside; jobs_parquet, where jobs
     have attributes that the OD files count apart. Without CSV, each Parquet file is a folder of parts.
@@ -108,7 +109,7 @@ def file_names(configuration: dict[str, Any]) -> dict[str, str]:
 def write_public(
     release: ReleasePlan,
     certificate: Certificate,
-    parts: Sequence[Part],
+    parts: Sequence[Sequence[Part]],
     folder: Path,
     key: Ed25519PrivateKey | None = None,
 ) -> None:
@@ -118,26 +119,17 @@ def write_public(
     ----------
     release : ReleasePlan
     certificate : Certificate
-    parts : sequence of Part
-        In order; their files are left where they are.
+    parts : sequence of sequence of Part
+        For each implicate, in order; their files are left where they are.
     folder : Path
         The public folder, holding ``plan/`` and, where there are polygons, ``geo/``.
     key : Ed25519PrivateKey, optional
         Signs the release; its public half is put beside it.
     """
     names = file_names(release.configuration)
-    for kind, pieces in {
-        "od": [part.od for part in parts],
-        "aux": [part.aux for part in parts if part.aux is not None],
-    }.items():
-        if f"{kind}_csv" in names:
-            _join_csv([piece.csv for piece in pieces], folder / names[f"{kind}_csv"])
-            _join_parquet([piece.parquet for piece in pieces], folder / names[f"{kind}_parquet"])
-        elif pieces:
-            _gather([piece.parquet for piece in pieces], folder / names[f"{kind}_parquet"])
-    jobs = [part.jobs for part in parts if part.jobs is not None]
-    if jobs:
-        (_join_parquet if "od_csv" in names else _gather)(jobs, folder / names["jobs_parquet"])
+    for below, of_implicate in zip(release.implicates.folders, parts, strict=True):
+        (folder / below).mkdir(exist_ok=True)
+        _join(of_implicate, names, folder / below)
     text = certificate.model_dump_json(indent=1) + "\n"
     (folder / "certificate.json").write_text(text, encoding="utf-8")
     schema = json.dumps(certificate_schema(), indent=1) + "\n"
@@ -183,7 +175,9 @@ def expected_files(configuration: dict[str, Any]) -> list[str]:
     texts = ("README.md", "certificate.json", "certificate.schema.json")
     plan = (f"plan/{name}" for name in PLAN_FILES)
     shapes = (polygon_file(level) for level in polygon_levels(configuration))
-    return sorted([*texts, *plan, *shapes, *file_names(configuration).values()])
+    names, folders = file_names(configuration).values(), Implicates.of(configuration).folders
+    data = (f"{folder}{name}" for folder in folders for name in names)
+    return sorted([*texts, *plan, *shapes, *data])
 
 
 def public_files(folder: Path) -> list[str]:
@@ -214,6 +208,22 @@ def without_parts(names: Iterable[str]) -> list[str]:
 def checksum_lines(hashes: dict[str, str]) -> list[str]:
     """Return the lines of SHA256SUMS, as sha256sum writes and checks them."""
     return [f"{hashes[name]}  {name}\n" for name in sorted(hashes)]
+
+
+def _join(parts: Sequence[Part], names: dict[str, str], folder: Path) -> None:
+    """Join the parts of an implicate."""
+    for kind, pieces in {
+        "od": [part.od for part in parts],
+        "aux": [part.aux for part in parts if part.aux is not None],
+    }.items():
+        if f"{kind}_csv" in names:
+            _join_csv([piece.csv for piece in pieces], folder / names[f"{kind}_csv"])
+            _join_parquet([piece.parquet for piece in pieces], folder / names[f"{kind}_parquet"])
+        elif pieces:
+            _gather([piece.parquet for piece in pieces], folder / names[f"{kind}_parquet"])
+    jobs = [part.jobs for part in parts if part.jobs is not None]
+    if jobs:
+        (_join_parquet if "od_csv" in names else _gather)(jobs, folder / names["jobs_parquet"])
 
 
 def _join_csv(parts: Sequence[Path], target: Path) -> None:

@@ -81,8 +81,8 @@ def certified(release: ReleasePlan) -> synth.Guarantee:
     ValueError
         If the certified totals exceed the requested ones.
     """
-    guarantee = release.mechanism.certify(release.plan)
-    if not guarantee.meets(release.plan):
+    guarantee = release.certify()
+    if not release.met_by(guarantee):
         raise ValueError("the certified totals exceed what was requested; nothing was drawn")
     return guarantee
 

@@ -59,9 +59,9 @@ def batches(release: ReleasePlan, jobs: int | None = None) -> list[slice]:
 
 
 def sample_batch(
-    release: ReleasePlan, pools: slice, homes: NDArray[np.int32], key: synth.RunKey, batch: int
+    release: ReleasePlan, pools: slice, homes: NDArray[np.int32], key: synth.RunKey, batch: int, run: int = 0
 ) -> NDArray[np.int32]:
-    """Return the home block of every synthetic worker of a batch of pools, slot after slot.
+    """Run the mechanism on a batch of pools, and return the home blocks of the synthetic workers.
 
     Parameters
     ----------
@@ -72,21 +72,27 @@ def sample_batch(
         **Confidential**: home block of every real worker of these pools, pool after pool.
     key : synth.RunKey
     batch : int
-        Number of the batch; gives it streams of its own.
+        Number of the batch.
+    run : int
+        Number of the run of the mechanism, below `Implicates.runs`. Each run of a batch has streams of its
+        own.
 
     Returns
     -------
-    ndarray of int32, shape (n_draws,)
-        The t-th draw of a pool belongs to its t-th slot.
+    ndarray of int32, shape (n_implicates, n_slots)
+        A row for each implicate that is cut from a run, slot after slot: the t-th draw of a pool belongs to
+        its t-th slot.
     """
     plan = release.plan
     domain = np.repeat(plan.pools.domain[pools], plan.pools.n[pools])
     cells = plan.domains.locate(domain, homes)
-    drawn = release.mechanism.sample(plan, pools, cells, key.stream("urn", batch))
+    drawn = release.mechanism.sample(plan, pools, cells, key.stream(f"urn {run}", batch))
     domain = np.repeat(plan.pools.domain[pools], plan.pools.m[pools])
-    return synth.draw_blocks(
-        plan.domains, domain, drawn, release.cumulative_weights, release.shares, key.stream("blocks", batch)
+    stream = key.stream(f"blocks {run}", batch)
+    blocks = synth.draw_blocks(
+        plan.domains, domain, drawn, release.cumulative_weights, release.shares, stream
     )
+    return release.implicates.cut(blocks, plan.pools.n[pools])
 
 
 def keep_homes(
@@ -148,6 +154,7 @@ class RunBatches:
 
     def __init__(self, staging: Staging, release: ReleasePlan, state: RunState, key: synth.RunKey) -> None:
         self.staging, self.release, self.key = staging, release, key
+        self.implicates = release.implicates
         self.createdate = state.certificate.created[:10].replace("-", "")
         self.slices = batches(release, state.config.run.batch_jobs)
         # A folder of the run's own: what a lost task of an earlier run still draws finds no place.
@@ -163,10 +170,10 @@ class RunBatches:
         """Where the part of a batch goes; it is there when the batch is finished."""
         return self.parts / f"{batch:06}"
 
-    def part(self, batch: int) -> Part:
-        """What a batch wrote."""
+    def parts_of(self, folder: Path) -> list[Part]:
+        """What a batch writes into a folder, by implicate."""
         aux = bool(self.release.geography.outside)
-        return Part.of(self.folder(batch), aux=aux, jobs=self.with_jobs)
+        return [Part.of(folder / name, aux=aux, jobs=self.with_jobs) for name in self.implicates.folders]
 
     def draw(self, batch: int) -> None:
         """Draw a batch and write its part.
@@ -182,10 +189,12 @@ class RunBatches:
         own = slice(self.offsets[pools.start], self.offsets[pools.stop])
         if not np.array_equal(work[order], self.release.pools.slots.work[own]):
             raise ValueError(_OTHERS)
-        drawn = sample_batch(self.release, pools, home[order], self.key, batch)
         folder = Path(tempfile.mkdtemp(prefix=".", dir=self.parts))
         try:
-            self._write(folder, batch, drawn)
+            waiting = iter(self.parts_of(folder))
+            for run in range(self.implicates.runs):
+                for drawn in sample_batch(self.release, pools, home[order], self.key, batch, run):
+                    self._write(next(waiting), batch, drawn)
             with suppress(OSError):  # a task that was thought lost has finished: its bytes are the same
                 os.rename(folder, self.folder(batch))
         finally:
@@ -193,12 +202,12 @@ class RunBatches:
         if not self.folder(batch).exists():
             raise OSError(errno.EIO, "the part of a batch could not be put in place", str(self.folder(batch)))
 
-    def _write(self, folder: Path, batch: int, drawn: NDArray[np.int32]) -> None:
+    def _write(self, part: Part, batch: int, drawn: NDArray[np.int32]) -> None:
         geography, slots = self.release.geography, self.release.pools.slots
         pools = self.slices[batch]
         own = slice(self.offsets[pools.start], self.offsets[pools.stop])
         attributes = {name: codes[own] for name, codes in slots.attributes.items()}
-        part = Part.of(folder, aux=bool(geography.outside), jobs=self.with_jobs)
+        part.od.parquet.parent.mkdir(exist_ok=True)
         first = batch == 0
         outside = geography.is_outside(drawn)
         for piece, rows in ((part.od, ~outside), (part.aux, outside)):

@@ -56,8 +56,9 @@ def plan_summary(release: ReleasePlan, guarantee: synth.Guarantee) -> str:
         f"a typical job's has {median:,} cells (one in ten {tenth:,} or fewer, one in ten {ninth:,} or more)",
         f"  cells     coarsening {release.configuration['plan']['coarsening']}; {added}",
         f"  noise     about {release.mechanism.noise_share(plan):.1%} of the synthetic workers are noise",
+        *([f"Implicates  {release.implicates.words}"] if release.implicates.number > 1 else []),
         f"Cost        epsilon {up(guarantee.epsilon, 6)}, delta {up(guarantee.delta, 4)} for the run "
-        f"(requested {up(plan.epsilon)} and {up(plan.delta)})",
+        f"(requested {up(release.requested[0])} and {up(release.requested[1])})",
         f"  of which  {paid}",
         f"  a person  delta {up(guarantee.person_delta, 4)} at the same epsilon, per job record",
     ]
@@ -71,6 +72,7 @@ def release_summary(release: Release) -> str:
     lines = [
         "",
         f"Released    {certificate.totals.synthetic_workers:,} synthetic workers: {certificate.release.name}",
+        *([f"Implicates  {certificate.implicates.words}"] if certificate.implicates.number > 1 else []),
         f"Cost        epsilon {run.epsilon}, delta {run.delta} "
         f"(requested {certificate.requested.epsilon} and {certificate.requested.delta})",
         f"Plan        {certificate.totals.pools:,} pools, {certificate.totals.domains:,} domains, "

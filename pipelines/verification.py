@@ -93,7 +93,7 @@ def verify(folder: Path, key: Path | None = None) -> Iterator[Check]:
     yield Check("certificate", f"{certificate.format}, all fields present")
     release = _run("plan", lambda: _load_plan(folder, certificate))
     yield Check("plan", f"sha256 {certificate.plan_sha256}; {release.plan!r}")
-    guarantee = _run("guarantee", lambda: release.mechanism.certify(release.plan))
+    guarantee = _run("guarantee", release.certify)
     yield Check("guarantee", _run("guarantee", lambda: _check_guarantee(release, guarantee, certificate)))
     yield Check("budget", _run("budget", lambda: _check_budget(release, guarantee)))
     yield Check("data", _run("data", lambda: _check_data(folder, release, certificate)))
@@ -218,9 +218,9 @@ def _check_guarantee(release: ReleasePlan, guarantee: synth.Guarantee, certifica
 
 
 def _check_budget(release: ReleasePlan, guarantee: synth.Guarantee) -> str:
-    if not guarantee.meets(release.plan):
+    if not release.met_by(guarantee):
         raise _fail("budget", "the plan costs more than was requested")
-    epsilon, delta = (synth.decimal_up(x) for x in (release.plan.epsilon, release.plan.delta))
+    epsilon, delta = (synth.decimal_up(x) for x in release.requested)
     return f"within the requested epsilon {epsilon} and delta {delta} ({release.plan.guarantee})"
 
 

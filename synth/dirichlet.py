@@ -48,7 +48,8 @@ class Dirichlet:
     """Prune, add Dirichlet noise, resample (mechanism document, section 2)."""
 
     name = "dirichlet"
-    settings = frozenset({"prior", "retention_min"})
+    settings = frozenset({"prior", "retention_min", "implicate_source"})
+    resamples = True
     words = "a distribution that the confidential records shaped, with noise"
     delta_sharing = "A pool with n of the run's N records may fail with probability at most delta n / N."
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from synth.composition import compose
 from synth.plan import Domains, GuaranteeName, Parameters, Plan, Pools
 from synth.randomness import WordStream
 
@@ -105,11 +106,44 @@ class Guarantee:
             classes=rows,
         )
 
-    def meets(self, plan: Plan) -> bool:
-        """Say whether the guarantee that was requested is reached."""
+    def repeated(self, runs: int) -> Guarantee:
+        """Return the guarantee of several independent runs of a plan on the same records.
+
+        Lemma 13 of docs/privacy.md.
+
+        Parameters
+        ----------
+        runs : int
+            At least 1.
+
+        Returns
+        -------
+        Guarantee
+            Every epsilon and delta is `runs` times as large; the classes are still those of one run.
+        """
+        if runs < 1:
+            raise ValueError("there is at least one run")
+
+        def together(epsilon: Fraction, delta: Fraction) -> tuple[Fraction, Fraction]:
+            return compose([(epsilon, delta)] * runs)
+
+        epsilon, delta = together(self.epsilon, self.delta)
+        person_epsilon, person_delta = together(self.person_epsilon, self.person_delta)
+        return replace(
+            self,
+            epsilon=epsilon,
+            delta=delta,
+            person_epsilon=person_epsilon,
+            person_delta=person_delta,
+            curve=tuple(together(*pair) for pair in self.curve),
+        )
+
+    def meets(self, plan: Plan, runs: int = 1) -> bool:
+        """Say whether the guarantee that was requested is reached, by this many runs of the plan together."""
+        epsilon, delta = compose([(plan.epsilon, plan.delta)] * runs)
         if plan.guarantee == "dp":
-            return self.person_epsilon <= plan.epsilon and self.person_delta <= plan.delta
-        return self.epsilon <= plan.epsilon and self.delta <= plan.delta
+            return self.person_epsilon <= epsilon and self.person_delta <= delta
+        return self.epsilon <= epsilon and self.delta <= delta
 
 
 class Mechanism(Protocol):
@@ -122,7 +156,12 @@ class Mechanism(Protocol):
     ----------
     name : str
     settings : frozenset of str
-        Keys of a plan's settings that not every mechanism has and this one has: "prior", "retention_min".
+        Keys of a configuration that not every mechanism has and this one has: "prior", "retention_min",
+        "implicate_source".
+    resamples : bool
+        Whether as many workers are drawn anew as there are records. Tables of areas then lose what drawing
+        costs however pools are shared; without it they lose the noise of every cell that they add up, and
+        sharing pools decides how much that is.
     words : str
         What homes are drawn at random from.
     delta_sharing : str
@@ -131,6 +170,7 @@ class Mechanism(Protocol):
 
     name: str
     settings: frozenset[str]
+    resamples: bool
     words: str
     delta_sharing: str
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from pipelines.config import ConfigError
 from pipelines.evaluation.comparison import Comparison, compare_with_public, compare_with_truth
-from pipelines.evaluation.measuring import measure
+from pipelines.evaluation.measuring import compared_levels, measure, measure_implicates
 from pipelines.public_release import PublicRelease, read_public_release
 
 __all__ = ["MEASURES_FILE", "REPORT_FILE", "evaluate", "evaluate_public", "evaluation_folder"]
@@ -130,7 +130,10 @@ def _write(
 ) -> pd.DataFrame:
     from pipelines.evaluation.report import report_html  # matplotlib takes its time
 
-    tables = [measure(comparison) for comparison in comparisons]
+    tables = [
+        pd.concat([measure(comparison), measure_implicates(release, compared_levels(comparison))])
+        for comparison in comparisons
+    ]
     page = report_html(release, comparisons, tables, confidential=confidential)
     named = [
         table.assign(compared_with=comparison.name)

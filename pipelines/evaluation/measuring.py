@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ from pipelines.evaluation.count_queries import count_queries, query_errors, shar
 from pipelines.evaluation.flow_measures import (
     add_up,
     common_part_of_commuters,
+    implicate_variance,
     jensen_shannon_divergence,
     lost_pairs,
     side_error,
@@ -26,8 +28,9 @@ from pipelines.evaluation.flow_measures import (
     total_variation_distance,
 )
 from pipelines.evaluation.propensity import propensity
+from pipelines.public_release import PublicRelease
 
-__all__ = ["MEASURES", "Measure", "compared_levels", "measure"]
+__all__ = ["MEASURES", "Measure", "compared_levels", "measure", "measure_implicates"]
 
 TOP = (10, 100, 1000)
 RHO = (0.1, 0.5, 1.0)
@@ -64,6 +67,11 @@ MEASURES: dict[str, Measure] = {
     ),
     "spurious_jobs": Measure(
         "Jobs in spurious pairs", "%", "Share of the release's jobs that are in such pairs."
+    ),
+    "implicate_deviation": Measure(
+        "Spread between implicates",
+        "jobs",
+        "Standard deviation of a flow between the implicates, root mean square over all that have jobs.",
     ),
     "residence_variation": Measure(
         "Residence totals, variation",
@@ -148,10 +156,37 @@ def measure(comparison: Comparison) -> pd.DataFrame:
         Shares are between 0 and 1, distances in kilometres. As confidential as the comparison.
     """
     rows = [*_flow_rows(comparison), *_commute_rows(comparison), *_query_rows(comparison)]
-    return pd.DataFrame(rows, columns=["measure", "level", "group", "value"]).astype({"value": np.float64})
+    return _table(rows)
+
+
+def measure_implicates(release: PublicRelease, levels: Sequence[str]) -> pd.DataFrame:
+    """Measure how much the flows of a release vary between its implicates.
+
+    Parameters
+    ----------
+    release : PublicRelease
+    levels : sequence of str
+        Of its geography.
+
+    Returns
+    -------
+    DataFrame
+        As `measure`; empty for a release of one implicate. It is public.
+    """
+    rows: list[Row] = []
+    numbers = range(1, release.implicates + 1)
+    for level in levels if release.implicates > 1 else ():
+        tables = [replace(release, implicate=number).flows(level, level) for number in numbers]
+        deviation = math.sqrt(implicate_variance(tables)["variance"].mean())
+        rows.append(("implicate_deviation", level, _EVERYTHING, deviation))
+    return _table(rows)
 
 
 Row = tuple[str, str, str, float]
+
+
+def _table(rows: Sequence[Row]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["measure", "level", "group", "value"]).astype({"value": np.float64})
 
 
 def _flow_rows(comparison: Comparison) -> Iterator[Row]:

@@ -31,7 +31,9 @@ _PUBLIC = (
     "is no error of the release.",
 )
 _FLOWS = [
-    name for name in MEASURES if name.startswith(("total", "jensen", "common", "top", "lost", "spurious"))
+    name
+    for name in MEASURES
+    if name.startswith(("total", "jensen", "common", "top", "lost", "spurious", "implicate"))
 ]
 _TOTALS = [name for name in MEASURES if name.startswith(("residence", "workplace"))]
 _ERRORS = [name for name in MEASURES if name.startswith("destination")]
@@ -76,6 +78,7 @@ def report_html(
         standing=standing,
         title=certificate.release.name,
         jobs=certificate.totals.synthetic_workers,
+        implicates=release.implicates,
         epsilon=certificate.run.epsilon,
         delta=certificate.run.delta,
         version=certificate.software.version,

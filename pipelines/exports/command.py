@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pipelines._cli_common import one_clear_error
+from pipelines._cli_common import implicate_option, one_clear_error
 from pipelines.exports.exporting import FORMATS, export
 
 __all__ = ["export_command"]
@@ -32,12 +32,18 @@ Each goes into a folder of its own; nothing is overwritten. Only the public fold
 )
 @click.option("--home-level", help="Level of homes, such as trct; by default the finest that has polygons.")
 @click.option("--work-level", help="Level of workplaces; by default that of homes.")
+@implicate_option
 def export_command(
-    public: Path, formats: tuple[str, ...], to: Path | None, home_level: str | None, work_level: str | None
+    public: Path,
+    formats: tuple[str, ...],
+    to: Path | None,
+    home_level: str | None,
+    work_level: str | None,
+    implicate: int,
 ) -> None:
     """Export a release."""
     with one_clear_error():
-        files = export(public, formats, to, home_level=home_level, work_level=work_level)
+        files = export(public, formats, to, home_level=home_level, work_level=work_level, implicate=implicate)
         for name, paths in files.items():
             size = sum(path.stat().st_size for path in paths)
             click.echo(f"{name:11} {size / 1e6:8.2f} MB  {paths[0].parent}")

@@ -67,6 +67,7 @@ def export(
     *,
     home_level: str | None = None,
     work_level: str | None = None,
+    implicate: int = 1,
 ) -> dict[str, list[Path]]:
     """Write a release in formats of other programs, each in a folder of its own, with a read-me.
 
@@ -81,6 +82,8 @@ def export(
     home_level, work_level : str, optional
         Levels of the zones; with one of them, the other is the same, and with none, it is the finest level
         with polygons, or zones of about 1,000 workers.
+    implicate : int
+        Which of the release's synthetic data sets.
 
     Returns
     -------
@@ -99,7 +102,7 @@ def export(
     -----
     Every format is written under another name and renamed when all are complete.
     """
-    release = read_public_release(folder)
+    release = read_public_release(folder, implicate)
     to = to or folder.resolve().parent / "exports"
     names = tuple(dict.fromkeys(formats))
     home_level = home_level or work_level or usual_level(release)
@@ -132,13 +135,15 @@ def _check(source: Source, names: Sequence[str], to: Path) -> None:
 
 
 def _readme(source: Source, name: str, folder: Path, remarks: list[str]) -> str:
-    certificate, counts = source.release.certificate, source.release.counts
+    release, counts = source.release, source.release.counts
+    certificate = release.certificate
     status = "; ".join(certificate.not_for_release_because)
     levels = "" if name == "lodes" else f"Homes by {source.home_level}, workplaces by {source.work_level}.\n"
     lines = [
         f"{certificate.release.name}: {FORMATS[name].meaning}",
         "",
         f"{certificate.totals.synthetic_workers:,} SYNTHETIC workers: no row is a real person.",
+        *([f"Implicate {release.implicate} of {release.implicates}."] if release.implicates > 1 else []),
         *([f"NOT FOR RELEASE: {status}."] if status else []),
         f"epsilon {certificate.run.epsilon}, delta {certificate.run.delta}",
         f"plan {certificate.plan_sha256}",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pipelines._cli_common import one_clear_error
+from pipelines._cli_common import implicate_option, one_clear_error
 from pipelines.maps.page import write_map
 
 __all__ = ["map_command"]
@@ -20,8 +20,9 @@ __all__ = ["map_command"]
     type=click.Path(path_type=Path, dir_okay=False),
     help="The HTML file; by default map.html beside PUBLIC.",
 )
-def map_command(public: Path, target: Path | None) -> None:
+@implicate_option
+def map_command(public: Path, target: Path | None, implicate: int) -> None:
     """Write an offline map of the release in PUBLIC: one HTML file, to be opened by any browser."""
     with one_clear_error():
-        path = write_map(public, target)
+        path = write_map(public, target, implicate)
         click.echo(f"{path}: {path.stat().st_size / 1e6:.1f} MB. Open it in a browser; it needs no network.")

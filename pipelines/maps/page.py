@@ -20,7 +20,7 @@ from pipelines.maps.payload import make_payload
 from pipelines.public_release import check_target, read_public_release
 from synth import decimal_up, exp_up
 
-__all__ = ["build_map", "write_map"]
+__all__ = ["build_map", "certificate_words", "write_map"]
 
 _HERE = files("pipelines.maps")
 # One module in the end: each file uses the names of those before it.
@@ -29,13 +29,15 @@ _SCRIPTS = ("dom", "data", "places", "flows", "scale", "charts", "mapview", "pan
 _PAYLOAD_LIMIT = 13_500_000
 
 
-def build_map(folder: Path) -> str:
+def build_map(folder: Path, implicate: int = 1) -> str:
     """Return the map of a release as one HTML page that needs nothing else.
 
     Parameters
     ----------
     folder : Path
         The public folder of a release. Nothing else is read.
+    implicate : int
+        Which of its synthetic data sets.
 
     Returns
     -------
@@ -51,7 +53,7 @@ def build_map(folder: Path) -> str:
     FileNotFoundError
         If the library that draws the map has not been set up.
     """
-    release = read_public_release(folder)
+    release = read_public_release(folder, implicate)
     library = {name: _library(name) for name in ("maplibre-gl.js", "maplibre-gl.css", "LICENSE.txt")}
     payload = make_payload(release, _PAYLOAD_LIMIT)
     library_script = _without_addresses(library["maplibre-gl.js"])
@@ -66,7 +68,7 @@ def build_map(folder: Path) -> str:
         library_style=_without_addresses(library["maplibre-gl.css"]),
         style=_text("map.css"),
         finest=html.escape(payload.meta["levels"][-1]["many"]),
-        certificate=_certificate_words(release.certificate),
+        certificate=certificate_words(release.certificate),
         # "<" could end the element that the text stands in.
         meta=json.dumps(payload.meta, separators=(",", ":")).replace("<", "\\u003c"),
         arrays=payload.arrays,
@@ -76,7 +78,7 @@ def build_map(folder: Path) -> str:
     )
 
 
-def write_map(folder: Path, target: Path | None = None) -> Path:
+def write_map(folder: Path, target: Path | None = None, implicate: int = 1) -> Path:
     """Write the map of a release into one HTML file.
 
     Parameters
@@ -85,6 +87,8 @@ def write_map(folder: Path, target: Path | None = None) -> Path:
         The public folder of a release.
     target : Path, optional
         By default ``map.html`` beside the public folder, whose files are sealed by its checksums.
+    implicate : int
+        Which of its synthetic data sets.
 
     Returns
     -------
@@ -98,7 +102,7 @@ def write_map(folder: Path, target: Path | None = None) -> Path:
     """
     target = target or folder.resolve().parent / "map.html"
     check_target(target, folder)
-    target.write_text(build_map(folder), encoding="utf-8")
+    target.write_text(build_map(folder, implicate), encoding="utf-8")
     return target
 
 
@@ -132,8 +136,18 @@ def _policy(*scripts: str) -> str:
     )
 
 
-def _certificate_words(certificate: Certificate) -> str:
-    """The certificate in plain words, as HTML."""
+def certificate_words(certificate: Certificate) -> str:
+    """Return the certificate in plain words.
+
+    Parameters
+    ----------
+    certificate : Certificate
+
+    Returns
+    -------
+    str
+        HTML, paragraphs.
+    """
     run, person = certificate.run, certificate.person
 
     def short(bound: str) -> str:

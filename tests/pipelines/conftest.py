@@ -149,3 +149,14 @@ def british(tmp_path: Path) -> Callable[..., pipelines.ReleaseConfig]:
 def public_copy(small_release: pipelines.Release, tmp_path: Path) -> Path:
     """A copy of the public folder of the small release, to tamper with."""
     return Path(shutil.copytree(small_release.public, tmp_path / "public"))
+
+
+@pytest.fixture
+def frozen_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every release of a test carry the same day, also at midnight."""
+    make = pipelines.make_certificate
+
+    def same_day(*arguments: object, **named: object) -> pipelines.Certificate:
+        return make(*arguments, **named).model_copy(update={"created": "2026-01-02T03:04:05Z"})  # type: ignore[arg-type]
+
+    monkeypatch.setattr("pipelines.releasing.make_certificate", same_day)

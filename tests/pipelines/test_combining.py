@@ -64,16 +64,18 @@ def test_refused(estimates: list, variances: list, rule: combining.Rule, level: 
         combine(estimates, variances, rule, level=level)
 
 
-def coverage(rule: combining.Rule, m: int, repetitions: int, seed: int = 1) -> float:
+def coverage(
+    rule: combining.Rule, m: int, repetitions: int, seed: int = 1, *, one_urn: bool = False
+) -> float:
     """How often the 95 % interval of a share holds the population's, with implicates as this program makes.
 
     A third of the population lives in one cell. Of 500 sampled jobs the homes are drawn anew m times from the
-    Dirichlet posterior, with 0.01 prior workers a cell.
+    Dirichlet posterior, with 0.01 prior workers a cell; from one distribution if all are of one urn.
     """
     generator, n, share, prior = np.random.default_rng(seed), 500, 1 / 3, 0.01
     true = generator.binomial(n, share, repetitions)
-    posterior = generator.beta(true + prior, n - true + prior, (m, repetitions))
-    estimates = generator.binomial(n, posterior) / n
+    posterior = generator.beta(true + prior, n - true + prior, (1 if one_urn else m, repetitions))
+    estimates = generator.binomial(n, posterior, (m, repetitions)) / n
     variances = estimates * (1 - estimates) / n
     intervals = [combine(q, u, rule).interval for q, u in zip(estimates.T, variances.T, strict=True)]
     return float(np.mean([low <= share <= high for low, high in intervals]))
@@ -96,6 +98,13 @@ def test_coverage_of_fully_synthetic_data(m: int) -> None:
 def test_few_implicates_err_where_the_docstring_says() -> None:
     assert 0.92 < coverage("partially", 2, 4000) < 0.945
     assert coverage("fully", 20, 4000) > 0.98  # the variance is a difference, and uncertain
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("m", "held"), [(3, 0.863), (20, 0.836)])
+def test_implicates_of_one_urn_hide_what_they_share(m: int, held: float) -> None:
+    """What the urn happened to become is the same in all of them, and in no variance between them."""
+    assert coverage("partially", m, 4000, one_urn=True) == pytest.approx(held, abs=0.015)
 
 
 @pytest.mark.slow

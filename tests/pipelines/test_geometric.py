@@ -100,10 +100,12 @@ def test_one_key_gives_the_same_bytes_however_it_is_cut_off(
     assert data_of(whole) == data_of(again)
     assert data_of(whole) != data_of(other)
 
-    def failing(release: ReleasePlan, pools: slice, homes: object, key: object, batch: int) -> object:
+    def failing(
+        release: ReleasePlan, pools: slice, homes: object, key: object, batch: int, run: int
+    ) -> object:
         if batch == 3:
             raise OSError("no power")
-        return draw(release, pools, homes, key, batch)  # type: ignore[arg-type]
+        return draw(release, pools, homes, key, batch, run)  # type: ignore[arg-type]
 
     broken = config()
     with monkeypatch.context() as patch:

@@ -55,17 +55,6 @@ def data_bytes(release: Release) -> dict[str, str]:
     return {name: hashlib.sha256((release.public / name).read_bytes()).hexdigest() for name in names}
 
 
-@pytest.fixture
-def frozen_day(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make every release of a test carry the same day, also at midnight."""
-    make = pipelines.make_certificate
-
-    def same_day(*arguments: object, **named: object) -> pipelines.Certificate:
-        return make(*arguments, **named).model_copy(update={"created": "2026-01-02T03:04:05Z"})  # type: ignore[arg-type]
-
-    monkeypatch.setattr(module, "make_certificate", same_day)
-
-
 @pytest.fixture(scope="module")
 def micro_releases(
     config_text: Callable[..., str],
@@ -428,7 +417,7 @@ def test_a_finished_batch_is_not_drawn_again(
     drawn: list[int] = []
 
     def sample(*arguments: object) -> object:
-        batch = int(arguments[-1])  # type: ignore[call-overload]
+        batch = int(arguments[-2])  # type: ignore[call-overload]
         if len(drawn) == 3:
             raise OSError(5, "Input/output error")
         drawn.append(batch)

@@ -77,7 +77,7 @@ def test_a_batch_does_not_depend_on_what_other_batches_hold(planned: tuple[Relea
         elsewhere = np.zeros_like(homes)
         elsewhere[own] = homes[own]
         drawn = [
-            sample_batch(release, pools, whole[own], synth.RunKey.from_seed(5), number)
+            sample_batch(release, pools, whole[own], synth.RunKey.from_seed(5), number)[0]
             for whole in (homes, elsewhere)
         ]
         np.testing.assert_array_equal(*drawn)
@@ -101,7 +101,7 @@ def test_a_synthetic_home_lies_in_a_cell_that_was_kept_or_filled(
     """With a vanishing prior, synthetic workers come from the cells of real ones, block for cell."""
     release, homes = planned
     pools = slice(0, release.pools.n.size)
-    drawn = sample_batch(release, pools, homes, synth.RunKey.from_seed(5), 0)
+    drawn = sample_batch(release, pools, homes, synth.RunKey.from_seed(5), 0)[0]
     assert drawn.min() >= 0
     assert drawn.max() < release.geography.n_blocks
     domains, pool = release.plan.domains, np.repeat(np.arange(release.pools.n.size), release.pools.n)
