@@ -21,9 +21,10 @@ from pipelines.staging import Staging
 
 pytestmark = pytest.mark.slow
 
-# Imports once and forks for every run. A number is a delay in seconds after which the process is killed; a
-# name is a function that it does not come back from (after:) or that it does not get to (before:). Key and
-# time are fixed, so that releases can be compared; batches are small, so that there are many.
+# Imports once and forks for every run. A number is when the process is killed, as a part of the time that an
+# uninterrupted run takes; a name is a function that it does not come back from (after:) or that it does not
+# get to (before:). Key and time are fixed, so that releases can be compared; batches are small, so that there
+# are many.
 SCRIPT = """
 import os, signal, sys, time
 from pathlib import Path
@@ -57,17 +58,20 @@ def start(moment, *arguments):
             arm(moment)
         main(list(arguments))
     if moment and ":" not in moment:
-        time.sleep(float(moment))
+        time.sleep(float(moment) * whole)
         os.kill(child, signal.SIGKILL)
     return os.waitpid(child, 0)[1]
 
+whole = 0
 for number, moments in enumerate(sys.argv[2:]):
     folder = Path(sys.argv[1]) / str(number)
     begun, statuses = False, []
     for moment in [*moments.split(), ""]:
         verb = ["resume", str(folder / "release")] if begun else ["run", str(folder / "small.toml")]
         if not (folder / "release").exists():
+            began = time.monotonic()
             statuses.append(start(moment, *verb))
+            whole = whole or time.monotonic() - began  # the first run is not interrupted
         begun = (folder / ".release.unfinished" / "confidential" / "state.json").exists()
     if statuses[-1]:  # killed when all was done but the entry in the ledger
         start("", "resume", str(folder / "release"))
@@ -94,11 +98,10 @@ STEPS = [
 ]
 
 
-def moments() -> list[str]:
-    """Every step; several kills of one run; and, with those, fifty kills at random moments."""
-    rng = random.Random(1)
-    delays = [" ".join(f"{rng.uniform(0, 1.2):.3f}" for _ in range(rng.choice([1, 2, 3]))) for _ in range(25)]
-    return [*STEPS, " ".join(STEPS), *delays]
+def moments(seed: int) -> list[str]:
+    """Five runs, each killed up to three times at random moments."""
+    rng = random.Random(seed)
+    return [" ".join(f"{rng.uniform(0, 1):.3f}" for _ in range(rng.choice([1, 2, 3]))) for _ in range(5)]
 
 
 def digest(public: Path) -> str:
@@ -107,8 +110,9 @@ def digest(public: Path) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def test_kill_at_any_moment_and_resume(config_text: Callable[..., str], tmp_path: Path) -> None:
-    plans = ["", *moments()]  # the first is not killed
+def killed(config_text: Callable[..., str], tmp_path: Path, plans: list[str]) -> list[int]:
+    """Say how often each run was killed; all of them must have ended alike, each paid for once."""
+    plans = ["", *plans]  # the first is not killed
     book = tmp_path / "ledger.sqlite"
     for number in range(len(plans)):
         (tmp_path / str(number)).mkdir()
@@ -121,11 +125,8 @@ def test_kill_at_any_moment_and_resume(config_text: Callable[..., str], tmp_path
     )
     statuses = [[int(word) for word in line.split()[1:]] for line in done.stdout.splitlines()]
     assert len(statuses) == len(plans), done.stderr
-    killed = [sum(os.WIFSIGNALED(s) and os.WTERMSIG(s) == signal.SIGKILL for s in run) for run in statuses]
-    assert killed[0] == 0
-    assert killed[1 : 1 + len(STEPS)] == [1] * len(STEPS), done.stderr
-    assert killed[1 + len(STEPS)] >= 10  # one run, killed at one step after the other
-    assert sum(killed[2 + len(STEPS) :]) >= 25
+    kills = [sum(os.WIFSIGNALED(s) and os.WTERMSIG(s) == signal.SIGKILL for s in run) for run in statuses]
+    assert kills[0] == 0, done.stderr
     digests = set()
     for number in range(len(plans)):
         folder = tmp_path / str(number)
@@ -145,6 +146,21 @@ def test_kill_at_any_moment_and_resume(config_text: Callable[..., str], tmp_path
     debits = debits_of(tmp_path / str(number) / "release" for number in range(len(plans)))
     assert len(set(debits)) == len(plans)
     Ledger(book).verify(witness=debits)
+    return kills[1:]
+
+
+@pytest.mark.parametrize("steps", [STEPS[:9], STEPS[9:]], ids=["drawing", "finishing"])
+def test_kill_at_a_step_and_resume(config_text: Callable[..., str], tmp_path: Path, steps: list[str]) -> None:
+    assert killed(config_text, tmp_path, steps) == [1] * len(steps)
+
+
+def test_kill_at_one_step_after_the_other(config_text: Callable[..., str], tmp_path: Path) -> None:
+    assert killed(config_text, tmp_path, [" ".join(STEPS)])[0] >= 10
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_kill_at_any_moment_and_resume(config_text: Callable[..., str], tmp_path: Path, seed: int) -> None:
+    assert sum(killed(config_text, tmp_path, moments(seed))) >= 3  # of about ten that are tried
 
 
 def test_what_a_killed_run_leaves_is_closed_to_others(
