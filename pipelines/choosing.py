@@ -1,9 +1,10 @@
 """Choosing cells and pools: the plan that loses least on pseudo-truth, at the requested epsilon and delta.
 
-The objective is `Forecast.objective`: the expected total variation between true and synthetic flows after
-noise, resampling and decoarsening under the public model, as the mean of two tables, from units to units and
-from units to work blocks. It is estimated by drawing: pseudo-truth for a public sample of destinations is
-sent through the pipeline itself. Pools are classed by size (powers of two); every class gets the cell size T,
+The objective (`pipelines.forecast.objective`) is the expected total variation between true and synthetic
+flows after noise, resampling and decoarsening under the public model: where workers are drawn anew, as the
+mean of two tables, from units to units and from units to work blocks; for noise on counts, from units to
+units. It is estimated by drawing: pseudo-truth for a public sample of destinations is sent through the
+pipeline itself. Pools are classed by size (powers of two); every class gets the cell size T,
 a power of two, that minimises the objective over its pools. Then the limit is found below which small work
 blocks share an urn.
 """
@@ -64,11 +65,13 @@ def choose(config: ReleaseConfig, inputs: PublicInputs) -> Choices:
         return choices
     names = [*inputs.geography.levels, inputs.geography.block_level]
     finer = names[names.index(level) + 1 : -1] if settings.pool_level is None else []
+    resamples = synth.MECHANISMS[config.release.mechanism].resamples
+    limits = _POOL_BELOW if resamples else (*_POOL_BELOW, int(jobs.max()) + 1)
     return min(
         (
             replace(choices, pool_level=name, pool_below=limit)
             for name in [level, *finer]
-            for limit in (_POOL_BELOW if name == level else _POOL_BELOW[1:])
+            for limit in (limits if name == level else limits[1:])
         ),
         key=lambda candidate: _objective(config, inputs, sample, candidate),
     )

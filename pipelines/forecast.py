@@ -114,9 +114,9 @@ def forecast(
 def objective(release: ReleasePlan, model: geo_data.PublicModel, seed: int) -> float:
     """Return what the planner minimises.
 
-    Where workers are drawn anew, the mean of the two total variations of `Forecast`. For noise on counts, that
-    of flows between units alone: it is what sharing pools makes smaller, up to one pool for all work blocks
-    of a unit.
+    Where workers are drawn anew, the mean of the two total variations of `Forecast`. For noise on counts,
+    that of flows between units alone: it is what sharing pools makes smaller, up to one pool for all work
+    blocks of a unit.
 
     Parameters
     ----------

@@ -86,9 +86,10 @@ def sample_batch(
     plan = release.plan
     domain = np.repeat(plan.pools.domain[pools], plan.pools.n[pools])
     cells = plan.domains.locate(domain, homes)
-    drawn = release.mechanism.sample(plan, pools, cells, key.stream(f"urn {run}", batch))
+    of_run = f" {run}" if run else ""  # the first run has the streams of a release of one implicate
+    drawn = release.mechanism.sample(plan, pools, cells, key.stream(f"urn{of_run}", batch))
     domain = np.repeat(plan.pools.domain[pools], plan.pools.m[pools])
-    stream = key.stream(f"blocks {run}", batch)
+    stream = key.stream(f"blocks{of_run}", batch)
     blocks = synth.draw_blocks(
         plan.domains, domain, drawn, release.cumulative_weights, release.shares, stream
     )

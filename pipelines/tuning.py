@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -31,6 +32,16 @@ __all__ = ["Sweep", "draw_frontier", "recommend", "tune"]
 
 AUTO = "auto"
 """In a sweep: what the planner chooses."""
+
+_PLAN = ("coarsening", "split_threshold", "pool_below", "retention_min")
+
+# Colours that the colour-blind tell apart (Okabe and Ito), each with a marker of its own.
+_LINES: tuple[dict[str, Any], ...] = tuple(
+    {"color": colour, "marker": marker}
+    for colour, marker in zip(
+        ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"), "os^vDPX", strict=True
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -179,12 +190,11 @@ def _try(
             np.average(release.plan.domains.n_cells[release.plan.pools.domain], weights=release.pools.n)
         ),
         **{str(name): value for name, value in trials.mean().items()},
-        "objective": float((trials["total_variation"] + trials["block_variation"]).mean() / 2),
     }
 
 
 def recommend(results: pd.DataFrame, config: ReleaseConfig) -> str:
-    """Return the lines of a configuration with the smallest objective at the requested epsilon and delta.
+    """Return the [plan] table of the combination with the smallest objective at the requested privacy.
 
     Parameters
     ----------
@@ -195,7 +205,8 @@ def recommend(results: pd.DataFrame, config: ReleaseConfig) -> str:
     Returns
     -------
     str
-        TOML; a comment where no combination has the requested epsilon and delta.
+        TOML, which takes the place of the whole table: what was not varied stands in it as configured. A
+        comment where no combination has the requested epsilon and delta.
     """
     asked = results[results["certified"]]
     for name in ("epsilon", "delta"):
@@ -203,13 +214,10 @@ def recommend(results: pd.DataFrame, config: ReleaseConfig) -> str:
     if asked.empty:
         return "# no combination was certified at the epsilon and delta of the configuration"
     best: dict[Any, Any] = asked.sort_values("objective").iloc[0].to_dict()
-    lines = ["[plan]", f'coarsening = "{best["coarsening"]}"']
-    if best["split_threshold"] != AUTO:
-        lines.append(f'split_threshold = "{best["split_threshold"]}"')
-    if best["pool_below"] != AUTO:
-        lines.append(f"pool_below = {best['pool_below']}")
-    lines.append(f'retention_min = "{best["retention_min"]}"')
-    return "\n".join(lines)
+    plan = _changed(config, {name: best[name] for name in _PLAN}).plan
+    table = plan.model_dump(mode="json", exclude_defaults=True, exclude={"preset"})
+    # Texts, whole numbers and lists of texts are written alike in JSON and TOML.
+    return "\n".join(["[plan]", *(f"{name} = {json.dumps(value)}" for name, value in table.items())])
 
 
 def draw_frontier(results: pd.DataFrame, title: str, path: Path) -> None:
@@ -222,29 +230,26 @@ def draw_frontier(results: pd.DataFrame, title: str, path: Path) -> None:
     title : str
     path : Path
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure  # takes its time
 
     done = results[results["certified"]].copy()
     done["x"] = [float(Fraction(value)) for value in done["epsilon"]]
-    settings = ["delta", "coarsening", "split_threshold", "pool_below", "retention_min"]
-    varied = [name for name in settings if len(set(results[name])) > 1]
+    varied = [name for name in ("delta", *_PLAN) if len(set(results[name])) > 1]
     panels = {
         "total_variation": "total variation of flows",
         "block_variation": "the same, to work blocks",
         "destination_error": "error of a large destination's\nmean commute (median)",
     }
-    fig, axes = plt.subplots(1, len(panels), figsize=(13, 4.4), layout="constrained")
+    fig = Figure(figsize=(13, 4.4), layout="constrained")
+    axes = fig.subplots(1, len(panels))
     groups = done.groupby(varied, sort=False) if varied else [((), done)]
-    for key, group in groups:
+    for (key, group), style in zip(groups, itertools.cycle(_LINES)):
         label = (
             ", ".join(f"{name} {value}" for name, value in zip(varied, key, strict=True)) or "as configured"
         )
         group = group.sort_values("x")
         for axis, name in zip(axes, panels, strict=True):
-            axis.plot(group["x"], group[name], "o-", ms=4, lw=1.5, label=label)
+            axis.plot(group["x"], group[name], **style, ms=5, lw=1.5, label=label)
     for axis, text in zip(axes, panels.values(), strict=True):
         axis.set(xlabel="epsilon", ylabel=text, ylim=(0, None))
         ticks = sorted(set(done["x"]))
@@ -254,7 +259,7 @@ def draw_frontier(results: pd.DataFrame, title: str, path: Path) -> None:
             axis.minorticks_off()
         axis.spines[["top", "right"]].set_visible(False)
     if len(done):
-        axes[-1].legend(frameon=False, fontsize=8)
+        lines, labels = axes[0].get_legend_handles_labels()
+        fig.legend(lines, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     fig.suptitle(f"{title}: tried on public homes, no confidential data", fontsize=12)
     fig.savefig(path, dpi=110)
-    plt.close(fig)

@@ -95,6 +95,7 @@ class Geometric:
 
     name = "geometric"
     settings: frozenset[str] = frozenset()
+    resamples = False
     words = "counts of confidential records in cells, to each of which random noise was added"
     delta_sharing = "There is nothing to share: no pool fails, delta is 0."
 

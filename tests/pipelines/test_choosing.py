@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -81,6 +82,22 @@ def test_little_privacy_loss_asks_for_fewer_cells(config_of: Configs) -> None:
         cells = release.plan.domains.n_cells[release.plan.pools.domain]
         sizes.append(np.average(cells, weights=release.pools.n))
     assert sizes[0] < sizes[1] / 2
+
+
+def test_noise_on_counts_is_planned_for_flows_between_areas(config_of: Configs) -> None:
+    """Work blocks share all they can, unless the configuration says otherwise; resampling weighs both."""
+    noisy = (('mechanism = "dirichlet"', 'mechanism = "geometric"'), ('retention_min = "0.5"', ""))
+    config = config_of("2", *noisy)
+    inputs = read_public_inputs(config)
+    release = make_plan(config, inputs)
+    assert release.pools.shared.all()
+    found = forecast(release, inputs.model)
+    assert found.objective == found.total_variation
+    unshared = make_plan(config_of("2", *noisy, ("[plan]", "[plan]\npool_below = 1")), inputs)
+    assert not unshared.pools.shared.any()
+    assert forecast(unshared, inputs.model).total_variation > 1.3 * found.total_variation
+    resampled = forecast(make_plan(config_of("8.6"), inputs), inputs.model)
+    assert resampled.objective == (resampled.total_variation + resampled.block_variation) / 2
 
 
 def test_what_the_configuration_fixes_is_not_chosen(config_of: Configs) -> None:
@@ -195,8 +212,10 @@ def test_tune_on_the_model_and_on_an_earlier_release(config_of: Configs, region:
         assert fine["8.6"] == fine["5"]  # the prior is given: epsilon decides only whether it is certified
         best = done[done["epsilon"] == "8.6"].sort_values("objective").iloc[0]["split_threshold"]
         text = recommend(results, config)
-        assert f'split_threshold = "{best}"' in text
-        assert "pool_below = 1" in text
+        recommended = tomllib.loads(text)["plan"]
+        assert Fraction(recommended["split_threshold"]) == Fraction(best)
+        assert recommended["pool_below"] == 1
+        assert recommended["prior"] == "0.5"  # what was not varied is kept
 
 
 def test_a_larger_epsilon_costs_less_utility(config_of: Configs) -> None:
