@@ -12,7 +12,7 @@ LIBRARY := pipelines/maps/vendor/maplibre-gl.js
 SUPPORTED := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint library bench schema lock clean
+.PHONY: help demo test lint library bench notebooks schema lock clean
 
 help:  ## Show this list
 	@echo "odsynth: synthetic commuting data with a certificate of privacy. Targets:"
@@ -23,7 +23,7 @@ help:  ## Show this list
 demo: $(STAMP) $(LIBRARY)  ## Set up, then release the built-in region into out/demo
 	@$(BIN)/odsynth demo
 
-test: lint $(LIBRARY)  ## Set up, then run all checks and all tests
+test: lint $(LIBRARY)  ## Set up, then run all checks, all tests and all notebooks
 	@$(BIN)/python -m pytest -n 2
 
 lint: $(STAMP)  ## Set up, then check style, formatting and types
@@ -68,6 +68,9 @@ bench: $(STAMP)  ## Measure sampler, planner, certifier and whole releases: time
 	@$(BIN)/python -m pytest -c benchmarks/pytest.ini benchmarks --benchmark-json=out/benchmarks/suite.json
 	@$(BIN)/python benchmarks/report.py out/benchmarks/suite.json $(if $(PAGE),--page $(PAGE))
 
+notebooks: $(STAMP)  ## Write notebooks/*.ipynb from the .py beside them, without outputs
+	@$(BIN)/python notebooks/pair.py
+
 schema: $(STAMP)  ## Write docs/certificate.schema.json from the program
 	@$(BIN)/python -c "import json, pipelines; print(json.dumps(pipelines.certificate_schema(), indent=1))" \
 		> docs/certificate.schema.json.new && mv docs/certificate.schema.json.new docs/certificate.schema.json
@@ -80,4 +83,4 @@ lock: $(STAMP)  ## Write requirements.lock anew from pyproject.toml
 
 clean:  ## Remove the environment, caches and builds; keeps out/
 	@rm -rf $(VENV) $(dir $(LIBRARY)) build dist *.egg-info pipelines/_version.py .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	@find synth geo_data pipelines tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	@find synth geo_data pipelines tests benchmarks examples notebooks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

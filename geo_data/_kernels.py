@@ -130,9 +130,9 @@ def scale(shares: Float64, origin_starts: Int64, factor: Float64) -> None:
 @numba.njit(cache=True, nogil=True)
 def cut(
     starts: Int64,
-    ends: Int64,
     children: Int64,
     depth_offset: Int64,
+    longest: int,
     unit: NDArray[np.int32],
     part: Float64,
     measure: Float64,
@@ -142,68 +142,55 @@ def cut(
 ) -> NDArray[np.int32]:
     """Return the first block of every cell of a cut (`Tree.cut`), sorted.
 
-    Nodes of depth t stand at ``depth_offset[t]`` and following of `starts`, `ends` and `children` (the first
-    child of each, as a number of the next depth; the children of a node are those up to the next node's).
+    Nodes of depth t stand at ``depth_offset[t]`` and following of `starts`, `children` (the first child of
+    each, as a number of the next depth), `unit` and `part` (the unit in which a node begins, and how much of
+    that comes before it). One entry more follows the nodes of a depth: a node ends where the next one begins.
+    No node has more than `longest` children.
     """
     running = np.zeros(measure.size + 1)
     for u in range(measure.size):
         running[u + 1] = running[u] + measure[u]
-    cells = np.empty(256, np.int32)
-    count = 0
-    begin, stop = np.zeros(1, np.int64), np.ones(1, np.int64)  # rows of siblings of one depth
-    groups = 1
-    for depth in range(deepest + 1):
-        at = depth_offset[depth]
-        following, past = np.empty(64, np.int64), np.empty(64, np.int64)
-        n_following = 0
-        for g in range(groups):
-            i = begin[g]
-            mass = np.empty(stop[g] - i)
-            for q in range(mass.size):
-                a, b = starts[at + i + q], ends[at + i + q]
-                mass[q] = (running[unit[b]] + measure[unit[b]] * part[b]) - (
-                    running[unit[a]] + measure[unit[a]] * part[a]
-                )
-            while cells.size < count + mass.size:
-                grown = np.empty(2 * cells.size, np.int32)
-                grown[:count] = cells[:count]
-                cells = grown
-            q = 0
-            while q < mass.size:
-                if mass[q] >= least:
-                    if depth == deepest:
-                        cells[count] = starts[at + i + q]
-                        count += 1
-                    else:
-                        if n_following == following.size:
-                            more, further = (
-                                np.empty(2 * n_following, np.int64),
-                                np.empty(2 * n_following, np.int64),
-                            )
-                            more[:n_following], further[:n_following] = following, past
-                            following, past = more, further
-                        following[n_following] = children[at + i + q]
-                        past[n_following] = children[at + i + q + 1]
-                        n_following += 1
-                    q += 1
-                    continue
-                # A stretch of siblings that end becomes as many cells of equal measure as fit best.
-                last, total = q, 0.0
-                while last < mass.size and mass[last] < least:
-                    total += mass[last]
-                    last += 1
-                pieces = 1.0 if np.isinf(run) or run <= 0.0 else max(1.0, np.rint(total / run))
-                before, previous = 0.0, -1.0
-                for j in range(q, last):
-                    piece = np.floor((before + mass[j] / 2.0) / total * pieces) if total > 0.0 else 0.0
-                    piece = min(piece, pieces - 1.0)  # a sibling of no measure at the end is beyond the last
-                    before += mass[j]
-                    if run == 0.0 or piece != previous:
-                        cells[count] = starts[at + i + j]
-                        count += 1
-                    previous = piece
-                q = last
-        begin, stop, groups = following, past, n_following
-        if groups == 0:
-            break
-    return np.sort(cells[:count])
+    cells, count = np.empty(starts[-1], np.int32), 0
+    mass = np.empty(longest)
+    # Depth first, which is the order of the blocks: the siblings here[t]:stop[t] are to be done at depth t.
+    here, stop = np.zeros(deepest + 1, np.int64), np.ones(deepest + 1, np.int64)
+    depth = 0
+    while depth >= 0:
+        node, past = depth_offset[depth] + here[depth], depth_offset[depth] + stop[depth]
+        before = running[unit[node]] + measure[unit[node]] * part[node]
+        first, length, total = node, 0, 0.0
+        while node < past:
+            after = running[unit[node + 1]] + measure[unit[node + 1]] * part[node + 1]
+            fine = after - before >= least
+            if not fine:
+                mass[length] = after - before
+                total += mass[length]
+                length += 1
+            elif length == 0 and depth == deepest:  # a cell of its own
+                cells[count] = starts[node]
+                count += 1
+                first = node + 1
+            else:
+                break  # after the stretch before it
+            before = after
+            node += 1
+        # A stretch of siblings that end becomes as many cells of equal measure as fit best.
+        if length > 0:
+            pieces = 1.0 if np.isinf(run) or run <= 0.0 else max(1.0, np.rint(total / run))
+            done, previous = 0.0, -1.0
+            for j in range(length):
+                piece = np.floor((done + mass[j] / 2.0) / total * pieces) if total > 0.0 else 0.0
+                piece = min(piece, pieces - 1.0)  # a sibling of no measure at the end is beyond the last
+                done += mass[j]
+                if run == 0.0 or piece != previous:
+                    cells[count] = starts[first + j]
+                    count += 1
+                previous = piece
+        here[depth] = node - depth_offset[depth]
+        if node == past:
+            depth -= 1
+        elif depth < deepest:
+            here[depth] += 1
+            depth += 1
+            here[depth], stop[depth] = children[node], children[node + 1]
+    return cells[:count].copy()

@@ -240,7 +240,8 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Se
     missing = column.null_count
     if is_text:
         text = column.to_pandas().astype("str")
-        missing = int((text.isna() | (text.str.strip() == "")).sum())
+        distinct = pd.Series(text.dropna().unique(), dtype="str")  # a geocode comes many times over
+        missing += int(text.isin(distinct[distinct.str.strip() == ""]).sum())
     if missing:
         raise InputError(
             path,
@@ -256,7 +257,8 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Se
     if not is_text:
         return column.cast(pa.string()).to_pandas().astype("str")
     if kind == "code":
-        floats = int(text.str.fullmatch(r"\d+\.0*|\d(\.\d*)?[eE]\+\d+").sum())
+        decimal = distinct.str.fullmatch(r"\d+\.0*|\d(\.\d*)?[eE]\+\d+")
+        floats = int(text.isin(distinct[decimal]).sum())
         if floats:
             raise InputError(
                 path,

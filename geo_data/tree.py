@@ -51,15 +51,15 @@ class Tree:
         ]
         padded = [np.append(starts, geography.n_blocks) for starts in self.starts]
         self._starts = np.concatenate(padded)
-        self._ends = np.concatenate([np.append(end, geography.n_blocks) for end in ends])
         self._children = np.concatenate(children)
         self._depth_offset = np.cumsum([0] + [starts.size for starts in padded])
-        # For every place between two blocks: the unit it lies in, and how much of the unit comes before it.
+        self._longest = max(int(np.diff(first).max()) for first in children)
+        # Where every node begins: the unit, and how much of the unit comes before it.
         units, past = self.starts[self.unit_depth], ends[self.unit_depth]
         running = np.append(0, np.cumsum(model.weights)).astype(np.float64)
-        unit = np.repeat(np.arange(units.size, dtype=np.int32), past - units)
-        self._unit = np.append(unit, unit[-1:])
-        self._part = (running - running[units][self._unit]) / (running[past] - running[units])[self._unit]
+        self._unit = np.searchsorted(units, self._starts, side="right").astype(np.int32) - 1
+        weight = running[past] - running[units]
+        self._part = (running[self._starts] - running[units][self._unit]) / weight[self._unit]
 
     def up_to(self, measure: Float64, blocks: Int64) -> Float64:
         """Return the measure of all blocks before each block given.
@@ -70,8 +70,9 @@ class Tree:
         blocks : ndarray of int64
             In [0, n_blocks].
         """
-        running, unit = np.append(0.0, np.cumsum(measure)), self._unit[blocks]
-        return np.asarray(running[unit] + measure[unit] * self._part[blocks])
+        running, node = np.append(0.0, np.cumsum(measure)), self._depth_offset[-2] + blocks
+        unit = self._unit[node]
+        return np.asarray(running[unit] + measure[unit] * self._part[node])
 
     def cut(
         self, measure: Float64, least: float, run: float, deepest: int | None = None
@@ -93,9 +94,9 @@ class Tree:
         return np.asarray(
             _kernels.cut(
                 self._starts,
-                self._ends,
                 self._children,
                 self._depth_offset,
+                self._longest,
                 self._unit,
                 self._part,
                 np.ascontiguousarray(measure),

@@ -4,7 +4,7 @@ from pipelines.certificate import Certificate, certificate_schema, make_certific
 from pipelines.combining import CombinedEstimate, combine
 from pipelines.commutes import Area, add_travel, area_flows, find_area
 from pipelines.config import ConfigError, ReleaseConfig, load_config, parse_config
-from pipelines.demonstration import demo, demo_truth
+from pipelines.demonstration import demo, demo_inputs, demo_truth
 from pipelines.due import due
 from pipelines.evaluation import evaluate, evaluate_public, evaluation_folder
 from pipelines.exports import ExportError, export
@@ -57,6 +57,7 @@ __all__ = [
     "combine",
     "debits_of",
     "demo",
+    "demo_inputs",
     "demo_truth",
     "draw_figure",
     "draw_frontier",

@@ -28,18 +28,14 @@ def draw_cells(release: ReleasePlan, path: Path) -> None:
     path : Path
         The PNG file.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
     from matplotlib.colors import LogNorm
+    from matplotlib.figure import Figure
 
     geography = release.geography
     placed = np.flatnonzero(np.isfinite(geography.latitude))
     chosen = _choose(release)
-    fig, axes = plt.subplots(
-        1, len(chosen) + 1, figsize=(4.2 * (len(chosen) + 1), 4.6), layout="constrained", squeeze=False
-    )
+    fig = Figure(figsize=(4.2 * (len(chosen) + 1), 4.6), layout="constrained")
+    axes = fig.subplots(1, len(chosen) + 1, squeeze=False)
     norm = LogNorm(1, max(10, geography.n_blocks))
     shown: Any = None
     for axis, pool in zip(axes[0], chosen, strict=False):
@@ -76,7 +72,6 @@ def draw_cells(release: ReleasePlan, path: Path) -> None:
     last.spines[["top", "right"]].set_visible(False)
     fig.suptitle(f"{release.configuration['release']['name']}: what the pools tell apart", fontsize=13)
     fig.savefig(path, dpi=110)
-    plt.close(fig)
 
 
 def _choose(release: ReleasePlan) -> list[int]:

@@ -12,7 +12,8 @@ blocks share an urn.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from math import isqrt, log2
 
 import numpy as np
@@ -32,6 +33,33 @@ _SAMPLE_UNITS = 250  # so many destination units
 _POOL_BELOW = (1, 8, 32, 128, 512)  # limits that are tried
 _SMALLEST, _LARGEST = -8, 8  # T between 2^-8 and 2^8 expected workers a cell
 _FEWEST_JOBS = 2_000  # a size class with fewer takes the threshold of its neighbour
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """The slots of some destinations, by work block, on which candidates are tried."""
+
+    slots: geo_data.Slots
+    model: geo_data.PublicModel
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    @property
+    def seed(self) -> int:
+        """Of pseudo-truth and trial draws."""
+        return isqrt(len(self))
+
+    @cached_property
+    def homes(self) -> NDArray[np.int32]:
+        """Pseudo-true homes of the slots: the same for every candidate."""
+        return geo_data.pseudo_homes(self.model, self.slots.work, self.seed)
+
+    def homes_of(self, pools: geo_data.PoolTable) -> NDArray[np.int32]:
+        """Return the homes in the order of a candidate's slots, which is by work block inside each pool."""
+        homes = np.empty_like(self.homes)
+        homes[np.argsort(pools.slots.work, kind="stable")] = self.homes
+        return homes
 
 
 def choose(config: ReleaseConfig, inputs: PublicInputs) -> Choices:
@@ -119,9 +147,7 @@ def _descend(value: Callable[[int], float], start: int) -> int:
     return best
 
 
-def _sample(
-    inputs: PublicInputs, jobs: NDArray[np.int64], member: NDArray[np.bool_], size: int
-) -> geo_data.Slots:
+def _sample(inputs: PublicInputs, jobs: NDArray[np.int64], member: NDArray[np.bool_], size: int) -> _Sample:
     """Return the slots of the member blocks of some destination units, spread evenly over all their jobs."""
     unit = inputs.model.units(np.arange(jobs.size, dtype=np.int32))
     of_unit = np.bincount(unit, np.where(member, jobs, 0), minlength=inputs.model.n_units)
@@ -134,12 +160,10 @@ def _sample(
         present = present[np.unique(np.searchsorted(running, at))]
     chosen = member & np.isin(unit, present)
     rows = chosen[inputs.slots.work]
-    return geo_data.Slots(inputs.slots.work[rows], {}, {})
+    return _Sample(geo_data.Slots(inputs.slots.work[rows], {}, {}), inputs.model)
 
 
-def _objective(
-    config: ReleaseConfig, inputs: PublicInputs, sample: geo_data.Slots, choices: Choices
-) -> float:
+def _objective(config: ReleaseConfig, inputs: PublicInputs, sample: _Sample, choices: Choices) -> float:
     if len(sample) == 0:
         return 0.0
     delta = config.privacy.delta
@@ -147,7 +171,7 @@ def _objective(
         delta = delta * len(sample) / len(inputs.slots)
     plain = config.model_copy(update={"plan": config.plan.model_copy(update={"pool_by": ()})})
     try:
-        release = assemble(plain, inputs, sample, choices, delta)
+        release = assemble(plain, inputs, sample.slots, choices, delta)
     except synth.BudgetTooSmallError:
         return float("inf")
-    return objective(release, inputs.model, seed=isqrt(len(sample)))
+    return objective(release, inputs.model, sample.seed, sample.homes_of(release.pools))

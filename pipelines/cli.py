@@ -10,6 +10,7 @@ import click
 import pipelines
 from pipelines._cli_common import kept_for_resume, one_clear_error, say
 from pipelines._cli_records import COMMANDS
+from pipelines._cli_service import SERVICE
 from pipelines._cli_views import VIEWS
 from pipelines.summary import comparison, release_summary
 
@@ -187,7 +188,7 @@ def keygen(folder: Path) -> None:
         click.echo(f"Private key {private} (keep it), public key {public} (publish it).")
 
 
-for _command in (*COMMANDS, *VIEWS):
+for _command in (*COMMANDS, *VIEWS, *SERVICE):
     main.add_command(_command)
 
 

@@ -9,12 +9,12 @@ from importlib import resources
 from pathlib import Path
 
 import geo_data
-from pipelines.config import ConfigError, parse_config
+from pipelines.config import ConfigError, ReleaseConfig, parse_config
 from pipelines.release_files import MANIFEST
 from pipelines.releasing import Release, run
 from pipelines.staging import Staging
 
-__all__ = ["demo", "demo_truth"]
+__all__ = ["demo", "demo_inputs", "demo_truth"]
 
 _NAME = "demo.toml"
 
@@ -42,8 +42,7 @@ def demo(out: Path | None = None, *, report: Callable[[str], None] | None = None
     ConfigError
         If the output folder holds something else than an earlier demo.
     """
-    text = (resources.files("pipelines.examples") / _NAME).read_text(encoding="utf-8")
-    config = parse_config(text, Path.cwd() / "examples", _NAME)
+    config = parse_config(_text(), Path.cwd() / "examples", _NAME)
     if out is not None:
         config = config.with_out(out)
     target = config.release.out
@@ -55,17 +54,44 @@ def demo(out: Path | None = None, *, report: Callable[[str], None] | None = None
         shutil.rmtree(target)
     if report:
         report("Generating a region of 60,000 jobs ...")
-    config.jobs.file.parent.mkdir(parents=True, exist_ok=True)
-    geo_data.write_demo_region(config.jobs.file.parent)
-    config.jobs.file.chmod(0o600)  # as a confidential file would be
+    _write_region(config)
     shutil.rmtree(Staging.of(target).folder, ignore_errors=True)  # of an interrupted demo
     return run(config, report=report)
+
+
+def demo_inputs(folder: Path) -> Path:
+    """Generate the demo region in a folder, with a configuration that releases it, to try things out on.
+
+    Parameters
+    ----------
+    folder : Path
+        Made where it is not there. Files of an earlier call are replaced by the same.
+
+    Returns
+    -------
+    Path
+        The configuration, ``examples/demo.toml`` in the folder. Its inputs are in ``out/demo-inputs`` there.
+    """
+    path = folder / "examples" / _NAME
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_text(), encoding="utf-8")
+    _write_region(parse_config(_text(), path.parent, _NAME))
+    return path
 
 
 def demo_truth(release: Release) -> geo_data.JobRecords:
     """Return the demo's true jobs. They are generated, so comparing with them tells nothing of anyone."""
     inputs = Path.cwd() / "out" / "demo-inputs" / release.plan.configuration["jobs"]["file"]
     return geo_data.LodesJobs(inputs, release.plan.geography).records()
+
+
+def _text() -> str:
+    return (resources.files("pipelines.examples") / _NAME).read_text(encoding="utf-8")
+
+
+def _write_region(config: ReleaseConfig) -> None:
+    geo_data.write_demo_region(config.jobs.file.parent)
+    config.jobs.file.chmod(0o600)  # as a confidential file would be
 
 
 def _is_demo(folder: Path, name: str) -> bool:

@@ -27,7 +27,7 @@ from pipelines.signing import SigningError
 from pipelines.staging import Staging
 from pipelines.verification import VerificationError
 
-__all__ = ["EXIT_BUSY", "EXIT_FAILED", "Result", "Summary", "due"]
+__all__ = ["EXIT_BUSY", "EXIT_FAILED", "Result", "Summary", "due", "make_release", "safe_message"]
 
 # Their messages quote no confidential value; those of others might.
 _EXPECTED = (
@@ -145,7 +145,7 @@ class _Call:
                 cure = f"put release.out back, or remove {self.store.path(occurrence.name)} to begin anew"
                 raise ConfigError([f"{occurrence.name}: was begun in {record.out}; {cure}"])
         except ConfigError as error:
-            return _result(occurrence, "failed", _said(error), record, error)
+            return _result(occurrence, "failed", safe_message(error), record, error)
         on = Staging.of(out).begun or Staging(out).checked
         if not on and (missing := [str(path) for path in _inputs(config) if _missing(path)]):
             return _result(occurrence, "waiting", f"there is no {', '.join(missing)}", record)
@@ -164,12 +164,12 @@ class _Call:
             log.chmod(0o600)
             self._tell(file, f"{name}, due {occurrence.local}: attempt {number} of {self.calendar.attempts}")
             try:
-                _make(config, lambda message: self._tell(file, message))
+                make_release(config, report=lambda message: self._tell(file, message))
                 if (destination := occurrence.schedule.file.publish) is not None:
                     self._tell(file, "Publishing the release ...")
                     record = replace(record, published=publish(out, destination).location)
             except Exception as error:
-                kind, said = type(error).__name__, _said(error)
+                kind, said = type(error).__name__, safe_message(error)
                 self._tell(file, f"{name}: failed ({kind}): {said}", error=kind)
                 self.store.save(replace(record, status="failed", error=kind))
                 return _result(occurrence, "failed", f"{kind}: {said} (log: {log})", record, error)
@@ -200,8 +200,11 @@ def _result(
     return Result(occurrence.name, occurrence.at, status, occurrence.local, detail, kind, attempts)
 
 
-def _said(error: Exception) -> str:
-    """Return the message of an error as one line, if it is known to quote no confidential value."""
+def safe_message(error: Exception) -> str:
+    """Return the message of an error as one line, if it is known to quote no confidential value.
+
+    It may name files of this machine.
+    """
     if isinstance(error, _EXPECTED):
         return "; ".join(str(error).splitlines())
     if isinstance(error, OSError) and error.strerror:
@@ -229,17 +232,31 @@ def _missing(path: Path) -> bool:
     return False
 
 
-def _make(config: ReleaseConfig, report: Callable[[str], None]) -> None:
-    """Make a release; or go on with it, or leave it, if it is there already."""
+def make_release(
+    config: ReleaseConfig, *, report: Callable[[str], None] | None = None, scheduler: str | None = None
+) -> None:
+    """Make a release; or go on with it, or leave it, if it is there already.
+
+    Parameters
+    ----------
+    config : ReleaseConfig
+    report, scheduler
+        As for `run`.
+
+    Raises
+    ------
+    ConfigError
+        If another release is in its place; and what `run` and `resume` raise.
+    """
     out = config.release.out
     if (staging := Staging.of(out)).begun and staging.load().config.release == config.release:
-        resume(out, report=report)
+        resume(out, report=report, scheduler=scheduler)
     elif Staging(out).checked and (state := Staging(out).load()).config.release == config.release:
         settings = state.config.ledger
         if settings is None or state.debit is None:
             return
         entries = Ledger(settings.file).entries()
         if not any(entry.kind == "finished" and entry.debit == state.debit for entry in entries):
-            resume(out, report=report)  # killed before the ledger was told
+            resume(out, report=report, scheduler=scheduler)  # killed before the ledger was told
     else:
-        run(config, report=report)
+        run(config, report=report, scheduler=scheduler)

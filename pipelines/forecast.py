@@ -111,7 +111,9 @@ def forecast(
     )
 
 
-def objective(release: ReleasePlan, model: geo_data.PublicModel, seed: int) -> float:
+def objective(
+    release: ReleasePlan, model: geo_data.PublicModel, seed: int, homes: NDArray[np.int32] | None = None
+) -> float:
     """Return what the planner minimises.
 
     Where workers are drawn anew, the mean of the two total variations of `Forecast`. For noise on counts,
@@ -125,13 +127,15 @@ def objective(release: ReleasePlan, model: geo_data.PublicModel, seed: int) -> f
         That the plan was made from.
     seed : int
         Of pseudo-truth and trial draw.
+    homes : ndarray of int32, shape (n_slots,), optional
+        As for `forecast`.
 
     Returns
     -------
     float
         In [0, 1].
     """
-    return _weighed(release, *_variations(release, *_tried(release, model, None, seed)))
+    return _weighed(release, *_variations(release, *_tried(release, model, homes, seed)))
 
 
 def _weighed(release: ReleasePlan, flows: float, block_flows: float) -> float:

@@ -164,8 +164,6 @@ class RunBatches:
         self.offsets = _offsets(release)
         names = file_names(release.configuration)
         self.with_csv, self.with_jobs = "od_csv" in names, "jobs_parquet" in names
-        # The cumulative keys are made once, here, rather than by two tasks at the same time.
-        release.plan.domains.locate(release.plan.pools.domain[:1], np.zeros(1, np.int32))
 
     def folder(self, batch: int) -> Path:
         """Where the part of a batch goes; it is there when the batch is finished."""

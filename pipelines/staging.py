@@ -35,9 +35,13 @@ import synth
 from pipelines.certificate import Certificate
 from pipelines.config import ConfigError, ReleaseConfig
 
-__all__ = ["RunState", "Staging"]
+__all__ = ["BusyError", "RunState", "Staging"]
 
 _FORMAT = "odsynth run 1"
+
+
+class BusyError(ConfigError):
+    """Another process is making this release."""
 
 
 @dataclass(frozen=True)
@@ -220,7 +224,7 @@ class Staging:
             except OSError:
                 busy = True
             if busy:
-                raise ConfigError(
+                raise BusyError(
                     [f"{self.folder}: another process is making this release; wait for it to end"]
                 )
             yield

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from synth._searching import last_at_most
 from synth.plan import Domains
 from synth.randomness import WordStream, uniform_below
 
@@ -85,17 +86,18 @@ class OriginShares:
             The blocks of the cell that lie in the drawn unit; the whole cell where it lies in one unit, or no
             unit of it has a share.
         """
+        ends = np.append(self.starts[1:], np.iinfo(np.int64).max)
         low = np.searchsorted(self.starts, first, side="right") - 1
-        high = np.searchsorted(self.starts, stop - 1, side="right") - 1
-        base = self.row[domain].astype(np.int64) * self.starts.size
-        begin = self._cumulative[np.searchsorted(self._keys, base + low)]
+        several = np.flatnonzero(stop > ends[low])
+        high = np.searchsorted(self.starts, stop[several] - 1, side="right") - 1
+        base = self.row[domain[several]].astype(np.int64) * self.starts.size
+        begin = self._cumulative[np.searchsorted(self._keys, base + low[several])]
         total = self._cumulative[np.searchsorted(self._keys, base + high, side="right")] - begin
-        several = np.flatnonzero((high > low) & (total > 0))
+        several, begin, total = several[total > 0], begin[total > 0], total[total > 0]
         if several.size == 0:
             return first, stop
-        place = begin[several] + uniform_below(total[several], stream)
+        place = begin + uniform_below(total, stream)
         unit = self.unit[np.searchsorted(self._cumulative, place, side="right") - 1]
-        ends = np.append(self.starts[1:], np.iinfo(np.int64).max)
         first, stop = first.copy(), stop.copy()
         first[several] = np.maximum(first[several], self.starts[unit])
         stop[several] = np.minimum(stop[several], ends[unit])
@@ -149,4 +151,4 @@ def draw_blocks(
     """
     first, stop = shares.narrow(domain, *domains.bounds(domain, cells), stream)
     place = cumulative[first] + uniform_below(cumulative[stop] - cumulative[first], stream)
-    return (np.searchsorted(cumulative, place, side="right") - 1).astype(np.int32)
+    return last_at_most(cumulative, place, first, stop).astype(np.int32)

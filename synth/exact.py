@@ -79,14 +79,21 @@ def _decimal(value: Fraction, digits: int, *, up: bool) -> str:
         return "0"
     # Of the last digit kept: value is scaled to an integer of `digits` digits. A guess; the loops mend it.
     exponent = (value.numerator.bit_length() - value.denominator.bit_length()) * 3 // 10 - digits
-    top = Fraction(10) ** digits
-    while value / Fraction(10) ** exponent >= top:
+    top = 10**digits
+    n, d = _over_power(value, exponent)
+    while n >= top * d:
         exponent += 1
-    while value / Fraction(10) ** exponent < top / 10:
+        n, d = _over_power(value, exponent)
+    while 10 * n < top * d:
         exponent -= 1
-    scaled = value / Fraction(10) ** exponent
-    whole = -(-scaled.numerator // scaled.denominator) if up else scaled.numerator // scaled.denominator
+        n, d = _over_power(value, exponent)
+    whole = -(-n // d) if up else n // d
     if exponent >= 0:
         return str(whole * 10**exponent)
     text = str(whole).rjust(1 - exponent, "0")
     return (text[:exponent] + "." + text[exponent:]).rstrip("0").rstrip(".")
+
+
+def _over_power(value: Fraction, exponent: int) -> tuple[int, int]:
+    """Return numerator and denominator of value / 10^exponent; reducing them would take most of the time."""
+    return value.numerator * 10 ** max(-exponent, 0), value.denominator * 10 ** max(exponent, 0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from synth.tails import Arithmetic, chernoff_bound, tail_bound
@@ -95,8 +95,13 @@ def bad_threshold(count: int, prior: Fraction, retention: Fraction, gain: Fracti
     x >= 2: ln(1 + s/(x - 1 + a)) <= U*; x in {0, 1}: ln(1 + s/a) + ln(1/f) <= U*
     (the document's section 4).
     """
-    bound = (gain - 1) * (count - 1 + prior) if count >= 2 else (retention * gain - 1) * prior
-    return max(0, bound.numerator // bound.denominator)
+    # floor((G - 1)(x - 1 + a)), or floor((f G - 1) a), in integers: planning asks very often.
+    a, q = prior.numerator, prior.denominator
+    g, h = gain.numerator, gain.denominator
+    if count >= 2:
+        return max(0, (g - h) * ((count - 1) * q + a) // (h * q))
+    f, k = retention.numerator, retention.denominator
+    return max(0, (f * g - k * h) * a // (k * h * q))
 
 
 def empty_threshold(pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int) -> int:
@@ -268,7 +273,15 @@ class Stratum:
         Lemma 3 of docs/privacy.md.
         """
         others = max(self.pool_class.n_min - count, 0)
-        return others + max(self.mass - self.prior, self.smallest if others else Fraction(0))
+        return others + (self._prior_with_others if others else self._prior_alone)
+
+    @cached_property
+    def _prior_with_others(self) -> Fraction:
+        return max(self.mass - self.prior, self.smallest)
+
+    @cached_property
+    def _prior_alone(self) -> Fraction:
+        return max(self.mass - self.prior, Fraction(0))
 
 
 def strata(pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int) -> list[Stratum]:

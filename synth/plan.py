@@ -14,6 +14,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from synth._searching import last_at_most
+
 __all__ = ["Domains", "GuaranteeName", "Parameters", "Plan", "Pools"]
 
 GuaranteeName = Literal["pdp", "dp"]
@@ -92,15 +94,9 @@ class Domains:
         """
         if blocks.size and (blocks.min() < 0 or blocks.max() >= self.n_blocks):
             raise ValueError("a block is not one of the geography")
-        # One key per (domain, block) makes all domains one sorted array and one search.
-        wanted = domain.astype(np.int64) * self.n_blocks + blocks
-        position = np.searchsorted(self._keys, wanted, side="right") - 1
-        return (position - self.offsets[domain]).astype(np.int32)
-
-    @cached_property
-    def _keys(self) -> NDArray[np.int64]:
-        domain = np.repeat(np.arange(self.n_domains, dtype=np.int64), self.n_cells)
-        return domain * self.n_blocks + self.cuts
+        first = self.offsets[domain]
+        position = last_at_most(self.cuts, blocks, first, self.offsets[domain + 1])
+        return (position - first).astype(np.int32)
 
     def bounds(
         self, domain: NDArray[np.int32], cells: NDArray[np.int32]

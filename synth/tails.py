@@ -65,7 +65,6 @@ class Arithmetic:
 
 
 def _ball(value: Fraction | int) -> flint.arb:
-    value = Fraction(value)
     return flint.arb(flint.fmpq(value.numerator, value.denominator))
 
 
@@ -112,8 +111,8 @@ def upper_fraction(ball: flint.arb) -> Fraction:
 
 
 def _exact_fraction(point: flint.arb) -> Fraction:
-    mantissa, exponent = point.man_exp()
-    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+    mantissa, exponent = (int(part) for part in point.man_exp())
+    return Fraction(mantissa << exponent) if exponent >= 0 else Fraction(mantissa, 1 << -exponent)
 
 
 def exp_up(value: Fraction) -> Fraction:

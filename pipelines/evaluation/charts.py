@@ -15,7 +15,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
-from pipelines.evaluation.commute_measures import commute_errors
+from pipelines.evaluation.commute_measures import commute_errors, errors_by_size
 from pipelines.evaluation.comparison import Comparison
 from pipelines.evaluation.count_queries import count_queries, query_errors
 from pipelines.evaluation.flow_measures import add_up, pair_flows
@@ -86,15 +86,10 @@ def _distances(ax: Axes, comparison: Comparison) -> bool:
 
 
 def _destinations(ax: Axes, comparison: Comparison) -> bool:
-    errors = commute_errors(*comparison.distances)
-    errors = errors[errors["relative"].notna()]
-    # Twice as many jobs from class to class, as long as there are a few destinations.
-    classes = np.floor(np.log2(np.maximum(errors["jobs"], 1)))
-    groups = errors["relative"].groupby(classes).quantile(np.array([0.25, 0.5, 0.75, 0.9])).unstack()
-    groups = groups[errors.groupby(classes).size() >= 5]
+    groups = errors_by_size(commute_errors(*comparison.distances))
     if len(groups) < 2:
         return False
-    jobs = 2 ** (groups.index.to_numpy() + 0.5)
+    jobs = groups.index
     ax.fill_between(
         jobs, groups[0.25], groups[0.75], color=_RELEASE, alpha=0.2, linewidth=0, label="middle half"
     )

@@ -20,7 +20,9 @@ __all__ = [
     "add_distance",
     "commute_errors",
     "earth_movers_distance",
+    "errors_by_size",
     "group_errors",
+    "in_dense_area",
     "mean_distance",
 ]
 
@@ -119,6 +121,48 @@ def commute_errors(truth: pd.DataFrame, release: pd.DataFrame) -> pd.DataFrame:
     ).reset_index()
 
 
+def errors_by_size(errors: pd.DataFrame, *, least: int = 5) -> pd.DataFrame:
+    """Return quantiles of the relative error by size of the destination.
+
+    Parameters
+    ----------
+    errors : DataFrame
+        Some rows of `commute_errors`.
+    least : int
+        Classes with fewer destinations are left out.
+
+    Returns
+    -------
+    DataFrame
+        A row for each class of sizes, which double from class to class; the index is its middle in jobs
+        (geometric mean). Columns 0.25, 0.5, 0.75 and 0.9 are quantiles over its destinations.
+    """
+    errors = errors[errors["relative"].notna()]
+    middle = 2 ** (np.floor(np.log2(np.maximum(errors["jobs"], 1))) + 0.5)
+    groups = errors["relative"].groupby(middle)
+    found = pd.DataFrame({share: groups.quantile(share) for share in (0.25, 0.5, 0.75, 0.9)})
+    return found[groups.size() >= least]
+
+
+def in_dense_area(places: pd.DataFrame, units: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Say of each of some units whether the tenth nearest other place is closer than their median has it.
+
+    Parameters
+    ----------
+    places : DataFrame
+        Of all units of the level (`PublicRelease.places`).
+    units : ndarray of int, shape (n,)
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+        False for units without a place.
+    """
+    spacing = _spacing(places, units)
+    middle = np.nanmedian(spacing) if np.isfinite(spacing).any() else 0.0
+    return spacing < middle
+
+
 def group_errors(truth: pd.DataFrame, release: pd.DataFrame, works: pd.DataFrame) -> pd.DataFrame:
     """Summarise `commute_errors` by size and surroundings of the destination, short and long commutes apart.
 
@@ -134,15 +178,12 @@ def group_errors(truth: pd.DataFrame, release: pd.DataFrame, works: pd.DataFrame
     DataFrame
         A row for each group with destinations: ``group``, ``destinations``, and over these the medians of
         the errors (``absolute``, ``relative``) and the 90th percentile of the relative one (``worst_tenth``).
-        Dense are the destinations with the tenth nearest other place closer than the median destination has
-        it. Short and long compare only commutes up to, and above, `SHORT_KM`.
+        Dense are those `in_dense_area`. Short and long compare only commutes up to, and above, `SHORT_KM`.
     """
     errors = commute_errors(truth, release)
     begins = list(SIZES.values())
     size = np.searchsorted(begins, errors["jobs"], side="right") - 1
-    spacing = _spacing(works, errors["work"].to_numpy())
-    middle = np.nanmedian(spacing) if np.isfinite(spacing).any() else 0.0
-    dense = spacing < middle
+    dense = in_dense_area(works, errors["work"].to_numpy())
     groups = {
         "all": errors,
         **{name: errors[size == i] for i, name in enumerate(SIZES)},

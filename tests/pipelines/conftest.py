@@ -1,9 +1,9 @@
-"""The small region as microdata, a region with British codes, and copies of releases to tamper with."""
+"""The small region as microdata, a British region, copies of releases to tamper with, a browser."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,17 @@ import pipelines
 
 # Stands in every row of the confidential side of the microdata, and may stand nowhere else.
 CANARY = "CANARYworker"
+
+FLAGS = [
+    "--no-sandbox",  # tests may run as root
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--use-angle=swiftshader",  # WebGL without a graphics card
+    "--enable-unsafe-swiftshader",
+]
 
 MICRODATA = """\
 format = "microdata"
@@ -160,3 +171,25 @@ def frozen_day(monkeypatch: pytest.MonkeyPatch) -> None:
         return make(*arguments, **named).model_copy(update={"created": "2026-01-02T03:04:05Z"})  # type: ignore[arg-type]
 
     monkeypatch.setattr("pipelines.releasing.make_certificate", same_day)
+
+
+@pytest.fixture(scope="session")
+def library() -> Path:
+    """The library that draws maps, fetched by set-up."""
+    folder = Path(pipelines.__file__).parent / "maps" / "vendor"
+    if not (folder / "maplibre-gl.js").is_file():
+        pytest.skip('the library that draws maps is not set up ("make library", which needs npm)')
+    return folder
+
+
+@pytest.fixture(scope="module")  # no longer: meanwhile nothing else in this process can run an event loop
+def browser() -> Iterator[object]:
+    """Debian's Chromium, headless."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("there is no chromium (Debian: apt-get install chromium)")
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=path, args=FLAGS)
+        yield chromium
+        chromium.close()

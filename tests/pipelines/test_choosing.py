@@ -17,7 +17,7 @@ import geo_data
 import pipelines
 import synth
 from pipelines import ReleaseConfig, forecast, make_plan, read_public_inputs
-from pipelines.choosing import _descend, choose
+from pipelines.choosing import _descend, _Sample, choose
 from pipelines.planning import Choices, assemble
 from pipelines.public_inputs import PublicInputs
 from pipelines.tuning import AUTO, Sweep, recommend, tune
@@ -54,6 +54,19 @@ def test_choices_are_the_same_every_time_and_read_no_homes(
     first, second = (choose(config, read_public_inputs(config)) for _ in range(2))
     assert first == second
     assert all(np.log2(t) == round(np.log2(t)) for t in first.thresholds)
+
+
+@pytest.mark.parametrize("limit", [1, 100])
+def test_every_candidate_is_tried_on_the_same_pseudo_truth(limit: int, config_of: Configs) -> None:
+    """Each job keeps its home, in whichever pool it is."""
+    inputs = read_public_inputs(config_of())
+    sample = _Sample(geo_data.Slots(inputs.slots.work, {}, {}), inputs.model)
+    pooling = geo_data.Pooling(inputs.model.level, limit)
+    pools = geo_data.build_pools(sample.slots, inputs.geography, pooling)
+    drawn = geo_data.pseudo_homes(inputs.model, pools.slots.work, sample.seed)
+    assert np.array_equal(sample.homes_of(pools), drawn)
+    moved = not np.array_equal(pools.slots.work, sample.slots.work)
+    assert moved == (limit > 1) == (not np.array_equal(drawn, sample.homes))
 
 
 @pytest.mark.parametrize("epsilon", ["2", "6"])

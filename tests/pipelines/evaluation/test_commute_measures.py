@@ -59,6 +59,16 @@ def test_errors_by_destination() -> None:
     assert np.isnan(found["relative"][1])  # of a mean of 0 there is no share
 
 
+def test_errors_by_size() -> None:
+    errors = pd.DataFrame({"jobs": [1, 2, 3, 3, 4, 7, 5], "relative": [0.9, 0.1, 0.2, 0.6, 0.5, 0.7, np.nan]})
+    found = evaluation.errors_by_size(errors, least=2)
+    assert found.index.tolist() == pytest.approx([2 * 2**0.5, 4 * 2**0.5])  # only one has a single job
+    assert found[0.5].tolist() == pytest.approx([0.2, 0.6])
+    assert found.loc[:, [0.25, 0.75, 0.9]].iloc[0].tolist() == pytest.approx([0.15, 0.4, 0.52])
+    assert evaluation.errors_by_size(errors).empty
+    assert evaluation.errors_by_size(errors[:0]).empty
+
+
 def test_groups() -> None:
     truth = flows([(0, 10, 9), (1, 10, 10), (19, 30, 99), (25, 10, 1000)])
     release = flows([(0, 11, 9), (1, 12, 10), (19, 36, 99), (25, 5, 1000)])

@@ -1,9 +1,9 @@
-"""A small release with outside areas and shapes of tracts, its map, and a browser without a network."""
+"""A small release with outside areas and shapes of tracts, and its map."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import geopandas as gpd
@@ -16,25 +16,6 @@ from pipelines.maps import write_map
 from pipelines.public_release import PublicRelease
 
 CODES = {"w_geocode": "str", "h_geocode": "str", "createdate": "str"}
-FLAGS = [
-    "--no-sandbox",  # tests may run as root
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--use-angle=swiftshader",  # WebGL without a graphics card
-    "--enable-unsafe-swiftshader",
-]
-
-
-@pytest.fixture(scope="session")
-def library() -> Path:
-    """The library that draws maps, fetched by set-up."""
-    folder = Path(pipelines.__file__).parent / "maps" / "vendor"
-    if not (folder / "maplibre-gl.js").is_file():
-        pytest.skip('the library that draws maps is not set up ("make library", which needs npm)')
-    return folder
 
 
 @pytest.fixture(scope="session")
@@ -90,16 +71,3 @@ def shapeless(mapped: PublicRelease, tmp_path: Path) -> PublicRelease:
 def map_file(mapped: PublicRelease, library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The map of the small release."""
     return write_map(mapped.folder, tmp_path_factory.mktemp("map") / "map.html")
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[object]:
-    """Debian's Chromium, headless."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if path is None:
-        pytest.skip("there is no chromium (Debian: apt-get install chromium)")
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=path, args=FLAGS)
-        yield chromium
-        chromium.close()

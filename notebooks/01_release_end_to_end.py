@@ -1,0 +1,160 @@
+# %% [markdown]
+# # 1. A release from end to end
+#
+# A statistical agency holds one record for each job: the block where the worker lives and the block of the
+# workplace. Homes are confidential; how many jobs there are at each workplace is taken to be public. This
+# notebook publishes synthetic homes for all jobs of a region, with a certificate of privacy, and looks at
+# each step on the way.
+#
+# The region is generated, so nothing here is anybody's. Set the environment variable `ODSYNTH_REGION` to
+# `rhode_island` to use the public data of Rhode Island instead, or put the path of a configuration of your
+# own.
+
+# %%
+import os
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+import tomlkit
+from IPython.display import Image
+
+import pipelines
+
+work = tempfile.TemporaryDirectory(prefix="odsynth-")  # removed when the notebook is closed
+folder = Path(work.name)
+if os.environ.get("ODSYNTH_REGION") == "rhode_island":
+    source = Path("../examples/rhode_island.toml")
+else:
+    source = pipelines.demo_inputs(folder)
+
+# %% [markdown]
+# ## The configuration
+#
+# One TOML file names the inputs, the privacy that the release may cost, and the ledger that pays for it.
+# Numbers that decide about privacy are text, because they are used exactly as written. Everything that can
+# be wrong with the file is found before any data is read.
+#
+# We add a ledger: a budget for this set of records, from which every release is debited before its first
+# draw.
+
+# %%
+document = tomlkit.parse(source.read_text(encoding="utf-8"))
+document["ledger"] = {
+    "file": str(folder / "ledger.sqlite"),
+    "data_set": "jobs of the region",
+    "epsilon": "10",
+    "delta": "2e-5",
+}
+config = pipelines.parse_config(tomlkit.dumps(document), source.parent, source.name)
+config = config.with_out(folder / "release")
+print(tomlkit.dumps({name: document[name].unwrap() for name in ("release", "privacy")}))
+
+# %% [markdown]
+# ## The plan, from public inputs only
+#
+# For the jobs of each workplace, home blocks are grouped into *cells*: fine where public tables expect many
+# of its workers to live, coarse where they expect few. Each cell will get a little noise, so their number
+# decides what the release is worth. No home is read here: `PublicInputs` has none to give. What the plan is
+# expected to lose is found by running it on *pseudo-truth*, homes drawn from a model fitted to the public
+# tables.
+
+# %%
+inputs = pipelines.read_public_inputs(config)
+plan = pipelines.make_plan(config, inputs)
+guarantee = pipelines.certified(plan)  # refuses a plan that costs more than was requested
+report = pipelines.report_plan(plan, guarantee, inputs.model)
+print(report.text())
+
+# %% [markdown]
+# The cells of a large, a middling and a small workplace (red star). A dot is a home block; the darker, the
+# fewer blocks it shares a cell with.
+
+# %%
+pipelines.write_plan_report(report, folder / "plan")
+Image(folder / "plan" / "cells.png")
+
+# %% [markdown]
+# ## The run
+#
+# `run` plans and certifies as above, debits the ledger, and only then reads homes: one short function sees
+# them next to the random numbers. The result is written to a private folder, checked there, and put in
+# place by one rename.
+
+# %%
+release = pipelines.run(config, report=print)
+
+# %% [markdown]
+# What may be published is in one folder, and nothing else is:
+
+# %%
+files = [path for path in sorted(release.public.rglob("*")) if path.is_file()]
+pd.DataFrame(
+    {"bytes": [path.stat().st_size for path in files]},
+    index=pd.Index([path.relative_to(release.public).as_posix() for path in files], name="file"),
+)
+
+# %% [markdown]
+# ## What it cost
+#
+# The certificate states the privacy loss of the whole run, and that of one person. Notebook 3 reads it in
+# full.
+
+# %%
+certificate = release.certificate
+print(certificate.definition.words)
+print(f"\nrun:    epsilon {certificate.run.epsilon}, delta {certificate.run.delta}")
+print(f"person: epsilon {certificate.person.epsilon}, delta {certificate.person.delta}")
+
+# %%
+settings = config.ledger
+budget = pipelines.Budget(settings.epsilon, settings.delta)
+epsilon, delta = pipelines.Ledger(settings.file).remaining(settings.data_set, budget)
+print(f"left of the budget: epsilon {float(epsilon):.3g}, delta {float(delta):.3g}")
+
+# %% [markdown]
+# A second release of the same records at the same price would exceed the budget, and is refused before
+# anything is drawn:
+
+# %%
+try:
+    pipelines.run(config.with_out(folder / "second"))
+except pipelines.LedgerError as error:
+    print(error)
+
+# %% [markdown]
+# ## Anyone can check it
+#
+# `verify` needs the public folder only. It computes the certificate again from the plan, and compares every
+# file with plan and checksums. Its last check asks whether the program was an unmodified, committed
+# version; a working copy with changes may release for practice only, and says so.
+
+# %%
+try:
+    for check in pipelines.verify(release.public):
+        print(f"passed  {check.name}: {check.detail}")
+except pipelines.VerificationError as error:
+    if error.check != "for release":
+        raise
+    print(error)
+
+# %% [markdown]
+# ## A look at it
+#
+# From here on we are readers of the release. Rows are flows from home block to work block, as in LODES;
+# here they are added up to the largest flows between tracts.
+
+# %%
+opened = pipelines.read_public_release(release.public)
+flows = opened.flows(plan.level, plan.level)
+codes = opened.places(plan.level)["code"]
+flows = flows.assign(work=codes[flows["work"]].array, home=codes[flows["home"]].array)
+flows.nlargest(8, "S000").set_axis(["work", "home", "jobs"], axis=1)
+
+# %%
+pipelines.draw_figure(opened, folder / "commutes.png")
+Image(folder / "commutes.png", width=760)
+
+# %% [markdown]
+# `odsynth map` writes an interactive map, `odsynth export` other programs' formats, `odsynth publish`
+# copies the public folder, and nothing but it, to where readers find it.

@@ -1,0 +1,127 @@
+"""The service: one ASGI application of the public side, the operators' side and the workers."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+import uvicorn
+from anyio import CapacityLimiter
+from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
+
+from pipelines.service import (
+    downloads,
+    metrics,
+    operator_api,
+    operator_pages,
+    public_api,
+    public_pages,
+    workers,
+)
+from pipelines.service.catalog import Catalog
+from pipelines.service.errors import add_error_handlers
+from pipelines.service.metrics import Metrics, RunMetrics
+from pipelines.service.previews import waiting
+from pipelines.service.security import add_security
+from pipelines.service.service_log import ServiceLog
+from pipelines.service.settings import ServiceSettings
+from pipelines.service.store import Store
+
+__all__ = ["create_app", "serve"]
+
+_DESCRIPTION = """
+Synthetic commuting data with certificates of differential privacy. No row is a real person.
+
+Everything below `/api/v1/releases` is public and read-only. What operators may do is below `/api/v1/operator`
+and needs a token, `Authorization: Bearer ...`.
+"""
+
+
+def create_app(settings: ServiceSettings) -> FastAPI:
+    """Make the application.
+
+    Parameters
+    ----------
+    settings : ServiceSettings
+        Its folders are made if they are not there.
+
+    Returns
+    -------
+    FastAPI
+        With ``state.settings``, ``state.store``, ``state.catalog``, ``state.metrics`` and ``state.log``. Its
+        lifespan starts and stops the workers.
+
+    Raises
+    ------
+    ServiceError
+        If the database cannot be used.
+    """
+    settings.make_folders()
+    app = FastAPI(
+        title="odsynth",
+        version=version("odsynth"),
+        description=_DESCRIPTION,
+        lifespan=_lifespan,
+        openapi_url="/api/v1/openapi.json",
+        docs_url=None,  # the usual pages load scripts from elsewhere; /api is ours
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.settings = settings
+    app.state.store = Store.open(settings.database)
+    app.state.catalog = Catalog(settings)
+    app.state.metrics = Metrics()
+    app.state.metrics.registry.register(RunMetrics(app.state.store))
+    app.state.log = ServiceLog(settings.log)
+    app.state.flow_limiter = CapacityLimiter(max(2, os.cpu_count() or 2))
+    app.state.workers_alive = lambda: True
+    add_error_handlers(app)
+    routers = public_api.router, downloads.router, metrics.router, operator_api.router, operator_pages.router
+    for router in routers:
+        app.include_router(router)
+    if settings.oidc is not None:
+        app.include_router(operator_pages.oidc_router)
+    public_pages.add_pages(app)
+    add_security(app)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    app.state.catalog.start(lambda: waiting(app.state.store, app.state.settings.folder))
+    await run_in_threadpool(workers.start, app)
+    try:
+        yield
+    finally:
+        await run_in_threadpool(workers.stop, app)
+        app.state.catalog.stop()
+        app.state.store.close()
+
+
+def serve(settings: ServiceSettings) -> None:
+    """Answer requests until SIGTERM or Ctrl-C; running requests are finished first.
+
+    Parameters
+    ----------
+    settings : ServiceSettings
+    """
+    app = create_app(settings)
+    for name in ("uvicorn", "pipelines.service"):
+        logging.getLogger(name).setLevel(logging.INFO)
+        logging.getLogger(name).addHandler(app.state.log)
+    uvicorn.run(
+        app,
+        log_config=None,
+        host=settings.host,
+        port=settings.port,
+        access_log=False,  # ours has a fixed set of fields (security.py)
+        server_header=False,
+        proxy_headers=bool(settings.proxies),
+        forwarded_allow_ips=list(settings.proxies),
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=20,
+    )

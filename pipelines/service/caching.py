@@ -1,0 +1,50 @@
+"""What caches are told: what a version holds never changes, what is said about it may."""
+
+from __future__ import annotations
+
+import hashlib
+
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response
+
+__all__ = ["CONTENT", "STATEMENT", "answer", "is_fresh", "tag"]
+
+CONTENT = "public, max-age=86400, immutable"
+"""For content, which is named by its version. A day, so that a withdrawal reaches every cache within one."""
+
+STATEMENT = "public, no-cache"
+"""For lists, withdrawals and errata: kept, but asked for again, which costs an ETag."""
+
+
+def tag(*parts: object) -> str:
+    """Return the ETag of what is determined by these parts."""
+    return f'"{hashlib.sha256(repr(parts).encode()).hexdigest()[:32]}"'
+
+
+def is_fresh(request: Request, etag: str) -> bool:
+    """Whether the client holds this content (If-None-Match)."""
+    held = request.headers.get("if-none-match", "")
+    return held.strip() == "*" or etag in {each.strip().removeprefix("W/") for each in held.split(",")}
+
+
+def answer(request: Request, content: BaseModel | bytes, kind: str = STATEMENT) -> Response:
+    """Answer with JSON, or with 304 if the client holds it.
+
+    Parameters
+    ----------
+    request : Request
+    content : BaseModel or bytes
+        A model of the API, or JSON.
+    kind : str
+        `CONTENT` or `STATEMENT`.
+
+    Returns
+    -------
+    Response
+    """
+    body = content if isinstance(content, bytes) else content.model_dump_json().encode()
+    headers = {"ETag": f'"{hashlib.sha256(body).hexdigest()[:32]}"', "Cache-Control": kind}
+    if is_fresh(request, headers["ETag"]):
+        return Response(status_code=304, headers=headers)
+    return Response(body, headers=headers, media_type="application/json")

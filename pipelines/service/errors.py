@@ -1,0 +1,114 @@
+"""Errors as answers: JSON of one form from the API, a page for people from everywhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from pipelines.service.rendering import render
+from pipelines.service.store import ServiceError
+
+__all__ = ["Problem", "add_error_handlers", "answers", "not_found", "refusal"]
+
+
+class Problem(BaseModel):
+    """What every error of the API says.
+
+    Attributes
+    ----------
+    error : str
+        One word for programs.
+    detail : str
+        For people: what is wrong, and the cure.
+    """
+
+    error: str
+    detail: str
+
+
+def answers(*statuses: int, pages: bool = False) -> dict[int | str, dict[str, Any]]:
+    """Return the ``responses`` of a route that may also answer with these errors.
+
+    Parameters
+    ----------
+    *statuses : int
+    pages : bool
+        Whether they are pages: of addresses outside ``/api/``.
+
+    Returns
+    -------
+    dict
+    """
+    kind = {"content": {"text/html": {"schema": {"type": "string"}}}} if pages else {"model": Problem}
+    return {status: {**kind, "description": HTTPStatus(status).phrase} for status in statuses}
+
+
+def not_found(detail: str) -> ServiceError:
+    """Return the error that there is no such thing."""
+    return ServiceError(404, "not_found", detail)
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Make every error of an application one of these answers; none shows a path or a trace of the server.
+
+    What nobody foresaw is answered by `pipelines.service.security`, around everything else.
+    """
+    app.add_exception_handler(ServiceError, _refused)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(RequestValidationError, _invalid)
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ServiceError)
+    headers = {"Retry-After": "5"} if error.status == 503 else {}
+    if error.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return refusal(request, error.status, error.error, error.detail, headers)
+
+
+def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    phrase = HTTPStatus(error.status_code).phrase
+    detail = {
+        404: "There is nothing at this address.",
+        405: "This address does not answer that method.",
+        413: "The body of the request is too large.",
+    }.get(error.status_code, f"{phrase}.")
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = _allowed(request) or headers.get("Allow", "")
+    return refusal(request, error.status_code, phrase.lower().replace(" ", "_"), detail, headers)
+
+
+def _allowed(request: Request) -> str:
+    """What an address of the API answers: several routes may share it, and each knows only its own method."""
+    path = getattr(request.scope.get("route"), "path", "")
+    methods = {method.upper() for method in request.app.openapi()["paths"].get(path, {})}
+    return ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
+
+
+def _invalid(request: Request, error: Exception) -> Response:
+    """Name the parameters and the rules; what was sent is not repeated."""
+    assert isinstance(error, RequestValidationError)
+    problems = [
+        f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors()[:20]
+    ]
+    return refusal(request, 422, "invalid", "; ".join(problems))
+
+
+def refusal(
+    request: Request, status: int, error: str, detail: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return an error as the address was asked for: JSON or a page."""
+    headers = {"Cache-Control": "no-store", **(headers or {})}
+    if request.url.path.startswith("/api/"):
+        return JSONResponse({"error": error, "detail": detail}, status, headers)
+    title = HTTPStatus(status).phrase
+    return render(request, "error.html", status=status, headers=headers, title=title, detail=detail)

@@ -1,0 +1,88 @@
+"""Pages: jinja2 templates with escaping always on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from synth import decimal_down, decimal_up
+
+__all__ = ["render"]
+
+
+def render(
+    request: Request,
+    template: str,
+    *,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    **context: Any,
+) -> HTMLResponse:
+    """Answer with a page.
+
+    Parameters
+    ----------
+    request : Request
+        Known to the template.
+    template : str
+        Its name below ``templates``.
+    status : int
+    headers : mapping of str to str, optional
+    **context
+        What the template shows. Whatever it is, it is escaped.
+
+    Returns
+    -------
+    HTMLResponse
+    """
+    page = _environment().get_template(template).render(request=request, **context)
+    return HTMLResponse(page, status, dict(headers or {}))
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("pipelines.service"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "day": _day,
+        "megabytes": _megabytes,
+        "short": _short,
+        "short_down": _short_down,
+        "thousands": "{:,}".format,
+    }
+    return environment
+
+
+def _day(iso: str) -> str:
+    """2026-11-21T10:01:02+00:00 as 21 November 2026; what is no date stays as it is."""
+    try:
+        time = datetime.fromisoformat(iso)
+    except ValueError:
+        return iso
+    return f"{time.day} {time:%B %Y}"
+
+
+def _short(bound: str) -> str:
+    """A bound of the certificate, rounded up to four digits."""
+    return decimal_up(Fraction(bound), 4)
+
+
+def _short_down(left: str) -> str:
+    """What is left of a budget, rounded down to four digits."""
+    return decimal_down(Fraction(left), 4)
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"

@@ -1,0 +1,230 @@
+"""What stands before every request: limits, headers of security, an account of what was asked."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import re
+import secrets
+import time
+import traceback
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pipelines.service.errors import refusal
+from pipelines.service.settings import Limits, ServiceSettings, rate
+
+__all__ = ["POLICY", "RateLimits", "add_security"]
+
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    # Unless a route says otherwise: what a person is shown after login is nobody else's.
+    "Cache-Control": "no-store",
+}
+_NUMBER = re.compile("[0-9]{1,18}")  # of a length; Python refuses to read numbers of thousands of digits
+_MONITORING = ("/health", "/ready", "/metrics")
+_PUBLIC = ("/api/v1/releases", "/api/v1/openapi.json", "/releases")
+
+
+class RateLimits:
+    """How often an address may ask: two windows of fixed length, the elder of which fades.
+
+    Counted in this process, without a thread or a store of its own; it holds the addresses of two windows.
+
+    Parameters
+    ----------
+    limits : Limits
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._rules = {
+            rule: _Windows(*rate(getattr(limits, rule))) for rule in ("public", "operator", "login")
+        }
+
+    def wait(self, rule: str, address: str) -> int:
+        """Count a request, and return the seconds after which another is allowed; 0 if this one is.
+
+        Parameters
+        ----------
+        rule : {"public", "operator", "login"}
+        address : str
+            Of the client. Of an IPv6 address the network counts, which is what one client has.
+        """
+        return self._rules[rule].wait(_network(address), time.monotonic())
+
+
+class _Windows:
+    def __init__(self, most: int, seconds: int) -> None:
+        self._most, self._seconds, self._number = most, seconds, 0
+        self._before: Counter[str] = Counter()
+        self._now: Counter[str] = Counter()
+
+    def wait(self, key: str, time: float) -> int:
+        number, into = divmod(time, self._seconds)
+        if number != self._number:
+            self._before = self._now if number == self._number + 1 else Counter()
+            self._now, self._number = Counter(), int(number)
+        if self._before.get(key, 0) * (1 - into / self._seconds) + self._now.get(key, 0) >= self._most:
+            return math.ceil(self._seconds - into)
+        self._now[key] += 1
+        return 0
+
+
+class _Guard:
+    """The outermost layer of the application."""
+
+    def __init__(self, app: ASGIApp, owner: FastAPI) -> None:
+        self._app, self._state = app, owner.state
+        self._settings: ServiceSettings = owner.state.settings
+        self._limits = RateLimits(self._settings.limits)
+        self._headers = dict(_HEADERS)
+        if self._settings.https:
+            self._headers["Strict-Transport-Security"] = "max-age=31536000"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun, identity, method, status = time.perf_counter(), secrets.token_hex(8), scope["method"], 0
+        # Routes know GET only; HEAD is the same without the content.
+        inner = {**scope, "method": "GET" if method == "HEAD" else method, "method_asked": method}
+
+        async def sent(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-ID"] = identity
+                for name, value in self._headers.items():
+                    headers.setdefault(name, value)
+            elif message["type"] == "http.response.body" and method == "HEAD":
+                message = {**message, "body": b""}
+            await send(message)
+
+        try:
+            answer = self._refused(inner)
+            if answer is not None:
+                await answer(inner, receive, sent)
+            else:
+                await self._app(inner, self._limited(receive), sent)
+        except Exception as error:
+            self._state.log.write("error", id=identity, error=_where(error))
+            if status:  # too late for an answer; the server breaks the connection
+                raise
+            detail = f"An error that was not foreseen; in the log it is {identity}."
+            await refusal(Request(inner), 500, "unforeseen", detail)(inner, receive, sent)
+        finally:
+            self._account(inner, identity, method, status, time.perf_counter() - begun)
+
+    def _refused(self, scope: Scope) -> Response | None:
+        """The answer to a request that goes no further."""
+        length = Headers(scope=scope).get("content-length", "0")
+        if not (_NUMBER.fullmatch(length) and int(length) <= self._settings.limits.body):
+            return refusal(Request(scope), 413, "too_large", f"The largest body is {self._body_words}.")
+        rule = _rule(scope)
+        if rule is None:
+            return None
+        wait = self._limits.wait(rule, (scope.get("client") or ("",))[0])
+        if wait == 0:
+            return None
+        detail = f"Too many requests from this address; try again in {wait} seconds."
+        return refusal(Request(scope), 429, "too_many", detail, {"Retry-After": str(wait)})
+
+    @property
+    def _body_words(self) -> str:
+        return f"{self._settings.limits.body:,} bytes"
+
+    def _limited(self, receive: Receive) -> Receive:
+        """Count a body that comes in pieces, whatever length was announced."""
+        size = 0
+
+        async def received() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > self._settings.limits.body:
+                raise HTTPException(413)
+            return message
+
+        return received
+
+    def _account(self, scope: Scope, identity: str, method: str, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "none")
+        known = method if method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS") else "other"
+        self._state.metrics.count(known, route, status, seconds)
+        if route not in _MONITORING:
+            what: dict[str, Any] = {"id": identity, "method": known, "route": route, "status": status}
+            self._state.log.write("request", **what, seconds=round(seconds, 4))
+
+
+class _PublicCors(CORSMiddleware):
+    """Scripts of other sites may read the public side, and nothing else."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].startswith(_PUBLIC):
+            await super().__call__(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+
+def add_security(app: FastAPI) -> None:
+    """Put these layers around an application.
+
+    Parameters
+    ----------
+    app : FastAPI
+        With ``state.settings``, ``state.metrics`` and ``state.log``.
+    """
+    app.add_middleware(
+        _PublicCors,
+        allow_origins=app.state.settings.cors_origins,
+        allow_methods=("GET", "HEAD"),
+        allow_headers=("If-None-Match", "If-Range", "Range"),
+        expose_headers=("Content-Range", "ETag", "Repr-Digest", "Retry-After", "X-Request-ID"),
+    )
+    app.add_middleware(_Guard, owner=app)
+
+
+def _rule(scope: Scope) -> str | None:
+    path = scope["path"]
+    if path in _MONITORING:
+        return None
+    if scope["method"] == "POST" and path.endswith("/login"):
+        return "login"
+    return "operator" if path.startswith(("/api/v1/operator", "/operator")) else "public"
+
+
+def _network(address: str) -> str:
+    try:
+        host = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    return str(ipaddress.ip_network((host, 64), strict=False)) if host.version == 6 else address
+
+
+def _where(error: Exception) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    last = frames[-1] if frames else None
+    return (
+        f"{type(error).__name__} at {Path(last.filename).name}:{last.lineno}"
+        if last
+        else type(error).__name__
+    )

@@ -1,0 +1,336 @@
+"""The service's own records in SQLite or PostgreSQL: tokens, runs, approvals, progress and the audit trail.
+
+What was spent of a privacy budget is not among them: that is the ledger's. Rules that must hold however many
+servers and workers use one database are constraints of the database: one running release for each data set,
+one decision for each run, one run for each idempotency key; nothing is changed in the audit trail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import (
+    DDL,
+    Column,
+    Connection,
+    Engine,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Row,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    create_engine,
+    event,
+    insert,
+    select,
+    text,
+)
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+__all__ = [
+    "ServiceError",
+    "Store",
+    "after",
+    "approvals",
+    "audit",
+    "events",
+    "list_audit",
+    "record",
+    "runs",
+    "tokens",
+    "utc_now",
+]
+
+_VERSION = 1
+_LOCK = 0x6F6473796E7468  # "odsynth": PostgreSQL's advisory lock while the tables are made
+_metadata = MetaData()
+
+_schema = Table("odsynth_schema", _metadata, Column("version", Integer, primary_key=True))
+
+tokens = Table(
+    "tokens",
+    _metadata,
+    Column("id", String(16), primary_key=True),
+    Column("owner", String(200), nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("sha256", String(64), nullable=False),
+    Column("created", String(32), nullable=False),
+    Column("expires", String(32), nullable=False),
+    Column("revoked", String(32)),
+)
+
+runs = Table(
+    "runs",
+    _metadata,
+    Column("id", Integer, primary_key=True),
+    Column("input", String(200), nullable=False),
+    Column("data_set", String(200), nullable=False),
+    Column("title", String(400), nullable=False),
+    Column("version", String(100)),
+    Column("configuration", Text, nullable=False),
+    Column("state", String(16), nullable=False, index=True),
+    Column("task", String(16), nullable=False),
+    Column("submitted_by", String(200), nullable=False),
+    Column("submitted", String(32), nullable=False),
+    Column("key", String(200)),
+    Column("queued_by", String(200)),
+    Column("changed", String(32), nullable=False),
+    Column("lease", String(64)),
+    Column("leased_until", String(32)),
+    Column("attempts", Integer, nullable=False, default=0),
+    Column("plan", Text),
+    Column("certificate", Text),
+    Column("content", String(64)),
+    Column("error", String(100)),
+    Column("message", Text),
+    Column("published_name", String(400)),
+    Column("published_version", String(100)),
+    UniqueConstraint("submitted_by", "key"),
+    sqlite_autoincrement=True,
+)
+# Two workers may choose two runs of a data set at the same moment; the second is refused here.
+Index(
+    "one_run_at_a_time",
+    runs.c.data_set,
+    unique=True,
+    sqlite_where=runs.c.state == "running",
+    postgresql_where=runs.c.state == "running",
+)
+
+approvals = Table(
+    "approvals",
+    _metadata,
+    Column("run", ForeignKey("runs.id"), primary_key=True),
+    Column("person", String(200), nullable=False),
+    Column("decision", String(16), nullable=False),
+    Column("content", String(64), nullable=False),
+    Column("comment", Text, nullable=False),
+    Column("time", String(32), nullable=False),
+)
+
+events = Table(
+    "events",
+    _metadata,
+    Column("id", Integer, primary_key=True),
+    Column("run", ForeignKey("runs.id"), nullable=False, index=True),
+    Column("time", String(32), nullable=False),
+    Column("event", String(16), nullable=False),
+    Column("text", String(200), nullable=False),
+    sqlite_autoincrement=True,
+)
+
+audit = Table(
+    "audit",
+    _metadata,
+    Column("id", Integer, primary_key=True),
+    Column("time", String(32), nullable=False),
+    Column("actor", String(200), nullable=False),
+    Column("credential", String(32), nullable=False),
+    Column("action", String(32), nullable=False),
+    Column("subject", String(600), nullable=False),
+    Column("detail", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+for _table in (audit, approvals):
+    for _verb in ("UPDATE", "DELETE"):
+        _refuse = DDL(
+            f"CREATE TRIGGER {_table.name}_no_{_verb.lower()} BEFORE {_verb} ON {_table.name} "
+            f"BEGIN SELECT RAISE(ABORT, 'nothing is changed in {_table.name}'); END"
+        )
+        event.listen(_table, "after_create", _refuse.execute_if(dialect="sqlite"))
+    for _refuse in (
+        DDL(
+            f"CREATE FUNCTION {_table.name}_refuse() RETURNS trigger LANGUAGE plpgsql AS "
+            f"'BEGIN RAISE EXCEPTION ''nothing is changed in {_table.name}''; END'"
+        ),
+        DDL(
+            f"CREATE TRIGGER {_table.name}_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON {_table.name} "
+            f"FOR EACH STATEMENT EXECUTE FUNCTION {_table.name}_refuse()"
+        ),
+    ):
+        event.listen(_table, "after_create", _refuse.execute_if(dialect="postgresql"))
+
+
+class ServiceError(Exception):
+    """The service refuses something.
+
+    Attributes
+    ----------
+    status : int
+        HTTP status.
+    error : str
+        What kind of refusal, one word for programs.
+    detail : str
+        For people: the rule and the cure. Names nothing confidential and no path of the server.
+    """
+
+    def __init__(self, status: int, error: str, detail: str) -> None:
+        self.status, self.error, self.detail = status, error, detail
+        super().__init__(detail)
+
+
+class Store:
+    """The database; made by `open`.
+
+    Parameters
+    ----------
+    engine : Engine
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._reader = engine.execution_options(odsynth_read_only=True)
+
+    @classmethod
+    def open(cls, url: str) -> Store:
+        """Connect, and make the tables when they are not there.
+
+        Parameters
+        ----------
+        url : str
+            ``sqlite:////folder/file`` or ``postgresql+psycopg://...``. An SQLite file is made with mode 0600.
+
+        Returns
+        -------
+        Store
+
+        Raises
+        ------
+        ServiceError
+            If the database cannot be used, or was made by another version of the program. The URL, which
+            may hold a password, is not quoted.
+        """
+        try:
+            address = make_url(url)
+        except ArgumentError:
+            raise _unusable(
+                "is not a URL; write sqlite:////folder/file or postgresql+psycopg://..."
+            ) from None
+        kind = address.get_backend_name()
+        if kind not in ("sqlite", "postgresql"):
+            raise _unusable("is neither SQLite nor PostgreSQL; name one of the two")
+        try:
+            store = cls(_sqlite(address) if kind == "sqlite" else create_engine(address, pool_pre_ping=True))
+            try:
+                store._make_tables()
+            except BaseException:
+                store.close()
+                raise
+        except (NoSuchModuleError, ModuleNotFoundError):
+            raise _unusable("needs a driver that is not installed: pip install 'psycopg[binary]'") from None
+        except (SQLAlchemyError, OSError) as error:
+            raise _unusable(
+                f"cannot be used ({type(error).__name__}); see that it runs and lets us in"
+            ) from None
+        return store
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Give a connection whose transaction is for reading."""
+        with self._reader.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """Give a connection whose transaction is committed at the end, and undone by an error.
+
+        On SQLite it has the only right to write from the beginning, so what it reads stays true.
+        """
+        with self._engine.begin() as connection:
+            yield connection
+
+    def alive(self) -> bool:
+        """Whether the database answers."""
+        try:
+            with self.read() as connection:
+                return connection.execute(select(_schema.c.version)).scalar_one() == _VERSION
+        except SQLAlchemyError:
+            return False
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    def _make_tables(self) -> None:
+        with self.write() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+            _metadata.create_all(connection)
+            versions = connection.execute(select(_schema.c.version)).scalars().all()
+            if not versions:
+                connection.execute(insert(_schema).values(version=_VERSION))
+            elif versions != [_VERSION]:
+                raise _unusable("was made by another version of odsynth; start that one")
+
+
+def record(
+    connection: Connection, actor: str, credential: str, action: str, subject: str, detail: str = ""
+) -> None:
+    """Add to the audit trail, in the transaction of what is done.
+
+    Parameters
+    ----------
+    connection : Connection
+        Of `Store.write`.
+    actor : str
+        Who, a person or ``"service"``.
+    credential : str
+        By what: the id of a token, ``"oidc"``, ``"console"`` or ``"worker"``.
+    action, subject, detail : str
+        Nothing confidential.
+    """
+    line: dict[str, Any] = {"actor": actor, "credential": credential, "action": action, "subject": subject}
+    connection.execute(insert(audit).values(time=utc_now(), detail=detail, **line))
+
+
+def list_audit(store: Store, *, before: int | None = None, limit: int = 100) -> Sequence[Row[Any]]:
+    """Return the newest lines of the audit trail, with numbers below `before`."""
+    query = select(audit).order_by(audit.c.id.desc()).limit(limit)
+    with store.read() as connection:
+        return connection.execute(query if before is None else query.where(audit.c.id < before)).all()
+
+
+def utc_now() -> str:
+    """Return the time as it is kept: ISO, UTC, microseconds, so that texts sort as times do."""
+    return after(0)
+
+
+def after(seconds: float) -> str:
+    """Return the time that many seconds from now, as it is kept."""
+    time = datetime.now(UTC) + timedelta(seconds=seconds)
+    return time.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+def _sqlite(address: URL) -> Engine:
+    if address.database in (None, "", ":memory:"):
+        raise _unusable("names no file, and what it holds must outlive the service; name one")
+    Path(str(address.database)).touch(mode=0o600)
+    # Autocommit in the driver: it would begin a transaction only at the first change, too late for a claim.
+    engine = create_engine(address, connect_args={"timeout": 30, "isolation_level": None})
+    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _prepare(connection: Any, _: Any) -> None:
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin(connection: Connection) -> None:
+    reading = connection.get_execution_options().get("odsynth_read_only", False)
+    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+
+
+def _unusable(what: str) -> ServiceError:
+    return ServiceError(503, "database", f"The database {what}.")

@@ -1,0 +1,164 @@
+"""Sessions of browsers: sealed cookies that end with their tokens, and forms that only our pages can send."""
+
+from __future__ import annotations
+
+import stat
+from typing import Annotated, Any
+
+import pytest
+from cryptography.fernet import Fernet
+from fastapi import Depends, FastAPI, Form, Request, Response
+from fastapi.testclient import TestClient
+
+from pipelines.service import auth
+from pipelines.service.auth import close_session, open_session, require, session_of
+from pipelines.service.store import list_audit
+from pipelines.service.tokens import Principal, create_token, revoke_token
+
+
+@pytest.fixture
+def pages(world: Any, app: FastAPI) -> FastAPI:
+    """The service with a few pages as the operators' side has them."""
+
+    @app.post("/test/login")
+    def login(request: Request, response: Response, token: Annotated[str, Form()]) -> dict[str, bool]:
+        return {"in": open_session(request, response, token) is not None}
+
+    @app.post("/test/logout")
+    def logout(request: Request, response: Response) -> None:
+        close_session(request, response)
+
+    @app.get("/test/page")
+    def page(request: Request, who: Annotated[Principal, Depends(require("viewer"))]) -> dict[str, str]:
+        session = session_of(request)
+        assert session is not None
+        return {"person": who.person, "csrf": session.csrf}
+
+    @app.post("/test/act")
+    def act(
+        who: Annotated[Principal, Depends(require("operator"))], what: Annotated[str, Form()]
+    ) -> dict[str, str]:
+        return {"person": who.person, "what": what}
+
+    return app
+
+
+@pytest.fixture
+def browser(pages: FastAPI) -> tuple[TestClient, str, str]:
+    """A browser that is logged in; the id of its token; the text of its forms."""
+    secret, token = create_token(pages.state.store, "ann", "operator")
+    client = TestClient(pages)
+    assert client.post("/test/login", data={"token": secret}).json() == {"in": True}
+    return client, token.id, client.get("/test/page").json()["csrf"]
+
+
+def test_a_session_is_opened_by_a_token(browser: tuple[TestClient, str, str], pages: FastAPI) -> None:
+    client, token, csrf = browser
+    assert client.get("/test/page").json() == {"person": "ann", "csrf": csrf}
+    assert len(csrf) == 43
+    assert [(act.actor, act.credential, act.action) for act in list_audit(pages.state.store, limit=1)] == [
+        ("ann", token, "logged in")
+    ]
+    client.post("/test/logout")
+    assert client.get("/test/page").status_code == 401
+
+
+def test_the_cookie_is_for_this_site_only_and_no_secret_of_the_token(pages: FastAPI) -> None:
+    secret, _ = create_token(pages.state.store, "ann", "operator")
+    cookie = TestClient(pages).post("/test/login", data={"token": secret}).headers["set-cookie"]
+    assert {"HttpOnly", "SameSite=strict", "Path=/", "Max-Age=28800"} <= set(cookie.split("; "))
+    assert secret not in cookie
+    assert cookie.startswith("odsynth=")
+    assert "Secure" not in cookie
+    settings = pages.state.settings
+    pages.state.settings = settings.model_copy(update={"public_url": "https://data.example.org"})
+    cookie = TestClient(pages).post("/test/login", data={"token": secret}).headers["set-cookie"]
+    assert cookie.startswith("__Host-odsynth=")
+    assert "Secure" in cookie.split("; ")
+
+
+def test_a_wrong_token_opens_no_session(pages: FastAPI) -> None:
+    answer = TestClient(pages).post("/test/login", data={"token": "odsynth_00000000_" + "A" * 43})
+    assert answer.json() == {"in": False}
+    assert "set-cookie" not in answer.headers
+
+
+def test_a_session_ends_with_its_token(browser: tuple[TestClient, str, str], pages: FastAPI) -> None:
+    client, token, csrf = browser
+    revoke_token(pages.state.store, token)
+    assert client.get("/test/page").status_code == 401
+    assert client.post("/test/act", data={"what": "x", "csrf": csrf}).status_code == 401
+
+
+def test_a_session_ends_after_a_day_of_work(
+    browser: tuple[TestClient, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, *_ = browser
+    monkeypatch.setattr(auth, "_SESSION_SECONDS", -1)
+    assert client.get("/test/page").status_code == 401
+
+
+def test_forms_need_the_text_of_the_page(browser: tuple[TestClient, str, str], pages: FastAPI) -> None:
+    client, _, csrf = browser
+    act, form = "/test/act", {"what": "x"}
+    assert client.post(act, data={**form, "csrf": csrf}).json() == {"person": "ann", "what": "x"}
+    assert client.post(act, data=form, headers={"X-CSRF-Token": csrf}).status_code == 200
+    multipart = {"what": (None, "x"), "csrf": (None, csrf)}
+    assert client.post(act, files=multipart).status_code == 200
+    wrong: list[dict[str, Any]] = [
+        {"data": form},
+        {"data": {**form, "csrf": ""}},
+        {"data": {**form, "csrf": csrf[:-1]}},
+        {"data": {**form, "csrf": "ö"}},
+        {"data": form, "headers": {"X-CSRF-Token": ""}},
+        {"files": {"what": (None, "x"), "csrf": ("name", csrf)}},  # a file is no text
+        {"data": form, "params": {"csrf": csrf}},
+    ]
+    for how in wrong:
+        answer = client.post(act, **how)
+        assert answer.status_code == 403, how
+    secret, _ = create_token(pages.state.store, "zoe", "operator")
+    other = TestClient(pages)
+    other.post("/test/login", data={"token": secret})
+    assert other.post(act, data={**form, "csrf": csrf}).status_code == 403  # of somebody else's session
+
+
+def test_the_api_takes_sessions_with_the_same_rule(browser: tuple[TestClient, str, str]) -> None:
+    client, _, csrf = browser
+    path, body = "/api/v1/operator/runs", {"input": "small"}
+    assert client.get("/api/v1/operator/whoami").json()["person"] == "ann"
+    assert client.post(path, json=body).json()["error"] == "csrf"
+    assert client.post(path, json={**body, "csrf": csrf}).json()["error"] == "csrf"
+    assert client.post(path, json=body, headers={"X-CSRF-Token": csrf}).status_code == 201
+
+
+def test_a_wrong_token_is_not_rescued_by_a_session(browser: tuple[TestClient, str, str]) -> None:
+    client, *_ = browser
+    assert client.get("/test/page", headers={"Authorization": "Bearer x"}).status_code == 401
+
+
+def test_a_session_needs_its_role(pages: FastAPI) -> None:
+    secret, _ = create_token(pages.state.store, "vic", "viewer")
+    client = TestClient(pages)
+    client.post("/test/login", data={"token": secret})
+    csrf = client.get("/test/page").json()["csrf"]
+    answer = client.post("/test/act", data={"what": "x", "csrf": csrf})
+    assert answer.status_code == 403
+    assert "needs the role operator" in answer.text
+
+
+@pytest.mark.parametrize("cookie", ["", "x", "gAAAAA", Fernet(Fernet.generate_key()).encrypt(b"{}").decode()])
+def test_a_cookie_that_is_not_ours_opens_nothing(pages: FastAPI, cookie: str) -> None:
+    answer = TestClient(pages).get("/test/page", headers={"Cookie": f"odsynth={cookie}"})
+    assert answer.status_code == 401
+
+
+def test_the_key_is_made_once_for_all_servers_and_nobody_else(
+    browser: tuple[TestClient, str, str], pages: FastAPI
+) -> None:
+    client, *_ = browser
+    path = pages.state.settings.folder / "session.key"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    del pages.state.sealer  # as after a restart
+    assert client.get("/test/page").status_code == 200
+    assert not [each for each in path.parent.iterdir() if each.name.startswith("tmp")]

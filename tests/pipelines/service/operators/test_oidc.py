@@ -1,0 +1,187 @@
+"""Logging in with a provider of identities: a real one over HTTP, that lies in every way it can."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import http.server
+import json
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from fastapi import FastAPI, Request
+from fastapi.testclient import TestClient
+from joserfc import jwt
+from joserfc.jwk import RSAKey
+from starlette.responses import Response
+
+from pipelines.service.auth import start_session
+from pipelines.service.oidc import CALLBACK, begin_login, finish_login
+from pipelines.service.settings import Oidc
+
+KEY = RSAKey.generate_key(2048, parameters={"kid": "1"}, private=True)
+OTHER = RSAKey.generate_key(2048, parameters={"kid": "1"}, private=True)
+
+
+class Provider(http.server.BaseHTTPRequestHandler):
+    """Knows one person, who has just agreed to log in; `lie` changes what it says."""
+
+    challenge = ""
+    nonce = ""
+    lie: dict[str, Any] = {}  # noqa: RUF012 - set by tests
+    key = KEY
+
+    @property
+    def issuer(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_address[1]}"  # type: ignore[index]
+
+    def do_GET(self) -> None:
+        if self.path == "/jwks":
+            self.say({"keys": [KEY.as_dict(private=False)]})
+        else:
+            endpoints = {"authorization": "authorize", "token": "token"}
+            found = {f"{name}_endpoint": f"{self.issuer}/{path}" for name, path in endpoints.items()}
+            self.say({"issuer": self.issuer, "jwks_uri": f"{self.issuer}/jwks", **found})
+
+    def do_POST(self) -> None:
+        asked = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        digest = hashlib.sha256(asked["code_verifier"][0].encode()).digest()
+        if base64.urlsafe_b64encode(digest).decode().rstrip("=") != self.challenge or asked["code"] != [
+            "c0de"
+        ]:
+            self.say({"error": "invalid_grant"}, 400)
+            return
+        claims = {
+            "iss": self.issuer,
+            "aud": "odsynth",
+            "exp": int(time.time()) + 60,
+            "nonce": self.nonce,
+            "sub": "248289",
+            "email": "Ann@Example.org",
+            "email_verified": True,
+            "groups": ["staff", "curators"],
+        }
+        claims = {k: v for k, v in (claims | self.lie).items() if v is not None}
+        token = jwt.encode({"alg": "RS256", "kid": "1"}, claims, self.key)
+        self.say({"access_token": "x", "token_type": "Bearer", "id_token": token})
+
+    def say(self, document: dict[str, Any], status: int = 200) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps(document).encode())
+
+    def log_message(self, *_: object) -> None:
+        return None
+
+
+@pytest.fixture
+def provider(app: FastAPI) -> Iterator[type[Provider]]:
+    class Fresh(Provider):
+        pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Fresh)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    oidc = Oidc(
+        issuer=f"http://127.0.0.1:{server.server_address[1]}",
+        client_id="odsynth",
+        client_secret="s",
+        roles={"curators": "approver", "staff": "viewer"},
+    )
+    app.state.settings = app.state.settings.model_copy(update={"oidc": oidc})
+
+    @app.get("/test/begin")
+    def begin(request: Request) -> Response:
+        return begin_login(request)
+
+    @app.get(CALLBACK)
+    def callback(request: Request) -> Response:
+        response = Response()
+        start_session(request, response, finish_login(request))
+        return response
+
+    yield Fresh
+    server.shutdown()
+    server.server_close()
+
+
+def begun(client: TestClient, provider: type[Provider]) -> str:
+    """Begin a login; return its state."""
+    answer = client.get("/test/begin", follow_redirects=False)
+    assert answer.status_code == 303
+    asked = parse_qs(urlsplit(answer.headers["location"]).query)
+    assert asked["code_challenge_method"] == ["S256"]
+    assert asked["redirect_uri"] == [f"http://127.0.0.1:8765{CALLBACK}"]
+    assert "openid" in asked["scope"][0].split()
+    provider.challenge, provider.nonce = asked["code_challenge"][0], asked["nonce"][0]
+    return asked["state"][0]
+
+
+def test_a_login(app: FastAPI, provider: type[Provider]) -> None:
+    client = TestClient(app)
+    state = begun(client, provider)
+    assert client.get(CALLBACK, params={"state": state, "code": "c0de"}).status_code == 200
+    me = client.get("/api/v1/operator/whoami").json()
+    assert (me["person"], me["role"], me["credential"]) == ("ann@example.org", "approver", "oidc")
+
+
+def test_an_address_that_is_not_verified_names_nobody(app: FastAPI, provider: type[Provider]) -> None:
+    client = TestClient(app)
+    state = begun(client, provider)
+    provider.lie = {"email_verified": False, "groups": "staff"}
+    client.get(CALLBACK, params={"state": state, "code": "c0de"})
+    me = client.get("/api/v1/operator/whoami").json()
+    assert (me["person"], me["role"]) == ("248289", "viewer")
+
+
+@pytest.mark.parametrize(
+    ("lie", "status"),
+    [
+        ({"iss": "http://127.0.0.1:1"}, 401),
+        ({"aud": "another"}, 401),
+        ({"nonce": "of another login"}, 401),
+        ({"nonce": None}, 401),
+        ({"exp": 1}, 401),
+        ({"exp": None}, 401),
+        ({"sub": None}, 401),
+        ({"groups": ["visitors"]}, 403),
+        ({"groups": None}, 403),
+        ({"groups": {"curators": 1}}, 403),
+    ],
+)
+def test_what_is_not_for_this_login_lets_nobody_in(
+    app: FastAPI, provider: type[Provider], lie: dict[str, Any], status: int
+) -> None:
+    client = TestClient(app)
+    state = begun(client, provider)
+    provider.lie = lie
+    answer = client.get(CALLBACK, params={"state": state, "code": "c0de"})
+    assert answer.status_code == status
+    assert client.get("/api/v1/operator/whoami").status_code == 401
+
+
+def test_a_token_signed_by_somebody_else_lets_nobody_in(app: FastAPI, provider: type[Provider]) -> None:
+    client = TestClient(app)
+    state = begun(client, provider)
+    provider.key = OTHER
+    assert client.get(CALLBACK, params={"state": state, "code": "c0de"}).status_code == 401
+
+
+def test_only_the_browser_that_asked_brings_the_answer(app: FastAPI, provider: type[Provider]) -> None:
+    client = TestClient(app)
+    state = begun(client, provider)
+    for params in ({"state": "x", "code": "c0de"}, {"state": state}, {"state": state, "code": "wrong"}, {}):
+        assert client.get(CALLBACK, params=params).status_code == 401
+    assert TestClient(app).get(CALLBACK, params={"state": state, "code": "c0de"}).status_code == 401
+
+
+def test_a_provider_that_is_away_is_named(app: FastAPI, provider: type[Provider]) -> None:
+    oidc = app.state.settings.oidc.model_copy(update={"issuer": "http://127.0.0.1:1"})
+    app.state.settings = app.state.settings.model_copy(update={"oidc": oidc})
+    assert TestClient(app).get("/test/begin").status_code == 503
+    app.state.settings = app.state.settings.model_copy(update={"oidc": None})
+    assert TestClient(app).get("/test/begin").status_code == 404

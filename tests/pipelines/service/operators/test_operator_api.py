@@ -1,0 +1,395 @@
+"""The operators' API: what it does, and what it refuses to whom."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from sqlalchemy import update
+
+import pipelines
+from pipelines.service import operator_api
+from pipelines.service.claims import claim, finish, note
+from pipelines.service.store import runs, tokens
+from pipelines.service.tokens import create_token, revoke_token
+
+API = "/api/v1/operator"
+ROLE = {  # the least that each route needs; a new route must be entered here
+    "GET /whoami": "viewer",
+    "GET /inputs": "viewer",
+    "GET /runs": "viewer",
+    "POST /runs": "operator",
+    "GET /runs/{run}": "viewer",
+    "GET /runs/{run}/events": "viewer",
+    "GET /runs/{run}/log": "viewer",
+    "GET /runs/{run}/certificate": "viewer",
+    "POST /runs/{run}/queue": "operator",
+    "POST /runs/{run}/cancel": "operator",
+    "POST /runs/{run}/retry": "operator",
+    "POST /runs/{run}/approve": "approver",
+    "POST /runs/{run}/reject": "approver",
+    "POST /releases/{name}/{version}/withdraw": "approver",
+    "POST /releases/{name}/{version}/errata": "approver",
+    "GET /calendar": "viewer",
+    "GET /ledger": "viewer",
+    "GET /audit": "viewer",
+    "GET /tokens": "viewer",
+    "POST /tokens/{token}/revoke": "viewer",
+}
+PERSON = {"viewer": "vic", "operator": "ann", "approver": "bob"}
+People = dict[str, TestClient]
+
+
+def routes() -> list[tuple[str, str]]:
+    """Method and address of every route, with an example in place of every parameter."""
+    found = []
+    for route in operator_api.router.routes:
+        for method in sorted(route.methods):  # type: ignore[attr-defined]
+            found.append((method, route.path))  # type: ignore[attr-defined]
+    return found
+
+
+def filled(path: str) -> str:
+    examples = {"run": "1", "name": "none", "version": "v1", "token": "00000000"}
+    return re.sub(r"\{(\w+)\}", lambda match: examples[match[1]], path)
+
+
+BODIES: dict[str, dict[str, Any]] = {
+    "runs": {"input": "small"},
+    "approve": {"content_sha256": "c" * 64},
+    "reject": {"content_sha256": "c" * 64},
+    "withdraw": {"text": "wrong"},
+    "errata": {"text": "wrong"},
+}
+
+
+def asked(client: TestClient, method: str, path: str, **how: Any) -> Any:
+    body = BODIES.get(path.rpartition("/")[2]) if method == "POST" else None
+    return client.request(method, filled(path), json=body, **how)
+
+
+def test_every_route_is_known_here_and_in_the_document(app: FastAPI) -> None:
+    mine = {f"{method} {path.removeprefix(API)}" for method, path in routes()}
+    assert mine == set(ROLE)
+    document = app.openapi()["paths"]
+    listed = {
+        f"{method.upper()} {path.removeprefix(API)}"
+        for path, methods in document.items()
+        for method in methods
+        if path.startswith("/api/v1/") and not path.startswith(("/api/v1/releases", "/api/v1/openapi"))
+    }
+    assert listed == set(ROLE)
+    for path, methods in document.items():
+        for operation in methods.values() if path.startswith(API) else ():
+            assert operation["security"] == [{"HTTPBearer": []}]
+            assert {"401", "403"} <= set(operation["responses"])
+
+
+def test_without_a_valid_token_nothing_is_answered(app: FastAPI) -> None:
+    client = TestClient(app)
+    store = app.state.store
+    good, _ = create_token(store, "gone", "approver")
+    revoked, token = create_token(store, "gone", "approver")
+    revoke_token(store, token.id)
+    expired, token = create_token(store, "gone", "operator")
+    with store.write() as connection:
+        past = "2020-01-01T00:00:00.000000Z"
+        connection.execute(update(tokens).where(tokens.c.id == token.id).values(expires=past))
+    unknown = "odsynth_00000000_" + "A" * 43
+    bearers = [good[:-1], f"{good}x", revoked, expired, unknown, f"{good} {good}", "x" * 5000]
+    values = ["", "Bearer", "Bearer ", f"Basic {good}", good, *(f"Bearer {each}" for each in bearers)]
+    wrong = [{}, {"Cookie": f"odsynth={good}"}, *({"Authorization": value} for value in values)]
+    for method, path in routes():
+        for headers in wrong:
+            answer = asked(client, method, path, headers=headers)
+            assert answer.status_code == 401, (method, path, headers)
+            assert answer.headers["WWW-Authenticate"] == "Bearer"
+            assert set(answer.json()) == {"error", "detail"}
+
+
+def test_every_role_may_do_what_it_is_for_and_no_more(people: People) -> None:
+    for method, path in routes():
+        needed = ROLE[f"{method} {path.removeprefix(API)}"]
+        for role, name in PERSON.items():
+            status = asked(people[name], method, path).status_code
+            assert (status == 403) == (needed not in ("viewer", role)), (method, path, role)
+            assert status < 500, (method, path, role)
+
+
+def test_who_am_i(people: People) -> None:
+    me = people["bob"].get(f"{API}/whoami").json()
+    assert (me["person"], me["role"], me["may"]) == ("bob", "approver", ["viewer", "approver"])
+
+
+def test_registered_inputs_are_described_without_their_paths(people: People, world: Any) -> None:
+    (found,) = people["vic"].get(f"{API}/inputs").json()["inputs"]
+    assert found == {
+        "name": "small", "usable": True, "problem": "", "title": "Demo region 2019, all jobs", "year": 2019,
+        "job_type": "JT00", "data_set": "jobs", "period": None, "epsilon": "8.6", "delta": found["delta"],
+    }  # fmt: skip
+    assert float(found["delta"]) == 1e-5
+    text = world.input.read_text()
+    world.input.write_text(text.replace('epsilon = "8.6"', 'epsilom = "8.6"'))
+    (found,) = people["vic"].get(f"{API}/inputs").json()["inputs"]
+    assert not found["usable"]
+    assert found["problem"].startswith("small.toml: ")
+    assert "epsilom" in found["problem"]
+    assert people["ann"].post(f"{API}/runs", json={"input": "small"}).status_code == 409
+    world.input.write_text(text[: text.index("[ledger]")])
+    assert "has no ledger" in people["vic"].get(f"{API}/inputs").text
+    assert "no ledger" in people["ann"].post(f"{API}/runs", json={"input": "small"}).json()["detail"]
+    world.input.unlink()
+    (found,) = people["vic"].get(f"{API}/inputs").json()["inputs"]
+    assert "there is no such file" in found["problem"]
+    assert "CANARY" not in found["problem"]
+
+
+def test_submission_queue_and_cancellation(people: People) -> None:
+    ann = people["ann"]
+    made = ann.post(f"{API}/runs", json={"input": "small", "version": "v1"})
+    assert made.status_code == 201
+    run = made.json()
+    assert (run["id"], run["state"], run["task"], run["submitted_by"], run["version"]) == (
+        1, "submitted", "plan", "ann", "v1",
+    )  # fmt: skip
+    assert ann.get(f"{API}/runs/1").json() == run
+    assert ann.post(f"{API}/runs/1/queue").json()["error"] == "state"
+    assert ann.post(f"{API}/runs/1/cancel").json()["state"] == "cancelled"
+    assert ann.post(f"{API}/runs", json={"input": "small", "dry_run": False}).json()["state"] == "queued"
+    listed = people["vic"].get(f"{API}/runs").json()["runs"]
+    assert [each["id"] for each in listed] == [2, 1]
+    assert [each["id"] for each in ann.get(f"{API}/runs?state=queued").json()["runs"]] == [2]
+    assert [each["id"] for each in ann.get(f"{API}/runs?before=2&limit=1").json()["runs"]] == [1]
+    assert ann.get(f"{API}/runs/1/certificate").status_code == 404
+    assert ann.post(f"{API}/runs", json={"input": "other"}).status_code == 404
+
+
+def test_a_submission_with_the_same_key_is_the_first(people: People) -> None:
+    ann, headers = people["ann"], {"Idempotency-Key": "2026-11"}
+    first = ann.post(f"{API}/runs", json={"input": "small"}, headers=headers)
+    again = ann.post(f"{API}/runs", json={"input": "small"}, headers=headers)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json() == again.json()
+    other = ann.post(f"{API}/runs", json={"input": "small", "version": "v2"}, headers=headers)
+    assert (other.status_code, other.json()["error"]) == (409, "idempotency")
+    assert (
+        ann.post(f"{API}/runs", json={"input": "small"}, headers={"Idempotency-Key": "a b"}).status_code
+        == 422
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/runs", {}),
+        ("POST", "/runs", []),
+        ("POST", "/runs", {"input": 1}),
+        ("POST", "/runs", {"input": "small", "out": "/etc"}),
+        ("POST", "/runs", {"input": "small", "version": "../v1"}),
+        ("POST", "/runs", {"input": "small", "version": "v1.json"}),
+        ("POST", "/runs", {"input": "small", "version": "v\x00"}),
+        ("POST", "/runs", {"input": ""}),
+        ("GET", "/runs?limit=0", None),
+        ("GET", "/runs?limit=100000", None),
+        ("GET", "/runs?before=99999999999999999999", None),
+        ("GET", "/runs?state=gone", None),
+        ("GET", "/runs/0", None),
+        ("GET", "/runs/99999999999", None),
+        ("GET", "/runs/1.5", None),
+        ("GET", "/runs/1/events?after=-1", None),
+        ("GET", "/audit?before=0", None),
+    ],
+)
+def test_what_is_malformed_is_refused(people: People, method: str, path: str, body: Any) -> None:
+    answer = people["ann"].request(method, f"{API}{path}", json=body)
+    assert answer.status_code == 422
+    assert set(answer.json()) == {"error", "detail"}
+
+
+@pytest.mark.parametrize("text", ["", " ", "a\x00b", "\x1b[31m", "x" * 2001, "\ud800"])
+def test_remarks_are_plain_texts(people: People, text: str) -> None:
+    content = json.dumps({"text": text})
+    headers = {"Content-Type": "application/json"}
+    for act in ("withdraw", "errata"):
+        answer = people["bob"].post(f"{API}/releases/a/b/{act}", content=content, headers=headers)
+        assert answer.status_code in (400, 422)
+
+
+def finished(app: FastAPI, ann: TestClient, release: pipelines.Release) -> int:
+    """A run whose release is there, as a worker would have left it."""
+    run: int = ann.post(f"{API}/runs", json={"input": "small", "dry_run": False}).json()["id"]
+    claimed = claim(app.state.store, 60)
+    assert claimed is not None
+    note(app.state.store, claimed, "Drawing synthetic workers")
+    certificate = (release.public / "certificate.json").read_text()
+    assert finish(app.state.store, claimed, certificate=certificate, content="c" * 64)
+    return run
+
+
+def test_four_eyes(app: FastAPI, people: People, small_release: pipelines.Release) -> None:
+    run = finished(app, people["ann"], small_release)
+    body = {"content_sha256": "c" * 64, "comment": " Looked at the map. "}
+    seen = people["bob"].get(f"{API}/runs/{run}").json()
+    assert (seen["state"], seen["content_sha256"], seen["for_release"]) == ("finished", "c" * 64, True)
+    assert seen["workers"] == small_release.certificate.totals.synthetic_workers
+    certificate = people["bob"].get(f"{API}/runs/{run}/certificate").json()
+    assert certificate == json.loads((small_release.public / "certificate.json").read_text())
+    secret, _ = create_token(app.state.store, " ANN", "approver")  # the submitter, with another token
+    anns_other = TestClient(app, headers={"Authorization": f"Bearer {secret}"})
+    refused = anns_other.post(f"{API}/runs/{run}/approve", json=body)
+    assert (refused.status_code, refused.json()["error"]) == (403, "four_eyes")
+    approved = people["bob"].post(f"{API}/runs/{run}/approve", json=body)
+    assert approved.status_code == 200
+    assert approved.json()["state"] == "approved"
+    assert approved.json()["decision"]["person"] == "bob"
+    assert approved.json()["decision"]["comment"] == "Looked at the map."
+    assert people["vic"].get(f"{API}/runs/{run}").json() == approved.json()
+    again = people["bob"].post(f"{API}/runs/{run}/approve", json=body)
+    assert (again.status_code, again.json()["error"]) == (409, "state")
+    events = people["vic"].get(f"{API}/runs/{run}/events").json()
+    assert [each["event"] for each in events["events"]] == ["queued", "begun", "step", "finished", "approved"]
+    last = events["events"][2]["id"]
+    assert len(people["vic"].get(f"{API}/runs/{run}/events?after={last}").json()["events"]) == 2
+    log = people["vic"].get(f"{API}/runs/{run}/log")
+    assert log.headers["content-type"].startswith("text/plain")
+    assert "step Drawing synthetic workers\n" in log.text
+
+
+def test_of_approvers_at_once_exactly_one_wins(
+    app: FastAPI, people: People, small_release: pipelines.Release
+) -> None:
+    run = finished(app, people["ann"], small_release)
+    clients = []
+    for number in range(8):
+        secret, _ = create_token(app.state.store, f"approver {number}", "approver")
+        clients.append(TestClient(app, headers={"Authorization": f"Bearer {secret}"}))
+    body = {"content_sha256": "c" * 64}
+    with ThreadPoolExecutor(8) as pool:
+        act = [f"{API}/runs/{run}/{'reject' if number % 4 == 3 else 'approve'}" for number in range(8)]
+        answers = list(pool.map(lambda n: clients[n].post(act[n], json=body).status_code, range(8)))
+    assert sorted(answers) == [200, *[409] * 7]
+    decided = people["vic"].get(f"{API}/runs/{run}").json()["decision"]
+    assert decided["person"] == f"approver {answers.index(200)}"
+
+
+@pytest.fixture
+def published(app: FastAPI, small_release: pipelines.Release) -> Iterator[pipelines.Published]:
+    place = app.state.settings.releases
+    yield pipelines.publish(small_release.out, place, version="v1")
+    shutil.rmtree(place)
+
+
+def test_errata_and_withdrawal(app: FastAPI, people: People, published: pipelines.Published) -> None:
+    bob, address = people["bob"], f"{API}/releases/{published.name}/v1"
+    noted = bob.post(f"{address}/errata", json={"text": "Block 7 is in the wrong county."})
+    assert noted.status_code == 200
+    assert [each["text"] for each in noted.json()["errata"]] == ["Block 7 is in the wrong county."]
+    gone = bob.post(f"{address}/withdraw", json={"text": "The wrong year."})
+    assert (gone.json()["status"], gone.json()["withdrawn"]["text"]) == ("withdrawn", "The wrong year.")
+    again = bob.post(f"{address}/withdraw", json={"text": "Once more."})
+    assert again.status_code == 409
+    assert str(app.state.settings.releases) not in again.text
+    assert bob.post(f"{API}/releases/no/such/withdraw", json={"text": "x"}).status_code == 404
+    acts = [act["action"] for act in bob.get(f"{API}/audit").json()["acts"]]
+    assert acts.count("withdrawn") == acts.count("erratum") == 1  # what was refused was not done
+    (state,) = pipelines.published(app.state.settings.releases)
+    assert state.withdrawn is not None
+
+
+def test_a_withdrawn_release_is_said_of_its_run(
+    app: FastAPI, people: People, small_release: pipelines.Release, published: pipelines.Published
+) -> None:
+    run = finished(app, people["ann"], small_release)
+    with app.state.store.write() as connection:
+        values = {"published_name": published.name, "published_version": "v1", "state": "published"}
+        connection.execute(update(runs).values(values))
+    people["bob"].post(f"{API}/releases/{published.name}/v1/withdraw", json={"text": "x"})
+    assert people["vic"].get(f"{API}/runs/{run}").json()["state"] == "withdrawn"
+
+
+@pytest.mark.parametrize("name", ["..", "%2e%2e", "..%2f..", "small%00", "a" * 300, "%ff"])
+def test_no_address_leads_out_of_the_catalog(
+    people: People, name: str, published: pipelines.Published
+) -> None:
+    for address in (f"{name}/v1", f"{published.name}/{name}"):
+        answer = people["bob"].post(f"{API}/releases/{address}/errata", json={"text": "x"})
+        assert answer.status_code in (404, 405, 422)
+
+
+def test_budgets(people: People, world: Any, small_release: pipelines.Release) -> None:
+    (line,) = people["vic"].get(f"{API}/ledger").json()["budgets"]
+    assert (line["data_set"], line["left_epsilon"], line["releases"]) == ("jobs", "100", 0)
+    settings = pipelines.load_config(world.input).ledger
+    assert settings is not None
+    pipelines.Ledger(world.ledger).debit(
+        data_set="jobs",
+        budget=pipelines.Budget(settings.epsilon, settings.delta),
+        epsilon=settings.epsilon / 4,
+        delta=settings.delta / 4,
+        plan_sha256="0" * 64,
+        release="first",
+    )
+    (line,) = people["vic"].get(f"{API}/ledger").json()["budgets"]
+    assert (line["spent_epsilon"], line["left_epsilon"], line["left_delta"]) == ("25", "75", "0.375")
+    assert (line["releases"], line["unfinished"]) == (1, 1)
+    world.ledger.write_bytes(b"damaged")
+    answer = people["vic"].get(f"{API}/ledger")
+    assert (answer.status_code, answer.json()["error"]) == (503, "ledger")
+    assert "CANARY" not in answer.text
+
+
+def test_without_a_calendar_nothing_is_due(people: People) -> None:
+    assert people["vic"].get(f"{API}/calendar").json() == {"due": [], "coming": [], "problems": 0}
+
+
+def test_tokens_are_seen_by_their_owners_and_by_approvers(people: People) -> None:
+    everybody = people["bob"].get(f"{API}/tokens").json()["tokens"]
+    assert [(each["owner"], each["role"], each["active"]) for each in everybody] == [
+        ("vic", "viewer", True), ("ann", "operator", True), ("bob", "approver", True),
+    ]  # fmt: skip
+    assert "sha256" not in everybody[0]
+    (own,) = people["vic"].get(f"{API}/tokens").json()["tokens"]
+    assert own["owner"] == "vic"
+    anns = next(each["id"] for each in everybody if each["owner"] == "ann")
+    assert people["vic"].post(f"{API}/tokens/{anns}/revoke").status_code == 404
+    assert people["ann"].get(f"{API}/whoami").status_code == 200
+    assert people["bob"].post(f"{API}/tokens/{anns}/revoke").json()["revoked"]
+    assert people["ann"].get(f"{API}/whoami").status_code == 401
+
+
+def test_every_act_is_in_the_audit_trail(
+    app: FastAPI, people: People, small_release: pipelines.Release
+) -> None:
+    run = finished(app, people["ann"], small_release)
+    people["bob"].post(f"{API}/runs/{run}/reject", json={"content_sha256": "c" * 64})
+    acts = people["vic"].get(f"{API}/audit?limit=3").json()["acts"]
+    assert [(act["actor"], act["action"], act["subject"]) for act in acts] == [
+        ("bob", "rejected", f"run {run}"),
+        ("service", "finished", f"run {run}"),
+        ("ann", "submitted", f"run {run}"),
+    ]
+    assert len(acts[0]["credential"]) == 8
+    older = people["vic"].get(f"{API}/audit?before={acts[2]['id']}").json()["acts"]
+    assert {act["action"] for act in older} == {"token created"}
+
+
+def test_no_answer_names_what_is_confidential(
+    app: FastAPI, people: People, small_release: pipelines.Release
+) -> None:
+    """Folders of inputs, of the state and of the ledger are called CANARY here."""
+    finished(app, people["ann"], small_release)
+    for method, path in routes():
+        for client in people.values():
+            answer = asked(client, method, path)
+            assert "CANARY" not in answer.text + str(answer.headers), (method, path)
+            assert str(app.state.settings.folder.parent) not in answer.text
+    log = app.state.settings.log.read_text()
+    assert f"{API}/runs/{{run}}/approve" in log
+    assert "CANARY" not in log

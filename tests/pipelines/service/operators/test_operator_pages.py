@@ -1,0 +1,384 @@
+"""The operators' pages: who sees what, what their forms do, and that nothing in them is markup of others."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from fastapi.testclient import TestClient
+
+import pipelines
+from pipelines.service import load_settings, operator_pages, run_pages
+from pipelines.service.claims import claim, fail, finish
+from pipelines.service.previews import waiting
+from pipelines.service.runs import get_run
+from pipelines.service.tokens import create_token
+
+from ..test_public_pages import Page
+
+PLAN = {
+    "plan_sha256": "a" * 64, "epsilon": "8.6", "delta": "0.00001", "total_variation": 0.1,
+    "block_variation": 0.2, "mean_commute_error": -0.01, "destination_error": None, "noise_share": 0.02,
+    "jobs": 600, "report": "All of <it>",
+}  # fmt: skip
+PAGES = ("", "/inputs", "/runs", "/compare", "/releases", "/calendar", "/ledger", "/audit", "/tokens")
+
+
+@dataclass
+class Visitor:
+    """Somebody with a browser that is signed in."""
+
+    client: TestClient
+
+    def see(self, path: str) -> str:
+        """The text of a page, which is sound."""
+        answer = self.client.get(f"/operator{path}")
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["Cache-Control"] == "no-store"
+        read = Page(re.sub(r"<script src=.*?</script>", "", answer.text))
+        assert read.headings.count(1) == 1
+        assert all(each.startswith(("/", "#", "data:,")) for each in read.addresses)
+        return answer.text
+
+    def send(self, path: str, **fields: str) -> Any:
+        """What comes of a form, with the text of the page."""
+        csrf = re.search('name="csrf" value="([^"]+)"', self.see(""))
+        assert csrf
+        return self.client.post(f"/operator{path}", data={"csrf": csrf[1], **fields})
+
+
+@pytest.fixture
+def visitors(app: FastAPI) -> dict[str, Visitor]:
+    """A viewer, two operators and an approver."""
+    found = {}
+    for name, role in (("vic", "viewer"), ("ann", "operator"), ("oz", "operator"), ("bob", "approver")):
+        secret, _ = create_token(app.state.store, name, role)  # type: ignore[arg-type]
+        client = TestClient(app, follow_redirects=False)
+        answer = client.post("/operator/login", data={"token": f" {secret}\n"})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/operator")
+        found[name] = Visitor(client)
+    return found
+
+
+@pytest.fixture
+def release(small_release: pipelines.Release, app: FastAPI) -> Callable[[], str]:
+    """Return what puts the small release in the place of one that a worker made of run 1; its content."""
+
+    def place() -> str:
+        store, folder = app.state.store, app.state.settings.outs / "run-000001" / "public"
+        shutil.copytree(small_release.public, folder)
+        content = pipelines.service.worker_process._content(folder)
+        claimed = claim(store, 60)
+        assert claimed is not None
+        certificate = (folder / "certificate.json").read_text(encoding="utf-8")
+        assert finish(store, claimed, certificate=certificate, content=content)
+        return content
+
+    return place
+
+
+def submitted(visitor: Visitor, key: str = "k", version: str = "") -> str:
+    """Submit a dry run; its address."""
+    answer = visitor.send("/runs", input="small", version=version, key=key)
+    assert answer.status_code == 303, answer.text
+    return str(answer.headers["location"]).removeprefix("/operator")
+
+
+def planned(app: FastAPI, visitor: Visitor, key: str = "k", loss: float = 0.1) -> str:
+    address = submitted(visitor, key)
+    claimed = claim(app.state.store, 60)
+    assert claimed is not None
+    assert finish(app.state.store, claimed, plan=json.dumps(PLAN | {"total_variation": loss}))
+    return address
+
+
+def test_who_is_not_signed_in_is_asked_to_and_comes_back(app: FastAPI) -> None:
+    secret, _ = create_token(app.state.store, "vic", "viewer")
+    client = TestClient(app, follow_redirects=False)
+    for path in PAGES:
+        answer = client.get(f"/operator{path}")
+        assert answer.status_code == 303
+        assert answer.headers["location"] == f"/operator/login?next=/operator{path}"
+        assert client.get(answer.headers["location"]).status_code == 200
+    answer = client.post(answer.headers["location"], data={"token": secret})
+    assert answer.headers["location"] == "/operator/tokens"
+    assert client.get("/operator/tokens").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "next", ["https://example.org", "//example.org", "/\\example.org", "/", "/operator\n/x"]
+)
+def test_signing_in_leads_to_pages_of_ours_only(app: FastAPI, next: str) -> None:
+    secret, _ = create_token(app.state.store, "vic", "viewer")
+    client = TestClient(app, follow_redirects=False)
+    for answer in (
+        client.get("/operator/login", params={"next": next}),
+        client.post("/operator/login", params={"next": next}, data={"token": secret}),
+    ):
+        assert answer.status_code == 422
+        assert "set-cookie" not in answer.headers
+
+
+def test_a_token_that_is_not_valid_opens_nothing(app: FastAPI) -> None:
+    client = TestClient(app, follow_redirects=False)
+    answer = client.post("/operator/login", data={"token": "odsynth_00000000_" + "A" * 43})
+    assert answer.status_code == 401
+    assert "not valid" in answer.text
+    assert "set-cookie" not in answer.headers
+
+
+def test_nobody_is_signed_in_by_a_form_of_another_site(app: FastAPI) -> None:
+    secret, _ = create_token(app.state.store, "vic", "viewer")
+    headers = {"Sec-Fetch-Site": "cross-site"}
+    answer = TestClient(app).post("/operator/login", data={"token": secret}, headers=headers)
+    assert answer.status_code == 403
+    assert "set-cookie" not in answer.headers
+    # Whose link brings somebody in, without his cookie, may lead on to where the cookie counts.
+    asked = TestClient(app).get("/operator/login?next=/operator/runs", headers=headers)
+    assert '<a class="button" href="/operator/runs">' in asked.text
+
+
+def test_signing_out_ends_the_session(visitors: dict[str, Visitor]) -> None:
+    assert visitors["ann"].client.post("/operator/logout").status_code == 403  # without the text of the page
+    assert visitors["ann"].send("/logout").headers["location"] == "/operator/login"
+    assert visitors["ann"].client.get("/operator").status_code == 303
+
+
+@pytest.mark.parametrize("name", ["vic", "ann", "bob"])
+def test_pages_are_sound(visitors: dict[str, Visitor], name: str) -> None:
+    for path in PAGES:
+        assert f"<b>{name}</b>" in visitors[name].see(path)
+
+
+def test_forms_are_for_those_who_may(app: FastAPI, visitors: dict[str, Visitor]) -> None:
+    address = planned(app, visitors["ann"])
+    assert "Plan a release" in visitors["ann"].see("/inputs")
+    assert "Queue the release" in visitors["ann"].see(address)
+    for name in ("vic", "bob"):
+        assert "<button" not in visitors[name].see("/inputs").split("<h1>")[1]
+        assert "<button" not in visitors[name].see(address).split("<h1>")[1]
+    routes = [*operator_pages.router.routes, *run_pages.router.routes]
+    posts = [route.path for route in routes if isinstance(route, APIRoute) and "POST" in route.methods]
+    filled = [re.sub(r"\{\w+\}", "1", path.removeprefix("/operator")) for path in posts]
+    needed = [path for path in filled if path not in ("/login", "/logout", "/tokens/1/revoke")]
+    assert len(needed) == 8
+    fields = {"input": "small", "key": "x", "content_sha256": "c" * 64, "text": "wrong", "comment": ""}
+    for path in needed:
+        form = {
+            "runs": ("input", "key"), "approve": ("content_sha256",), "reject": ("content_sha256",),
+            "withdraw": ("text",), "errata": ("text",),
+        }.get(path.rpartition("/")[2], ())  # fmt: skip
+        sent = {field: fields[field] for field in form}
+        assert visitors["vic"].send(path, **sent).status_code == 403, path
+        assert visitors["ann"].client.post(f"/operator{path}", data=sent).status_code == 403, path  # no csrf
+    assert get_run(app.state.store, 1).state == "planned"
+
+
+def test_a_form_that_is_sent_twice_submits_one_run(app: FastAPI, visitors: dict[str, Visitor]) -> None:
+    key = re.search('name="key" value="([^"]+)"', visitors["ann"].see("/inputs"))
+    assert key
+    first, second = (submitted(visitors["ann"], key[1], "v1") for _ in range(2))
+    assert first == second == "/runs/1"
+    assert get_run(app.state.store, 1).version == "v1"
+    assert submitted(visitors["ann"], "other") == "/runs/2"
+
+
+@pytest.mark.parametrize("version", ["../v1", "v1.json", "<b>"])
+def test_a_version_that_cannot_be_is_refused(visitors: dict[str, Visitor], version: str) -> None:
+    answer = visitors["ann"].send("/runs", input="small", version=version, key="k")
+    assert answer.status_code == 422
+    assert "<b>" not in answer.text
+
+
+def test_from_the_plan_to_the_queue(app: FastAPI, visitors: dict[str, Visitor]) -> None:
+    ann = visitors["ann"]
+    address = planned(app, ann)
+    page = ann.see(address)
+    assert "10.0 %" in page
+    assert "All of &lt;it&gt;" in page
+    assert 'class="cost" x="0.000" width="8.600"' in page  # of a budget of 100
+    assert "enough left" not in page
+    assert "Run 1" in ann.see("").partition("At work")[0]
+    assert "operator.js" not in page
+    assert ann.send(f"{address}/queue").headers["location"] == f"/operator{address}"
+    page = ann.see(address)
+    assert "operator.js" in page
+    assert "Queue the release" not in page
+    assert ann.send(f"{address}/queue").status_code == 409
+    assert ann.send(f"{address}/cancel").status_code == 303
+    assert "operator.js" not in ann.see(address)
+    assert "Run 1" not in ann.see("")
+
+
+def test_a_budget_that_does_not_suffice(app: FastAPI, visitors: dict[str, Visitor], world: Any) -> None:
+    world.input.write_text(world.input.read_text().replace('epsilon = "100"', 'epsilon = "8.5"'))
+    assert "No budget of jobs has enough left" in visitors["ann"].see(planned(app, visitors["ann"]))
+
+
+def test_a_run_that_failed(app: FastAPI, visitors: dict[str, Visitor]) -> None:
+    address = submitted(visitors["ann"])
+    claimed = claim(app.state.store, 60)
+    assert claimed is not None
+    fail(app.state.store, claimed, "InputError", "<b>jobs.csv</b>: no such column")
+    page = visitors["ann"].see(address)
+    assert "&lt;b&gt;jobs.csv&lt;/b&gt;: no such column" in page
+    assert visitors["ann"].send(f"{address}/retry").status_code == 303
+    assert get_run(app.state.store, 1).state == "submitted"
+
+
+def test_plans_side_by_side(app: FastAPI, visitors: dict[str, Visitor]) -> None:
+    ann = visitors["ann"]
+    for key, loss in (("a", 0.125), ("b", 0.0625)):
+        planned(app, ann, key, loss)
+    submitted(ann, "c")
+    assert ann.see("/runs").count('type="checkbox"') == 2
+    page = ann.see("/compare?run=1&run=2&run=3&run=2")
+    assert re.findall('scope="col" class="number"><a href="/operator/runs/(.)"', page) == ["1", "2"]
+    (line,) = re.findall("Flows between areas.*?</tr>", page, re.DOTALL)
+    assert re.findall("[0-9.]+ %|least", line) == ["12.5 %", "6.2 %", "least"]
+    assert page.count("least") == 1  # where they are equal, none is less
+    assert ann.client.get("/operator/compare?run=9").status_code == 404
+
+
+def test_another_person_decides_with_certificate_and_map_in_view(
+    app: FastAPI, visitors: dict[str, Visitor], release: Callable[[], str]
+) -> None:
+    ann, bob = visitors["ann"], visitors["bob"]
+    address = planned(app, ann)
+    visitors["oz"].send(f"{address}/queue")
+    content = release()
+    assert "Run 1" not in ann.see("").partition("At work")[0]
+    assert "Run 1" in bob.see("").partition("At work")[0]
+    assert "Approve" not in ann.see(f"{address}/approval")
+    page = bob.see(f"{address}/approval")
+    assert "submitted by <b>ann</b>, queued by <b>oz</b>" in page
+    assert "differential privacy" in page
+    assert "The map is being drawn" in page
+    assert bob.client.get(f"/operator{address}/map").status_code == 404
+    prepared = app.state.catalog.prepared(content).map
+    prepared.write_text("<html>the map</html>")
+    page = bob.client.get(f"/operator{address}/approval")
+    assert f'<iframe class="map" src="/operator{address}/map"' in page.text
+    assert "frame-src 'self'" in page.headers["Content-Security-Policy"]
+    drawn = bob.client.get(f"/operator{address}/map")
+    assert (drawn.text, drawn.headers["X-Frame-Options"]) == ("<html>the map</html>", "SAMEORIGIN")
+    form = {"content_sha256": content, "comment": "Well <done>"}
+    assert ann.send(f"{address}/approve", **form).status_code == 403
+    assert bob.send(f"{address}/approve", **form | {"content_sha256": "0" * 64}).status_code == 409
+    assert bob.send(f"{address}/approve", **form).headers["location"] == f"/operator{address}"
+    assert "Well &lt;done&gt;" in visitors["vic"].see(address)
+    assert "<form" not in bob.see(f"{address}/approval").split("<h1>")[1]
+    assert bob.send(f"{address}/reject", **form).status_code == 409
+
+
+def test_nobody_is_offered_to_approve_his_own_run(
+    app: FastAPI, visitors: dict[str, Visitor], release: Callable[[], str]
+) -> None:
+    """Not even with a second token."""
+    address = planned(app, visitors["ann"])
+    visitors["ann"].send(f"{address}/queue")
+    content = release()
+    secret, _ = create_token(app.state.store, "Ann", "approver")
+    client = TestClient(app, follow_redirects=False)
+    client.post("/operator/login", data={"token": secret})
+    again = Visitor(client)
+    page = again.see(f"{address}/approval")
+    assert "somebody else must approve it" in page
+    assert "Approve and publish" not in page
+    assert "Reject" in page
+    assert "Run 1" not in again.see("").partition("At work")[0]
+    assert again.send(f"{address}/approve", content_sha256=content).status_code == 403
+    assert again.send(f"{address}/reject", content_sha256=content, comment="my mistake").status_code == 303
+    assert get_run(app.state.store, 1).state == "rejected"
+
+
+def test_maps_are_drawn_of_what_the_runs_wrote_and_of_nothing_else(
+    app: FastAPI, visitors: dict[str, Visitor], release: Callable[[], str]
+) -> None:
+    address = planned(app, visitors["ann"])
+    visitors["ann"].send(f"{address}/queue")
+    home = app.state.settings.folder
+    assert waiting(app.state.store, home) == []
+    content = release()
+    (found,) = waiting(app.state.store, home)
+    assert (found.sha256, found.folder) == (content, app.state.settings.outs / "run-000001" / "public")
+    moved = found.folder.parent.rename(home / "elsewhere")
+    assert waiting(app.state.store, home) == []
+    moved.rename(found.folder.parent)
+    pipelines.service.previews._is_whole.cache_clear()
+    (found.folder / "README.md").write_text("changed")
+    assert waiting(app.state.store, home) == []
+
+
+def test_withdrawal_and_errata(
+    app: FastAPI, visitors: dict[str, Visitor], small_release: pipelines.Release
+) -> None:
+    done = pipelines.publish(small_release.public.parent, app.state.settings.releases, version="v1")
+    path = f"/releases/{done.name}/{done.version}"
+    assert path in visitors["vic"].see("/releases")
+    assert "<textarea" not in visitors["ann"].see(path)
+    bob = visitors["bob"]
+    assert bob.see(path).count("<textarea") == 2
+    assert bob.send(f"{path}/errata", text="").status_code == 422
+    assert (
+        bob.send(f"{path}/errata", text="Table <2> is\r\nof 2018").headers["location"] == f"/operator{path}"
+    )
+    assert "Table &lt;2&gt; is" in bob.see(path)
+    assert bob.send(f"{path}/withdraw", text="all wrong").status_code == 303
+    assert bob.see(path).count("<textarea") == 1
+    assert "all wrong" in visitors["vic"].see(path)
+    assert bob.send(f"{path}/withdraw", text="again").status_code == 409
+
+
+def test_ledger_and_audit_trail(
+    app: FastAPI, visitors: dict[str, Visitor], release: Callable[[], str]
+) -> None:
+    page = visitors["vic"].see("/ledger")
+    assert re.search(r'rowgroup" rowspan="2">jobs</th>', page)
+    assert page.count('class="spent" width="0.000"') == 2
+    planned(app, visitors["ann"])
+    acts = re.findall("<td>(logged in|submitted|planned|token created)</td>", visitors["vic"].see("/audit"))
+    assert acts[:2] == ["planned", "submitted"]
+    assert acts.count("logged in") == 4
+    assert "submitted" not in visitors["vic"].see("/audit?before=2")
+
+
+def test_tokens_are_revoked(app: FastAPI, visitors: dict[str, Visitor]) -> None:
+    vic, bob = visitors["vic"], visitors["bob"]
+    (own,) = re.findall('action="/operator(/tokens/[0-9a-f]{8}/revoke)"', vic.see("/tokens"))
+    every = re.findall('action="/operator(/tokens/[0-9a-f]{8}/revoke)"', bob.see("/tokens"))
+    assert len(every) == 4
+    other = next(each for each in every if each != own)
+    assert vic.send(other).status_code in (403, 404)
+    assert bob.send(own).headers["location"] == "/operator/tokens"
+    assert "revoked" in bob.see("/tokens")
+    assert vic.client.get("/operator").status_code == 303
+
+
+def test_a_calendar_that_cannot_be_read_stops_no_other_page(
+    app: FastAPI, visitors: dict[str, Visitor]
+) -> None:
+    app.state.settings = app.state.settings.model_copy(update={"calendar": Path("none")})
+    assert "cannot be read" in visitors["vic"].see("")
+    answer = visitors["vic"].client.get("/operator/calendar")
+    assert answer.status_code == 503
+    assert 'href="/operator"' in answer.text
+
+
+def test_a_provider_of_identities_is_offered_where_there_is_one(world: Any) -> None:
+    oidc = {"ISSUER": "https://id.example.org", "CLIENT_ID": "c", "CLIENT_SECRET": "s"}
+    given = {f"ODSYNTH_OIDC__{name}": value for name, value in oidc.items()}
+    given |= {"ODSYNTH_FOLDER": str(world.settings.folder)}
+    made = pipelines.service.create_app(load_settings(None, given))
+    client = TestClient(made, follow_redirects=False)
+    assert 'href="/operator/login/oidc"' in client.get("/operator/login").text
+    assert client.get("/operator/login/oidc/callback").status_code == 401
+    made.state.store.close()

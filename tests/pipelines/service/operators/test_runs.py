@@ -1,0 +1,395 @@
+"""The life of a run: states, four eyes, idempotency, and races that exactly one may win."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete, select, update
+from sqlalchemy.exc import DBAPIError
+
+import pipelines
+from pipelines.service import runs as life
+from pipelines.service.claims import Claim, claim, fail, finish, give_back, note, renew
+from pipelines.service.store import ServiceError, Store, approvals, list_audit, runs
+from pipelines.service.tokens import Principal
+
+Configured = Callable[..., pipelines.ReleaseConfig]
+CONTENT = "c" * 64
+FIT = json.dumps({"for_release": True, "not_for_release_because": []})
+ZOE = Principal("zoe", "operator", "cccccccc")
+
+
+def submitted(store: Store, who: Principal, config: pipelines.ReleaseConfig, **how: object) -> int:
+    return life.submit(store, who, config, input="small", **how)[0]  # type: ignore[arg-type]
+
+
+def finished(store: Store, who: Principal, config: pipelines.ReleaseConfig) -> int:
+    """A run whose release is made, as far as the records know."""
+    run = submitted(store, who, config, dry_run=False)
+    claimed = claim(store, 60)
+    assert claimed is not None
+    assert claimed.run == run
+    assert finish(store, claimed, certificate=FIT, content=CONTENT)
+    return run
+
+
+def state(store: Store, run: int) -> str:
+    return str(life.get_run(store, run).state)
+
+
+def expire(store: Store) -> None:
+    with store.write() as connection:
+        connection.execute(update(runs).values(leased_until="2020-01-01T00:00:00.000000Z"))
+
+
+def test_from_submission_to_publication(
+    store: Store, release_config: Configured, ann: Principal, bob: Principal
+) -> None:
+    run = submitted(store, ann, release_config())
+    claimed = claim(store, 60)
+    assert claimed is not None
+    assert (claimed.run, claimed.task, claimed.attempt) == (run, "plan", 1)
+    assert state(store, run) == "planning"
+    note(store, claimed, "Reading public inputs")
+    assert finish(store, claimed, plan="{}")
+    assert state(store, run) == "planned"
+    assert claim(store, 60) is None  # a person lets it go on
+    life.queue(store, ann, run)
+    claimed = claim(store, 60)
+    assert claimed is not None
+    assert (claimed.task, state(store, run)) == ("release", "running")
+    assert finish(store, claimed, certificate=FIT, content=CONTENT)
+    assert claim(store, 60) is None  # another person approves
+    life.approve(store, bob, run, CONTENT, "seen")
+    claimed = claim(store, 60)
+    assert claimed is not None
+    assert (claimed.task, claimed.content, state(store, run)) == ("publish", CONTENT, "publishing")
+    assert finish(store, claimed, published_name="small", published_version="v")
+    assert state(store, run) == "published"
+    words = [event.event for event in life.list_events(store, run)]
+    assert " ".join(words) == ("submitted begun step planned queued begun finished approved begun published")
+    acts = [(act.actor, act.action) for act in reversed(list_audit(store))]
+    assert acts == [
+        ("ann", "submitted"),
+        ("service", "planned"),
+        ("ann", "queued"),
+        ("service", "finished"),
+        ("bob", "approved"),
+        ("service", "published"),
+    ]
+    assert life.counts(store) == {"published": 1}
+    decision = life.decision_of(store, run)
+    assert decision is not None
+    assert (decision.person, decision.decision, decision.comment) == ("bob", "approved", "seen")
+
+
+def test_what_is_submitted_is_what_is_run(store: Store, release_config: Configured, ann: Principal) -> None:
+    config = release_config()
+    run = submitted(store, ann, config)
+    kept = json.loads(life.get_run(store, run).configuration)
+    again = pipelines.ReleaseConfig.model_validate(kept, context={"folder": Path("/")})
+    assert again == config
+
+
+def test_a_run_needs_a_ledger(store: Store, release_config: Configured, ann: Principal) -> None:
+    with pytest.raises(ServiceError, match="no ledger that pays"):
+        submitted(store, ann, release_config().model_copy(update={"ledger": None}))
+    assert not life.list_runs(store)
+
+
+def test_the_same_key_is_the_same_submission(
+    store: Store, release_config: Configured, ann: Principal
+) -> None:
+    config = release_config()
+    first, new = life.submit(store, ann, config, input="small", key="k")
+    assert new
+    assert life.submit(store, ann, config, input="small", key="k") == (first, False)
+    assert life.submit(store, ZOE, config, input="small", key="k") != (first, False)  # of another person
+    assert life.submit(store, ann, config, input="small", key="l") != (first, False)
+    with pytest.raises(ServiceError, match="stands for another submission") as refused:
+        life.submit(store, ann, config, input="small", version="v2", key="k")
+    assert refused.value.status == 409
+    assert len(life.list_runs(store)) == 3
+
+
+def test_the_same_key_many_times_at_once(store: Store, release_config: Configured, ann: Principal) -> None:
+    config = release_config()
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda _: life.submit(store, ann, config, input="small", key="k"), range(16)))
+    assert len({run for run, _ in made}) == 1
+    assert sum(new for _, new in made) == 1
+    assert len(life.list_runs(store)) == 1
+
+
+# --- four eyes
+
+
+def test_whoever_submitted_or_queued_cannot_approve(store: Store, release_config: Configured) -> None:
+    """By whatever token: one person has one name."""
+    run = submitted(store, ZOE, release_config())
+    assert finish(store, _claimed(store), plan="{}")
+    life.queue(store, Principal("ann", "operator", "aaaaaaaa"), run)
+    assert finish(store, _claimed(store), certificate=FIT, content=CONTENT)
+    for name in ("zoe", "ann"):
+        with pytest.raises(ServiceError, match="somebody else must") as refused:
+            life.approve(store, Principal(name, "approver", "dddddddd"), run, CONTENT)
+        assert refused.value.status == 403
+    assert state(store, run) == "finished"
+    life.approve(store, Principal("bob", "approver", "bbbbbbbb"), run, CONTENT)
+    assert state(store, run) == "approved"
+
+
+def test_the_submitter_may_reject(store: Store, release_config: Configured, ann: Principal) -> None:
+    run = finished(store, ann, release_config())
+    life.reject(store, Principal("ann", "approver", "dddddddd"), run, CONTENT, "the wrong year")
+    assert state(store, run) == "rejected"
+    assert claim(store, 60) is None
+
+
+@pytest.mark.parametrize("role", ["viewer", "operator"])
+def test_only_an_approver_decides(
+    store: Store, release_config: Configured, ann: Principal, role: str
+) -> None:
+    run = finished(store, ann, release_config())
+    who = Principal("zoe", role, "cccccccc")  # type: ignore[arg-type]
+    for act in (life.approve, life.reject):
+        with pytest.raises(ServiceError, match="needs the role approver"):
+            act(store, who, run, CONTENT)
+
+
+@pytest.mark.parametrize("role", ["viewer", "approver"])
+def test_only_an_operator_operates(store: Store, release_config: Configured, role: str) -> None:
+    who = Principal("zoe", role, "cccccccc")  # type: ignore[arg-type]
+    with pytest.raises(ServiceError, match="needs the role operator"):
+        submitted(store, who, release_config())
+    run = submitted(store, ZOE, release_config())
+    for act in (life.queue, life.cancel):
+        with pytest.raises(ServiceError, match="needs the role operator"):
+            act(store, who, run)
+
+
+def test_what_was_not_seen_is_not_approved(
+    store: Store, release_config: Configured, ann: Principal, bob: Principal
+) -> None:
+    run = finished(store, ann, release_config())
+    with pytest.raises(ServiceError, match="not the release that was made"):
+        life.approve(store, bob, run, "d" * 64)
+    assert state(store, run) == "finished"
+
+
+def test_what_is_not_for_release_is_not_approved(
+    store: Store, release_config: Configured, ann: Principal, bob: Principal
+) -> None:
+    run = submitted(store, ann, release_config(), dry_run=False)
+    unfit = json.dumps({"for_release": False, "not_for_release_because": ["modified code"]})
+    assert finish(store, _claimed(store), certificate=unfit, content=CONTENT)
+    with pytest.raises(ServiceError, match="not for release: modified code"):
+        life.approve(store, bob, run, CONTENT)
+    life.reject(store, bob, run, CONTENT)
+
+
+def test_of_concurrent_decisions_exactly_one_counts(
+    store: Store, release_config: Configured, ann: Principal
+) -> None:
+    run = finished(store, ann, release_config())
+    start = threading.Barrier(12)
+    outcomes: list[str] = []
+    refusals: list[tuple[int, str]] = []
+
+    def decide(number: int) -> None:
+        act = life.approve if number % 3 else life.reject
+        start.wait()
+        try:
+            act(store, Principal(f"approver {number}", "approver", f"{number:08}"), run, CONTENT)
+            outcomes.append(f"approver {number}")
+        except ServiceError as error:
+            refusals.append((error.status, error.error))
+
+    threads = [threading.Thread(target=decide, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(outcomes) == 1
+    assert refusals == [(409, "state")] * 11
+    decision = life.decision_of(store, run)
+    assert decision is not None
+    assert decision.person == outcomes[0]
+    assert state(store, run) == decision.decision
+    acts = [act.actor for act in list_audit(store) if act.action in ("approved", "rejected")]
+    assert acts == outcomes
+
+
+def test_a_decision_is_never_changed(
+    store: Store, release_config: Configured, ann: Principal, bob: Principal
+) -> None:
+    run = finished(store, ann, release_config())
+    life.approve(store, bob, run, CONTENT)
+    for statement in (update(approvals).values(person="eve"), delete(approvals)):
+        with pytest.raises(DBAPIError, match="nothing is changed in approvals"), store.write() as connection:
+            connection.execute(statement)
+    with pytest.raises(ServiceError, match="is approved; this needs finished"):
+        life.reject(store, bob, run, CONTENT)
+
+
+def test_what_cannot_be_done_in_a_state(
+    store: Store, release_config: Configured, ann: Principal, bob: Principal
+) -> None:
+    run = submitted(store, ann, release_config(), dry_run=False)
+    for act in (life.queue, life.retry):
+        with pytest.raises(ServiceError, match="is queued; this needs") as refused:
+            act(store, ann, run)
+        assert refused.value.status == 409
+    with pytest.raises(ServiceError, match="is queued; this needs finished"):
+        life.approve(store, bob, run, CONTENT)
+    life.cancel(store, ann, run)
+    assert claim(store, 60) is None
+    with pytest.raises(ServiceError, match="is cancelled; this needs"):
+        life.cancel(store, ann, run)
+    for number in (run + 1, 0, -1):
+        with pytest.raises(ServiceError, match="no such run"):
+            life.get_run(store, number)
+
+
+# --- the queue
+
+
+def _claimed(store: Store, seconds: float = 60) -> Claim:
+    claimed = claim(store, seconds)
+    assert claimed is not None
+    return claimed
+
+
+def test_one_run_at_a_time_for_each_data_set(
+    store: Store, release_config: Configured, ann: Principal
+) -> None:
+    jobs = [submitted(store, ann, release_config("jobs"), dry_run=False) for _ in range(2)]
+    other = submitted(store, ann, release_config("other jobs"), dry_run=False)
+    dry = submitted(store, ann, release_config("jobs"))  # reads no home, and need not wait
+    first = _claimed(store)
+    assert first.run == jobs[0]
+    assert [_claimed(store).run for _ in range(2)] == [other, dry]
+    assert claim(store, 60) is None
+    assert finish(store, first, certificate=FIT, content=CONTENT)
+    assert _claimed(store).run == jobs[1]
+
+
+def test_workers_that_race_share_the_queue(database: str, release_config: Configured, ann: Principal) -> None:
+    """Each run is claimed once; at no moment are two runs of a data set running."""
+    stores = [Store.open(database) for _ in range(4)]
+    made = [
+        submitted(stores[0], ann, release_config(data_set), dry_run=False)
+        for data_set in ("a", "b", "a", "c", "a", "b", "a", "d")
+    ]
+    claimed: list[int] = []
+    crowded: list[int] = []
+
+    def work(store: Store) -> None:
+        while len(claimed) < len(made):
+            if (mine := claim(store, 60)) is None:
+                continue
+            claimed.append(mine.run)
+            with store.read() as connection:
+                running = connection.execute(select(runs.c.data_set).where(runs.c.state == "running")).all()
+            crowded.append(len(running) - len(set(running)))
+            finish(store, mine, certificate=FIT, content=CONTENT)
+
+    threads = [threading.Thread(target=work, args=(store,)) for store in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(claimed) == made
+    assert crowded == [0] * len(made)
+    for store in stores:
+        store.close()
+
+
+def test_a_lease_that_ran_out_is_claimed_again_and_the_first_worker_has_no_say(
+    store: Store, release_config: Configured, ann: Principal
+) -> None:
+    run = submitted(store, ann, release_config(), dry_run=False)
+    lost = _claimed(store)
+    assert claim(store, 60) is None
+    assert renew(store, lost, 60)
+    expire(store)
+    taken = _claimed(store)
+    assert (taken.run, taken.attempt) == (run, 2)
+    assert taken.configuration == lost.configuration
+    assert not renew(store, lost, 60)
+    assert not finish(store, lost, certificate="{}", content="x")
+    assert not fail(store, lost, "E", "m")
+    give_back(store, lost, interrupted=True)
+    assert state(store, run) == "running"
+    assert claim(store, 60) is None
+    assert finish(store, taken, certificate=FIT, content=CONTENT)
+    assert [event.event for event in life.list_events(store, run)] == [
+        "queued",
+        "begun",
+        "resumed",
+        "finished",
+    ]
+
+
+def test_an_expired_run_keeps_its_data_set(store: Store, release_config: Configured, ann: Principal) -> None:
+    first, second = (submitted(store, ann, release_config(), dry_run=False) for _ in range(2))
+    assert _claimed(store).run == first
+    expire(store)
+    assert _claimed(store).run == first
+    assert claim(store, 60) is None
+    assert state(store, second) == "queued"
+
+
+def test_interrupted_too_often_is_failed_and_can_be_tried_again(
+    store: Store, release_config: Configured, ann: Principal
+) -> None:
+    run = submitted(store, ann, release_config(), dry_run=False)
+    for number in range(1, 6):
+        claimed = _claimed(store)
+        assert claimed.attempt == number
+        give_back(store, claimed, interrupted=True)
+    assert claim(store, 60) is None
+    row = life.get_run(store, run)
+    assert (row.state, row.error) == ("failed", "Interrupted")
+    life.retry(store, ann, run)
+    assert _claimed(store).attempt == 1
+
+
+def test_an_orderly_end_of_the_service_is_no_interruption(
+    store: Store, release_config: Configured, ann: Principal
+) -> None:
+    submitted(store, ann, release_config(), dry_run=False)
+    for _ in range(8):
+        give_back(store, _claimed(store), interrupted=False)
+    assert _claimed(store).attempt == 1
+
+
+def test_a_failed_task_is_tried_again_where_it_failed(
+    store: Store, release_config: Configured, ann: Principal, bob: Principal
+) -> None:
+    run = finished(store, ann, release_config())
+    life.approve(store, bob, run, CONTENT)
+    assert fail(store, _claimed(store), "OSError", "No space left on device")
+    row = life.get_run(store, run)
+    assert (row.state, row.error, row.message) == ("failed", "OSError", "No space left on device")
+    life.retry(store, ann, run)
+    row = life.get_run(store, run)
+    assert (row.state, row.error, row.message) == ("approved", None, None)  # not approved anew
+    assert _claimed(store).task == "publish"
+
+
+def test_lists_are_pages(store: Store, release_config: Configured, ann: Principal) -> None:
+    config = release_config()
+    made = [submitted(store, ann, config) for _ in range(5)]
+    life.cancel(store, ann, made[3])
+    assert [row.id for row in life.list_runs(store, limit=2)] == [made[4], made[3]]
+    assert [row.id for row in life.list_runs(store, before=made[3])] == made[2::-1]
+    assert [row.id for row in life.list_runs(store, state="cancelled")] == [made[3]]
+    events = life.list_events(store, made[3])
+    assert [event.event for event in events] == ["submitted", "cancelled"]
+    assert life.list_events(store, made[3], after=events[0].id) == events[1:]

@@ -1,0 +1,141 @@
+"""The release calendar in the service: what is due becomes a run, once, in order, and waits for approval."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from pipelines.service import runs as life
+from pipelines.service.claims import claim, finish
+from pipelines.service.schedules import read_agenda, submit_due
+from pipelines.service.settings import ServiceSettings
+from pipelines.service.store import ServiceError, Store, list_audit, runs
+from pipelines.service.tokens import Principal
+
+NOW = datetime(2024, 6, 1, 12, tzinfo=UTC)  # 2021, 2022 and 2023 are due
+SCHEDULE = """\
+base = "../base.toml"
+start = 2022-01-01
+cron = "0 6 1 2 *"
+period = "year"
+publish = "elsewhere"
+
+[set]
+"release.name" = "Small region {year}"
+"release.year" = "{year}"
+"release.out" = "out/{year}"
+"jobs.file" = "jobs/{year}.csv.gz"
+"""
+LEDGER = '\n[ledger]\nfile = "ledger.sqlite"\ndata_set = "jobs"\nepsilon = "100"\ndelta = "0.5"\n'
+FIT = json.dumps({"for_release": True, "not_for_release_because": []})
+
+
+@pytest.fixture
+def planned(
+    world: Any, config_text: Callable[..., str], small_region: dict[str, Path], tmp_path: Path
+) -> ServiceSettings:
+    """Settings with a calendar of two schedules, one of which cannot be paid."""
+    folder = tmp_path / "calendar"
+    folder.mkdir()
+    (tmp_path / "jobs").mkdir()
+    for year in (2021, 2022, 2023):
+        (tmp_path / "jobs" / f"{year}.csv.gz").write_bytes(small_region["od"].read_bytes())
+    (tmp_path / "base.toml").write_text(config_text() + LEDGER)
+    (tmp_path / "unpaid.toml").write_text(config_text())
+    (folder / "ri.toml").write_text(SCHEDULE)
+    (folder / "free.toml").write_text(SCHEDULE.replace("base.toml", "unpaid.toml").replace("out/", "free/"))
+    settings: ServiceSettings = world.settings.model_copy(update={"calendar": folder})
+    return settings
+
+
+def statuses(store: Store, settings: ServiceSettings, schedule: str = "ri") -> list[str]:
+    return [each.status for each in read_agenda(store, settings, NOW).due if each.schedule == schedule]
+
+
+def done(store: Store, run: int) -> None:
+    claimed = claim(store, 60)
+    assert claimed is not None
+    assert (claimed.run, claimed.task) == (run, "release")
+    assert finish(store, claimed, certificate=FIT, content="c" * 64)
+
+
+def test_what_is_due_is_submitted_once_and_in_order(store: Store, planned: ServiceSettings) -> None:
+    assert statuses(store, planned) == ["due"] * 3
+    (first,) = submit_due(store, planned, NOW)
+    row = life.get_run(store, first)
+    assert (row.input, row.state, row.submitted_by) == ("ri-2021", "queued", "calendar")
+    assert json.loads(row.configuration)["release"]["name"] == "Small region 2021"
+    assert json.loads(row.configuration)["release"]["out"].endswith("/out/2021")  # as odsynth due would
+    for _ in range(2):
+        assert submit_due(store, planned, NOW) == []
+    assert statuses(store, planned) == ["queued", "due", "due"]
+    done(store, first)
+    (second,) = submit_due(store, planned, NOW)
+    assert life.get_run(store, second).input == "ri-2022"
+    assert statuses(store, planned) == ["finished", "queued", "due"]
+    assert [act.actor for act in list_audit(store) if act.action == "submitted"] == ["calendar"] * 2
+
+
+def test_a_failed_release_keeps_the_later_ones_waiting(store: Store, planned: ServiceSettings) -> None:
+    submit_due(store, planned, NOW)
+    with store.write() as connection:
+        connection.execute(update(runs).values(state="failed"))
+    assert submit_due(store, planned, NOW) == []
+    assert statuses(store, planned) == ["failed", "due", "due"]
+
+
+def test_inputs_that_are_missing_are_waited_for(
+    store: Store, planned: ServiceSettings, tmp_path: Path
+) -> None:
+    path = tmp_path / "jobs" / "2021.csv.gz"
+    content = path.read_bytes()
+    path.unlink()
+    assert submit_due(store, planned, NOW) == []
+    assert statuses(store, planned)[0] == "waiting"
+    path.write_bytes(content)
+    assert len(submit_due(store, planned, NOW)) == 1
+
+
+def test_a_release_of_the_calendar_is_published_after_approval(
+    store: Store, planned: ServiceSettings, bob: Principal
+) -> None:
+    (run,) = submit_due(store, planned, NOW)
+    done(store, run)
+    assert claim(store, 60) is None
+    life.approve(store, bob, run, "c" * 64)
+    claimed = claim(store, 60)
+    assert claimed is not None
+    assert claimed.task == "publish"
+
+
+def test_what_has_no_ledger_is_not_submitted_and_says_so(
+    store: Store, planned: ServiceSettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert len(submit_due(store, planned, NOW)) == 1  # of the other schedule
+    assert "free-2021 is due and cannot be submitted: no_ledger" in caplog.text
+    assert statuses(store, planned, "free") == ["due"] * 3
+
+
+def test_the_agenda_says_what_is_coming(store: Store, planned: ServiceSettings) -> None:
+    agenda = read_agenda(store, planned, NOW)
+    assert [(each.name, each.at.year) for each in agenda.coming] == [("free-2024", 2025), ("ri-2024", 2025)]
+    assert agenda.problems == 0
+    assert planned.calendar is not None
+    (planned.calendar / "broken.toml").write_text("cron = 1")
+    assert read_agenda(store, planned, NOW).problems > 0
+
+
+def test_a_calendar_that_cannot_be_read_is_named_without_its_path(
+    store: Store, planned: ServiceSettings, tmp_path: Path
+) -> None:
+    settings = planned.model_copy(update={"calendar": tmp_path / "CANARYempty"})
+    with pytest.raises(ServiceError, match="calendar cannot be read") as refused:
+        read_agenda(store, settings, NOW)
+    assert refused.value.status == 503
+    assert "CANARY" not in str(refused.value)

@@ -1,0 +1,126 @@
+"""The service's records: the same rules in SQLite and PostgreSQL, however many open it."""
+
+from __future__ import annotations
+
+import stat
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.exc import DBAPIError
+
+from pipelines.service.store import ServiceError, Store, audit, list_audit, record, runs
+
+
+def test_several_may_make_the_tables_at_once(database: str) -> None:
+    opened: list[Store] = []
+    threads = [threading.Thread(target=lambda: opened.append(Store.open(database))) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(opened) == 6
+    assert all(store.alive() for store in opened)
+    for store in opened:
+        store.close()
+
+
+def test_the_audit_trail_is_only_added_to(store: Store) -> None:
+    with store.write() as connection:
+        for number in range(5):
+            record(connection, "ann", "aaaaaaaa", "queued", f"run {number}", "Zoë\n✓")
+    for statement in (update(audit).values(actor="eve"), delete(audit)):
+        with pytest.raises(DBAPIError, match="nothing is changed in audit"), store.write() as connection:
+            connection.execute(statement)
+    acts = list_audit(store)
+    assert [(act.actor, act.subject, act.detail) for act in acts] == [
+        ("ann", f"run {number}", "Zoë\n✓") for number in (4, 3, 2, 1, 0)
+    ]
+    assert [act.subject for act in list_audit(store, before=acts[1].id, limit=2)] == ["run 2", "run 1"]
+
+
+def test_an_error_undoes_the_whole_transaction(store: Store) -> None:
+    with suppress(ZeroDivisionError), store.write() as connection:
+        record(connection, "ann", "aaaaaaaa", "queued", "run 1")
+        raise ZeroDivisionError
+    assert not list_audit(store)
+
+
+def test_two_runs_of_a_data_set_cannot_run_at_once_whatever_the_program_does(store: Store) -> None:
+    row = {"input": "a", "title": "A", "configuration": "{}", "task": "release", "submitted_by": "ann"}
+    times = {"submitted": "2026", "changed": "2026"}
+    with store.write() as connection:
+        for data_set, state in (("jobs", "running"), ("jobs", "queued"), ("others", "running")):
+            connection.execute(insert(runs).values(**row, **times, data_set=data_set, state=state))
+    with pytest.raises(DBAPIError), store.write() as connection:
+        connection.execute(update(runs).where(runs.c.state == "queued").values(state="running"))
+    with store.read() as connection:
+        assert connection.execute(select(runs.c.state)).scalars().all().count("running") == 2
+
+
+def test_another_version_of_the_program_is_named(store: Store, database: str) -> None:
+    with store.write() as connection:
+        connection.exec_driver_sql("UPDATE odsynth_schema SET version = 99")
+    assert not store.alive()
+    with pytest.raises(ServiceError, match="made by another version of odsynth"):
+        Store.open(database)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("nonsense", "is not a URL"),
+        ("mysql://u:SECRETword@h/d", "neither SQLite nor PostgreSQL"),
+        ("sqlite://", "names no file"),
+        ("sqlite:///:memory:", "names no file"),
+        ("sqlite:////no/such/SECRETword/file.sqlite", "cannot be used"),
+        ("postgresql+psycopg://u:SECRETword@/d?host=/no/such/folder", "cannot be used"),
+        ("postgresql+asyncpgx://u:SECRETword@h/d", "needs a driver"),
+    ],
+)
+def test_a_database_that_cannot_be_used_is_named_without_its_password(url: str, said: str) -> None:
+    with pytest.raises(ServiceError, match=said) as refused:
+        Store.open(url)
+    assert refused.value.status == 503
+    assert "SECRETword" not in str(refused.value)
+
+
+def test_the_file_is_for_nobody_else(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    store = Store.open(f"sqlite:///{path}")
+    with store.write() as connection:
+        record(connection, "ann", "aaaaaaaa", "queued", "run 1")
+        modes = {stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()}
+    assert modes == {0o600}
+    store.close()
+
+
+def test_what_is_read_before_a_change_stays_true(database: str) -> None:
+    """A claim reads and then writes: the counter of a hundred such transactions is a hundred."""
+    stores = [Store.open(database) for _ in range(4)]
+    with stores[0].write() as connection:
+        record(connection, "0", "", "", "")
+        connection.execute(insert(runs).values(**_counter()))
+
+    def count(store: Store) -> None:
+        for _ in range(25):
+            with store.write() as connection:
+                row = connection.execute(select(runs).with_for_update()).one()
+                connection.execute(update(runs).values(attempts=row.attempts + 1))
+
+    threads = [threading.Thread(target=count, args=(store,)) for store in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with stores[0].read() as connection:
+        assert connection.execute(select(runs.c.attempts)).scalar_one() == 100
+    for store in stores:
+        store.close()
+
+
+def _counter() -> dict[str, object]:
+    names = ("input", "data_set", "title", "configuration", "state", "task", "submitted_by", "submitted")
+    return dict.fromkeys(names, "x") | {"changed": "x", "attempts": 0}

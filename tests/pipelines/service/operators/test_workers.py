@@ -1,0 +1,322 @@
+"""Workers with processes of their own: whoever is killed, the run is finished, and paid for once."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+import pipelines
+from pipelines.service import operations
+from pipelines.service import runs as life
+from pipelines.service import workers as working
+from pipelines.service.store import Store, runs
+from pipelines.service.tokens import Principal
+from pipelines.service.worker_process import without_paths
+from pipelines.staging import Staging
+
+# A service in a process of its own, without the web: its workers, until it is told to end.
+SERVER = """\
+import signal, sys, threading
+from pathlib import Path
+from pipelines.service import Store, load_settings, workers
+workers.COMMAND = (sys.executable, sys.argv[1])
+settings = load_settings(None)
+service = workers.Workers(settings, Store.open(settings.database), lease=2)
+ending = threading.Event()
+signal.signal(signal.SIGTERM, lambda *_: ending.set())
+service.start()
+print("started", flush=True)
+ending.wait()
+service.stop()
+print("stopped", flush=True)
+"""
+# A worker process that only says what it is told to say.
+SAYS = "import sys, time; sys.stdin.readline(); {}"
+
+
+@contextmanager
+def at_work(world, store: Store, lease: float = 30.0) -> Iterator[working.Workers]:  # type: ignore[no-untyped-def]
+    workers = working.Workers(world.settings, store, lease=lease)
+    workers.start()
+    try:
+        yield workers
+    finally:
+        workers.stop()
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 90) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+def submitted(world, store: Store, who: Principal, **how: object) -> int:  # type: ignore[no-untyped-def]
+    return operations.submit_input(store, world.settings, who, "small", **how)[0]  # type: ignore[arg-type]
+
+
+def state(store: Store, run: int) -> str:
+    return str(life.get_run(store, run).state)
+
+
+@pytest.fixture
+def store(world) -> Iterator[Store]:  # type: ignore[no-untyped-def]
+    opened = Store.open(world.settings.database)
+    yield opened
+    opened.close()
+
+
+@pytest.mark.slow
+def test_a_run_from_its_dry_run_to_its_publication(
+    world, store: Store, ann: Principal, bob: Principal
+) -> None:  # type: ignore[no-untyped-def]
+    run = submitted(world, store, ann, version="v1")
+    with at_work(world, store):
+        wait_for(lambda: state(store, run) == "planned")
+        plan = json.loads(life.get_run(store, run).plan)
+        assert float(plan["epsilon"]) <= 8.6
+        assert 0 < plan["total_variation"] < 1
+        assert not world.ledger.exists()  # nothing is spent by it
+        life.queue(store, ann, run)
+        wait_for(lambda: state(store, run) == "finished")
+        out = world.settings.outs / f"run-{run:06}"
+        row = life.get_run(store, run)
+        assert row.content == hashlib.sha256((out / "public" / "SHA256SUMS").read_bytes()).hexdigest()
+        assert json.loads(row.certificate) == json.loads((out / "public" / "certificate.json").read_text())
+        assert json.loads(row.certificate)["plan_sha256"] == plan["plan_sha256"]
+        assert not list(world.settings.releases.iterdir())
+        life.approve(store, bob, run, row.content)
+        wait_for(lambda: state(store, run) == "published")
+    (version,) = pipelines.published(world.settings.releases)
+    row = life.get_run(store, run)
+    assert (version.status, version.sha256) == ("complete", row.content)
+    assert (version.name, version.version) == (row.published_name, row.published_version)
+    assert version.version == "v1"
+    (account,) = pipelines.Ledger(world.ledger).accounts()
+    assert (account.debits, account.unfinished) == (1, 0)
+    steps = [event.text for event in life.list_events(store, run) if event.event == "step"]
+    assert steps == [
+        "Reading public inputs",
+        "Choosing cells and pools, and planning",
+        "Trying the plan on homes drawn from the public model",
+        "Reading public inputs and planning",
+        "Certifying the plan",
+        "Reading the confidential origins",
+        "Drawing synthetic workers",
+        "Writing the release",
+        "Checking the release",
+        "Verifying and copying the public files",
+    ]
+    log = world.settings.outs / f"run-{run:06}.log"
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+    assert "CANARYprinted" in log.read_text()  # what a process prints is kept, for the server's console only
+    with store.read() as connection:
+        kept = str(connection.execute(select(runs.c.plan, runs.c.certificate, runs.c.message)).all())
+        kept += str(life.list_events(store, run))
+    assert "CANARY" not in kept
+
+
+@pytest.mark.slow
+def test_killed_at_any_point_with_or_without_the_service(world, store: Store, ann: Principal) -> None:  # type: ignore[no-untyped-def]
+    """The process after the debit, the service while it writes, both after the last rename: one debit."""
+    run = submitted(world, store, ann, dry_run=False)
+    out = world.settings.outs / f"run-{run:06}"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ODSYNTH_")}
+    environment |= {
+        "ODSYNTH_FOLDER": str(world.settings.folder),
+        "ODSYNTH_INPUTS__SMALL": str(world.input),
+    }
+
+    def start() -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", SERVER, str(world.folder / "worker.py")]
+        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+    def gone(number: int) -> bool:
+        try:
+            return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+        except FileNotFoundError:
+            return True
+
+    world.hold("debit")
+    server = start()
+    held = world.held()
+    world.hold("write_public")
+    os.kill(held, signal.SIGKILL)  # the process alone: the service goes on with the run
+    held = world.held()
+    assert held != 0
+    assert Staging.of(out).begun
+    server.kill()  # the service alone: its process ends with it
+    server.communicate()
+    wait_for(lambda: gone(held))
+    assert not out.exists()
+    assert state(store, run) == "running"
+    world.hold("_put_in_place")
+    server = start()
+    held = world.held()
+    assert out.exists()  # the release is in its place, and neither ledger nor service know
+    os.kill(held, signal.SIGKILL)
+    server.kill()
+    server.communicate()
+    world.release_hold()
+    server = start()
+    wait_for(lambda: state(store, run) == "finished")
+    server.terminate()
+    said, _ = server.communicate()
+    assert server.returncode == 0
+    assert said.splitlines() == ["started", "stopped"]
+    (account,) = pipelines.Ledger(world.ledger).accounts()
+    assert (account.debits, account.unfinished) == (1, 0)
+    kinds = [entry.kind for entry in pipelines.Ledger(world.ledger).entries()]
+    assert kinds.count("debit") == kinds.count("finished") == 1
+    pipelines.Ledger(world.ledger).verify(witness=pipelines.debits_of([out]))
+    list(pipelines.verify(out / "public"))
+    events = [event.event for event in life.list_events(store, run) if event.event != "step"]
+    assert events == ["queued", "begun", "interrupted", "resumed", "resumed", "resumed", "finished"]
+
+
+@pytest.mark.slow
+def test_a_failure_is_named_without_a_path_or_a_value(world, store: Store, ann: Principal) -> None:  # type: ignore[no-untyped-def]
+    text = world.input.read_text()
+    jobs = world.input.with_name("jobs CANARYfolder")
+    jobs.mkdir()
+    (jobs / "jobs.csv").write_text("h_geocode,w_geocode,S000\nCANARY440070001,CANARY44,1\n")
+    old = next(line for line in text.splitlines() if line.startswith("file") and "_od_" in line)
+    world.input.write_text(text.replace(old, f'file = "{jobs}/jobs.csv"'))
+    run = submitted(world, store, ann, dry_run=False)
+    with at_work(world, store):
+        wait_for(lambda: state(store, run) == "failed")
+    row = life.get_run(store, run)
+    assert row.error == "InputError"
+    assert row.message.startswith("jobs.csv")
+    assert "CANARY" not in row.message
+    assert "/" not in row.message
+    assert not world.ledger.exists()
+
+
+# --- what the threads do, with processes that only say something
+
+
+def spoken(world, store: Store, ann: Principal, patch: pytest.MonkeyPatch, code: str) -> int:  # type: ignore[no-untyped-def]
+    patch.setattr(working, "COMMAND", (sys.executable, "-c", SAYS.format(code)))
+    patch.setattr(working, "_LOOK_SECONDS", 0.05)
+    return submitted(world, store, ann)
+
+
+def test_two_services_do_one_run_of_a_data_set_at_a_time(  # type: ignore[no-untyped-def]
+    world, store: Store, ann: Principal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = {"done": {"certificate": "{}", "content": "c" * 64}}
+    code = f"time.sleep(0.1); print({json.dumps(json.dumps(done))})"
+    monkeypatch.setattr(working, "COMMAND", (sys.executable, "-c", SAYS.replace("{}", code)))
+    made = [submitted(world, store, ann, dry_run=False) for _ in range(4)]
+    other = Store.open(world.settings.database)
+    with at_work(world, store), at_work(world, other):
+        wait_for(lambda: life.counts(store) == {"finished": 4})
+    other.close()
+    begun_and_finished = [[event.id for event in life.list_events(store, run)][1:] for run in made]
+    assert all(len(each) == 2 for each in begun_and_finished)  # each by one of the two, once
+    spans = sorted(begun_and_finished)
+    assert all(before[1] < after[0] for before, after in itertools.pairwise(spans))
+
+
+def test_a_process_that_fails_without_a_word_is_interrupted(  # type: ignore[no-untyped-def]
+    world, store: Store, ann: Principal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = spoken(world, store, ann, monkeypatch, "print('CANARY no JSON', flush=True); sys.exit(3)")
+    with at_work(world, store):
+        wait_for(lambda: state(store, run) == "failed")
+    row = life.get_run(store, run)
+    assert (row.error, row.message) == ("Interrupted", "its worker was interrupted 5 times")
+
+
+def test_a_busy_release_is_waited_for(  # type: ignore[no-untyped-def]
+    world, store: Store, ann: Principal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = spoken(world, store, ann, monkeypatch, "sys.exit(75)")
+    with at_work(world, store, lease=0.2):
+        wait_for(lambda: len(life.list_events(store, run)) >= 15)
+    assert state(store, run) == "planning"  # more than five times, and not failed
+
+
+def test_a_long_task_keeps_its_lease(  # type: ignore[no-untyped-def]
+    world, store: Store, ann: Principal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = 'time.sleep(3); print(\'{{"done": {{"plan": "{{}}"}}}}\')'.replace("{{", "{").replace("}}", "}")
+    run = spoken(world, store, ann, monkeypatch, code)
+    with at_work(world, store, lease=1), at_work(world, store, lease=1):
+        wait_for(lambda: state(store, run) == "planned")
+    assert [event.event for event in life.list_events(store, run)] == ["submitted", "begun", "planned"]
+
+
+def test_a_worker_that_lost_its_lease_ends_its_process(  # type: ignore[no-untyped-def]
+    world, store: Store, ann: Principal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    mark = tmp_path / "pid"
+    run = spoken(
+        world, store, ann, monkeypatch,
+        f"import os; open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(600)",
+    )  # fmt: skip
+    with at_work(world, store, lease=1):
+        wait_for(lambda: mark.exists() and mark.read_text())
+        with store.write() as connection:
+            connection.execute(runs.update().values(lease="another's", leased_until="9999"))
+        wait_for(lambda: not Path(f"/proc/{mark.read_text()}").exists())
+    assert state(store, run) == "planning"
+
+
+def test_the_end_of_the_service_gives_the_run_back(  # type: ignore[no-untyped-def]
+    world, store: Store, ann: Principal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(working, "_GRACE_SECONDS", 0.2)
+    run = spoken(world, store, ann, monkeypatch, "time.sleep(600)")
+    with at_work(world, store) as workers:
+        wait_for(lambda: state(store, run) == "planning")
+        assert workers.alive
+    assert not workers.alive
+    row = life.get_run(store, run)
+    assert (row.state, row.attempts) == ("planning", 0)
+    assert row.leased_until <= time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() + 1))
+
+
+def test_a_database_that_is_away_for_a_while_ends_no_worker(  # type: ignore[no-untyped-def]
+    world, store: Store, ann: Principal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, failures = working.claim, []
+
+    def away(*arguments: object) -> object:
+        if len(failures) < 2:
+            failures.append(1)
+            raise RuntimeError("CANARY")
+        return real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(working, "claim", away)
+    code = 'print(\'{{"failed": "E", "message": "m"}}\')'.replace("{{", "{").replace("}}", "}")
+    run = spoken(world, store, ann, monkeypatch, code)
+    with at_work(world, store):
+        wait_for(lambda: state(store, run) == "failed")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("/srv/conf/jobs 2019/od.csv: 3 lines", "od.csv: 3 lines"),
+        ("/srv/conf/jobs 2019/new.csv: no such file", "new.csv: no such file"),
+        ("see /etc/x/y.toml, '/a/b' and /c", "see y.toml, 'b' and c"),
+        ("epsilon/delta, 1/2, https://example.org/a/b", "epsilon/delta, 1/2, https://example.org/a/b"),
+    ],
+)
+def test_messages_name_files_without_their_folders(text: str, said: str) -> None:
+    assert without_paths(text, ["/srv/conf/jobs 2019/od.csv"]) == said

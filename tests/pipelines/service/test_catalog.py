@@ -1,0 +1,197 @@
+"""What the catalog shows of complete, withdrawn, incomplete and damaged versions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import pipelines
+from pipelines.service import Catalog, ServiceError, load_settings
+from pipelines.service import catalog as module
+
+NAME = "demo-region-2019-all-jobs"
+
+
+@pytest.fixture
+def open_catalog(tmp_path: Path) -> Iterator[Callable[[Path], Catalog]]:
+    opened = []
+
+    def make(state: Path) -> Catalog:
+        opened.append(Catalog(load_settings(None, {"ODSYNTH_FOLDER": str(state)})))
+        return opened[-1]
+
+    yield make
+    for catalog in opened:
+        catalog.stop()
+
+
+def refused(call: Callable[[], object]) -> ServiceError:
+    with pytest.raises(ServiceError) as error:
+        call()
+    assert "/" not in error.value.detail.replace("/api/v1/releases", "")  # no path of the server
+    return error.value
+
+
+def test_a_version_is_what_was_published(
+    open_catalog: Callable[[Path], Catalog], service_state: Path
+) -> None:
+    catalog = open_catalog(service_state)
+    [version] = catalog.versions()
+    assert catalog.version(NAME, "v1") is version
+    assert catalog.usable(NAME, "v1") is version
+    folder = service_state / "published" / NAME / "v1"
+    present = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    assert version.files.keys() == present.keys()
+    for name, path in present.items():
+        file = catalog.file(version, name)
+        assert (file.size, file.sha256) == (
+            path.stat().st_size,
+            hashlib.sha256(path.read_bytes()).hexdigest(),
+        )
+    assert version.certificate == pipelines.Certificate.model_validate_json(
+        present["certificate.json"].read_bytes()
+    )
+    assert catalog.release(version) is catalog.release(version)
+
+
+def test_nothing_is_published(open_catalog: Callable[[Path], Catalog], tmp_path: Path) -> None:
+    (tmp_path / "published").mkdir()
+    catalog = open_catalog(tmp_path)
+    assert catalog.versions() == []
+    assert refused(lambda: catalog.version(NAME, "v1")).status == 404
+
+
+def test_what_changes_is_seen_after_a_refresh(
+    open_catalog: Callable[[Path], Catalog], new_state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_KEPT_SECONDS", 3600)
+    catalog, place = open_catalog(new_state), new_state / "published"
+    catalog.usable(NAME, "v1")
+    pipelines.erratum(place, NAME, "v1", "Second county: wrong name.")
+    assert catalog.version(NAME, "v1").state.errata == ()
+    catalog.refresh()
+    assert [remark.text for remark in catalog.usable(NAME, "v1").state.errata] == [
+        "Second county: wrong name."
+    ]
+    pipelines.withdraw(place, NAME, "v1", "A mistake.")
+    catalog.refresh()
+    found = catalog.version(NAME, "v1")
+    assert found.status == "withdrawn"
+    assert found.certificate is not None
+    error = refused(lambda: catalog.usable(NAME, "v1"))
+    assert (error.status, error.error) == (410, "withdrawn")
+    assert "A mistake." in error.detail
+
+
+def test_a_withdrawal_on_the_command_line_is_seen_a_little_later(
+    open_catalog: Callable[[Path], Catalog], new_state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    catalog = open_catalog(new_state)
+    catalog.usable(NAME, "v1")
+    pipelines.withdraw(new_state / "published", NAME, "v1", "A mistake.")
+    clock[0] += module._KEPT_SECONDS + 0.1
+    assert refused(lambda: catalog.usable(NAME, "v1")).status == 410
+
+
+def test_nobody_sees_what_was_read_before_a_refresh(
+    open_catalog: Callable[[Path], Catalog], new_state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A withdrawal while another thread is reading: who asks after it waits for a new reading."""
+    catalog, reading, go_on = open_catalog(new_state), threading.Event(), threading.Event()
+    real = module.published
+
+    def slow(place: Path) -> object:
+        states = real(place)
+        reading.set()
+        assert go_on.wait(30)
+        return states
+
+    monkeypatch.setattr(module, "published", slow)
+    first = threading.Thread(target=catalog.versions)
+    first.start()
+    assert reading.wait(30)
+    pipelines.withdraw(new_state / "published", NAME, "v1", "A mistake.")
+    refreshed = threading.Thread(target=catalog.refresh)
+    refreshed.start()
+    go_on.set()
+    first.join()
+    refreshed.join()
+    assert catalog.version(NAME, "v1").status == "withdrawn"
+
+
+def damage(folder: Path, how: str) -> None:
+    sums, certificate = folder / "SHA256SUMS", folder / "certificate.json"
+    if how == "a file is missing":
+        (folder / "README.md").unlink()
+    elif how == "other checksums":
+        sums.write_text(sums.read_text().replace("a", "b"))
+    elif how == "another certificate":
+        text = certificate.read_text()
+        certificate.write_text(text.replace('"epsilon": "', '"epsilon": "0', 1))
+        assert certificate.read_text() != text
+    elif how == "no certificate":
+        certificate.unlink()
+
+
+@pytest.mark.parametrize(
+    "how", ["a file is missing", "other checksums", "another certificate", "no certificate"]
+)
+def test_a_damaged_version_is_shown_and_not_given_out(
+    open_catalog: Callable[[Path], Catalog], new_state: Path, how: str
+) -> None:
+    damage(new_state / "published" / NAME / "v1", how)
+    catalog = open_catalog(new_state)
+    [version] = catalog.versions()
+    assert version.status == "damaged"
+    assert refused(lambda: catalog.usable(NAME, "v1")).status == 503
+    assert refused(lambda: catalog.file(version, "README.md")).status == 503
+
+
+def test_a_file_that_was_changed_is_not_given_out(
+    open_catalog: Callable[[Path], Catalog], new_state: Path
+) -> None:
+    """Of the same length, and after it was given out before: the catalog's own listing cannot see it."""
+    catalog, path = open_catalog(new_state), new_state / "published" / NAME / "v1" / "README.md"
+    version = catalog.usable(NAME, "v1")
+    catalog.file(version, "README.md")
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"synthetic", b"genuine!!"))
+    assert refused(lambda: catalog.file(version, "README.md")).status == 503
+    path.unlink()
+    assert refused(lambda: catalog.file(version, "README.md")).status == 503
+    other = path.with_name("elsewhere")
+    other.write_bytes(content)
+    path.symlink_to(other)
+    assert refused(lambda: catalog.file(version, "README.md")).status == 503
+
+
+def test_an_incomplete_version_is_not_shown(open_catalog: Callable[[Path], Catalog], new_state: Path) -> None:
+    (new_state / "published" / NAME / "v1" / "SHA256SUMS").unlink()
+    assert open_catalog(new_state).versions() == []
+
+
+def test_checksums_cannot_name_a_file_outside(
+    open_catalog: Callable[[Path], Catalog], new_state: Path
+) -> None:
+    """Whoever can write into the place of publications still cannot have a file of the state given out."""
+    secret = new_state / "secret"
+    secret.write_text("CANARY")
+    folder = new_state / "published" / NAME / "v1"
+    (folder / "link").symlink_to(secret)
+    digest = hashlib.sha256(b"CANARY").hexdigest()
+    sums = folder / "SHA256SUMS"
+    sums.write_text(sums.read_text() + f"{digest}  ../../../secret\n{digest}  {secret}\n{digest}  link\n")
+    record = folder.with_name("v1.publication.json")
+    said = json.loads(record.read_text()) | {"sha256": hashlib.sha256(sums.read_bytes()).hexdigest()}
+    record.write_text(json.dumps(said))
+    catalog = open_catalog(new_state)
+    [version] = catalog.versions()
+    for name in ("../../../secret", str(secret), "link"):
+        assert refused(lambda name=name: catalog.file(version, name)).status in (404, 503)  # type: ignore[misc]

@@ -1,0 +1,91 @@
+"""The verbs `serve` and `token`, and that nobody else pays for them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pipelines.cli import main
+
+LIBRARIES = (
+    "fastapi",
+    "starlette",
+    "uvicorn",
+    "sqlalchemy",
+    "duckdb",
+    "prometheus_client",
+    "pipelines.service",
+)
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ODSYNTH_FOLDER", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)
+
+
+def test_other_commands_do_not_load_it() -> None:
+    code = f"import sys, pipelines.cli; sys.exit(repr([m for m in {LIBRARIES} if m in sys.modules]))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize("verb", [("serve",), ("token", "list")])
+def test_a_missing_library_is_named_with_the_cure(
+    state: Path, monkeypatch: pytest.MonkeyPatch, verb: tuple[str, ...]
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("pipelines.service")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    result = invoke(*verb)
+    assert result.exit_code == 1
+    assert "fastapi is not installed" in result.output
+    assert "pip install 'odsynth[service]'" in result.output
+
+
+def test_a_bad_configuration_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "service.toml").write_text("prot = 1")
+    result = invoke("serve", str(tmp_path / "service.toml"))
+    assert result.exit_code == 1
+    assert result.output == "Error: service.toml: prot: unknown key; did you mean port?\n"
+    monkeypatch.setenv("ODSYNTH_DATABASE", "mysql://user:CANARY@host/x")
+    monkeypatch.setenv("ODSYNTH_FOLDER", str(tmp_path / "state"))
+    result = invoke("serve")
+    assert result.exit_code == 1
+    assert "neither SQLite nor PostgreSQL" in result.output
+    assert "CANARY" not in result.output
+
+
+def test_tokens(state: Path) -> None:
+    made = invoke("token", "create", "Ann Example", "--role", "operator", "--days", "7")
+    assert made.exit_code == 0
+    secret = made.stdout.strip()
+    assert secret.startswith("odsynth_")
+    listed = invoke("token", "list").output
+    number = listed.split()[0]
+    assert listed.startswith(f"{number} ann example: operator, until ")
+    assert secret not in listed
+    assert invoke("token", "revoke", number).output == f"Revoked: {number} of ann example\n"
+    assert "revoked" in invoke("token", "list").output
+    assert secret.encode() not in (state / "service.sqlite").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("create", "console", "--role", "viewer"), "cannot be a person's name"),
+        (("create", "Ann", "--role", "viewer", "--days", "1000"), "at most 366 days"),
+        (("revoke", "ffffffff"), "There is no such token"),
+    ],
+)
+def test_tokens_that_cannot_be(state: Path, arguments: tuple[str, ...], message: str) -> None:
+    result = invoke("token", *arguments)
+    assert result.exit_code == 1
+    assert message in result.output

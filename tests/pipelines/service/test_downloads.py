@@ -1,0 +1,184 @@
+"""Downloads: whole, in ranges, held already; and nothing that was not published."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+NAME = "demo-region-2019-all-jobs"
+
+
+@pytest.fixture(scope="module")
+def folder(service_state: Path) -> Path:
+    return service_state / "published" / NAME / "v1"
+
+
+@pytest.fixture(scope="module")
+def parquet(folder: Path) -> str:
+    return next(folder.glob("*_od_*.parquet")).name
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("README.md", "text/markdown; charset=utf-8"),
+        ("certificate.json", "application/json"),
+        ("SHA256SUMS", "application/octet-stream"),
+        ("plan/plan.json", "application/json"),
+        ("plan/blocks.parquet", "application/vnd.apache.parquet"),
+    ],
+)
+def test_a_file_arrives_whole(client: TestClient, page: str, folder: Path, name: str, kind: str) -> None:
+    response, content = client.get(f"{page}/files/{name}"), (folder / name).read_bytes()
+    assert response.content == content
+    headers = response.headers
+    assert headers["Content-Type"] == kind
+    assert headers["Content-Length"] == str(len(content))
+    assert headers["ETag"] == f'"{hashlib.sha256(content).hexdigest()}"'
+    assert headers["Content-Disposition"] == f'attachment; filename="{name.rpartition("/")[2]}"'
+    assert headers["Accept-Ranges"] == "bytes"
+    assert "immutable" in headers["Cache-Control"]
+    assert headers["Content-Security-Policy"] == "default-src 'none'; sandbox"
+    assert "Content-Encoding" not in headers
+
+
+def test_compressed_data_stay_compressed(client: TestClient, page: str, folder: Path) -> None:
+    path = next(folder.glob("*.csv.gz"))
+    response = client.get(f"{page}/files/{path.name}")
+    assert response.headers["Content-Type"] == "application/gzip"
+    assert response.content == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("asked", "part"),
+    [
+        ("0-99", slice(0, 100)),
+        ("100-", slice(100, None)),
+        ("-50", slice(-50, None)),
+        ("0-99999999", slice(None)),
+    ],
+)
+def test_a_range(client: TestClient, page: str, folder: Path, parquet: str, asked: str, part: slice) -> None:
+    content = (folder / parquet).read_bytes()
+    response = client.get(f"{page}/files/{parquet}", headers={"Range": f"bytes={asked}"})
+    assert response.status_code == 206
+    assert response.content == content[part]
+    first, last, _ = *range(*part.indices(len(content)))[:: len(content[part]) - 1], None
+    assert response.headers["Content-Range"] == f"bytes {first}-{last}/{len(content)}"
+    head = client.head(f"{page}/files/{parquet}", headers={"Range": f"bytes={asked}"})
+    assert (head.status_code, head.content) == (206, b"")
+    assert head.headers["Content-Length"] == str(len(content[part]))
+
+
+def test_several_ranges(client: TestClient, page: str, folder: Path, parquet: str) -> None:
+    content = (folder / parquet).read_bytes()
+    response = client.get(f"{page}/files/{parquet}", headers={"Range": "bytes=0-9,100-109"})
+    assert response.status_code == 206
+    assert response.headers["Content-Type"].startswith("multipart/byteranges; boundary=")
+    assert content[:10] in response.content
+    assert content[100:110] in response.content
+    assert len(response.content) == int(response.headers["Content-Length"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        ("bytes=99999999-", 416),
+        ("bytes=9-3", 400),
+        ("lines=0-9", 400),
+        ("bytes", 400),
+        ("bytes=a-b", 400),
+        ("bytes=" + ",".join(f"{i}-{i}" for i in range(0, 2000, 2)), 200),  # more than a program needs
+    ],
+)
+def test_ranges_that_are_none(client: TestClient, page: str, parquet: str, asked: str, status: int) -> None:
+    response = client.get(f"{page}/files/{parquet}", headers={"Range": asked})
+    assert response.status_code == status
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_a_range_of_what_was_held_before(client: TestClient, page: str, folder: Path) -> None:
+    address, content = f"{page}/files/README.md", (folder / "README.md").read_bytes()
+    tag = client.get(address).headers["ETag"]
+    for held, status in ((tag, 206), ('"other"', 200)):
+        response = client.get(address, headers={"Range": "bytes=0-9", "If-Range": held})
+        assert response.status_code == status
+        assert response.content == (content[:10] if status == 206 else content)
+
+
+def test_what_is_held_is_not_sent_again(client: TestClient, page: str) -> None:
+    address = f"{page}/files/README.md"
+    tag = client.get(address).headers["ETag"]
+    response = client.get(address, headers={"If-None-Match": tag})
+    assert (response.status_code, response.content) == (304, b"")
+
+
+def test_head_reads_nothing(client: TestClient, page: str, folder: Path) -> None:
+    response = client.head(f"{page}/files/README.md")
+    assert (response.status_code, response.content) == (200, b"")
+    assert response.headers["Content-Length"] == str((folder / "README.md").stat().st_size)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "%2e%2e/v1.publication.json",
+        "..%2fv1.publication.json",
+        "%2e%2e%2f%2e%2e%2f%2e%2e%2fservice.sqlite",
+        "plan/%2e%2e/README.md",
+        "%2e/README.md",
+        "plan//plan.json",
+        "/etc/passwd",
+        "%2fetc%2fpasswd",
+        "..%5c..%5cservice.sqlite",
+        "README.md%00",
+        "README.md/",
+        "readme.md",
+        "plan",
+        "plan/",
+        "",
+        "~root/.bashrc",
+        "C:%5cboot.ini",
+        "README.md%0d%0aX-Injected:%20yes",
+        "a" * 299,
+    ],
+)
+def test_only_listed_files_are_there(client: TestClient, page: str, path: str) -> None:
+    # Dots are written as %2e: as dots, the client would tidy them away. The application sees dots.
+    response = client.get(f"{page}/files/{path}")
+    assert response.status_code == 404
+    assert "X-Injected" not in response.headers
+    assert "root:" not in response.text
+
+
+@pytest.mark.parametrize(
+    "end", ["/files/%2e%2e/%2e%2e/v1.publication.json", "/%2e%2e/v1.publication.json", ".publication.json"]
+)
+def test_records_of_publication_are_no_downloads(client: TestClient, page: str, end: str) -> None:
+    assert client.get(page + end).status_code == 404
+
+
+def test_a_long_path_is_refused(client: TestClient, page: str) -> None:
+    assert client.get(f"{page}/files/{'a' * 301}").status_code == 422
+
+
+def test_a_changed_file_is_not_given_out(
+    make_app: Callable[..., FastAPI], new_state: Path, page: str
+) -> None:
+    client = TestClient(make_app(new_state))
+    address, path = f"{page}/files/README.md", new_state / "published" / NAME / "v1" / "README.md"
+    whole = client.get(address)
+    assert whole.status_code == 200
+    text = path.read_bytes()
+    path.write_bytes(text.replace(b"synthetic", b"SYNTHETIC"))
+    os.utime(path, ns=(1, path.stat().st_mtime_ns + 1))
+    assert client.get(address).status_code == 503
+    assert client.get(address, headers={"Range": "bytes=0-3"}).status_code == 503
+    path.write_bytes(text)
+    assert client.get(address).content == whole.content

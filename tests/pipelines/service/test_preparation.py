@@ -1,0 +1,87 @@
+"""What is made of a release in the background."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+from pipelines.service import preparation
+from pipelines.service.preparation import Preparation, Prepared, prepare
+
+NAME = "demo-region-2019-all-jobs"
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_a_service_prepares_what_it_finds(
+    make_app: Callable[..., FastAPI], new_state: Path, service_state: Path, page: str, base: str
+) -> None:
+    """In a process of its own; queries are answered as soon as it has ended."""
+    made = {path.name: path.stat().st_size for path in (service_state / "cache").iterdir()}
+    for path in (new_state / "cache").iterdir():
+        path.unlink()
+    with TestClient(make_app(new_state)) as client:
+        wait_until(lambda: {p.name for p in (new_state / "cache").iterdir()} == made.keys())
+        assert client.get(f"{base}/flows?work=01&work_level=st").status_code in (200, 404)
+        assert "The map is being drawn" not in client.get(page).text
+
+
+def test_the_end_does_not_wait(new_state: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The process is ended, and leaves no half-made file behind."""
+
+    class Version:
+        sha256, folder = "0" * 64, new_state / "published" / NAME / "v1"
+
+    work = Preparation(new_state / "cache")
+    work.start(lambda: [Version])  # type: ignore[list-item]
+    time.sleep(0.3)
+    begun = time.monotonic()
+    work.stop()
+    assert time.monotonic() - begun < 10
+    assert not work.of("0" * 64).complete
+
+
+def test_what_cannot_be_prepared_is_logged_and_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Version:
+        sha256, folder = "1" * 64, tmp_path / "CANARY"
+
+    monkeypatch.setattr(preparation, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(preparation, "ProcessPoolExecutor", lambda *_, **__: ThreadPoolExecutor(1))
+    looked = []
+
+    def versions() -> list[Version]:
+        looked.append(1)
+        return [Version()]
+
+    work = Preparation(tmp_path)
+    with caplog.at_level(logging.ERROR):
+        work.start(versions)  # type: ignore[arg-type]
+        wait_until(lambda: len(looked) > 5)
+        work.stop()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"preparing {'1' * 64} failed: PublicReleaseError"
+    ]
+
+
+def test_what_is_there_is_not_made_again(service_state: Path, tmp_path: Path) -> None:
+    there = Prepared(tmp_path / "map", tmp_path / "flows")
+    for path in (there.map, there.flows):
+        path.write_text("made before")
+    prepare(service_state / "published" / NAME / "v1", there)
+    assert there.map.read_text() == there.flows.read_text() == "made before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["flows", "map"]

@@ -1,0 +1,185 @@
+"""The public pages: what they say, what they never load, and that nothing in them is markup of others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+import pipelines
+
+NAME = "demo-region-2019-all-jobs"
+EMPTY = {"meta", "link", "input", "br", "img", "hr"}
+
+
+class Page(HTMLParser):
+    """A page, parsed strictly: every element is closed, ids are unique, references lead somewhere."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.addresses: list[str] = []
+        self.fields: list[tuple[str, str | None]] = []
+        self.headings: list[int] = []
+        self.feed(text)
+        assert self.open == []
+        assert len(self.ids) == len(set(self.ids))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in EMPTY:
+            self.open.append(tag)
+        assert tag != "script"
+        names = dict(attrs)
+        assert not any(name.startswith("on") or name == "style" for name in names)
+        self.ids += [names["id"] or ""] if "id" in names else []
+        self.addresses += [names[key] or "" for key in ("href", "src", "action") if key in names]
+        if tag in ("input", "select") and names.get("type") != "radio":
+            self.fields.append((tag, names.get("id")))
+        if re.fullmatch("h[1-6]", tag):
+            self.headings.append(int(tag[1]))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+PAGES = (
+    "/",
+    "/api",
+    "{page}",
+    "{page}/flows",
+    "{page}/flows?area={code}&level=trct",
+    "/nothing",
+    "{page}/nothing",
+)
+
+
+@pytest.fixture(scope="module")
+def code(service_state: Path) -> str:
+    release = pipelines.read_public_release(service_state / "published" / NAME / "v1")
+    return str(release.geography.codes("cty")[0])
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_pages_are_sound_and_load_nothing_from_elsewhere(
+    client: TestClient, page: str, code: str, address: str
+) -> None:
+    response = client.get(address.format(page=page, code=code))
+    assert response.status_code == (404 if address.endswith("nothing") else 200)
+    assert response.headers["Content-Type"] == "text/html; charset=utf-8"
+    read = Page(response.text)
+    assert all(each.startswith(("/", "#", "data:,")) and not each.startswith("//") for each in read.addresses)
+    for each in {each for each in read.addresses if each.startswith("/")}:
+        assert client.head(each).status_code == 200, each
+    assert read.headings[0] == 1
+    assert read.headings.count(1) == 1
+    for each in (each for each in read.addresses if each.startswith("#")):
+        assert each[1:] in read.ids
+    for _, identity in read.fields:
+        assert f'for="{identity}"' in response.text
+
+
+def test_the_list(client: TestClient, page: str) -> None:
+    text = client.get("/").text
+    assert f'<a href="{page}">Demo region 2019, all jobs</a>' in text
+    assert "Published" in text
+
+
+def test_an_empty_list(make_app: Callable[..., FastAPI], tmp_path: Path) -> None:
+    assert "Nothing has been published yet." in TestClient(make_app(tmp_path / "state")).get("/").text
+
+
+def test_a_release(client: TestClient, page: str, service_state: Path) -> None:
+    text = client.get(page).text
+    release = pipelines.read_public_release(service_state / "published" / NAME / "v1")
+    certificate = release.certificate
+    assert certificate.plan_sha256 in text
+    for bound in (certificate.run.epsilon, certificate.run.delta):  # rounded up, never down
+        shown = next(
+            each
+            for each in re.findall(r"<dd>([\d.]+)</dd>", text)
+            if abs(Decimal(each) / Decimal(bound) - 1) < 0.001
+        )
+        assert Decimal(shown) >= Decimal(bound)
+    assert "times more or less likely" in text  # the promise in words
+    assert "odsynth verify ." in text
+    for line in (release.folder / "SHA256SUMS").read_text().splitlines():
+        digest, name = line.split("  ")
+        assert digest in text
+        assert f'href="{page}/files/{name}"' in text
+
+
+def test_the_address_that_readers_type(make_app: Callable[..., FastAPI], new_state: Path, page: str) -> None:
+    client = TestClient(make_app(new_state, PUBLIC_URL="https://data.example.org"))
+    assert "curl --fail -sS https://data.example.org/api/v1" in client.get(page).text
+
+
+def test_the_map(client: TestClient, page: str, service_state: Path) -> None:
+    made = next(service_state.glob("cache/*.map.html"), None)
+    if made is None:
+        pytest.skip('the library that draws maps is not set up ("make library", which needs npm)')
+    assert f'href="{page}/map"' in client.get(page).text
+    response = client.get(f"{page}/map")
+    assert response.content == made.read_bytes()
+    assert response.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert "Content-Disposition" not in response.headers
+    # The orders of the page itself allow its scripts by their hashes; the header must not forbid them.
+    assert response.headers["Content-Security-Policy"] == "frame-ancestors 'none'"
+    again = client.get(f"{page}/map", headers={"If-None-Match": response.headers["ETag"]})
+    assert again.status_code == 304
+
+
+def test_an_area_is_asked_about_without_a_script(client: TestClient, page: str, code: str, base: str) -> None:
+    said = client.get(f"{base}/flows?home={code}&work_level=trct&attribute=SA02&top=25").json()
+    text = client.get(f"{page}/flows?area=%20{code}%20&side=home&level=trct&attribute=SA02").text
+    assert f"Where those who live in {code} work" in text
+    for flow in said["flows"]:
+        assert re.search(rf">{flow['code']}</th><td class=\"number\">{flow['jobs']:,}</td>", text)
+    assert '<option value="SA02" selected>' in text
+
+
+@pytest.mark.parametrize("area", ["nowhere", "<script>alert(1)</script>", '" onfocus="x', "'\r\nX: y", "\0"])
+def test_an_unknown_area_is_said_and_escaped(client: TestClient, page: str, area: str) -> None:
+    response = client.get(f"{page}/flows", params={"area": area})
+    assert response.status_code == 200
+    assert "there is no area" in response.text
+    Page(response.text)
+
+
+def test_remarks_are_text(make_app: Callable[..., FastAPI], new_state: Path, page: str) -> None:
+    place, markup = new_state / "published", "<script>alert(1)</script>{{ 7 * 7 }}"
+    pipelines.erratum(place, NAME, "v1", markup)
+    client = TestClient(make_app(new_state))
+    assert "With errata" in client.get("/").text
+    Page(client.get(page).text)
+    pipelines.withdraw(place, NAME, "v1", markup)
+    client = TestClient(make_app(new_state))
+    assert "Withdrawn" in client.get("/").text
+    text = client.get(page).text
+    Page(text)
+    assert text.count("&lt;script&gt;alert(1)&lt;/script&gt;{{ 7 * 7 }}") == 2
+    assert "Download" not in text
+    assert "times more or less likely" in text  # what was promised stays
+
+
+def test_a_damaged_release_has_a_page(make_app: Callable[..., FastAPI], new_state: Path, page: str) -> None:
+    (new_state / "published" / NAME / "v1" / "certificate.json").unlink()
+    client = TestClient(make_app(new_state))
+    assert "Damaged on this server" in client.get("/").text
+    response = client.get(page)
+    assert response.status_code == 200
+    assert "none is given out" in response.text
+    Page(response.text)
+
+
+def test_pages_are_kept_until_something_changes(client: TestClient, page: str) -> None:
+    first = client.get(page)
+    assert first.headers["Cache-Control"] == "public, no-cache"
+    again = client.get(page, headers={"If-None-Match": first.headers["ETag"]})
+    assert (again.status_code, again.content) == (304, b"")

@@ -1,0 +1,207 @@
+"""What stands before every request: headers, limits, and an account without anything of the client's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.testclient import TestClient
+
+from pipelines.service import security
+from pipelines.service.security import RateLimits
+from pipelines.service.settings import Limits
+
+SECURITY = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+EVERYWHERE = (
+    "/",
+    "/api",
+    "/nothing",
+    "/static/site.css",
+    "/static/%2e%2e/app.py",
+    "/health",
+    "/ready",
+    "/metrics",
+    "/api/v1/openapi.json",
+    "/api/v1/nothing",
+    "/api/v1/releases",
+    "/api/v1/releases/x/y/flows",
+    "/api/v1/operator/whoami",
+)
+
+
+@pytest.fixture
+def small_app(make_app: Callable[..., FastAPI], tmp_path: Path) -> FastAPI:
+    """A service with nothing published, with a route that fails and one that reads what is sent."""
+    app = make_app(tmp_path / "state", LIMITS__BODY="1000")
+
+    @app.get("/api/fail")
+    def fail() -> None:
+        raise RuntimeError("CANARY")
+
+    @app.post("/api/read")
+    async def read(request: Request) -> int:
+        return len(await request.body())
+
+    return app
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("path", EVERYWHERE)
+def test_every_answer_has_headers_of_security(client: TestClient, path: str) -> None:
+    response = client.get(path)
+    assert response.status_code < 500
+    assert response.headers.items() >= {k.lower(): v for k, v in SECURITY.items()}.items()
+    policy = response.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert len(response.headers["X-Request-ID"]) == 16
+    assert response.headers["Cache-Control"]
+    assert "Strict-Transport-Security" not in response.headers
+    assert "Server" not in response.headers
+
+
+def test_requests_have_numbers_of_their_own(client: TestClient) -> None:
+    sent = {"X-Request-ID": "mine"}
+    assert (
+        len({client.get("/health", headers=sent).headers["X-Request-ID"] for _ in range(3)} - {"mine"}) == 3
+    )
+
+
+def test_browsers_stay_with_https(make_app: Callable[..., FastAPI], tmp_path: Path) -> None:
+    client = TestClient(make_app(tmp_path / "state", PUBLIC_URL="https://data.example.org"))
+    assert client.get("/").headers["Strict-Transport-Security"] == "max-age=31536000"
+
+
+def test_what_was_not_foreseen_says_nothing(small_app: FastAPI, tmp_path: Path) -> None:
+    response = TestClient(small_app).get("/api/fail")
+    assert response.status_code == 500
+    assert response.json()["error"] == "unforeseen"
+    assert response.headers["X-Frame-Options"] == "DENY"
+    written = (tmp_path / "service.log").read_text()
+    assert "CANARY" not in response.text + written
+    error = next(line for line in lines(tmp_path / "service.log") if line["event"] == "error")
+    assert error["id"] == response.headers["X-Request-ID"]
+    assert error["id"] in response.json()["detail"]
+    assert str(error["error"]).startswith("RuntimeError at test_security.py:")
+
+
+@pytest.mark.parametrize(("size", "status"), [(1000, 200), (1001, 413), (1_000_000, 413)])
+def test_the_body_has_a_limit(small_app: FastAPI, size: int, status: int) -> None:
+    response = TestClient(small_app).post("/api/read", content=b"x" * size)
+    assert response.status_code == status
+    if status == 413:
+        assert response.json().keys() == {"error", "detail"}
+
+
+@pytest.mark.parametrize(("pieces", "status"), [(10, 200), (11, 413), (1000, 413)])
+def test_also_a_body_whose_length_is_not_announced(small_app: FastAPI, pieces: int, status: int) -> None:
+    taken = 0
+
+    def body() -> Iterator[bytes]:
+        nonlocal taken
+        for _ in range(pieces):
+            taken += 1
+            yield b"x" * 100
+
+    response = TestClient(small_app).post("/api/read", content=body())
+    assert response.status_code == status
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize("length", ["-1", "1e3", "abc", "0x10", "99999999999999999999", "1 000", "²"])
+def test_a_length_that_is_none(small_app: FastAPI, length: str) -> None:
+    headers = {"Content-Length": length.encode()}
+    assert TestClient(small_app).post("/api/read", content=b"", headers=headers).status_code == 413
+
+
+def test_the_log_has_nothing_of_the_client(small_app: FastAPI, tmp_path: Path) -> None:
+    client = TestClient(small_app)
+    secret = "CANARY"
+    headers = {
+        "Authorization": f"Bearer {secret}",
+        "User-Agent": secret,
+        "Cookie": f"x={secret}",
+        "Referer": secret,
+    }
+    client.get(f"/api/v1/releases/{secret}/{secret}/flows?work={secret}", headers=headers)
+    client.get(f"/{secret}")
+    client.request(secret, "/")
+    client.post("/api/read", content=secret, headers=headers)
+    client.get("/health")
+    text = (tmp_path / "service.log").read_text()
+    assert secret not in text
+    assert "testclient" not in text  # the client's address here
+    assert [(line["method"], line["route"], line["status"]) for line in lines(tmp_path / "service.log")] == [
+        ("GET", "/api/v1/releases/{name}/{version}/flows", 404),
+        ("GET", "none", 404),
+        ("other", "/", 405),
+        ("POST", "/api/read", 200),
+    ]
+    assert (tmp_path / "service.log").stat().st_mode & 0o077 == 0
+
+
+def test_too_many_requests(make_app: Callable[..., FastAPI], tmp_path: Path) -> None:
+    app = make_app(
+        tmp_path / "state", LIMITS__PUBLIC="3/hour", LIMITS__OPERATOR="2/hour", LIMITS__LOGIN="1/hour"
+    )
+    client = TestClient(app)
+    assert [client.get("/api/v1/releases").status_code for _ in range(5)] == [200] * 3 + [429] * 2
+    assert [client.get("/api/v1/operator/whoami").status_code for _ in range(3)] == [401] * 2 + [429]
+    assert [client.post("/operator/login").status_code for _ in range(2)][1] == 429
+    assert [client.get("/health").status_code for _ in range(5)] == [200] * 5  # monitors are not counted
+    response = client.get("/")
+    assert response.status_code == 429
+    assert response.headers["Content-Type"].startswith("text/html")
+    assert 0 < int(response.headers["Retry-After"]) <= 3600
+    # A header cannot make somebody else of a client: only a proxy that is named in the settings is believed.
+    spoofed = {"X-Forwarded-For": "203.0.113.9", "Forwarded": "for=203.0.113.9", "X-Real-IP": "203.0.113.9"}
+    assert client.get("/", headers=spoofed).status_code == 429
+    other = TestClient(app, client=("198.51.100.7", 1))
+    assert other.get("/").status_code == 200
+
+
+def test_windows_fade(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [600.0]
+    monkeypatch.setattr(security.time, "monotonic", lambda: clock[0])
+    limits = RateLimits(Limits(public="10/minute"))
+
+    def allowed() -> int:
+        count = 0
+        while limits.wait("public", "192.0.2.1") == 0:
+            count += 1
+        return count
+
+    assert allowed() == 10
+    assert limits.wait("public", "192.0.2.1") == 60
+    assert limits.wait("public", "192.0.2.2") == 0
+    assert limits.wait("operator", "192.0.2.1") == 0
+    clock[0] += 59
+    assert limits.wait("public", "192.0.2.1") == 1
+    clock[0] += 1  # a new window begins, the old one still counts whole
+    assert allowed() == 0
+    clock[0] += 30
+    assert allowed() == 5
+    clock[0] += 120
+    assert allowed() == 10
+    assert len(limits._rules["public"]._before) == 0  # nobody is remembered longer than two windows
+
+
+def test_an_ipv6_client_is_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(security.time, "monotonic", lambda: 600.0)
+    limits = RateLimits(Limits(public="1/minute"))
+    assert limits.wait("public", "2001:db8::1") == 0
+    assert limits.wait("public", "2001:db8::ffff:2") > 0
+    assert limits.wait("public", "2001:db8:0:1::1") == 0

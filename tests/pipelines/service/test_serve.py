@@ -1,0 +1,153 @@
+"""`odsynth serve` as a process: real connections, malformed requests, many readers, an end in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+READERS = 300
+# Pages like any other, whatever else was sent.
+HARMLESS = (b"GET /?", b"GET http:", b"GET / HTTP/1.1\r\nHost: x\r\nX: ")
+
+
+@pytest.fixture(scope="module")
+def served(
+    service_state: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[subprocess.Popen, int, Path]]:
+    """The process, its port and its folder."""
+    folder = tmp_path_factory.mktemp("served")
+    for name in ("published", "cache"):
+        shutil.copytree(service_state / name, folder / "state" / name)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    config = folder / "service.toml"
+    config.write_text(f'folder = "state"\nport = {port}\nlog = "service.log"\n')
+    process = subprocess.Popen([sys.executable, "-m", "pipelines.cli", "serve", str(config)])
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        try:
+            with socket.create_connection(("127.0.0.1", port)):
+                break
+        except OSError:
+            time.sleep(0.1)
+    yield process, port, folder
+    process.kill()
+    process.wait()
+
+
+def raw(port: int, request: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), 30) as connection:
+        connection.sendall(request)
+        answer = b""
+        while part := connection.recv(65536):
+            answer += part
+        return answer
+
+
+def status(answer: bytes) -> int:
+    found = re.match(rb"HTTP/1\.1 (\d{3}) ", answer)
+    assert found, answer[:100]
+    return int(found[1])
+
+
+def test_a_connection_answers_one_after_the_other(
+    served: tuple[subprocess.Popen, int, Path], base: str, page: str
+) -> None:
+    """HEAD and 304 leave nothing on the line that the next answer would be mistaken for."""
+    connection = HTTPConnection("127.0.0.1", served[1], timeout=30)
+    for method, address, headers, expected in (
+        ("GET", "/ready", {}, 200),
+        ("HEAD", base, {}, 200),
+        ("HEAD", f"{page}/files/README.md", {}, 200),
+        ("GET", base, {"If-None-Match": "*"}, 304),
+        ("GET", f"{page}/files/README.md", {"Range": "bytes=2-5"}, 206),
+        ("HEAD", "/nothing", {}, 404),
+        ("POST", base, {}, 405),
+        ("GET", base, {}, 200),
+    ):
+        connection.request(method, address, headers=headers)
+        response = connection.getresponse()
+        body = response.read()
+        assert response.status == expected
+        assert "server" not in {name.lower() for name in response.headers}
+        if method == "HEAD" or expected == 304:
+            assert body == b""
+    assert json.loads(body)["version"] == "v1"
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "request_lines",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\nX-Bad: a\r\n b\x00\r\n",
+        b"GET /\r\nX-Injected: yes HTTP/1.1\r\nHost: x\r\n",
+        b"GET /%0d%0aX-Injected:%20yes HTTP/1.1\r\nHost: x\r\n",
+        b"GET /api/v1/releases/a%0d%0aX-Injected:%20yes/b HTTP/1.1\r\nHost: x\r\n",
+        b"GET /?x=%0d%0aX-Injected:%20yes HTTP/1.1\r\nHost: x\r\nOrigin: a\rX-Injected: yes\r\n",
+        b"GET /../../../../etc/passwd HTTP/1.1\r\nHost: x\r\n",
+        b"GET /static/../../../../../etc/passwd HTTP/1.1\r\nHost: x\r\n",
+        b"GET /static/..%2f..%2f..%2fsettings.py HTTP/1.1\r\nHost: x\r\n",
+        b"GET //etc/passwd HTTP/1.1\r\nHost: x\r\n",
+        b"GET http://other.example/ HTTP/1.1\r\nHost: other.example\r\nX-Forwarded-Host: y\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 100_000 + b"\r\n",
+        b"\x16\x03\x01\x02\x00\x01",
+        b"GET /\xff\xfe HTTP/1.1\r\nHost: x\r\n",
+        b"POST /api HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\nTransfer-Encoding: chunked\r\n",
+        b"POST /api/v1/operator/runs HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n",
+        b"POST /api/v1/operator/runs HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n",
+    ],
+)
+def test_malformed_requests(served: tuple[subprocess.Popen, int, Path], request_lines: bytes) -> None:
+    answer = raw(served[1], request_lines + b"Connection: close\r\n\r\n")
+    head = answer.partition(b"\r\n\r\n")[0].lower()
+    assert b"\nx-injected" not in head
+    assert b"root:" not in answer
+    assert b"Traceback" not in answer
+    assert status(answer) < 500
+    if not request_lines.startswith(HARMLESS):
+        assert status(answer) >= 400
+
+
+def test_many_readers_at_once(served: tuple[subprocess.Popen, int, Path], base: str, page: str) -> None:
+    """benchmarks/service.py has a thousand."""
+    paths = ["/", base, f"{base}/certificate", page, f"{page}/files/README.md", "/api/v1/releases"]
+
+    async def read(path: str) -> int:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served[1])
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        return status(answer)
+
+    async def all_of_them() -> list[int]:
+        return await asyncio.gather(*(read(paths[i % len(paths)]) for i in range(READERS)))
+
+    assert asyncio.run(all_of_them()) == [200] * READERS
+
+
+def test_it_ends_in_good_order(served: tuple[subprocess.Popen, int, Path]) -> None:
+    process, port, folder = served
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) in (0, -signal.SIGTERM)
+    with pytest.raises(OSError):  # noqa: PT011 - whatever the system says
+        socket.create_connection(("127.0.0.1", port), 5)
+    log = [json.loads(line) for line in (folder / "service.log").read_text().splitlines()]
+    assert {line["event"] for line in log} == {"request", "message"}
+    assert "Finished server process" in log[-1]["text"]
+    assert os.stat(folder / "state").st_mode & 0o077 == 0

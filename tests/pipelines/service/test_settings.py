@@ -1,0 +1,146 @@
+"""The configuration of the service: defaults, file, environment, and one clear error."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from pipelines import ConfigError
+from pipelines.service import ServiceSettings, load_settings
+from pipelines.service.settings import rate
+
+SECRET = "CANARYsecret"
+
+
+def test_nothing_needs_to_be_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = load_settings(None, {})
+    assert (settings.host, settings.port, settings.workers) == ("127.0.0.1", 8765, 1)
+    assert settings.folder == tmp_path / "odsynth-service"
+    assert settings.releases == settings.folder / "published"
+    assert settings.outs == settings.folder / "runs"
+    assert settings.database == f"sqlite:///{settings.folder}/service.sqlite"
+    assert settings.oidc is None
+    assert not settings.https
+
+
+def test_the_environment_lies_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    file = tmp_path / "service.toml"
+    file.write_text(
+        'folder = "state"\nport = 1\nreleases = "/srv/published"\npublic_url = "https://data.example.org"\n'
+        'cors_origins = ["https://a.example"]\n[inputs]\nri = "ri.toml"\n[limits]\npublic = "5/second"\n'
+        '[oidc]\nissuer = "https://login.example.org"\nclient_id = "x"\nclient_secret = "y"\n'
+        'roles = { staff = "viewer" }\n'
+    )
+    settings = load_settings(
+        file,
+        {
+            "ODSYNTH_PORT": "2",
+            "ODSYNTH_OUTS": "outs",
+            "ODSYNTH_INPUTS__DEMO": "demo.toml",
+            "ODSYNTH_LIMITS__LOGIN": "3/hour",
+            "ODSYNTH_OIDC__CLIENT_SECRET": SECRET,
+            "ODSYNTH_PROXIES": "10.0.0.1, 10.0.0.2",
+            "ODSYNTH_DEBUG": "1",
+            "OTHER": "nothing of ours",
+        },
+    )
+    assert settings.port == 2
+    assert settings.folder == tmp_path / "state"  # beside the file
+    assert settings.outs == tmp_path / "here" / "outs"  # where the command was given
+    assert settings.releases == Path("/srv/published")
+    assert settings.database == f"sqlite:///{tmp_path}/state/service.sqlite"
+    assert settings.inputs == {"ri": tmp_path / "ri.toml", "demo": tmp_path / "here" / "demo.toml"}
+    assert (settings.limits.public, settings.limits.login) == ("5/second", "3/hour")
+    assert settings.proxies == ("10.0.0.1", "10.0.0.2")
+    assert settings.cors_origins == ("https://a.example",)
+    assert settings.oidc is not None
+    assert (settings.oidc.client_secret, settings.oidc.roles) == (SECRET, {"staff": "viewer"})
+    assert settings.https
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("prot = 1", "prot: unknown key; did you mean port?"),
+        ('port = "x"', 'port: "x" is not a whole number'),
+        ("port = 70000", "port: 70000 is too large"),
+        ("workers = -1", "workers: -1 is too small"),
+        ('[limits]\npublic = "often"', 'limits.public: "often" is not a rate'),
+        ("[limits]\nbody = 1", "limits.body: 1 is too small"),
+        ("[limits]\npubic = 1", "limits.pubic: unknown key; did you mean public?"),
+        ("folder = 3", "folder: this is not a path"),
+        ("inputs = 3", "inputs"),
+        ('[inputs]\n"a/b" = "x.toml"', "not a name of an input"),
+        ('public_url = "data.example.org"', "public_url: this is not an address"),
+        ('public_url = "https://a.example\\r\\nX: y"', "public_url: this is not an address"),
+        ('[oidc]\nissuer = "https://a.example"\nclient_id = "x"', "oidc.client_secret: missing"),
+        ("[oidc]\nclient_secret = 5", "oidc.client_secret: this is not text"),
+        ("cors_origins = 5", "cors_origins"),
+        ("port = ", "not valid TOML"),
+    ],
+)
+def test_a_bad_file_is_one_clear_error(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "service.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as error:
+        load_settings(file, {})
+    assert message in str(error.value)
+    assert all(problem.startswith("service.toml: ") for problem in error.value.problems)
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no such file"):
+        load_settings(tmp_path / "none.toml", {})
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_settings(tmp_path, {})
+    (tmp_path / "latin.toml").write_bytes(b'host = "\xe9"')
+    with pytest.raises(ConfigError, match="UTF-8"):
+        load_settings(tmp_path / "latin.toml", {})
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("ODSYNTH_PRT", "1", "prt: unknown key"),
+        ("ODSYNTH_PORT", "eighty", "port"),
+        ("ODSYNTH_LIMITS__PUBLIC", "0/minute", "limits.public"),
+    ],
+)
+def test_a_bad_variable_is_one_clear_error(variable: str, value: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_settings(None, {variable: value})
+
+
+def test_secrets_are_not_quoted(tmp_path: Path) -> None:
+    file = tmp_path / "service.toml"
+    file.write_text(f'database = ["{SECRET}"]\n[oidc]\nissuer = "x"\nclient_secret = ["{SECRET}"]\n')
+    with pytest.raises(ConfigError) as error:
+        load_settings(file, {})
+    assert len(error.value.problems) >= 3
+    assert SECRET not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "5", "5/day", "-1/minute", "1.5/minute", "0/minute", "5/minute\n", "٥/minute"]
+)
+def test_what_is_not_a_rate(text: str) -> None:
+    with pytest.raises(ValueError, match="not a rate"):
+        rate(text)
+
+
+def test_a_rate() -> None:
+    assert (rate("5/second"), rate("600/minute"), rate("1/hour")) == ((5, 1), (600, 60), (1, 3600))
+
+
+def test_state_is_for_nobody_else(tmp_path: Path) -> None:
+    settings: ServiceSettings = load_settings(None, {"ODSYNTH_FOLDER": str(tmp_path / "state")})
+    settings.folder.mkdir(mode=0o755)
+    settings.make_folders()
+    for folder in (settings.folder, settings.outs, settings.cache):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    settings.make_folders()  # and again, at every start

@@ -1,0 +1,237 @@
+"""A service with something of everything: published and withdrawn, runs in every state, people of every role.
+
+It is shared by all tests here, so none changes it. Folders and files of the server that nobody should hear of
+have CANARY in their names and in what they hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from fastapi import FastAPI
+from sqlalchemy import update
+
+import pipelines
+from pipelines.service import create_app, load_settings, operations
+from pipelines.service.claims import claim, fail, finish
+from pipelines.service.store import runs, tokens
+from pipelines.service.tokens import Principal, create_token, revoke_token
+
+LEDGER = '\n[ledger]\nfile = "CANARYledger.sqlite"\ndata_set = "{}"\nepsilon = "100"\ndelta = "0.5"\n'
+SCHEDULE = """\
+base = "../CANARYinputs/small.toml"
+start = 2022-01-01
+cron = "0 6 1 2 *"
+period = "year"
+[set]
+"release.year" = "{year}"
+"release.out" = "../CANARYouts/{year}"
+"""
+ANN = Principal("ann", "operator", "aaaaaaaa")
+NAME = "demo-region-2019-all-jobs"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back: status, headers in lower case, body."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+
+    def header(self, name: str, default: Any = None) -> Any:
+        return next((value for key, value in self.headers if key == name), default)
+
+    @property
+    def text(self) -> str:
+        return self.body.decode("utf-8", "replace")
+
+
+@dataclass
+class Whole:
+    """The service and who may use it.
+
+    Requests are given to the application as a server would, so that nothing on the way tidies them up.
+    """
+
+    app: FastAPI
+    folder: Path
+    tokens: dict[str, str]
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
+    asked: int = 0
+
+    def ask(
+        self,
+        method: str,
+        target: str,
+        *,
+        token: str | None = None,
+        headers: list[tuple[str, str | bytes]] | None = None,
+        body: bytes | list[bytes] | None = None,
+        announced: bool = True,
+    ) -> Answer:
+        """Ask, by the name of a token if one is given; a list is a body that comes in pieces."""
+        self.asked += 1
+        path, _, query = target.partition("?")
+        pieces = [body] if isinstance(body, bytes) else list(body or [b""])
+        lines: list[tuple[str, str | bytes]] = [("host", "testserver")] + (headers or [])
+        if headers and any(name.lower() == "host" for name, _ in headers):
+            del lines[0]
+        if token is not None:
+            lines.append(("authorization", f"Bearer {self.tokens[token]}"))
+        if body is not None and announced:
+            lines.append(("content-length", str(sum(map(len, pieces)))))
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": unquote(path, errors="replace"),
+            "raw_path": path.encode("latin-1", "replace"),
+            "query_string": query.encode("latin-1", "replace"),
+            "root_path": "",
+            "headers": [(n.lower().encode(), v if isinstance(v, bytes) else v.encode()) for n, v in lines],
+            "client": ("192.0.2.1", 1234),
+            "server": ("testserver", 80),
+            "state": {},
+        }
+        sent: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            if pieces:
+                return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        self.loop.run_until_complete(self.app(scope, receive, send))
+        start = sent[0]
+        found = [
+            (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in start["headers"]
+        ]
+        return Answer(start["status"], found, b"".join(message.get("body", b"") for message in sent[1:]))
+
+
+@pytest.fixture(scope="session")
+def make_whole(
+    config_text: Callable[..., str],
+    service_state: Path,
+    small_release: pipelines.Release,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[..., Whole]]:
+    """Return a new service like that; with other settings, if they are given."""
+    made: list[Whole] = []
+
+    def make(**settings: str) -> Whole:
+        folder = tmp_path_factory.mktemp("CANARYwhole")
+        (folder / "CANARYinputs").mkdir()
+        (folder / "CANARYcalendar").mkdir()
+        for name in ("small", "other"):
+            (folder / "CANARYinputs" / f"{name}.toml").write_text(config_text() + LEDGER.format(name))
+        (folder / "CANARYinputs" / "broken.toml").write_text('[release]\nname = "CANARY" "')
+        (folder / "CANARYcalendar" / "yearly.toml").write_text(SCHEDULE)
+        (folder / "CANARYcalendar" / "broken.toml").write_text("CANARY = 1")
+        for name in ("published", "cache"):
+            shutil.copytree(service_state / name, folder / "CANARYstate" / name)
+        given = {
+            "FOLDER": str(folder / "CANARYstate"),
+            "LOG": str(folder / "service.log"),
+            "CALENDAR": str(folder / "CANARYcalendar"),
+            "WORKERS": "0",
+            **{f"INPUTS__{name}": str(folder / "CANARYinputs" / f"{name}.toml") for name in _INPUTS},
+            **{f"LIMITS__{rule}": "900000000/hour" for rule in ("PUBLIC", "OPERATOR", "LOGIN")},
+            **settings,
+        }
+        app = create_app(load_settings(None, {f"ODSYNTH_{name}": value for name, value in given.items()}))
+        _publish_and_withdraw(app, small_release)
+        _submit(app, small_release)
+        made.append(Whole(app, folder, _people(app)))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.loop.run_until_complete(each.loop.shutdown_default_executor())
+        each.loop.close()
+        each.app.state.catalog.stop()
+        each.app.state.store.close()
+        each.app.state.log.close()
+
+
+_INPUTS = ("small", "other", "broken")
+
+
+@pytest.fixture(scope="session")
+def whole(make_whole: Callable[..., Whole]) -> Iterator[Whole]:
+    """The service that all tests share."""
+    made = make_whole()
+    yield made
+    print(f"\n{made.asked} requests to the whole service")
+
+
+def _publish_and_withdraw(app: FastAPI, release: pipelines.Release) -> None:
+    place = app.state.settings.releases
+    pipelines.publish(release.out, place, version="v0")
+    pipelines.erratum(place, NAME, "v1", "Block 7 is in the wrong county.")
+    pipelines.withdraw(place, NAME, "v0", "The wrong year.")
+
+
+def _submit(app: FastAPI, release: pipelines.Release) -> None:
+    """Run 1 finished, 2 failed, 3 published, 4 rejected, 5 running, 6 planned, 7 cancelled, 8 queued."""
+    store, settings = app.state.store, app.state.settings
+    for number in range(1, 9):
+        name = "other" if number == 5 else "small"
+        run, _ = operations.submit_input(store, settings, ANN, name, dry_run=number in (6, 7))
+        assert run == number
+        if number > 5:
+            continue
+        claimed = claim(store, 3600)
+        assert claimed is not None
+        folder = settings.outs / f"run-{number:06}" / "confidential"
+        folder.mkdir(parents=True)
+        (folder / "run.json").write_text("CANARY")
+        if number == 2:
+            fail(store, claimed, "InputError", "small.csv: line 3: the block is not in the geography")
+        elif number != 5:
+            certificate = (release.public / "certificate.json").read_text()
+            finish(store, claimed, certificate=certificate, content="c" * 64)
+    planned = claim(store, 3600)
+    assert planned is not None
+    finish(store, planned, plan=_PLAN)
+    with store.write() as connection:
+        for number, state in ((3, "published"), (4, "rejected"), (7, "cancelled")):
+            values = {"state": state} | (
+                {"published_name": NAME, "published_version": "v1"} if number == 3 else {}
+            )
+            connection.execute(update(runs).where(runs.c.id == number).values(values))
+
+
+_PLAN = (
+    '{"plan_sha256": "' + "a" * 64 + '", "epsilon": "8.6", "delta": "0.00001", "total_variation": 0.2, '
+    '"block_variation": null, "mean_commute_error": 0.1, "destination_error": null, "noise_share": 0.01, '
+    '"jobs": 600, "report": "What it would cost."}'
+)
+
+
+def _people(app: FastAPI) -> dict[str, str]:
+    store = app.state.store
+    secrets = {}
+    for name, role in (("viewer", "viewer"), ("operator", "operator"), ("approver", "approver")):
+        secrets[name], _ = create_token(store, name, role)  # type: ignore[arg-type]
+    secrets["expired"], old = create_token(store, "gone", "approver")
+    secrets["revoked"], gone = create_token(store, "gone", "operator")
+    revoke_token(store, gone.id)
+    with store.write() as connection:
+        past = "2020-01-01T00:00:00.000000Z"
+        connection.execute(update(tokens).where(tokens.c.id == old.id).values(expires=past))
+    secrets["wrong"] = secrets["approver"][:-1] + ("A" if secrets["approver"][-1] != "A" else "B")
+    secrets["unknown"] = "odsynth_00000000_" + "A" * 43
+    return secrets
