@@ -41,7 +41,7 @@ config = pipelines.load_config(source)
 # - the same from home tracts to single work blocks;
 # - the relative error of the mean commute to a workplace of at least 100 jobs (median over workplaces).
 #
-# The *objective* is the mean of the first two.
+# The *objective* is the mean of the first two, the smaller the better.
 #
 # ## Epsilon and delta
 #
@@ -205,3 +205,7 @@ print(f"certified: epsilon {float(guarantee.epsilon):.6g}, delta {float(guarante
 trials.groupby("plan")[["total_variation", "block_variation", "destination_error"]].agg(
     ["mean", "std"]
 ).round(4)
+
+# %% [markdown]
+# What is not chosen here is the mechanism: docs/utility-study.md compares resampling with geometric noise.
+# `odsynth tune` does from the command line what `tune` does here.

@@ -107,8 +107,9 @@ pipelines.combine(estimates.loc[largest], variances.loc[largest], "partially")
 # Intervals from the first implicate alone, taken for real data, and from all three, for tracts with at
 # least 30 jobs. An interval is meant for the long-run mean of which the true jobs are one sample, so it
 # should hold their own mean (cross) in more than 95 % of tracts. Where it does not, the reason is bias:
-# noise spreads workers over the region, in all implicates alike, and makes commutes to central places too
-# long. No variance shows that, and combining cannot mend it; a larger epsilon, or fewer implicates, can.
+# noise pulls all implicates alike towards what public tables expect. (With an epsilon so large that there
+# is no noise, 60 say, the combined intervals hold nearly all.) No variance shows that, and combining cannot
+# mend it; a larger epsilon, or fewer implicates, can.
 
 # %%
 truth = mean_commutes(evaluation.compare_with_truth(implicates[0], config.jobs.file).distances[0]).reindex(

@@ -100,14 +100,17 @@ def compare(
 def get_run(request: Request, who: Viewer, run: RunNumber) -> Response:
     """A run: what it would cost, how far it is, what may be done with it."""
     found = api.get_run(request, run, who)
-    unpaid = found.plan if found.state in ("planned", "queued") else None
+    events = api.get_events(request, run, who).events
+    # A release that was begun before, and failed, may have been paid for; that the ledger shows.
+    begun = any(each.event in ("begun", "resumed") and each.text == "release" for each in events)
+    unpaid = found.plan if found.state in ("planned", "queued") and not begun else None
     budgets, problem = _budgets(request, who, found.data_set)
     return page(
         request,
         "run.html",
         who,
         run=found,
-        events=api.get_events(request, run, who).events,
+        events=events,
         working=found.state in WORKING,
         unpaid=unpaid,
         budgets=budgets,

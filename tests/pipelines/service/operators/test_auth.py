@@ -147,7 +147,11 @@ def test_a_session_needs_its_role(pages: FastAPI) -> None:
     assert "needs the role operator" in answer.text
 
 
-@pytest.mark.parametrize("cookie", ["", "x", "gAAAAA", Fernet(Fernet.generate_key()).encrypt(b"{}").decode()])
+@pytest.mark.parametrize(
+    "cookie",
+    ["", "x", "gAAAAA", Fernet(Fernet.generate_key()).encrypt(b"{}").decode()],
+    ids=["none", "short", "begun", "of another key"],  # the last is random, and xdist compares names
+)
 def test_a_cookie_that_is_not_ours_opens_nothing(pages: FastAPI, cookie: str) -> None:
     answer = TestClient(pages).get("/test/page", headers={"Cookie": f"odsynth={cookie}"})
     assert answer.status_code == 401

@@ -486,6 +486,26 @@ def test_every_page_and_answer_that_is_there_says_nothing_of_the_server(
     assert found > 150
 
 
+def test_what_cannot_be_done_now_says_nothing_of_the_server(whole: Any, every: list[Route]) -> None:
+    """Run 4 is rejected, version v0 is withdrawn, and the configuration of an input is broken."""
+    verdict = {"content_sha256": "c" * 64, "comment": ""}
+    takes = {"approve": verdict, "reject": verdict, "withdraw": {"text": "x"}, "runs": {"input": "broken"}}
+    refused = 0
+    for route in every:
+        end = route.path.rpartition("/")[2]
+        if route.method != "POST" or not (end in takes or "run" in route.parameters):
+            continue
+        form = not route.path.startswith(API)
+        given = takes.get(end, {}) | ({"key": "a"} if form and end == "runs" else {})
+        content = urlencode(given).encode() if form else json.dumps(given).encode()
+        headers = [("content-type", TYPES[1] if form else TYPES[0])]
+        target = route.filled(run="4", version="v0")
+        answer = soundly(whole, route, "POST", target, token=entitled(route), headers=headers, body=content)
+        assert answer.status == 409, (route, answer.status, answer.text)
+        refused += 1
+    assert refused == 14
+
+
 def test_nothing_was_changed_by_all_this(whole: Any) -> None:
     """The tests above run before this one, with every token: what was refused was not done."""
     states = [
