@@ -254,9 +254,9 @@ def test_a_busy_release_is_waited_for(  # type: ignore[no-untyped-def]
 def test_a_long_task_keeps_its_lease(  # type: ignore[no-untyped-def]
     world, store: Store, ann: Principal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code = 'time.sleep(3); print(\'{{"done": {{"plan": "{{}}"}}}}\')'.replace("{{", "{").replace("}}", "}")
+    code = 'time.sleep(7); print(\'{{"done": {{"plan": "{{}}"}}}}\')'.replace("{{", "{").replace("}}", "}")
     run = spoken(world, store, ann, monkeypatch, code)
-    with at_work(world, store, lease=1), at_work(world, store, lease=1):
+    with at_work(world, store, lease=3), at_work(world, store, lease=3):  # a machine may pause for a second
         wait_for(lambda: state(store, run) == "planned")
     assert [event.event for event in life.list_events(store, run)] == ["submitted", "begun", "planned"]
 
