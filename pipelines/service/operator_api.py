@@ -253,6 +253,7 @@ def _remark(
 ) -> ReleaseEntry:
     """Say something about a version that the catalog has, and show what it says now."""
     state = request.app.state
+    state.catalog.refresh()  # a worker may have published it a moment ago
     found = state.catalog.version(name, version).state
     try:
         act(state.store, state.settings, who, found.name, found.version, asked.text)
