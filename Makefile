@@ -12,7 +12,7 @@ LIBRARY := pipelines/maps/vendor/maplibre-gl.js
 SUPPORTED := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint library bench notebooks schema lock clean
+.PHONY: help demo test deep lint library bench notebooks schema lock clean
 
 help:  ## Show this list
 	@echo "odsynth: synthetic commuting data with a certificate of privacy. Targets:"
@@ -25,6 +25,9 @@ demo: $(STAMP) $(LIBRARY)  ## Set up, then release the built-in region into out/
 
 test: lint $(LIBRARY)  ## Set up, then run all checks, all tests and all notebooks
 	@$(BIN)/python -m pytest -n 2
+
+deep: $(STAMP) $(LIBRARY)  ## Set up, then run the tests that `make test` leaves out: more of the same, for minutes
+	@$(BIN)/python -m pytest -n 2 -m deep
 
 lint: $(STAMP)  ## Set up, then check style, formatting and types
 	@$(BIN)/ruff check

@@ -495,7 +495,10 @@ MOMENTS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    "moment",
+    [*MOMENTS[::3], *(pytest.param(m, marks=pytest.mark.deep) for m in MOMENTS if m not in MOMENTS[::3])],
+)
 def test_killed_in_the_middle_and_gone_on(world: World, moment: str) -> None:
     """Killed in the first of three releases, at a step of it; the next call ends it and makes the others."""
     world.write(calendar="[calendar]\nattempts = 2\n")

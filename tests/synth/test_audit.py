@@ -99,6 +99,8 @@ def test_delta_is_allowed_for() -> None:
     assert most.epsilon == 0
 
 
+@pytest.mark.slow
+@pytest.mark.deep
 def test_the_stated_confidence_is_kept_where_the_bound_is_tight() -> None:
     """100 audits at confidence 3/4: hardly more than a quarter may exceed the truth."""
     wrong = sum(

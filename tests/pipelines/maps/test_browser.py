@@ -168,7 +168,9 @@ def test_another_level_keeps_the_choice(reader: Reader, mapped: PublicRelease) -
         assert reader.text("legend-title").endswith(f"by {word}")
 
 
-@pytest.mark.parametrize("count", ["SA01", "SE03", "SI02"])
+@pytest.mark.parametrize(
+    "count", ["SE03", *(pytest.param(c, marks=pytest.mark.deep) for c in ("SA01", "SI02"))]
+)
 def test_the_attributes(reader: Reader, mapped: PublicRelease, count: str) -> None:
     reader.page.select_option("#count", count)
     check_summary(reader, expected(mapped, count=count))
