@@ -23,10 +23,10 @@ help:  ## Show this list
 demo: $(STAMP) $(LIBRARY)  ## Set up, then release the built-in region into out/demo
 	@$(BIN)/odsynth demo
 
-test: lint $(LIBRARY)  ## Set up, then run all checks, all tests and all notebooks
+test: lint $(LIBRARY)  ## Set up, then run checks, tests and notebooks
 	@$(BIN)/python -m pytest -n 2
 
-deep: $(STAMP) $(LIBRARY)  ## Set up, then run the tests that `make test` leaves out: more of the same, for minutes
+deep: $(STAMP) $(LIBRARY)  ## Set up, then run what `make test` leaves out: more of the same tests
 	@$(BIN)/python -m pytest -n 2 -m deep
 
 lint: $(STAMP)  ## Set up, then check style, formatting and types
