@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "check_event"]
 
 # Names of steps and types of errors are words of the program.
 _FIELDS: dict[str, type] = {
@@ -22,6 +23,33 @@ _FIELDS: dict[str, type] = {
     "debit": str,
 }
 _EVENTS = ("began", "resumed", "step", "finished", "failed")
+
+
+def check_event(
+    event: str, fields: Mapping[str, object], events: Collection[str], kinds: Mapping[str, type]
+) -> None:
+    """Refuse what a log may not hold.
+
+    Parameters
+    ----------
+    event : str
+    fields : mapping of str to object
+        What is to be written.
+    events : collection of str
+        All events that the log has.
+    kinds : mapping of str to type
+        All fields that it has, with the exact type of each.
+
+    Raises
+    ------
+    ValueError
+        If the event or a field is not one of those that may be written; no value is quoted.
+    """
+    if event not in events:
+        raise ValueError(f"{event} is not an event of the log")
+    for name, value in fields.items():
+        if name not in kinds or type(value) is not kinds[name]:
+            raise ValueError(f"the log has no field {name} of this kind")
 
 
 class Journal:
@@ -44,11 +72,7 @@ class Journal:
         ValueError
             If the event or a field is not one of those that may be written.
         """
-        if event not in _EVENTS:
-            raise ValueError(f"{event} is not an event of the log")
-        for name, value in fields.items():
-            if name not in _FIELDS or type(value) is not _FIELDS[name]:
-                raise ValueError(f"the log has no field {name} of this kind")
+        check_event(event, fields, _EVENTS, _FIELDS)
         line = {"time": datetime.now(UTC).isoformat(), "event": event, "process": os.getpid(), **fields}
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with open(descriptor, "a", encoding="utf-8") as file:

@@ -13,6 +13,8 @@ import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pipelines.journal import check_event
+
 __all__ = ["ServiceLog"]
 
 _EVENTS = ("request", "error", "message")
@@ -54,11 +56,7 @@ class ServiceLog(logging.Handler):
         ValueError
             If the event or a field is not one of those that may be written.
         """
-        if event not in _EVENTS:
-            raise ValueError(f"{event} is not an event of the log")
-        for name, value in fields.items():
-            if name not in _FIELDS or type(value) is not _FIELDS[name]:
-                raise ValueError(f"the log has no field {name} of this kind")
+        check_event(event, fields, _EVENTS, _FIELDS)
         line = json.dumps({"time": datetime.now(UTC).isoformat(), "event": event, **fields})
         with self._line:
             self._stream.write(line + "\n")
