@@ -26,9 +26,7 @@ TRUTH = "ri_od_main_JT00_2019.csv.gz"
 PROMISES = {"8.6": (0.145, 0.01, 0.10), "4.6": (0.175, 0.02, 0.12), "2": (0.24, 0.03, 0.18)}
 
 
-@pytest.fixture(
-    scope="module", params=["8.6", *(pytest.param(e, marks=pytest.mark.deep) for e in PROMISES if e != "8.6")]
-)
+@pytest.fixture(scope="module", params=PROMISES)
 def release(
     request: pytest.FixtureRequest,
     shared_data: Path,

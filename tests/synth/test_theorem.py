@@ -57,9 +57,7 @@ LIMITS = {
 
 
 def part(k: int, n: int, m: int) -> Any:
-    return pytest.param(
-        k, n, m, id=f"k{k}-n{n}-m{m}", marks=(pytest.mark.slow, pytest.mark.deep) if k == max(CELLS) else ()
-    )
+    return pytest.param(k, n, m, id=f"k{k}-n{n}-m{m}", marks=pytest.mark.slow if k == max(CELLS) else ())
 
 
 @pytest.mark.parametrize(("k", "n", "m"), [part(*sizes) for sizes in itertools.product(CELLS, SLOTS, DRAWS)])

@@ -13,7 +13,7 @@ from pipelines.public_release import PublicRelease
 
 from .map_reader import Reader, by_code, expected, mean_km
 
-pytestmark = [pytest.mark.slow, pytest.mark.deep]
+pytestmark = pytest.mark.slow
 
 CONFIG = Path(__file__).resolve().parents[3] / "examples" / "rhode_island.toml"
 
