@@ -12,7 +12,7 @@ LIBRARY := pipelines/maps/vendor/maplibre-gl.js
 SUPPORTED := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test deep lint library bench notebooks schema lock clean
+.PHONY: help demo test deep lint library bench notebooks reference schema lock clean
 
 help:  ## Show this list
 	@echo "odsynth: synthetic commuting data with a certificate of privacy. Targets:"
@@ -44,7 +44,7 @@ $(STAMP): requirements.lock pyproject.toml
 		$(PYTHON) -c '$(SUPPORTED)' 2>/dev/null || { \
 			echo "odsynth needs Python 3.11 or newer, and \"$(PYTHON)\" is not: say which to use, as in" \
 				"\"make PYTHON=python3.12 $(or $(firstword $(MAKECMDGOALS)),demo)\"." >&2; exit 1; }; \
-		echo "Setting up $(VENV) (once, about a minute) ..."; \
+		echo "Setting up $(VENV) (once, some minutes) ..."; \
 		mkdir $(VENV) && touch $(UNFINISHED) && $(PYTHON) -m venv $(VENV); fi
 	@touch $(UNFINISHED)
 	@$(PIP) install --require-hashes -r requirements.lock
@@ -73,6 +73,10 @@ bench: $(STAMP)  ## Measure sampler, planner, certifier and whole releases: time
 
 notebooks: $(STAMP)  ## Write notebooks/*.ipynb from the .py beside them, without outputs
 	@$(BIN)/python notebooks/pair.py
+
+reference: $(STAMP)  ## Write docs/configuration.md from the program
+	@$(BIN)/python -c "from pipelines.config_reference import configuration_reference as r; print(r(), end='')" \
+		> docs/configuration.md.new && mv docs/configuration.md.new docs/configuration.md
 
 schema: $(STAMP)  ## Write docs/certificate.schema.json from the program
 	@$(BIN)/python -c "import json, pipelines; print(json.dumps(pipelines.certificate_schema(), indent=1))" \

@@ -7,6 +7,7 @@ strata, and share 5,000 domains.
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,6 +32,18 @@ def bench_calibrating_a_million_pools(measure: Measure) -> None:
 
 def bench_certifying_a_million_pools(million: synth.Plan, measure: Measure) -> None:
     certifying("a million pools", million, measure, rounds=1)
+
+
+def bench_a_million_pools_as_a_process(measure_process: Measure) -> None:
+    code = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import bench_certifier, synth
+plan = bench_certifier.calibrated(*bench_certifier.many_pools())
+synth.MECHANISMS[plan.mechanism].certify(plan)
+"""
+    command = ["-c", code]
+    measure_process(TABLE, "a million pools, calibrating and certifying, whole process", [command] * 2)
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ from geo_data.lodes import LODES_CATEGORIES, LODES_COLUMNS, LodesJobs
 from geo_data.lodes_flows import read_lodes_flows
 from geo_data.microdata import MicrodataJobs
 from geo_data.model import PublicModel, build_model
-from geo_data.od_files import count_columns, od_table, write_od_csv
+from geo_data.od_files import OD_COLUMNS, count_columns, od_table, write_od_csv
 from geo_data.polygons import Polygons, read_polygons
 from geo_data.pools import PoolFinder, Pooling, PoolTable, build_pools, group_records
 from geo_data.pseudo_truth import pseudo_homes
@@ -38,6 +38,7 @@ __all__ = [
     "LODES_CATEGORIES",
     "LODES_COLUMNS",
     "LODES_URL",
+    "OD_COLUMNS",
     "BlockWeights",
     "Coarsening",
     "Flows",

@@ -14,7 +14,7 @@ import time
 import urllib.error
 import urllib.request
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -30,7 +30,8 @@ T = TypeVar("T")
 TRIES = 5
 PAUSE = 1.0  # seconds before the second try; doubled before each further one
 LONGEST_PAUSE = 60.0  # whatever a server asks for
-TIMEOUT = 60.0  # seconds without a byte
+TIMEOUT = 60.0  # seconds without a byte, and over which a speed is measured
+SLOWEST = 1000  # bytes a second
 _URL = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?(/[!-~]*)?", re.ASCII)
 
 
@@ -137,7 +138,7 @@ class Download:
 
     def _receive(self, response: Any, file: Any, begin: int, size: int | None) -> int:
         got, told = 0, time.monotonic()
-        while chunk := _from_network(self.url, lambda: response.read1(1 << 18)):
+        for chunk in _chunks(self.url, response):
             file.write(chunk)
             got += len(chunk)
             if self.progress and time.monotonic() - told > 1:
@@ -185,8 +186,13 @@ def read_small(url: str, limit: int = 1 << 24) -> bytes:
     """Return what an address holds, up to a limit."""
 
     def read() -> bytes:
+        body = b""
         with _open(url, {}) as response:
-            return bytes(_from_network(url, lambda: response.read(limit)))
+            for chunk in _chunks(url, response):
+                body += chunk
+                if len(body) >= limit:
+                    break
+        return body[:limit]
 
     return _retrying(url, read)
 
@@ -267,6 +273,19 @@ def _open(url: str, headers: dict[str, str]) -> Any:
             after = error.headers.get("Retry-After") or ""
             raise _RetryError(str(error.code), float(after) if after.isdecimal() else 0.0) from None
         raise InputError(shown(url), f"the server answered {error.code}") from None
+
+
+def _chunks(url: str, response: Any) -> Iterator[bytes]:
+    """Yield what comes, but not for ever from a server that sends next to nothing."""
+    since, came = time.monotonic(), 0
+    while chunk := _from_network(url, lambda: response.read1(1 << 18)):
+        yield chunk
+        came += len(chunk)
+        passed = time.monotonic() - since
+        if passed > TIMEOUT:
+            if came < SLOWEST * passed:
+                raise _RetryError(f"less than {SLOWEST:,} bytes came in a second")
+            since, came = time.monotonic(), 0
 
 
 def _from_network(url: str, work: Callable[[], T]) -> T:

@@ -59,55 +59,57 @@ def targets(
     indptr: NDArray[np.int32],
     indices: NDArray[np.int32],
     flow: Float64,
-    variance: Float64,
+    sample: Float64,
+    worth: Float64,
     rows: Int64,
     jobs: Float64,
+    kappa: float,
+    between: float,
     same_jobs: bool,
 ) -> Float64:
     """Return T(o | D), steps 2 and 3 of `geo_data.model`, of some rows of a table.
 
     `now`, shape (g, o), is the model so far at the table's origins; row i of it belongs to row ``rows[i]`` of
-    the table, whose entries are ``indptr[row]:indptr[row + 1]`` of `indices` (sorted), `flow`, `variance`.
+    the table, whose entries are ``indptr[row]:indptr[row + 1]`` of `indices` (sorted), `flow`, `sample`.
     """
     result = now.copy()
     n_origins, n_parents = now.shape[1], parent_starts.size
-    inside = np.empty(n_parents, np.bool_)
+    ends = np.append(parent_starts[1:], n_origins)
+    # Of every parent: its share so far, workers asked there, and of those of the whole row.
+    mass, total, part = np.empty(n_parents), np.empty(n_parents), np.empty(n_parents)
     for i in range(rows.size):
-        k, stop = indptr[rows[i]], indptr[rows[i] + 1]
-        seen, here = 0.0, 0.0
+        first, stop = indptr[rows[i]], indptr[rows[i] + 1]
+        k, seen, here, asked = first, 0.0, 0.0, 0.0
         for p in range(n_parents):
-            a = parent_starts[p]
-            b = parent_starts[p + 1] if p + 1 < n_parents else n_origins
-            begin, total, error = k, 0.0, 0.0  # first entry, sum of flows, sum of squared standard errors
-            while k < stop and indices[k] < b:
-                total += flow[k]
-                error += variance[k]
+            mass[p], total[p], part[p] = 0.0, 0.0, 0.0
+            for o in range(parent_starts[p], ends[p]):
+                mass[p] += now[i, o]
+            while k < stop and indices[k] < ends[p]:
+                seen += flow[k]
+                part[p] += flow[k] * worth[rows[i]]
+                total[p] += sample[k]
                 k += 1
-            inside[p] = total > 0.0
-            if not inside[p]:
-                continue
-            mass = 0.0
-            for o in range(a, b):
-                mass += now[i, o]
-            sample = total**2 / error if error > 0.0 else total
-            pseudo = total / np.sqrt(max(sample, 1.0))
-            for o in range(a, b):
-                result[i, o] = now[i, o] * (pseudo / (total + pseudo))
-            for e in range(begin, k):
-                result[i, indices[e]] += mass * flow[e] / (total + pseudo)
-            seen += total
-            here += mass
+            if total[p] > 0.0:
+                here += mass[p]
+                asked += part[p]
+        k = first
+        for p in range(n_parents):
+            if total[p] > 0.0:
+                share = (here * part[p] + between * mass[p]) / (asked + between)
+                for o in range(parent_starts[p], ends[p]):
+                    result[i, o] *= share / mass[p] * kappa / (total[p] + kappa)
+            while k < stop and indices[k] < ends[p]:
+                if total[p] > 0.0:
+                    result[i, indices[k]] += share * sample[k] / (total[p] + kappa)
+                k += 1
         elsewhere = 1.0 - here
         if not same_jobs or seen <= 0.0 or elsewhere <= 1e-9 or here <= 0.0:
             continue
         everything = max(jobs[i], seen)
-        pseudo = np.sqrt(everything)
-        share = (seen + pseudo * here) / (everything + pseudo)
+        covered = (seen + kappa * here) / (everything + kappa)
         for p in range(n_parents):
-            a = parent_starts[p]
-            b = parent_starts[p + 1] if p + 1 < n_parents else n_origins
-            factor = share / here if inside[p] else (1.0 - share) / elsewhere
-            for o in range(a, b):
+            factor = covered / here if total[p] > 0.0 else (1.0 - covered) / elsewhere
+            for o in range(parent_starts[p], ends[p]):
                 result[i, o] *= factor
     return result
 

@@ -44,10 +44,14 @@ class ModelTable:
         The table's destination unit of each unit of the model.
     flow : sparse matrix, shape (destination units, o)
         F.
-    variance : ndarray of float64
-        Squared standard errors of the entries of `flow`.
+    sample : sparse matrix, shape (destination units, o)
+        m(g, D) f(o | g, D): how many of the m workers asked live in o.
+    worth : ndarray of float64, shape (destination units,)
+        m(D) / F(D): how many workers asked a unit of flow is, in the whole row.
     direct : bool
         The table's destinations are the model's own units.
+    concentration, between : float
+        kappa and lambda, of the model before this table.
     factor : ndarray of float64, shape (destination units, o), or None
         For a coarser destination level: what proportional fitting found.
     """
@@ -57,8 +61,11 @@ class ModelTable:
     parent_starts: NDArray[np.int64]
     destination: NDArray[np.int32]
     flow: sparse.csr_matrix
-    variance: Float64
+    sample: sparse.csr_matrix
+    worth: Float64
     direct: bool
+    concentration: float = 0.0
+    between: float = 0.0
     factor: Float64 | None = None
 
     @classmethod
@@ -72,21 +79,24 @@ class ModelTable:
             parents = geography.starts(coarser[-1]).astype(np.int64) if coarser else np.zeros(1, np.int64)
             shape = (geography.n_units(table.destination_level), blocks.size)
             at = (table.destination, table.origin)
-            error = table.standard_error
-            # What has no margin of error is taken for a count, whose variance is its size.
-            variance = table.flow if error is None else np.where(np.isnan(error), table.flow, error**2)
             flow = sparse.csr_matrix((table.flow, at), shape=shape)
-            squares = sparse.csr_matrix((variance, at), shape=shape)  # the same entries in the same order
-            flow.sort_indices()
+            squares = sparse.csr_matrix((table.variance, at), shape=shape)
+            flow.sort_indices()  # so that both have the same entries in the same order
             squares.sort_indices()
+            parent_starts = np.searchsorted(blocks, parents)
+            row = np.repeat(np.arange(shape[0]), np.diff(flow.indptr))
+            parent = np.searchsorted(parent_starts, flow.indices, side="right") - 1
+            group = np.unique(row * parents.size + parent, return_inverse=True)[1]
+            sample = flow.data * _worth(group, flow.data, squares.data, group.size)[group]
             result.append(
                 cls(
                     same_jobs=table.same_jobs,
                     origin_starts=np.searchsorted(units, blocks),
-                    parent_starts=np.searchsorted(blocks, parents),
+                    parent_starts=parent_starts,
                     destination=geography.unit_of(table.destination_level, units),
                     flow=flow,
-                    variance=squares.data,
+                    sample=sparse.csr_matrix((sample, flow.indices, flow.indptr), shape=shape),
+                    worth=_worth(row, flow.data, squares.data, shape[0]),
                     direct=table.destination_level == level,
                 )
             )
@@ -97,10 +107,10 @@ class ModelTable:
         some = np.asarray(self.flow.sum(axis=1)).ravel() > 0
         return np.asarray(some[self.destination[destinations]])
 
-    def flows(self, destinations: Int) -> tuple[NDArray[np.int64], Float64]:
-        """Return the table's row of each destination, and those rows, shape (rows, o)."""
+    def flows(self, destinations: Int) -> tuple[NDArray[np.int64], Float64, Float64]:
+        """Return the table's row of each destination, and those of `flow` and `sample`, shape (rows, o)."""
         rows, row = np.unique(self.destination[destinations], return_inverse=True)
-        return row, self.flow[rows].toarray()
+        return row, self.flow[rows].toarray(), self.sample[rows].toarray()
 
     def by_origin(self, shares: Float64) -> Float64:
         """Add shares of units of the model up to origin units of the table, shape (g, o)."""
@@ -118,10 +128,6 @@ class ModelTable:
     def inside(self, flow: Float64) -> NDArray[np.bool_]:
         """Say of each pair whether the table speaks about it: its parent has a flow."""
         return np.asarray(self.spread(self.by_parent(flow)) > 0)
-
-    def conditional(self, flow: Float64, expected: Float64) -> tuple[Float64, Float64]:
-        """Return F(g, D) and P(o | g, D) for every pair."""
-        return self.spread(self.by_parent(flow)), expected / self.spread(self.by_parent(expected))
 
     def average(self, shares: Float64, row: Int, jobs: Float64, rows: int) -> Float64:
         """Average shares over the destinations of each row, by jobs, at the table's origins."""
@@ -182,12 +188,21 @@ class ModelTable:
                 flow.indptr,
                 flow.indices,
                 flow.data,
-                self.variance,
+                self.sample.data,
+                self.worth,
                 rows.astype(np.int64),
                 jobs,
+                self.concentration,
+                self.between,
                 self.same_jobs,
             )
         )
+
+
+def _worth(group: Int, flow: Float64, variance: Float64, groups: int) -> Float64:
+    """Return of each group of entries how many workers asked a unit of its flow is."""
+    total, error = (np.bincount(group, values, groups) for values in (flow, variance))
+    return np.divide(total, error, out=np.ones(groups), where=error > 0)
 
 
 def in_batches(work: Callable[[slice], T], n: int) -> list[T]:

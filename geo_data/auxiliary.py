@@ -54,6 +54,18 @@ class Flows:
     def __len__(self) -> int:
         return len(self.flow)
 
+    @property
+    def variance(self) -> npt.NDArray[np.float64]:
+        """Squared standard error of each flow; where it is unknown, that of a count: its size."""
+        error = self.standard_error
+        return self.flow if error is None else np.where(np.isnan(error), self.flow, error**2)
+
+    @property
+    def workers(self) -> float:
+        """Size of a count that is as uncertain as the whole table."""
+        variance = float(self.variance.sum())
+        return float(self.flow.sum()) ** 2 / variance if variance > 0 else float(self.flow.sum())
+
     def __repr__(self) -> str:
         return (
             f"<Flows: {len(self):,} pairs {self.origin_level} to {self.destination_level}, "

@@ -16,6 +16,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from geo_data.errors import InputError
+
 __all__ = ["simulate_nation"]
 
 Float64 = NDArray[np.float64]
@@ -106,7 +108,7 @@ def simulate_nation(
     Parameters
     ----------
     folder : str or path
-        Made if it is not there.
+        Made if it is not there; must be empty, as files of another nation would be read with its own.
     workers : int
         Job records, at least 1,000; exactly so many are written, in ``jobs/state_*.parquet``.
     seed : int
@@ -123,10 +125,14 @@ def simulate_nation(
     ------
     ValueError
         If there are too few workers.
+    InputError
+        If there is anything in the folder.
     """
     if workers < 1000:
         raise ValueError("a nation has at least 1,000 workers")
     folder, say = Path(folder), report or (lambda _: None)
+    if folder.is_dir() and any(folder.iterdir()):
+        raise InputError(folder, "the folder is not empty", cure="name another, or remove what is in it")
     (folder / "jobs").mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
     say("Places ...")

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import shapely
 
-from geo_data.outside import fill, longest_prefix
+from geo_data.outside import OutsideFacts, fill, longest_prefix, outside_facts
 
 __all__ = ["Geography", "ordered_geography"]
 
@@ -179,6 +179,12 @@ class Geography:
             return np.zeros(0, np.int32)
         length = max(len(code) for code in self.blocks)
         return self.number([fill(area, length) for area in self.outside])
+
+    @cached_property
+    def outside_facts(self) -> OutsideFacts:
+        """What is publicly known of each outside area."""
+        inside = self.blocks[~self.is_outside(np.arange(self.n_blocks))] if self.outside else ()
+        return outside_facts(self.outside, inside)
 
     def is_outside(self, block_numbers: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
         """Say of each block whether it is an outside area."""

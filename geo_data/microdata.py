@@ -18,6 +18,7 @@ from geo_data.tables import Kind, read_table
 __all__ = ["MicrodataJobs"]
 
 _MAX_CATEGORIES = 1000
+_PARTS = 64  # in which hashes of workers are counted: what is sorted at a time is small beside all
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class MicrodataJobs:
         Column with the number of jobs of each row, whole and not negative ("66" or "66.0"); without it a row
         is one job. Rows that count jobs cannot name workers.
     attributes : tuple of str
-        Public attribute columns; text categories, at most 1,000 each, none missing.
+        Public attribute columns; text categories, at most 1,000 each, none missing. Sorted: a plan and the
+        release have them in this order, however they were listed.
     records_per_worker : int
         The most rows that one worker may have; the unit of the guarantee rests on it. At least 1.
 
@@ -59,7 +61,7 @@ class MicrodataJobs:
     records_per_worker: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "attributes", tuple(self.attributes))
+        object.__setattr__(self, "attributes", tuple(sorted(self.attributes)))
         path = files_of(self.path)[0]
         names = [self.home, self.work, *self.attributes]
         names += [name for name in (self.worker, self.count) if name is not None]
@@ -131,7 +133,7 @@ class MicrodataJobs:
     def parts(
         self, by: tuple[str, ...] = (), categories: Mapping[str, tuple[str, ...]] | None = None
     ) -> Iterator[JobRecords]:
-        """Read the job records file by file; else as `records`.
+        """Read the job records file by file; else as `records`. Rows of a worker are counted after the last.
 
         Parameters
         ----------
@@ -151,24 +153,24 @@ class MicrodataJobs:
         for path in files_of(self.path):
             frame = self._read(path, (*by, *workers), origins=True)
             for worker in workers:
-                seen.append(pd.util.hash_array(frame[worker].to_numpy(dtype=object)))
-                rows = np.unique(np.concatenate(seen), return_counts=True)[1]
-                over = int((rows > self.records_per_worker).sum())
-                if over:
-                    raise InputError(
-                        path,
-                        f"workers have more than {self.records_per_worker} row(s)",
-                        column=worker,
-                        count=over,
-                        cure="keep one job per worker, or raise records_per_worker "
-                        "(and with it a person's loss)",
-                    )
+                seen.append(np.sort(pd.util.hash_array(frame[worker].to_numpy(dtype=object))))
             yield JobRecords(
                 work=locate_blocks(self.geography, frame[self.work], path=path, column=self.work),
                 home=locate_blocks(
                     self.geography, frame[self.home], path=path, column=self.home, outside=True
                 ),
                 attributes={name: self._coded(frame[name], (categories or {}).get(name)) for name in by},
+            )
+
+        over = sum(int((rows > self.records_per_worker).sum()) for rows in _rows_of_each(seen))
+        if over:
+            raise InputError(
+                path,
+                f"workers have more than {self.records_per_worker} row(s)"
+                + " in all files together" * (len(seen) > 1),
+                column=self.worker,
+                count=over,
+                cure="keep one job per worker, or raise records_per_worker (and with it a person's loss)",
             )
 
     def _coded(self, values: pd.Series, categories: tuple[str, ...] | None) -> AttributeCodes:
@@ -219,3 +221,10 @@ class MicrodataJobs:
             )
         narrow = codes.astype(np.uint8) if len(categories) <= 256 else codes.astype(np.uint16)
         return narrow, tuple(str(category) for category in categories)
+
+
+def _rows_of_each(hashes: list[npt.NDArray[np.uint64]]) -> Iterator[npt.NDArray[np.intp]]:
+    """Yield how often each hash occurs in sorted arrays together, from a part of all hashes at a time."""
+    bounds = np.arange(1, _PARTS, dtype=np.uint64) * (2**64 // _PARTS)
+    for part in zip(*(np.split(each, np.searchsorted(each, bounds)) for each in hashes), strict=True):
+        yield np.unique(np.concatenate(part), return_counts=True)[1]

@@ -5,30 +5,35 @@ Notation: d is a destination and u an origin, both units of the model's level; w
 
 1. Gravity. P(u | d) is proportional to w(u) (delta(u, d) + delta_0)^-beta (`geo_data.gravity`), the decay
    fitted to the finest table.
-2. One table after another, coarse origin levels first. Let o be the table's origin units, D its
+2. One table after another, coarse levels first, and of one pair of levels the table of fewest workers first,
+   so that the order in which tables are given is nothing. Let o be the table's origin units, D its
    destination units, g the unit that contains o at the next coarser origin level of an earlier table
    (everything, if there is none), F(o, D) the table's flow, and P(o | D) the model so far, averaged over the
-   d in D by n_d. Then
+   d in D by n_d. A row of flows is as much as m workers asked, m = F^2 / sum of squared standard errors: the
+   size of a count that is as uncertain, F itself for a count, whose variance is taken to be its size. What is
+   true is taken to be Dirichlet around the model so far, inside every g with concentration kappa, and between
+   them with lambda (a Dirichlet tree, Dennis 1991); the table's shares f(o | g, D) are a sample of m(g, D),
+   and its shares f(g | D) one of m(D). With C all origins in those g from which D has a flow, the posterior
+   means are
 
-       T(o | D) = P(g | D) ( F(o, D) + s P(o | g, D) ) / ( F(g, D) + s )          where F(g, D) > 0,
+       Q(g | D) = P(C | D) ( m(D) f(g | D) + lambda P(g | C, D) ) / ( m(D) + lambda )
+       T(o | D) = Q(g | D) ( m(g, D) f(o | g, D) + kappa P(o | g, D) ) / ( m(g, D) + kappa )         in C,
 
-   and P(o | D) elsewhere. So a coarse table gives totals and a finer one the shares inside them. The number
-   of pseudo-workers is s = F(g, D) / sqrt(m), m = F(g, D)^2 / sum of the squared standard errors of F(o, D)
-   over the o in g, at least 1: the size of a count that is as uncertain as the row. It is F(g, D) itself
-   for a count, whose variance is taken to be its size. sqrt(m)
-   pseudo-observations are minimax for shares of m draws under squared error (Steinhaus 1957): large rows are
-   believed, small ones smoothed.
+   and P(o | D) elsewhere. So a row is believed as far as it tells more than the model knows already. kappa
+   and lambda are measured on the table (empirical Bayes, Good 1965): small where rows are further from the
+   model than sampling explains, and large, so that the table moves nothing, where they are not. Each solves
+   a moment equation, over all pairs of which the table speaks, p = P(o | g, D), or P(g | C, D) for lambda:
+
+       sum (m f - m p)^2  =  sum m p (1 - p) (m + kappa) / (1 + kappa).
+
 3. A table that counts the same jobs as the release (an earlier release) also says what it does not
-   show: of n_D jobs, those beyond its total F(D) come from where it is silent. The share of the covered
-   origins becomes (F(D) + s P(covered | D)) / (n_D + s), s = sqrt(n_D), n_D at least F(D).
+   show: of n_D jobs, those beyond its total F(D) come from where it is silent. The share of C becomes
+   (F(D) + kappa P(C | D)) / (n_D + kappa), n_D at least F(D).
 4. P(u | d) is changed as little as possible to have P(o | D) = T(o | D): one factor for each (o, D), found
    by iterative proportional fitting (Deming and Stephan 1940), which minimises the relative entropy to the
    model so far.
 
-How far destinations differ from the model is measured on the finest table too: given the model before that
-table, rows are taken as Dirichlet-multinomial, and the concentration kappa solves the moment equation
-
-    sum (F(u, d) - F(g, d) p)^2  =  sum F(g, d) (1 - sum p^2) (F(g, d) + kappa) / (1 + kappa).
+How far single destinations differ from the model is taken to be the kappa of the last table.
 """
 
 from __future__ import annotations
@@ -38,7 +43,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from geo_data._model_tables import ModelTable
 from geo_data.auxiliary import Flows
@@ -53,6 +57,7 @@ _SAMPLE = 256  # destinations to which decay and concentration are fitted, at mo
 _FEWEST = 32  # so many, however many pairs with origins they make
 _PAIRS = 4_000_000
 _CONCENTRATION = 200.0  # kappa where no table tells; what tracts of Rhode Island give
+_LARGEST = 1e6  # kappa where a table has nothing to tell beside the model
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +163,9 @@ def build_model(
     if weights.shape != (geography.n_blocks,) or weights.min() < 1:
         raise ValueError("every block needs a public weight of at least 1")
     rank = [*geography.levels, geography.block_level].index
-    ordered = sorted(tables, key=lambda t: (rank(t.origin_level), rank(t.destination_level)))
+    ordered = sorted(
+        tables, key=lambda t: (rank(t.origin_level), rank(t.destination_level), t.workers, t.source)
+    )
     if any(max(rank(t.origin_level), rank(t.destination_level)) > rank(level) for t in ordered):
         raise ValueError(f"an auxiliary table is finer than the level of the model, {level}")
     starts = geography.starts(level).astype(np.int64)
@@ -178,10 +185,11 @@ def build_model(
     if stages:
         model = replace(model, decay=_decay(model, stages[-1]))
     for stage in stages:
-        if stage is stages[-1]:
-            model = replace(model, concentration=_concentration(model, stage))
-        ready = stage if stage.direct else stage.balanced(model.shares, model.jobs)
-        model = replace(model, _stages=(*model._stages, ready))
+        within, between = _concentrations(model, stage)
+        ready = replace(stage, concentration=within, between=between)
+        if not ready.direct:
+            ready = ready.balanced(model.shares, model.jobs)
+        model = replace(model, concentration=ready.concentration, _stages=(*model._stages, ready))
     return model
 
 
@@ -201,7 +209,7 @@ def _decay(model: PublicModel, stage: ModelTable) -> Decay:
     chosen = _sample(model, stage)
     if chosen.size == 0:
         return Decay()
-    rows, flow = stage.flows(chosen)
+    rows, flow, _ = stage.flows(chosen)
     return fit_decay(
         flow,
         stage.inside(flow),
@@ -211,25 +219,30 @@ def _decay(model: PublicModel, stage: ModelTable) -> Decay:
     )
 
 
-def _concentration(model: PublicModel, stage: ModelTable) -> float:
+def _concentrations(model: PublicModel, stage: ModelTable) -> tuple[float, float]:
+    """Return kappa and lambda of a table."""
     chosen = _sample(model, stage)
     if chosen.size == 0:
-        return _CONCENTRATION
-    rows, flow = stage.flows(chosen)
+        return _CONCENTRATION, _CONCENTRATION
+    rows, flow, sample = stage.flows(chosen)
     expected = stage.average(model.shares(chosen), rows, model.jobs[chosen], flow.shape[0])
-    total, within = stage.conditional(flow, expected)
     inside = stage.inside(flow)
-    square = float(((flow - total * within)[inside] ** 2).sum())
-    counts, spread = stage.by_parent(flow), 1.0 - stage.by_parent(within**2)
-    here = (counts > 0) & (spread > 1e-9)
-    if not here.any():
+    m, share = (stage.spread(stage.by_parent(values)) for values in (sample, expected))
+    within = _solved(sample[inside], m[inside], (expected / share)[inside])
+    parts = stage.by_parent(flow) * stage.worth[np.unique(stage.destination[chosen])][:, None]
+    covered = parts > 0
+    expected = np.where(covered, stage.by_parent(expected), 0.0)
+    m, share = (np.repeat(v.sum(axis=1, keepdims=True), v.shape[1], axis=1) for v in (parts, expected))
+    return within, _solved(parts[covered], m[covered], expected[covered] / share[covered])
+
+
+def _solved(drawn: Float64, m: Float64, p: Float64) -> float:
+    """Solve the moment equation: of m workers asked, `drawn` were found where m p were expected."""
+    # The expected sum of squares falls from `most`, where kappa is 0, to `least`, where it is infinite.
+    least, most = float((m * p * (1.0 - p)).sum()), float((m**2 * p * (1.0 - p)).sum())
+    square = float(((drawn - m * p) ** 2).sum())
+    if most - least <= 1e-9:
         return _CONCENTRATION
-
-    def excess(log_kappa: float) -> float:
-        kappa = float(np.exp(log_kappa))
-        return float((counts * spread * (counts + kappa) / (1 + kappa))[here].sum()) - square
-
-    low, high = np.log(1.0), np.log(1e6)
-    if excess(low) <= 0 or excess(high) >= 0:
-        return float(np.exp(low if excess(low) <= 0 else high))
-    return round(float(np.exp(brentq(excess, low, high))), 1)
+    if square <= least:
+        return _LARGEST
+    return round(float(np.clip((most - square) / (square - least), 1.0, _LARGEST)), 1)

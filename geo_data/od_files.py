@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
+import itertools
 import os
 import re
 from collections.abc import Mapping
@@ -20,7 +21,10 @@ import pyarrow.csv
 from geo_data.geography import Geography
 from geo_data.lodes import LODES_CATEGORIES
 
-__all__ = ["count_columns", "od_table", "write_od_csv"]
+__all__ = ["OD_COLUMNS", "count_columns", "od_table", "write_od_csv"]
+
+#: The columns that every OD file has, beside those that count jobs by category.
+OD_COLUMNS = ("w_geocode", "h_geocode", "S000", "createdate")
 
 # Level 6 is four times as fast as level 9 and 5 % larger on a state's file.
 _GZIP_LEVEL = 6
@@ -79,7 +83,7 @@ def od_table(
     Raises
     ------
     ValueError
-        If the arrays differ in length or a number is out of range.
+        If the arrays differ in length, a number is out of range, or two columns have one name.
     """
     n_jobs, n_blocks = len(work), geography.n_blocks
     if set(attributes) != set(categories):
@@ -88,6 +92,10 @@ def od_table(
         raise ValueError("work, home and attributes differ in length")
     if n_jobs and (min(work.min(), home.min()) < 0 or max(work.max(), home.max()) >= n_blocks):
         raise ValueError(f"block numbers must lie in [0, {n_blocks})")
+    columns_of = count_columns(categories)
+    all_names = [*OD_COLUMNS, *itertools.chain(*columns_of.values())]
+    if len(set(all_names)) < len(all_names):
+        raise ValueError("two columns of the table have one name")
     pairs, pair_of_job, totals = np.unique(
         work.astype(np.int64) * n_blocks + home, return_inverse=True, return_counts=True
     )
@@ -97,7 +105,7 @@ def od_table(
         "h_geocode": _take(codes_in_order, pairs % n_blocks),
         "S000": totals.astype(np.int64),
     }
-    for attribute, names in count_columns(categories).items():
+    for attribute, names in columns_of.items():
         codes, n_names = attributes[attribute], len(names)
         if n_jobs and (codes.min() < 0 or codes.max() >= n_names):
             raise ValueError(f"codes of {attribute} must lie in [0, {n_names})")

@@ -148,9 +148,8 @@ def _read(path: Path, codes: Sequence[str]) -> gpd.GeoDataFrame:
     if missing:
         raise InputError(
             path,
-            f"there is no column {', '.join(missing)}",
-            count=len(missing),
-            cure=f"the columns are: {', '.join(str(name) for name in frame.columns)}",
+            f"missing columns: {', '.join(missing)}; the file has: {', '.join(map(str, frame.columns))}",
+            cure="name the columns of this file, or use the file that has them",
         )
     for name in codes:
         if not pd.api.types.is_string_dtype(frame[name]):

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from geo_data.auxiliary import locate_units
+from geo_data.distance import unit_vectors
 from geo_data.errors import InputError
 from geo_data.geography import Geography
 from geo_data.tables import read_table
@@ -19,6 +20,9 @@ __all__ = ["BlockWeights", "read_weights", "uniform_weights"]
 _SCALE = 1_000_000
 # Keeps the sum of all weights inside int64 with room to spare.
 _LARGEST_TOTAL = 10**12
+_LARGEST_OUTSIDE = 10**16
+# How the weight of outside areas falls with distance; chosen where tables tell where the workers live.
+_OUTSIDE_EXPONENT = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +65,9 @@ def read_weights(
     -------
     BlockWeights
         An area's weight spread evenly: each of its n blocks has ``max(1, round(10^6 weight / n))``,
-        rounded half up in integers. Blocks of areas that the table does not have, and outside areas, get the
-        smallest weight, 1.
+        rounded half up in integers. Blocks of areas that the table does not have get the smallest weight, 1.
+        An outside area whose population is known (`geo_data.outside`) weighs what all blocks do together,
+        times the ratio of populations, times (the blocks' spread / its distance)^3; any other weighs 1.
 
     Raises
     ------
@@ -121,9 +126,28 @@ def read_weights(
         report.append(f"{source}: {without:,} of {n_units:,} {level} units have no weight: smallest used")
     if outside := int((~inside).sum()):
         report.append(f"{source}: {outside:,} of {len(frame):,} rows are outside the geography: ignored")
-    return BlockWeights(np.repeat(share, blocks), tuple(report))
+    return BlockWeights(_with_outside(np.repeat(share, blocks), geography), tuple(report))
 
 
 def uniform_weights(geography: Geography) -> BlockWeights:
-    """Return weight 1 for every block."""
-    return BlockWeights(np.ones(geography.n_blocks, dtype=np.int64))
+    """Return weight 1 for every block; outside areas weigh as `read_weights` says."""
+    return BlockWeights(_with_outside(np.ones(geography.n_blocks, dtype=np.int64), geography))
+
+
+def _with_outside(weights: npt.NDArray[np.int64], geography: Geography) -> npt.NDArray[np.int64]:
+    """Weigh the outside areas, as `read_weights` says; all blocks together weigh what they did."""
+    outside, facts = geography.outside_blocks, geography.outside_facts
+    if not outside.size:
+        return weights
+    weights[outside] = 0
+    total = weights.sum()
+    # The mean of points on a sphere lies inside it, by half their mean square distance from the centre.
+    points = np.nan_to_num(unit_vectors(geography.latitude, geography.longitude))
+    mean = weights.astype(np.float64) @ points / total
+    length = np.linalg.norm(mean)
+    spread = np.sqrt(2.0 - 2.0 * length)
+    distance = np.linalg.norm(unit_vectors(facts.latitude, facts.longitude) - mean / length, axis=1)
+    near = np.minimum(spread / distance, 1.0) ** _OUTSIDE_EXPONENT
+    weighed = np.clip(np.rint(total * facts.population * near), 1, _LARGEST_OUTSIDE)
+    weights[outside] = np.nan_to_num(weighed, nan=1).astype(np.int64)
+    return weights

@@ -96,17 +96,19 @@ plt.show()
 #
 # One pair (ε, δ) is a point of a curve: the same release is also private at other epsilons with other
 # deltas. The last point has δ = 0, pure differential privacy; nothing can go wrong beyond it. A loss above
-# the stated ε is therefore limited, too.
+# the stated ε is therefore limited, too. (Geometric noise has that last point only.)
 
 # %%
 person = certificate.person
 points = sorted((float(point.epsilon), float(point.delta)) for point in (*person.curve, person))
 epsilons, deltas = np.array(points).T
 figure, axis = plt.subplots(figsize=(5, 3))
-axis.step(epsilons[:-1], deltas[:-1], "o-", where="post")
+if deltas[0] > 0:
+    axis.step(epsilons[:-1], deltas[:-1], "o-", where="post")
+    axis.set(yscale="log", ylim=(1e-30, 3))
 axis.plot(float(person.epsilon), float(person.delta), "o", color="C1", ms=7, label="the pair that is stated")
 axis.axvline(epsilons[-1], color="0.4", ls="--", lw=1, label=f"δ = 0 from ε = {epsilons[-1]:.1f} on")
-axis.set(xlabel="ε", ylabel="δ of one person, at most", yscale="log", xlim=(0, None), ylim=(1e-30, 3))
+axis.set(xlabel="ε", ylabel="δ of one person, at most", xlim=(0, None))
 axis.legend(loc="lower left")
 plt.show()
 
@@ -114,9 +116,9 @@ plt.show()
 # ## Where it comes from
 #
 # The certificate is a function of the public plan alone. Pools (the jobs of one workplace, or of several
-# small ones) are put in classes; each class has a *prior* for every cell, the pseudo-workers that are added
-# before the draw. Pools hold different records, so ε of the run is the largest of any pool, and δ the sum
-# over pools.
+# small ones) are put in classes; with Dirichlet resampling each has a *prior* for every cell, the
+# pseudo-workers that are added before the draw. Pools hold different records, so ε of the run is the
+# largest of any pool, and δ the sum over pools.
 
 # %%
 classes = pd.DataFrame(

@@ -38,7 +38,7 @@ else:
 
 # %%
 document = tomlkit.parse(source.read_text(encoding="utf-8"))
-document["plan"]["retention_min"] = "1"
+document.setdefault("plan", {})["retention_min"] = "1"
 
 
 def with_implicates(
@@ -112,7 +112,7 @@ pipelines.combine(estimates.loc[largest], variances.loc[largest], "partially")
 # mend it; a larger epsilon, or fewer implicates, can.
 
 # %%
-truth = mean_commutes(evaluation.compare_with_truth(implicates[0], config.jobs.file).distances[0]).reindex(
+truth = mean_commutes(evaluation.compare_with_truth(implicates[0], source).distances[0]).reindex(
     estimates.index
 )
 combined = [
@@ -175,18 +175,18 @@ plt.show()
 # %% [markdown]
 # ## What they cost
 #
-# At the same total price more implicates are noisier, each of them. Cutting all from one urn is cheaper,
-# but those share what the urn happened to become: they show what the last draw does, and must not be
-# combined by the rule. This figure needs no confidential data.
+# At the same total price more implicates are noisier, each of them. Cutting all from one urn, where the
+# mechanism has urns, is cheaper, but those share what the urn happened to become: they show what the last
+# draw does, and must not be combined by the rule. This figure needs no confidential data.
 
 # %%
 inputs = pipelines.read_public_inputs(config)
 numbers = (1, 2, 3, 5, 10)
 figure, axis = plt.subplots(figsize=(5, 3.2))
-for urns, label, marker in (
-    ("independent-runs", "independent runs", "o"),
-    ("one-urn", "cut from one urn", "s"),
-):
+sources = [("independent-runs", "independent runs", "o")]
+if "implicate_source" in release.plan.mechanism.settings:
+    sources.append(("one-urn", "cut from one urn", "s"))
+for urns, label, marker in sources:
     plans = [
         pipelines.make_plan(with_implicates(k, urns, split_threshold="1", pool_below=10), inputs)
         for k in numbers

@@ -1,6 +1,8 @@
 """Release configuration, plans, Dask runs, certificates, verification and the command line."""
 
+from pipelines.accounting import debits_of
 from pipelines.certificate import Certificate, certificate_schema, make_certificate
+from pipelines.choosing import make_plan
 from pipelines.combining import CombinedEstimate, combine
 from pipelines.commutes import Area, add_travel, area_flows, find_area
 from pipelines.config import ConfigError, ReleaseConfig, load_config, parse_config
@@ -14,11 +16,11 @@ from pipelines.ledger import Budget, Ledger, LedgerError
 from pipelines.maps import build_map, write_map
 from pipelines.plan_files import load_plan, plan_hash, save_plan
 from pipelines.plan_report import PlanReport, report_plan, write_plan_report
-from pipelines.planning import ReleasePlan, make_plan
+from pipelines.planning import ReleasePlan
 from pipelines.public_inputs import PublicInputs, read_public_inputs
 from pipelines.public_release import PublicRelease, PublicReleaseError, read_public_release
 from pipelines.publishing import Published, PublishError, Remark, erratum, publish, published, withdraw
-from pipelines.releasing import Release, certified, debits_of, resume, run
+from pipelines.releasing import Release, certified, resume, run
 from pipelines.signing import SigningError, check_signatures, generate_keys
 from pipelines.tuning import Sweep, draw_frontier, recommend, tune
 from pipelines.utility import mean_commute, total_variation

@@ -156,10 +156,11 @@ def show(file: Path) -> None:
     type=click.Path(path_type=Path, file_okay=False),
     help="Output folder of a release whose debit must be in the ledger; may be given several times.",
 )
-def verify_ledger(file: Path, releases: tuple[Path, ...]) -> None:
+@click.option("--witness", multiple=True, help="A debit that must be in the ledger, as its run printed it.")
+def verify_ledger(file: Path, releases: tuple[Path, ...], witness: tuple[str, ...]) -> None:
     """Check every entry of the ledger FILE, and that releases have been paid for in it."""
     with one_clear_error():
-        chain = pipelines.Ledger(file).verify(witness=pipelines.debits_of(releases))
+        chain = pipelines.Ledger(file).verify([*pipelines.debits_of(releases), *witness])
         click.echo(f"ok  {chain.entries:,} entries, head {chain.head}")
 
 

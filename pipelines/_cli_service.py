@@ -28,7 +28,7 @@ def _service_errors() -> Iterator[None]:
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] not in _LIBRARIES:
                 raise
-            cure = "the service needs more libraries; install them with: pip install 'odsynth[service]'"
+            cure = "install odsynth, from its checkout or its wheel, with the extra [service]"
             raise click.ClickException(f"{error.name} is not installed: {cure}") from None
 
 

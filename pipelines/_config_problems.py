@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic_core import ErrorDetails
 
@@ -15,10 +14,14 @@ from pipelines._config_fields import one_of, shown
 
 __all__ = ["describe", "problems_across"]
 
+_Table: TypeAlias = dict[str, Any]
+
 _PATTERN_CURES = {
     "state": 'use lower-case letters, digits and underscores only, such as "ri"',
     "job_type": 'use "JT00" (all jobs) to "JT05"',
 }
+
+_LEVEL_KEYS = ("origin_level", "destination_level", "level", "pool_level")
 
 # Lists of tables, as they are written.
 _LISTS = {"auxiliary": "[[auxiliary]]", "polygons": "[[geography.polygons]]"}
@@ -124,30 +127,43 @@ def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
         One line: key, what is wrong, the cure.
     """
     geography, jobs, plan = (_table(data.get(name)) for name in ("geography", "jobs", "plan"))
-    auxiliary = data.get("auxiliary")
-    tables = [_table(table) for table in auxiliary] if isinstance(auxiliary, list) else []
-    flows = {f"auxiliary #{number}": table for number, table in enumerate(tables, start=1)}
-    listed = geography.get("polygons")
-    shapes = {
-        f"geography.polygons #{number}": _table(table)
-        for number, table in enumerate(listed if isinstance(listed, list) else [], start=1)
-    }
-    weights = {"weights": _table(data.get("weights"))}
+    flows = _numbered("auxiliary", data.get("auxiliary"))
+    shapes = _numbered("geography.polygons", geography.get("polygons"))
+    weights = _table(data.get("weights"))
+    yield from _level_problems(geography, flows | {"weights": weights, "plan": plan} | shapes)
+    yield from _geography_problems(geography, shapes)
+    yield from _job_problems(jobs, plan)
+    yield from _mechanism_problems(_table(data.get("release")), plan)
+    yield from _outside_problems(geography, jobs, flows)
+    if isinstance(geography.get("outside"), list):
+        yield from _repeated("geography", geography, ["outside"])
+    yield from _repeated("geography", geography, ["block", "levels", "latitude", "longitude"])
+    yield from _repeated("jobs", jobs, ["home", "work", "worker", "count", "attributes"])
+    yield from _repeated("plan", plan, ["pool_by"])
+    for where, table in flows.items():
+        yield from _repeated(where, table, ["origin", "destination", "flow", "margin"])
+    yield from _repeated("weights", weights, ["area", "weight"])
 
+
+def _level_problems(geography: _Table, users: Mapping[str, _Table]) -> Iterator[str]:
+    """Levels that a table names and the geography does not have."""
     levels, block = geography.get("levels"), geography.get("block")
-    if isinstance(levels, list) and isinstance(block, str):
-        known = [level for level in [*levels, block] if isinstance(level, str)]
-        for where, table in (flows | weights | shapes).items():
-            named = {key: table.get(key) for key in ("origin_level", "destination_level", "level")}
-            summaries = _table(table.get("levels"))
-            named |= {f"levels.{name}": level for name, level in summaries.items() if name.isalnum()}
-            for key, level in named.items():
-                if isinstance(level, str) and level not in known:
-                    yield (
-                        f"{where}.{key}: {shown(level)} is not a level of the geography; "
-                        f"use {one_of(known)}, or add it to geography.levels"
-                    )
+    if not (isinstance(levels, list) and isinstance(block, str)):
+        return
+    known = [level for level in [*levels, block] if isinstance(level, str)]
+    for where, table in users.items():
+        named = {key: table.get(key) for key in _LEVEL_KEYS}
+        summaries = _table(table.get("levels"))
+        named |= {f"levels.{name}": level for name, level in summaries.items() if name.isalnum()}
+        for key, level in named.items():
+            if isinstance(level, str) and level not in known:
+                yield (
+                    f"{where}.{key}: {shown(level)} is not a level of the geography; "
+                    f"use {one_of(known)}, or add it to geography.levels"
+                )
 
+
+def _geography_problems(geography: _Table, shapes: Mapping[str, _Table]) -> Iterator[str]:
     drawn = Counter(shown(table["level"]) for table in shapes.values() if "level" in table)
     for level, times in drawn.items():
         if times > 1:
@@ -155,78 +171,70 @@ def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
     if ("latitude" in geography) != ("longitude" in geography):
         given, other = ("latitude", "longitude") if "latitude" in geography else ("longitude", "latitude")
         yield f"geography.{other}: missing beside {given}; name both, or none where the file has polygons"
-    groupings = geography.get("groupings")
-    for name in groupings if isinstance(groupings, dict) else ():
+    levels = geography.get("levels")
+    for name in _table(geography.get("groupings")):
         if isinstance(levels, list) and name not in levels:
             yield f"geography.groupings: {shown(name)} is not in geography.levels; add it where it belongs"
 
-    if jobs.get("format") == "microdata" and "worker" in jobs and "count" in jobs:
+
+def _job_problems(jobs: _Table, plan: _Table) -> Iterator[str]:
+    if jobs.get("format") != "microdata":
+        return
+    if "worker" in jobs and "count" in jobs:
         yield "jobs.count: rows that count several jobs cannot name one worker; leave out one of the two"
-    attributes = jobs.get("attributes", [])
-    if jobs.get("format") == "microdata" and isinstance(attributes, list):
-        pool_by = plan.get("pool_by")
-        for name in pool_by if isinstance(pool_by, list) else []:
+    attributes, pool_by = jobs.get("attributes", []), plan.get("pool_by")
+    if isinstance(attributes, list) and isinstance(pool_by, list):
+        for name in pool_by:
             if isinstance(name, str) and name not in attributes:
                 yield f"plan.pool_by: {shown(name)} is not in jobs.attributes; add it there"
 
-    named_mechanism = _table(data.get("release")).get("mechanism")
-    mechanism = synth.MECHANISMS.get(named_mechanism) if isinstance(named_mechanism, str) else None
-    if mechanism is not None:
-        if "prior" in plan and "prior" not in mechanism.settings:
-            yield f"plan.prior: the mechanism {shown(mechanism.name)} has no prior; leave this line out"
-        kept = plan.get("retention_min", "preset" if plan.get("preset") == "onthemap" else "1")
-        if kept != "1" and "retention_min" not in mechanism.settings:
-            yield (
-                f"plan.retention_min: the mechanism {shown(mechanism.name)} keeps every cell; "
-                'write retention_min = "1"'
-            )
-        source = _table(data.get("release")).get("implicate_source")
-        if source == "one-urn" and "implicate_source" not in mechanism.settings:
-            yield (
-                f"release.implicate_source: the mechanism {shown(mechanism.name)} has no urn; "
-                'write implicate_source = "independent-runs"'
-            )
 
-    outside = bool(geography.get("outside"))
-    if jobs.get("format") == "lodes" and ("aux" in jobs) != outside:
+def _mechanism_problems(release: _Table, plan: _Table) -> Iterator[str]:
+    """Settings that the mechanism does not have."""
+    named = release.get("mechanism")
+    mechanism = synth.MECHANISMS.get(named) if isinstance(named, str) else None
+    if mechanism is None:
+        return
+    if "prior" in plan and "prior" not in mechanism.settings:
+        yield f"plan.prior: the mechanism {shown(mechanism.name)} has no prior; leave this line out"
+    kept = plan.get("retention_min", "preset" if plan.get("preset") == "onthemap" else "1")
+    if kept != "1" and "retention_min" not in mechanism.settings:
         yield (
-            "jobs.aux: the aux file needs areas to live in; add geography.outside, for example "
-            'outside = ["us-states"]'
-            if "aux" in jobs
-            else "geography.outside: the LODES main file has no such workers; add the aux file as jobs.aux"
+            f"plan.retention_min: the mechanism {shown(mechanism.name)} keeps every cell; "
+            'write retention_min = "1"'
         )
-    yield from (
-        _repeated("geography", geography, ["outside"]) if isinstance(geography.get("outside"), list) else ()
-    )
-    yield from _repeated("geography", geography, ["block", "levels", "latitude", "longitude"])
-    yield from _repeated("jobs", jobs, ["home", "work", "worker", "count", "attributes"])
-    yield from _repeated("plan", plan, ["pool_by"])
-    confidential = {_path(jobs.get(key)) for key in ("file", "aux")} - {None}
+    if release.get("implicate_source") == "one-urn" and "implicate_source" not in mechanism.settings:
+        yield (
+            f"release.implicate_source: the mechanism {shown(mechanism.name)} has no urn; "
+            'write implicate_source = "independent-runs"'
+        )
+
+
+def _outside_problems(geography: _Table, jobs: _Table, flows: Mapping[str, _Table]) -> Iterator[str]:
+    """Aux files without areas to live in, and areas without an aux file."""
+    outside = bool(geography.get("outside"))
+    needs = 'the aux file needs areas to live in; add geography.outside, for example outside = ["us-states"]'
+    if jobs.get("format") == "lodes":
+        if "aux" in jobs and not outside:
+            yield f"jobs.aux: {needs}"
+        if "aux" not in jobs and outside:
+            yield "geography.outside: the LODES main file has no such workers; add the aux file as jobs.aux"
     for where, table in flows.items():
-        yield from _repeated(where, table, ["origin", "destination", "flow", "margin"])
         if table.get("format") == "lodes" and "aux" in table and not outside:
-            yield (
-                f"{where}.aux: the aux file needs areas to live in; add geography.outside, for example "
-                'outside = ["us-states"]'
-            )
-        for key in ("file", "aux"):
-            if _path(table.get(key)) in confidential:
-                yield (
-                    f"{where}.{key}: this is a confidential file of [jobs], and no public table may derive "
-                    "from it; name an earlier release"
-                )
-    yield from _repeated("weights", weights["weights"], ["area", "weight"])
+            yield f"{where}.aux: {needs}"
 
 
-def _table(value: object) -> dict[str, Any]:
+def _numbered(name: str, tables: object) -> dict[str, _Table]:
+    """Return the members of a list of tables by what messages call them."""
+    listed = tables if isinstance(tables, list) else []
+    return {f"{name} #{number}": _table(table) for number, table in enumerate(listed, start=1)}
+
+
+def _table(value: object) -> _Table:
     return value if isinstance(value, dict) else {}
 
 
-def _path(value: object) -> str | None:
-    return os.path.normpath(value) if isinstance(value, str) else None
-
-
-def _repeated(where: str, table: dict[str, Any], keys: list[str]) -> Iterator[str]:
+def _repeated(where: str, table: _Table, keys: list[str]) -> Iterator[str]:
     """Yield the columns that are named for two purposes, which is a slip of the pen."""
     named = [table[key] for key in keys if key in table]
     columns = Counter(

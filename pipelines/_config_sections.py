@@ -294,6 +294,9 @@ class LedgerSettings(Section):
         Label of the period that the budget is for; None means for ever.
     epsilon, delta : Fraction
         The budget of the data set in the period, over all releases.
+    witness : tuple of str
+        Debits, as runs have printed them, that must be in the ledger: neither a new one nor an older copy is
+        then taken for it.
     """
 
     file: InputPath
@@ -301,6 +304,7 @@ class LedgerSettings(Section):
     period: Line | None = None
     epsilon: PositiveNumber
     delta: DeltaNumber
+    witness: Names = ()
 
 
 class Signature(Section):

@@ -14,8 +14,12 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic_core import from_json
 
 from pipelines.staging import Staging
 
@@ -48,14 +52,19 @@ class Record:
         Where the release was published.
     """
 
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
+
     name: str
     due: str
     out: str
     status: _Status
-    attempts: int
+    attempts: Annotated[int, Field(strict=True, ge=1)]
     time: str
     error: str | None = None
     published: str | None = None
+
+
+_RECORD = TypeAdapter(Record)
 
 
 class Records:
@@ -95,11 +104,11 @@ class Records:
         records, damaged = {}, set()
         for path in sorted(self.folder.glob("*.json")):
             try:
-                document = json.loads(path.read_text(encoding="utf-8"))
+                document = from_json(path.read_bytes())  # also limits how deep it is nested
                 if document.pop("format") != _FORMAT:
                     raise ValueError("another format")
-                record = Record(**document)
-                if record.name != path.stem or record.status not in get_args(_Status):
+                record = _RECORD.validate_python(document)
+                if record.name != path.stem or datetime.fromisoformat(record.time).tzinfo is None:
                     raise ValueError("another record")
                 records[record.name] = record
             except (OSError, ValueError, TypeError, KeyError, AttributeError):

@@ -20,6 +20,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from pipelines._durable import sync
+
 __all__ = [
     "GENESIS",
     "TABLES",
@@ -299,7 +301,7 @@ def _clear_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise LedgerError(f"{path}: there is no such ledger. Cure: check the path") from None
+        raise LedgerError(f"{path}: there is no such ledger. Cure: check the path, or put it back") from None
     except OSError as error:
         raise LedgerError(f"{path}: the ledger cannot be used: {error.strerror}. Cure: check it") from None
     except sqlite3.ProgrammingError:
@@ -341,15 +343,7 @@ def _create(path: Path) -> None:
             connection.execute("COMMIT")
         with suppress(FileExistsError):  # another process was faster; its ledger counts
             os.link(new, path)
-        _sync_folder(path.parent)
+        sync(path.parent)
     finally:
         for suffix in ("", "-wal", "-shm"):
             new.with_name(new.name + suffix).unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

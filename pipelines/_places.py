@@ -20,6 +20,8 @@ from typing import Any
 import fsspec  # type: ignore[import-untyped]
 from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
 
+from pipelines._durable import sync
+
 __all__ = ["Place", "PublishError", "open_place"]
 
 _CHUNK = 1 << 20
@@ -104,7 +106,7 @@ class Place:
 
     def create(self, path: str, record: dict[str, str]) -> bool:
         """Write a record under a name that nobody has taken; return False if somebody has."""
-        data = (json.dumps(record, indent=1) + "\n").encode()
+        data = _written(record)
         self._make_folder(path)
         try:
             if self.local:
@@ -123,6 +125,7 @@ class Place:
     def _create_here(self, path: str, data: bytes) -> None:
         with self._temporary(path) as temporary:
             temporary.write_bytes(data)
+            sync(temporary)
             try:
                 os.link(temporary, path)  # all or nothing and, unlike a rename, never over another
             except FileExistsError:
@@ -130,6 +133,18 @@ class Place:
             except OSError:  # a disk without hard links
                 with Path(path).open("xb") as file:
                     file.write(data)
+                sync(Path(path))
+        sync(Path(path).parent)  # the name is taken before any file comes, also after a power cut
+
+    def replace(self, path: str, record: dict[str, str]) -> None:
+        """Write a record in the place of one that says nothing."""
+        if self.local:
+            with self._temporary(path) as temporary:
+                temporary.write_bytes(_written(record))
+                sync(temporary)
+                temporary.replace(path)
+        else:
+            self.fs.pipe_file(path, _written(record))
 
     def copy(self, source: Path, path: str, expected: str) -> None:
         """Copy a file of a known hash; what turns out to be another file does not stay."""
@@ -138,8 +153,7 @@ class Place:
             with self._temporary(path) as temporary:
                 with temporary.open("wb") as target:
                     _pour(source, target, expected)
-                    target.flush()
-                    os.fsync(target.fileno())
+                sync(temporary)
                 temporary.replace(path)
             return
         try:
@@ -171,6 +185,10 @@ class Place:
             if not each.is_dir():
                 each.mkdir(exist_ok=True)
                 each.chmod(stat.S_IMODE(each.stat().st_mode) | 0o055)
+
+
+def _written(record: dict[str, str]) -> bytes:
+    return (json.dumps(record, indent=1) + "\n").encode()
 
 
 def _pour(source: Path, target: Any, expected: str) -> None:

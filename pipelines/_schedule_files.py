@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import date, datetime, time
 from pathlib import Path
@@ -13,13 +12,13 @@ from cronsim import CronSim, CronSimError
 from pydantic import Field, PlainValidator, ValidationError, ValidationInfo
 from pydantic_core import ErrorDetails
 
-from pipelines._config_fields import InputPath, WrittenFloat, absolute, shown
+from pipelines._config_fields import InputPath, absolute, shown
 from pipelines._config_problems import describe
 from pipelines._config_sections import Section
-from pipelines.config import ConfigError
+from pipelines._toml import ConfigError, read_toml
 from pipelines.notify import Notify
 
-__all__ = ["ScheduleFile", "SettingsFile", "read_model", "read_tables"]
+__all__ = ["ScheduleFile", "SettingsFile", "read_model"]
 
 
 def _cron(value: object) -> str:
@@ -109,6 +108,7 @@ class ScheduleFile(Section):
 class _Settings(Section):
     records: InputPath | None = None
     attempts: Annotated[int, Field(ge=1, le=1000)] = 3
+    scheduler: Annotated[str, Field(min_length=1)] | None = None
 
 
 class SettingsFile(Section):
@@ -117,7 +117,7 @@ class SettingsFile(Section):
     Attributes
     ----------
     calendar : Section
-        Folder of the records, and how often a release is tried.
+        Folder of the records, how often a release is tried, and the Dask cluster that draws.
     notify : Notify
         Who is told.
     """
@@ -137,22 +137,9 @@ _TABLES: dict[type[Section], dict[tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
-def read_tables(path: Path) -> dict[str, Any]:
-    """Read a TOML file; what prevents that is one `ConfigError`."""
-    try:
-        return tomllib.loads(path.read_bytes().decode("utf-8-sig"), parse_float=WrittenFloat)
-    except tomllib.TOMLDecodeError as error:
-        problem = f"{path.name}: not valid TOML: {error}"
-    except UnicodeDecodeError:
-        problem = f"{path.name}: the text is not UTF-8; save the file in that encoding"
-    except OSError as error:
-        problem = f"{path}: cannot be read: {error.strerror}"
-    raise ConfigError([problem]) from None
-
-
 def read_model(path: Path, model: type[_Model]) -> _Model:
     """Read and check a file of a calendar; raises `ConfigError` with one line per problem."""
-    data = read_tables(path)
+    data = read_toml(path)
     if {"release", "privacy"} <= data.keys():
         cure = "move it to another folder and name it as base"
         raise ConfigError([f"{path.name}: this is the configuration of a release; {cure}"])

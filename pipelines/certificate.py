@@ -7,11 +7,12 @@ rounded up to twelve significant digits, a mechanism's numbers are exact ratios.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 import synth
 from pipelines._config_fields import JobType, Line, State, Year
@@ -34,6 +35,31 @@ CERTIFICATE_FORMAT = "odsynth certificate 1"
 Decimal = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?$")]
 Ratio = Annotated[str, StringConstraints(pattern=r"^\d+(/\d+)?$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def _utc(text: str) -> str:
+    if datetime.strptime(text, _TIME).strftime(_TIME) != text:
+        raise ValueError("is not a time in UTC")
+    return text
+
+
+def _like(pattern: str) -> AfterValidator:
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"is not of the form {pattern}")
+        return text
+
+    return AfterValidator(check)
+
+
+# What no plan gives: a form leaves no room for prose. The schema does not have these forms, because a release
+# carries the schema that it was made with, and `verify` compares the two.
+Time = Annotated[str, AfterValidator(_utc)]
+Commit = Annotated[str, _like("[0-9a-f]{7,64}")]
+Version = Annotated[str, _like("[0-9][0-9A-Za-z.!+_-]{0,63}")]
+Distribution = Annotated[str, _like("[0-9A-Za-z._-]{1,64}")]
 
 
 class _Part(BaseModel):
@@ -147,10 +173,10 @@ class Arithmetic(_Part):
 class Software(_Part):
     """The code that made the release."""
 
-    version: str
-    commit: str | None
+    version: Version
+    commit: Commit | None
     modified: bool | None
-    dependencies: dict[str, str]
+    dependencies: dict[Distribution, Version]
 
 
 class Randomness(_Part):
@@ -179,7 +205,7 @@ class Certificate(_Part):
     plan_sha256: Sha256
     software: Software
     randomness: Randomness
-    created: str
+    created: Time
     for_release: bool
     not_for_release_because: list[str]
 
@@ -262,7 +288,7 @@ def make_certificate(
         plan_sha256=plan_sha256,
         software=software,
         randomness=randomness_fields(secure),
-        created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        created=datetime.now(UTC).strftime(_TIME),
         for_release=not reasons,
         not_for_release_because=reasons,
     )

@@ -23,10 +23,10 @@ import geo_data
 import synth
 from pipelines.config import ReleaseConfig
 from pipelines.forecast import objective
-from pipelines.planning import Choices, assemble
-from pipelines.public_inputs import PublicInputs
+from pipelines.planning import Choices, ReleasePlan, assemble
+from pipelines.public_inputs import PublicInputs, read_public_inputs
 
-__all__ = ["choose"]
+__all__ = ["choose", "make_plan"]
 
 _SAMPLE_JOBS = 40_000  # jobs on which one candidate is tried, in at most
 _SAMPLE_UNITS = 250  # so many destination units
@@ -62,6 +62,30 @@ class _Sample:
         return homes
 
 
+def make_plan(config: ReleaseConfig, inputs: PublicInputs | None = None) -> ReleasePlan:
+    """Make the plan of a release.
+
+    Parameters
+    ----------
+    config : ReleaseConfig
+    inputs : PublicInputs, optional
+        What `read_public_inputs` gave, to spare reading twice.
+
+    Returns
+    -------
+    ReleasePlan
+
+    Raises
+    ------
+    geo_data.InputError
+        If a public input is unusable.
+    synth.BudgetTooSmallError
+        If no prior certifies the requested epsilon and delta.
+    """
+    inputs = inputs or read_public_inputs(config)
+    return assemble(config, inputs, inputs.slots, choose(config, inputs), config.privacy.delta)
+
+
 def choose(config: ReleaseConfig, inputs: PublicInputs) -> Choices:
     """Choose what the configuration leaves to the planner.
 
@@ -83,7 +107,7 @@ def choose(config: ReleaseConfig, inputs: PublicInputs) -> Choices:
     level = settings.pool_level or inputs.model.level
     fixed = Choices(level, settings.pool_below or 1, (float(settings.split_threshold or 1),))
     adaptive = settings.coarsening in ("balanced", "threshold") and settings.split_threshold is None
-    sample = _sample(inputs, jobs, jobs > 0, _SAMPLE_JOBS)
+    sample = _sample(inputs, jobs, jobs > 0, _SAMPLE_JOBS, settings.pool_by)
     if adaptive:
         coarsest = replace(fixed, thresholds=(2.0**_LARGEST,))
         if _objective(config, inputs, sample, coarsest) == float("inf"):
@@ -94,7 +118,8 @@ def choose(config: ReleaseConfig, inputs: PublicInputs) -> Choices:
     names = [*inputs.geography.levels, inputs.geography.block_level]
     finer = names[names.index(level) + 1 : -1] if settings.pool_level is None else []
     resamples = synth.MECHANISMS[config.release.mechanism].resamples
-    limits = _POOL_BELOW if resamples else (*_POOL_BELOW, int(jobs.max()) + 1)
+    # Noise and strata make small pools dear, so all work blocks of a unit may have to share.
+    limits = _POOL_BELOW if resamples and not settings.pool_by else (*_POOL_BELOW, int(jobs.max()) + 1)
     return min(
         (
             replace(choices, pool_level=name, pool_below=limit)
@@ -147,7 +172,13 @@ def _descend(value: Callable[[int], float], start: int) -> int:
     return best
 
 
-def _sample(inputs: PublicInputs, jobs: NDArray[np.int64], member: NDArray[np.bool_], size: int) -> _Sample:
+def _sample(
+    inputs: PublicInputs,
+    jobs: NDArray[np.int64],
+    member: NDArray[np.bool_],
+    size: int,
+    by: tuple[str, ...] = (),
+) -> _Sample:
     """Return the slots of the member blocks of some destination units, spread evenly over all their jobs."""
     unit = inputs.model.units(np.arange(jobs.size, dtype=np.int32))
     of_unit = np.bincount(unit, np.where(member, jobs, 0), minlength=inputs.model.n_units)
@@ -160,7 +191,10 @@ def _sample(inputs: PublicInputs, jobs: NDArray[np.int64], member: NDArray[np.bo
         present = present[np.unique(np.searchsorted(running, at))]
     chosen = member & np.isin(unit, present)
     rows = chosen[inputs.slots.work]
-    return _Sample(geo_data.Slots(inputs.slots.work[rows], {}, {}), inputs.model)
+    slots = inputs.slots
+    attributes = {name: slots.attributes[name][rows] for name in by}
+    categories = {name: slots.categories[name] for name in by}
+    return _Sample(geo_data.Slots(slots.work[rows], attributes, categories), inputs.model)
 
 
 def _objective(config: ReleaseConfig, inputs: PublicInputs, sample: _Sample, choices: Choices) -> float:
@@ -169,9 +203,9 @@ def _objective(config: ReleaseConfig, inputs: PublicInputs, sample: _Sample, cho
     delta = config.privacy.delta
     if config.privacy.guarantee == "pdp":  # its delta is shared by size
         delta = delta * len(sample) / len(inputs.slots)
-    plain = config.model_copy(update={"plan": config.plan.model_copy(update={"pool_by": ()})})
+    plan = config.plan.model_copy(update={"pool_by": tuple(sample.slots.attributes)})
     try:
-        release = assemble(plain, inputs, sample.slots, choices, delta)
+        release = assemble(config.model_copy(update={"plan": plan}), inputs, sample.slots, choices, delta)
     except synth.BudgetTooSmallError:
         return float("inf")
     return objective(release, inputs.model, sample.seed, sample.homes_of(release.pools))

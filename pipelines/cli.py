@@ -91,8 +91,11 @@ def _values(_: click.Context, __: click.Parameter, value: str | None) -> tuple[s
 @click.argument("config", type=_CONFIG)
 @click.option("--epsilon", callback=_values, help="Values to try, as in 2,4.6,8.6.")
 @click.option("--delta", callback=_values, help="Values to try.")
+@click.option("--mechanism", callback=_values, help="Mechanisms to try: dirichlet,geometric.")
 @click.option("--coarsening", callback=_values, help="Rules to try: balanced,threshold,distance,share.")
 @click.option("--split-threshold", callback=_values, help="Values to try; auto is the planner's choice.")
+@click.option("--pool-by", callback=_values, help="Attributes to pool by: none,SE,SA+SE.")
+@click.option("--pool-level", callback=_values, help="Levels to try; auto is the planner's choice.")
 @click.option("--pool-below", callback=_values, help="Values to try; auto is the planner's choice.")
 @click.option("--retention-min", callback=_values, help="Values of f_min to try.")
 @click.option(

@@ -74,19 +74,23 @@ def combine(
     rule          variance T                     degrees of freedom
     ============  =============================  =============================================
     imputed       :math:`\bar u + (1 + 1/m) B`   :math:`(m-1)(1 + \bar u / ((1 + 1/m) B))^2`
-    fully         :math:`(1 + 1/m) B - \bar u`   :math:`(m-1)(1 - \bar u / ((1 + 1/m) B))^2`
+    fully         :math:`(1 + 1/m) B - \bar u`   :math:`m-1`
     partially     :math:`\bar u + B / m`         :math:`(m-1)(1 + \bar u / (B / m))^2`
     ============  =============================  =============================================
 
     imputed: Rubin, *Multiple Imputation for Nonresponse in Surveys* (1987). fully: Raghunathan, Reiter and
     Rubin, *Journal of Official Statistics* 19 (2003). partially: Reiter, *Survey Methodology* 29 (2003).
 
-    The variance of the rule "fully" is a difference, and can come out negative. It is then replaced by
-    :math:`\bar u` and the interval is a normal one: the adjustment of Reiter, *Journal of Official
-    Statistics* 18 (2002), for implicates as large as the data. More implicates make it rarer.
+    The variance of the rule "fully" is a difference, uncertain where implicates are few. Implicates as large
+    as the data cannot say more than these, so it is taken to be at least :math:`\bar u`, as Reiter, *Journal
+    of Official Statistics* 18 (2002), takes it to be where the difference is negative. The published degrees
+    of freedom are :math:`(m-1)(1 - \bar u / ((1 + 1/m) B))^2`: near 0 where the difference is, when an
+    interval has no end. Instead they are those of B.
 
     In the simulations of the tests, 95 % intervals hold the truth in 94 to 96 % of cases from three
-    implicates on ("partially"; two give 93 %), and from 100 on ("fully"; with 20 they are too wide, 99 %).
+    implicates on ("partially"; two give 93 %). Those of "fully" hold it in 99 % with five and in 97 % from
+    twenty on, and below about fifty they are of little use: with five, 1.5 times as wide as those of the real
+    data in the median, and more than 3.7 times in one case of a hundred.
 
     They need independent implicates. Those of one urn share what the urn happened to become, which is in no
     variance between them: intervals are too narrow (with three they hold the truth in 86 % of cases, with
@@ -118,9 +122,7 @@ def combine(
     within = float(u.mean())
     extra = float(q.var(ddof=1)) * (1 / m if rule == "partially" else 1 + 1 / m)
     if rule == "fully":
-        variance, freedom = extra - within, _freedom(m, -within, extra)
-        if variance <= 0:
-            variance, freedom = within, np.inf
+        variance, freedom = max(extra - within, within), float(m - 1)
     elif rule in ("imputed", "partially"):
         variance, freedom = extra + within, _freedom(m, within, extra)
     else:

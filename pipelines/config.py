@@ -7,18 +7,12 @@ files exist and what is in them is the readers' business.
 
 from __future__ import annotations
 
-import re
-import tomllib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from pipelines._config_fields import (
-    WrittenFloat,
-    absolute,
-)
+from pipelines._config_fields import absolute
 from pipelines._config_geography import Geography, PolygonTable
 from pipelines._config_problems import describe, problems_across
 from pipelines._config_sections import (
@@ -36,6 +30,7 @@ from pipelines._config_sections import (
     Signature,
     Weights,
 )
+from pipelines._toml import ConfigError, parse_toml, read_toml
 
 __all__ = [
     "ConfigError",
@@ -56,20 +51,6 @@ __all__ = [
     "load_config",
     "parse_config",
 ]
-
-
-class ConfigError(ValueError):
-    """A configuration cannot be used.
-
-    Attributes
-    ----------
-    problems : tuple of str
-        One line per problem: file name, key, what is wrong, the cure. The message is these lines.
-    """
-
-    def __init__(self, problems: Iterable[str]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("\n".join(self.problems))
 
 
 _Auxiliary = Annotated[FlowTable | CtppTable | LodesTable, Field(discriminator="format")]
@@ -181,17 +162,7 @@ def load_config(path: Path | str) -> ReleaseConfig:
         If the file cannot be read, is not TOML or says something that cannot be used.
     """
     path = Path(path)
-    try:
-        text = path.read_bytes().decode("utf-8-sig")  # some editors put a mark before the first letter
-    except FileNotFoundError:
-        raise ConfigError([f"{path}: there is no such file; give the path of a TOML file"]) from None
-    except IsADirectoryError:
-        raise ConfigError([f"{path}: this is a folder; give the path of a TOML file"]) from None
-    except UnicodeDecodeError:
-        raise ConfigError([f"{path.name}: the text is not UTF-8; save the file in that encoding"]) from None
-    except OSError as error:
-        raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from None
-    return parse_config(text, path.parent, path.name)
+    return check_config(read_toml(path), path.parent, path.name)
 
 
 def parse_config(text: str, folder: Path, name: str) -> ReleaseConfig:
@@ -215,11 +186,7 @@ def parse_config(text: str, folder: Path, name: str) -> ReleaseConfig:
     ConfigError
         If the text is not TOML or says something that cannot be used.
     """
-    try:
-        data = tomllib.loads(text, parse_float=WrittenFloat)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError([f"{name}: not valid TOML: {_syntax(error, text)}"]) from None
-    return check_config(data, folder, name)
+    return check_config(parse_toml(text, name), folder, name)
 
 
 def check_config(data: dict[str, Any], folder: Path, name: str) -> ReleaseConfig:
@@ -252,13 +219,3 @@ def check_config(data: dict[str, Any], folder: Path, name: str) -> ReleaseConfig
     if config is None or problems:
         raise ConfigError(f"{name}: {problem}" for problem in problems)
     return config
-
-
-def _syntax(error: tomllib.TOMLDecodeError, text: str) -> str:
-    """Return the parser's message; where it names a line, with that line."""
-    message = str(error)
-    found = re.search(r"at line (\d+)", message)
-    lines = text.splitlines()
-    if found and int(found[1]) <= len(lines):
-        message += f": {lines[int(found[1]) - 1].strip()}"
-    return message

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -24,7 +25,7 @@ from pipelines.staging import RunState, Staging
 if TYPE_CHECKING:
     from distributed import Client, LocalCluster
 
-__all__ = ["local_workers", "sample_release"]
+__all__ = ["connect", "local_workers", "sample_release"]
 
 _RETRIES = 5  # of a batch whose worker died
 # Threads share one interpreter; what it does itself of a batch keeps no more than about four of them busy.
@@ -40,6 +41,7 @@ def sample_release(
     key: synth.RunKey,
     *,
     scheduler: str | None = None,
+    say: Callable[[str], None] = lambda _: None,
     progress: bool = False,
 ) -> list[list[Part]]:
     """Sample all pools with Dask; each batch writes its part, and none is drawn twice.
@@ -55,6 +57,8 @@ def sample_release(
         Address of a Dask cluster whose workers see the same files. By default threads of this process, or,
         for many jobs on a machine with many cores, a cluster of its own (`local_workers`); threads too if
         that does not start, as in a script without ``if __name__ == "__main__":``.
+    say : callable
+        Told the address of the Dask dashboard, where there is one.
     progress : bool
         Show on standard error how far it is.
 
@@ -64,10 +68,12 @@ def sample_release(
         For each implicate, in the order of the pools.
     """
     run = RunBatches(staging, release, state, key)
-    todo = [batch for batch in range(len(run.slices)) if not run.folder(batch).exists()]
+    todo = [batch for batch in range(len(run.slices)) if not run.finished(batch)]
     workers = local_workers(release)
     with _client(scheduler, workers, staging) as client:
         if client is not None:
+            with suppress(KeyError):  # a scheduler without a dashboard
+                say(f"Dask dashboard: {client.dashboard_link}")
             _on_cluster(client, staging, state.name, todo, progress=progress)
         else:
             task = delayed(run.draw, pure=False, traverse=False)
@@ -120,11 +126,36 @@ def _client(scheduler: str | None, workers: int, staging: Staging) -> Iterator[C
     if scheduler is None and workers == 1:
         yield None
         return
-    from distributed import Client  # an import of half a second
-
     with ExitStack() as opened:
         cluster = scheduler or _own_cluster(opened, workers, staging)
-        yield None if cluster is None else opened.enter_context(Client(cluster))
+        yield None if cluster is None else opened.enter_context(connect(cluster))
+
+
+def connect(cluster: str | LocalCluster) -> Client:
+    """Connect to a Dask scheduler.
+
+    Parameters
+    ----------
+    cluster : str or LocalCluster
+        Its address, or a cluster of this process.
+
+    Returns
+    -------
+    distributed.Client
+
+    Raises
+    ------
+    ConnectionError
+        If none answers within the time of Dask's configuration; names the address.
+    """
+    from distributed import Client  # an import of half a second
+
+    try:
+        return Client(cluster)
+    except Exception as error:  # an address that is none, certificates that do not fit, nobody there
+        rule = f"no Dask scheduler can be used there ({type(error).__name__})"
+        cure = "check the address, and that the scheduler runs"
+        raise ConnectionError(errno.ECONNREFUSED, f"{rule}. Cure: {cure}", str(cluster)) from error
 
 
 def _own_cluster(opened: ExitStack, workers: int, staging: Staging) -> LocalCluster | None:
@@ -157,8 +188,6 @@ def _on_cluster(client: Client, staging: Staging, name: str, todo: list[int], *,
     """Draw batches on the workers of a cluster; one that dies is replaced, and gives the same bytes."""
     from distributed import as_completed
 
-    if progress:
-        print(f"Dask dashboard: {client.dashboard_link}", file=sys.stderr)
     same: tuple[list[Any], list[Any]] = [staging.folder] * len(todo), [name] * len(todo)
     try:
         futures = client.map(_draw, *same, todo, pure=False, retries=_RETRIES)

@@ -78,10 +78,14 @@ def due(
     now = (now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
     if dry_run:
         return _Call(calendar, now, True, report).summary()
-    with Records(calendar.records).locked() as free:
-        if not free:
-            return Summary(calendar.folder.name, now, busy=True)
-        summary = _Call(calendar, now, False, report).summary()
+    try:
+        with Records(calendar.records).locked() as free:
+            if not free:
+                return Summary(calendar.folder.name, now, busy=True)
+            summary = _Call(calendar, now, False, report).summary()
+    except OSError as error:  # no folder for records, or no lock
+        problem = f"{error.filename or calendar.records}: {safe_message(error)}; nothing was begun"
+        summary = Summary(calendar.folder.name, now, problems=(problem,))
     if summary.failed or calendar.notify.on == "always":
         notices = notify(calendar.notify, summary.document(), calendar.folder)
         summary = replace(summary, notices=notices)
@@ -121,12 +125,19 @@ class _Call:
                 if schedule in blocked:
                     result = _result(occurrence, "behind", f"after {blocked[schedule]}", record)
                 else:
-                    result = self._one(occurrence, record)
+                    try:
+                        result = self._one(occurrence, record)
+                    except Exception as error:  # a record or log that cannot be written: others go on
+                        result = _result(occurrence, "failed", self._unforeseen(error), record, error)
                     if result.status not in ("finished", "due"):
                         blocked[schedule] = occurrence.name
                 results.append(result)
         name = self.calendar.folder.name
         return Summary(name, self.now, tuple(results), tuple(problems), dry_run=self.dry_run)
+
+    def _unforeseen(self, error: Exception) -> str:
+        where = getattr(error, "filename", None) or self.store.folder
+        return f"{type(error).__name__}: {safe_message(error)} ({where})"
 
     def _one(self, occurrence: Occurrence, record: Record | None) -> Result:
         """Do what is to be done about an occurrence that is not finished."""
@@ -164,7 +175,11 @@ class _Call:
             log.chmod(0o600)
             self._tell(file, f"{name}, due {occurrence.local}: attempt {number} of {self.calendar.attempts}")
             try:
-                make_release(config, report=lambda message: self._tell(file, message))
+                make_release(
+                    config,
+                    report=lambda message: self._tell(file, message),
+                    scheduler=self.calendar.scheduler,
+                )
                 if (destination := occurrence.schedule.file.publish) is not None:
                     self._tell(file, "Publishing the release ...")
                     record = replace(record, published=publish(out, destination).location)

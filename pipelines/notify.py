@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -117,6 +118,15 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def _post(address: str, body: bytes, timeout: int) -> str | None:
+    """Call a webhook. The timeout of urllib is for each byte: a thread waits, which is not waited for longer."""
+    said: list[str | None] = []
+    thread = threading.Thread(target=lambda: said.append(_answer(address, body, timeout)), daemon=True)
+    thread.start()
+    thread.join(timeout)
+    return said[0] if said else f"no answer within {timeout} s"
+
+
+def _answer(address: str, body: bytes, timeout: int) -> str | None:
     request = urllib.request.Request(
         address, body, {"Content-Type": "application/json", "User-Agent": "odsynth"}, method="POST"
     )
@@ -126,10 +136,8 @@ def _post(address: str, body: bytes, timeout: int) -> str | None:
     except urllib.error.HTTPError as error:
         with error:
             return f"the server answered {error.code}"
-    except TimeoutError:
-        return f"no answer within {timeout} s"
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, TimeoutError):
-            return f"no connection within {timeout} s"
+            return f"no answer within {timeout} s"
         return f"the server cannot be reached ({type(reason).__name__})"

@@ -14,9 +14,9 @@ import geo_data
 import synth
 from pipelines.config import PlanSettings, ReleaseConfig
 from pipelines.implicates import Implicates
-from pipelines.public_inputs import PublicInputs, read_public_inputs
+from pipelines.public_inputs import PublicInputs
 
-__all__ = ["Choices", "ReleasePlan", "assemble", "make_plan"]
+__all__ = ["Choices", "ReleasePlan", "assemble"]
 
 _KM_PER_MILE = Fraction("1.609344")
 
@@ -109,32 +109,6 @@ class ReleasePlan:
     def met_by(self, guarantee: synth.Guarantee) -> bool:
         """Say whether a guarantee is the one that was asked for, or better."""
         return guarantee.meets(self.plan, self.implicates.runs)
-
-
-def make_plan(config: ReleaseConfig, inputs: PublicInputs | None = None) -> ReleasePlan:
-    """Make the plan of a release.
-
-    Parameters
-    ----------
-    config : ReleaseConfig
-    inputs : PublicInputs, optional
-        What `read_public_inputs` gave, to spare reading twice.
-
-    Returns
-    -------
-    ReleasePlan
-
-    Raises
-    ------
-    geo_data.InputError
-        If a public input is unusable.
-    synth.BudgetTooSmallError
-        If no prior certifies the requested epsilon and delta.
-    """
-    from pipelines.choosing import choose  # it plans small samples with `assemble`
-
-    inputs = inputs or read_public_inputs(config)
-    return assemble(config, inputs, inputs.slots, choose(config, inputs), config.privacy.delta)
 
 
 def assemble(

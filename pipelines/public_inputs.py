@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+import itertools
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +12,19 @@ import numpy as np
 
 import geo_data
 from pipelines._config_fields import expand
+from pipelines._job_files import refuse_as_public, refuse_open_files
 from pipelines.auxiliary_tables import read_auxiliary
 from pipelines.config import MicrodataJobs, ReleaseConfig
 from pipelines.polygons import read_polygon_tables
 
-__all__ = ["PublicInputs", "job_source", "public_inputs_for", "read_geography", "read_public_inputs"]
+__all__ = [
+    "PublicInputs",
+    "check_pool_by",
+    "job_source",
+    "public_inputs_for",
+    "read_geography",
+    "read_public_inputs",
+]
 
 # Columns of the plan and of the jobs file; an attribute or level of the same name would overwrite them.
 _OWN_JOB_COLUMNS = frozenset({"work", "n", "m", "domain", "class", "pool", "count", "w_geocode", "h_geocode"})
@@ -66,12 +75,15 @@ def read_public_inputs(config: ReleaseConfig) -> PublicInputs:
     ------
     geo_data.InputError
         If a public input is unusable.
+    ConfigError
+        If a public input is a confidential file.
     """
+    refuse_as_public(config)
     geography = read_geography(config)
     slots = job_source(config, geography).slots()
     _check_names(config.jobs.file, "attribute", slots.attributes.keys() & _OWN_JOB_COLUMNS)
     _check_categories(config, slots)
-    _check_pool_by(config, slots)
+    check_pool_by(config, slots)
     return public_inputs_for(config, geography, slots)
 
 
@@ -120,7 +132,8 @@ def read_geography(config: ReleaseConfig) -> geo_data.Geography:
 
 
 def job_source(config: ReleaseConfig, geography: geo_data.Geography) -> geo_data.JobSource:
-    """Return the source of the jobs; nothing is read yet."""
+    """Return the source of the jobs; nothing is read yet, and never is from a file that everybody can read."""
+    refuse_open_files(config)
     jobs = config.jobs
     if isinstance(jobs, MicrodataJobs):
         return geo_data.MicrodataJobs(
@@ -166,17 +179,20 @@ def _check_categories(config: ReleaseConfig, slots: geo_data.Slots) -> None:
                 count=bad or len(categories),
                 cure="rename them; the OD file has one column for each category",
             )
-    columns = [f"{name}_{value}" for name, values in slots.categories.items() for value in values]
+    # "h_geocode" would take the place of the homes.
+    columns = [*geo_data.OD_COLUMNS, *itertools.chain(*geo_data.count_columns(slots.categories).values())]
     if len(set(columns)) < len(columns):
         raise geo_data.InputError(
             config.jobs.file,
-            "categories of different attributes give the same column of the OD file",
+            "categories of different attributes give the same column of the OD file, or one that it has "
+            f"anyway ({', '.join(geo_data.OD_COLUMNS)})",
             count=len(columns) - len(set(columns)),
             cure="rename an attribute",
         )
 
 
-def _check_pool_by(config: ReleaseConfig, slots: geo_data.Slots) -> None:
+def check_pool_by(config: ReleaseConfig, slots: geo_data.Slots) -> None:
+    """Refuse attributes that pools cannot be made by."""
     if config.jobs.format == "lodes" and len(config.plan.pool_by) > 1:
         raise geo_data.InputError(
             config.jobs.file,
@@ -214,4 +230,18 @@ def _notes(
             f"{uncovered:,} of {places.size:,} {model.level} units with jobs have no flow in any auxiliary "
             "table: their domains follow population and distance alone"
         )
-    return tuple(notes)
+    return (*notes, *_outside_notes(geography, tables))
+
+
+def _outside_notes(geography: geo_data.Geography, tables: list[geo_data.Flows]) -> Iterator[str]:
+    """Say of how many outside areas no table tells, and of how many nothing does."""
+    silent = np.ones(len(geography.outside), bool)
+    for table in tables:
+        silent &= ~np.isin(geography.unit_of(table.origin_level, geography.outside_blocks), table.origin)
+    if silent.any():
+        unknown = int((silent & np.isnan(geography.outside_facts.population)).sum())
+        yield (
+            f"no auxiliary table has flows from {silent.sum():,} of {silent.size:,} outside areas: how many "
+            "workers are expected from them follows population and distance alone"
+            + (f", and for {unknown:,} of them nothing" if unknown else "")
+        )

@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow.dataset as ds
 from dask.base import compute
 from dask.delayed import delayed
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
 import geo_data
@@ -163,15 +164,34 @@ class PublicRelease:
         Returns
         -------
         DataFrame
-            A row for each unit, in order: ``code`` (text), ``latitude`` and ``longitude`` in degrees WGS84,
-            NaN for outside areas.
+            A row for each unit, in order: ``code`` (text), ``latitude`` and ``longitude`` in degrees WGS84
+            (`unbroken`), NaN for outside areas.
         """
         geography = self.geography
         unit = geography.unit_of(level, np.arange(geography.n_blocks))
-        blocks = pd.DataFrame({"latitude": geography.latitude, "longitude": geography.longitude})
+        longitude = self.unbroken(geography.longitude)
+        blocks = pd.DataFrame({"latitude": geography.latitude, "longitude": longitude})
         places = blocks.groupby(unit).mean()
         places.insert(0, "code", np.asarray(geography.codes(level), object))
         return places
+
+    def unbroken(self, longitude: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return longitudes without the jump from 180 to -180, as close to the region's middle as they come.
+
+        Parameters
+        ----------
+        longitude : array of float
+            Degrees. In the far west of Alaska 173 becomes -187, so that means and lines stay in Alaska.
+
+        Returns
+        -------
+        array of float
+            The same places, less than 180 degrees from the middle; unchanged in most regions.
+        """
+        angle = np.radians(self.geography.longitude[np.isfinite(self.geography.longitude)])
+        middle = float(np.degrees(np.arctan2(np.sin(angle).sum(), np.cos(angle).sum())))
+        turns = np.floor((longitude - middle + 180) / 360)
+        return longitude - 360 * turns
 
     def _flows_of(
         self, group: ds.Fragment, home_level: str, work_level: str, counts: list[str]

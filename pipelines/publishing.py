@@ -226,7 +226,10 @@ class _Title:
             raise PublishError(f"{self.location} was withdrawn and is not published again")
         if not self.place.exists(path) and self.place.files(self.folder):
             raise PublishError(f"{self.location} is there, but was not published by this program")
-        self.place.create(path, {"format": _FORMAT, "sha256": _sha256(seal), "date": _now()})
+        record = {"format": _FORMAT, "sha256": _sha256(seal), "date": _now()}
+        taken = not self.place.create(path, record)
+        if taken and not self.place.record(path) and not self.place.files(self.folder):
+            self.place.replace(path, record)  # its writing was cut off, before any file of the version
         if self.place.record(path).get("sha256") != _sha256(seal):
             cure = "a version never changes; choose another name, or leave it to the program"
             raise PublishError(f"{self.location} stands for another content. Cure: {cure}")

@@ -1,17 +1,18 @@
-"""The read-me of a release, in plain words."""
+"""The read-me of a release, and what its certificate promises, in plain words."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from fractions import Fraction
 
 from geo_data import count_columns
 from pipelines.certificate import Certificate
 from pipelines.planning import ReleasePlan
 from pipelines.polygons import polygon_file, polygon_levels
-from synth import decimal_up, exp_up
+from synth import decimal_up, exp_up, group_privacy
 
-__all__ = ["count_meanings", "release_readme"]
+__all__ = ["count_meanings", "odds_in_words", "release_readme"]
 
 _LODES_MEANING = {
     "S000": "all jobs",
@@ -64,8 +65,6 @@ def release_readme(release: ReleasePlan, certificate: Certificate, names: dict[s
         Markdown.
     """
     run, person = certificate.run, certificate.person
-    odds = decimal_up(exp_up(Fraction(run.epsilon)), 3)
-    exception = "" if run.delta == "0" else f", except with probability {run.delta}"
     columns = [
         ("w_geocode", "work block, text"),
         ("h_geocode", "home block of the synthetic workers, text"),
@@ -131,9 +130,7 @@ random from {release.mechanism.words}.
 
 Epsilon {run.epsilon}, delta {run.delta}.
 
-Whatever can be seen in this release is at most about {odds} times more or less likely than it would be if
-any one job record had another home{exception}. Someone who thought two homes of a
-worker equally likely can, after seeing everything here, be at most about {odds} to 1 sure of one of them.
+{odds_in_words(certificate)}
 
 For one person with at most {person.records} job record(s), the release is (epsilon, delta)-differentially
 private with epsilon {person.epsilon} and delta {person.delta}.
@@ -142,6 +139,41 @@ Not protected: {"; ".join(certificate.definition.not_covered)}.
 
 Assumed to be public already: {"; ".join(certificate.definition.assumed_public)}.
 """
+
+
+def odds_in_words(certificate: Certificate) -> str:
+    """Say how much a release can tell about one home, in the same words wherever they stand.
+
+    Parameters
+    ----------
+    certificate : Certificate
+
+    Returns
+    -------
+    str
+        Two sentences, on several lines. The first is of one job record; the second of one worker, with as
+        many records as the certificate covers.
+    """
+    run, person = certificate.run, certificate.person
+    several = f" with up to {person.records} job records" if person.records > 1 else ""
+    odds, exception = _odds(Fraction(run.epsilon), Fraction(run.delta))
+    together = group_privacy(Fraction(run.epsilon), Fraction(run.delta), person.records)
+    if together[1] == 1:  # it promises nothing; pure differential privacy always promises something
+        together = person.records * Fraction(person.curve[-1].epsilon), Fraction(0)
+    worker_odds, worker_exception = _odds(*together)
+    return (
+        f"Whatever can be seen in this release is at most about {odds} times more or less likely than it "
+        f"would be if\nany one job record had another home{exception}. Someone who thought two homes of a\n"
+        f"worker{several} equally likely can, after seeing everything here, be at most about {worker_odds} "
+        f"to 1 sure of one of them{worker_exception}."
+    )
+
+
+def _odds(epsilon: Fraction, delta: Fraction) -> tuple[str, str]:
+    """Return e^epsilon, rounded up, and what is said of delta."""
+    odds = Decimal(decimal_up(exp_up(epsilon), 3))
+    exception = f", except with probability {decimal_up(delta)}" if delta else ""
+    return f"{odds:,}" if odds >= 10_000 else str(odds), exception
 
 
 def _files(names: dict[str, str], kind: str) -> str:

@@ -8,9 +8,9 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -18,14 +18,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import geo_data
 import synth
+from pipelines._durable import sync, sync_tree
 from pipelines._job_files import refuse_copies, refuse_open_files
+from pipelines.accounting import accounted, debit_of, paid
 from pipelines.certificate import Certificate, make_certificate
+from pipelines.choosing import make_plan
 from pipelines.config import ConfigError, ReleaseConfig
-from pipelines.drawing import sample_release
+from pipelines.drawing import connect, sample_release
 from pipelines.journal import Journal
-from pipelines.ledger import Budget, Ledger, LedgerError
+from pipelines.ledger import LedgerError
 from pipelines.plan_files import load_plan, plan_hash, save_plan, sha256_of
-from pipelines.planning import ReleasePlan, make_plan
+from pipelines.planning import ReleasePlan
 from pipelines.polygons import POLYGON_FOLDER, write_polygons
 from pipelines.public_inputs import job_source, read_public_inputs
 from pipelines.release_files import write_public
@@ -34,7 +37,7 @@ from pipelines.signing import read_private_key
 from pipelines.staging import RunState, Staging
 from pipelines.verification import VerificationError, verify
 
-__all__ = ["Release", "certified", "debits_of", "resume", "run"]
+__all__ = ["Release", "certified", "resume", "run"]
 
 
 @dataclass(frozen=True)
@@ -126,10 +129,13 @@ def run(
         If the signing key cannot be used.
     LedgerError
         If the budget does not allow the release, or the ledger cannot be trusted.
+    ConnectionError
+        If no scheduler answers at the address given.
     """
     out = config.release.out
     _refuse_existing(out)
     refuse_open_files(config)
+    _refuse_unreachable(scheduler)
     clock = _Clock(report)
     signing_key = read_private_key(config.signature.key) if config.signature else None
     with clock.step("Reading public inputs and planning"):
@@ -154,17 +160,18 @@ def run(
             state = RunState(config, certificate, jobs_sha256, key.secure, name)
             staging.save(state, key)
             try:
-                state = _paid(state, staging)
-            except BaseException:
-                staging.abandon()
+                state = paid(state, staging, clock.say)
+            except BaseException as error:
+                if isinstance(error, LedgerError) or debit_of(state) is None:
+                    staging.abandon()  # the ledger refused, or was never asked
                 raise
             clock.journal = Journal(staging.journal)
             clock.journal.write("began", version=certificate.software.version, debit=state.debit or "")
-            with _accounted(state, clock.journal):
+            with accounted(state, clock.journal):
                 _write(staging, release, state, key, signing_key, clock, scheduler)
                 finished = Release.of(out, certificate, release)
                 del release, guarantee  # checking reads the plan again, and two would be in memory
-                _finish(staging, state, clock)
+                _finish(staging, state, clock, out)
     finally:
         key.destroy()
     return finished
@@ -196,9 +203,11 @@ def resume(
     staging = Staging.of(out)
     if not staging.begun and Staging(out).checked and (done := Staging(out).load()).debit is not None:
         out.chmod(0o755)
-        with _accounted(done, Journal(Staging(out).journal)):  # killed between the last rename and the ledger
+        sync(out.parent)
+        with accounted(done, Journal(Staging(out).journal)):  # killed between the last rename and the ledger
             return Release.of(out, done.certificate, load_plan(out / "public" / "plan"))
     _refuse_existing(out)
+    _refuse_unreachable(scheduler)
     clock = _Clock(report)
     with staging.again() as state:
         release = load_plan(staging.public / "plan")
@@ -215,7 +224,7 @@ def resume(
         signing_key = read_private_key(signature.key) if signature else None
         clock.journal = Journal(staging.journal)
         clock.journal.write("resumed", version=certificate.software.version)
-        with _accounted(_paid(state, staging), clock.journal):
+        with accounted(paid(state, staging, clock.say), clock.journal):
             if staging.checked:
                 _put_in_place(staging, out)
                 return finished
@@ -225,75 +234,18 @@ def resume(
             finally:
                 key.destroy()
             del release  # as in `run`
-            _finish(staging, state, clock)
+            _finish(staging, state, clock, out)
     return finished
-
-
-def _paid(state: RunState, staging: Staging) -> RunState:
-    """Pay for the release before its first draw, or see that it has been paid for."""
-    settings, certificate = state.config.ledger, state.certificate
-    if settings is None:
-        return state
-    ledger = Ledger(settings.file)
-    if state.debit is None and settings.file.exists():  # perhaps killed before the debit was noted here
-        state = replace(
-            state, debit=next((e.hash for e in ledger.entries() if e.release == state.name), None)
-        )
-    if state.debit is not None:
-        ledger.resume(state.debit, certificate.plan_sha256)
-    else:
-        debit = ledger.debit(
-            data_set=settings.data_set,
-            period=settings.period,
-            budget=Budget(settings.epsilon, settings.delta, settings.period),
-            epsilon=synth.exact(str(certificate.run.epsilon)),
-            delta=synth.exact(str(certificate.run.delta)),
-            plan_sha256=certificate.plan_sha256,
-            release=state.name,
-        )
-        state = replace(state, debit=debit.id)
-    staging.save(state)
-    return state
-
-
-def debits_of(outs: Iterable[Path]) -> list[str]:
-    """Return the entries of the ledger that paid for finished or unfinished runs, by their output folders.
-
-    Raises
-    ------
-    ConfigError
-        If there is no run in a folder.
-    """
-    states = []
-    for out in outs:
-        staging = Staging(out) if Staging(out).begun else Staging.of(out)
-        if not staging.begun:
-            raise ConfigError([f"{out}: no release with its confidential folder is there"])
-        states.append(staging.load())
-    return [state.debit for state in states if state.debit is not None]
-
-
-@contextmanager
-def _accounted(state: RunState, journal: Journal) -> Iterator[None]:
-    """Enter the outcome in the log and in the ledger; whatever it is, what was paid stays paid."""
-    ledger = Ledger(state.config.ledger.file) if state.config.ledger else None
-    try:
-        yield
-    except BaseException as error:
-        # Neither may hide the first error, nor keep the other from being written.
-        with suppress(OSError):
-            journal.write("failed", error=type(error).__name__)
-        with suppress(LedgerError, OSError):
-            if ledger and state.debit:
-                ledger.outcome(state.debit, "failed", type(error).__name__)
-        raise
-    if ledger and state.debit:
-        ledger.outcome(state.debit, "finished")
 
 
 def _refuse_existing(out: Path) -> None:
     if out.exists() or out.is_symlink():
         raise ConfigError([f"{out}: the output folder exists. Remove it, or choose another with --out"])
+
+
+def _refuse_unreachable(scheduler: str | None) -> None:
+    if scheduler is not None:
+        connect(scheduler).close()  # now, since nothing has been read or paid
 
 
 def _write(
@@ -308,7 +260,13 @@ def _write(
     """Draw what is not drawn yet, and write the public folder."""
     with clock.step(f"Drawing {release.plan.pools.n_records:,} synthetic workers"):
         parts = sample_release(
-            staging, release, state, key, scheduler=scheduler, progress=clock.shown and sys.stderr.isatty()
+            staging,
+            release,
+            state,
+            key,
+            scheduler=scheduler,
+            say=clock.say,
+            progress=clock.shown and sys.stderr.isatty(),
         )
     with clock.step("Writing the release"):
         for path in staging.public.iterdir():  # what an interrupted attempt wrote
@@ -319,16 +277,17 @@ def _write(
         write_public(release, state.certificate, parts, staging.public, signing_key)
 
 
-def _finish(staging: Staging, state: RunState, clock: _Clock) -> None:
+def _finish(staging: Staging, state: RunState, clock: _Clock, out: Path) -> None:
     """Check the release, and put it in its place."""
     with clock.step("Checking the release"):
         _check(staging.public, state.certificate)
     for path in (staging.public, *staging.public.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
+    sync_tree(staging.public)  # what it could be drawn from again is about to be destroyed
     _log(staging, state, clock)
     if clock.journal is not None:
         clock.journal.write("finished")
-    _put_in_place(staging, state.config.release.out)
+    _put_in_place(staging, out)
 
 
 def _put_in_place(staging: Staging, out: Path) -> None:
@@ -338,6 +297,7 @@ def _put_in_place(staging: Staging, out: Path) -> None:
         raise ConfigError([f"{out}: the output folder appeared during the run; nothing was replaced"])
     staging.folder.rename(out)
     out.chmod(0o755)
+    sync(out.parent)  # before the ledger says that it is finished
 
 
 def _keep_homes(config: ReleaseConfig, release: ReleasePlan, staging: Staging) -> None:
@@ -369,12 +329,12 @@ class _Clock:
     def __init__(self, report: Callable[[str], None] | None) -> None:
         self.shown = report is not None
         self.journal: Journal | None = None
-        self._say = report or (lambda _: None)
+        self.say = report or (lambda _: None)
         self.seconds: dict[str, float] = {}
 
     @contextmanager
     def step(self, what: str) -> Iterator[None]:
-        self._say(f"{what} ...")
+        self.say(f"{what} ...")
         begin = time.monotonic()
         yield
         self.seconds[what] = round(time.monotonic() - begin, 3)

@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 
 import geo_data
 import synth
+from pipelines._durable import sync_tree
+from pipelines.plan_files import sha256_of
 from pipelines.planning import ReleasePlan
-from pipelines.release_files import Part, file_names
+from pipelines.release_files import CHECKSUMS, Part, checksum_lines, file_names
 from pipelines.staging import RunState, Staging
 
 __all__ = ["RunBatches", "batches", "keep_homes", "sample_batch"]
@@ -40,7 +42,7 @@ def batches(release: ReleasePlan, jobs: int | None = None) -> list[slice]:
     release : ReleasePlan
     jobs : int, optional
         A batch ends at the first unit that reaches it: the memory of a task is bounded by this and by the
-        largest unit. By default 100,000, and more where there would be more than 1,500 batches.
+        largest unit. By default 100,000; more where there would otherwise be more than 1,500 batches.
 
     Returns
     -------
@@ -48,7 +50,7 @@ def batches(release: ReleasePlan, jobs: int | None = None) -> list[slice]:
         Of consecutive pools, covering all.
     """
     pools = release.pools
-    jobs = jobs or max(_BATCH_JOBS, pools.slots.work.size // _MOST_BATCHES)
+    jobs = max(jobs or _BATCH_JOBS, -(-pools.slots.work.size // _MOST_BATCHES))
     level = pools.pooling.level if pools.shared.any() else release.geography.block_level
     unit = release.geography.unit_of(level, pools.block)
     first = np.flatnonzero(np.append(True, np.diff(unit) != 0))
@@ -102,7 +104,7 @@ def keep_homes(
     parts: Iterable[geo_data.JobRecords],
     batch_jobs: int | None = None,
 ) -> None:
-    """Sort the confidential homes into a file for each batch and part of the input.
+    """Sort the confidential homes into a file for each batch.
 
     Parameters
     ----------
@@ -122,7 +124,7 @@ def keep_homes(
     finder = geo_data.PoolFinder(pools, geography)
     first = np.array([pools.start for pools in batches(release, batch_jobs)])
     of_pool, of_block = np.zeros(pools.n.size + 1, np.int64), np.zeros(geography.n_blocks, np.int64)
-    for number, records in enumerate(parts):
+    for records in parts:
         pool = finder.find(records)
         of_pool += np.bincount(pool, minlength=of_pool.size)
         of_block += np.bincount(records.work, minlength=of_block.size)
@@ -131,10 +133,15 @@ def keep_homes(
         homes = np.stack([pool[order].astype(np.int32), records.work[order], records.home[order]])
         present, begin = np.unique(batch[order], return_index=True)
         for one, a, b in zip(present.tolist(), begin, [*begin[1:], order.size], strict=True):
-            staging.write_homes(one, number, homes[:, a:b])
+            staging.add_homes(one, homes[:, a:b])
     slots = np.bincount(pools.slots.work, minlength=of_block.size)
     if not np.array_equal(of_pool[:-1], pools.n) or not np.array_equal(of_block, slots):
         raise ValueError(_OTHERS)
+
+
+def _checksums(folder: Path) -> str:
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != CHECKSUMS)
+    return "".join(checksum_lines({path.relative_to(folder).as_posix(): sha256_of(path) for path in files}))
 
 
 def _offsets(release: ReleasePlan) -> NDArray[np.int64]:
@@ -194,12 +201,24 @@ class RunBatches:
             for run in range(self.implicates.runs):
                 for drawn in sample_batch(self.release, pools, home[order], self.key, batch, run):
                     self._write(next(waiting), batch, drawn)
+            (folder / CHECKSUMS).write_text(_checksums(folder), encoding="utf-8")
+            sync_tree(folder)  # so that a part that has its name is whole, also after a power cut
             with suppress(OSError):  # a task that was thought lost has finished: its bytes are the same
                 os.rename(folder, self.folder(batch))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         if not self.folder(batch).exists():
             raise OSError(errno.EIO, "the part of a batch could not be put in place", str(self.folder(batch)))
+
+    def finished(self, batch: int) -> bool:
+        """Whether the part of a batch is there; one that a disk has damaged is removed, to be drawn again."""
+        folder = self.folder(batch)
+        if folder.exists():
+            with suppress(FileNotFoundError):
+                if (folder / CHECKSUMS).read_bytes() == _checksums(folder).encode():
+                    return True
+            shutil.rmtree(folder)
+        return False
 
     def _write(self, part: Part, batch: int, drawn: NDArray[np.int32]) -> None:
         geography, slots = self.release.geography, self.release.pools.slots

@@ -20,8 +20,9 @@ from typing import Any
 from cronsim import CronSim
 
 from pipelines._periods import NEEDED, Period, filled, put
-from pipelines._schedule_files import ScheduleFile, SettingsFile, read_model, read_tables
-from pipelines.config import ConfigError, ReleaseConfig, check_config
+from pipelines._schedule_files import ScheduleFile, SettingsFile, read_model
+from pipelines._toml import ConfigError, read_toml
+from pipelines.config import ReleaseConfig, check_config
 from pipelines.notify import Notify
 
 __all__ = ["SETTINGS", "Calendar", "Occurrence", "Period", "Schedule", "read_calendar"]
@@ -154,6 +155,8 @@ class Calendar:
         Where it is recorded what was done.
     attempts : int
         How often a release is tried.
+    scheduler : str or None
+        Address of a Dask cluster to draw on.
     notify : Notify
         Who is told.
     schedules : tuple of Schedule
@@ -165,6 +168,7 @@ class Calendar:
     folder: Path
     records: Path
     attempts: int
+    scheduler: str | None
     notify: Notify
     schedules: tuple[Schedule, ...]
     problems: tuple[str, ...]
@@ -212,9 +216,15 @@ def read_calendar(folder: Path | str) -> Calendar:
             schedules.append(_schedule(path))
         except ConfigError as error:
             problems += error.problems
-    records = settings.calendar.records or folder / "state"
+    own = settings.calendar
     return Calendar(
-        folder, records, settings.calendar.attempts, settings.notify, tuple(schedules), tuple(problems)
+        folder,
+        own.records or folder / "state",
+        own.attempts,
+        own.scheduler,
+        settings.notify,
+        tuple(schedules),
+        tuple(problems),
     )
 
 
@@ -222,7 +232,7 @@ def _schedule(path: Path) -> Schedule:
     """Read a schedule, and try its first configuration."""
     file = read_model(path, ScheduleFile)
     try:
-        tables = read_tables(file.base)
+        tables = read_toml(file.base)
     except ConfigError as error:
         raise ConfigError(f"{path.name}: base: {problem}" for problem in error.problems) from None
     schedule = Schedule(path, file, tables)

@@ -9,15 +9,15 @@
         homes/                      the confidential homes of each batch of pools, complete before state.json
         parts/                      what each finished batch wrote, in a folder of the run
 
-What has its name is whole: everything is written under another name first and renamed. A folder without
-`state.json` was abandoned before anything was drawn, and is thrown away; one with it is a run that can be
-resumed with the same result, byte for byte; one with `run.json` needs only to be tidied and put in place.
+Key, state, summary and parts get their names when they are whole and on the disk; plan and homes are on the
+disk before `state.json` is. A folder without `state.json` was abandoned before anything was drawn, and is
+thrown away; one with it is a run that can be resumed with the same result, byte for byte; one with
+`run.json`, whose public files are on the disk too, needs only to be tidied and put in place.
 """
 
 from __future__ import annotations
 
 import fcntl
-import io
 import json
 import os
 import shutil
@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import synth
+from pipelines._durable import sync, sync_tree
 from pipelines.certificate import Certificate
 from pipelines.config import ConfigError, ReleaseConfig
 
@@ -242,6 +243,8 @@ class Staging:
         """
         if key is not None:
             self.write(self._key, key.secret())
+            sync_tree(self.folder)  # plan and homes
+            sync(self.folder.parent)
         document = {
             "format": _FORMAT,
             "config": state.config.model_dump(mode="python"),
@@ -282,25 +285,28 @@ class Staging:
                 os.fsync(file.fileno())
             self._key.unlink()
 
-    def write_homes(self, batch: int, part: int, homes: NDArray[np.int32]) -> None:
-        """Keep homes of a batch, from a part of the input.
+    def add_homes(self, batch: int, homes: NDArray[np.int32]) -> None:
+        """Keep homes of a batch, after those of other parts of the input.
 
         Parameters
         ----------
-        batch, part : int
+        batch : int
         homes : ndarray of int32, shape (3, n)
             **Confidential**: pool, work block and home block of each job.
         """
-        folder = self.homes / f"{batch:06}"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        content = io.BytesIO()
-        np.save(content, homes)
-        self.write(folder / f"{part:06}.npy", content.getvalue())
+        with self._homes_of(batch).open("ab") as file:
+            np.save(file, homes)
 
     def read_homes(self, batch: int) -> NDArray[np.int32]:
         """Return the homes of a batch, part after part, shape (3, n)."""
-        parts = sorted((self.homes / f"{batch:06}").iterdir())
-        return np.concatenate([np.load(part) for part in parts], axis=1)
+        parts = []
+        with self._homes_of(batch).open("rb") as file:
+            while file.peek(1):
+                parts.append(np.load(file))
+        return np.concatenate(parts, axis=1)
+
+    def _homes_of(self, batch: int) -> Path:
+        return self.homes / f"{batch:06}.npy"
 
     def abandon(self) -> None:
         """Give up a run that has not been paid for: `fresh` then throws the folder away."""
@@ -320,3 +326,4 @@ class Staging:
             file.flush()
             os.fsync(file.fileno())
         os.replace(file.name, path)
+        sync(path.parent)

@@ -12,7 +12,8 @@ import synth
 from pipelines.ledger import Account
 from pipelines.planning import ReleasePlan
 from pipelines.release_files import file_names
-from pipelines.releasing import Release, debits_of
+from pipelines.releasing import Release
+from pipelines.staging import Staging
 from pipelines.utility import mean_commute, total_variation
 
 __all__ = ["comparison", "ledger_account", "plan_summary", "release_summary"]
@@ -90,8 +91,8 @@ def release_summary(release: Release) -> str:
 
 
 def _paid(release: Release) -> str:
-    debit = debits_of([release.out])
-    return f"Ledger      debit {debit[0][:16]}" if debit else "Ledger      none: nobody adds up what is spent"
+    debit = Staging(release.out).load().debit
+    return f"Ledger      debit {debit}" if debit else "Ledger      none: nobody adds up what is spent"
 
 
 def ledger_account(account: Account) -> str:

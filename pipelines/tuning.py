@@ -23,17 +23,27 @@ from pydantic import ValidationError
 import geo_data
 import synth
 from pipelines._config_problems import problems_across
+from pipelines._job_files import refuse_as_public
+from pipelines.choosing import make_plan
 from pipelines.config import ConfigError, PlanSettings, Privacy, ReleaseConfig
 from pipelines.forecast import forecast
-from pipelines.planning import make_plan
-from pipelines.public_inputs import PublicInputs, public_inputs_for, read_geography, read_public_inputs
+from pipelines.public_inputs import (
+    PublicInputs,
+    check_pool_by,
+    public_inputs_for,
+    read_geography,
+    read_public_inputs,
+)
 
 __all__ = ["Sweep", "draw_frontier", "recommend", "tune"]
 
 AUTO = "auto"
 """In a sweep: what the planner chooses."""
 
-_PLAN = ("coarsening", "split_threshold", "pool_below", "retention_min")
+_NONE = "none"  # in a sweep of strata: every pool holds all jobs of its place
+
+_PLAN = ("coarsening", "split_threshold", "pool_by", "pool_level", "pool_below", "retention_min")
+_NOT_EVERYWHERE = ("prior", "retention_min")  # settings of [plan] that not every mechanism has
 
 # Colours that the colour-blind tell apart (Okabe and Ito), each with a marker of its own.
 _LINES: tuple[dict[str, Any], ...] = tuple(
@@ -52,17 +62,27 @@ class Sweep:
     ----------
     epsilon, delta : tuple of str
         Exact numbers as text.
+    mechanism : tuple of str
+        Of `synth.MECHANISMS`. What the configuration says of a setting that one of them does not have is
+        left out for that one.
     coarsening : tuple of str
         Rules of `geo_data.coarsening`.
     split_threshold, pool_below : tuple of str
         Numbers, or "auto" for the planner's choice.
+    pool_by : tuple of str
+        Attributes, those of one candidate joined by "+", or "none".
+    pool_level : tuple of str
+        Levels, or "auto".
     retention_min : tuple of str
     """
 
     epsilon: tuple[str, ...] = ()
     delta: tuple[str, ...] = ()
+    mechanism: tuple[str, ...] = ()
     coarsening: tuple[str, ...] = ()
     split_threshold: tuple[str, ...] = ()
+    pool_by: tuple[str, ...] = ()
+    pool_level: tuple[str, ...] = ()
     pool_below: tuple[str, ...] = ()
     retention_min: tuple[str, ...] = ()
 
@@ -85,10 +105,20 @@ class Sweep:
 def _changed(config: ReleaseConfig, changes: dict[str, Any]) -> ReleaseConfig:
     privacy = {"epsilon": str(config.privacy.epsilon), "delta": str(config.privacy.delta)}
     privacy["guarantee"] = config.privacy.guarantee
-    plan = config.plan.model_dump(mode="json")
+    release, plan = config.release, config.plan.model_dump(mode="json")
+    if mechanism := synth.MECHANISMS.get(changes.get("mechanism", "")):
+        release = release.model_copy(update={"mechanism": mechanism.name})
+        plan = {name: plan[name] for name in plan if name not in {*_NOT_EVERYWHERE} - mechanism.settings}
     for name, value in changes.items():
         if name in privacy:
             privacy[name] = value
+        elif name == "mechanism":
+            if mechanism is None:
+                raise ConfigError(
+                    [f"mechanism: {value!r} cannot be tried; there are {', '.join(sorted(synth.MECHANISMS))}"]
+                )
+        elif name == "pool_by":
+            plan[name] = [] if value == _NONE else value.split("+")
         else:
             plan[name] = (
                 None if value == AUTO else int(value) if name == "pool_below" and value.isdigit() else value
@@ -103,9 +133,11 @@ def _changed(config: ReleaseConfig, changes: dict[str, Any]) -> ReleaseConfig:
             for error in errors.errors(include_url=False)
         ) from None
     chosen = settings.model_dump(mode="json", exclude_none=True)
-    if problems := [*problems_across({"release": {"mechanism": config.release.mechanism}, "plan": chosen})]:
+    kept = {"mechanism": release.mechanism, "implicate_source": release.implicate_source}
+    levels = {"levels": [*config.geography.levels], "block": config.geography.block}
+    if problems := [*problems_across({"release": kept, "plan": chosen, "geography": levels})]:
         raise ConfigError(problems)
-    return config.model_copy(update={"privacy": asked, "plan": settings})
+    return config.model_copy(update={"release": release, "privacy": asked, "plan": settings})
 
 
 def tune(
@@ -139,21 +171,30 @@ def tune(
     Raises
     ------
     ConfigError
-        If a value of the sweep cannot be used.
+        If a value of the sweep cannot be used, or a public input or the pseudo-truth is a confidential file.
     geo_data.InputError
         If a public input is unusable.
     """
     candidates = sweep.configurations(config)
+    refuse_as_public(config, pseudo_truth)
     if pseudo_truth is None:
-        inputs, records = read_public_inputs(config), None
+        inputs, earlier = read_public_inputs(config), None
     else:
         geography = read_geography(config)
         earlier = geo_data.LodesJobs(pseudo_truth, geography)
-        inputs, records = public_inputs_for(config, geography, earlier.slots()), earlier.records()
+        inputs = public_inputs_for(config, geography, earlier.slots())
+    for candidate in candidates:
+        check_pool_by(candidate, inputs.slots)
+    strata = {candidate.plan.pool_by for candidate in candidates}
+    records = {by: earlier.records(by) for by in strata} if earlier else {}
     task = delayed(_try, pure=False, traverse=False)
     with ProgressBar(out=sys.stderr) if progress else nullcontext():
         rows = compute(
-            *(task(candidate, inputs, records, seeds) for candidate in candidates), scheduler="threads"
+            *(
+                task(candidate, inputs, records.get(candidate.plan.pool_by), seeds)
+                for candidate in candidates
+            ),
+            scheduler="threads",
         )
     return pd.DataFrame(list(rows))
 
@@ -168,8 +209,11 @@ def _try(
     row: dict[str, Any] = {
         "epsilon": synth.decimal_up(privacy.epsilon),
         "delta": synth.decimal_up(privacy.delta),
+        "mechanism": config.release.mechanism,
         "coarsening": plan.coarsening,
         "split_threshold": AUTO if plan.split_threshold is None else str(plan.split_threshold),
+        "pool_by": "+".join(plan.pool_by) or _NONE,
+        "pool_level": plan.pool_level or AUTO,
         "pool_below": AUTO if plan.pool_below is None else str(plan.pool_below),
         "retention_min": synth.decimal_up(plan.retention_min),
     }
@@ -196,6 +240,8 @@ def _try(
 def recommend(results: pd.DataFrame, config: ReleaseConfig) -> str:
     """Return the [plan] table of the combination with the smallest objective at the requested privacy.
 
+    Of the configured mechanism: each has an objective of its own (`pipelines.forecast.objective`).
+
     Parameters
     ----------
     results : DataFrame
@@ -206,13 +252,13 @@ def recommend(results: pd.DataFrame, config: ReleaseConfig) -> str:
     -------
     str
         TOML, which takes the place of the whole table: what was not varied stands in it as configured. A
-        comment where no combination has the requested epsilon and delta.
+        comment where no combination has the requested epsilon, delta and mechanism.
     """
-    asked = results[results["certified"]]
+    asked = results[results["certified"] & (results["mechanism"] == config.release.mechanism)]
     for name in ("epsilon", "delta"):
         asked = asked[asked[name] == synth.decimal_up(getattr(config.privacy, name))]
     if asked.empty:
-        return "# no combination was certified at the epsilon and delta of the configuration"
+        return "# no combination was certified at the epsilon, delta and mechanism of the configuration"
     best: dict[Any, Any] = asked.sort_values("objective").iloc[0].to_dict()
     plan = _changed(config, {name: best[name] for name in _PLAN}).plan
     table = plan.model_dump(mode="json", exclude_defaults=True, exclude={"preset"})
@@ -234,7 +280,7 @@ def draw_frontier(results: pd.DataFrame, title: str, path: Path) -> None:
 
     done = results[results["certified"]].copy()
     done["x"] = [float(Fraction(value)) for value in done["epsilon"]]
-    varied = [name for name in ("delta", *_PLAN) if len(set(results[name])) > 1]
+    varied = [name for name in ("delta", "mechanism", *_PLAN) if len(set(results[name])) > 1]
     panels = {
         "total_variation": "total variation of flows",
         "block_variation": "the same, to work blocks",
@@ -242,7 +288,7 @@ def draw_frontier(results: pd.DataFrame, title: str, path: Path) -> None:
     }
     fig = Figure(figsize=(13, 4.4), layout="constrained")
     axes = fig.subplots(1, len(panels))
-    groups = done.groupby(varied, sort=False) if varied else [((), done)]
+    groups = done.groupby(varied, sort=False) if varied and len(done) else [((), done)] if len(done) else []
     for (key, group), style in zip(groups, itertools.cycle(_LINES)):
         label = (
             ", ".join(f"{name} {value}" for name, value in zip(varied, key, strict=True)) or "as configured"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -202,10 +203,45 @@ def _load_plan(folder: Path, certificate: Certificate) -> ReleasePlan:
     release = load_plan(folder / "plan")
     if release.plan.mechanism != certificate.mechanism:
         raise _fail("plan", "the plan and the certificate name different mechanisms")
+    config = _configuration(release)
+    if others := _contradictions(config, release):
+        raise _fail("plan", f"plan.json: {', '.join(others)}: not what its configuration asks for")
     subject = release.configuration["release"]
     if any(subject[name] != value for name, value in certificate.release.model_dump().items()):
         raise _fail("plan", "the plan and the certificate are of different releases")
     return release
+
+
+def _configuration(release: ReleasePlan) -> ReleaseConfig:
+    """Read the configuration that a plan quotes: as this program quotes one, and nothing more."""
+    quoted = release.configuration
+    whole = quoted | {"release": quoted["release"] | {"out": "out"}}
+    with suppress(ValidationError):
+        config = ReleaseConfig.model_validate(whole, context={"folder": Path("/")})
+        if config.canonical() == quoted:
+            return config
+    raise _fail("plan", "plan.json: the configuration is not one of this program")
+
+
+def _contradictions(config: ReleaseConfig, release: ReleasePlan) -> list[str]:
+    """Name what a plan says otherwise than its configuration; what that leaves open, the planner chose."""
+    privacy, settings, geography = config.privacy, config.plan, release.geography
+    pooling, thresholds = release.pools.pooling, release.choices.thresholds
+    pairs = {
+        "mechanism": (release.plan.mechanism, config.release.mechanism),
+        "epsilon and delta": (release.requested, (privacy.epsilon, privacy.delta)),
+        "guarantee": (release.plan.guarantee, privacy.guarantee),
+        "block": (geography.block_level, config.geography.block),
+        "levels": (tuple(geography.levels), config.geography.levels),
+        "pooling by": (pooling.by, settings.pool_by),
+        "pooling level": (pooling.level, settings.pool_level or pooling.level),
+        "pooling below": (pooling.below, settings.pool_below or pooling.below),
+        "thresholds": (
+            thresholds,
+            thresholds if settings.split_threshold is None else (float(settings.split_threshold),),
+        ),
+    }
+    return [name for name, (planned, asked) in pairs.items() if planned != asked]
 
 
 def _check_guarantee(release: ReleasePlan, guarantee: synth.Guarantee, certificate: Certificate) -> str:
@@ -232,21 +268,9 @@ def _check_data(folder: Path, release: ReleasePlan, certificate: Certificate) ->
         raise _fail("data", str(fault)) from None
 
 
-def _is_canonical(configuration: dict[str, Any]) -> bool:
-    """Say whether a configuration is what one of this program would be quoted as, and nothing more."""
-    whole = configuration | {"release": configuration["release"] | {"out": "out"}}
-    try:
-        read = ReleaseConfig.model_validate(whole, context={"folder": Path("/")})
-    except ValidationError:
-        return False
-    return read.canonical() == configuration
-
-
 def _check_texts(folder: Path, release: ReleasePlan, certificate: Certificate) -> str:
     """Compare what is said in words, and the list of files, with what the certificate gives."""
     present = set(public_files(folder)) - {PUBLIC_KEY}  # of a signed release
-    if not _is_canonical(release.configuration):
-        raise _fail("texts", "plan.json: the configuration is not one of this program")
     more = sorted({*without_parts(present)} ^ {*expected_files(release.configuration)})
     if more:
         raise _fail("texts", f"a release of this kind has other files: {', '.join(more)}")

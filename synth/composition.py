@@ -48,7 +48,8 @@ def group_privacy(epsilon: Fraction, delta: Fraction, records: int) -> tuple[Fra
     Parameters
     ----------
     epsilon, delta : Fraction
-        Differential privacy of one record (not probabilistic differential privacy, which has no such rule).
+        Differential privacy of one record; or probabilistic differential privacy, of which this is the
+        bound for two given inputs.
     records : int
         c, at least 1.
 

@@ -25,7 +25,7 @@ def load(name: str) -> ModuleType:
     return module
 
 
-processes, report = load("processes"), load("report")
+processes, report, intervals = load("processes"), load("report"), load("intervals")
 
 
 def python(code: str) -> list[str]:
@@ -106,6 +106,23 @@ def test_the_page_of_the_docs_has_the_marks_of_both_commands(tmp_path: Path) -> 
     assert all(f"figures of {command}" in text for command in commands)
 
 
+def test_the_page_of_attacks_has_the_ratios_to_the_paper() -> None:
+    """The paper's own priors are in tests/synth/test_paper.py."""
+    module = load("paper")
+    page = (ROOT / "docs" / "attacks.md").read_text(encoding="utf-8").splitlines()
+    for cells, delta in module.SETTINGS:
+        title = f"Probabilistic, n = m = 10^6, k = {cells:,}, delta = {float(delta):g}, no pruning:"
+        rows = page[page.index(title) + 4 :]
+        for gain, row in zip(module.GAINS, rows, strict=False):
+            epsilon = module.epsilon_of(gain)
+            ours, reached = module.certified_prior(10**6, cells, epsilon, delta)
+            person, _ = module.certified_prior(10**6, cells, epsilon, delta, "dp")
+            stated, paper, *figures = row.strip("| ").split(" | ")
+            assert int(stated) == gain
+            assert [figures[0], *figures[2:]] == [f"{float(x):.4g}" for x in (ours, reached, person)]
+            assert float(figures[1]) == pytest.approx(float(paper) / float(ours), rel=1e-3)
+
+
 def test_every_benchmark_is_collected() -> None:
     command = [sys.executable, "-m", "pytest", "-c", "benchmarks/pytest.ini", "--collect-only", "benchmarks"]
     # Of its own, not of the pytest around it: on a worker of xdist, benchmarks refuse to be collected.
@@ -113,3 +130,15 @@ def test_every_benchmark_is_collected() -> None:
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert all(path.name in done.stdout for path in BENCHMARKS.glob("bench_*.py"))
+
+
+def test_intervals_with_the_samplers_that_ship() -> None:
+    """Noise on counts has no bias to speak of; pseudo-workers pull every implicate the same way."""
+    held, bias = intervals.simulate("geometric", 2, "8.6", 3, 400)
+    assert held == pytest.approx(0.95, abs=0.03)
+    assert abs(bias) < 0.003
+    held, bias = intervals.simulate("dirichlet", 2, "8.6", 3, 400)
+    assert held == pytest.approx(0.95, abs=0.03)
+    held, bias = intervals.simulate("dirichlet", 50, "2", 5, 100)
+    assert held < 0.01
+    assert bias == pytest.approx(-0.27, abs=0.02)

@@ -6,13 +6,21 @@ import importlib.util
 import json
 import re
 import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import jupytext
+import matplotlib as mpl
+import matplotlib.pyplot as plt
 import nbformat
+import pandas as pd
 import pytest
 from jupyter_client.kernelspec import KernelSpecManager
+from nbclient import NotebookClient
+from traitlets.config import Config
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 TEXTS = sorted(NOTEBOOKS.glob("[0-9]*.py"))
@@ -68,6 +76,62 @@ def test_a_save_in_jupyter_keeps_the_text(text: Path) -> None:
     notebook.metadata["language_info"] = {"name": "python", "version": "3"}
     notebook.cells[-1].metadata["collapsed"] = False
     assert jupytext.writes(notebook, fmt="py:percent", config=config) == text.read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "text", [path for path in TEXTS if path.name[:2] in ("02", "03", "04", "06")], ids=lambda p: p.stem
+)
+def test_notebooks_take_data_of_another_kind(
+    text: Path,
+    config_text: Callable[..., str],
+    small_region: dict[str, Path],
+    tmp_path: Path,
+    clean_source: object,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As notebooks/README.md says to: one row a job, and counts with noise."""
+    jobs = pd.read_csv(small_region["od"], dtype={"w_geocode": "str", "h_geocode": "str"})
+    jobs.to_csv(tmp_path / "jobs.csv", index=False)
+    (tmp_path / "jobs.csv").chmod(0o600)
+    lodes = f'format = "lodes"\nfile = "{small_region["od"]}"\n'
+    rows = (
+        f'format = "microdata"\nfile = "{tmp_path / "jobs.csv"}"\nhome = "h_geocode"\nwork = "w_geocode"\n'
+        'count = "S000"\n'
+    )
+    mechanism = ('mechanism = "dirichlet"', 'mechanism = "geometric"')
+    config = config_text((lodes, rows), mechanism, ('retention_min = "0.5"', 'retention_min = "1"'))
+    (tmp_path / "own.toml").write_text(config, encoding="utf-8")
+    code = text.read_text(encoding="utf-8")
+    assert code.count("pipelines.demo_inputs(folder)") == 1
+    monkeypatch.chdir(NOTEBOOKS)
+    monkeypatch.delenv("ODSYNTH_REGION", raising=False)
+    monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
+    names: dict[str, Any] = {"OWN": str(tmp_path / "own.toml")}
+    try:
+        with mpl.rc_context({"backend": "agg"}):
+            exec(code.replace("pipelines.demo_inputs(folder)", "Path(OWN)"), names)
+    finally:
+        plt.close("all")
+        names["work"].cleanup()
+
+
+@pytest.mark.deep
+@every_notebook
+def test_notebook_runs_on_rhode_island(
+    text: Path, shared_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second region that each of them names; on the first, `notebooks` are tests themselves."""
+    monkeypatch.setenv("ODSYNTH_REGION", "rhode_island")
+    with tempfile.TemporaryDirectory(prefix="odsynth-") as folder:  # a short name: sockets lie there
+        monkeypatch.setenv("TMPDIR", folder)
+        kernel = {"transport": "ipc", "connection_file": f"{folder}/kernel.json"}
+        NotebookClient(
+            nbformat.read(text.with_suffix(".ipynb"), as_version=4),
+            timeout=1200,
+            resources={"metadata": {"path": str(NOTEBOOKS)}},
+            config=Config({"KernelManager": kernel}),
+        ).execute()
 
 
 def test_the_kernel_is_this_python() -> None:

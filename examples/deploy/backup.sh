@@ -21,19 +21,30 @@ with closing(sqlite3.connect(f"{source}?mode=ro", uri=True)) as database:
 END
 }
 
+# Databases are known by their first bytes, whatever they are called.
+databases() {
+    (cd "$folder" && find . -name cache -prune -o -type f ! -path ./service.sqlite -exec sh -c '
+        for file; do
+            if [ "$(head -c 15 "$file" | tr -d "\0")" = "SQLite format 3" ]; then printf "%s\n" "$file"; fi
+        done' sh {} +)
+}
+databases > "$destination/databases.txt"
+
 # 1. The service's own records first: a run that they say is finished then has its files in the copy.
 if [ -e "$folder/service.sqlite" ]; then copy_database service.sqlite >/dev/null; fi
 
 # 2. Files, but not what can be made again (cache), nor runs that are at work: their folders hold the homes and the key
 #    of their draws, which are destroyed when they end and must not live on in a backup. 1: a log grew meanwhile.
+sed 'p; s/$/-wal/p; s/-wal$/-shm/' "$destination/databases.txt" > "$destination/left-out.txt"
 tar --create --file="$destination/files.tar" --directory="$folder" --exclude='./cache' --exclude='./session.key' \
-    --exclude='.*.unfinished*' --exclude='*.sqlite' --exclude='*.sqlite-wal' --exclude='*.sqlite-shm' . || [ $? -eq 1 ]
+    --exclude='.*.unfinished*' --exclude='./service.sqlite*' --anchored --no-wildcards \
+    --exclude-from="$destination/left-out.txt" . || [ $? -eq 1 ]
+rm "$destination/left-out.txt"
 
 # 3. The ledgers last: what is in the copy of the files has been paid for in the copy of the ledger.
-(cd "$folder" && find . -name cache -prune -o -name '*.sqlite' ! -path ./service.sqlite -print) |
-    while IFS= read -r database; do
-        kind=$(copy_database "$database")
-        if [ "$kind" = 1868854124 ]; then       # a ledger's; another database may be an input
-            "$python" -m pipelines.cli ledger verify "$destination/databases/$database"
-        fi
-    done
+while IFS= read -r database; do
+    kind=$(copy_database "$database")
+    if [ "$kind" = 1868854124 ]; then           # a ledger's; another database may be an input
+        "$python" -m pipelines.cli ledger verify "$destination/databases/$database"
+    fi
+done < "$destination/databases.txt"

@@ -20,6 +20,7 @@ from pipelines.evaluation.comparison import Comparison
 from pipelines.evaluation.count_queries import count_queries, query_errors
 from pipelines.evaluation.flow_measures import add_up, pair_flows
 from pipelines.evaluation.measuring import RHO, compared_levels
+from pipelines.names import singular
 
 __all__ = ["CHARTS", "draw"]
 
@@ -132,7 +133,7 @@ def _flows(ax: Axes, comparison: Comparison) -> bool:
         )
     ax.plot([0.5, top], [0.5, top], color=_REFERENCE, linewidth=0.8)
     ax.set(
-        xlabel=f"jobs of a flow, compared with{f' ({level})' if level else ''}",
+        xlabel=f"jobs of a flow, compared with{f' ({singular(level)})' if level else ''}",
         ylabel="jobs of the flow, release",
     )
     ax.set(xlim=(0.4, top), ylim=(0.4, top))

@@ -176,38 +176,61 @@ def group_errors(truth: pd.DataFrame, release: pd.DataFrame, works: pd.DataFrame
     Returns
     -------
     DataFrame
-        A row for each group with destinations: ``group``, ``destinations``, and over these the medians of
-        the errors (``absolute``, ``relative``) and the 90th percentile of the relative one (``worst_tenth``).
-        Dense are those `in_dense_area`. Short and long compare only commutes up to, and above, `SHORT_KM`.
+        A row for each group with destinations: ``group``; ``destinations`` with commutes in both tables, and
+        over these the medians of the errors (``absolute``, ``relative``) and the 90th percentile of the
+        relative one (``worst_tenth``); ``only_reference`` and ``only_release``, destinations with commutes in
+        one of the tables only, of which there are no such errors; and ``long_share``, by how much the share
+        of a destination's commutes above `SHORT_KM` is off, on average over jobs.
+
+        Sizes are in jobs of the truth, less than one being in the smallest. Dense are those `in_dense_area`.
+        Short and long compare only commutes up to, and above, `SHORT_KM`; they have no ``long_share`` (NaN).
     """
-    errors = commute_errors(truth, release)
-    begins = list(SIZES.values())
-    size = np.searchsorted(begins, errors["jobs"], side="right") - 1
-    dense = in_dense_area(works, errors["work"].to_numpy())
-    groups = {
-        "all": errors,
-        **{name: errors[size == i] for i, name in enumerate(SIZES)},
-        "dense areas": errors[dense],
-        "sparse areas": errors[~dense],
+    errors, every = commute_errors(truth, release), _destinations(truth, release)
+    size = np.clip(np.searchsorted(list(SIZES.values()), every["true"], side="right") - 1, 0, None)
+    dense = in_dense_area(works, every.index.to_numpy())
+    members = {
+        "all": np.ones(len(every), np.bool_),
+        **{name: size == i for i, name in enumerate(SIZES)},
+        "dense areas": dense,
+        "sparse areas": ~dense,
     }
+    rows = [
+        _summary(name, errors[errors["work"].isin(every.index[member])], every[member])
+        for name, member in members.items()
+    ]
     for name, short in (
         (f"commutes up to {SHORT_KM:g} km", True),
         (f"commutes above {SHORT_KM:g} km", False),
     ):
-        groups[name] = commute_errors(*(t[(t["km"] <= SHORT_KM) == short] for t in (truth, release)))
-    return pd.DataFrame(
-        [
-            {
-                "group": name,
-                "destinations": len(rows),
-                "absolute": rows["absolute"].median(),
-                "relative": rows["relative"].median(),
-                "worst_tenth": rows["relative"].quantile(0.9),
-            }
-            for name, rows in groups.items()
-            if len(rows)
-        ]
-    )
+        tables = [t[(t["km"] <= SHORT_KM) == short] for t in (truth, release)]
+        rows.append(_summary(name, commute_errors(*tables), _destinations(*tables)) | {"long_share": np.nan})
+    table = pd.DataFrame(rows)
+    return table[table[["destinations", "only_reference", "only_release"]].any(axis=1)].reset_index(drop=True)
+
+
+def _destinations(truth: pd.DataFrame, release: pd.DataFrame) -> pd.DataFrame:
+    """Return the jobs of every destination of either table, and how many of them are far from home."""
+    jobs = {}
+    for name, table in (("true", truth), ("released", release)):
+        jobs[name] = table.groupby("work")["S000"].sum()
+        jobs[f"{name}_far"] = table[table["km"] > SHORT_KM].groupby("work")["S000"].sum()
+    return pd.concat(jobs, axis=1).fillna(0.0).sort_index()
+
+
+def _summary(name: str, errors: pd.DataFrame, every: pd.DataFrame) -> dict[str, str | float]:
+    first, second = every["true"] > 0, every["released"] > 0
+    both = every[first & second]
+    off = (both["released_far"] / both["released"] - both["true_far"] / both["true"]).abs()
+    return {
+        "group": name,
+        "destinations": len(errors),
+        "only_reference": int((first & ~second).sum()),
+        "only_release": int((second & ~first).sum()),
+        "absolute": errors["absolute"].median(),
+        "relative": errors["relative"].median(),
+        "worst_tenth": float(errors["relative"].quantile(0.9)),
+        "long_share": float(np.average(off, weights=both["true"])) if len(both) else np.nan,
+    }
 
 
 def _spacing(places: pd.DataFrame, units: NDArray[np.integer]) -> NDArray[np.float64]:

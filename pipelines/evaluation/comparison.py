@@ -20,6 +20,7 @@ from pipelines.evaluation.flow_measures import side_variation
 from pipelines.plan_files import sha256_of
 from pipelines.public_inputs import job_source
 from pipelines.public_release import PublicRelease
+from pipelines.release_files import CHECKSUMS
 
 __all__ = ["Comparison", "compare_with_public", "compare_with_truth"]
 
@@ -131,25 +132,27 @@ def compare_with_public(release: PublicRelease, tables: Sequence[Path]) -> list[
     Raises
     ------
     geo_data.InputError
-        If a table is unusable, or is a confidential input of the release.
+        If a table is unusable, or seems to be of the confidential jobs of the release.
     ConfigError
         If a configuration is unusable, or has no auxiliary table.
     """
     found: list[geo_data.Flows] = []
     for path in tables:
-        _refuse_truth(release, path)
+        _refuse_input(release, path)
         if path.suffix == ".toml":
             config = load_config(path)
             for table in config.auxiliary:
-                _refuse_truth(release, table.file)
-            found += read_auxiliary(config, release.geography)
+                _refuse_input(release, table.file)
+                read = read_auxiliary(config.model_copy(update={"auxiliary": (table,)}), release.geography)
+                for flows in read:
+                    _refuse_jobs(release, table.file, flows, np.equal)
+                found += read
         else:
-            level = release.levels[max(len(release.levels) - 2, 0)]
-            found.append(
-                geo_data.read_lodes_flows(
-                    path, release.geography, origin_level=level, destination_level=level
-                )
-            )
+            above, block = release.levels[max(len(release.levels) - 2, 0)], release.levels[-1]
+            levels = {level: _read_lodes(path, release.geography, above, level) for level in {above, block}}
+            # Whether at most as many: the main jobs alone, or one file of several, are confidential, too.
+            _refuse_jobs(release, path, levels[block], np.less_equal)
+            found.append(levels[above])
     if not found:
         raise geo_data.InputError(
             tables[0],
@@ -234,7 +237,44 @@ def _count(source: geo_data.JobSource, geography: geo_data.Geography) -> pd.Data
     )
 
 
-def _refuse_truth(release: PublicRelease, table: Path) -> None:
+def _read_lodes(path: Path, geography: geo_data.Geography, homes: str, works: str) -> geo_data.Flows:
+    return geo_data.read_lodes_flows(path, geography, origin_level=homes, destination_level=works)
+
+
+def _refuse_jobs(release: PublicRelease, path: Path, table: geo_data.Flows, compare: np.ufunc) -> None:
+    """Refuse a "public" table whose totals at workplaces say that it is of the release's confidential jobs.
+
+    A release keeps these totals exactly, so an earlier one of the same jobs has them, too: that is known by
+    its public folder.
+    """
+    level = table.destination_level
+    jobs = release.flows(release.levels[0], level)
+    totals = [
+        np.bincount(work, count, release.geography.n_units(level))
+        for work, count in ((table.destination, table.flow), (jobs["work"], jobs["S000"]))
+    ]
+    if compare(*totals).all() and not _released(path):
+        raise geo_data.InputError(
+            path,
+            "its totals at workplaces are those of the release, or nowhere above them: these seem to be the "
+            "confidential jobs of the release, or a part of them",
+            cure="name the jobs with --truth; name a file of an earlier release where it lies in its public "
+            "folder, beside the SHA256SUMS that lists it",
+        )
+
+
+def _released(path: Path) -> bool:
+    """Say whether a file is one of a release: listed, as it is, in the checksums of a public folder."""
+    path = path.resolve()
+    for folder in path.parents:
+        sums = folder / CHECKSUMS
+        if sums.is_file() and (folder / "certificate.json").is_file() and path.is_file():
+            line = f"{sha256_of(path)}  {path.relative_to(folder).as_posix()}"
+            return line in sums.read_text(encoding="utf-8").splitlines()
+    return False
+
+
+def _refuse_input(release: PublicRelease, table: Path) -> None:
     """Refuse a "public" table that is one of the confidential inputs, where the run has left their hashes."""
     log = release.folder.parent / "confidential" / "run.json"
     if not (log.is_file() and table.is_file()):

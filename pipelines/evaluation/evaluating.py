@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import os
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
@@ -80,7 +83,7 @@ def evaluate_public(out: Path, tables: Sequence[Path], to: Path | None = None) -
     Raises
     ------
     ConfigError, PublicReleaseError, geo_data.InputError
-        As `evaluate`; also where a table is a confidential input of the release.
+        As `evaluate`; also where a table seems to be of the confidential jobs of the release.
     """
     release, target = _open(out, to, confidential=False)
     return _write(release, compare_with_public(release, tables), target, confidential=False)
@@ -105,24 +108,47 @@ def _open(out: Path, to: Path | None, *, confidential: bool) -> tuple[PublicRele
             raise ConfigError(
                 [f"{target}: this is inside the public folder {folder}. Choose another folder with --to"]
             )
-    if target.exists() and not _replaceable(target, confidential):
+    _check_replaceable(target, confidential)
+    return release, target
+
+
+def _check_replaceable(target: Path, confidential: bool) -> None:
+    if not _replaceable(target, confidential):
         raise ConfigError(
             [
                 f"{target}: this exists and is no {'confidential' if confidential else 'public'} evaluation. "
                 "Choose another folder with --to"
             ]
         )
-    return release, target
 
 
 def _replaceable(target: Path, confidential: bool) -> bool:
-    """Say whether a folder is empty, or an evaluation of the same kind: what is public may be published."""
-    files = {path.name for path in target.iterdir()} if target.is_dir() else {""}
-    if not files <= {REPORT_FILE, MEASURES_FILE}:
-        return False
-    if MEASURES_FILE not in files:
+    """Say whether nothing is there, or an evaluation of the same kind: what is public may be published."""
+    try:
+        files = {path.name for path in target.iterdir()}
+        if files <= {REPORT_FILE, MEASURES_FILE} and MEASURES_FILE in files:
+            return (pq.read_schema(target / MEASURES_FILE).metadata or {}).get(b"odsynth") == _MARK[
+                confidential
+            ]
         return not files
-    return (pq.read_schema(target / MEASURES_FILE).metadata or {}).get(b"odsynth") == _MARK[confidential]
+    except FileNotFoundError:  # or no longer
+        return True
+    except NotADirectoryError:
+        return False
+
+
+def _put_in_place(made: Path, target: Path, *, confidential: bool) -> None:
+    """Rename a finished evaluation to its place, where an earlier one or a quicker writer's may be."""
+    for number in itertools.count():
+        try:
+            made.rename(target)
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
+        _check_replaceable(target, confidential)
+        with suppress(FileNotFoundError):  # somebody else has moved it
+            target.rename(made.with_name(f"earlier-{number}"))
 
 
 def _write(
@@ -153,9 +179,7 @@ def _write(
         for file in made.iterdir():
             file.chmod(0o600 | 0o066 & shared)
         made.chmod(0o700 | 0o077 & shared)
-        if target.exists():
-            target.rename(Path(private) / "earlier")
-        made.rename(target)
+        _put_in_place(made, target, confidential=confidential)
     return measures
 
 

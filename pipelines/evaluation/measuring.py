@@ -35,6 +35,15 @@ __all__ = ["MEASURES", "Measure", "compared_levels", "measure", "measure_implica
 TOP = (10, 100, 1000)
 RHO = (0.1, 0.5, 1.0)
 _EVERYTHING = "all"
+_GROUPS = {  # columns of `group_errors`
+    "destinations": "destinations",
+    "destinations_only_reference": "only_reference",
+    "destinations_only_release": "only_release",
+    "destination_absolute_error": "absolute",
+    "destination_relative_error": "relative",
+    "destination_worst_tenth": "worst_tenth",
+    "destination_long_share_error": "long_share",
+}
 
 
 @dataclass(frozen=True)
@@ -99,7 +108,13 @@ MEASURES: dict[str, Measure] = {
         "km",
         "How much commutes must be stretched or cut, on average, to get the same lengths.",
     ),
-    "destinations": Measure("Destinations", "", "How many there are in the group."),
+    "destinations": Measure("Destinations", "", "How many there are in the group, with jobs in both tables."),
+    "destinations_only_reference": Measure(
+        "Destinations, only compared with", "", "How many more have jobs in the table compared with only."
+    ),
+    "destinations_only_release": Measure(
+        "Destinations, only release", "", "How many more have jobs in the release only."
+    ),
     "destination_absolute_error": Measure(
         "Mean commute to a destination, error",
         "km",
@@ -112,6 +127,11 @@ MEASURES: dict[str, Measure] = {
     ),
     "destination_worst_tenth": Measure(
         "Mean commute to a destination, worst tenth", "%", "One destination in ten is off by more."
+    ),
+    "destination_long_share_error": Measure(
+        "Destinations, error of the share of long commutes",
+        "%",
+        "By how much the share of long commutes is off, on average over jobs.",
     ),
     "query_share": Measure(
         "Count queries answered well",
@@ -221,10 +241,8 @@ def _commute_rows(comparison: Comparison) -> Iterator[Row]:
     yield "earth_movers_distance", level, _EVERYTHING, earth_movers_distance(reference, release)
     for row in group_errors(reference, release, comparison.works).itertuples():
         group = str(row.group)
-        yield "destinations", level, group, float(row.destinations)  # type: ignore[arg-type]
-        yield "destination_absolute_error", level, group, row.absolute  # type: ignore[misc]
-        yield "destination_relative_error", level, group, row.relative  # type: ignore[misc]
-        yield "destination_worst_tenth", level, group, row.worst_tenth  # type: ignore[misc]
+        for name, column in _GROUPS.items():
+            yield name, level, group, float(getattr(row, column))
 
 
 def _query_rows(comparison: Comparison) -> Iterator[Row]:

@@ -12,8 +12,10 @@ import jinja2
 import pandas as pd
 
 from pipelines.evaluation.charts import CHARTS, draw
+from pipelines.evaluation.commute_measures import SHORT_KM
 from pipelines.evaluation.comparison import Comparison
 from pipelines.evaluation.measuring import MEASURES
+from pipelines.names import singular
 from pipelines.public_release import PublicRelease
 
 __all__ = ["report_html"]
@@ -92,8 +94,8 @@ def _part(comparison: Comparison, measures: pd.DataFrame) -> dict[str, Any]:
     drawn = {title: draw(chart, comparison) for title, chart in CHARTS.items()}
     return {
         "name": comparison.name,
-        "levels": f"Homes at level {comparison.home_level}, workplaces at level "
-        f"{comparison.work_level}; distances are between the points of these.",
+        "levels": f"Homes at level {singular(comparison.home_level)}, workplaces at level "
+        f"{singular(comparison.work_level)}; distances are between the points of these.",
         "notes": comparison.notes,
         "cards": _cards(measures),
         "tables": [
@@ -138,7 +140,7 @@ def _cards(measures: pd.DataFrame) -> list[dict[str, str]]:
         rows = rows if level is None else rows[rows["level"] == level]
         if len(rows) and not math.isnan(rows["value"].iloc[0]):
             about = MEASURES[name]
-            meaning = f"{level}: {about.meaning}" if level else about.meaning
+            meaning = f"{_level_name(level)}: {about.meaning}" if level else about.meaning
             cards.append(
                 {"title": about.title, "value": _number(name, rows["value"].iloc[0]), "meaning": meaning}
             )
@@ -157,7 +159,7 @@ def _by_level(title: str, text: str, measures: pd.DataFrame) -> dict[str, Any]:
     return {
         "title": title,
         "text": text,
-        "head": ["Measure", *levels, "In words"],
+        "head": ["Measure", *map(_level_name, levels), "In words"],
         "rows": rows,
         "meanings": True,
     }
@@ -167,14 +169,30 @@ def _destinations(measures: pd.DataFrame, level: str) -> dict[str, Any]:
     groups = list(dict.fromkeys(measures["group"]))
     values = {(m, g): v for m, g, v in measures[["measure", "group", "value"]].itertuples(index=False)}
     return {
-        "title": f"Mean commute to a destination ({level})",
+        "title": f"Mean commute to a destination ({_level_name(level)})",
         "text": "For each destination, the mean commute of its workers in the release against that of the "
         "table compared with. Dense: the tenth nearest other place is closer than the median destination has "
-        "it. The last two rows compare only commutes of such a length.",
-        "head": ["Destinations", "Number", "Median error", "Median relative error", "Worst tenth, relative"],
+        "it. The last two rows compare only commutes of such a length. Destinations that have such commutes "
+        "in one of the two tables only have no error of a mean: they are counted beside. Share: by how much "
+        f"the share of commutes above {SHORT_KM:g} km is off, on average over jobs.",
+        "head": [
+            "Destinations",
+            "Number",
+            "Only compared with",
+            "Only release",
+            "Median error",
+            "Median relative error",
+            "Worst tenth, relative",
+            "Share of long ones, error",
+        ],
         "rows": [[group, *(_number(name, values[name, group]) for name in _ERRORS)] for group in groups],
         "meanings": False,
     }
+
+
+def _level_name(levels: str) -> str:
+    """Return what readers call the level of a measure, or the two ("cty to trct")."""
+    return " to ".join(map(singular, levels.split(" to ")))
 
 
 def _number(name: str, value: float) -> str:
@@ -184,7 +202,7 @@ def _number(name: str, value: float) -> str:
         return "–"
     if unit == "%":
         return f"{100 * value:.1f} %"
-    if name == "destinations":
+    if name.startswith("destinations"):
         return f"{value:,.0f}"
     if unit == "km":
         return f"{value:,.2f} km"

@@ -43,10 +43,10 @@ def write_kepler(source: Source, folder: Path) -> list[str]:
     ends = [f"{side}_{axis}" for side in ("home", "work") for axis in ("longitude", "latitude")]
     table = lines.astype({"work": "str", "home": "str"}).round(dict.fromkeys(ends, _DECIMALS))
     datasets, layers = [_dataset("flows", "Flows", table)], [_arcs(ends)]
-    extents = []
+    corners = []
     for level, zones in source.placed_zones.items():
-        extents.append(zones.total_bounds)
-        shapes = shapely.transform(zones.geometry.to_numpy(), lambda points: points.round(_DECIMALS))
+        shapes = shapely.transform(zones.geometry.to_numpy(), lambda points: _rounded(source, points))
+        corners.append(shapely.get_coordinates(shapes))
         table = pd.DataFrame(zones.drop(columns="geometry"))
         features = [
             {"type": "Feature", "properties": {}, "geometry": json.loads(text)}
@@ -68,7 +68,7 @@ def write_kepler(source: Source, folder: Path) -> list[str]:
                     "layerBlending": "normal",
                     "splitMaps": [],
                 },
-                "mapState": _view(np.array(extents)),
+                "mapState": _view(np.vstack(corners)),
                 "mapStyle": {"styleType": "no_map"},  # any other would be loaded from a network
             },
         },
@@ -149,10 +149,15 @@ def _tooltip(datasets: list[dict[str, Any]]) -> dict[str, Any]:
     return {"enabled": True, "fieldsToShow": shown}
 
 
-def _view(extents: NDArray[np.float64]) -> dict[str, Any]:
+def _rounded(source: Source, points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Round coordinates; longitudes go on beyond 180 degrees, as those of the arcs do."""
+    return np.column_stack([source.release.unbroken(points[:, 0]), points[:, 1]]).round(_DECIMALS)
+
+
+def _view(corners: NDArray[np.float64]) -> dict[str, Any]:
     """Return the camera that sees everything: the world is 360 degrees wide at zoom 0, half of it at 1."""
-    west, south = np.nanmin(extents[:, :2], axis=0)
-    east, north = np.nanmax(extents[:, 2:], axis=0)
+    west, south = corners.min(axis=0)
+    east, north = corners.max(axis=0)
     zoom = np.log2(360 / max(east - west, north - south, 0.01))
     return {
         "latitude": round((south + north) / 2, _DECIMALS),

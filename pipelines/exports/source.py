@@ -95,7 +95,10 @@ class Source:
                 columns |= {f"{side}_{name}": totals[name] for name in self.counts}
         shapes = self.release.polygons(level)
         if shapes is None:
-            geometry = gpd.GeoSeries.from_xy(places["longitude"], places["latitude"])
+            longitude = places["longitude"] - 360 * np.sign(places["longitude"]) * (
+                places["longitude"].abs() > 180
+            )
+            geometry = gpd.GeoSeries.from_xy(longitude, places["latitude"])
             geometry[places["latitude"].isna()] = None
         else:
             geometry = shapes.set_index("unit").geometry.reindex(places.index)
@@ -122,7 +125,8 @@ class Source:
         -------
         DataFrame
             Rows of `flow_table`, with ``home_longitude``, ``home_latitude``, ``work_longitude`` and
-            ``work_latitude`` (degrees, WGS84) of the zones' points before the counts.
+            ``work_latitude`` (degrees, WGS84) of the zones' points before the counts. Where a region crosses
+            180 degrees, longitudes go on beyond, so that lines do not go round the earth.
         """
         table, ends = self.flow_table(), {}
         for side, level in {"home": self.home_level, "work": self.work_level}.items():

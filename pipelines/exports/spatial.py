@@ -20,6 +20,7 @@ from pipelines.exports.source import Source
 __all__ = ["write_flatgeobuf", "write_geojson", "write_geopackage", "write_geoparquet", "write_pmtiles"]
 
 _CLOSEST_ZOOM = 10  # of vector tiles: one of 40 km in steps of 10 m; viewers enlarge it further
+_LARGEST_TILE = 2_000_000_000  # bytes, beyond all: at a smaller limit GDAL makes tiles coarser
 
 
 def write_geoparquet(source: Source, folder: Path) -> list[str]:
@@ -131,13 +132,22 @@ def write_pmtiles(source: Source, folder: Path) -> list[str]:
             folder / source.name(f"zones_{level}", "pmtiles"),
             layer="zones",
             driver="PMTiles",
-            MINZOOM=0,
+            MINZOOM=_first_zoom(zones),
             MAXZOOM=_CLOSEST_ZOOM,
+            MAX_SIZE=_LARGEST_TILE,
+            MAX_FEATURES=len(zones),
             NAME=source.about["title"],
             DESCRIPTION=source.sentence,
         )
     projection = "Tiles are in Web Mercator (EPSG:3857), which their format demands."
     return [projection, *source.without_shape("are not in the tiles")]
+
+
+def _first_zoom(zones: gpd.GeoDataFrame) -> int:
+    """Return the zoom at which all zones are a quarter as wide as a tile; from afar small ones vanish."""
+    west, south, east, north = zones.total_bounds
+    degrees = max(east - west, north - south, 0.01)
+    return int(np.clip(np.floor(np.log2(360 / degrees)) - 2, 0, _CLOSEST_ZOOM))
 
 
 def _write_layers(source: Source, folder: Path, suffix: str, driver: str, **options: str) -> list[str]:

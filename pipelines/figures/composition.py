@@ -26,6 +26,7 @@ _STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 10,
     "svg.hashsalt": "odsynth",  # the same figure gives the same bytes
+    "svg.fonttype": "none",  # words that can be searched, read aloud and edited, not their outlines
 }
 # What matplotlib would write of its own: the day, and where it can be had.
 _METADATA: dict[str, dict[str, Any]] = {

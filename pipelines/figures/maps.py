@@ -41,6 +41,7 @@ def draw_choropleth(axis: Axes, subject: Subject) -> None:
     verb = "living" if subject.of == "workers" else "working"
     shapes = subject.shapes
     if shapes is None:
+        _draw_land(axis, subject)
         _draw_points(axis, subject, verb)
     else:
         jobs = subject.jobs.reindex(shapes.index, fill_value=0).to_numpy()
@@ -70,8 +71,7 @@ def draw_flows(axis: Axes, subject: Subject) -> None:
     axis : Axes
     subject : Subject
     """
-    if subject.shapes is not None:
-        subject.shapes.plot(ax=axis, color=_LAND, edgecolor=_BORDER, linewidth=0.35)
+    _draw_land(axis, subject)
     pairs, places = subject.pairs, subject.places
     inside = pairs["home"] == pairs["work"]
     known = np.isfinite(np.hstack([places[pairs["home"]], places[pairs["work"]]])).all(axis=1)
@@ -104,13 +104,15 @@ def draw_flows(axis: Axes, subject: Subject) -> None:
     _legend(axis, handles, [f"{size:,}" for size in sizes], "synthetic workers")
     share = flows["jobs"].sum() / subject.total
     within = pairs.loc[inside, "jobs"].sum() / subject.total
-    _finish(
-        axis,
-        subject,
-        f"The {len(flows)} largest flows between {plural(subject.level)}",
-        f"{share:.0%} of the workers",
-        f"{within:.0%} stay in one {singular(subject.level)}",
-    )
+    remarks = [f"{share:.0%} of the workers"]
+    if within >= 0.005:  # what is rounded to 0 % need not be said
+        remarks.append(f"{within:.0%} stay in one {singular(subject.level)}")
+    _finish(axis, subject, f"The {len(flows)} largest flows between {plural(subject.level)}", *remarks)
+
+
+def _draw_land(axis: Axes, subject: Subject) -> None:
+    if subject.background is not None:
+        subject.background.plot(ax=axis, color=_LAND, edgecolor=_BORDER, linewidth=0.35)
 
 
 def _draw_points(axis: Axes, subject: Subject, verb: str) -> None:
@@ -156,7 +158,7 @@ def _finish(axis: Axes, subject: Subject, title: str, *remarks: str) -> None:
         va="center",
         arrowprops={"arrowstyle": "-|>", "color": "black", "lw": 1},
     )
-    if subject.beyond >= 0.005:  # what is rounded to 0 % need not be said
+    if subject.beyond >= 0.005:
         end = "homes" if subject.of == "workers" else "workplaces"
         remarks = (*remarks, f"{subject.beyond:.0%} of the {end} off the map")
     title_panel(axis, title, *remarks)

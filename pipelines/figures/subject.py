@@ -118,6 +118,15 @@ class Subject:
         return None if polygons is None else polygons.set_index("unit").to_crs(self.crs)
 
     @cached_property
+    def background(self) -> gpd.GeoDataFrame | None:
+        """The shapes, or else those of the finest level that has any, in `crs`."""
+        if self.shapes is not None:
+            return self.shapes
+        known = (self.release.polygons(level) for level in reversed(self.release.levels))
+        found = next((polygons for polygons in known if polygons is not None), None)
+        return None if found is None else found.set_index("unit").to_crs(self.crs)
+
+    @cached_property
     def outline(self) -> gpd.GeoSeries | None:
         """Shape of the area in `crs`, where it can be made from shapes of its own or of a finer level."""
         if self.area is None:

@@ -8,7 +8,6 @@ import hashlib
 import html
 import json
 import re
-from decimal import Decimal
 from fractions import Fraction
 from importlib.metadata import version
 from importlib.resources import files
@@ -18,7 +17,8 @@ from string import Template
 from pipelines.certificate import Certificate
 from pipelines.maps.payload import make_payload
 from pipelines.public_release import check_target, read_public_release
-from synth import decimal_up, exp_up
+from pipelines.readme import odds_in_words
+from synth import decimal_up
 
 __all__ = ["build_map", "certificate_words", "write_map"]
 
@@ -86,7 +86,8 @@ def write_map(folder: Path, target: Path | None = None, implicate: int = 1) -> P
     folder : Path
         The public folder of a release.
     target : Path, optional
-        By default ``map.html`` beside the public folder, whose files are sealed by its checksums.
+        By default ``map.html`` beside the public folder, whose files are sealed by its checksums. Its folder
+        is made if it is not there; a map that is there already is replaced when the new one is complete.
     implicate : int
         Which of its synthetic data sets.
 
@@ -102,7 +103,14 @@ def write_map(folder: Path, target: Path | None = None, implicate: int = 1) -> P
     """
     target = target or folder.resolve().parent / "map.html"
     check_target(target, folder)
-    target.write_text(build_map(folder, implicate), encoding="utf-8")
+    page = build_map(folder, implicate)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.partial")
+    try:
+        partial.write_text(page, encoding="utf-8")
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
     return target
 
 
@@ -162,7 +170,7 @@ def certificate_words(certificate: Certificate) -> str:
             if certificate.for_release
             else "Not for release: " + "; ".join(certificate.not_for_release_because) + "."
         ),
-        odds=f"{Decimal(decimal_up(exp_up(Fraction(run.epsilon)), 3)):,}",
+        odds=html.escape(odds_in_words(certificate)),
         epsilon=short(run.epsilon),
         delta=short(run.delta),
         records="one job record" if person.records == 1 else f"at most {person.records} job records",

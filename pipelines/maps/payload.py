@@ -8,12 +8,14 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+import geopandas as gpd
 import numpy as np
 import pandas as pd
+from pyproj import CRS
 
 import geo_data
 from pipelines.maps.shapes import centroid_cells, geojson, level_shapes
-from pipelines.names import level_words, outside_names
+from pipelines.names import STATE_NAMES, level_words, outside_names
 from pipelines.public_release import PublicRelease
 
 __all__ = ["Payload", "make_payload"]
@@ -36,7 +38,8 @@ class Payload:
     arrays : str
         Little-endian arrays one after another, each beginning at a multiple of 4 bytes; gzip, base64.
     texts : str
-        JSON with the codes and shapes of each level; gzip, base64.
+        JSON with the codes, the names (null where there is none) and the shapes of each level; gzip,
+        base64.
     """
 
     meta: dict[str, Any]
@@ -78,10 +81,12 @@ def _payload(release: PublicRelease, levels: tuple[str, ...]) -> Payload:
     geography, finest = release.geography, levels[-1]
     flows = release.flows(finest, finest, list(release.counts))
     arrays = _flow_arrays(flows, geography.n_units(finest), list(release.counts))
-    texts: dict[str, Any] = {"codes": {}, "shapes": {}}
+    texts: dict[str, Any] = {"codes": {}, "names": {}, "shapes": {}}
     for level in levels:
         places = release.places(level)
         texts["codes"][level] = places["code"].tolist()
+        if level == "st":  # a release has no names of other areas
+            texts["names"][level] = [STATE_NAMES.get(code) for code in places["code"]]
         for name in ("latitude", "longitude"):
             # Outside areas have no place; the page knows them by name and never asks for one.
             degrees = places[name].fillna(0).to_numpy()
@@ -95,6 +100,8 @@ def _payload(release: PublicRelease, levels: tuple[str, ...]) -> Payload:
         shapes_of = centroid_cells(release, levels)
     for level, shapes in shapes_of.items():
         texts["shapes"][level] = geojson(shapes)
+        if not drawn_around:
+            arrays[f"area:{level}"] = _areas(shapes, geography.n_units(level))
     meta = {
         "levels": [{"id": level, **level_words(level)} for level in levels],
         "left_out": [level_words(level)["many"] for level in release.levels[len(levels) :]],
@@ -107,6 +114,15 @@ def _payload(release: PublicRelease, levels: tuple[str, ...]) -> Payload:
     }
     meta["arrays"], packed = _concatenated(arrays)
     return Payload(meta, _embedded(packed), _embedded(_json(texts)))
+
+
+def _areas(shapes: gpd.GeoDataFrame, n_units: int) -> np.ndarray:
+    """Thousandths of a square kilometre of each unit; 0 where it has no shape."""
+    west, _, east, _ = shapes.total_bounds
+    equal_area = CRS.from_proj4(f"+proj=cea +lon_0={(west + east) / 2:.4f} +datum=WGS84 +units=m")
+    areas = np.zeros(n_units)
+    areas[shapes["unit"]] = shapes.to_crs(equal_area).area / 1e3
+    return np.rint(areas).astype(np.uint32)
 
 
 def _flow_arrays(flows: pd.DataFrame, n_units: int, counts: list[str]) -> dict[str, np.ndarray]:

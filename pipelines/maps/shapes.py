@@ -8,6 +8,7 @@ from typing import Any
 import geopandas as gpd
 import numpy as np
 import shapely
+from numpy.typing import NDArray
 
 from pipelines.public_release import PublicRelease
 
@@ -34,11 +35,14 @@ def level_shapes(release: PublicRelease, levels: Sequence[str]) -> dict[str, gpd
     dict of str to GeoDataFrame
         By level, those without shapes left out: ``unit`` (int32) and geometry, EPSG:4326, simplified. The
         shapes of a level that has none of its own are put together from those of the next finer level.
-        Empty if the release has no polygons.
+        Longitudes go on where 180 is crossed (`PublicRelease.unbroken`). Empty if the release has no
+        polygons.
     """
     own = {level: release.polygons(level) for level in release.levels}
     simplified = {
-        level: _simplified(shapes[shapes["unit"] >= 0]) for level, shapes in own.items() if shapes is not None
+        level: _simplified(_unbroken(release, shapes[shapes["unit"] >= 0]))
+        for level, shapes in own.items()
+        if shapes is not None
     }
     return _with_coarser(release, simplified, levels)
 
@@ -136,6 +140,13 @@ def _with_coarser(
         if latest is not None and level in levels:
             found[level] = latest[1]
     return found
+
+
+def _unbroken(release: PublicRelease, shapes: gpd.GeoDataFrame) -> gpd.GeoDataFrame:
+    def moved(xy: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.column_stack([release.unbroken(xy[:, 0]), xy[:, 1]])
+
+    return shapes.set_geometry(shapes.geometry.transform(moved))
 
 
 def _simplified(shapes: gpd.GeoDataFrame) -> gpd.GeoDataFrame:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 
 import uvicorn
 from anyio import CapacityLimiter
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
 
 from pipelines.service import (
     downloads,
@@ -22,6 +25,7 @@ from pipelines.service import (
     public_pages,
     workers,
 )
+from pipelines.service.caching import answer
 from pipelines.service.catalog import Catalog
 from pipelines.service.errors import add_error_handlers
 from pipelines.service.metrics import Metrics, RunMetrics
@@ -32,6 +36,8 @@ from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import Store
 
 __all__ = ["create_app", "serve"]
+
+_CONNECTIONS = 65_536  # that may be open; each is an open file, of which the usual soft limit is 1,024
 
 _DESCRIPTION = """
 Synthetic commuting data with certificates of differential privacy. No row is a real person.
@@ -66,9 +72,7 @@ def create_app(settings: ServiceSettings) -> FastAPI:
         version=version("odsynth"),
         description=_DESCRIPTION,
         lifespan=_lifespan,
-        openapi_url="/api/v1/openapi.json",
-        docs_url=None,  # the usual pages load scripts from elsewhere; /api is ours
-        redoc_url=None,
+        openapi_url=None,  # ours has an ETag; the usual pages load scripts from elsewhere, /api is ours
         redirect_slashes=False,
     )
     app.state.settings = settings
@@ -80,6 +84,7 @@ def create_app(settings: ServiceSettings) -> FastAPI:
     app.state.flow_limiter = CapacityLimiter(max(2, os.cpu_count() or 2))
     app.state.workers_alive = lambda: True
     add_error_handlers(app)
+    app.add_api_route("/api/v1/openapi.json", _openapi, include_in_schema=False)
     routers = public_api.router, downloads.router, metrics.router, operator_api.router, operator_pages.router
     for router in routers:
         app.include_router(router)
@@ -88,6 +93,10 @@ def create_app(settings: ServiceSettings) -> FastAPI:
     public_pages.add_pages(app)
     add_security(app)
     return app
+
+
+def _openapi(request: Request) -> Response:
+    return answer(request, json.dumps(request.app.openapi()).encode())
 
 
 @asynccontextmanager
@@ -109,6 +118,9 @@ def serve(settings: ServiceSettings) -> None:
     ----------
     settings : ServiceSettings
     """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, _CONNECTIONS)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
     app = create_app(settings)
     for name in ("uvicorn", "pipelines.service"):
         logging.getLogger(name).setLevel(logging.INFO)

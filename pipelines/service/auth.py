@@ -1,12 +1,13 @@
 """Who asks: a bearer token, or a session that a token (or an identity provider) opened in a browser.
 
 The cookie of a session is sealed with a key of the server and holds no secret of the token; whether the token
-is still valid is looked up every time. Requests that change something must carry, besides the cookie, a text
-that only pages of the service know, and a form on another site does not.
+is still valid, and the session open, is looked up every time. Requests that change something must
+carry, besides the cookie, a text that only pages of the service know, and a form on another site does not.
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import json
 import os
@@ -21,16 +22,19 @@ from typing import Annotated
 from cryptography.fernet import Fernet, InvalidToken
 from fastapi import Depends, FastAPI, Request
 from fastapi.security import HTTPBearer
+from sqlalchemy import delete, insert, select
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from pipelines.service.store import ServiceError, record
-from pipelines.service.tokens import Principal, Role, authenticate, still_valid
+from pipelines.service.settings import ServiceSettings
+from pipelines.service.store import ServiceError, Store, after, record, sessions, utc_now
+from pipelines.service.tokens import Principal, Role, authenticate, person, still_valid
 
 __all__ = [
     "OIDC",
     "Session",
     "close_session",
+    "end_sessions",
     "open_session",
     "principal",
     "require",
@@ -54,11 +58,14 @@ class Session:
 
     Attributes
     ----------
+    id : str
+        In the table of sessions.
     principal : Principal
     csrf : str
         For the hidden field ``csrf`` of every form, or the header ``X-CSRF-Token``.
     """
 
+    id: str
     principal: Principal
     csrf: str
 
@@ -149,10 +156,14 @@ def start_session(request: Request, response: Response, who: Principal) -> None:
         Gets the cookie.
     who : Principal
     """
-    content = {"credential": who.credential, "csrf": secrets.token_urlsafe(32)}
+    id = secrets.token_urlsafe(32)
+    content = {"id": id, "credential": who.credential, "csrf": secrets.token_urlsafe(32)}
     if who.credential == OIDC:
-        content |= {"person": who.person, "role": who.role}
+        provider = _fingerprint(request.app.state.settings)
+        content |= {"person": who.person, "role": who.role, "provider": provider}
     with request.app.state.store.write() as connection:
+        connection.execute(delete(sessions).where(sessions.c.begun < after(-_SESSION_SECONDS)))
+        connection.execute(insert(sessions).values(id=id, person=who.person, begun=utc_now()))
         record(connection, who.person, who.credential, "logged in", who.role)
     response.set_cookie(
         _cookie(request.app),
@@ -166,9 +177,43 @@ def start_session(request: Request, response: Response, who: Principal) -> None:
 
 
 def close_session(request: Request, response: Response) -> None:
-    """Log out: take the cookie away."""
+    """Log out: end the session, whoever has a copy of its cookie, and take the cookie away."""
+    session = session_of(request)
+    if session is not None:
+        who = session.principal
+        with request.app.state.store.write() as connection:
+            connection.execute(delete(sessions).where(sessions.c.id == session.id))
+            record(connection, who.person, who.credential, "logged out", who.person)
     https = request.app.state.settings.https
     response.delete_cookie(_cookie(request.app), path="/", secure=https, httponly=True, samesite="strict")
+
+
+def end_sessions(store: Store, name: str, *, by: Principal) -> int:
+    """Log a person out of all browsers.
+
+    Parameters
+    ----------
+    store : Store
+    name : str
+        In any form that `person` makes the same.
+    by : Principal
+        An approver.
+
+    Returns
+    -------
+    int
+        How many sessions there were.
+
+    Raises
+    ------
+    ServiceError
+    """
+    by.must("approver")
+    whose = person(name)
+    with store.write() as connection:
+        ended = connection.execute(delete(sessions).where(sessions.c.person == whose)).rowcount
+        record(connection, by.person, by.credential, "sessions ended", whose, str(ended))
+    return ended
 
 
 def session_of(request: Request) -> Session | None:
@@ -178,11 +223,23 @@ def session_of(request: Request) -> Session | None:
         content = json.loads(sealer(request.app).decrypt(cookie.encode(), ttl=_SESSION_SECONDS))
     except (InvalidToken, ValueError):
         return None
-    if content["credential"] == OIDC:
-        who: Principal | None = Principal(content["person"], content["role"], OIDC)
+    id, state = content.get("id"), request.app.state
+    with state.store.read() as connection:
+        if connection.execute(select(sessions.c.id).where(sessions.c.id == id)).first() is None:
+            return None
+    if content["credential"] != OIDC:
+        who = still_valid(state.store, content["credential"])
+    elif content["provider"] == _fingerprint(state.settings):
+        who = Principal(content["person"], content["role"], OIDC)
     else:
-        who = still_valid(request.app.state.store, content["credential"])
-    return None if who is None else Session(who, content["csrf"])
+        who = None
+    return None if who is None else Session(id, who, content["csrf"])
+
+
+def _fingerprint(settings: ServiceSettings) -> str:
+    """Stand for the provider and the roles of its groups: when they are changed, people log in again."""
+    rules = settings.model_dump_json(include={"oidc"}, exclude={"oidc": {"client_secret"}})
+    return hashlib.sha256(rules.encode()).hexdigest()
 
 
 async def _csrf_sent(request: Request) -> str:

@@ -142,7 +142,7 @@ def _client(request: Request, oidc: Oidc) -> Any:
     try:
         from authlib.integrations.httpx_client import OAuth2Client
     except ModuleNotFoundError:
-        cure = "Cure: pip install 'odsynth[oidc]'"
+        cure = "Cure: install odsynth from its checkout or wheel with the extra [oidc]"
         raise ServiceError(503, "oidc", f"The library for logging in so is not installed. {cure}.") from None
     settings = request.app.state.settings
     base = settings.public_url or f"http://{settings.host}:{settings.port}"

@@ -14,13 +14,14 @@ from starlette.responses import PlainTextResponse
 from pipelines.certificate import Certificate
 from pipelines.service import operations, runs
 from pipelines.service._run_records import STATES
-from pipelines.service.auth import principal, require
+from pipelines.service.auth import end_sessions, principal, require
 from pipelines.service.errors import answers, not_found
 from pipelines.service.operator_models import (
     AgendaEntry,
     AuditEntry,
     AuditList,
     BudgetList,
+    EndedSessions,
     EventEntry,
     EventList,
     InputEntry,
@@ -29,6 +30,7 @@ from pipelines.service.operator_models import (
     Remark,
     RunEntry,
     RunList,
+    SessionsOf,
     Submission,
     TokenEntry,
     TokenList,
@@ -158,7 +160,7 @@ def queue_run(request: Request, run: _Run, who: _Operator) -> RunEntry:
 
 @router.post("/runs/{run}/cancel", responses=answers(404, 409), summary="Take back a run")
 def cancel_run(request: Request, run: _Run, who: _Operator) -> RunEntry:
-    """Of one that nothing was spent on."""
+    """Of one whose release was never begun: nothing was spent on it."""
     return RunEntry.of(runs.cancel(request.app.state.store, who, run))
 
 
@@ -172,7 +174,7 @@ def retry_run(request: Request, run: _Run, who: _Operator) -> RunEntry:
     "/runs/{run}/approve", responses=answers(404, 409) | _BODY, summary="Approve the publication of a run"
 )
 def approve_run(request: Request, run: _Run, asked: Verdict, who: _Approver) -> RunEntry:
-    """Needs somebody who has not submitted it, and the content that he has seen."""
+    """Needs somebody who has not submitted, queued or retried it, and the content that he has seen."""
     store: Store = request.app.state.store
     runs.approve(store, who, run, asked.content_sha256, asked.comment)
     return _entry(store, run)
@@ -242,6 +244,12 @@ def revoke(
 ) -> TokenEntry:
     """At once, and for good. An approver may revoke any, everybody his own."""
     return TokenEntry.of(revoke_token(request.app.state.store, token, by=who))
+
+
+@router.post("/sessions/end", responses=_BODY, summary="End the sessions of a person")
+def end_all_sessions(request: Request, asked: SessionsOf, who: _Approver) -> EndedSessions:
+    """At once, in every browser. A token, or the identity provider, may open new ones."""
+    return EndedSessions(ended=end_sessions(request.app.state.store, asked.person, by=who))
 
 
 def _entry(store: Store, run: int) -> RunEntry:

@@ -17,12 +17,14 @@ __all__ = [
     "AuditList",
     "BudgetList",
     "Decision",
+    "EndedSessions",
     "EventList",
     "InputList",
     "Person",
     "Remark",
     "RunEntry",
     "RunList",
+    "SessionsOf",
     "Submission",
     "TokenList",
 ]
@@ -69,6 +71,18 @@ class Remark(_Asked):
     text: Annotated[
         str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000, pattern=_PLAIN)
     ]
+
+
+class SessionsOf(_Asked):
+    """Whose sessions are to end."""
+
+    person: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+
+class EndedSessions(BaseModel):
+    """How many sessions were ended."""
+
+    ended: int
 
 
 class Person(BaseModel):
@@ -121,7 +135,7 @@ class InputList(BaseModel):
 
 
 class PlanEntry(BaseModel):
-    """What a dry run found: cost and expected loss, from public data only; lower is better throughout."""
+    """What a dry run found: cost and expected loss, from public data only; the closer to zero, the better."""
 
     plan_sha256: str
     epsilon: str

@@ -16,10 +16,10 @@ from pipelines.service._operator_page import LOGIN, Approver, Before, Viewer, pa
 from pipelines.service.auth import close_session, open_session, start_session
 from pipelines.service.catalog import Catalog
 from pipelines.service.oidc import CALLBACK, begin_login, finish_login
-from pipelines.service.operator_models import Remark, RunEntry
+from pipelines.service.operator_models import Remark, RunEntry, SessionsOf
 from pipelines.service.public_api import Name, VersionName
 from pipelines.service.rendering import render
-from pipelines.service.runs import counts
+from pipelines.service.runs import counts, movers
 from pipelines.service.store import ServiceError
 from pipelines.service.tokens import Principal
 
@@ -36,6 +36,10 @@ _ACTS = 100
 
 
 class _RemarkForm(Remark):
+    csrf: str = ""
+
+
+class _SessionsForm(SessionsOf):
     csrf: str = ""
 
 
@@ -170,6 +174,13 @@ def revoke(request: Request, who: Viewer, token: str) -> Response:
     return see("/operator/tokens")
 
 
+@router.post("/sessions/end")
+def end_sessions(request: Request, who: Approver, asked: Annotated[_SessionsForm, Form()]) -> Response:
+    """End the sessions of a person."""
+    api.end_all_sessions(request, asked, who)
+    return see("/operator/tokens")
+
+
 def _login_page(
     request: Request, next: str, *, elsewhere: bool = False, problem: str | None = None
 ) -> Response:
@@ -190,8 +201,9 @@ def _waits_for(request: Request, who: Principal) -> list[RunEntry]:
     if who.may("operator"):
         found = [run for state in ("failed", "planned") for run in _in_state(request, who, state)]
     if who.may("approver"):
+        store = request.app.state.store
         finished = _in_state(request, who, "finished")
-        found += [run for run in finished if who.person not in (run.submitted_by, run.queued_by)]
+        found += [run for run in finished if who.person not in movers(store, run.id)]
     return found
 
 

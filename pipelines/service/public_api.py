@@ -128,10 +128,10 @@ async def get_flows(
 def _flows(request: Request, name: str, version: str, ask: FlowQuestion) -> Response:
     catalog: Catalog = request.app.state.catalog
     found = catalog.usable(name, version)
-    headers = {"ETag": tag(found.sha256, ask), "Cache-Control": CONTENT}
-    if is_fresh(request, headers["ETag"]):
-        return Response(status_code=304, headers=headers)
     said = asked_flows(catalog, found, ask)
+    headers = {"ETag": tag(found.sha256, ask), "Cache-Control": CONTENT}
+    if is_fresh(request, headers["ETag"]):  # not before: of an area that there is not, nothing is fresh
+        return Response(status_code=304, headers=headers)
     flows = FlowList(
         name=name,
         version=version,

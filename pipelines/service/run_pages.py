@@ -102,7 +102,7 @@ def get_run(request: Request, who: Viewer, run: RunNumber) -> Response:
     found = api.get_run(request, run, who)
     events = api.get_events(request, run, who).events
     # A release that was begun before, and failed, may have been paid for; that the ledger shows.
-    begun = any(each.event in ("begun", "resumed") and each.text == "release" for each in events)
+    begun = runs.release_begun(request.app.state.store, run)
     unpaid = found.plan if found.state in ("planned", "queued") and not begun else None
     budgets, problem = _budgets(request, who, found.data_set)
     return page(
@@ -112,6 +112,7 @@ def get_run(request: Request, who: Viewer, run: RunNumber) -> Response:
         run=found,
         events=events,
         working=found.state in WORKING,
+        cancellable=found.state in runs.CANCELLABLE and not begun,
         unpaid=unpaid,
         budgets=budgets,
         problem=problem,
@@ -150,7 +151,7 @@ def approval(request: Request, who: Viewer, run: RunNumber) -> Response:
         certificate=certificate,
         words=Markup(certificate_words(certificate)),  # escaped by itself
         has_map=_preview(request, found) is not None,
-        own=who.person in (found.submitted_by, found.queued_by),
+        own=who.person in runs.movers(request.app.state.store, run),
     )
     response.headers["Content-Security-Policy"] = f"{POLICY}; frame-src 'self'"
     return response

@@ -19,16 +19,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Row, func, insert, select
+from sqlalchemy import Connection, Row, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from pipelines.config import ReleaseConfig
 from pipelines.service._run_records import TASKS, change, happened, run_row
-from pipelines.service.store import ServiceError, Store, approvals, events, record, runs, utc_now
+from pipelines.service.store import ServiceError, Store, approvals, audit, events, record, runs, utc_now
 from pipelines.service.tokens import Principal
 
 __all__ = [
     "CALENDAR",
+    "CANCELLABLE",
     "TASKS",
     "approve",
     "cancel",
@@ -37,14 +38,16 @@ __all__ = [
     "get_run",
     "list_events",
     "list_runs",
+    "movers",
     "queue",
     "reject",
+    "release_begun",
     "retry",
     "submit",
 ]
 
 CALENDAR = Principal("calendar", "operator", "calendar")
-_CANCELLABLE = ("submitted", "planned", "queued")
+CANCELLABLE = ("submitted", "planned", "queued")
 
 
 def submit(
@@ -96,9 +99,11 @@ def submit(
         cure = "Cure: add [ledger] to its configuration"
         raise ServiceError(409, "no_ledger", f"{input} has no ledger that pays for its releases. {cure}.")
     task = "plan" if dry_run else "release"
-    asked = {"input": input, "version": version, "task": task}
     now = utc_now()
     row: dict[str, Any] = {
+        "input": input,
+        "version": version,
+        "task": task,
         "data_set": config.ledger.data_set,
         "title": config.release.name,
         "configuration": "",
@@ -111,7 +116,7 @@ def submit(
     }
     try:
         with store.write() as connection:
-            made = connection.execute(insert(runs).values(**asked, **row).returning(runs.c.id)).scalar_one()
+            made = connection.execute(insert(runs).values(**row).returning(runs.c.id)).scalar_one()
             kept = config if outs is None else config.with_out(outs / f"run-{made:06}")
             # Numbers as they were written, paths as text: the form in which a run keeps its configuration.
             configuration = json.dumps(kept.model_dump(mode="python"), default=lambda v: _text(v, home))
@@ -125,9 +130,10 @@ def submit(
     with store.read() as connection:
         same = (runs.c.submitted_by == who.person) & (runs.c.key == key)
         first = connection.execute(select(runs).where(same)).one()
-    # The first may have gone on from its dry run, so its task is not compared, but how it was submitted is.
-    was = {"input": first.input, "version": first.version}
-    if was != {name: asked[name] for name in was}:
+        # It may have gone on from its dry run; what happened to it first says what was asked for.
+        begin = select(events.c.event).where(events.c.run == first.id).order_by(events.c.id).limit(1)
+        state = connection.execute(begin).scalar_one()
+    if (first.input, first.version, state) != (input, version, TASKS[task].waiting):
         cure = "Cure: a new key for a new submission"
         raise ServiceError(409, "idempotency", f"This idempotency key stands for another submission. {cure}.")
     return first.id, False
@@ -140,8 +146,8 @@ def queue(store: Store, who: Principal, run: int) -> Row[Any]:
 
 
 def cancel(store: Store, who: Principal, run: int) -> Row[Any]:
-    """Take back a run that no worker has and that nothing was spent on."""
-    return _move(store, who, run, "cancelled", _CANCELLABLE, {"state": "cancelled"})
+    """Take back a run that no worker has and whose release was never begun: nothing was spent on it."""
+    return _move(store, who, run, "cancelled", CANCELLABLE, {"state": "cancelled"})
 
 
 def retry(store: Store, who: Principal, run: int) -> Row[Any]:
@@ -158,7 +164,7 @@ def approve(store: Store, who: Principal, run: int, content: str, comment: str =
     ----------
     store : Store
     who : Principal
-        An approver who neither submitted nor queued the run, by whatever token.
+        An approver who is not among the `movers` of the run, by whatever token.
     run : int
     content : str
         SHA-256 of the release's SHA256SUMS, as the approver saw it.
@@ -197,6 +203,18 @@ def decision_of(store: Store, run: int) -> Row[Any] | None:
     """Return what was decided about a run, or None."""
     with store.read() as connection:
         return connection.execute(select(approvals).where(approvals.c.run == run)).one_or_none()
+
+
+def movers(store: Store, run: int) -> frozenset[str]:
+    """Return who submitted, queued or retried a run: the persons who cannot approve it."""
+    with store.read() as connection:
+        return _movers(connection, run)
+
+
+def release_begun(store: Store, run: int) -> bool:
+    """Whether a worker has begun the release of a run, which is paid for then, or may be."""
+    with store.read() as connection:
+        return _release_begun(connection, run)
 
 
 def list_runs(
@@ -241,6 +259,9 @@ def _move(
     with store.write() as connection:
         row = run_row(connection, run, lock=True)
         _must_be(row, states)
+        if action == "cancelled" and _release_begun(connection, run):
+            cure = "Cure: let it go on; an approver may reject what it makes"
+            raise ServiceError(409, "state", f"Run {run} may have been paid for already. {cure}.")
         change(connection, run, **values)
         happened(connection, run, action)
         record(connection, who.person, who.credential, action, f"run {run}")
@@ -253,7 +274,7 @@ def _decide(store: Store, who: Principal, run: int, decision: str, content: str,
         with store.write() as connection:
             row = run_row(connection, run, lock=True)
             if decision == "approved":
-                _must_be_another(row, who)
+                _must_be_another(connection, run, who)
             _must_be(row, ("finished",))
             if content != row.content:
                 raise ServiceError(409, "content", "This is not the release that was made. Cure: look again.")
@@ -275,9 +296,23 @@ def _must_be(row: Row[Any], states: tuple[str, ...]) -> None:
         raise ServiceError(409, "state", f"Run {row.id} is {row.state}; this needs {' or '.join(states)}.")
 
 
-def _must_be_another(row: Row[Any], who: Principal) -> None:
-    if who.person in (row.submitted_by, row.queued_by):
-        raise ServiceError(403, "four_eyes", "Whoever submitted a run cannot approve it; somebody else must.")
+def _must_be_another(connection: Connection, run: int, who: Principal) -> None:
+    if who.person in _movers(connection, run):
+        rule = "Whoever submitted, queued or retried a run cannot approve it"
+        raise ServiceError(403, "four_eyes", f"{rule}; somebody else must.")
+
+
+def _movers(connection: Connection, run: int) -> frozenset[str]:
+    # Of the audit trail, where nobody is forgotten: a run may be retried more than once.
+    acts = audit.c.action.in_(("submitted", "queued", "retried"))
+    query = select(audit.c.actor).where(audit.c.subject == f"run {run}", acts)
+    return frozenset(connection.execute(query).scalars())
+
+
+def _release_begun(connection: Connection, run: int) -> bool:
+    begun = events.c.event.in_(("begun", "resumed")) & (events.c.text == "release")
+    query = select(events.c.id).where(events.c.run == run, begun).limit(1)
+    return connection.execute(query).first() is not None
 
 
 def _must_be_for_release(row: Row[Any]) -> None:

@@ -1,8 +1,8 @@
 """The release calendar in the service: what is due is submitted as a run, once, and published after approval.
 
 Times, periods and what has been made already are told by `pipelines.due` and the calendar itself, so that the
-command ``odsynth due`` and the service may keep the same calendar. What a schedule says about publishing is
-not followed: here a person approves.
+command ``odsynth due`` and the service may keep the same calendar. One with a schedule that publishes is
+refused: here a person approves, and the command would publish what he rejected.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def read_agenda(store: Store, settings: ServiceSettings, now: datetime | None = 
     Raises
     ------
     ServiceError
-        If the calendar cannot be read.
+        If the calendar cannot be read, or would publish without an approval.
     """
     if settings.calendar is None:
         return Agenda()
@@ -97,6 +97,11 @@ def read_agenda(store: Store, settings: ServiceSettings, now: datetime | None = 
     except ConfigError:
         detail = "The release calendar cannot be read. Cure: odsynth due --dry-run, on the server."
         raise ServiceError(503, "calendar", detail) from None
+    if publishing := [schedule.name for schedule in calendar.schedules if schedule.file.publish is not None]:
+        why = "odsynth due would publish without an approval, also what was rejected"
+        cure = "Cure: take publish out of the schedule; what is approved is published by the service"
+        detail = f"The release calendar is not kept: {', '.join(publishing)} has publish, so {why}. {cure}."
+        raise ServiceError(503, "calendar", detail)
     query = select(runs.c.key, runs.c.id, runs.c.state).where(runs.c.submitted_by == CALENDAR.person)
     with store.read() as connection:
         made = {key: (id, state) for key, id, state in connection.execute(query)}
@@ -126,14 +131,16 @@ def submit_due(store: Store, settings: ServiceSettings, now: datetime | None = N
     Raises
     ------
     ServiceError
+        As by `read_agenda`; nothing is submitted then.
     """
     if settings.calendar is None:
         return []
     now = now or datetime.now(UTC)
+    agenda = read_agenda(store, settings, now)
     occurrences = {o.name: o for o in read_calendar(settings.calendar).due(now)}
     behind: set[str] = set()
     made = []
-    for each in read_agenda(store, settings, now).due:
+    for each in agenda.due:
         if each.schedule in behind or each.status in _OVER:
             continue
         behind.add(each.schedule)

@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pipelines.service.caching import STATEMENT
 from pipelines.service.errors import refusal
 from pipelines.service.settings import Limits, ServiceSettings, rate
 
@@ -113,6 +114,8 @@ class _Guard:
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
                 headers["X-Request-ID"] = identity
+                if scope["path"].startswith("/static/"):  # which have ETags
+                    headers.setdefault("Cache-Control", STATEMENT)
                 for name, value in self._headers.items():
                     headers.setdefault(name, value)
             elif message["type"] == "http.response.body" and method == "HEAD":

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,7 +17,7 @@ from pydantic_core import ErrorDetails
 
 from pipelines._config_fields import absolute, shown
 from pipelines._config_problems import describe
-from pipelines.config import ConfigError
+from pipelines._toml import ConfigError, read_toml
 
 __all__ = ["Limits", "Oidc", "ServiceSettings", "load_settings", "rate"]
 
@@ -209,7 +208,7 @@ def load_settings(
         If the file cannot be read, or it or the environment says something that cannot be used.
     """
     name = "environment" if path is None else Path(path).name
-    data = {} if path is None else _with_absolute_paths(_read(Path(path)), Path(path).parent)
+    data = {} if path is None else _with_absolute_paths(read_toml(Path(path)), Path(path).parent)
     try:
         over = _of_environment(os.environ if environment is None else environment)
         _lay_over(data, _with_absolute_paths(over, Path.cwd()))
@@ -221,19 +220,6 @@ def load_settings(
         return ServiceSettings.model_validate(data)
     except ValidationError as errors:
         raise ConfigError(f"{name}: {_problem(e)}" for e in errors.errors(include_url=False)) from None
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError:
-        raise ConfigError([f"{path}: there is no such file; give the path of a TOML file"]) from None
-    except OSError as error:
-        raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from None
-    except UnicodeDecodeError:
-        raise ConfigError([f"{path.name}: the text is not UTF-8; save the file in that encoding"]) from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError([f"{path.name}: not valid TOML: {error}"]) from None
 
 
 def _of_environment(environment: Mapping[str, str]) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 What was spent of a privacy budget is not among them: that is the ledger's. Rules that must hold however many
 servers and workers use one database are constraints of the database: one running release for each data set,
-one decision for each run, one run for each idempotency key; nothing is changed in the audit trail.
+one decision for each run, one run for each idempotency key; nothing is changed in the audit trail, unless by
+who owns the database, and may take its triggers away.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ __all__ = [
     "list_audit",
     "record",
     "runs",
+    "sessions",
     "tokens",
     "utc_now",
 ]
@@ -141,13 +143,29 @@ audit = Table(
     sqlite_autoincrement=True,
 )
 
+# Open sessions of browsers. What else is known of one is in its cookie, which only the server can read.
+sessions = Table(
+    "sessions",
+    _metadata,
+    Column("id", String(43), primary_key=True),
+    Column("person", String(200), nullable=False, index=True),
+    Column("begun", String(32), nullable=False),
+)
+
 for _table in (audit, approvals):
-    for _verb in ("UPDATE", "DELETE"):
+    (_key,) = _table.primary_key.columns
+    for _verb, _when in (
+        ("UPDATE", ""),
+        ("DELETE", ""),
+        # INSERT OR REPLACE deletes the old line without a word to the trigger of DELETE.
+        ("INSERT", f"WHEN EXISTS (SELECT 1 FROM {_table.name} WHERE {_key.name} = NEW.{_key.name}) "),
+    ):
         _refuse = DDL(
-            f"CREATE TRIGGER {_table.name}_no_{_verb.lower()} BEFORE {_verb} ON {_table.name} "
-            f"BEGIN SELECT RAISE(ABORT, 'nothing is changed in {_table.name}'); END"
+            f"CREATE TRIGGER IF NOT EXISTS {_table.name}_no_{_verb.lower()} BEFORE {_verb} ON {_table.name} "
+            f"{_when}BEGIN SELECT RAISE(ABORT, 'nothing is changed in {_table.name}'); END"
         )
-        event.listen(_table, "after_create", _refuse.execute_if(dialect="sqlite"))
+        # Of all tables: triggers that a database of an earlier version lacks are added to it.
+        event.listen(_metadata, "after_create", _refuse.execute_if(dialect="sqlite"))
     for _refuse in (
         DDL(
             f"CREATE FUNCTION {_table.name}_refuse() RETURNS trigger LANGUAGE plpgsql AS "

@@ -1,4 +1,4 @@
-"""A process that does one task of one run and ends: ``python -m pipelines.service.worker_process``.
+"""A process that does one task of one run and ends: ``python -m pipelines.service._worker_main``.
 
 It is told its job in one line of JSON on standard input, and answers in lines of JSON on standard output: the
 names of steps as they begin, and last what came of it. It knows no database and no address; confidential data
@@ -11,17 +11,16 @@ import hashlib
 import json
 import os
 import re
-import sys
 import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
+from pipelines.choosing import make_plan
 from pipelines.config import ReleaseConfig
 from pipelines.due import make_release, safe_message
 from pipelines.plan_report import report_plan, write_plan_report
-from pipelines.planning import make_plan
 from pipelines.public_inputs import read_public_inputs
 from pipelines.publishing import PublishError, publish
 from pipelines.release_files import CHECKSUMS
@@ -156,7 +155,3 @@ def _answer(answers: TextIO, **line: object) -> None:
 def _end_with_the_service() -> None:
     os.read(0, 1)
     os._exit(EXIT_BUSY)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -24,12 +24,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from pipelines.service.claims import Claim, claim, fail, finish, give_back, note, renew
 from pipelines.service.schedules import submit_due
 from pipelines.service.settings import ServiceSettings
-from pipelines.service.store import Store
+from pipelines.service.store import ServiceError, Store
 from pipelines.service.worker_process import EXIT_BUSY
 
 __all__ = ["Workers", "start", "stop"]
 
-COMMAND = (sys.executable, "-m", "pipelines.service.worker_process")
+COMMAND = (sys.executable, "-m", "pipelines.service._worker_main")
 _LEASE_SECONDS = 30.0
 _LOOK_SECONDS = 1.0
 _CALENDAR_SECONDS = 60.0
@@ -95,6 +95,8 @@ class Workers:
         """Outlive errors, as of a database that is away; their words may quote anything."""
         try:
             yield
+        except ServiceError as error:
+            _log.error("%s was stopped: %s", what, error.detail)
         except Exception as error:
             _log.error("%s was stopped by %s; it goes on", what, type(error).__name__)
 
@@ -149,10 +151,11 @@ class Workers:
         """Renew the lease until the process ends, the lease is lost, or the service ends."""
         renewed = time.monotonic()
         while True:
+            ending = self._end.is_set()
             with suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=_GRACE_SECONDS if self._end.is_set() else min(0.2, self._lease / 10))
+                process.wait(timeout=_GRACE_SECONDS if ending else min(0.2, self._lease / 10))
                 return
-            if self._end.is_set():
+            if ending:
                 return
             if (now := time.monotonic()) - renewed > self._lease / 3:
                 try:

@@ -150,9 +150,13 @@ def model_shares(
     tables: Sequence[Flows],
     jobs: Sequence[int],
     start: list[list[float]],
+    kappas: Sequence[tuple[float, float]],
     rounds: int = 300,
 ) -> list[list[float]]:
-    """Steps 2 to 4: P(u | d), from that of gravity, tables in the order in which they are applied."""
+    """Steps 2 to 4: P(u | d), from that of gravity, tables in the order in which they are applied.
+
+    `kappas` are the concentrations measured on the tables, kappa and lambda.
+    """
     unit_blocks = members(places, level)
     first = [blocks[0] for blocks in unit_blocks]
     n = [float(sum(jobs[b] for b in blocks)) for blocks in unit_blocks]
@@ -170,7 +174,7 @@ def model_shares(
             for d, w in zip(inside, weight, strict=True):
                 for u, p in enumerate(shares[d]):
                     prior[origin[u]] += w * p / sum(weight)
-            goal = target(table, D, prior, parent, sum(n[d] for d in inside))
+            goal = target(table, D, prior, parent, sum(n[d] for d in inside), kappas[i])
             fitted = fit([shares[d] for d in inside], weight, origin, goal, rounds)
             for d, row in zip(inside, fitted, strict=True):
                 shares[d] = row
@@ -178,7 +182,12 @@ def model_shares(
 
 
 def target(
-    table: Flows, D: int, prior: dict[int, float], parent: dict[int, int], jobs: float
+    table: Flows,
+    D: int,
+    prior: dict[int, float],
+    parent: dict[int, int],
+    jobs: float,
+    kappa: tuple[float, float],
 ) -> dict[int, float]:
     """Steps 2 and 3: T(o | D)."""
     error = table.standard_error
@@ -190,22 +199,22 @@ def target(
         flow[o], variance[o] = f, float(error[row]) ** 2 if error is not None and known else f
     result = dict(prior)
     inside: set[int] = set()
-    for g in set(parent.values()):
-        group = [o for o in prior if parent[o] == g]
+    groups = [[o for o in prior if parent[o] == g] for g in set(parent.values())]
+    groups = [group for group in groups if sum(flow[o] for o in group) > 0]
+    C, whole = sum(prior[o] for group in groups for o in group), sum(flow.values())
+    M = whole**2 / sum(variance.values()) if any(variance.values()) else whole
+    for group in groups:
         F, P = sum(flow[o] for o in group), sum(prior[o] for o in group)
-        if F == 0:
-            continue
         inside |= set(group)
-        m = F
-        if error is not None and any(variance[o] > 0 for o in group):
-            m = F**2 / sum(variance[o] for o in group)
-        s = F / math.sqrt(max(m, 1.0))
+        squares = sum(variance[o] for o in group)
+        m = F**2 / squares if squares > 0 else F
+        Q = C * (M * F / whole + kappa[1] * P / C) / (M + kappa[1])
         for o in group:
-            result[o] = P * (flow[o] + s * prior[o] / P) / (F + s)
+            result[o] = Q * (m * flow[o] / F + kappa[0] * prior[o] / P) / (m + kappa[0])
     covered, F = sum(prior[o] for o in inside), sum(flow.values())
     if table.same_jobs and F > 0 and 1 - covered > 1e-9:
         n = max(jobs, F)
-        share = (F + math.sqrt(n) * covered) / (n + math.sqrt(n))
+        share = (F + kappa[0] * covered) / (n + kappa[0])
         for o in prior:
             result[o] *= share / covered if o in inside else (1 - share) / (1 - covered)
     return result

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from geo_data import MicrodataJobs, read_crosswalk, read_flows, simulate_nation
+from geo_data import InputError, MicrodataJobs, read_crosswalk, read_flows, simulate_nation
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +63,13 @@ def test_equal_seeds_give_equal_bytes(nation: Path, tmp_path: Path) -> None:
     names = sorted(path.relative_to(nation) for path in nation.rglob("*") if path.is_file())
     assert all((nation / name).read_bytes() == (again / name).read_bytes() for name in names)
     assert (nation / "xwalk.parquet").read_bytes() != (other / "xwalk.parquet").read_bytes()
+
+
+def test_another_nation_in_the_folder_is_neither_mixed_nor_overwritten(nation: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in nation.rglob("*")}
+    with pytest.raises(InputError, match=r"the folder is not empty\. Cure: name another"):
+        simulate_nation(nation, 1000)
+    assert {path: path.stat().st_mtime_ns for path in nation.rglob("*")} == before
 
 
 def test_too_few_workers_are_refused(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ class Reply:
     length: bool = True  # states Content-Length
     chunked: bool = False
     wait: float = 0.0
+    drip: float = 0.0  # seconds between one byte and the next
     headers: dict[str, str] = field(default_factory=dict)
 
 
@@ -126,7 +127,10 @@ class Server:
             handler.send_header("Content-Length", str(len(body) - begin))
         handler.end_headers()
         with suppress(ConnectionError):  # some clients have seen enough
-            handler.wfile.write(data)
+            for byte in data if reply.drip else b"":
+                handler.wfile.write(bytes([byte]))
+                time.sleep(reply.drip)
+            handler.wfile.write(b"" if reply.drip else data)
 
 
 @pytest.fixture
@@ -384,6 +388,19 @@ def test_a_slow_server_is_waited_for_but_not_for_ever(
     monkeypatch.setattr(_download, "TRIES", 1)
     url = server.serve("/never.csv.gz", Reply(wait=0.4))
     assert "nothing came for 0.2 seconds" in refused(lambda: fetch(url, folder))
+
+
+def test_a_dripping_server_is_not_waited_for_for_ever(
+    server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_download, "TIMEOUT", 0.2)
+    monkeypatch.setattr(_download, "TRIES", 1)
+    url = server.serve("/t.csv.gz", Reply(drip=0.1), Reply())
+    message = refused(lambda: fetch(url, folder))
+    assert "less than 1,000 bytes came in a second" in message
+    sums = server.serve("/lodes_ri.sha256sum", Reply(body=b"x" * 20, kind="text/plain", drip=0.1))
+    assert "less than 1,000 bytes" in refused(lambda: _download.read_small(sums))
+    assert fetch(url, folder).read_bytes() == TABLE
 
 
 # --- what came is not the file

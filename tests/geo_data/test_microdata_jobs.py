@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from geo_data import LodesJobs, MicrodataJobs
+from geo_data.microdata import _rows_of_each
 
 
 @pytest.fixture
@@ -109,6 +110,18 @@ def test_rows_per_worker_are_bounded(frame, read, refused):
     with refused(path, "workers have more than 4 row(s)", column="worker", count=1):
         read(frame, records_per_worker=4).records()
     assert len(read(frame, records_per_worker=5).records()) == 300
+
+
+def test_rows_of_workers_are_counted_in_parts():
+    rng = np.random.default_rng(1)
+    top = np.iinfo(np.uint64).max
+    files = [rng.integers(0, top, 500, np.uint64), np.array([0, top, top, 2**58], np.uint64)]
+    files.append(np.concatenate([files[0][:9], files[1][:2]]))
+    parts = [rows.tolist() for rows in _rows_of_each([np.sort(hashes) for hashes in files])]
+    assert len(parts) == 64
+    assert max(map(len, parts)) < 30
+    assert sum(parts, []) == np.unique(np.concatenate(files), return_counts=True)[1].tolist()
+    assert list(_rows_of_each([])) == []
 
 
 @pytest.mark.parametrize("column", ["worker", "lives", "works", "mode"])

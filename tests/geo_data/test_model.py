@@ -42,6 +42,16 @@ def before_tables(model: PublicModel) -> list[list[float]]:
     return [[float(x) for x in row] for row in all_shares(replace(model, _stages=()))]
 
 
+def kappas(model: PublicModel) -> list[tuple[float, float]]:
+    """The concentrations measured on its tables, in the order in which they are applied."""
+    return [(stage.concentration, stage.between) for stage in model._stages]
+
+
+@pytest.fixture
+def kappa_is_6(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geo_data.model._concentrations", lambda model, stage: (6.0, 6.0))
+
+
 def precise(table: Table, workers: float) -> Table:
     """Return standard errors with which every row is worth a number of workers."""
     errors = {}
@@ -73,36 +83,39 @@ def test_one_unit_and_one_block() -> None:
     assert model.covered(np.zeros(1, np.int64)).all()
 
 
+@pytest.mark.usefixtures("kappa_is_6")
 def test_one_table_by_hand() -> None:
-    """Weights 4 and 12; to area 0, 9 workers of whom 6 and 3, worth 4 workers: s = 9 / 2."""
+    """Weights 4 and 12; to area 0, 9 workers of whom 6 and 3, worth m = 4 workers."""
     table, silent = {(0, 0): 6.0, (1, 0): 3.0}, {(0, 1): 0.0}
     own = flows("area", "area", table | silent, precise(table, 4) | silent)
     model = build(geography([2, 2], [2]), [own], [1, 3, 4, 8])
-    expected = [(6 + 4.5 * 0.25) / 13.5, (3 + 4.5 * 0.75) / 13.5]
+    expected = [(4 * 6 / 9 + 6 * 0.25) / 10, (4 * 3 / 9 + 6 * 0.75) / 10]
     np.testing.assert_allclose(all_shares(model), [expected, [0.25, 0.75]], rtol=1e-12)
     np.testing.assert_array_equal(model.covered(np.array([0, 1, 0])), [True, False, True])
 
 
+@pytest.mark.usefixtures("kappa_is_6")
 @pytest.mark.parametrize("split", [(9.0, 0.0), (6.0, 3.0)])
 def test_a_count_by_hand(split: tuple[float, float]) -> None:
-    """Of 9 workers: s = 3."""
+    """Of 9 workers: m = 9."""
     table = flows("area", "area", {(0, 0): split[0], (1, 0): split[1]})
     model = build(geography([2, 2], [2]), [table], [1, 3, 4, 8])
-    expected = [(split[0] + 3 * 0.25) / 12, (split[1] + 3 * 0.75) / 12]
+    expected = [(split[0] + 6 * 0.25) / 15, (split[1] + 6 * 0.75) / 15]
     np.testing.assert_allclose(all_shares(model)[0], expected, rtol=1e-12)
 
 
+@pytest.mark.usefixtures("kappa_is_6")
 def test_coarse_then_fine_by_hand() -> None:
     """Regions of two areas and one; one table gives the share of region 0, the other those inside."""
     places = geography([1, 1, 1], [2, 1])
     coarse_table, fine_table = {(0, 0): 3.0, (1, 0): 1.0}, {(0, 0): 12.0, (1, 0): 4.0}
-    coarse = flows("region", "region", coarse_table, precise(coarse_table, 16))  # s = 1
-    fine = flows("area", "area", fine_table, precise(fine_table, 4))  # s = 8
+    coarse = flows("region", "region", coarse_table, precise(coarse_table, 16))
+    fine = flows("area", "area", fine_table, precise(fine_table, 4))
     # The fine table is given first: the model orders them.
     model = build(places, [fine, coarse])
     assert model.tables == (coarse, fine)
-    region = (3 + 1 * 2 / 3) / 5
-    inside = np.array([(12 + 8 * 0.5) / 24, (4 + 8 * 0.5) / 24])
+    region = (16 * 3 / 4 + 6 * 2 / 3) / 22
+    inside = np.array([4 * 12 / 16 + 6 * 0.5, 4 * 4 / 16 + 6 * 0.5]) / 10
     shares = all_shares(model)
     np.testing.assert_allclose(shares[0], [*(region * inside), 1 - region], rtol=1e-12)
     # Area 1 has no row of its own in the fine table: the coarse one still speaks for it.
@@ -111,19 +124,33 @@ def test_coarse_then_fine_by_hand() -> None:
     np.testing.assert_array_equal(model.covered(np.arange(3)), [True, True, False])
 
 
-def test_two_tables_of_one_level_apply_in_order() -> None:
-    """Both share everything out anew; the second smooths towards the first."""
+@pytest.mark.usefixtures("kappa_is_6")
+def test_of_two_tables_of_one_level_the_larger_has_the_last_word() -> None:
+    """Both share everything out anew; that of 25 workers is smoothed towards that of 4."""
     table = {(0, 0): 3.0, (1, 0): 1.0}
-    first = flows("area", "region", table, precise(table, 4))  # s = 2
-    second = flows(
-        "area", "area", {(0, 1): 1.0, (1, 1): 4.0}, precise({(0, 1): 1.0, (1, 1): 4.0}, 25)
-    )  # s = 1
-    model = build(geography([1, 1], [2]), [second, first])
-    after_first = np.array([3 + 1.0, 1 + 1.0]) / 6
-    after_second = (np.array([1, 4]) + after_first) / 6
-    np.testing.assert_allclose(all_shares(model), [after_first, after_second], rtol=1e-9)
+    larger = {(0, 0): 1.0, (1, 0): 4.0}
+    few, many = (flows("area", "area", t, precise(t, m)) for t, m in ((table, 4), (larger, 25)))
+    after_few = (4 * np.array([0.75, 0.25]) + 6 * 0.5) / 10
+    after_many = (25 * np.array([0.2, 0.8]) + 6 * after_few) / 31
+    for tables in ([few, many], [many, few]):
+        model = build(geography([1, 1], [2]), tables)
+        assert model.tables == (few, many)
+        np.testing.assert_allclose(all_shares(model), [after_many, [0.5, 0.5]], rtol=1e-12)
 
 
+@pytest.mark.usefixtures("kappa_is_6")
+def test_a_fine_table_is_believed_about_totals_too() -> None:
+    """A survey of regions says 3 to 1; of 20 workers in a finer table 4 and 16 live there."""
+    survey, fine = {(0, 0): 300.0, (1, 0): 100.0}, {(0, 0): 4.0, (1, 0): 4.0, (2, 0): 12.0}
+    tables = [flows("region", "area", survey), flows("area", "area", fine)]
+    shares = all_shares(build(geography([1, 1, 1], [1, 2]), tables))
+    before = (300 + 6 / 3) / 406
+    region = (4 + 6 * before) / 26
+    inside = np.array([4 + 6 * 0.5, 12 + 6 * 0.5]) / 22
+    np.testing.assert_allclose(shares[0], [region, *((1 - region) * inside)], rtol=1e-12)
+
+
+@pytest.mark.usefixtures("kappa_is_6")
 @pytest.mark.parametrize(("jobs", "n"), [(49, 49), (3, 16), (16, 16)])
 def test_the_same_jobs_leave_the_rest_to_where_a_table_is_silent(jobs: int, n: int) -> None:
     """Regions 0 and 1: a coarse table first; the fine one covers region 0 alone, with 16 of 49 jobs."""
@@ -134,9 +161,10 @@ def test_the_same_jobs_leave_the_rest_to_where_a_table_is_silent(jobs: int, n: i
         flows("area", "area", fine, precise(fine, 4), same=True),
     ]
     shares = all_shares(build(places, tables, jobs=[jobs, 1, 1]))
-    covered = (3 + 2 / 3) / 5
-    share = (16 + math.sqrt(n) * covered) / (n + math.sqrt(n))
-    np.testing.assert_allclose(shares[0], [share * 16 / 24, share * 8 / 24, 1 - share], rtol=1e-12)
+    covered = (16 * 3 / 4 + 6 * 2 / 3) / 22
+    share = (16 + 6 * covered) / (n + 6)
+    inside = np.array([4 * 12 / 16 + 6 * 0.5, 4 * 4 / 16 + 6 * 0.5]) / 10
+    np.testing.assert_allclose(shares[0], [*(share * inside), 1 - share], rtol=1e-12)
 
 
 def test_a_margin_that_is_unknown_is_that_of_a_count() -> None:
@@ -172,6 +200,48 @@ def test_weights_must_be_positive_and_one_a_block(weights: list[int]) -> None:
 def test_a_table_finer_than_the_model_is_refused(levels: tuple[str, str]) -> None:
     with pytest.raises(ValueError, match="an auxiliary table is finer than the level of the model, region"):
         build(geography([3], [1]), [flows(*levels, {(0, 0): 1.0})], level="region")
+
+
+# --- what a further table is worth
+
+
+def test_a_further_unbiased_table_does_no_harm() -> None:
+    """Samples of a known truth, in every set and order: one more never loses."""
+    rng = np.random.default_rng(12)
+    n, size = 32, 8
+    east = np.sort(-71 + rng.uniform(0, 0.6, n))  # so that regions lie side by side
+    places = geography([1] * n, [size] * (n // size), (41 + rng.uniform(0, 0.3, n)).tolist(), east.tolist())
+    weights, jobs = rng.integers(50, 5000, n).tolist(), rng.integers(20, 900, n)
+    regions = np.repeat(np.arange(n // size), size)
+    habits = rng.gamma(4, 1 / 4, (n // size, n // size))[regions][:, regions]
+    truth = np.array(plain.gravity(places, "area", weights, Decay(1.5, 3.0))) * habits
+    truth = np.array([rng.dirichlet(60 * row / row.sum()) for row in truth])
+
+    def sample(part: float, level: str = "area", same: bool = False) -> Flows:
+        """Ask a part of the workers: margins as of a survey, none where it is all of them."""
+        k = {"area": 1, "region": size}[level]
+        asked = rng.poisson(truth * jobs[:, None] * part).reshape(n // k, k, n // k, k).sum(axis=(1, 3))
+        table = {(o, d): asked[d, o] / part for d, o in np.argwhere(asked).tolist()}
+        errors = None if same else {pair: math.sqrt(flow / part) for pair, flow in table.items()}
+        return flows(level, level, table, errors, same=same)
+
+    tables = [sample(0.5, "region"), sample(0.02), sample(0.1), sample(1.0, same=True)]
+    loss = {}
+    for k in range(1, len(tables) + 1):
+        for chosen in itertools.combinations(tables, k):
+            shares, other = (
+                all_shares(build(places, order, weights, jobs.tolist())) for order in (chosen, chosen[::-1])
+            )
+            np.testing.assert_array_equal(shares, other)
+            loss[frozenset(chosen)] = float((np.abs(shares - truth) * jobs[:, None]).sum())
+    for chosen, table in itertools.product(loss, tables):
+        print(
+            sorted(tables.index(t) for t in chosen),
+            tables.index(table),
+            loss[chosen | {table}] / loss[chosen],
+        )
+    for chosen, table in itertools.product(loss, tables):
+        assert loss[chosen | {table}] <= 1.02 * loss[chosen]
 
 
 # --- against a slow implementation
@@ -219,7 +289,7 @@ def test_agrees_with_the_slow_implementation(case: Case) -> None:
     np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-12)
     assert (shares > 0).all()  # every home stays possible
     start = before_tables(model)
-    expected = plain.model_shares(case.places, case.level, model.tables, case.jobs, start)
+    expected = plain.model_shares(case.places, case.level, model.tables, case.jobs, start, kappas(model))
     np.testing.assert_allclose(shares, expected, rtol=1e-7)
     some = {
         (table.destination_level, int(d))
@@ -242,8 +312,8 @@ def test_any_batch_of_destinations_gives_the_same_rows(case: Case, wanted: list[
 
 @given(cases())
 def test_the_order_in_which_tables_are_given_is_nothing(case: Case) -> None:
-    levels = [(t.origin_level, t.destination_level) for t in case.tables]
-    assume(len(set(levels)) == len(levels))
+    keys = [(t.origin_level, t.destination_level, t.workers) for t in case.tables]
+    assume(len(set(keys)) == len(keys))
     model, other = case.model(), replace(case, tables=case.tables[::-1]).model()
     assert model.decay == other.decay
     assert model.concentration == other.concentration
@@ -276,7 +346,9 @@ def test_a_coarse_destination_level_gets_its_targets_with_least_change() -> None
         n = np.maximum(np.array(jobs, float)[inside], 1e-9)
         mean = [np.average(shares[inside], axis=0, weights=n) for shares in (before, after)]
         prior, fitted = ([float(m[region == o].sum()) for o in range(4)] for m in mean)
-        goal = plain.target(own, D, dict(enumerate(prior)), dict.fromkeys(range(4), 0), float(n.sum()))
+        goal = plain.target(
+            own, D, dict(enumerate(prior)), dict.fromkeys(range(4), 0), float(n.sum()), *kappas(model)
+        )
         np.testing.assert_allclose(fitted, list(goal.values()), rtol=1e-9)
         change = np.log(after[inside] / before[inside])
         np.testing.assert_allclose(change - change[:, :1] - change[:1] + change[0, 0], 0, atol=1e-9)
@@ -293,7 +365,7 @@ def test_many_destinations_of_one_row_are_fitted_together() -> None:
     table = {(0, 0): 9000.0, (1, 0): 300.0, (0, 1): 200.0, (1, 1): 400.0}
     model = build(places, [flows("region", "region", table, dict.fromkeys(table, 9.0))], weights, jobs)
     assert model.decay.exponent > 0.5
-    expected = plain.model_shares(places, "area", model.tables, jobs, before_tables(model))
+    expected = plain.model_shares(places, "area", model.tables, jobs, before_tables(model), kappas(model))
     np.testing.assert_allclose(all_shares(model), expected, rtol=1e-9)
 
 
@@ -342,7 +414,7 @@ def test_the_concentration_solves_its_equation() -> None:
     fine = {(o, d): float(rng.poisson(rng.gamma(0.5, 20))) for o in range(24) for d in range(24)}
     early = flows("region", "region", coarse, dict.fromkeys(coarse, 9.0))
     model = build(places, [early, flows("area", "area", fine)], weights, jobs)
-    before = plain.model_shares(places, "area", [early], jobs, before_tables(model))
+    before = plain.model_shares(places, "area", [early], jobs, before_tables(model), kappas(model))
     observed, expected = 0.0, 0.0
     for d, region in itertools.product(range(24), range(4)):
         group = range(6 * region, 6 * region + 6)

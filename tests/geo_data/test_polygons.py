@@ -60,7 +60,7 @@ def test_what_cannot_be_used_is_refused(tmp_path: Path, refused: Refused) -> Non
     with refused(path, "the file has no polygons that can be read"):
         read_crosswalk(path, block="zone", levels=())
     squares().to_file(path)
-    with refused(path, "there is no column ward", count=1):
+    with refused(path, "missing columns: ward"):
         read_crosswalk(path, block="zone", levels=("ward",))
     squares().assign(zone=range(4)).to_file(path)
     with refused(path, "codes are numbers", column="zone", count=4):
@@ -163,7 +163,7 @@ def test_shapes_that_cannot_be_meant_are_refused(
     with refused(path, "there is no such file"):
         read_polygons(path, zones, level="zone", code="zone")
     frame = squares()[["zone", "geometry"]]
-    with refused(path, "there is no column ward", count=1):
+    with refused(path, "missing columns: ward"):
         shapes_of(frame)
         read_polygons(path, zones, level="zone", code="ward")
     with refused(path, "rows repeat a unit that has a row already", column="zone", count=1):

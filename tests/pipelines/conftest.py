@@ -33,7 +33,7 @@ file = "{file}"
 home = "live"
 work = "toil"
 worker = "person"
-attributes = ["age", "sector"]
+attributes = ["sector", "age"]
 records_per_worker = 3
 """
 

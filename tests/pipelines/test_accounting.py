@@ -8,10 +8,20 @@ from pathlib import Path
 
 import pytest
 
-import pipelines
 import synth
-from pipelines import ConfigError, Ledger, LedgerError, ReleaseConfig, debits_of, releasing, resume, run
-from pipelines.staging import Staging
+from pipelines import (
+    ConfigError,
+    Ledger,
+    LedgerError,
+    Release,
+    ReleaseConfig,
+    debits_of,
+    releasing,
+    resume,
+    run,
+)
+from pipelines.staging import RunState, Staging
+from pipelines.summary import release_summary
 
 Configs = Callable[..., ReleaseConfig]
 Change = tuple[str, str]
@@ -51,11 +61,26 @@ def test_a_release_is_paid_once_with_what_its_certificate_says(
         run(paid_config(('out = "release"', f'out = "{release.out}"')))
 
 
+def test_a_plan_for_one_record_is_paid_with_what_was_asked_of_it(
+    paid_config: Configs, book: Path, clean_source: object
+) -> None:
+    """Probabilistic privacy of its whole run would cost a delta of more than the budget has."""
+    release = run(paid_config(('delta = "1e-5"', 'delta = "1e-5"\nguarantee = "dp"')))
+    assert Fraction(release.certificate.run.delta) > Fraction("1e-4")
+    assert Ledger(book).spent("jobs") == (Fraction("8.6"), Fraction("1e-5"))
+
+
 def test_what_the_budget_does_not_allow_is_not_drawn(
     paid_config: Configs, book: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for _ in range(2):
-        run(paid_config())
+    said: list[str] = []
+    first = run(paid_config(), report=said.append)
+    assert [line for line in said if "has no release of 'jobs' before this" in line]
+    assert '"first debit"' in (first.out / "confidential" / "log.jsonl").read_text()
+    said.clear()
+    second = run(paid_config(), report=said.append)
+    assert not [line for line in said if "WARNING" in line]
+    assert '"first debit"' not in (second.out / "confidential" / "log.jsonl").read_text()
     before = Ledger(book).entries()
     monkeypatch.setattr(releasing, "sample_release", pytest.fail)
     config = paid_config()
@@ -89,25 +114,32 @@ def test_the_debit_comes_before_the_first_draw_and_stays(
     Ledger(book).verify(witness=debits_of([release.out]))
 
 
-@pytest.mark.parametrize("moment", ["debit", "finished"])
+@pytest.mark.parametrize("moment", ["debit", "note", "finished"])
 def test_a_crash_beside_the_ledger_costs_nothing(
     moment: str, paid_config: Configs, book: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the debit and its note in the run's folder; and between the last rename and the ledger."""
+    """After the debit; while it is noted in the run's folder; between the last rename and the ledger."""
     config = paid_config()
-    real = Ledger.debit
+    debit, save = Ledger.debit, Staging.save
 
     class Killed(BaseException):
         pass
 
     def killed(self: Ledger, *arguments: object, **named: object) -> None:
         if moment == "debit":
-            real(self, **named)  # type: ignore[arg-type]
+            debit(self, **named)  # type: ignore[arg-type]
         raise Killed
 
+    def saved(self: Staging, state: RunState, key: synth.RunKey | None = None) -> None:
+        if state.debit is not None:
+            raise Killed
+        save(self, state, key)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Ledger, "debit" if moment == "debit" else "outcome", killed)
-        patch.setattr(Staging, "abandon", lambda self: None)  # a process that is killed does not tidy up
+        if moment == "note":
+            patch.setattr(Staging, "save", saved)
+        else:
+            patch.setattr(Ledger, "debit" if moment == "debit" else "outcome", killed)
         with pytest.raises(Killed):
             run(config)
     release = resume(config.release.out)
@@ -116,6 +148,31 @@ def test_a_crash_beside_the_ledger_costs_nothing(
     assert (account.debits, account.unfinished) == (1, 0)
     with pytest.raises((ConfigError, LedgerError)):
         resume(config.release.out)
+
+
+def test_a_run_that_stops_before_its_debit_leaves_nothing(
+    paid_config: Configs, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(paid_config())
+    before = Ledger(book).entries()
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Ledger, "debit", interrupted)
+    config = paid_config()
+    with pytest.raises(KeyboardInterrupt):
+        run(config)
+    assert Ledger(book).entries() == before
+    assert list(config.release.out.parent.iterdir()) == []
+
+
+def test_a_ledger_that_does_not_know_the_witness_is_not_used(paid_config: Configs, book: Path) -> None:
+    config = paid_config(('delta = "1e-4"\n', f'delta = "1e-4"\nwitness = ["{"a" * 64}"]\n'))
+    with pytest.raises(LedgerError, match="there is no such ledger"):
+        run(config)
+    assert not book.exists()
+    assert list(config.release.out.parent.iterdir()) == []
 
 
 def test_a_run_without_its_ledger_is_not_resumed(
@@ -136,6 +193,7 @@ def test_a_run_without_its_ledger_is_not_resumed(
     assert not config.release.out.exists()
 
 
-def test_an_unpaid_release_says_so(small_config: Configs, clean_source: object) -> None:
-    text = pipelines.summary.release_summary(run(small_config()))
-    assert "Ledger      none: nobody adds up what is spent" in text
+def test_an_unpaid_release_says_so(small_release: Release) -> None:
+    assert "Ledger      none: nobody adds up what is spent" in release_summary(small_release)
+    with pytest.raises(ConfigError, match="no debit is noted there"):
+        debits_of([small_release.out])

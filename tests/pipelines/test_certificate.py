@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -24,8 +25,9 @@ from pipelines import (
     certified,
     make_plan,
 )
-from pipelines.certificate import guarantee_fields, make_certificate
+from pipelines.certificate import Budget, guarantee_fields, make_certificate
 from pipelines.provenance import SourceState
+from pipelines.readme import odds_in_words
 
 Configs = Callable[..., ReleaseConfig]
 ROOT = Path(__file__).resolve().parents[2]
@@ -191,6 +193,8 @@ def test_a_guarantee_for_one_record_can_be_asked_for(small_config: Configs, clea
     # The whole run is not protected as well as one record, and the certificate does not pretend it is.
     assert Fraction(certificate.run.delta) > Fraction(certificate.person.delta)
     assert list(pipelines.verify(release.public))
+    readme = (release.public / "README.md").read_text(encoding="utf-8")
+    assert readme.count(f", except with probability {certificate.run.delta}.") == 2
 
 
 def test_classes_add_up_to_the_run(small_release: Release, guarantee: synth.Guarantee) -> None:
@@ -316,6 +320,49 @@ def test_what_it_says_in_words(small_release: Release) -> None:
     assert certificate.software.dependencies.keys() >= {"python", "numpy", "python-flint", "cryptography"}
     assert certificate.plan_sha256 == pipelines.plan_hash(small_release.public / "plan")
     assert certificate.arithmetic.precision_bits == synth.PRECISION_BITS
+
+
+# --- the odds, in the words of the read-me, the map and the service
+
+
+def odds_of(
+    certificate: Certificate, epsilon: str, delta: str, records: int
+) -> list[tuple[Fraction, Fraction]]:
+    """Return the odds, and the probability with which they may be exceeded, for a record and for a worker."""
+    person = certificate.person.model_copy(update={"records": records})
+    run = Budget(epsilon=epsilon, delta=delta)
+    words = odds_in_words(certificate.model_copy(update={"run": run, "person": person})).replace("\n", " ")
+    assert ("job records equally" in words) == (records > 1)
+    said = re.findall(r"at most about ([\d.,]+\d)\b.*?(?:probability ([\d.]+\d))?\.(?= |$)", words)
+    return [(Fraction(odds.replace(",", "")), Fraction(failure or 0)) for odds, failure in said]
+
+
+def test_the_odds_hold_for_a_worker_with_several_jobs(small_release: Release) -> None:
+    """One pool of two jobs and two cells of prior 1/2, both jobs of one worker: 35/3, with e^epsilon = 5."""
+
+    def likelihood(h: int) -> Fraction:  # of both draws from the cell of h workers
+        return (h + Fraction(1, 2)) * (h + Fraction(3, 2)) / ((2 + 1) * (2 + 2))
+
+    assert likelihood(2) / likelihood(1) <= likelihood(1) / likelihood(0) == 5
+    record, worker = odds_of(small_release.certificate, "1.60943791244", "0", 2)
+    assert record[0] >= 5
+    assert worker[0] >= likelihood(2) / likelihood(0) == Fraction(35, 3)
+    assert record[1] == worker[1] == 0
+
+
+def test_the_odds_name_their_exception(small_release: Release) -> None:
+    certificate = small_release.certificate
+    e = synth.exp_up(Fraction("8.6"))
+    record, worker = odds_of(certificate, "8.6", "0.00001", 1)
+    assert record == worker
+    assert (record[0] >= e, record[1]) == (True, Fraction("1e-5"))
+    worker = odds_of(certificate, "8.6", "0.00001", 2)[1]
+    assert worker[0] >= e**2
+    assert Fraction("0.054") < Fraction("1e-5") * (1 + e) <= worker[1] < Fraction("0.055")
+    # Of three records delta would be 1 and promise nothing; their pure differential privacy is left.
+    worker = odds_of(certificate, "8.6", "0.00001", 3)[1]
+    assert worker[0] >= synth.exp_up(3 * Fraction(certificate.person.curve[-1].epsilon)) > e**3
+    assert worker[1] == 0
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.toml")), ids=lambda path: path.name)

@@ -213,10 +213,14 @@ def test_bad_values_are_named(config_of: Configs) -> None:
             Sweep(**{name: (value,)}).configurations(config_of())
 
 
-def test_tune_on_the_model_and_on_an_earlier_release(config_of: Configs, region: dict[str, Path]) -> None:
+def test_tune_on_the_model_and_on_an_earlier_release(
+    config_of: Configs, region: dict[str, Path], tmp_path: Path
+) -> None:
+    earlier = tmp_path / "earlier.csv.gz"
+    pd.read_csv(region["od"], dtype="str").iloc[:-9].to_csv(earlier, index=False)
     config = config_of("8.6", ('retention_min = "0.5"', 'pool_below = 1\nprior = "0.5"'))
     sweep = Sweep(epsilon=("0.01", "5", "8.6"), split_threshold=("0.5", "200"))
-    for truth in (None, region["od"]):
+    for truth in (None, earlier):
         results = tune(config, sweep, pseudo_truth=truth)
         assert results["certified"].tolist() == [False, False, True, True, True, True]
         done = results[results["certified"]]
@@ -231,6 +235,49 @@ def test_tune_on_the_model_and_on_an_earlier_release(config_of: Configs, region:
         assert recommended["prior"] == "0.5"  # what was not varied is kept
 
 
+def test_mechanisms_are_compared_each_with_the_settings_that_it_has(config_of: Configs) -> None:
+    config = config_of("8.6", ('retention_min = "0.5"', 'retention_min = "0.5"\nprior = "0.5"'))
+    both = Sweep(mechanism=("dirichlet", "geometric"), split_threshold=("1",), pool_below=("1",))
+    results = tune(config, both)
+    assert results["certified"].all()
+    assert results["retention_min"].tolist() == ["0.5", "1"]
+    # Objectives of two mechanisms are of two kinds, so the configured one is kept, whatever they are.
+    assert recommend(results.assign(objective=[1.0, 0.0]), config).count("retention_min") == 1
+    for value, retention, said in (
+        ("other", (), "there are dirichlet"),
+        ("geometric", ("1", "0.5"), "every"),
+    ):
+        with pytest.raises(pipelines.ConfigError, match=said):
+            Sweep(mechanism=(value,), retention_min=retention).configurations(config)
+
+
+def test_strata_and_their_level_are_swept(
+    config_of: Configs, region: dict[str, Path], tmp_path: Path
+) -> None:
+    earlier = tmp_path / "earlier.csv.gz"
+    pd.read_csv(region["od"], dtype="str").iloc[:-9].to_csv(earlier, index=False)
+    config = config_of("8.6", ("[plan]", '[plan]\nsplit_threshold = "1"\npool_below = 9999'))
+    sweep = Sweep(pool_by=("none", "SE", "SI"), pool_level=("trct", AUTO))
+    results = tune(config, sweep, pseudo_truth=earlier).set_index(["pool_by", "pool_level"])
+    pools = results["pools"]
+    assert pools["none", "trct"] == 24  # tracts
+    assert pools["SE", "trct"] == pools["SE", AUTO] > 2 * pools["none", "trct"]
+    assert 'pool_by = ["SE"]' in recommend(results.loc[["SE"]].reset_index(), config)
+    with pytest.raises(geo_data.InputError, match=r"plan\.pool_by names auto, which is not an attribute"):
+        tune(config, Sweep(pool_by=(AUTO,)))
+    with pytest.raises(pipelines.ConfigError, match=r'plan\.pool_level: "ward" is not a level'):
+        tune(config, Sweep(pool_level=("ward",)))
+
+
+def test_pools_by_strata_are_chosen_with_them(config_of: Configs) -> None:
+    """Strata make pools small, so more work blocks share: in the end all of a tract, by stratum."""
+    plain, by = (config_of("4", ("[plan]", f"[plan]\npool_by = {by}")) for by in ("[]", '["SI"]'))
+    inputs = read_public_inputs(plain)
+    found = [choose(config, inputs) for config in (plain, by)]
+    assert found[0].thresholds == found[1].thresholds  # for pools of a size, whatever made them small
+    assert found[1].pool_below > found[0].pool_below
+
+
 def test_a_larger_epsilon_costs_less_utility(config_of: Configs) -> None:
     results = tune(config_of(), Sweep(epsilon=("5", "8.6"))).set_index("epsilon")
     assert results["objective"]["8.6"] < results["objective"]["5"]
@@ -238,7 +285,9 @@ def test_a_larger_epsilon_costs_less_utility(config_of: Configs) -> None:
 
 
 def test_nothing_is_recommended_where_nothing_is_certified(config_of: Configs) -> None:
-    results = pd.DataFrame([{"certified": False, "epsilon": "8.6", "delta": "0.00001"}])
+    results = pd.DataFrame(
+        [{"certified": False, "epsilon": "8.6", "delta": "0.00001", "mechanism": "dirichlet"}]
+    )
     assert recommend(results, config_of()).startswith("# no combination")
 
 

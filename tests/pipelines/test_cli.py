@@ -151,6 +151,8 @@ def test_tune_compares_and_recommends(
         "1,30",
         "--coarsening",
         "threshold",
+        "--mechanism",
+        "dirichlet",
     ]
     with monkeypatch.context() as patch:
         patch.setattr(geo_data.LodesJobs, "parts", pytest.fail)

@@ -37,6 +37,10 @@ def test_the_ledger_is_shown_checked_and_exported(
     assert "left epsilon 1.4" in shown
     checked = invoke("ledger", "verify", book, "--release", tmp_path / "release")
     assert checked.stdout.startswith("ok  3 entries, head ")
+    debit = done.stdout.partition("Ledger      debit ")[2].split()[0]
+    assert invoke("ledger", "verify", book, "--witness", debit).exit_code == 0
+    unknown = invoke("ledger", "verify", book, "--witness", debit, "--witness", "a" * 64)
+    assert "1 of 2 known heads are not in the ledger" in unknown.stderr
     lines = [json.loads(line) for line in invoke("ledger", "export", book).stdout.splitlines()]
     assert [line["kind"] for line in lines] == ["budget", "debit", "finished"]
     assert invoke("ledger", "export", "--format", "csv", book).stdout.count("\n") == 4

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -52,9 +54,13 @@ def many_batches(small_config: Configs) -> Callable[[], ReleaseConfig]:
     return lambda: small_config(("[plan]", "[run]\nbatch_jobs = 20\n\n[plan]"))
 
 
+def content(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
 def public_bytes(release: pipelines.Release) -> dict[str, bytes]:
-    files = (path for path in release.public.rglob("*") if path.is_file())
-    return {path.relative_to(release.public).as_posix(): path.read_bytes() for path in files}
+    return content(release.public)
 
 
 def test_a_cluster_gives_the_bytes_of_threads(
@@ -94,6 +100,49 @@ def test_a_killed_worker_changes_no_byte(
     assert sorted(path.name for path in release.out.iterdir()) == ["confidential", "public"]
 
 
+# Makes one release with threads, and another on the cluster, but for a kill -9 after two of its batches.
+CLIENT = """
+import os, signal, sys
+import distributed, synth
+from pipelines import load_config, releasing, run
+
+made, completed = releasing.make_certificate, distributed.as_completed
+fixed = {"created": "2026-01-02T03:04:05Z"}
+releasing.make_certificate = lambda *a, **k: made(*a, **k).model_copy(update=fixed)
+
+def two(futures):
+    batches = completed(futures)
+    yield next(batches)
+    yield next(batches)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+distributed.as_completed = two
+whole, killed, address = sys.argv[1:]
+run(load_config(whole), key=synth.RunKey.from_seed(1))
+run(load_config(killed), key=synth.RunKey.from_seed(1), scheduler=address)
+"""
+
+
+def test_a_killed_client_changes_no_byte(
+    config_text: Callable[..., str], cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """Resumed on the same cluster, whose workers may still draw what the killed client had asked for."""
+    configs = []
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+        configs.append(tmp_path / name / "small.toml")
+        configs[-1].write_text(config_text(("[plan]", "[run]\nbatch_jobs = 20\n\n[plan]")))
+    command = [sys.executable, "-c", CLIENT, *map(str, configs), cluster.scheduler_address]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    whole, killed = (config.with_name("release") for config in configs)
+    assert Staging.of(killed).begun
+    assert not killed.exists()
+    release = pipelines.resume(killed, scheduler=cluster.scheduler_address)
+    assert public_bytes(release) == content(whole / "public")
+    assert sorted(path.name for path in killed.iterdir()) == ["confidential", "public"]
+
+
 def test_what_a_cluster_began_threads_can_finish(
     many_batches: Callable[[], ReleaseConfig],
     cluster: LocalCluster,
@@ -126,7 +175,6 @@ def test_a_large_run_on_many_cores_has_a_cluster_of_its_own(
     many_batches: Callable[[], ReleaseConfig],
     same_time: None,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     threads = public_bytes(run(many_batches(), key=synth.RunKey.from_seed(1)))
     monkeypatch.setattr(drawing, "local_workers", lambda _: 2)
@@ -142,8 +190,10 @@ def test_a_large_run_on_many_cores_has_a_cluster_of_its_own(
 
     monkeypatch.setattr(drawing, "_client", seen)
     config = many_batches()
-    release = run(config, key=synth.RunKey.from_seed(1))
+    said: list[str] = []
+    release = run(config, key=synth.RunKey.from_seed(1), report=said.append)
     assert public_bytes(release) == threads
+    assert [line for line in said if line.startswith("Dask dashboard: http://127.0.0.1:")]
     assert len(opened) == 2
     for address, folder in opened:  # encrypted, and nothing outside of the private folder
         assert address.startswith("tls://127.0.0.1")

@@ -664,18 +664,6 @@ TABLE_MODIFICATIONS = {
         'same_jobs = false\nflow = "S000"',
         'auxiliary #3.flow: unknown key; it belongs to [[auxiliary]] with format = "flows"',
     ),
-    "the_jobs_themselves": (
-        '"od_2018.csv.gz"',
-        '"./secret place/jobs.csv.gz"',
-        "auxiliary #3.file: this is a confidential file of [jobs], and no public table may derive from it; "
-        "name an earlier release",
-    ),
-    "the_jobs_from_outside": (
-        '"aux_2018.csv.gz"',
-        '"secret place/aux.csv.gz"',
-        "auxiliary #3.aux: this is a confidential file of [jobs], and no public table may derive from it; "
-        "name an earlier release",
-    ),
 }
 
 

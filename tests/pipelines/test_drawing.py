@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import dask
 import numpy as np
 import pytest
 
@@ -83,15 +84,21 @@ def test_threads_draw_where_no_cluster_starts(
     assert (release.public / data).read_bytes() == (expected.public / data).read_bytes()
 
 
-def test_a_cluster_given_that_fails_is_an_error(
-    small_config: Callable[..., ReleaseConfig], monkeypatch: pytest.MonkeyPatch
+def test_a_scheduler_that_does_not_answer_costs_nothing(
+    small_config: Callable[..., ReleaseConfig], tmp_path: Path
 ) -> None:
-    def broken(_: str) -> None:
-        raise OSError(111, "no scheduler there")
-
-    monkeypatch.setattr("distributed.Client", broken)
-    with pytest.raises(OSError, match="no scheduler there"):
-        run(small_config(), scheduler="tcp://127.0.0.1:1")
+    ledger = (
+        f'[ledger]\nfile = "{tmp_path}/book"\ndata_set = "jobs"\nepsilon = "20"\ndelta = "1e-4"\n\n[plan]'
+    )
+    config = small_config(("[plan]", ledger))
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "100ms"}),
+        pytest.raises(ConnectionError, match="no Dask scheduler") as caught,
+    ):
+        run(config, scheduler="tcp://127.0.0.1:1")
+    assert caught.value.filename == "tcp://127.0.0.1:1"
+    assert not (tmp_path / "book").exists()
+    assert list(config.release.out.parent.iterdir()) == []
 
 
 def test_the_first_error_is_told_when_the_scheduler_is_gone(
@@ -106,6 +113,10 @@ def test_the_first_error_is_told_when_the_scheduler_is_gone(
             return self
 
         def __exit__(self, *_: object) -> None: ...
+
+        def close(self) -> None: ...
+
+        dashboard_link = "http://127.0.0.1:8787/status"
 
         def map(self, *_: object, **__: object) -> None:
             raise OSError("the first error")

@@ -318,6 +318,15 @@ def test_attempts_can_be_configured(world: World) -> None:
     assert (world.folder / "records" / "ri-2021.json").exists()
 
 
+def test_a_calendar_may_name_a_cluster(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(DUE, "make_release", lambda *_, scheduler, **__: asked.append(scheduler))
+    one = SCHEDULE.replace("2022-01-01", "2024-01-01")
+    world.write(calendar='[calendar]\nscheduler = "tcp://10.0.0.1:8786"\n', ri=one)
+    due(world.calendar, now=NOW)
+    assert asked == ["tcp://10.0.0.1:8786"]
+
+
 def test_a_failure_after_the_debit_costs_nothing_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.write(ri=SCHEDULE.replace("2022-01-01", "2024-01-01"))
 
@@ -377,7 +386,29 @@ def test_a_bad_file_does_not_stop_the_others(world: World) -> None:
     assert summary.problems[0].startswith("bad.toml: cron: ")
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"format": "odsynth occurrence 2"}', "\xff"])
+RECORD = {
+    "format": "odsynth occurrence 1",
+    "name": "ri-2021",
+    "due": "2022-02-01T06:00:00+00:00",
+    "out": "out",
+    "status": "begun",
+    "attempts": 1,
+    "time": "2024-06-01T12:00:00+00:00",
+}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{",
+        "[]",
+        '{"format": "odsynth occurrence 2"}',
+        "\xff",
+        *(json.dumps(RECORD | part) for part in ({"attempts": "1"}, {"time": None}, {"time": "noon"})),
+        "[" * 100_000,
+    ],
+    ids=["half", "list", "format", "bytes", "attempts", "no time", "time", "deep"],
+)
 def test_a_damaged_record_is_reported_and_not_guessed(world: World, content: str) -> None:
     world.state.mkdir()
     (world.state / "ri-2021.json").write_bytes(content.encode("latin-1"))
@@ -386,6 +417,36 @@ def test_a_damaged_record_is_reported_and_not_guessed(world: World, content: str
     assert "ri-2021.json: cannot be read" in summary.problems[0]
     assert world.years() == []
     assert (world.state / "ri-2021.json").read_bytes() == content.encode("latin-1")
+
+
+def test_a_log_that_cannot_be_written_stops_its_schedule_only(world: World) -> None:
+    world.write(
+        calendar='[notify]\ncommand = ["touch", "told"]\n',
+        zz=SCHEDULE.replace("2022-01-01", "2024-01-01").replace("out/", "out/zz"),
+    )
+    log = world.state / "ri-2021.attempt-1.jsonl"
+    log.mkdir(parents=True)
+    summary = due(world.calendar, now=NOW)
+    assert statuses(summary) == {
+        "ri-2021": "failed",
+        "ri-2022": "behind",
+        "ri-2023": "behind",
+        "zz-2023": "finished",
+    }
+    assert summary.exit_code == EXIT_FAILED
+    assert str(log) in summary.text()
+    assert (world.calendar / "told").exists()
+    assert world.years() == ["zz2023"]
+
+
+def test_a_folder_of_records_that_cannot_be_made_is_told(world: World) -> None:
+    world.write(calendar='[notify]\ncommand = ["touch", "told"]\n')
+    world.state.write_text("in the way")
+    summary = due(world.calendar, now=NOW)
+    assert (summary.results, summary.exit_code) == ((), EXIT_FAILED)
+    assert summary.problems == (f"{world.state}: File exists; nothing was begun",)
+    assert (world.calendar / "told").exists()
+    assert world.years() == []
 
 
 # --- publishing
@@ -586,6 +647,9 @@ class Server(http.server.ThreadingHTTPServer):
     got: list[tuple[str, str, bytes]]
 
 
+SLOW = -1  # in place of a code: the answer comes byte by byte, without end
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     server: Server
 
@@ -594,6 +658,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.server.got.append((self.path, self.headers["Content-Type"], body))
         if self.server.code == 0:
             self.server.over.wait(30)
+            return
+        if self.server.code == SLOW:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\n")
+            while not self.server.over.wait(0.1):
+                self.wfile.write(b"X")
             return
         self.send_response(self.server.code)
         self.send_header("Location", "/elsewhere")
@@ -648,7 +717,12 @@ def test_who_is_told_of_a_failure(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("code", "notice"),
-    [(500, "the server answered 500"), (302, "the server answered 302"), (0, "no answer within 1 s")],
+    [
+        (500, "the server answered 500"),
+        (302, "the server answered 302"),
+        (0, "no answer within 1 s"),
+        (SLOW, "no answer within 1 s"),
+    ],
 )
 def test_a_webhook_that_does_not_work_changes_nothing(world: World, code: int, notice: str) -> None:
     world.write(ri=SCHEDULE.replace("2022-01-01", "2024-01-01"))

@@ -218,7 +218,7 @@ def test_save_load_save_gives_the_same_bytes(
             getattr(loaded.plan.domains, field), getattr(release.plan.domains, field)
         )
     assert loaded.plan.parameters == release.plan.parameters
-    assert loaded.pools.slots.categories == release.pools.slots.categories
+    assert list(loaded.pools.slots.categories.items()) == list(release.pools.slots.categories.items())
     assert loaded.geography.blocks.tolist() == release.geography.blocks.tolist()
     assert (loaded.notes, loaded.configuration) == (release.notes, release.configuration)
     assert (loaded.plan.epsilon, loaded.plan.delta) == (release.plan.epsilon, release.plan.delta)
@@ -394,6 +394,21 @@ def test_attributes_and_categories_that_give_one_column_are_refused(
     change = (old, new.replace('"age"', '"a"').replace('"sector"', '"a_b"'))
     with pytest.raises(geo_data.InputError, match="give the same column") as caught:
         make_plan(small_config(change))
+    assert caught.value.count == 1
+
+
+def test_a_category_that_would_take_the_place_of_the_homes_is_refused(
+    small_config: Configs,
+    microdata: dict[str, Path],
+    microdata_change: Callable[[Path], tuple[str, str]],
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "jobs.csv"
+    table = pd.read_csv(microdata["csv"], dtype="str").rename(columns={"age": "h"})
+    table.replace({"h": {"old": "geocode"}}).to_csv(path, index=False)
+    old, new = microdata_change(path)
+    with pytest.raises(geo_data.InputError, match="one that it has anyway .*h_geocode") as caught:
+        make_plan(small_config((old, new.replace('"age"', '"h"'))))
     assert caught.value.count == 1
 
 

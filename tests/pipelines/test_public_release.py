@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import shutil
@@ -198,6 +199,20 @@ def test_places_are_the_means_of_their_blocks(release: PublicRelease, small_regi
         assert places.index.tolist() == list(range(len(expected)))
         np.testing.assert_allclose(places["latitude"], expected["blklatdd"])
         np.testing.assert_allclose(places["longitude"], expected["blklondd"])
+
+
+def test_places_across_the_antimeridian(release: PublicRelease) -> None:
+    """As in the far west of Alaska: a mean of 173 E and 177 W is not near Greenwich."""
+    near = release.geography
+    shift = 180 - near.longitude.mean()
+    there = near.longitude + shift
+    geography = dataclasses.replace(near, longitude=np.where(there > 180, there - 360, there))
+    assert np.ptp(geography.longitude) > 350
+    far = dataclasses.replace(release, geography=geography)
+    for level in LEVELS:
+        moved = far.places(level)["longitude"] - release.places(level)["longitude"] - shift
+        np.testing.assert_allclose(moved % 360, moved.iloc[0] % 360, atol=1e-9)
+        assert np.ptp(moved) < 1e-9  # all go on from one another
 
 
 def test_outside_areas_have_no_place(with_aux: PublicRelease) -> None:

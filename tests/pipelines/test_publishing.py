@@ -450,6 +450,21 @@ def test_a_folder_that_is_there_already_is_left_alone(out: Path, web: Path) -> N
 
 
 @storage
+@pytest.mark.parametrize("left", [b"", b'{"format": "odsynth pub'])
+def test_a_publication_cut_off_at_its_first_file_is_completed(
+    left: bytes, out: Path, other: Path, destination: str
+) -> None:
+    fs, root = fsspec.url_to_fs(destination)
+    fs.makedirs(f"{root}/{NAME}", exist_ok=True)
+    fs.pipe_file(f"{root}/{NAME}/1.publication.json", left)
+    assert published(destination)[0].status == "incomplete"
+    done = publish(out, destination, version="1")
+    assert (done.status, done.new) == ("complete", True)
+    assert published(destination) == (publish(out, destination, version="1"),)
+    assert "stands for another content" in refused(lambda: publish(other, destination, version="1"))
+
+
+@storage
 def test_a_damaged_record_stands_in_the_way(out: Path, web: Path) -> None:
     done = publish(out, web)
     Path(f"{done.location}.publication.json").write_bytes(b"")

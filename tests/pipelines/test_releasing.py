@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import dask
 import numpy as np
@@ -439,6 +440,61 @@ def test_a_finished_batch_is_not_drawn_again(
     assert everything(release.public) == uninterrupted
 
 
+def test_a_part_that_was_cut_off_is_drawn_again(
+    small_config: Configs, drawn_with_seed_one: dict[str, bytes], frozen_day: None
+) -> None:
+    config = small_config()
+    with pytest.MonkeyPatch.context() as patch:
+        failing("releasing.write_public", OSError(5, "Input/output error"), patch)
+        with pytest.raises(OSError, match="Input/output"):
+            run(config, key=synth.RunKey.from_seed(1))
+    for path in Staging.of(config.release.out).parts.rglob("od.*"):
+        os.truncate(path, 10)
+    assert everything(resume(config.release.out).public) == drawn_with_seed_one
+
+
+def test_a_run_that_was_moved_ends_where_it_is(
+    small_config: Configs, drawn_with_seed_one: dict[str, bytes], frozen_day: None, tmp_path: Path
+) -> None:
+    config = small_config()
+    with pytest.MonkeyPatch.context() as patch:
+        failing("releasing.write_public", OSError(28, "No space left on device"), patch)
+        with pytest.raises(OSError, match="No space"):
+            run(config, key=synth.RunKey.from_seed(1))
+    out = tmp_path / "larger" / "disk"
+    out.parent.mkdir()
+    shutil.move(Staging.of(config.release.out).folder, Staging.of(out).folder)
+    assert everything(resume(out).public) == drawn_with_seed_one
+    assert left_over(config) == []
+    assert [path.name for path in out.parent.iterdir()] == ["disk"]
+
+
+def test_what_a_power_cut_must_not_take_is_on_the_disk(
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plan and homes before drawing, parts before they get their names, the release before its key goes."""
+    config = small_config()
+    staging = Staging.of(config.release.out)
+    synced: set[int] = set()
+    moments: list[str] = []
+
+    def looking(moment: str, folder: Path) -> None:
+        moments.append(moment)
+        for path in folder.rglob("*"):
+            if path.is_file() and path.name not in ("lock", "log.jsonl"):
+                assert path.stat().st_ino in synced, (moment, path.name)
+
+    fsync, rename, draw, forget = os.fsync, os.rename, module.sample_release, Staging.forget_key
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.add(os.fstat(fd).st_ino), fsync(fd)))
+    monkeypatch.setattr(os, "rename", lambda a, b: (looking("name", Path(a)), rename(a, b)))
+    monkeypatch.setattr(
+        module, "sample_release", lambda *a, **k: (looking("draw", staging.folder), draw(*a, **k))[1]
+    )
+    monkeypatch.setattr(Staging, "forget_key", lambda s: (looking("forget", s.public), forget(s)))
+    run(config)
+    assert moments == ["draw", "name", "forget", "name"]  # of the one part, of the release
+
+
 def test_two_processes_do_not_work_in_one_folder(
     small_config: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -469,14 +525,15 @@ def test_a_worker_does_not_draw_a_new_run_with_the_key_of_an_old_one(
             pipelines.drawing._draw(staging.folder, name, batch)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipelines.drawing, "_client", lambda *_: nullcontext())
+        client = SimpleNamespace(dashboard_link="")
+        patch.setattr(pipelines.drawing, "_client", lambda *_: nullcontext(client))
         patch.setattr(pipelines.drawing, "_on_cluster", one_process)  # which never forgets
         with pytest.MonkeyPatch.context() as failure:
             failing("releasing.write_public", OSError(28, "No space left on device"), failure)
             with pytest.raises(OSError, match="No space"):
-                run(config, key=synth.RunKey.from_seed(2), scheduler="somewhere")
+                run(config, key=synth.RunKey.from_seed(2))
         shutil.rmtree(Staging.of(config.release.out).folder)  # given up, as the message says one may
-        release = run(config, key=synth.RunKey.from_seed(1), scheduler="somewhere")
+        release = run(config, key=synth.RunKey.from_seed(1))
     assert everything(release.public) == drawn_with_seed_one
     pipelines.drawing._forget()
 
@@ -759,6 +816,9 @@ def test_files_that_everybody_can_read_are_refused(
             run(config)
         assert str(od) in str(error.value)
         assert left_over(config) == []
+        for read in (pipelines.make_plan, lambda config: pipelines.tune(config, pipelines.Sweep())):
+            with pytest.raises(ConfigError, match="everybody on this machine can read"):
+                read(small_config())
         run(small_config(("[plan]", "[run]\nworld_readable = true\n\n[plan]")))
     finally:
         od.chmod(before)

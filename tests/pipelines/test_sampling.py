@@ -46,6 +46,17 @@ def test_batches_are_not_needlessly_many(config_text: Callable[..., str]) -> Non
     assert len(batches(plan_of(config_text, 1), 100)) <= 7
 
 
+@pytest.mark.parametrize("most", [1, 4, 7, 29])
+def test_batches_are_never_more_than_a_scheduler_can_hold(
+    most: int, config_text: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where smaller ones are asked for, and where the jobs are no multiple of the limit."""
+    monkeypatch.setattr("pipelines.sampling._MOST_BATCHES", most)
+    assert len(batches(plan_of(config_text, 1), 1)) <= most
+    monkeypatch.setattr("pipelines.sampling._BATCH_JOBS", 1)
+    assert len(batches(plan_of(config_text, 1))) <= most
+
+
 @cache
 def _parsed(text: str) -> ReleasePlan:
     return make_plan(parse_config(text, Path(), "small.toml"))

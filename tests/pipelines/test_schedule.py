@@ -261,7 +261,7 @@ def test_settings(write: Write, tmp_path: Path) -> None:
         ("start = 2022-01-01", 'start = "2022"', 'start: "2022" is not a date'),
         ("start = 2022-01-01", "start = 0001-01-01", "start: 0001-01-01 00:00:00 is not a date"),
         ('base = "../base.toml"\n', "", "base: missing; add a line base = ..."),
-        ("../base.toml", "../none.toml", "none.toml: cannot be read: No such file"),
+        ("../base.toml", "../none.toml", "none.toml: there is no such file"),
         ('"year"\n', '"week"\n', 'period: "week" is not known; use "year", "quarter" or "month"'),
         ('period = "year"\n', "", "period: missing; add a line period = ..."),
         ("cron", 'timezon = "UTC"\ncron', "timezon: unknown key; did you mean timezone?"),

@@ -13,7 +13,7 @@ const ARRAY_TYPES = { uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Arra
 async function readData() {
   const meta = JSON.parse(document.getElementById("meta").textContent);
   const [packed, texts] = await Promise.all([unpack("arrays"), unpack("texts")]);
-  const { codes, shapes } = JSON.parse(new TextDecoder().decode(texts));
+  const { codes, names, shapes } = JSON.parse(new TextDecoder().decode(texts));
   const array = (name) => {
     const [type, offset, length] = meta.arrays[name];
     return new ARRAY_TYPES[type](packed, offset, length);
@@ -31,7 +31,10 @@ async function readData() {
     return {
       ...level,
       codes: codes[level.id],
+      names: names[level.id] ?? [], // of the units that have one
       shapes: shapes[level.id] ?? null,
+      // Square kilometres of each unit, where there are polygons.
+      area: meta.arrays[`area:${level.id}`] ? Float64Array.from(array(`area:${level.id}`), (n) => n / 1000) : null,
       starts,
       unitOf,
       latitude: degrees(`latitude:${level.id}`),
@@ -51,7 +54,10 @@ async function readData() {
   const isOutside = new Uint8Array(nFinest);
   outside.forEach((_, unit) => (isOutside[unit] = 1));
 
-  const counts = {};
-  meta.counts.forEach(({ columns }) => columns.forEach(({ id }) => (counts[id] = array(`count:${id}`))));
-  return { meta, levels, finest: levels.at(-1), nFinest, firstRow, work, home, counts, outside, isOutside };
+  const [counts, meanings] = [{}, {}];
+  for (const { id, words } of meta.counts.flatMap(({ columns }) => columns)) {
+    counts[id] = array(`count:${id}`);
+    meanings[id] = words;
+  }
+  return { meta, meanings, levels, finest: levels.at(-1), nFinest, firstRow, work, home, counts, outside, isOutside };
 }

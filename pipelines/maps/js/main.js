@@ -2,6 +2,8 @@
 
 const MOST_LINES = 1000; // more would hide the map
 const FIRST_LINES = { all: 80, chosen: 40 }; // drawn before the reader moves the slider
+const NOT_FOUND = "No area has such a code or name.";
+const SEVERAL = "Several areas have this in their code: type its beginning, or choose one of the list.";
 const UNITS = { km: { id: "km", km: 1 }, mi: { id: "mi", km: 1.609344 } };
 
 const data = await readData();
@@ -12,15 +14,25 @@ function firstLevel() {
   return data.levels.reduce((best, level) => (off(level) < off(best) ? level : best));
 }
 
-const state = { side: "work", level: firstLevel(), column: "S000", unit: UNITS.km, selection: null };
-let shown = null; // what follows from the state: {values, breaks, flows, totals}
+const state = { side: "work", level: firstLevel(), column: EVERYBODY, density: false, unit: UNITS.km, selection: null };
+let shown = null; // what follows from the state
 let found = { of: null }; // commutes of the selection; another level of the map does not change them
+let sliderOf = null; // the flows that the slider was set for; from then on it is the reader's
+let themeChosen = false; // by the reader, not by the system
 
 function choose(selection) {
   state.selection = selection;
   byId("search").value = "";
   render();
   if (selection && view) view.reveal(selection);
+  // Where the button that was pressed is no longer there, keys go on from what it chose.
+  if (document.activeElement === document.body) byId("chosen").focus();
+}
+
+function counted(box) {
+  const words = countedWords(data, state.column);
+  if (words) box.append(text("div", capital(words)));
+  return box;
 }
 
 const tell = {
@@ -34,7 +46,7 @@ const tell = {
     }
     const jobs = (place) => whole.format(shown.totals[place](level, column)[unit]);
     box.append(text("div", `${jobs("home")} workers live here`), text("div", `${jobs("work")} jobs are here`));
-    return box;
+    return counted(box);
   },
   flow({ home, work, jobs }) {
     const { level, selection } = state;
@@ -42,7 +54,7 @@ const tell = {
     const box = text("div", "");
     box.append(text("strong", `${whole.format(jobs)} jobs`));
     box.append(text("div", `from ${end(home)}`), text("div", `to ${end(work)}`));
-    return box;
+    return counted(box);
   },
 };
 
@@ -56,24 +68,32 @@ try {
 function render() {
   const { side, selection, level, column, unit } = state;
   const values = mapped(data, side, selection, level, column);
-  const inside = values.filter((_, at) => !level.outside.has(at));
-  const breaks = classBreaks(inside);
+  const dense = state.density && level.area !== null;
+  // Areas without a shape are on no map.
+  const coloured = dense ? values.map((value, at) => (level.area[at] > 0 ? value / level.area[at] : 0)) : values;
+  const inside = coloured.filter((_, at) => !level.outside.has(at));
+  const breaks = classBreaks(inside, dense ? 0.001 : 1);
   const flows = flowsOf(data, side, selection, level, column);
   const known = {};
   const total = (place) => (l, c) => (known[place] ??= totalsOf(data, place, l, c));
-  shown = { values, breaks, flows, totals: { home: total("home"), work: total("work") } };
+  shown = { values, coloured, dense, breaks, flows, totals: { home: total("home"), work: total("work") } };
 
   const of = [side, column, unit.id, selection?.level.id, selection?.unit].join(" ");
   if (found.of !== of) found = { of, ...commutes(data, side, selection, column, unit.km) };
+  showCounted(countedWords(data, column));
   showSummary(state, found, unit);
   showTop(state, values, found.jobs, (at) => choose({ level, unit: at }));
   showCommutes(found, unit);
-  showLegend(state, values, breaks, data.meta.drawn_around_centroids);
-  const largest = flows[0]?.jobs ?? 1;
-  const many = selection ? FIRST_LINES.chosen : FIRST_LINES.all;
-  const first = flows[Math.min(many, flows.length) - 1]?.jobs ?? 1;
-  byId("threshold").value = Math.ceil(toSlider(first, largest));
-  view?.showAreas(level, values, breaks);
+  showLegend(state, shown, data.meta.drawn_around_centroids);
+  byId("density").closest("label").hidden = level.area === null;
+  const ofFlows = [side, column, level.id, selection?.level.id, selection?.unit].join(" ");
+  if (sliderOf !== ofFlows) {
+    sliderOf = ofFlows;
+    const many = selection ? FIRST_LINES.chosen : FIRST_LINES.all;
+    const first = flows[Math.min(many, flows.length) - 1]?.jobs ?? 1;
+    byId("threshold").value = Math.ceil(toSlider(first, flows[0]?.jobs ?? 1));
+  }
+  view?.showAreas(level, coloured, breaks);
   view?.showSelection(selection);
   view?.setUnit(unit.id);
   renderFlows();
@@ -86,6 +106,7 @@ function renderFlows() {
   const drawn = flows.filter((flow) => flow.jobs >= threshold).slice(0, MOST_LINES);
   byId("threshold").setAttribute("aria-valuetext", `at least ${threshold} jobs`);
   showFlowWords(drawn, flows, threshold);
+  showFlowLegend(state, drawn, largest);
   view?.showFlows(drawn, state.selection, state.level, largest);
 }
 
@@ -94,7 +115,7 @@ function setTheme(theme) {
   byId("theme").setAttribute("aria-pressed", theme === "dark");
   if (!shown) return;
   view?.paint();
-  showLegend(state, shown.values, shown.breaks, data.meta.drawn_around_centroids);
+  showLegend(state, shown, data.meta.drawn_around_centroids);
 }
 
 function listen() {
@@ -112,15 +133,28 @@ function listen() {
     state.column = event.target.value;
     render();
   });
+  byId("density").addEventListener("change", (event) => {
+    state.density = event.target.checked;
+    render();
+  });
   byId("unit").addEventListener("change", (event) => {
     state.unit = UNITS[event.target.value];
     render();
   });
   byId("threshold").addEventListener("input", renderFlows);
   byId("clear").addEventListener("click", () => choose(null));
-  byId("theme").addEventListener("click", () =>
-    setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"),
-  );
+  const theme = () => document.documentElement.dataset.theme;
+  byId("theme").addEventListener("click", () => {
+    themeChosen = true;
+    setTheme(theme() === "dark" ? "light" : "dark");
+  });
+  // Paper is white. These come before the map's own listeners, which draw it for the paper.
+  let onScreen = null;
+  window.addEventListener("beforeprint", () => {
+    onScreen = theme();
+    setTheme("light");
+  });
+  window.addEventListener("afterprint", () => setTheme(onScreen));
   byId("print").addEventListener("click", () => window.print());
   byId("fold").addEventListener("click", () => {
     const folded = document.body.classList.toggle("folded");
@@ -129,22 +163,24 @@ function listen() {
     view?.map.resize();
   });
   byId("search").addEventListener("input", (event) => {
-    const areas = search(data, event.target.value);
+    const { areas } = search(data, event.target.value);
     byId("not-found").hidden = areas.length > 0 || !event.target.value.trim();
+    byId("not-found").textContent = NOT_FOUND;
     fillSuggestions(areas);
   });
   byId("search-form").addEventListener("submit", (event) => {
     event.preventDefault();
-    const [best] = search(data, byId("search").value, 1);
-    byId("not-found").hidden = Boolean(best);
-    if (best) choose(best);
+    const { areas, sure } = search(data, byId("search").value);
+    byId("not-found").hidden = sure;
+    byId("not-found").textContent = areas.length ? SEVERAL : NOT_FOUND;
+    if (sure) choose(areas[0]);
   });
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && state.selection) choose(null);
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) =>
-    setTheme(event.matches ? "dark" : "light"),
-  );
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => {
+    if (!themeChosen) setTheme(event.matches ? "dark" : "light");
+  });
 }
 
 fillChoices(data);

@@ -39,6 +39,31 @@ function bow([x1, y1], [x2, y2]) {
   });
 }
 
+/** The middle of a bow with the compass direction in which it passes there. */
+function arrowOn(line, properties) {
+  const [[x1, y1], middle, [x2, y2]] = [line[0], line[(line.length - 1) / 2], line.at(-1)];
+  const turn = Math.atan2((x2 - x1) * Math.cos(middle[1] * RADIANS), y2 - y1) / RADIANS;
+  return { type: "Feature", properties: { ...properties, turn }, geometry: { type: "Point", coordinates: middle } };
+}
+
+/** A triangle that points north, to be coloured by the map. */
+function arrowImage() {
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [32, 32];
+  const context = canvas.getContext("2d");
+  context.fill(new Path2D("M 16 2 L 29 29 L 16 23 L 3 29 Z"));
+  return context.getImageData(0, 0, 32, 32);
+}
+
+/** A shape without parts that are narrow beside its widest one: their outlines would be blots. */
+function withoutCrumbs(shape) {
+  if (shape.geometry.type !== "MultiPolygon") return shape;
+  const width = ([ring]) => Math.max(...ring.map(([x]) => x)) - Math.min(...ring.map(([x]) => x));
+  const widest = Math.max(...shape.geometry.coordinates.map(width));
+  const coordinates = shape.geometry.coordinates.filter((part) => width(part) > widest / 10);
+  return { ...shape, geometry: { type: "MultiPolygon", coordinates } };
+}
+
 /** Room for the legend, where there is room. */
 const besideLegend = () => (window.innerWidth > 800 ? 248 : 30);
 
@@ -51,7 +76,13 @@ class MapView {
     this.drawn = null; // the level whose areas are in the map
     this.map = new maplibregl.Map({
       container: "map",
-      style: { version: 8, sources: {}, layers: [{ id: "background", type: "background" }] },
+      // No transitions: paper is drawn at once in its own colours.
+      style: {
+        version: 8,
+        sources: {},
+        layers: [{ id: "background", type: "background" }],
+        transition: { duration: 0, delay: 0 },
+      },
       bounds: extentOf(data),
       fitBoundsOptions: { padding: { top: 24, bottom: 34, left: besideLegend(), right: 60 } },
       attributionControl: false,
@@ -73,7 +104,7 @@ class MapView {
 
   #prepare(pick, tell) {
     const { map } = this;
-    for (const source of ["areas", "borders", "flows", "selected"]) {
+    for (const source of ["areas", "borders", "flows", "arrows", "selected"]) {
       map.addSource(source, { type: "geojson", data: NOTHING, tolerance: 0 });
     }
     this.startZoom = map.getZoom();
@@ -88,12 +119,27 @@ class MapView {
     const sorted = { "line-cap": "round", "line-sort-key": jobs };
     map.addLayer({ id: "casing", type: "line", source: "flows", layout: sorted });
     map.addLayer({ id: "flow", type: "line", source: "flows", layout: sorted });
+    map.addImage("arrow", arrowImage(), { sdf: true, pixelRatio: 2 });
+    map.addLayer({
+      id: "arrow",
+      type: "symbol",
+      source: "arrows",
+      layout: {
+        "icon-image": "arrow",
+        "icon-size": ["interpolate", ["linear"], jobs, 0, 0.4, 1, 1.1],
+        "icon-rotate": ["get", "turn"],
+        "icon-rotation-alignment": "map",
+        "icon-allow-overlap": true,
+        "icon-ignore-placement": true,
+        "symbol-sort-key": jobs,
+      },
+    });
     map.addLayer({ id: "chosen-halo", type: "line", source: "selected", filter: polygons });
     map.addLayer({ id: "chosen-line", type: "line", source: "selected", filter: polygons });
     map.addLayer({ id: "chosen-circle", type: "circle", source: "selected", filter: points });
-    const width = ["interpolate", ["linear"], jobs, 0, 0.7, 1, 6];
-    map.setPaintProperty("flow", "line-width", width);
-    map.setPaintProperty("casing", "line-width", ["interpolate", ["linear"], jobs, 0, 1.7, 1, 8]);
+    const width = (extra) => ["+", extra, ["interpolate", ["linear"], jobs, 0, lineWidth(0), 1, lineWidth(1)]];
+    map.setPaintProperty("flow", "line-width", width(0));
+    map.setPaintProperty("casing", "line-width", width(1.5));
     map.setPaintProperty("chosen-halo", "line-width", 6);
     map.setPaintProperty("chosen-line", "line-width", 2.5);
 
@@ -155,13 +201,19 @@ class MapView {
       map.getSource("borders").setData(coarser?.shapes ?? NOTHING);
       this.drawn = level;
     }
-    const largest = Math.max(1, largestInside(level, values));
-    values.forEach((value, unit) => {
-      const state = { class: classOf(value, breaks), size: Math.sqrt(value / largest) };
-      map.setFeatureState({ source: "areas", id: unit }, state);
-    });
-    this.nClasses = breaks.length + 1;
+    Object.assign(this, { values, breaks });
     this.paint();
+  }
+
+  /** Colours are states of the areas and not of their layer, which would need a while to change them. */
+  #paintAreas() {
+    const { drawn, values, breaks } = this;
+    const largest = Math.max(1, largestInside(drawn, values));
+    const [ramp, land] = [rampColours(breaks.length + 1), colour("land")];
+    values.forEach((value, unit) => {
+      const state = { colour: ramp[classOf(value, breaks)] ?? land, size: Math.sqrt(value / largest) };
+      this.map.setFeatureState({ source: "areas", id: unit }, state);
+    });
   }
 
   /** Draw flows; ends that are null are the selection's. */
@@ -172,13 +224,17 @@ class MapView {
       properties: { ...flow, width: flow.jobs / largest },
       geometry: { type: "LineString", coordinates: bow(end(flow.home), end(flow.work)) },
     }));
+    // All flows of a selection begin or end there.
+    const both = selection ? [] : features;
+    const arrows = both.map(({ properties, geometry }) => arrowOn(geometry.coordinates, properties));
     this.map.getSource("flows").setData({ type: "FeatureCollection", features });
+    this.map.getSource("arrows").setData({ type: "FeatureCollection", features: arrows });
   }
 
   showSelection(selection) {
     const shape = selection?.level.shapes?.features.find((feature) => feature.id === selection.unit);
     const point = selection && pointFeatures(selection.level).features.find((f) => f.id === selection.unit);
-    this.map.getSource("selected").setData(shape ?? point ?? NOTHING);
+    this.map.getSource("selected").setData((shape && withoutCrumbs(shape)) ?? point ?? NOTHING);
   }
 
   /** Bring a selection into view where it is not. */
@@ -194,12 +250,11 @@ class MapView {
   /** Take colours from the style sheet, again when the theme changes. */
   paint() {
     const { map } = this;
-    const ramp = rampColours(this.nClasses);
-    const byClass = ["match", ["coalesce", ["feature-state", "class"], -1]];
-    const fill = [...byClass, ...ramp.flatMap((c, i) => [i, c]), colour("land")];
+    this.#paintAreas();
+    const fill = ["to-color", ["coalesce", ["feature-state", "colour"], "transparent"]];
     const most = Math.min(18, Math.max(4, 200 / Math.sqrt(this.drawn.codes.length)));
     const radius = ["+", 1.5, ["*", most - 1.5, ["coalesce", ["feature-state", "size"], 0]]];
-    const none = ["==", ["coalesce", ["feature-state", "class"], -1], -1];
+    const none = ["==", ["coalesce", ["feature-state", "size"], 0], 0];
     const properties = {
       background: { "background-color": colour("water") },
       fill: { "fill-color": fill },
@@ -222,6 +277,11 @@ class MapView {
       },
       casing: { "line-color": colour("flow-casing"), "line-opacity": 0.5 },
       flow: { "line-color": colour("flow"), "line-opacity": ["interpolate", ["linear"], ["get", "width"], 0, 0.55, 0.5, 0.95] },
+      arrow: {
+        "icon-color": colour("flow"),
+        "icon-halo-color": colour("flow-casing"),
+        "icon-halo-width": 1,
+      },
       "chosen-halo": { "line-color": colour("flow-casing") },
       "chosen-line": { "line-color": colour("chosen") },
       "chosen-circle": {

@@ -1,6 +1,7 @@
 // The panel beside the map: what is chosen, in numbers. Its tables say what the map shows to whoever cannot see it.
 
 const TOP = 10;
+const EVERYBODY = "S000"; // the column that counts all jobs
 
 /** Fill the lists from which a reader chooses. */
 function fillChoices(data) {
@@ -25,24 +26,36 @@ function fillChoices(data) {
   }
 }
 
-/** Areas whose code is, begins with or else contains what was typed: [{level, unit}], coarse ones first. */
+/** What is compared: spaces and capitals do not count. */
+const plain = (words) => words.replace(/[\s\u00a0]/g, "").toLowerCase();
+
+/**
+ * Areas whose code or name is, begins with or else contains what was typed, coarse ones first.
+ *
+ * The word for a level may stand before the code: "tract 44007000800". Returns {areas: [{level, unit}], sure}; sure is
+ * false where several areas merely contain what was typed.
+ */
 function search(data, typed, limit = 20) {
-  const wanted = typed.replace(/[\s\u00a0]/g, "").toLowerCase();
-  if (!wanted) return [];
+  const wanted = plain(typed);
+  if (!wanted) return { areas: [], sure: false };
   const matching = (fits) => {
     const found = [];
     for (const level of data.levels) {
+      const word = plain(level.one);
+      const part = wanted.startsWith(word) && wanted !== word ? wanted.slice(word.length) : wanted;
       for (let unit = 0; unit < level.codes.length && found.length < limit; unit++) {
-        if (!level.outside.has(unit) && fits(level.codes[unit].toLowerCase())) found.push({ level, unit });
+        const known = [level.codes[unit], level.names[unit] ?? ""].map(plain);
+        if (!level.outside.has(unit) && known.some((text) => text && fits(text, part))) found.push({ level, unit });
       }
     }
     return found;
   };
   const begins = [
-    ...matching((code) => code === wanted),
-    ...matching((code) => code !== wanted && code.startsWith(wanted)),
+    ...matching((text, part) => text === part),
+    ...matching((text, part) => text !== part && text.startsWith(part)),
   ];
-  return (begins.length ? begins : matching((code) => code.includes(wanted))).slice(0, limit);
+  const areas = (begins.length ? begins : matching((text, part) => text.includes(part))).slice(0, limit);
+  return { areas, sure: begins.length > 0 || areas.length === 1 };
 }
 
 function fillSuggestions(found) {
@@ -53,6 +66,17 @@ function fillSuggestions(found) {
       return option;
     }),
   );
+}
+
+/** Who is counted, in words; nothing where it is everybody. */
+const countedWords = (data, column) => (column === EVERYBODY ? "" : `only: ${data.meanings[column]}`);
+
+/** Say beside every number who is counted: on paper there is no list to look at. */
+function showCounted(words) {
+  document.querySelectorAll(".counted").forEach((element) => {
+    element.textContent = capital(words);
+    element.hidden = !words;
+  });
 }
 
 function showSummary(state, found, unit) {
@@ -91,7 +115,7 @@ function showTop(state, values, jobs, choose) {
     tableRow("th", [capital(level.one), homes ? "Residents" : "Jobs", "Share"]),
     ...shown.map((unit) => {
       const row = tableRow("td", ["", whole.format(values[unit]), share(values[unit], jobs)]);
-      const button = text("button", readable(level, level.codes[unit]));
+      const button = text("button", level.names[unit] ?? readable(level, level.codes[unit]));
       button.type = "button";
       button.dataset.code = level.codes[unit];
       button.title = `Choose ${areaName(level, unit)}`;
@@ -129,21 +153,37 @@ function showFlowWords(shown, flows, threshold) {
     : "No flows between areas";
 }
 
-function showLegend(state, values, breaks, drawnAround) {
+function legendEntry(label, style, className = "") {
+  const item = text("li", label);
+  const swatch = text("i", "", className);
+  Object.assign(swatch.style, style);
+  item.prepend(swatch);
+  return item;
+}
+
+/** Which way the lines go, and how wide the largest and the smallest are. */
+function showFlowLegend({ side, selection }, drawn, largest) {
+  const jobs = [...new Set([drawn[0]?.jobs, drawn.at(-1)?.jobs])].filter(Boolean);
+  const lines = jobs.map((n) => {
+    const height = `${lineWidth(n / largest)}px`;
+    return legendEntry(`${whole.format(n)} ${n === 1 ? "job" : "jobs"}`, { height }, "line");
+  });
+  const arrow = legendEntry("from home to work", {}, "arrow");
+  const star = text("li", side === "work" ? "to the chosen workplace" : "from the chosen residence");
+  byId("legend-flows").replaceChildren(selection ? star : arrow, ...lines);
+  byId("legend-flows").hidden = !jobs.length;
+}
+
+function showLegend(state, { coloured, dense, breaks }, drawnAround) {
   const { side, selection, level } = state;
   const homes = selection ? side === "work" : side === "home";
-  byId("legend-title").textContent = `${homes ? "Residents" : "Jobs"} by ${level.one}`;
-  const words = classWords(breaks, largestInside(level, values));
-  const entry = (fill, label) => {
-    const item = text("li", label);
-    const swatch = document.createElement("i");
-    swatch.style.background = fill;
-    item.prepend(swatch);
-    return item;
-  };
+  byId("legend-title").textContent = `${homes ? "Residents" : "Jobs"}${dense ? " per km²" : ""} by ${level.one}`;
+  const words = (dense ? densityWords : classWords)(breaks, largestInside(level, coloured));
+  const entry = (fill, label) => legendEntry(label, { background: fill });
   const colours = rampColours(words.length);
   const entries = words.map((label, i) => entry(colours[i], label));
   byId("legend-classes").replaceChildren(...entries.reverse(), entry(colour("land"), "none"));
+  byId("legend-circles").hidden = Boolean(level.shapes);
   byId("legend-chosen").hidden = !selection;
   byId("legend-cells").hidden = !(level.shapes && drawnAround);
 }

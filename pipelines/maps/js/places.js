@@ -12,8 +12,9 @@ function readable(level, code) {
   return level.groups.map((length) => code.slice(at, (at += length))).join("\u00a0");
 }
 
-const capital = (word) => word[0].toUpperCase() + word.slice(1);
-const areaName = (level, unit) => `${capital(level.one)} ${readable(level, level.codes[unit])}`;
+const capital = (words) => words.charAt(0).toUpperCase() + words.slice(1);
+const areaName = (level, unit) =>
+  level.names[unit] ?? `${capital(level.one)} ${readable(level, level.codes[unit])}`;
 
 const RADIANS = Math.PI / 180;
 // WGS84

@@ -3,6 +3,8 @@
 // Where the classes are cut, as parts of the areas. The few largest ones get a class of their own.
 const CUTS = [0.2, 0.4, 0.6, 0.8, 0.95];
 
+const LINE_WIDTHS = [0.7, 6]; // of the smallest conceivable flow and of the largest
+
 const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const oneDecimal = new Intl.NumberFormat("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 
@@ -12,19 +14,19 @@ function share(part, all) {
 }
 
 /**
- * Upper ends of the classes but the last: at CUTS, rounded.
+ * Upper ends of the classes but the last: at CUTS, rounded down, so that every class has a value.
  *
  * Counts of jobs are spread too unevenly for classes of equal width.
  */
-function classBreaks(values) {
+function classBreaks(values, smallestUnit = 1) {
   const sorted = Float64Array.from(values).filter((value) => value > 0).sort();
   const breaks = [];
   for (const cut of CUTS) {
     const value = sorted[Math.floor(cut * sorted.length)];
     if (value === undefined) break;
-    const unit = 10 ** Math.max(0, Math.floor(Math.log10(value)) - 1);
-    const round = Math.round(value / unit) * unit;
-    if (round > (breaks.at(-1) ?? 1)) breaks.push(round);
+    const unit = Math.max(smallestUnit, 10 ** (Math.floor(Math.log10(value)) - 1));
+    const round = Math.floor(value / unit) * unit;
+    if (round > (breaks.at(-1) ?? sorted[0])) breaks.push(round);
   }
   return breaks;
 }
@@ -41,13 +43,20 @@ function classOf(value, breaks) {
   return found < 0 ? breaks.length : found;
 }
 
-/** Words of each class, lowest first. */
+/** Words of each class, lowest first; none where all values are 0. */
 function classWords(breaks, largest) {
-  const starts = [1, ...breaks];
+  const starts = largest > 0 ? [1, ...breaks] : [];
   return starts.map((start, i) => {
-    const end = i < breaks.length ? breaks[i] - 1 : Math.max(largest, start);
+    const end = i < breaks.length ? breaks[i] - 1 : largest;
     return end === start ? whole.format(start) : `${whole.format(start)}–${whole.format(end)}`;
   });
+}
+
+/** The same of densities, whose classes have their ends in common. */
+function densityWords(breaks, largest) {
+  const number = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 2 });
+  const ends = largest > 0 ? [...breaks, largest] : [];
+  return ends.map((end, i) => (i ? `${number.format(ends[i - 1])}–${number.format(end)}` : `up to ${number.format(end)}`));
 }
 
 /** The page's colours are in its style sheet, once, for both themes. */
@@ -60,6 +69,9 @@ function rampColours(n) {
   const last = CUTS.length;
   return Array.from({ length: n }, (_, i) => colour(`ramp-${n === 1 ? last : Math.round((i * last) / (n - 1))}`));
 }
+
+/** Width in pixels of the line of a flow, by its share of the largest. */
+const lineWidth = (share) => LINE_WIDTHS[0] + (LINE_WIDTHS[1] - LINE_WIDTHS[0]) * share;
 
 // Sliders move evenly through orders of magnitude: position 0 is 1, position 100 the largest flow.
 const fromSlider = (position, largest) => Math.max(1, Math.round(largest ** (position / 100)));

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,3 +72,22 @@ def test_every_sheet_says_it(page: Page) -> None:
         "[...document.styleSheets[0].cssRules].filter(r => r.type === CSSRule.PAGE_RULE).map(r => r.cssText)"
     )
     assert 'content: "CONFIDENTIAL"' in margins[0]
+
+
+def test_every_printed_sheet_says_it(browser: Browser, report: Path, tmp_path: Path) -> None:
+    """Not what the style sheet asks for, but what comes out of the printer."""
+    reader = shutil.which("pdftotext")
+    if reader is None:
+        pytest.skip("there is no pdftotext (Debian: apt-get install poppler-utils)")
+    page = browser.new_page()
+    page.goto(report.as_uri())
+    page.pdf(path=tmp_path / "report.pdf", prefer_css_page_size=True)
+    page.close()
+    text = subprocess.run(
+        [reader, tmp_path / "report.pdf", "-"], capture_output=True, check=True, encoding="utf-8"
+    ).stdout
+    *sheets, rest = text.split("\f")
+    assert len(sheets) > 2
+    assert rest == ""
+    assert all("CONFIDENTIAL" in sheet for sheet in sheets)
+    assert "Share of long ones, error" in " ".join(text.split())  # the widest table is not cut off

@@ -91,8 +91,33 @@ def test_groups() -> None:
         assert found.loc[group, "relative"] == pytest.approx(relative), group
 
 
+def test_what_has_no_mean_to_compare_is_counted() -> None:
+    """Half the workers of two of three destinations are moved far away: every mean that exists is right."""
+    truth = flows([(0, 4, 10), (1, 4, 10), (2, 4, 5), (2, 100, 5), (3, 4, 10)])
+    release = flows([(0, 4, 5), (0, 100, 5), (1, 4, 5), (1, 100, 5), (2, 4, 5), (2, 100, 5), (4, 100, 1)])
+    found = evaluation.group_errors(truth, release, places()).set_index("group")
+    long = found.loc[f"commutes above {SHORT_KM:g} km"]
+    assert long[["destinations", "relative", "only_reference", "only_release"]].tolist() == [1, 0, 0, 3]
+    assert np.isnan(long["long_share"])
+    whole = found.loc["all", ["destinations", "only_reference", "only_release"]]
+    assert whole.tolist() == [3, 1, 1]
+    assert found.loc["all", "long_share"] == pytest.approx((0.5 + 0.5 + 0) / 3)
+    assert found.loc["10 to 99 jobs", "only_reference"] == 1
+
+
+def test_a_share_of_a_job_is_in_the_smallest_group() -> None:
+    """A public table is scaled to the jobs of the release."""
+    truth = flows([(0, 10, 1), (1, 10, 20)]).assign(S000=[0.4, 20])
+    found = evaluation.group_errors(truth, flows([(0, 12, 1), (1, 10, 20)]), places()).set_index("group")
+    assert found.loc["1 to 9 jobs", ["destinations", "relative"]].tolist() == pytest.approx([1, 0.2])
+
+
 def test_groups_without_anybody() -> None:
-    assert len(evaluation.group_errors(flows([(0, 1, 1)])[:0], flows([(0, 1, 1)]), places())) == 0
+    nobody = flows([(0, 1, 1)])[:0]
+    assert len(evaluation.group_errors(nobody, nobody, places())) == 0
+    found = evaluation.group_errors(nobody, flows([(0, 1, 1)]), places())
+    assert found["destinations"].eq(0).all()
+    assert found["only_release"].eq(1).all()
 
 
 @given(FLOWS, FLOWS)

@@ -8,11 +8,14 @@ import html
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -21,6 +24,7 @@ import geo_data
 import pipelines
 from pipelines import evaluation
 from pipelines._cli_evaluate import evaluate as command
+from pipelines.evaluation import evaluating
 from pipelines.evaluation.charts import CHARTS
 
 LEVELS = ["cty", "trct", "bgrp", "tabblk2010"]
@@ -116,6 +120,18 @@ def test_what_is_derived_from_the_truth_is_closed(out: Path, config_file: Path) 
     pipelines.verify(out / "public")
 
 
+def test_a_truth_that_everybody_can_read_is_refused(
+    out: Path, config_file: Path, small_region: dict[str, Path]
+) -> None:
+    before = small_region["od"].stat().st_mode
+    small_region["od"].chmod(0o604)
+    try:
+        with pytest.raises(pipelines.ConfigError, match="everybody on this machine can read"):
+            pipelines.evaluate(out, config_file)
+    finally:
+        small_region["od"].chmod(before)
+
+
 def test_again_replaces_and_leaves_nothing(out: Path, config_file: Path) -> None:
     first = pipelines.evaluate(out, config_file)
     again = pipelines.evaluate(out, config_file)
@@ -123,6 +139,24 @@ def test_again_replaces_and_leaves_nothing(out: Path, config_file: Path) -> None
     stored = pd.read_parquet(out / "confidential" / "evaluation" / "measures.parquet")
     pd.testing.assert_frame_equal(first, stored, check_dtype=False)
     assert not [path for path in (out / "confidential").iterdir() if path.name.startswith(".")]
+
+
+def test_writers_of_one_report_do_not_disturb_each_other(tmp_path: Path) -> None:
+    """Each puts its own in the place of whatever is there; the last one stays, whole."""
+    table = pa.table({"value": [1.0]}).replace_schema_metadata({b"odsynth": evaluating._MARK[True]})
+
+    def write(number: int) -> None:
+        with tempfile.TemporaryDirectory(dir=tmp_path) as private:
+            made = Path(private) / "evaluation"
+            made.mkdir()
+            pq.write_table(table, made / "measures.parquet")
+            (made / "report.html").write_text("whole", encoding="utf-8")
+            evaluating._put_in_place(made, tmp_path / "evaluation", confidential=True)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(200)))
+    assert [path.name for path in tmp_path.iterdir()] == ["evaluation"]
+    assert (tmp_path / "evaluation" / "report.html").read_text(encoding="utf-8") == "whole"
 
 
 @pytest.mark.parametrize("place", ["public", "public/new", "public/plan", "link/new", "published/new"])
@@ -172,6 +206,9 @@ def test_report_stands_alone(out: Path, config_file: Path) -> None:
             assert html.escape(about.title, quote=False).replace("'", "&#39;") in page
     assert "nan" not in page.split("<figure>")[0]
     assert "not the truth" not in page
+    # Levels have the names of their units, not of columns of the crosswalk.
+    assert '<th class="number" scope="col">block group</th>' in page
+    assert not re.search(r"\b(trct|bgrp|tabblk2010)\b", page)
 
 
 def test_pictures_name_nothing_outside(out: Path, small_region: dict[str, Path]) -> None:
@@ -229,9 +266,45 @@ def test_the_truth_is_no_public_table(out: Path, small_region: dict[str, Path], 
     assert not (out / "evaluation").exists()
 
 
+@pytest.mark.parametrize("recorded", [True, False], ids=["run.json", "no run.json"])
+def test_the_truth_in_other_bytes_is_no_public_table(
+    out: Path, small_region: dict[str, Path], tmp_path: Path, recorded: bool
+) -> None:
+    """Unpacked, in another order, or a part of it: totals at workplaces tell, whatever the bytes."""
+    if not recorded:
+        (out / "confidential" / "run.json").unlink()
+    table = pd.read_csv(small_region["od"], dtype={"w_geocode": str, "h_geocode": str})
+    versions = {"unpacked": table, "sorted": table.sort_values("h_geocode"), "part": table[: len(table) // 2]}
+    for name, version in versions.items():
+        version.to_csv(tmp_path / f"{name}.csv", index=False)
+        with pytest.raises(geo_data.InputError, match="confidential jobs of the release"):
+            pipelines.evaluate_public(out, [tmp_path / f"{name}.csv"])
+    # Also where a configuration calls it an auxiliary table. Copied checksums do not make it a release.
+    posing = tmp_path / "posing"
+    posing.mkdir()
+    for name in (out / "public" / "SHA256SUMS", out / "public" / "certificate.json", tmp_path / "sorted.csv"):
+        shutil.copy(name, posing)
+    levels = 'origin_level = "trct"\ndestination_level = "trct"\n'
+    auxiliary = f'[[auxiliary]]\nformat = "lodes"\nfile = "{posing / "sorted.csv"}"\n{levels}'
+    (tmp_path / "planned.toml").write_text(small_text(small_region) + auxiliary, encoding="utf-8")
+    with pytest.raises(geo_data.InputError, match="confidential jobs of the release") as error:
+        pipelines.evaluate_public(out, [tmp_path / "planned.toml"])
+    assert "sorted.csv" in str(error.value)
+    assert not (out / "evaluation").exists()
+
+
+def test_an_earlier_release_of_the_same_jobs_is_public(out: Path, tmp_path: Path) -> None:
+    """Its totals are those of the truth, too; its public folder says what it is."""
+    file = out / "public" / "demo_od_main_JT00_2019.csv.gz"
+    measures = pipelines.evaluate_public(out, [file])
+    assert value(measures, "total_variation", "bgrp") == pytest.approx(0)
+    with pytest.raises(geo_data.InputError, match="beside the SHA256SUMS"):
+        pipelines.evaluate_public(out, [Path(shutil.copy(file, tmp_path))])
+
+
 def test_last_years_release(out: Path, small_region: dict[str, Path], tmp_path: Path) -> None:
     table = pd.read_csv(small_region["od"], dtype={"w_geocode": str, "h_geocode": str})
-    table.iloc[10:].to_csv(tmp_path / "earlier.csv", index=False)
+    table.iloc[10:].assign(S000=table["S000"] + 1).to_csv(tmp_path / "earlier.csv", index=False)
     measures = pipelines.evaluate_public(out, [tmp_path / "earlier.csv"])
     assert value(measures, "total_variation", "bgrp") > 0
     assert "tabblk2010" not in set(measures["level"])

@@ -66,6 +66,16 @@ def test_one_file_is_not_the_truth_of_two(with_outside: tuple[pipelines.Release,
         pipelines.evaluate(release.out, config.parent / "main.csv.gz")
 
 
+def test_one_file_of_two_is_not_public(with_outside: tuple[pipelines.Release, Path]) -> None:
+    """Not even in other bytes: its totals are below those of the release, and nowhere above."""
+    release, config = with_outside
+    jobs = pd.read_csv(config.parent / "main.csv.gz", dtype={"w_geocode": "str", "h_geocode": "str"})
+    jobs.to_csv(config.parent / "main.csv", index=False)
+    with pytest.raises(geo_data.InputError, match="or a part of them"):
+        pipelines.evaluate_public(release.out, [config.parent / "main.csv"])
+    pipelines.evaluate_public(release.out, [release.public / "demo_od_main_JT00_2019.csv.gz"])
+
+
 @pytest.mark.slow
 def test_leeds(shared_data: Path, clean_source: object, tmp_path: Path) -> None:
     release = pipelines.run(pipelines.load_config(LEEDS).with_out(tmp_path / "release"))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import geopandas as gpd
+import mapbox_vector_tile
 import openmatrix
 import pandas as pd
 import pyogrio
 import pytest
+from pmtiles.reader import MmapSource, all_tiles
 
 import pipelines
 from pipelines.exports import FORMATS, export
@@ -36,6 +39,13 @@ def test_leeds(shared_data: Path, clean_source: object, tmp_path: Path) -> None:
     assert set(layer.geom_type) <= {"Polygon", "MultiPolygon"}
     given = zones.set_index("msoa11cd").to_crs("EPSG:27700").area.loc[layer.index]
     pd.testing.assert_series_equal(layer.to_crs("EPSG:27700").area, given, check_names=False, rtol=1e-9)
+
+    tiles: dict[int, set[str]] = {}
+    with (tmp_path / "pmtiles" / "leeds_zones_geo_code_JT01_2011.pmtiles").open("rb") as archive:
+        for (zoom, _, _), content in all_tiles(MmapSource(archive)):
+            features = mapbox_vector_tile.decode(gzip.decompress(content))["zones"]["features"]
+            tiles.setdefault(zoom, set()).update(feature["properties"]["code"] for feature in features)
+    assert all(codes == set(layer.index) for codes in tiles.values())  # also the small ones, also from afar
 
     with openmatrix.open_file(str(tmp_path / "omx" / f"leeds_flows_{COMMUTES}.omx")) as matrices:
         assert matrices.list_matrices() == ["S000"]

@@ -6,6 +6,7 @@ import gzip
 import json
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import geojson_pydantic
@@ -18,10 +19,13 @@ import pyogrio
 import pyproj
 import pytest
 import shapely
-from pmtiles.reader import MmapSource, Reader
+from pmtiles.reader import MmapSource, Reader, all_tiles
 from pmtiles.tile import Compression, TileType
 
+from pipelines import read_public_release
 from pipelines.exports import Source
+from pipelines.exports.kepler import write_kepler
+from pipelines.exports.spatial import write_flatgeobuf, write_geojson
 
 Exporter = Callable[..., tuple[Path, Source]]
 ZONES, FLOWS = "demo_zones_trct_JT00_2019", "demo_flows_trct_to_trct_JT00_2019"
@@ -201,7 +205,9 @@ def test_pmtiles_says_what_it_is(exported: Exporter) -> None:
         reader = Reader(MmapSource(file))
         header, metadata = reader.header(), reader.metadata()
     assert (header["tile_type"], header["tile_compression"]) == (TileType.MVT, Compression.GZIP)
-    assert (header["min_zoom"], header["max_zoom"]) == (0, 10)
+    west, south, east, north = source.zones["trct"].total_bounds
+    first = int(np.log2(360 / max(east - west, north - south))) - 2  # as seen on a phone
+    assert (header["min_zoom"], header["max_zoom"]) == (first, 10)
     extent = [header[f"{key}_e7"] / 1e7 for key in ("min_lon", "min_lat", "max_lon", "max_lat")]
     np.testing.assert_allclose(extent, source.zones["trct"].total_bounds, atol=1e-5)
     assert metadata["description"] == source.sentence
@@ -211,13 +217,16 @@ def test_pmtiles_says_what_it_is(exported: Exporter) -> None:
     assert set(layer["fields"]) == set(source.zones["trct"].columns) - {"geometry"}
 
 
-def test_the_first_tile_has_every_zone(
-    tiles: Callable[[int, int, int], dict[str, object]], tract_flows: pd.Series
-) -> None:
-    features = tiles(0, 0, 0)["zones"]["features"]
-    zones = pd.DataFrame([feature["properties"] for feature in features])
-    assert zones["code"].nunique() == zones["code"].size
-    check_totals(zones, tract_flows)
+def test_every_zoom_has_every_zone(exported: Exporter, tract_flows: pd.Series) -> None:
+    path = exported("pmtiles")[0] / f"{ZONES}.pmtiles"
+    found: dict[int, list[dict[str, object]]] = {}
+    with path.open("rb") as file:
+        for (zoom, _, _), content in all_tiles(MmapSource(file)):
+            features = mapbox_vector_tile.decode(gzip.decompress(content))["zones"]["features"]
+            found.setdefault(zoom, []).extend(feature["properties"] for feature in features)
+    assert max(found) == 10
+    for properties in found.values():
+        check_totals(pd.DataFrame(properties).drop_duplicates(), tract_flows)
 
 
 def test_every_zone_is_where_it_should_be(
@@ -250,6 +259,28 @@ def test_points_where_there_are_no_polygons(exported: Exporter) -> None:
     inside = works.geometry.notna()
     assert works["code"][~inside].tolist() == [f"{code:9<15}" for code in geography.outside]
     np.testing.assert_array_equal(works.geometry[inside].x, geography.longitude[inside])
+
+
+def test_across_the_antimeridian(public: Path, tmp_path: Path) -> None:
+    """Lines do not go round the earth; points are where they are known to be."""
+    near = read_public_release(public)
+    there = near.geography.longitude + 180 - np.nanmean(near.geography.longitude)
+    longitude = np.where(there > 180, there - 360, there)
+    release = replace(near, geography=replace(near.geography, longitude=longitude))
+    source = Source(release, "cty", "bgrp")
+    for write in (write_flatgeobuf, write_geojson, write_kepler):
+        write(source, tmp_path)
+    for suffix in ("fgb", "geojson"):
+        lines = pyogrio.read_dataframe(tmp_path / f"demo_flows_cty_to_bgrp_JT00_2019.{suffix}").geometry
+        assert shapely.length(lines.to_numpy()).max() < 5
+        zones = pyogrio.read_dataframe(tmp_path / f"demo_zones_bgrp_JT00_2019.{suffix}").geometry
+        assert zones.x.min() < -175 < 175 < zones.x.max()
+        assert zones.x.abs().max() <= 180
+    assert (lines.geom_type == "MultiLineString").any()  # cut at 180 degrees, as RFC 7946 wants
+    document = json.loads((tmp_path / "kepler.gl.json").read_text(encoding="utf-8"))
+    arcs = pd.DataFrame(document["datasets"][0]["data"]["allData"])
+    assert (arcs[2] - arcs[4]).abs().max() < 5
+    assert document["config"]["config"]["mapState"]["zoom"] > 6
 
 
 @pytest.mark.parametrize("name", ["geopackage", "flatgeobuf", "geojson", "pmtiles"])

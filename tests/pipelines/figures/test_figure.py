@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
+from xml.etree import ElementTree
 
 import matplotlib.image
 import numpy as np
@@ -17,6 +18,7 @@ from pipelines import PublicRelease, PublicReleaseError, Release, draw_figure, r
 from pipelines._cli_figure import figure
 from pipelines.figures import KINDS
 
+SVG = "http://www.w3.org/2000/svg"
 NAMESPACES = ("http://www.w3.org/", "http://purl.org/dc/", "http://creativecommons.org/ns#")
 
 
@@ -46,7 +48,8 @@ def test_svg_holds_its_words_and_no_address(of: str, release: PublicRelease, tmp
     draw_figure(release, again, of=of)  # type: ignore[arg-type]
     text = path.read_text(encoding="utf-8")
     assert text == again.read_text(encoding="utf-8")
-    assert f"Where the {of} of the whole region" in text  # as a comment beside the outlines of the letters
+    words = [element.text or "" for element in ElementTree.fromstring(text).iter(f"{{{SVG}}}text")]
+    assert any(f"Where the {of} of the whole region" in line for line in words)
     assert all(url.startswith(NAMESPACES) for url in re.findall(r"https?://[^\"'\s<>]+", text))
 
 

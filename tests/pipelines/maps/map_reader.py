@@ -14,6 +14,28 @@ from pipelines.public_release import PublicRelease
 LAPTOP, PHONE = (1366, 768), (390, 844)
 
 
+# As it was when it was opened: kept in the page, and brought back.
+KEEP = """() => {
+    const { map } = document.getElementById("map");
+    const camera = map && { center: map.getCenter(), zoom: map.getZoom(), bearing: map.getBearing() };
+    window.first = { level: document.getElementById("level").value, camera };
+}"""
+RESET = """() => {
+    const { map } = document.getElementById("map");
+    const set = (id, value) => {
+        document.getElementById(id).value = value;
+        document.getElementById(id).dispatchEvent(new Event("change"));
+    };
+    document.getElementById("clear").click();
+    document.querySelector("input[name=side][value=work]").click();
+    if (document.getElementById("density").checked) document.getElementById("density").click();
+    Object.entries({ unit: "km", count: "S000" }).forEach(([id, value]) => set(id, value));
+    ["st", "cty", window.first.level].forEach((level) => set("level", level)); // other flows: the slider too
+    map.getStyle().layers.forEach(({ id }) => map.setLayoutProperty(id, "visibility", "visible"));
+    map.jumpTo(window.first.camera);
+}"""
+
+
 class Reader:
     """A page of its own in the browser, offline; remembers every request and every complaint."""
 
@@ -37,10 +59,15 @@ class Reader:
     def __enter__(self) -> Reader:
         self.page.goto(self.file.as_uri())
         self.page.wait_for_selector("html[data-ready]", timeout=60_000, state="attached")
+        self.page.evaluate(KEEP)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.context.close()
+
+    def reset(self) -> None:
+        """Undo every choice."""
+        self.page.evaluate(RESET)
 
     def text(self, element: str) -> str:
         return self.page.inner_text(f"#{element}").replace("\xa0", " ")
@@ -73,6 +100,11 @@ class Reader:
 
     def slide(self, position: int) -> None:
         self.page.locator("#threshold").fill(str(position))
+
+    def features(self, source: str) -> list[dict[str, Any]]:
+        """What a source of the map holds."""
+        data = f"document.getElementById('map').map.getSource('{source}').getData()"
+        return self.page.evaluate(f"{data}.then(({{ features }}) => features)")
 
     def still(self) -> None:
         """Wait until the map is drawn."""

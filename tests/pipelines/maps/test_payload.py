@@ -70,6 +70,23 @@ def test_outside_areas_have_names(payload: Payload, mapped: PublicRelease) -> No
     assert names == {"099999999999999": "Connecticut", "259999999999999": "Massachusetts"}
 
 
+def test_areas_of_shapes(payload: Payload, mapped: PublicRelease, shapeless: PublicRelease) -> None:
+    shapes = mapped.polygons("trct")
+    assert shapes is not None
+    arrays = arrays_of(payload)
+    truth = shapes.to_crs("EPSG:6933").area.to_numpy() / 1e6
+    assert arrays["area:trct"][shapes["unit"]] / 1000 == pytest.approx(truth, rel=0.01)
+    assert "area:tabblk2010" not in arrays
+    # Cells around centroids have no area that means anything.
+    assert not [name for name in arrays_of(make_payload(shapeless, LARGE)) if name.startswith("area")]
+
+
+def test_states_have_names(mapped: PublicRelease) -> None:
+    names = texts_of(make_payload(mapped, 1))["names"]["st"]
+    codes = mapped.places("st")["code"].tolist()
+    assert dict(zip(codes, names, strict=True))["25"] == "Massachusetts"
+
+
 def test_what_does_not_fit_is_left_out(payload: Payload, mapped: PublicRelease) -> None:
     smaller = make_payload(mapped, payload.size - 1)
     kept = len(smaller.meta["levels"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -60,6 +61,24 @@ def test_a_level_above_is_put_together(stripes: PublicRelease) -> None:
 
 def test_levels_that_the_map_leaves_out_may_still_give_shapes(stripes: PublicRelease) -> None:
     assert set(level_shapes(stripes, ["st", "cty"])) == {"st", "cty"}
+
+
+def test_shapes_go_on_beyond_180_degrees(shapeless: PublicRelease) -> None:
+    geography = shapeless.geography
+    n = geography.n_units("trct")
+    west = 180 - n // 2 + np.arange(n)
+    west = np.where(west < 180, west, west - 360)
+    boxes = shapely.box(west, 40, west + 1, 41)
+    (shapeless.folder / "geo").mkdir()
+    shapes = gpd.GeoDataFrame({"trct": geography.codes("trct")}, geometry=boxes, crs="EPSG:4326")
+    shapes.to_parquet(shapeless.folder / "geo" / "trct.parquet")
+    unit = geography.unit_of("trct", np.arange(geography.n_blocks))
+    longitude = np.where(np.isfinite(geography.longitude), west[unit] + 0.5, np.nan)
+    release = replace(shapeless, geography=replace(geography, longitude=longitude))
+    drawn = plane(level_shapes(release, ["trct"])["trct"])
+    assert drawn.union_all().geom_type == "Polygon"
+    places = release.places("trct").dropna()
+    np.testing.assert_allclose(drawn[places.index].centroid.x, places["longitude"])
 
 
 def test_none(shapeless: PublicRelease) -> None:

@@ -155,6 +155,22 @@ def test_what_is_held_is_not_sent_again(
     assert client.get(address, headers={"If-None-Match": '"other"'}).content == first.content
 
 
+@pytest.mark.parametrize("question", ["work=none", "work=01&attribute=none", "work=01&implicate=99"])
+def test_what_there_is_not_is_held_by_nobody(client: TestClient, base: str, question: str) -> None:
+    assert client.get(f"{base}/flows?{question}", headers={"If-None-Match": "*"}).status_code == 404
+
+
+@pytest.mark.parametrize("address", ["/static/site.css", "/static/operator.js", "/api/v1/openapi.json"])
+def test_what_only_a_new_version_changes_is_kept_and_asked_for_again(
+    client: TestClient, address: str
+) -> None:
+    first = client.get(address)
+    assert (first.status_code, first.headers["Cache-Control"]) == (200, "public, no-cache")
+    again = client.get(address, headers={"If-None-Match": first.headers["ETag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    assert again.headers["Cache-Control"] == "public, no-cache"
+
+
 def test_tags_differ_where_answers_do(
     client: TestClient, base: str, release: pipelines.PublicRelease
 ) -> None:

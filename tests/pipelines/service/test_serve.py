@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -13,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -37,7 +40,10 @@ def served(
         port = probe.getsockname()[1]
     config = folder / "service.toml"
     config.write_text(f'folder = "state"\nport = {port}\nlog = "service.log"\n')
-    process = subprocess.Popen([sys.executable, "-m", "pipelines.cli", "serve", str(config)])
+    few = partial(
+        resource.setrlimit, resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    )
+    process = subprocess.Popen([sys.executable, "-m", "pipelines.cli", "serve", str(config)], preexec_fn=few)
     end = time.monotonic() + 60
     while time.monotonic() < end:
         try:
@@ -63,6 +69,15 @@ def status(answer: bytes) -> int:
     found = re.match(rb"HTTP/1\.1 (\d{3}) ", answer)
     assert found, answer[:100]
     return int(found[1])
+
+
+def test_half_sent_requests_keep_nobody_out(served: tuple[subprocess.Popen, int, Path]) -> None:
+    """More connections than the soft limit of open files that the process was started with."""
+    with contextlib.ExitStack() as held:
+        for _ in range(400):
+            connection = held.enter_context(socket.create_connection(("127.0.0.1", served[1]), 30))
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
+        assert status(raw(served[1], b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")) == 200
 
 
 def test_a_connection_answers_one_after_the_other(

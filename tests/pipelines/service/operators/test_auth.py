@@ -9,11 +9,12 @@ import pytest
 from cryptography.fernet import Fernet
 from fastapi import Depends, FastAPI, Form, Request, Response
 from fastapi.testclient import TestClient
+from sqlalchemy import select
 
 from pipelines.service import auth
-from pipelines.service.auth import close_session, open_session, require, session_of
-from pipelines.service.store import list_audit
-from pipelines.service.tokens import Principal, create_token, revoke_token
+from pipelines.service.auth import close_session, end_sessions, open_session, require, session_of
+from pipelines.service.store import ServiceError, list_audit, sessions
+from pipelines.service.tokens import Principal, create_token, revoke_token, still_valid
 
 
 @pytest.fixture
@@ -59,8 +60,11 @@ def test_a_session_is_opened_by_a_token(browser: tuple[TestClient, str, str], pa
     assert [(act.actor, act.credential, act.action) for act in list_audit(pages.state.store, limit=1)] == [
         ("ann", token, "logged in")
     ]
+    cookie = {"Cookie": f"odsynth={client.cookies['odsynth']}"}
     client.post("/test/logout")
     assert client.get("/test/page").status_code == 401
+    assert client.get("/test/page", headers=cookie).status_code == 401  # nor for who has a copy
+    assert list_audit(pages.state.store, limit=1)[0].action == "logged out"
 
 
 def test_the_cookie_is_for_this_site_only_and_no_secret_of_the_token(pages: FastAPI) -> None:
@@ -90,12 +94,32 @@ def test_a_session_ends_with_its_token(browser: tuple[TestClient, str, str], pag
     assert client.post("/test/act", data={"what": "x", "csrf": csrf}).status_code == 401
 
 
+def test_an_approver_ends_the_sessions_of_a_person(
+    browser: tuple[TestClient, str, str], pages: FastAPI, ann: Principal, bob: Principal
+) -> None:
+    client, token, _ = browser
+    store = pages.state.store
+    with pytest.raises(ServiceError, match="needs the role approver"):
+        end_sessions(store, "ann", by=ann)
+    assert end_sessions(store, "zoe", by=bob) == 0
+    assert client.get("/test/page").status_code == 200
+    assert end_sessions(store, " ANN", by=bob) == 1
+    assert client.get("/test/page").status_code == 401
+    act = list_audit(store, limit=1)[0]
+    assert (act.actor, act.action, act.subject, act.detail) == ("bob", "sessions ended", "ann", "1")
+    assert still_valid(store, token) is not None  # with it she may sign in again
+
+
 def test_a_session_ends_after_a_day_of_work(
-    browser: tuple[TestClient, str, str], monkeypatch: pytest.MonkeyPatch
+    browser: tuple[TestClient, str, str], pages: FastAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, *_ = browser
     monkeypatch.setattr(auth, "_SESSION_SECONDS", -1)
     assert client.get("/test/page").status_code == 401
+    secret, _ = create_token(pages.state.store, "zoe", "viewer")
+    client.post("/test/login", data={"token": secret})
+    with pages.state.store.read() as connection:  # and what is known of it goes with the next login
+        assert connection.execute(select(sessions.c.person)).scalars().all() == ["zoe"]
 
 
 def test_forms_need_the_text_of_the_page(browser: tuple[TestClient, str, str], pages: FastAPI) -> None:

@@ -129,6 +129,18 @@ def test_a_login(app: FastAPI, provider: type[Provider]) -> None:
     assert (me["person"], me["role"], me["credential"]) == ("ann@example.org", "approver", "oidc")
 
 
+def test_a_login_ends_with_the_settings_that_it_was_made_by(app: FastAPI, provider: type[Provider]) -> None:
+    client = TestClient(app)
+    state = begun(client, provider)
+    client.get(CALLBACK, params={"state": state, "code": "c0de"})
+    settings = app.state.settings
+    roles = {"roles": {"curators": "operator"}}
+    for oidc in (None, settings.oidc.model_copy(update=roles), settings.oidc):
+        app.state.settings = settings.model_copy(update={"oidc": oidc})
+        status = client.get("/api/v1/operator/whoami").status_code
+        assert status == (200 if oidc is settings.oidc else 401)
+
+
 def test_an_address_that_is_not_verified_names_nobody(app: FastAPI, provider: type[Provider]) -> None:
     client = TestClient(app)
     state = begun(client, provider)

@@ -42,6 +42,7 @@ ROLE = {  # the least that each route needs; a new route must be entered here
     "GET /audit": "viewer",
     "GET /tokens": "viewer",
     "POST /tokens/{token}/revoke": "viewer",
+    "POST /sessions/end": "approver",
 }
 PERSON = {"viewer": "vic", "operator": "ann", "approver": "bob"}
 People = dict[str, TestClient]
@@ -67,6 +68,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "reject": {"content_sha256": "c" * 64},
     "withdraw": {"text": "wrong"},
     "errata": {"text": "wrong"},
+    "end": {"person": "nobody"},
 }
 
 
@@ -177,8 +179,9 @@ def test_a_submission_with_the_same_key_is_the_first(people: People) -> None:
     again = ann.post(f"{API}/runs", json={"input": "small"}, headers=headers)
     assert (first.status_code, again.status_code) == (201, 200)
     assert first.json() == again.json()
-    other = ann.post(f"{API}/runs", json={"input": "small", "version": "v2"}, headers=headers)
-    assert (other.status_code, other.json()["error"]) == (409, "idempotency")
+    for more in ({"version": "v2"}, {"dry_run": False}):
+        other = ann.post(f"{API}/runs", json={"input": "small", **more}, headers=headers)
+        assert (other.status_code, other.json()["error"]) == (409, "idempotency")
     assert (
         ann.post(f"{API}/runs", json={"input": "small"}, headers={"Idempotency-Key": "a b"}).status_code
         == 422
@@ -362,6 +365,13 @@ def test_tokens_are_seen_by_their_owners_and_by_approvers(people: People) -> Non
     assert people["ann"].get(f"{API}/whoami").status_code == 200
     assert people["bob"].post(f"{API}/tokens/{anns}/revoke").json()["revoked"]
     assert people["ann"].get(f"{API}/whoami").status_code == 401
+
+
+@pytest.mark.parametrize(("name", "status"), [("vic", 200), ("", 422), ("service", 400), ("a\0", 400)])
+def test_sessions_are_of_a_person(people: People, name: str, status: int) -> None:
+    answer = people["bob"].post(f"{API}/sessions/end", json={"person": name})
+    assert answer.status_code == status
+    assert answer.json() == {"ended": 0} if status == 200 else answer.json().keys() == {"error", "detail"}
 
 
 def test_every_act_is_in_the_audit_trail(

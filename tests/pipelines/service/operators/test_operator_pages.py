@@ -169,12 +169,12 @@ def test_forms_are_for_those_who_may(app: FastAPI, visitors: dict[str, Visitor])
     posts = [route.path for route in routes if isinstance(route, APIRoute) and "POST" in route.methods]
     filled = [re.sub(r"\{\w+\}", "1", path.removeprefix("/operator")) for path in posts]
     needed = [path for path in filled if path not in ("/login", "/logout", "/tokens/1/revoke")]
-    assert len(needed) == 8
-    fields = {"input": "small", "key": "x", "content_sha256": "c" * 64, "text": "wrong", "comment": ""}
+    assert len(needed) == 9
+    fields = {"input": "small", "key": "x", "content_sha256": "c" * 64, "text": "wrong", "person": "ann"}
     for path in needed:
         form = {
             "runs": ("input", "key"), "approve": ("content_sha256",), "reject": ("content_sha256",),
-            "withdraw": ("text",), "errata": ("text",),
+            "withdraw": ("text",), "errata": ("text",), "end": ("person",),
         }.get(path.rpartition("/")[2], ())  # fmt: skip
         sent = {field: fields[field] for field in form}
         assert visitors["vic"].send(path, **sent).status_code == 403, path
@@ -238,6 +238,8 @@ def test_a_run_that_failed(app: FastAPI, visitors: dict[str, Visitor]) -> None:
     page = visitors["ann"].see(address)
     assert "Budget of jobs" in page
     assert "This release</th>" not in page  # it may have been paid for
+    assert "Cancel the run" not in page
+    assert visitors["ann"].send(f"{address}/cancel").status_code == 409
 
 
 def test_plans_side_by_side(app: FastAPI, visitors: dict[str, Visitor]) -> None:
@@ -249,8 +251,9 @@ def test_plans_side_by_side(app: FastAPI, visitors: dict[str, Visitor]) -> None:
     page = ann.see("/compare?run=1&run=2&run=3&run=2")
     assert re.findall('scope="col" class="number"><a href="/operator/runs/(.)"', page) == ["1", "2"]
     (line,) = re.findall("Flows between areas.*?</tr>", page, re.DOTALL)
-    assert re.findall("[0-9.]+ %|least", line) == ["12.5 %", "6.2 %", "least"]
-    assert page.count("least") == 1  # where they are equal, none is less
+    assert re.findall("[0-9.]+ %|best", line) == ["12.5 %", "6.2 %", "best"]
+    assert page.count(">best<") == 1  # where they are equal, none is better
+    assert "Less is better" not in page  # of an error below zero
     assert ann.client.get("/operator/compare?run=9").status_code == 404
 
 
@@ -283,6 +286,24 @@ def test_another_person_decides_with_certificate_and_map_in_view(
     assert "Well &lt;done&gt;" in visitors["vic"].see(address)
     assert "<form" not in bob.see(f"{address}/approval").split("<h1>")[1]
     assert bob.send(f"{address}/reject", **form).status_code == 409
+
+
+def test_nobody_is_offered_to_approve_what_he_retried(
+    app: FastAPI, visitors: dict[str, Visitor], release: Callable[[], str]
+) -> None:
+    address = planned(app, visitors["ann"])
+    visitors["ann"].send(f"{address}/queue")
+    claimed = claim(app.state.store, 60)
+    assert claimed is not None
+    fail(app.state.store, claimed, "E", "m")
+    visitors["oz"].send(f"{address}/retry")
+    release()
+    secret, _ = create_token(app.state.store, "oz", "approver")
+    client = TestClient(app, follow_redirects=False)
+    client.post("/operator/login", data={"token": secret})
+    again = Visitor(client)
+    assert "Approve and publish" not in again.see(f"{address}/approval")
+    assert "Run 1" not in again.see("").partition("At work")[0]
 
 
 def test_nobody_is_offered_to_approve_his_own_run(
@@ -367,6 +388,14 @@ def test_tokens_are_revoked(app: FastAPI, visitors: dict[str, Visitor]) -> None:
     assert bob.send(own).headers["location"] == "/operator/tokens"
     assert "revoked" in bob.see("/tokens")
     assert vic.client.get("/operator").status_code == 303
+
+
+def test_an_approver_signs_somebody_out(visitors: dict[str, Visitor]) -> None:
+    assert "Sign somebody out" not in visitors["ann"].see("/tokens")
+    assert "Sign somebody out" in visitors["bob"].see("/tokens")
+    assert visitors["bob"].send("/sessions/end", person="Ann").headers["location"] == "/operator/tokens"
+    assert visitors["ann"].client.get("/operator").status_code == 303
+    assert visitors["oz"].client.get("/operator").status_code == 200
 
 
 def test_a_calendar_that_cannot_be_read_stops_no_other_page(

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import DBAPIError
 
 import pipelines
@@ -110,10 +110,15 @@ def test_the_same_key_is_the_same_submission(
     assert new
     assert life.submit(store, ann, config, input="small", key="k") == (first, False)
     assert life.submit(store, ZOE, config, input="small", key="k") != (first, False)  # of another person
-    assert life.submit(store, ann, config, input="small", key="l") != (first, False)
-    with pytest.raises(ServiceError, match="stands for another submission") as refused:
-        life.submit(store, ann, config, input="small", version="v2", key="k")
-    assert refused.value.status == 409
+    other, _ = life.submit(store, ann, config, input="small", key="l", dry_run=False)
+    assert other != first
+    finish(store, _claimed(store), plan="{}")
+    life.queue(store, ann, first)  # which changes nothing about what was asked for
+    assert life.submit(store, ann, config, input="small", key="k") == (first, False)
+    for how in ({"version": "v2", "key": "k"}, {"dry_run": False, "key": "k"}, {"dry_run": True, "key": "l"}):
+        with pytest.raises(ServiceError, match="stands for another submission") as refused:
+            life.submit(store, ann, config, input="small", **how)  # type: ignore[arg-type]
+        assert refused.value.status == 409
     assert len(life.list_runs(store)) == 3
 
 
@@ -142,6 +147,40 @@ def test_whoever_submitted_or_queued_cannot_approve(store: Store, release_config
     assert state(store, run) == "finished"
     life.approve(store, Principal("bob", "approver", "bbbbbbbb"), run, CONTENT)
     assert state(store, run) == "approved"
+
+
+def test_whoever_retried_cannot_approve(store: Store, release_config: Configured, ann: Principal) -> None:
+    run = submitted(store, ann, release_config(), dry_run=False)
+    for name in ("zoe", "oz"):
+        assert fail(store, _claimed(store), "E", "m")
+        life.retry(store, Principal(name, "operator", "cccccccc"), run)
+    finish(store, _claimed(store), certificate=FIT, content=CONTENT)
+    assert life.movers(store, run) == {"ann", "zoe", "oz"}
+    with pytest.raises(ServiceError, match="retried a run cannot approve it; somebody else must"):
+        life.approve(store, Principal("zoe", "approver", "dddddddd"), run, CONTENT)
+    assert state(store, run) == "finished"
+
+
+def test_what_may_have_been_paid_for_is_not_cancelled(
+    store: Store, release_config: Configured, ann: Principal
+) -> None:
+    run = submitted(store, ann, release_config(), dry_run=False)
+    assert not life.release_begun(store, run)
+    assert fail(store, _claimed(store), "OSError", "m")
+    life.retry(store, ann, run)
+    with pytest.raises(ServiceError, match="may have been paid for already") as refused:
+        life.cancel(store, ann, run)
+    assert refused.value.status == 409
+    assert _claimed(store).run == run
+
+
+def test_a_run_whose_dry_run_failed_is_cancelled(
+    store: Store, release_config: Configured, ann: Principal
+) -> None:
+    run = submitted(store, ann, release_config())
+    assert fail(store, _claimed(store), "OSError", "m")
+    life.retry(store, ann, run)
+    assert life.cancel(store, ann, run).state == "cancelled"
 
 
 def test_the_submitter_may_reject(store: Store, release_config: Configured, ann: Principal) -> None:
@@ -230,9 +269,18 @@ def test_a_decision_is_never_changed(
 ) -> None:
     run = finished(store, ann, release_config())
     life.approve(store, bob, run, CONTENT)
+    another = insert(approvals).values(
+        run=run, person="eve", decision="rejected", content=CONTENT, comment="", time="2026"
+    )
+    replace = another.prefix_with("OR REPLACE", dialect="sqlite")
+    with pytest.raises(DBAPIError), store.write() as connection:
+        connection.execute(replace)
     for statement in (update(approvals).values(person="eve"), delete(approvals)):
         with pytest.raises(DBAPIError, match="nothing is changed in approvals"), store.write() as connection:
             connection.execute(statement)
+    decision = life.decision_of(store, run)
+    assert decision is not None
+    assert decision.person == "bob"
     with pytest.raises(ServiceError, match="is approved; this needs finished"):
         life.reject(store, bob, run, CONTENT)
 

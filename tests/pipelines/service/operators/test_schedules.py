@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import update
 
+import pipelines
 from pipelines.service import runs as life
 from pipelines.service.claims import claim, finish
 from pipelines.service.schedules import read_agenda, submit_due
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError, Store, list_audit, runs
 from pipelines.service.tokens import Principal
+from pipelines.service.workers import Workers
 
 NOW = datetime(2024, 6, 1, 12, tzinfo=UTC)  # 2021, 2022 and 2023 are due
 SCHEDULE = """\
@@ -24,7 +28,6 @@ base = "../base.toml"
 start = 2022-01-01
 cron = "0 6 1 2 *"
 period = "year"
-publish = "elsewhere"
 
 [set]
 "release.name" = "Small region {year}"
@@ -112,6 +115,48 @@ def test_a_release_of_the_calendar_is_published_after_approval(
     claimed = claim(store, 60)
     assert claimed is not None
     assert claimed.task == "publish"
+
+
+def test_a_calendar_that_would_publish_is_refused(
+    store: Store, planned: ServiceSettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The command would publish what was rejected here."""
+    assert planned.calendar is not None
+    path = planned.calendar / "ri.toml"
+    path.write_text(path.read_text().replace("[set]", 'publish = "elsewhere"\n\n[set]'))
+    for ask in (read_agenda, submit_due):
+        with pytest.raises(ServiceError, match="ri has publish, so odsynth due would publish") as refused:
+            ask(store, planned, NOW)
+        assert refused.value.status == 503
+    assert life.list_runs(store) == []
+    workers = Workers(planned, store)
+    with workers._going_on("the release calendar"):
+        submit_due(store, planned)
+    assert "ri has publish" in caplog.text
+
+
+def test_the_command_does_not_publish_what_was_rejected(
+    store: Store,
+    planned: ServiceSettings,
+    bob: Principal,
+    small_release: pipelines.Release,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (run,) = submit_due(store, planned, NOW)
+    done(store, run)
+    life.reject(store, bob, run, "c" * 64)
+    shutil.copytree(small_release.out, tmp_path / "out" / "2021")
+    module = import_module("pipelines.due")
+    monkeypatch.setattr(module, "make_release", lambda *_, **__: None)  # it finds it made already
+    published: list[object] = []
+    monkeypatch.setattr(module, "publish", lambda *_, **__: published.append(1))
+    assert planned.calendar is not None
+    (planned.calendar / "free.toml").unlink()
+    summary = pipelines.due(planned.calendar, now=NOW.replace(year=2022))
+    assert [(each.name, each.status) for each in summary.results] == [("ri-2021", "finished")]
+    assert not published
+    assert life.get_run(store, run).state == "rejected"
 
 
 def test_what_has_no_ledger_is_not_submitted_and_says_so(

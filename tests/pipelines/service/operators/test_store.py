@@ -31,6 +31,18 @@ def test_the_audit_trail_is_only_added_to(store: Store) -> None:
     with store.write() as connection:
         for number in range(5):
             record(connection, "ann", "aaaaaaaa", "queued", f"run {number}", "Zoë\n✓")
+    line = {
+        "id": 3,
+        "time": "2026",
+        "actor": "eve",
+        "credential": "",
+        "action": "",
+        "subject": "",
+        "detail": "",
+    }
+    replace = insert(audit).values(**line).prefix_with("OR REPLACE", dialect="sqlite")
+    with pytest.raises(DBAPIError), store.write() as connection:
+        connection.execute(replace)
     for statement in (update(audit).values(actor="eve"), delete(audit)):
         with pytest.raises(DBAPIError, match="nothing is changed in audit"), store.write() as connection:
             connection.execute(statement)
@@ -39,6 +51,17 @@ def test_the_audit_trail_is_only_added_to(store: Store) -> None:
         ("ann", f"run {number}", "Zoë\n✓") for number in (4, 3, 2, 1, 0)
     ]
     assert [act.subject for act in list_audit(store, before=acts[1].id, limit=2)] == ["run 2", "run 1"]
+
+
+def test_triggers_that_an_earlier_version_did_not_make_are_added(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 's.sqlite'}"
+    for _ in range(2):
+        store = Store.open(url)
+        with store.write() as connection:
+            found = connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'trigger'")
+            assert "audit_no_insert" in found.scalars().all()
+            connection.exec_driver_sql("DROP TRIGGER audit_no_insert")
+        store.close()
 
 
 def test_an_error_undoes_the_whole_transaction(store: Store) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 import os
+import runpy
 import signal
 import stat
 import subprocess
@@ -19,7 +20,7 @@ import pytest
 from sqlalchemy import select
 
 import pipelines
-from pipelines.service import operations
+from pipelines.service import operations, worker_process
 from pipelines.service import runs as life
 from pipelines.service import workers as working
 from pipelines.service.store import Store, runs
@@ -289,6 +290,27 @@ def test_the_end_of_the_service_gives_the_run_back(  # type: ignore[no-untyped-d
     row = life.get_run(store, run)
     assert (row.state, row.attempts) == ("planning", 0)
     assert row.leased_until <= time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() + 1))
+
+
+def test_what_is_nearly_done_at_the_end_of_the_service_is_finished(  # type: ignore[no-untyped-def]
+    world, store: Store, ann: Principal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Though it outlasts the look that the worker was taking when the end came."""
+    mark = tmp_path / "ending"
+    done = json.dumps({"done": {"plan": "{}"}})
+    wait = f"import os\nwhile not os.path.exists({str(mark)!r}): time.sleep(0.01)\n"
+    wait += f"time.sleep(0.4); print({done!r})"
+    run = spoken(world, store, ann, monkeypatch, f"exec({wait!r})")
+    with at_work(world, store):
+        wait_for(lambda: state(store, run) == "planning")
+        mark.touch()
+    assert state(store, run) == "planned"
+
+
+def test_the_program_of_workers_starts_without_a_warning() -> None:
+    """Which every run's log would begin with; `python -m` warns as this does."""
+    found = runpy.run_module(working.COMMAND[-1], run_name="not run")
+    assert found["main"] is worker_process.main
 
 
 def test_a_database_that_is_away_for_a_while_ends_no_worker(  # type: ignore[no-untyped-def]

@@ -212,7 +212,7 @@ def entitled(route: Route) -> str | None:
     """The name of a token that gets as far as one can get."""
     if route.public:
         return None
-    return "approver" if re.search("approve|reject|withdraw|errata", route.path) else "operator"
+    return "approver" if re.search("approve|reject|withdraw|errata|sessions", route.path) else "operator"
 
 
 def refuses(answer: Any) -> bool:

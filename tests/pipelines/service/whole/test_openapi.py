@@ -72,6 +72,13 @@ def test_every_answer_is_as_the_document_says(make_whole: Callable[..., Any], ro
             }
             for path in ("/api/v1/releases/{name}/{version}/flows", f"{API}/runs")
         ]
+        # Nor which names are no person's.
+        + [
+            {
+                "include-path": f"{API}/sessions/end",
+                "checks": {"positive_data_acceptance": {"expected-statuses": [*allowed, 400]}},
+            }
+        ]
         # The token that asks must not revoke itself, as it would when it has seen the list of tokens.
         + [{"include-path": f"{API}/tokens/{{token}}/revoke", "phases": {"stateful": {"enabled": False}}}],
         "phases": {phase: {"extra-data-sources": {"responses": False}} for phase in ("coverage", "fuzzing")},

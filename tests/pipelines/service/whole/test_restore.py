@@ -11,6 +11,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -29,7 +30,7 @@ from pipelines.service.store import runs as table
 from pipelines.service.tokens import Principal, create_token
 
 ROOT = Path(__file__).resolve().parents[4]
-LEDGER = '\n[ledger]\nfile = "../ledger/agency.sqlite"\ndata_set = "{}"\nepsilon = "100"\ndelta = "0.5"\n'
+LEDGER = '\n[ledger]\nfile = "../ledger/agency.db"\ndata_set = "{}"\nepsilon = "100"\ndelta = "0.5"\n'
 SERVICE = (
     'folder = "."\ncors_origins = []\n[inputs]\nsmall = "inputs/small.toml"\nother = "inputs/other.toml"\n'
 )
@@ -47,7 +48,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 def restoring_commands() -> str:
     """The commands of the document, which are for a service in /srv/odsynth."""
-    text = (ROOT / "docs" / "deployment.md").read_text()
+    text = (ROOT / "docs" / "deployment.md").read_text().replace("agency.sqlite", "agency.db")
     (found,) = re.findall(r"```sh\n([^`]*--extract[^`]*)```", text)
     return str(found)
 
@@ -68,7 +69,7 @@ def test_paths_in_the_folder_of_the_service_are_kept_relative(whole: Any) -> Non
 def test_a_damaged_ledger_is_no_backup(tmp_path: Path) -> None:
     folder = tmp_path / "a folder"
     folder.mkdir()
-    path = folder / "a ledger.sqlite"
+    path = folder / "a [ledger].db"
     budget = pipelines.Budget(Fraction(1), Fraction(1, 2))
     pipelines.Ledger(path).debit(
         data_set="jobs",
@@ -83,14 +84,16 @@ def test_a_damaged_ledger_is_no_backup(tmp_path: Path) -> None:
     done = backed_up(folder, tmp_path / "good")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "good" / "databases" / "an input.sqlite").exists()
-    pipelines.Ledger(tmp_path / "good" / "databases" / "a ledger.sqlite").verify()
+    pipelines.Ledger(tmp_path / "good" / "databases" / "a [ledger].db").verify()
+    with tarfile.open(tmp_path / "good" / "files.tar") as files:
+        assert files.getnames() == ["."]
     with closing(sqlite3.connect(path)) as ledger:
         for (trigger,) in ledger.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             ledger.execute(f'DROP TRIGGER "{trigger}"')
         ledger.execute("UPDATE spends SET epsilon = '1/2' WHERE kind = 'debit'")
         ledger.commit()
     assert backed_up(folder, tmp_path / "bad").returncode != 0
-    path.write_bytes(b"no database" * 1000)
+    path.write_bytes(b"SQLite format 3\0" + b"no database" * 1000)
     assert backed_up(folder, tmp_path / "worse").returncode != 0
 
 
@@ -135,7 +138,7 @@ def test_a_restored_service_goes_on(
     (unfinished / "run.key").write_text("CANARYkey")
     account = pipelines.load_config(settings.inputs["small"]).ledger
     assert account is not None
-    pipelines.Ledger(folder / "ledger" / "agency.sqlite").debit(
+    pipelines.Ledger(folder / "ledger" / "agency.db").debit(
         data_set="small",
         budget=pipelines.Budget(account.epsilon, account.delta),
         epsilon=account.epsilon / 4,
@@ -182,7 +185,7 @@ def test_a_restored_service_goes_on(
         pipelines.verify(settings.releases / each["name"] / each["version"])
     pipelines.verify(settings.outs / f"run-{at_work:06}" / "public")
     assert not folder.exists()  # nothing was written where it was before
-    ledger = pipelines.Ledger(elsewhere / "ledger" / "agency.sqlite")
+    ledger = pipelines.Ledger(elsewhere / "ledger" / "agency.db")
     ledger.verify()
     accounts = {account.data_set: (account.debits, account.unfinished) for account in ledger.accounts()}
     assert accounts == {"small": (1, 1), "other": (1, 0)}

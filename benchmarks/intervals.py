@@ -1,0 +1,67 @@
+"""How often the intervals of combined implicates hold the truth, with the samplers that ship.
+
+Usage: python benchmarks/intervals.py
+
+A third of a population has its home in the first of some cells, the others in the others, equally. 500 of its
+jobs are sampled; implicates are drawn from them by the mechanism, each from a run of its own at its part of
+epsilon and delta; `pipelines.combine` makes an interval of each. Prints the table of docs/evaluation.md.
+Sampling and drawing are seeded: the same numbers every time.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import click
+import numpy as np
+
+import pipelines
+import synth
+
+JOBS, SHARE = 500, 1 / 3
+DELTA = Fraction(1, 10**5)
+IMPLICATES = (2, 3, 5, 20)
+CASES = [(name, cells, epsilon) for name in synth.MECHANISMS for cells in (2, 50) for epsilon in ("8.6", "2")]
+
+
+def simulate(
+    mechanism: str, cells: int, epsilon: str, implicates: int, repetitions: int
+) -> tuple[float, float]:
+    """Return how often 95 % intervals of the share hold it, and the mean of the estimates less the share.
+
+    Epsilon, and delta 1e-5, are of all implicates together.
+    """
+    sampler = synth.MECHANISMS[mechanism]
+    domains = synth.Domains(
+        cells, np.array([0, cells]), np.arange(cells, dtype=np.int32), np.zeros(cells, np.uint8)
+    )
+    jobs = np.full(repetitions, JOBS)
+    pools = synth.Pools(jobs, jobs, np.zeros(repetitions, np.int32))
+    # A pool is a repetition; each is to have the delta of a release that has only this pool.
+    price = Fraction(epsilon) / implicates, DELTA * repetitions / implicates
+    plan = sampler.calibrate(pools, domains, (Fraction(1),), *price)
+    shares = [SHARE, *[(1 - SHARE) / (cells - 1)] * (cells - 1)]
+    counts = np.random.default_rng(1).multinomial(JOBS, shares, repetitions)
+    homes = np.repeat(np.tile(np.arange(cells, dtype=np.int32), repetitions), counts.ravel())
+    key, every = synth.RunKey.from_seed(1), slice(0, repetitions)
+    drawn = [sampler.sample(plan, every, homes, key.stream("coverage", i)) for i in range(implicates)]
+    estimates = np.array([(one.reshape(repetitions, JOBS) == 0).mean(axis=1) for one in drawn])
+    combined = [pipelines.combine(q, q * (1 - q) / JOBS, "partially") for q in estimates.T]
+    held = [one.interval[0] <= SHARE <= one.interval[1] for one in combined]
+    return float(np.mean(held)), float(estimates.mean() - SHARE)
+
+
+@click.command()
+@click.option("--repetitions", type=click.IntRange(min=1), default=1000, show_default=True)
+def main(repetitions: int) -> None:
+    """Print a row a case: the part of intervals that hold the truth, and in brackets the bias."""
+    click.echo(f"| mechanism, cells, epsilon | {' | '.join(f'{m} implicates' for m in IMPLICATES)} |")
+    click.echo("| --- " * (1 + len(IMPLICATES)) + "|")
+    for case in CASES:
+        found = [simulate(*case, m, repetitions) for m in IMPLICATES]
+        row = [f"{held:.1%} ({bias:+.3f})".replace("%", " %") for held, bias in found]
+        click.echo(f"| {', '.join(map(str, case))} | {' | '.join(row)} |")
+
+
+if __name__ == "__main__":
+    main()

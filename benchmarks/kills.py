@@ -1,0 +1,138 @@
+"""Kills at random moments: each of many runs is killed once and resumed; all must end in the same release.
+
+Usage: python benchmarks/kills.py [--kills 50] [--workers 200000] [--page docs/benchmarks.md]
+
+Simulates (`odsynth simulate`) and makes one release without a kill. Then, again and again, a run of the same
+configuration is killed (SIGKILL, kill -9) at a random moment of the time that the first one took, and gone on
+with as a person would: with `odsynth resume` where there is something to resume, else with `odsynth run`. All
+debit one ledger. Key and time of day are fixed here, so that all public folders must be equal, byte for byte.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import click
+from report import fill, table
+
+import geo_data
+import pipelines
+import pipelines.releasing
+import synth
+from pipelines.cli import main as odsynth
+from pipelines.staging import Staging
+
+COMMAND = "python benchmarks/kills.py"
+LEDGER = '\n[ledger]\nfile = "ledger.sqlite"\ndata_set = "jobs"\nepsilon = "100000"\ndelta = "0.5"\n'
+MOMENTS = (
+    "before the debit was noted",
+    "while drawing, writing or checking",
+    "with the release in its place",
+)
+
+
+@click.command()
+@click.option("--kills", default=50, show_default=True)
+@click.option("--workers", default=200_000, show_default=True)
+@click.option("--seed", default=1, show_default=True, help="Of the moments.")
+@click.option("--page", type=click.Path(path_type=Path, exists=True), help="Also fill its section.")
+def main(kills: int, workers: int, seed: int, page: Path | None) -> None:
+    """Simulate, release, kill, resume and print; an error if anything is not as it must be."""
+    fix_key_and_time()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        config = geo_data.simulate_nation(folder / "nation", workers)
+        config.write_text(config.read_text(encoding="utf-8") + LEDGER, encoding="utf-8")
+        begin = time.perf_counter()
+        go_on(config, folder / "whole")
+        took = time.perf_counter() - begin
+        print(f"{workers:,} jobs, not killed: {took:.1f} s", flush=True)
+        digests, moments = {digest(folder / "whole")}, Counter[str]()
+        rng, runs = random.Random(seed), 1
+        while moments.total() < kills:
+            out, runs = folder / "killed", runs + 1
+            if moment := killed(config, out, rng.uniform(0, took)):
+                moments[moment] += 1
+                print(f"kill {moments.total()}: {moment}", flush=True)
+                go_on(config, out)
+            digests.add(digest(out))
+            shutil.rmtree(out)
+        ledger = pipelines.Ledger(config.with_name("ledger.sqlite"))
+        ledger.verify()
+        (account,) = ledger.accounts()
+    rows = [
+        ("jobs of a run; seconds that it takes", f"{workers:,}; {took:.1f}"),
+        *((f"kills {moment}", str(moments[moment])) for moment in MOMENTS),
+        ("releases; different public folders", f"{runs}; {len(digests)}"),
+        ("debits; of these, not finished", f"{account.debits}; {account.unfinished}"),
+    ]
+    text = table([f"{kills} kills", ""], rows)
+    print(text)
+    if (len(digests), account.debits, account.unfinished) != (1, runs, 0):
+        raise SystemExit("the releases are not the same, or not each is paid for once")
+    if page is not None:
+        fill(page, COMMAND, text)
+
+
+def fix_key_and_time() -> None:
+    """Make all runs of this process, and of its children, draw the same and carry the same time."""
+    made, created = pipelines.releasing.make_certificate, {"created": "2026-01-02T03:04:05Z"}
+    pipelines.releasing.make_certificate = lambda *a, **k: made(*a, **k).model_copy(update=created)
+    synth.RunKey.generate = classmethod(lambda _: synth.RunKey.from_seed(7))
+
+
+def begun(out: Path, *arguments: str) -> int:
+    """Begin a command in a child, which need not import anything again; what it says goes to a file."""
+    child = os.fork()
+    if child == 0:
+        said = os.open(out.with_name("said"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(said, 1)
+        os.dup2(said, 2)
+        try:
+            os._exit(odsynth(arguments, standalone_mode=False) or 0)
+        finally:  # whatever happened: what this function was called from must not go on in the child
+            os._exit(1)
+    return child
+
+
+def killed(config: Path, out: Path, moment: float) -> str | None:
+    """Run, kill after so many seconds, and say where it was by then; None if it had ended."""
+    child = begun(out, "run", str(config), "--out", str(out))
+    time.sleep(moment)
+    os.kill(child, signal.SIGKILL)
+    if not os.WIFSIGNALED(os.waitpid(child, 0)[1]):
+        return None
+    if out.exists():
+        return MOMENTS[2]
+    staging = Staging.of(out)
+    return MOMENTS[1] if staging.begun and staging.load().debit else MOMENTS[0]
+
+
+def go_on(config: Path, out: Path) -> None:
+    """Resume what is there, or run."""
+    again = out.exists() or Staging.of(out).begun
+    command = ("resume", str(out)) if again else ("run", str(config), "--out", str(out))
+    if os.waitpid(begun(out, *command), 0)[1]:
+        raise SystemExit(f"odsynth {' '.join(command)}: {out.with_name('said').read_text(encoding='utf-8')}")
+
+
+def digest(out: Path) -> str:
+    """Return a hash of names and contents of the public folder."""
+    files = sorted(path for path in (out / "public").rglob("*") if path.is_file())
+    whole = hashlib.sha256()
+    for path in files:
+        whole.update(f"{path.relative_to(out)}\n{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return whole.hexdigest()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
