@@ -5,7 +5,7 @@ Usage: python benchmarks/planning.py
 Plans are chosen on public data only; the truth (LODES, which is public here) is looked at once, to print what
 each plan loses. Time and memory of planning are printed too. Measures are those of pipelines/utility.py:
 total variation between tract-to-tract flows, error of the mean commute, and the median error of the mean
-commute of work blocks with at least 100 jobs.
+commute of work blocks with at least 100 jobs. Beside the first two stands what `odsynth plan` forecasts.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 import geo_data
 import pipelines
 import synth
+from pipelines.forecast import forecast
 from pipelines.public_inputs import job_source
 from pipelines.sampling import batches, sample_batch
 from pipelines.utility import destination_commute_error
@@ -33,10 +34,12 @@ def main() -> None:
     text = (EXAMPLES / "rhode_island.toml").read_text(encoding="utf-8")
     first, rest = text.split(ALONE)
     without = first + rest[rest.index("# Public weights") :]
-    print(
-        "| plan | epsilon | flows | mean commute | large destinations | noise | cells of a job | planning |"
+    columns = (
+        "plan | epsilon | flows | flows forecast | mean commute | commute forecast | large destinations | "
+        "noise | cells of a job | planning"
     )
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    print(f"| {columns} |")
+    print(f"| {' | '.join('---' for _ in columns.split(' | '))} |")
     for epsilon in ("8.6", "4.6", "2"):
         show("chosen", changed(text, epsilon))
     noisy = text.replace('mechanism = "dirichlet"', 'mechanism = "geometric"')
@@ -80,8 +83,9 @@ def show(name: str, text: str) -> None:
         ]
     )
     cells = np.average(release.plan.domains.n_cells[release.plan.pools.domain], weights=release.pools.n)
+    found = compared(release, inputs.model, work, homes, drawn)
     print(
-        f"| {name} | {float(guarantee.epsilon):.2f} | {measures(release.geography, work, homes, drawn)} | "
+        f"| {name} | {float(guarantee.epsilon):.2f} | {found} | "
         f"{release.mechanism.noise_share(release.plan):.1%} | {cells:,.0f} | {seconds:.1f} s |",
         flush=True,
     )
@@ -94,12 +98,21 @@ def truth(config: pipelines.ReleaseConfig, release: pipelines.ReleasePlan) -> tu
     return release.pools.slots.work, homes
 
 
-def measures(geography: geo_data.Geography, work: np.ndarray, homes: np.ndarray, drawn: np.ndarray) -> str:
-    """Return the measures as cells of the table."""
+def compared(
+    release: pipelines.ReleasePlan,
+    model: geo_data.PublicModel,
+    work: np.ndarray,
+    homes: np.ndarray,
+    drawn: np.ndarray,
+) -> str:
+    """Return the measures, and the forecast of two of them, as cells of the table."""
+    geography, expected = release.geography, forecast(release, model)
     means = [pipelines.mean_commute(geography, work, h) for h in (homes, drawn)]
     return (
         f"{pipelines.total_variation(geography, 'trct', work, homes, drawn):.4f} | "
-        f"{means[1] / means[0] - 1:+.2%} | {destination_commute_error(geography, work, homes, drawn):.3f}"
+        f"{expected.total_variation:.4f} | "
+        f"{means[1] / means[0] - 1:+.2%} | {expected.mean_commute_error:+.2%} | "
+        f"{destination_commute_error(geography, work, homes, drawn):.3f}"
     )
 
 

@@ -4,6 +4,7 @@ Readers return arrays of block or unit numbers of one `Geography`; codes are tex
 public side of jobs (`Slots`) and their confidential side (`JobRecords`) are read by different functions.
 """
 
+from geo_data.acs import read_acs
 from geo_data.auxiliary import Flows, read_flows
 from geo_data.coarsening import (
     Coarsening,
@@ -71,6 +72,7 @@ __all__ = [
     "od_table",
     "ordered_geography",
     "pseudo_homes",
+    "read_acs",
     "read_crosswalk",
     "read_ctpp",
     "read_flows",

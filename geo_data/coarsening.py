@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from geo_data._model_tables import in_batches
 from geo_data.model import PublicModel
 from geo_data.tree import Tree
+from synth.exact import exact
 
 __all__ = [
     "SHARE_SCALE",
@@ -137,9 +138,12 @@ def retention_grid(smallest: Fraction) -> tuple[Fraction, ...]:
 
     Raises
     ------
+    TypeError
+        If `smallest` is a float.
     ValueError
         If `smallest` is outside (0, 1] or more than 2^-40 away from use.
     """
+    smallest = exact(smallest, "the smallest retention")
     if not Fraction(1, 2**40) <= smallest <= 1:
         raise ValueError("the smallest retention must be in (0, 1] and at least 2^-40")
     grid = [Fraction(1)]

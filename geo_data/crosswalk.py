@@ -68,7 +68,7 @@ def read_crosswalk(
     Repair rule. Where the codes of a level have one fixed length and are a prefix of the block code in at
     least 95 % of the rows, as in United States Census geography, the level is prefix-coded: every row that
     disagrees is counted in `Geography.repairs` and its code is derived from the block code. LODES
-    crosswalks need it: in Rhode Island's, two blocks carry the tract and state codes of Massachusetts.
+    crosswalks need it: in Rhode Island's, 264 rows disagree, two of them even in the state.
     Levels that are not prefix-coded are taken as they are, and must nest: a unit lies within one unit of
     the next coarser level.
     """

@@ -60,8 +60,8 @@ def read_ctpp(
     Notes
     -----
     Of the tables of 2012-2016 and 2017-2021 the tract level misses the workers whose workplace is only
-    known to a coarser level, about a fifth. Read with a coarser level of the same file it does no harm:
-    the public model takes the totals from the coarser and the shares inside them from the finer one.
+    known to a coarser level, about a fifth. Read a coarser level of the same file beside it: the public
+    model weighs what both say of the shares of coarse origins.
     """
     frame = read_table(
         path, {"GEOID": "code", "TBLID": "label", "LINENO": "count", "EST": "text", "MOE": "text"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 __all__ = ["InputError"]
 
@@ -53,7 +54,7 @@ class InputError(ValueError):
             message += f"column {column}: "
         if count is not None:
             message += f"{count:,} "
-        message += f"{rule}."
+        message += f"{_of_one(rule) if count == 1 else rule}."
         if cure:
             message += f" Cure: {cure}."
         super().__init__(message)
@@ -61,6 +62,11 @@ class InputError(ValueError):
     def __reduce__(self) -> tuple[object, ...]:
         # The default would rebuild from the message alone and fail on the way back from a Dask worker.
         return _rebuild, (self.file, self.rule, self.column, self.count, self.cure)
+
+
+def _of_one(rule: str) -> str:
+    """Put a rule in the singular: "values are not finite numbers", of one value."""
+    return re.sub(r"\b(not|as) (\w+) numbers", r"\1 a \2 number", re.sub(r"^(\w+)s are\b", r"\1 is", rule))
 
 
 def _rebuild(file: str, rule: str, column: str | None, count: int | None, cure: str) -> InputError:

@@ -81,7 +81,7 @@ class MicrodataJobs:
             )
 
     def slots(self) -> Slots:
-        """Read the job slots; the origin and worker columns are not parsed.
+        """Read the job slots; the origin and worker columns must be there, and are not parsed.
 
         Returns
         -------
@@ -186,10 +186,12 @@ class MicrodataJobs:
         columns: dict[str, Kind] = {self.work: "code"}
         if origins:
             columns[self.home] = "code"
+        # A wrong name of the columns that planning does not parse is found by planning.
+        present = [name for name in (self.home, self.worker) if name is not None]
         columns.update(dict.fromkeys(labels, "label"))
         if self.count is None:
-            return read_table(path, columns)
-        frame = read_table(path, {**columns, self.count: "number"})
+            return read_table(path, columns, present=present)
+        frame = read_table(path, {**columns, self.count: "number"}, present=present)
         count = frame.pop(self.count)
         wrong = int(((count < 0) | (count % 1 != 0)).sum())
         if wrong:

@@ -50,7 +50,11 @@ _READ_FAULTS = (OSError, EOFError, zlib.error, pa.ArrowException)
 
 
 def read_table(
-    path: str | os.PathLike[str], columns: Mapping[str, Kind], *, schema: Collection[str] | None = None
+    path: str | os.PathLike[str],
+    columns: Mapping[str, Kind],
+    *,
+    schema: Collection[str] | None = None,
+    present: Collection[str] = (),
 ) -> pd.DataFrame:
     """Read columns of a table as text, whole numbers or numbers, or say what is wrong with the file.
 
@@ -62,6 +66,8 @@ def read_table(
         The columns to read and the kind of each. No other column is parsed.
     schema : collection of str, optional
         All columns the file must have, neither more nor fewer. Default: further columns are ignored.
+    present : collection of str
+        Further columns that the header must have; they are not parsed.
 
     Returns
     -------
@@ -83,13 +89,14 @@ def read_table(
         magic = file.read(4)
     if not magic:
         raise InputError(path, "the file is empty", cure=_COPY_AGAIN)
+    wanted = dict.fromkeys([*columns, *present])
     if magic == _PARQUET:
         header = _parquet_header(path)
-        _check_header(path, header, columns, schema)
+        _check_header(path, header, wanted, schema)
         table = _read_parquet(path, columns)
     else:
         header = _csv_header(path, magic)
-        _check_header(path, header, columns, schema)
+        _check_header(path, header, wanted, schema)
         table = _read_csv(path, magic, columns)
     if table.num_rows == 0:
         raise InputError(path, _NO_ROWS, cure=_COPY_AGAIN)
@@ -126,7 +133,7 @@ def _parquet_header(path: Path) -> list[str]:
 
 
 def _check_header(
-    path: Path, header: Sequence[str], columns: Mapping[str, Kind], schema: Collection[str] | None
+    path: Path, header: Sequence[str], columns: Collection[str], schema: Collection[str] | None
 ) -> None:
     wanted = columns if schema is None else schema
     missing = [name for name in wanted if name not in header]

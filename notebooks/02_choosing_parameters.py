@@ -63,12 +63,14 @@ Image(folder / "privacy.png")
 # ## Which mechanism
 #
 # `"dirichlet"` draws all workers anew from noisy urns; `"geometric"` adds noise to the counts of cells and
-# draws nothing anew, with delta 0. Each is shown with the cells and shared urns that the planner chooses for
-# it. Noise on counts keeps areas better the larger the counts are, and may lose more where they are small:
-# look at the measure that the release is for, at the epsilon that was decided.
+# draws nothing anew, with delta 0. Each is shown with the shared urns that the planner chooses for it: for
+# noise on counts larger ones, which keeps flows between areas better, and those to single work blocks
+# worse. So look at the measure that the release is for, at the epsilon that was decided.
 
 # %%
-mechanisms = pipelines.tune(config, Sweep(epsilon=few, mechanism=("dirichlet", "geometric")))
+mechanisms = pipelines.tune(
+    config, Sweep(epsilon=few, mechanism=("dirichlet", "geometric"), split_threshold=("1",))
+)
 pipelines.draw_frontier(mechanisms, config.release.name, folder / "mechanisms.png")
 Image(folder / "mechanisms.png")
 

@@ -62,8 +62,8 @@ for line in certificate.definition.not_covered:
 # ## What epsilon means
 #
 # Suppose that an attacker knows everything but one worker's home, and believes with probability $p$ in a
-# certain block. Seeing the release multiplies the odds by at most $e^\varepsilon$, so that the belief can
-# rise to at most
+# certain block. Seeing the release multiplies the odds of one record by at most $e^\varepsilon$, except with
+# probability $\delta$, so that the belief can rise to at most
 #
 # $$ \frac{e^\varepsilon p}{e^\varepsilon p + 1 - p}. $$
 #

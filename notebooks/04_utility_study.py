@@ -97,7 +97,9 @@ plt.show()
 # ## Short and long commutes
 #
 # Up to sixteen kilometres (ten miles), and above. Long commutes are rarer, so that fewer workers carry each
-# mean; but a kilometre off is less of a long way.
+# mean; but a kilometre off is less of a long way. Destinations that have such commutes in one of the tables
+# only have no error here; the table further down counts them, and says by how much shares of long commutes
+# are off.
 
 # %%
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.4), sharey=True)

@@ -35,7 +35,9 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="Folder of the report; by default OUT/confidential/evaluation, with --public OUT/evaluation.",
 )
 def evaluate(out: Path, truth: Path | None, tables: tuple[Path, ...], to: Path | None) -> None:
-    """Measure how close the release in OUT is to the confidential truth, or to public tables.
+    """Measure how close a release is to the truth.
+
+    Or to public tables: OUT is the release, and --truth or --public, one of them, what it is compared with.
 
     Writes report.html, to be opened in a browser, and measures.parquet. With --truth both are confidential:
     no number is printed here, only you can read the folder, and it is never inside a public one.

@@ -51,7 +51,9 @@ def figure(
     kind: str,
     implicate: int,
 ) -> None:
-    """Draw where the workers of an area live, or its residents work, from the release in the folder PUBLIC.
+    """Draw maps, wind rose and distances of an area.
+
+    Where its workers live, or its residents work, in the release in the folder PUBLIC.
 
     Maps of places and of the largest flows, directions as a wind rose, distances as a histogram.
     """

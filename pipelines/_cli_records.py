@@ -28,7 +28,9 @@ _DESTINATION = click.argument("destination")
     "--key", type=click.Path(path_type=Path, dir_okay=False), help="Public key of the expected signer."
 )
 def publish(out: Path, destination: str, version: str | None, key: Path | None) -> None:
-    """Verify the release in OUT and copy its public folder to DESTINATION, a folder or an fsspec URL.
+    """Verify a release and copy its public folder.
+
+    The release in OUT, to DESTINATION: a folder or an fsspec URL.
 
     Nothing is ever overwritten. Running it again completes an interrupted publication.
     """
@@ -40,7 +42,10 @@ def publish(out: Path, destination: str, version: str | None, key: Path | None) 
 @click.command()
 @_DESTINATION
 def published(destination: str) -> None:
-    """List what is published at DESTINATION, with errata and withdrawals."""
+    """List what is published at DESTINATION.
+
+    With errata and withdrawals.
+    """
     with one_clear_error():
         for version in pipelines.published(destination):
             click.echo(f"{version.name} {version.version}: {version.status}, begun {version.begun}")
@@ -56,7 +61,10 @@ def published(destination: str) -> None:
 @_VERSION
 @click.argument("reason")
 def withdraw(destination: str, name: str, version: str, reason: str) -> None:
-    """Record beside VERSION of release NAME at DESTINATION that it is withdrawn, and the REASON."""
+    """Record that a published version is withdrawn.
+
+    VERSION of release NAME at DESTINATION, and the REASON. Nothing is deleted.
+    """
     with one_clear_error():
         click.echo(f"Withdrawn: {pipelines.withdraw(destination, name, version, reason).location}")
 
@@ -67,7 +75,10 @@ def withdraw(destination: str, name: str, version: str, reason: str) -> None:
 @_VERSION
 @click.argument("text")
 def erratum(destination: str, name: str, version: str, text: str) -> None:
-    """Record a correction in words (TEXT) beside VERSION of release NAME at DESTINATION."""
+    """Record a correction of a published version.
+
+    TEXT is in words, and goes beside VERSION of release NAME at DESTINATION.
+    """
     with one_clear_error():
         click.echo(f"Noted beside {pipelines.erratum(destination, name, version, text).location}")
 
@@ -76,7 +87,9 @@ def erratum(destination: str, name: str, version: str, text: str) -> None:
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--dry-run", is_flag=True, help="Only say what would be done; writes nothing.")
 def due(folder: Path, dry_run: bool) -> None:
-    """Make the releases that the release calendar in FOLDER says are due, each once and in order.
+    """Make the releases that a calendar says are due.
+
+    FOLDER is the release calendar; each release is made once, and in order.
 
     Exit code 1: something failed. 75: another call is still at work.
     """
@@ -93,19 +106,27 @@ def fetch() -> None:
 
 
 _FOLDER = click.option(
-    "--to", "folder", type=click.Path(path_type=Path), default=Path("data"), show_default=True
+    "--to",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=Path("data"),
+    show_default=True,
+    help="Folder of the files, made if need be.",
 )
 
 
 @fetch.command()
 @click.option("--state", required=True, help='Two letters, such as "ri".')
-@click.option("--year", type=int, required=True)
+@click.option("--year", type=int, required=True, help="Year of the jobs.")
 @click.option("--lodes", "version", type=click.Choice(["7", "8"]), required=True)
 @click.option("--job-type", default="JT00", show_default=True)
 @click.option("--base-url", default=geo_data.LODES_URL, show_default=True)
 @_FOLDER
 def lodes(state: str, year: int, version: str, job_type: str, base_url: str, folder: Path) -> None:
-    """Fetch a LODES release: origin-destination files, main and aux, and the crosswalk."""
+    """Fetch a LODES release.
+
+    Origin-destination files, main and aux, and the crosswalk.
+    """
     with one_clear_error():
         files = geo_data.fetch_lodes(
             state,
@@ -158,7 +179,10 @@ def show(file: Path) -> None:
 )
 @click.option("--witness", multiple=True, help="A debit that must be in the ledger, as its run printed it.")
 def verify_ledger(file: Path, releases: tuple[Path, ...], witness: tuple[str, ...]) -> None:
-    """Check every entry of the ledger FILE, and that releases have been paid for in it."""
+    """Check every entry of the ledger FILE.
+
+    And that releases have been paid for in it.
+    """
     with one_clear_error():
         chain = pipelines.Ledger(file).verify([*pipelines.debits_of(releases), *witness])
         click.echo(f"ok  {chain.entries:,} entries, head {chain.head}")
@@ -177,7 +201,9 @@ def export(file: Path, form: str) -> None:
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--workers", type=click.IntRange(min=1000), default=1_000_000, show_default=True)
 def simulate(folder: Path, workers: int) -> None:
-    """Write the files of a generated nation into FOLDER, and a configuration that releases it.
+    """Write the files of a generated nation.
+
+    Into FOLDER, with a configuration that releases it.
 
     140,000,000 workers make one of the size of the United States.
     """

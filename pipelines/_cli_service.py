@@ -40,7 +40,9 @@ _CONFIG = click.argument(
 @click.command()
 @_CONFIG
 def serve(config: Path | None) -> None:
-    """Start the service that CONFIG describes; without CONFIG, on this machine with a folder of its own.
+    """Start the service that CONFIG describes.
+
+    Without CONFIG, on this machine with a folder of its own.
 
     The public side lists releases, shows and explains them, and answers questions about flows; the operators'
     side plans, runs, approves and publishes. Ends in good order on SIGTERM or Ctrl-C.
@@ -69,13 +71,15 @@ def token() -> None:
 @token.command()
 @_SETTINGS
 @click.argument("owner")
-@click.option("--role", type=click.Choice(["viewer", "operator", "approver"]), required=True)
+@click.option(
+    "--role", type=click.Choice(["viewer", "operator", "approver"]), required=True, help="What OWNER may do."
+)
 @click.option("--days", type=float, default=90, show_default=True, help="Until it expires; at most 366.")
 def create(
     config: Path | None, owner: str, role: Literal["viewer", "operator", "approver"], days: float
 ) -> None:
     """Make a token for OWNER, a person, and print it. It is not kept, and cannot be shown again."""
-    with _store(config) as store:
+    with _store(config, make=True) as store:
         from pipelines.service.tokens import create_token
 
         secret, made = create_token(store, owner, role, days=days)
@@ -108,14 +112,21 @@ def revoke(config: Path | None, token_id: str) -> None:
 
 
 @contextmanager
-def _store(config: Path | None) -> Iterator[Store]:
-    """The database of the service, for the time of a command."""
+def _store(config: Path | None, *, make: bool = False) -> Iterator[Store]:
+    """The database of the service, for the time of a command; its folder is made if that is asked for."""
     with _service_errors():
         from pipelines.service import ServiceError, Store, load_settings
 
         try:
             settings = load_settings(config)
-            settings.make_folders()
+            if make:
+                settings.make_folders()
+                say(f"Service     {settings.folder}")
+            elif not settings.folder.is_dir():
+                cure = "name the configuration of the service with --config"
+                raise click.ClickException(
+                    f"{settings.folder}: no service has its folder there. Cure: {cure}"
+                )
             store = Store.open(settings.database)
             try:
                 yield store

@@ -26,6 +26,8 @@ from pipelines._config_fields import (
 from pipelines.implicates import ImplicateSource
 
 __all__ = [
+    "ONTHEMAP_PRIVACY",
+    "AcsTable",
     "CtppTable",
     "FlowTable",
     "LedgerSettings",
@@ -222,6 +224,24 @@ class CtppTable(Section):
     line: Annotated[int, Field(ge=1)] = 1
 
 
+class AcsTable(Section):
+    """A public table of county-to-county commuting flows of the American Community Survey.
+
+    Attributes
+    ----------
+    format : {"acs"}
+        Says which form the table has.
+    file : Path
+        The published workbook, saved as CSV.
+    level : str
+        Level of the geography whose units are counties.
+    """
+
+    format: Literal["acs"]
+    file: InputPath
+    level: Line
+
+
 class LodesTable(Section):
     """An earlier LODES origin-destination release, added up.
 
@@ -326,7 +346,7 @@ class PlanSettings(Section):
     ----------
     preset : {"tuned", "onthemap"}
         Where the defaults of the other keys come from: what the planner recommends, or what OnTheMap's first
-        release did.
+        release did. That one has an epsilon and a delta, too, for a configuration without.
     coarsening : {"balanced", "threshold", "distance", "share"}
         Rule that makes the cells (`geo_data.coarsening`).
     split_threshold : Fraction or None
@@ -369,3 +389,7 @@ class PlanSettings(Section):
 
 # Machanavajjhala et al. 2008: domains within 100 miles, f_min 0.0378, an urn for every work block.
 _ONTHEMAP = {"coarsening": "distance", "distance_miles": "100", "retention_min": "0.0378", "pool_below": 1}
+
+# Its noise changes odds by at most 100: epsilon is ln(100) + ln(1 / 0.0378). What pruning costs beyond, V,
+# is taken from the noise.
+ONTHEMAP_PRIVACY = {"epsilon": "7.88", "delta": "1e-5"}

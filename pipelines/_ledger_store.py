@@ -28,6 +28,7 @@ __all__ = [
     "Entry",
     "LedgerError",
     "append",
+    "check_folder",
     "check_integrity",
     "fields",
     "read_entries",
@@ -319,10 +320,15 @@ def _clear_errors(path: Path) -> Iterator[None]:
         raise LedgerError(f"{path}: {rule}. Cure: {cure}") from None
 
 
-def _create(path: Path) -> None:
-    """Make an empty ledger, mode 0600. It appears whole, under its name, or not at all."""
+def check_folder(path: Path) -> None:
+    """Refuse a ledger whose folder is not there."""
     if not path.parent.is_dir():
         raise LedgerError(f"{path.parent}: the ledger's folder does not exist. Cure: make it, mode 0700")
+
+
+def _create(path: Path) -> None:
+    """Make an empty ledger, mode 0600. It appears whole, under its name, or not at all."""
+    check_folder(path)
     rest = [name for name in (f"{path.name}-wal", f"{path.name}-journal") if (path.parent / name).exists()]
     if rest and not os.path.lexists(path):
         raise LedgerError(

@@ -5,15 +5,49 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import synth
+from pipelines._config_sections import LedgerSettings
+from pipelines._ledger_budgets import line_of_text
+from pipelines._ledger_store import check_folder
 from pipelines.config import ConfigError
 from pipelines.journal import Journal
 from pipelines.ledger import Budget, Ledger, LedgerError
 from pipelines.staging import RunState, Staging
 
-__all__ = ["accounted", "debit_of", "debits_of", "paid"]
+__all__ = ["accounted", "budget_left", "debit_of", "debits_of", "paid"]
+
+
+def budget_left(settings: LedgerSettings) -> tuple[Fraction, Fraction]:
+    """Return the epsilon and delta that a release may still cost; nothing is written.
+
+    Parameters
+    ----------
+    settings : LedgerSettings
+
+    Returns
+    -------
+    tuple of Fraction
+        Of the budget of the period and the one without a period, the smaller.
+
+    Raises
+    ------
+    LedgerError
+        If the ledger cannot be trusted, or its folder is not there.
+    """
+    ledger, budgets = Ledger(settings.file), [Budget(settings.epsilon, settings.delta, settings.period)]
+    if not settings.witness and not settings.file.exists():
+        check_folder(settings.file)  # the first debit makes the file
+        return settings.epsilon, settings.delta
+    ledger.verify(settings.witness)
+    if settings.period is not None:
+        name = line_of_text(settings.data_set, "data set")
+        of_all = (account for account in ledger.accounts() if account.data_set == name)
+        budgets += [account.budget for account in of_all if account.budget.period is None]
+    epsilons, deltas = zip(*(ledger.remaining(settings.data_set, each) for each in budgets), strict=True)
+    return min(epsilons), min(deltas)
 
 
 def paid(state: RunState, staging: Staging, say: Callable[[str], None]) -> RunState:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import geo_data
-from pipelines.config import CtppTable, FlowTable, LodesTable, ReleaseConfig
+from pipelines.config import AcsTable, CtppTable, FlowTable, LodesTable, ReleaseConfig
 
 __all__ = ["read_auxiliary"]
 
@@ -31,9 +31,13 @@ def read_auxiliary(config: ReleaseConfig, geography: geo_data.Geography) -> list
     return [flows for table in config.auxiliary for flows in _read(table, geography)]
 
 
-def _read(table: FlowTable | CtppTable | LodesTable, geography: geo_data.Geography) -> list[geo_data.Flows]:
+def _read(
+    table: FlowTable | CtppTable | AcsTable | LodesTable, geography: geo_data.Geography
+) -> list[geo_data.Flows]:
     if isinstance(table, CtppTable):
         return geo_data.read_ctpp(table.file, geography, table.levels, table=table.table, line=table.line)
+    if isinstance(table, AcsTable):
+        return [geo_data.read_acs(table.file, geography, level=table.level)]
     if isinstance(table, LodesTable):
         flows = geo_data.read_lodes_flows(
             table.file,

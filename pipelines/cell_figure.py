@@ -17,7 +17,7 @@ _WORKPLACES = 3
 
 
 def draw_cells(release: ReleasePlan, path: Path) -> None:
-    """Draw the cells of a large, a middling and a small pool as a PNG.
+    """Draw the cells of the largest pool, of that of a typical job, and of a small one as a PNG.
 
     Every block is a dot at its centroid, coloured by the number of blocks in its cell: blocks that are cells
     of their own are darkest. Nothing but the plan is drawn.
@@ -67,7 +67,7 @@ def draw_cells(release: ReleasePlan, path: Path) -> None:
         ylabel="blocks in its cell (median)",
         yscale="log",
     )
-    last.set_title("Near blocks fine, far ones coarse", fontsize=11)
+    last.set_title("Cells by distance from the workplace", fontsize=11)
     last.legend(frameon=False)
     last.spines[["top", "right"]].set_visible(False)
     fig.suptitle(f"{release.configuration['release']['name']}: what the pools tell apart", fontsize=13)

@@ -12,7 +12,8 @@ from pipelines._cli_common import kept_for_resume, one_clear_error, say
 from pipelines._cli_records import COMMANDS
 from pipelines._cli_service import SERVICE
 from pipelines._cli_views import VIEWS
-from pipelines.summary import comparison, release_summary
+from pipelines.releasing import check_ready
+from pipelines.summary import budget_line, comparison, release_summary
 
 __all__ = ["main"]
 
@@ -63,14 +64,18 @@ def demo(out: Path | None) -> None:
     help="Folder of the report; by default the release's with -plan.",
 )
 def plan(config: Path, out: Path | None) -> None:
-    """Show what CONFIG would release, what it would cost, and what it is expected to lose.
+    """Show what CONFIG would release, and its cost.
+
+    Also what it is expected to lose.
 
     Reads public inputs only; of the job file, only work blocks and attributes, never the column of homes.
+    Checks that the signing key and the ledger can be used, and says what is left of the budget.
     Writes the plan, this report, and a picture of the cells of a few workplaces.
     """
     with one_clear_error():
         loaded = pipelines.load_config(config)
         target = out or loaded.release.out.with_name(f"{loaded.release.out.name}-plan")
+        check_ready(loaded)
         say("Reading public inputs ...")
         inputs = pipelines.read_public_inputs(loaded)
         say("Choosing cells and pools, and planning ...")
@@ -80,6 +85,8 @@ def plan(config: Path, out: Path | None) -> None:
         report = pipelines.report_plan(release, guarantee, inputs.model)
         pipelines.write_plan_report(report, target)
         click.echo(report.text())
+        if loaded.ledger is not None:
+            click.echo(budget_line(loaded.ledger, release, guarantee))
         click.echo(f"Written     {target}: plan, plan.txt, forecast.json, cells.png")
 
 
@@ -105,7 +112,9 @@ def _values(_: click.Context, __: click.Parameter, value: str | None) -> tuple[s
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Folder; by default the release's with -tune.")
 def tune(config: Path, out: Path | None, pseudo_truth: Path | None, **values: tuple[str, ...]) -> None:
-    """Compare plans for CONFIG on public data only, and recommend one.
+    """Compare plans for CONFIG, on public data only.
+
+    One is recommended.
 
     Every combination of the values given is planned, certified and tried; an option left out keeps what
     CONFIG says. Writes the measures (tune.parquet) and a figure of what privacy costs (frontier.png).
@@ -128,7 +137,7 @@ def tune(config: Path, out: Path | None, pseudo_truth: Path | None, **values: tu
 _SCHEDULER = click.option(
     "--scheduler",
     help="Address of a Dask cluster to draw on, such as tcp://10.0.0.1:8786. Its workers must see the output "
-    "folder. By default, threads.",
+    "folder. By default threads, or a cluster of its own for many jobs on many cores.",
 )
 
 

@@ -96,8 +96,9 @@ def combine(
     variance between them: intervals are too narrow (with three they hold the truth in 86 % of cases, with
     twenty in 84 %).
 
-    The rules hold where implicates are draws from a posterior that the data inform. The noise that privacy
-    adds pulls a release toward its prior; that bias is in no variance.
+    The rules hold where implicates are draws from a posterior that the data inform. Dirichlet resampling
+    pulls a release toward its prior, which is in no variance: docs/evaluation.md says how often intervals
+    then hold the truth.
 
     Examples
     --------

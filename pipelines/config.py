@@ -10,12 +10,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from pipelines._config_fields import absolute
 from pipelines._config_geography import Geography, PolygonTable
 from pipelines._config_problems import describe, problems_across
 from pipelines._config_sections import (
+    ONTHEMAP_PRIVACY,
+    AcsTable,
     CtppTable,
     FlowTable,
     LedgerSettings,
@@ -33,6 +35,7 @@ from pipelines._config_sections import (
 from pipelines._toml import ConfigError, parse_toml, read_toml
 
 __all__ = [
+    "AcsTable",
     "ConfigError",
     "CtppTable",
     "FlowTable",
@@ -53,7 +56,7 @@ __all__ = [
 ]
 
 
-_Auxiliary = Annotated[FlowTable | CtppTable | LodesTable, Field(discriminator="format")]
+_Auxiliary = Annotated[FlowTable | CtppTable | AcsTable | LodesTable, Field(discriminator="format")]
 
 
 class ReleaseConfig(Section):
@@ -69,7 +72,7 @@ class ReleaseConfig(Section):
         The confidential input.
     geography : Geography
         The public geography.
-    auxiliary : tuple of FlowTable, CtppTable or LodesTable
+    auxiliary : tuple of FlowTable, CtppTable, AcsTable or LodesTable
         Public flows; may be empty.
     weights : Weights or None
         Public weights of areas.
@@ -93,6 +96,15 @@ class ReleaseConfig(Section):
     signature: Signature | None = None
     ledger: LedgerSettings | None = None
     run: RunSettings = RunSettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _apply_preset(cls, values: Any) -> Any:
+        plan, privacy = (values.get(name, {}) for name in ("plan", "privacy"))
+        if not (isinstance(plan, dict) and isinstance(privacy, dict)) or plan.get("preset") != "onthemap":
+            return values
+        known = {} if "retention_min" in plan else ONTHEMAP_PRIVACY
+        return values | {"privacy": known | privacy} if known | privacy else values
 
     def canonical(self) -> dict[str, Any]:
         """Return the configuration as it is quoted in a certificate.
@@ -135,6 +147,7 @@ _KEYS = {
     ("geography", "polygons"): tuple(PolygonTable.model_fields),
     ("auxiliary", "flows"): tuple(FlowTable.model_fields),
     ("auxiliary", "ctpp"): tuple(CtppTable.model_fields),
+    ("auxiliary", "acs"): tuple(AcsTable.model_fields),
     ("auxiliary", "lodes"): tuple(LodesTable.model_fields),
     ("weights",): tuple(Weights.model_fields),
     ("plan",): tuple(PlanSettings.model_fields),

@@ -153,8 +153,8 @@ def connect(cluster: str | LocalCluster) -> Client:
     try:
         return Client(cluster)
     except Exception as error:  # an address that is none, certificates that do not fit, nobody there
-        rule = f"no Dask scheduler can be used there ({type(error).__name__})"
-        cure = "check the address, and that the scheduler runs"
+        rule = f"no Dask scheduler can be used at the address given ({type(error).__name__})"
+        cure = "check the address (scheduler), and that the scheduler runs"
         raise ConnectionError(errno.ECONNREFUSED, f"{rule}. Cure: {cure}", str(cluster)) from error
 
 

@@ -118,7 +118,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def _post(address: str, body: bytes, timeout: int) -> str | None:
-    """Call a webhook. The timeout of urllib is for each byte: a thread waits, which is not waited for longer."""
+    """Call a webhook in a thread that is not waited for longer: the timeout of urllib is for each byte."""
     said: list[str | None] = []
     thread = threading.Thread(target=lambda: said.append(_answer(address, body, timeout)), daemon=True)
     thread.start()

@@ -6,7 +6,6 @@ The same plan gives the same bytes, and loading and storing again does too (with
 
 from __future__ import annotations
 
-import hashlib
 import json
 from fractions import Fraction
 from pathlib import Path
@@ -19,6 +18,7 @@ import pyarrow.parquet as pq
 
 import geo_data
 import synth
+from pipelines.checksums import sha256_of
 from pipelines.implicates import Implicates
 from pipelines.parquet_form import any_kind, check_form
 from pipelines.planning import Choices, ReleasePlan
@@ -31,7 +31,6 @@ __all__ = [
     "plan_hash",
     "read_document",
     "save_plan",
-    "sha256_of",
 ]
 
 PLAN_FORMAT = "odsynth plan 1"
@@ -168,12 +167,14 @@ def read_document(folder: Path) -> dict[str, Any]:
     """
     try:
         document = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
-    except ValueError:
-        raise ValueError("plan.json: the file is not JSON in UTF-8") from None
+    except (OSError, ValueError):
+        raise ValueError("plan.json: the file is not there, or not JSON in UTF-8") from None
     if not isinstance(document, dict) or document.get("format") != PLAN_FORMAT:
         raise ValueError(f"plan.json: the format is not {PLAN_FORMAT!r}")
     if document.keys() != _KEYS:
         raise ValueError("plan.json: keys are missing, or are none of this format")
+    if document["mechanism"] not in synth.MECHANISMS:
+        raise ValueError(f"plan.json: the mechanism is none of {', '.join(sorted(synth.MECHANISMS))}")
     return document
 
 
@@ -226,12 +227,6 @@ def load_geography(folder: Path, document: dict[str, Any]) -> geo_data.Geography
 def plan_hash(folder: Path) -> str:
     """Return the hash of a stored plan: the SHA-256 of its plan.json, hexadecimal."""
     return sha256_of(folder / "plan.json")
-
-
-def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes, hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _tables(release: ReleasePlan) -> tuple[pa.Table, ...]:
@@ -292,7 +287,7 @@ def _load_shares(
     table = pq.read_table(path).combine_chunks()
     unit, share = (_chunk(table[name]) for name in ("unit", "share"))
     row = np.full(geography.n_units(level), -1, np.int32)
-    row[geography.unit_number(level, table["destination"].to_pandas())] = np.arange(len(table))
+    row[_units(path, geography, level, table)] = np.arange(len(table))
     return synth.OriginShares(
         geography.starts(level).astype(np.int64),
         unit.offsets.to_numpy().astype(np.int64),
@@ -313,8 +308,15 @@ def _load_domains(
         cuts.values.to_numpy(),
         stratum.values.to_numpy(),
     )
-    unit = geography.unit_number(level, table["destination"].to_pandas())
-    return domains, unit, table["size"].to_numpy()
+    return domains, _units(path, geography, level, table), table["size"].to_numpy()
+
+
+def _units(path: Path, geography: geo_data.Geography, level: str, table: pa.Table) -> Any:
+    """Return the unit number of each destination of a table; a number of -1 would stand for the last unit."""
+    numbers = geography.unit_number(level, table["destination"].to_pandas())
+    if len(numbers) and numbers.min() < 0:
+        raise ValueError(f"{path.name}: {(numbers < 0).sum():,} destinations are not units of {level}")
+    return numbers
 
 
 def _chunk(column: pa.ChunkedArray) -> Any:

@@ -132,7 +132,7 @@ def read_geography(config: ReleaseConfig) -> geo_data.Geography:
 
 
 def job_source(config: ReleaseConfig, geography: geo_data.Geography) -> geo_data.JobSource:
-    """Return the source of the jobs; nothing is read yet, and never is from a file that everybody can read."""
+    """Return the source of the jobs, unless everybody can read them; nothing is read yet."""
     refuse_open_files(config)
     jobs = config.jobs
     if isinstance(jobs, MicrodataJobs):
@@ -150,10 +150,15 @@ def job_source(config: ReleaseConfig, geography: geo_data.Geography) -> geo_data
 
 
 def _model_level(config: ReleaseConfig, tables: list[geo_data.Flows]) -> str:
-    """Return the finest level at which anything public is known, or else the finest above the block."""
+    """Return the finest level of any table or of the weights; weights of blocks count for the level above.
+
+    Blocks tell the model nothing of distances that units just above them do not: their weights act inside
+    these units, without a model that grows with the square of the number of blocks.
+    """
     levels = [*config.geography.levels, config.geography.block]
+    above = levels[max(len(levels) - 2, 0)]
     known = [level for table in tables for level in (table.origin_level, table.destination_level)]
-    known.append(config.weights.level if config.weights else levels[max(len(levels) - 2, 0)])
+    known.append(min(config.weights.level if config.weights else above, above, key=levels.index))
     return max(known, key=levels.index)
 
 
@@ -241,7 +246,7 @@ def _outside_notes(geography: geo_data.Geography, tables: list[geo_data.Flows]) 
     if silent.any():
         unknown = int((silent & np.isnan(geography.outside_facts.population)).sum())
         yield (
-            f"no auxiliary table has flows from {silent.sum():,} of {silent.size:,} outside areas: how many "
-            "workers are expected from them follows population and distance alone"
-            + (f", and for {unknown:,} of them nothing" if unknown else "")
+            f"no auxiliary table has flows from {silent.sum():,} of {silent.size:,} outside areas: what "
+            "is expected from them follows population and distance alone"
+            + (f", unknown for {unknown:,} of them" if unknown else "")
         )

@@ -23,7 +23,7 @@ from typing import Any
 
 from pipelines._places import Place, PublishError, open_place
 from pipelines.certificate import Certificate
-from pipelines.release_files import CHECKSUMS
+from pipelines.checksums import CHECKSUMS, parse_checksums
 from pipelines.signing import SIGNATURES
 from pipelines.verification import verify
 
@@ -117,12 +117,13 @@ def publish(
     public = Path(out) / "public"
     if public.is_symlink():
         raise PublishError(f"{public} is a link; only a folder as a run made it is published")
+    if not public.exists() and (Path(out) / "certificate.json").is_file():
+        raise PublishError(f"{out} is a public folder. Cure: name the folder of the release, around it")
     sealed = _sealed(public)
     for _ in verify(public, key):
         pass
     certificate = (public / "certificate.json").read_bytes()
-    lines = [line.split("  ", 1) for line in sealed.get(CHECKSUMS, b"").decode().splitlines()]
-    files = {name: digest for digest, name in lines}
+    files = parse_checksums(sealed.get(CHECKSUMS, b""))
     if _sealed(public) != sealed or files.get("certificate.json") != _sha256(certificate):
         raise PublishError(f"{public} was changed while it was verified; nothing was published")
     files |= {name: _sha256(data) for name, data in sealed.items() if name != CHECKSUMS}

@@ -13,19 +13,18 @@ import pyarrow.parquet as pq
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pipelines.certificate import Certificate, certificate_schema
+from pipelines.checksums import CHECKSUMS, checksum_lines, sha256_of
 from pipelines.implicates import Implicates
-from pipelines.plan_files import PLAN_FILES, sha256_of
+from pipelines.plan_files import PLAN_FILES
 from pipelines.planning import ReleasePlan
 from pipelines.polygons import polygon_file, polygon_levels
 from pipelines.readme import release_readme
 from pipelines.signing import SIGNATURES, sign, write_public_key
 
 __all__ = [
-    "CHECKSUMS",
     "MANIFEST",
     "Part",
     "Piece",
-    "checksum_lines",
     "expected_files",
     "file_names",
     "manifest_of",
@@ -37,7 +36,6 @@ __all__ = [
 ]
 
 MANIFEST = "MANIFEST.json"
-CHECKSUMS = "SHA256SUMS"
 _PART_NAME = "part-{:06}.parquet"
 _MANIFEST_FORMAT = "odsynth manifest 1"
 
@@ -203,11 +201,6 @@ def without_parts(names: Iterable[str]) -> list[str]:
         complete = parts == [_PART_NAME.format(number) for number in range(len(parts))]
         result += [folder] if complete else [f"{folder}/{part}" for part in parts]
     return sorted(result)
-
-
-def checksum_lines(hashes: dict[str, str]) -> list[str]:
-    """Return the lines of SHA256SUMS, as sha256sum writes and checks them."""
-    return [f"{hashes[name]}  {name}\n" for name in sorted(hashes)]
 
 
 def _join(parts: Sequence[Part], names: dict[str, str], folder: Path) -> None:

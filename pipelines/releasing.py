@@ -20,14 +20,15 @@ import geo_data
 import synth
 from pipelines._durable import sync, sync_tree
 from pipelines._job_files import refuse_copies, refuse_open_files
-from pipelines.accounting import accounted, debit_of, paid
+from pipelines.accounting import accounted, budget_left, debit_of, paid
 from pipelines.certificate import Certificate, make_certificate
+from pipelines.checksums import sha256_of
 from pipelines.choosing import make_plan
 from pipelines.config import ConfigError, ReleaseConfig
 from pipelines.drawing import connect, sample_release
 from pipelines.journal import Journal
 from pipelines.ledger import LedgerError
-from pipelines.plan_files import load_plan, plan_hash, save_plan, sha256_of
+from pipelines.plan_files import load_plan, plan_hash, save_plan
 from pipelines.planning import ReleasePlan
 from pipelines.polygons import POLYGON_FOLDER, write_polygons
 from pipelines.public_inputs import job_source, read_public_inputs
@@ -37,7 +38,7 @@ from pipelines.signing import read_private_key
 from pipelines.staging import RunState, Staging
 from pipelines.verification import VerificationError, verify
 
-__all__ = ["Release", "certified", "resume", "run"]
+__all__ = ["Release", "certified", "check_ready", "resume", "run"]
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,22 @@ def certified(release: ReleasePlan) -> synth.Guarantee:
     if not release.met_by(guarantee):
         raise ValueError("the certified totals exceed what was requested; nothing was drawn")
     return guarantee
+
+
+def check_ready(config: ReleaseConfig) -> None:
+    """Check what a run needs besides its inputs, before anybody waits for a plan.
+
+    Raises
+    ------
+    SigningError
+        If the signing key cannot be used.
+    LedgerError
+        If the ledger cannot be trusted, or its folder is not there.
+    """
+    if config.signature is not None:
+        read_private_key(config.signature.key)
+    if config.ledger is not None:
+        budget_left(config.ledger)
 
 
 def run(

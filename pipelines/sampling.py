@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 import geo_data
 import synth
 from pipelines._durable import sync_tree
-from pipelines.plan_files import sha256_of
+from pipelines.checksums import CHECKSUMS, checksum_lines, sha256_of
 from pipelines.planning import ReleasePlan
-from pipelines.release_files import CHECKSUMS, Part, checksum_lines, file_names
+from pipelines.release_files import Part, file_names
 from pipelines.staging import RunState, Staging
 
 __all__ = ["RunBatches", "batches", "keep_homes", "sample_batch"]

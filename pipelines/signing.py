@@ -81,9 +81,14 @@ def read_private_key(path: Path) -> Ed25519PrivateKey:
         If the file is not an Ed25519 private key in PEM without a pass phrase, or its mode is too open.
     """
     try:
+        content = path.read_bytes()
+        if b"PUBLIC KEY" in content:
+            raise SigningError(f"{path}: this is a public key. Cure: name the private one of the pair")
         if path.stat().st_mode & 0o077:
             raise SigningError(f"{path}: others can read this private key. Cure: chmod 600")
-        key = load_pem_private_key(path.read_bytes(), password=None)
+        key = load_pem_private_key(content, password=None)
+    except FileNotFoundError:
+        raise SigningError(f"{path}: there is no such key. Cure: odsynth keygen FOLDER makes one") from None
     except OSError as error:
         raise SigningError(f"{path}: {error.strerror}") from None
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:

@@ -9,6 +9,8 @@ import numpy as np
 
 import geo_data
 import synth
+from pipelines._config_sections import LedgerSettings
+from pipelines.accounting import budget_left
 from pipelines.ledger import Account
 from pipelines.planning import ReleasePlan
 from pipelines.release_files import file_names
@@ -16,7 +18,7 @@ from pipelines.releasing import Release
 from pipelines.staging import Staging
 from pipelines.utility import mean_commute, total_variation
 
-__all__ = ["comparison", "ledger_account", "plan_summary", "release_summary"]
+__all__ = ["budget_line", "comparison", "ledger_account", "plan_summary", "release_summary"]
 
 
 def plan_summary(release: ReleasePlan, guarantee: synth.Guarantee) -> str:
@@ -107,6 +109,20 @@ def ledger_account(account: Account) -> str:
         f"{account.data_set}{period}: {account.debits} release(s), {account.unfinished} unfinished; "
         f"spent epsilon {synth.decimal_up(account.epsilon)}, delta {synth.decimal_up(account.delta)}; "
         f"left epsilon {epsilon}, delta {delta}"
+    )
+
+
+def budget_line(settings: LedgerSettings, release: ReleasePlan, guarantee: synth.Guarantee) -> str:
+    """Describe what is left of the budget of a plan, and whether it can be paid from it."""
+    left = budget_left(settings)
+    one_record = release.plan.guarantee == "dp"  # which is paid with what is asked (`accounting.paid`)
+    cost = release.requested if one_record else (guarantee.epsilon, guarantee.delta)
+    fits = all(synth.exact(synth.decimal_up(a)) <= b for a, b in zip(cost, left, strict=True))
+    period = f", {settings.period}" if settings.period else ""
+    return (
+        f"Budget      {settings.data_set}{period}: left epsilon {synth.decimal_down(left[0])}, "
+        f"delta {synth.decimal_down(left[1])}"
+        + ("" if fits else "; THIS RELEASE COSTS MORE, and run will refuse it")
     )
 
 

@@ -254,16 +254,26 @@ def recommend(results: pd.DataFrame, config: ReleaseConfig) -> str:
         TOML, which takes the place of the whole table: what was not varied stands in it as configured. A
         comment where no combination has the requested epsilon, delta and mechanism.
     """
-    asked = results[results["certified"] & (results["mechanism"] == config.release.mechanism)]
-    for name in ("epsilon", "delta"):
-        asked = asked[asked[name] == synth.decimal_up(getattr(config.privacy, name))]
+    asked = _tried(results[results["certified"]], config)
     if asked.empty:
-        return "# no combination was certified at the epsilon, delta and mechanism of the configuration"
+        wanted = f"epsilon {synth.decimal_up(config.privacy.epsilon)}, delta "
+        wanted += f"{synth.decimal_up(config.privacy.delta)} and mechanism {config.release.mechanism}"
+        if not _tried(results, config).empty:
+            return f"# no combination was certified at {wanted}, which the configuration has"
+        return f"# nothing was tried at {wanted}, which the configuration has: add them to the values"
     best: dict[Any, Any] = asked.sort_values("objective").iloc[0].to_dict()
     plan = _changed(config, {name: best[name] for name in _PLAN}).plan
     table = plan.model_dump(mode="json", exclude_defaults=True, exclude={"preset"})
     # Texts, whole numbers and lists of texts are written alike in JSON and TOML.
     return "\n".join(["[plan]", *(f"{name} = {json.dumps(value)}" for name, value in table.items())])
+
+
+def _tried(results: pd.DataFrame, config: ReleaseConfig) -> pd.DataFrame:
+    """Return what was tried at the epsilon, delta and mechanism of the configuration."""
+    tried = results[results["mechanism"] == config.release.mechanism]
+    for name in ("epsilon", "delta"):
+        tried = tried[tried[name] == synth.decimal_up(getattr(config.privacy, name))]
+    return tried
 
 
 def draw_frontier(results: pd.DataFrame, title: str, path: Path) -> None:

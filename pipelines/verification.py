@@ -20,15 +20,14 @@ from pipelines.certificate import (
     randomness_fields,
     reasons_against_release,
 )
+from pipelines.checksums import CHECKSUMS, checksum_lines, sha256_of
 from pipelines.config import ReleaseConfig
-from pipelines.plan_files import load_plan, plan_hash, sha256_of
+from pipelines.plan_files import load_plan, plan_hash
 from pipelines.planning import ReleasePlan
 from pipelines.polygons import check_polygons, polygon_levels
 from pipelines.readme import release_readme
 from pipelines.release_files import (
-    CHECKSUMS,
     MANIFEST,
-    checksum_lines,
     expected_files,
     file_names,
     manifest_of,

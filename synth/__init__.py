@@ -2,7 +2,7 @@
 
 from synth.auditing import AuditResult, audit
 from synth.calibration import BudgetTooSmallError
-from synth.composition import compose, group_privacy, one_urn_implicates
+from synth.composition import compose, compose_curves, group_privacy, one_urn_implicates
 from synth.decoarsening import OriginShares, cumulative_weights, draw_blocks
 from synth.dirichlet import Dirichlet
 from synth.exact import decimal_down, decimal_up, exact
@@ -40,6 +40,7 @@ __all__ = [
     "WordStream",
     "audit",
     "compose",
+    "compose_curves",
     "cumulative_weights",
     "decimal_down",
     "decimal_up",

@@ -19,6 +19,8 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 def bounded(words, position, bound):  # type: ignore[no-untyped-def]
     """Return an integer uniform on [0, bound) and the next position, or -1 when words run out.
 
+    Lemma 17 of docs/privacy.md.
+
     Each try is independent of the ones before it, so going on with new words leaves no bias.
     """
     mask = bound - 1

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth._events import best_event, observe
+from synth.exact import exact
 from synth.randomness import RunKey, WordStream
 from synth.tails import rigorous, upper_fraction
 from synth.urn import Urns, sample_cells
@@ -99,9 +100,12 @@ def audit(
 
     Raises
     ------
+    TypeError
+        If delta or confidence is a float.
     ValueError
         If the inputs are not neighbours of the pool, or a number is outside its domain.
     """
+    delta, confidence = exact(delta, "delta"), exact(confidence, "confidence")
     if urns.domain.size != 1:
         raise ValueError("an audit takes the urn of one pool")
     if runs < 2 or not 0 <= delta < 1 or not 0 < confidence < 1:

@@ -1,7 +1,7 @@
 """What several releases, several implicates and several records of one person cost together.
 
-The rules are those of the mechanism document, section 4. All numbers are exact fractions; where e^epsilon
-is needed it is bounded from above.
+The rules are Lemmas 13 to 15 of docs/privacy.md. All numbers are exact fractions; where e^epsilon is needed
+it is bounded from above.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 
+from synth.exact import exact
 from synth.plan import Pools
 from synth.tails import exp_up
 
-__all__ = ["compose", "group_privacy", "one_urn_implicates"]
+__all__ = ["compose", "compose_curves", "group_privacy", "one_urn_implicates"]
 
 
 def compose(costs: Iterable[tuple[Fraction, Fraction]]) -> tuple[Fraction, Fraction]:
@@ -34,10 +35,53 @@ def compose(costs: Iterable[tuple[Fraction, Fraction]]) -> tuple[Fraction, Fract
     -------
     (Fraction, Fraction)
         Sum of the epsilons; sum of the deltas, at most 1.
+
+    Raises
+    ------
+    TypeError
+        If a number is a float.
     """
-    pairs = list(costs)
+    pairs = [(exact(e, "epsilon"), exact(d, "delta")) for e, d in costs]
     epsilon = sum((e for e, _ in pairs), Fraction(0))
     return epsilon, min(sum((d for _, d in pairs), Fraction(0)), Fraction(1))
+
+
+def compose_curves(
+    curves: Iterable[Iterable[tuple[Fraction, Fraction]]],
+) -> tuple[tuple[Fraction, Fraction], ...]:
+    """Return the curve of releases of the same records taken together: the best way to split each epsilon.
+
+    Lemma 13 of docs/privacy.md.
+
+    Parameters
+    ----------
+    curves : iterable of iterables of (Fraction, Fraction)
+        Of each release, pairs at which it is differentially private for one record: the curve of its
+        guarantee, and the pair (person_epsilon, person_delta).
+
+    Returns
+    -------
+    tuple of (Fraction, Fraction)
+        By rising epsilon and falling delta. At an epsilon in between, the delta of the pair before it holds.
+
+    Raises
+    ------
+    TypeError
+        If a number is a float.
+    ValueError
+        If a curve has no pair.
+    """
+    together = [(Fraction(0), Fraction(0))]
+    for curve in curves:
+        points = list(curve)
+        if not points:
+            raise ValueError("the curve of a release has at least one pair of epsilon and delta")
+        sums = sorted(compose((one, other)) for one in together for other in points)
+        together = []
+        for epsilon, delta in sums:
+            if not together or delta < together[-1][1]:
+                together.append((epsilon, delta))
+    return tuple(together)
 
 
 def group_privacy(epsilon: Fraction, delta: Fraction, records: int) -> tuple[Fraction, Fraction]:
@@ -60,9 +104,12 @@ def group_privacy(epsilon: Fraction, delta: Fraction, records: int) -> tuple[Fra
 
     Raises
     ------
+    TypeError
+        If epsilon or delta is a float.
     ValueError
         If `records` is below 1.
     """
+    epsilon, delta = exact(epsilon, "epsilon"), exact(delta, "delta")
     if records < 1:
         raise ValueError("a person has at least one record")
     factor = sum((exp_up(i * epsilon) for i in range(1, records)), Fraction(1))

@@ -131,8 +131,7 @@ def draw_blocks(
 
     Lemma 18 of docs/privacy.md.
 
-    It looks at drawn cells and public numbers only, so it costs no privacy (mechanism document,
-    section 2, step 4).
+    It looks at drawn cells and public numbers only, so it costs no privacy.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ _Calibrated = Callable[[PoolClass, Fraction], PoolClass | None]
 
 
 class Dirichlet:
-    """Prune, add Dirichlet noise, resample (mechanism document, section 2)."""
+    """Prune, add Dirichlet noise, resample: steps 1 to 3 of "Dirichlet resampling" in docs/privacy.md."""
 
     name = "dirichlet"
     settings = frozenset({"prior", "retention_min", "implicate_source"})

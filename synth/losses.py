@@ -1,6 +1,6 @@
 """The privacy loss of Dirichlet resampling with pruning, and the probability that it is exceeded.
 
-Section 3 and 4 of the mechanism document. A class of pools shares the prior numerators A_s (over one
+Lemmas 1 and 3 to 7 of docs/privacy.md. A class of pools shares the prior numerators A_s (over one
 denominator q), the retentions f_s and the gain G = e^U*, a rational number, so that every threshold
 of the bad event is decided in exact arithmetic and a logarithm is taken only at the very end.
 """
@@ -92,8 +92,7 @@ def bad_threshold(count: int, prior: Fraction, retention: Fraction, gain: Fracti
 
     Notes
     -----
-    x >= 2: ln(1 + s/(x - 1 + a)) <= U*; x in {0, 1}: ln(1 + s/a) + ln(1/f) <= U*
-    (the document's section 4).
+    x >= 2: ln(1 + s/(x - 1 + a)) <= U*; x in {0, 1}: ln(1 + s/a) + ln(1/f) <= U*.
     """
     # floor((G - 1)(x - 1 + a)), or floor((f G - 1) a), in integers: planning asks very often.
     a, q = prior.numerator, prior.denominator

@@ -1,7 +1,7 @@
 """The numeric part of a public plan: domains of cells, pools, and what the mechanism does to them.
 
 Everything here is computed from public inputs; no function of this module can be handed a
-confidential array. Words and symbols are those of the mechanism document, section 1.
+confidential array. Words and symbols are those of docs/privacy.md.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth._searching import last_at_most
+from synth.exact import exact
 
 __all__ = ["Domains", "GuaranteeName", "Parameters", "Plan", "Pools"]
 
@@ -167,7 +168,7 @@ class Plan:
     mechanism : str
         Name of the mechanism, a key of `synth.MECHANISMS`.
     epsilon, delta : Fraction
-        The totals that were asked for; the certificate states what is reached.
+        The totals that were asked for, exact (a float is refused); the certificate states what is reached.
     pools : Pools
     domains : Domains
     pool_class : ndarray of int32, shape (n_pools,)
@@ -189,6 +190,8 @@ class Plan:
     guarantee: GuaranteeName = "pdp"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon"))
+        object.__setattr__(self, "delta", exact(self.delta, "delta"))
         if int(self.pools.domain.max()) >= self.domains.n_domains:
             raise ValueError("a pool names a domain that the plan does not have")
         if self.guarantee not in ("pdp", "dp"):

@@ -5,7 +5,7 @@ of draws, w the weight of the cell and W the weight of the urn. Every function h
 `Arithmetic`: with `FLOAT` it is quick and approximate (a search may use it), with `BALL` every
 operation is a rigorous enclosure and the upper end of the result is a proven bound (a certificate
 must use it). SciPy's tails are not used: they were found to lie below the exact value in about half
-of the settings tried (mechanism document, section 5).
+of the settings tried. The proofs are Lemmas 5 and 6 of docs/privacy.md.
 """
 
 from __future__ import annotations
@@ -162,8 +162,7 @@ def tail_bound(
 
     For rest >= 1 the first factor falls with s; the second falls when w >= 1 and is below 1
     otherwise. So once the product r of the first factor and max(1, second factor) is below 1, all
-    that is left is at most p(s) r / (1 - r). (Mechanism document, section 5, where "the ratios
-    fall" is stated without the case w < 1, in which they do not.)
+    that is left is at most p(s) r / (1 - r). (For w < 1 the ratios themselves need not fall.)
     """
     one = arithmetic.number(1)
     if threshold >= draws:

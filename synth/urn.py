@@ -1,8 +1,8 @@
 """The sampler: exact draws from the pruned Polya urns of a batch of pools.
 
-Section 6 of the mechanism document. The urn of a pool holds q n integer weight of real workers, the
+Lemma 16 of docs/privacy.md. The urn of a pool holds q n integer weight of real workers, the
 prior numerator A_s of every cell, and q for every earlier draw. No floating point touches a draw.
-`sample_cells` is the one function of the product that sees confidential origins next to randomness.
+`sample_cells` is the one function of this mechanism that sees confidential origins next to randomness.
 """
 
 from __future__ import annotations

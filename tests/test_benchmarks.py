@@ -26,6 +26,8 @@ def load(name: str) -> ModuleType:
 
 
 processes, report, intervals = load("processes"), load("report"), load("intervals")
+sys.modules["report"] = report  # by the name that the other programs import it by
+service_tests = load("service_tests")
 
 
 def python(code: str) -> list[str]:
@@ -96,10 +98,10 @@ def test_a_page_is_filled_between_its_marks_and_nowhere_else(tmp_path: Path) -> 
         report.fill(page, "y", "text")
 
 
-def test_the_page_of_the_docs_has_the_marks_of_both_commands(tmp_path: Path) -> None:
+def test_the_page_of_the_docs_has_the_marks_of_its_commands(tmp_path: Path) -> None:
     page = tmp_path / "benchmarks.md"
     page.write_bytes((ROOT / "docs" / "benchmarks.md").read_bytes())
-    commands = [report.SUITE, "python benchmarks/comparison.py"]
+    commands = [report.SUITE, "python benchmarks/comparison.py", "python benchmarks/kills.py"]
     for command in commands:
         report.fill(page, command, f"figures of {command}")
     text = page.read_text(encoding="utf-8")
@@ -142,3 +144,15 @@ def test_intervals_with_the_samplers_that_ship() -> None:
     held, bias = intervals.simulate("dirichlet", 50, "2", 5, 100)
     assert held < 0.01
     assert bias == pytest.approx(-0.27, abs=0.02)
+
+
+def test_cases_and_requests_of_the_service_are_added_up() -> None:
+    printed = (
+        ".\noperator: 1200 cases {'coverage': 1200}, answers {200: 1200}\n."
+        "\napprover: 34 cases {}, answers {}\n.\n5678 requests to the whole service\n\n3 passed in 1.0s\n"
+    )
+    assert service_tests.figures(printed) == (
+        "3 tests; schemathesis: 1,234 cases (1,200 as operator, 34 as approver); the others: 5,678 requests."
+    )
+    with pytest.raises(click.ClickException, match="not printed"):
+        service_tests.figures("3 passed in 1.0s\n")

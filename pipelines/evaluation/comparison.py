@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 
 import geo_data
 from pipelines.auxiliary_tables import read_auxiliary
+from pipelines.checksums import CHECKSUMS, sha256_of
 from pipelines.config import load_config
 from pipelines.evaluation.commute_measures import add_distance
 from pipelines.evaluation.flow_measures import side_variation
-from pipelines.plan_files import sha256_of
 from pipelines.public_inputs import job_source
 from pipelines.public_release import PublicRelease
-from pipelines.release_files import CHECKSUMS
 
 __all__ = ["Comparison", "compare_with_public", "compare_with_truth"]
 

@@ -46,4 +46,5 @@ def export_command(
         files = export(public, formats, to, home_level=home_level, work_level=work_level, implicate=implicate)
         for name, paths in files.items():
             size = sum(path.stat().st_size for path in paths)
-            click.echo(f"{name:11} {size / 1e6:8.2f} MB  {paths[0].parent}")
+            shown = f"{size / 1e6:8.2f} MB" if size >= 1e5 else f"{size / 1e3:8.2f} kB"
+            click.echo(f"{name:11} {shown}  {paths[0].parent}")

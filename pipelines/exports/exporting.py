@@ -93,8 +93,8 @@ def export(
     Raises
     ------
     ExportError
-        If there is no such format or level, a level is too fine for a format, or files would be overwritten.
-        Then nothing is written.
+        If there is no such format or level, a level is too fine for a format or no level of it, or files
+        would be overwritten. Then nothing is written.
     PublicReleaseError
         If the folder is not the public folder of a release, or `to` lies in it.
 
@@ -105,6 +105,8 @@ def export(
     release = read_public_release(folder, implicate)
     to = to or folder.resolve().parent / "exports"
     names = tuple(dict.fromkeys(formats))
+    if names == ("lodes",) and (home_level or work_level):
+        raise ExportError("lodes: LODES has blocks, and no other level; leave out the levels, or choose csv")
     home_level = home_level or work_level or usual_level(release)
     source = Source(release, home_level, work_level or home_level)
     _check(source, names, to)
@@ -139,6 +141,8 @@ def _readme(source: Source, name: str, folder: Path, remarks: list[str]) -> str:
     certificate = release.certificate
     status = "; ".join(certificate.not_for_release_because)
     levels = "" if name == "lodes" else f"Homes by {source.home_level}, workplaces by {source.work_level}.\n"
+    if name == "flowmap":  # which has one count
+        counts = {"count": counts["S000"]}
     lines = [
         f"{certificate.release.name}: {FORMATS[name].meaning}",
         "",

@@ -18,9 +18,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from pipelines.certificate import Certificate
+from pipelines.checksums import CHECKSUMS, parse_checksums, sha256_of
 from pipelines.public_release import PublicRelease, PublicReleaseError, read_public_release
 from pipelines.publishing import Published, published
-from pipelines.release_files import CHECKSUMS
 from pipelines.service.errors import not_found
 from pipelines.service.flow_queries import FlowTables
 from pipelines.service.preparation import Preparable, Preparation, Prepared
@@ -185,7 +185,7 @@ class Catalog:
             info = file.path.stat()
             mark = (info.st_size, info.st_mtime_ns, info.st_ino, file.sha256)
             if self._whole.get(file.path) != mark:
-                if file.path.is_symlink() or _sha256(file.path) != file.sha256:
+                if file.path.is_symlink() or sha256_of(file.path) != file.sha256:
                     raise _damaged()
                 self._whole[file.path] = mark
         except OSError:
@@ -248,9 +248,8 @@ def _describe(folder: Path, sums: str) -> tuple[Certificate | None, dict[str, Fi
         seal = (folder / CHECKSUMS).read_bytes()
         if hashlib.sha256(seal).hexdigest() != sums:
             return None, {}
-        lines = [line.split("  ", 1) for line in seal.decode().splitlines()]
-        digests = {name: digest for digest, name in lines} | {CHECKSUMS: sums}
-        digests |= {name: _sha256(folder / name) for name in SIGNATURES if (folder / name).is_file()}
+        digests = parse_checksums(seal) | {CHECKSUMS: sums}
+        digests |= {name: sha256_of(folder / name) for name in SIGNATURES if (folder / name).is_file()}
         root = folder.resolve()
         files = {
             name: File(name, (folder / name).stat().st_size, digest, folder / name)
@@ -263,11 +262,6 @@ def _describe(folder: Path, sums: str) -> tuple[Certificate | None, dict[str, Fi
         return Certificate.model_validate_json(content), files
     except (OSError, ValueError, KeyError, ValidationError):
         return None, {}
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _damaged() -> ServiceError:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from pipelines.release_files import CHECKSUMS
+from pipelines.checksums import CHECKSUMS, parse_checksums, sha256_of
 from pipelines.service.runs import list_runs
 from pipelines.service.store import Store
 
@@ -62,14 +62,8 @@ def _is_whole(folder: Path, content: str) -> bool:
     """Whether the files are those that the hash stands for. They do not change, so once is enough."""
     try:
         seal = (folder / CHECKSUMS).read_bytes()
-        lines = [line.split("  ", 1) for line in seal.decode().splitlines()]
         return hashlib.sha256(seal).hexdigest() == content and all(
-            _sha256(folder / name) == digest for digest, name in lines
+            sha256_of(folder / name) == digest for name, digest in parse_checksums(seal).items()
         )
     except (OSError, ValueError):
         return False
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

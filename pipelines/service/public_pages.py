@@ -59,7 +59,8 @@ def release(request: Request, name: Name, version: VersionName) -> Response:
         files=[(file, file_address(found, file)) for file in found.files.values()],
         has_map=found.status == "complete" and catalog.prepared(found.sha256).map.is_file(),
         levels=[(level, singular(level)) for level in levels],
-        address=settings.public_url or str(request.base_url).rstrip("/"),
+        # Not the Host header, which anybody writes: people paste this into a shell.
+        address=settings.public_url or f"http://{settings.host}:{settings.port}",
     )
 
 

@@ -42,6 +42,7 @@ class ServiceLog(logging.Handler):
     def __init__(self, path: Path | None) -> None:
         super().__init__(logging.INFO)
         self._line = threading.Lock()
+        self._where = "the log, standard output" if path is None else f"the log, {path}"
         if path is None:
             self._stream = sys.stdout
         else:
@@ -55,12 +56,17 @@ class ServiceLog(logging.Handler):
         ------
         ValueError
             If the event or a field is not one of those that may be written.
+        OSError
+            If it cannot be written; names the log.
         """
         check_event(event, fields, _EVENTS, _FIELDS)
         line = json.dumps({"time": datetime.now(UTC).isoformat(), "event": event, **fields})
         with self._line:
-            self._stream.write(line + "\n")
-            self._stream.flush()
+            try:
+                self._stream.write(line + "\n")
+                self._stream.flush()
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, self._where) from None
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a message of the server, without its traceback."""

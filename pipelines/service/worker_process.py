@@ -17,14 +17,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
+from pipelines.checksums import CHECKSUMS
 from pipelines.choosing import make_plan
 from pipelines.config import ReleaseConfig
 from pipelines.due import make_release, safe_message
 from pipelines.plan_report import report_plan, write_plan_report
 from pipelines.public_inputs import read_public_inputs
 from pipelines.publishing import PublishError, publish
-from pipelines.release_files import CHECKSUMS
-from pipelines.releasing import certified
+from pipelines.releasing import certified, check_ready
 from pipelines.staging import BusyError
 
 __all__ = ["EXIT_BUSY", "main", "without_paths"]
@@ -96,6 +96,7 @@ def without_paths(text: str, paths: list[str]) -> str:
 
 def _plan(config: ReleaseConfig, _: dict[str, Any], say: _Say) -> dict[str, str]:
     """What `odsynth plan` does; reads no home."""
+    check_ready(config)
     say("Reading public inputs")
     inputs = read_public_inputs(config)
     say("Choosing cells and pools, and planning")

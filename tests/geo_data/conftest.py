@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,10 +63,11 @@ def refused() -> Callable:
     def context(
         path: Path, match: str, *, column: str | None = None, count: int | None = None
     ) -> Iterator[None]:
-        with pytest.raises(InputError, match=re.escape(match)) as caught:
+        with pytest.raises(InputError) as caught:
             yield
         error = caught.value
         message = str(error)
+        assert match in message or match in error.rule  # which is in the plural
         assert message.startswith(f"{path}: ")
         assert error.cure
         assert message.endswith(f"Cure: {error.cure}.")

@@ -171,6 +171,8 @@ def test_retention_grid() -> None:
     for outside in (Fraction(0), Fraction(-1, 2), Fraction(3, 2), Fraction(1, 2**41)):
         with pytest.raises(ValueError, match=r"smallest retention must be in \(0, 1\] and at least 2\^-40"):
             retention_grid(outside)
+    with pytest.raises(TypeError, match="the smallest retention must be an exact number"):
+        retention_grid(0.3)  # type: ignore[arg-type]
 
 
 def test_retention_is_rounded_up_to_the_grid() -> None:

@@ -15,6 +15,13 @@ def test_message_reads_as_one_sentence_and_a_cure():
     assert str(error) == "ri_od.csv.gz: column h: 1,200 rows are not in the geography. Cure: look again."
 
 
+def test_one_is_in_the_singular():
+    assert str(InputError("f", "values are missing", count=1)) == "f: 1 value is missing."
+    assert (
+        str(InputError("f", "values are not finite numbers", count=1)) == "f: 1 value is not a finite number."
+    )
+
+
 def test_parts_may_be_absent():
     assert (
         str(InputError(Path("a") / "b.csv", "the file is empty"))

@@ -120,7 +120,7 @@ def test_rows_of_workers_are_counted_in_parts():
     parts = [rows.tolist() for rows in _rows_of_each([np.sort(hashes) for hashes in files])]
     assert len(parts) == 64
     assert max(map(len, parts)) < 30
-    assert sum(parts, []) == np.unique(np.concatenate(files), return_counts=True)[1].tolist()
+    assert np.concatenate(parts).tolist() == np.unique(np.concatenate(files), return_counts=True)[1].tolist()
     assert list(_rows_of_each([])) == []
 
 
@@ -162,6 +162,15 @@ def test_too_many_categories(demo_geography, write, refused):
 def test_missing_column(frame, write, demo_geography, refused):
     jobs = source(write(frame.to_csv(index=False)), demo_geography, attributes=("age",))
     with refused(jobs.path, "missing columns: age; the file has: worker, lives, works, mode, pay, unused"):
+        jobs.slots()
+
+
+@pytest.mark.parametrize("column", ["home", "worker"])
+def test_planning_finds_a_wrong_name_of_a_column_that_it_does_not_parse(
+    frame, write, demo_geography, refused, column
+):
+    jobs = source(write(frame.to_csv(index=False)), demo_geography, **{column: "nowhere"})
+    with refused(jobs.path, "missing columns: nowhere"):
         jobs.slots()
 
 

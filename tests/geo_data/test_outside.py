@@ -12,8 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geo_data import Geography, LodesJobs, MicrodataJobs, read_crosswalk, read_flows, uniform_weights
-from geo_data.outside import US_STATES, fill, longest_prefix, outside_areas
+from geo_data import (
+    Geography,
+    LodesJobs,
+    MicrodataJobs,
+    read_crosswalk,
+    read_flows,
+    read_weights,
+    uniform_weights,
+)
+from geo_data.outside import US_STATES, fill, longest_prefix, outside_areas, outside_facts
 
 Refused = Callable[..., AbstractContextManager[None]]
 AREAS = ("09", "25", "25017")
@@ -50,6 +58,33 @@ def test_every_other_state_is_outside() -> None:
     assert list(areas) == sorted(areas)
     both = outside_areas(["25017", "us-states"], pd.Series(["440010000000001"]))
     assert set(both) == (set(US_STATES) - {"44"}) | {"25017"}
+
+
+def test_populations_of_states_are_those_of_the_census() -> None:
+    """As multiples of Rhode Island's; the states and the District of Columbia had 308,745,538 residents."""
+    facts = outside_facts(US_STATES[:51], ["440010000000001", "440070000000001"])
+    assert round(facts.population.sum() * 1_052_567) == 308_745_538
+    beyond = outside_facts(["25", "25017", "2"], ["440010000000001"])
+    assert np.isnan(beyond.population).tolist() == [False, True, True]
+    assert np.isnan(beyond.latitude).tolist() == np.isnan(beyond.longitude).tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize("block", ["030010000000001", "440010001", "E00000001000000"])
+def test_a_geography_of_no_state_knows_none(block: str) -> None:
+    assert np.isnan(outside_facts(["25"], ["440010000000001", block]).population).all()
+
+
+def test_a_large_near_state_outweighs_others(write: Callable[..., Path]) -> None:
+    """So that workers from beyond are expected in Massachusetts, not in Arizona."""
+    rows = [f"44001000000000{i},44,44001,44001000000,440010000001,41.{i},-71.{i}" for i in range(1, 9)]
+    header = "tabblk2010,st,cty,trct,bgrp,blklatdd,blklondd"
+    geography = read(write("\n".join([header, *rows, ""])), ("04", "06", "09", "25", "36", "50001"))
+    table = write("GEOID,POP10\n440010000001,1000\n", "weights.csv")
+    weights = read_weights(table, geography, level="bgrp", area="GEOID", weight="POP10").weights
+    assert (weights[inside(geography)] == 1000 * 10**6 / 8).all()
+    arizona, california, connecticut, massachusetts, new_york, county = weights[geography.outside_blocks]
+    assert massachusetts > connecticut > new_york > california > arizona > county == 1
+    assert 0.01 < massachusetts / (1000 * 10**6) < 1
 
 
 def test_an_area_is_one_block_and_one_unit_of_every_level(wide: Geography, demo_geography: Geography) -> None:
@@ -114,7 +149,7 @@ def test_a_home_that_lost_its_leading_zero_is_not_put_into_another_state(
         LodesJobs(write(lodes((own, own))), wide, aux).records()
 
 
-def test_weights_of_outside_areas_are_even(wide: Geography) -> None:
+def test_weights_of_unknown_areas_are_even(wide: Geography) -> None:
     assert (uniform_weights(wide).weights[wide.outside_blocks] == 1).all()
 
 

@@ -20,8 +20,11 @@ from pipelines import (
     resume,
     run,
 )
+from pipelines.accounting import budget_left
+from pipelines.ledger import Budget
+from pipelines.signing import SigningError
 from pipelines.staging import RunState, Staging
-from pipelines.summary import release_summary
+from pipelines.summary import budget_line, release_summary
 
 Configs = Callable[..., ReleaseConfig]
 Change = tuple[str, str]
@@ -56,9 +59,50 @@ def test_a_release_is_paid_once_with_what_its_certificate_says(
     debit = next(entry for entry in Ledger(book).entries() if entry.kind == "debit")
     assert debit.plan_sha256 == release.certificate.plan_sha256
     assert debits_of([release.out]) == [debit.hash]
+    plan, guarantee = release.plan, releasing.certified(release.plan)
+    for epsilon, refused in (("20", False), ("10", True)):  # what `odsynth plan` says of the next one
+        settings = paid_config(epsilon=epsilon).ledger
+        assert settings is not None
+        line = budget_line(settings, plan, guarantee)
+        left = synth.decimal_down(Fraction(epsilon) - account.epsilon)
+        assert line.startswith(f"Budget      jobs: left epsilon {left}, delta ")
+        assert ("COSTS MORE" in line) == refused
     assert "ledger" not in release.plan.configuration  # where the agency keeps its books is nobody's business
     with pytest.raises(ConfigError, match="the output folder exists"):
         run(paid_config(('out = "release"', f'out = "{release.out}"')))
+
+
+def test_what_is_left_counts_the_budget_without_a_period(
+    paid_config: Callable[..., ReleaseConfig], book: Path
+) -> None:
+    settings = paid_config().ledger
+    assert settings is not None
+    settings = settings.model_copy(update={"period": "2026"})
+    assert budget_left(settings) == (20, Fraction("1e-4"))
+    assert not book.exists()
+    spent = Fraction(1), Fraction("1e-6")
+    budget = Budget(Fraction(3), Fraction("1e-2"))
+    Ledger(book).debit(
+        data_set="jobs",
+        budget=budget,
+        epsilon=spent[0],
+        delta=spent[1],
+        plan_sha256="0" * 64,
+        release="one",
+    )
+    assert budget_left(settings) == (2, Fraction("1e-4"))
+
+
+def test_planning_refuses_what_a_run_would_refuse_later(
+    paid_config: Callable[..., ReleaseConfig], tmp_path: Path
+) -> None:
+    releasing.check_ready(paid_config())
+    nowhere = tmp_path / "nowhere"
+    with pytest.raises(LedgerError, match="nowhere: the ledger's folder does not exist"):
+        releasing.check_ready(paid_config(("ledger.sqlite", "nowhere/ledger.sqlite")))
+    signed = paid_config(("[plan]", f'[signature]\nkey = "{nowhere}.pem"\n\n[plan]'))
+    with pytest.raises(SigningError, match=r"nowhere\.pem: there is no such key"):
+        releasing.check_ready(signed)
 
 
 def test_a_plan_for_one_record_is_paid_with_what_was_asked_of_it(

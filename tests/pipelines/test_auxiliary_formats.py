@@ -102,20 +102,37 @@ table = "A302100"
 """
 
 
+def acs_table(folder: Path, counties: pd.DataFrame, tracts: pd.DataFrame) -> str:
+    """Return the tables of `flow_tables`, that of counties as the Census Bureau publishes it."""
+    tables = flow_tables(folder, counties, tracts)
+    area = "State FIPS Code,County FIPS Code,State Name,County Name,"
+    rows = [
+        f'{r.h_county[:2]},{r.h_county[2:]},A,B,0{r.w_county[:2]},{r.w_county[2:]},A,B,"{r.flow:,}",{r.moe}'
+        for r in counties.itertuples()
+    ]
+    lines = ["Table 1", f"{area}{area}Workers in Commuting Flow,Margin of Error", *rows, "Source: ACS", ""]
+    (folder / "table1.csv").write_text("\n".join(lines))
+    table = '[[auxiliary]]\nformat = "acs"\nfile = "table1.csv"\nlevel = "cty"\n\n'
+    return table + tables[tables.rindex("[[auxiliary]]") :]
+
+
 def test_the_same_numbers_make_the_same_plan(
     with_tables: Configs, counties: pd.DataFrame, tracts: pd.DataFrame, tmp_path: Path
 ) -> None:
     configs = [
-        with_tables(write(tmp_path, counties, tracts)) for write in (flow_tables, ctpp_table)
-    ]  # both with margins, neither of the same jobs as the release
-    models = [read_public_inputs(config).model for config in configs]
+        with_tables(write(tmp_path, counties, tracts)) for write in (flow_tables, ctpp_table, acs_table)
+    ]  # all with margins, none of the same jobs as the release
+    inputs = [read_public_inputs(config) for config in configs]
+    models = [each.model for each in inputs]
     everywhere = np.arange(models[0].n_units)
-    assert [model.level for model in models] == ["trct", "trct"]
-    np.testing.assert_array_equal(models[0].shares(everywhere), models[1].shares(everywhere))
+    for each in inputs:
+        assert each.model.level == "trct"
+        np.testing.assert_array_equal(each.model.shares(everywhere), models[0].shares(everywhere))
+        assert each.notes == inputs[0].notes
     errors = models[0].tables[0].standard_error
     assert errors is not None
     np.testing.assert_allclose(errors, [*counties["moe"][:-1].astype(float) / 1.645, np.nan])
-    one, other = (make_plan(config) for config in configs)
+    one, other = (make_plan(config) for config in configs[:2])
     assert one.choices == other.choices
     assert one.notes == other.notes
 
@@ -246,3 +263,21 @@ def test_a_table_that_is_wrong_stops_the_plan(
     )
     with pytest.raises(geo_data.InputError, match="blocks of another census"):
         make_plan(with_tables(LODES))
+
+
+def test_weights_of_blocks_do_not_make_the_model_one_of_blocks(
+    small_config: Configs, small_region: dict[str, Path], tmp_path: Path
+) -> None:
+    """The work would grow as the blocks squared, and no urn could be shared."""
+    blocks = pd.read_csv(small_region["crosswalk"], dtype="str")["tabblk2010"]
+    pd.DataFrame({"GEOID": blocks, "POP10": np.arange(1, len(blocks) + 1)}).to_csv(
+        tmp_path / "blocks.csv", index=False
+    )
+    weights = 'level = "trct"\narea = "GEOID"'
+    config = small_config(
+        (str(small_region["population"]), str(tmp_path / "blocks.csv")),
+        (weights, weights.replace("trct", "tabblk2010")),
+    )
+    inputs = read_public_inputs(config)
+    assert inputs.model.level == "bgrp"
+    assert len(set(inputs.model.weights)) == len(blocks)  # but inside a unit they count

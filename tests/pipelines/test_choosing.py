@@ -18,6 +18,7 @@ import pipelines
 import synth
 from pipelines import ReleaseConfig, forecast, make_plan, read_public_inputs
 from pipelines.choosing import _descend, _Sample, choose
+from pipelines.plan_report import run_cost
 from pipelines.planning import Choices, assemble
 from pipelines.public_inputs import PublicInputs
 from pipelines.tuning import AUTO, Sweep, recommend, tune
@@ -194,6 +195,18 @@ def test_large_plans_are_tried_in_part(config_of: Configs, monkeypatch: pytest.M
     assert part.block_variation == pytest.approx(whole.block_variation, abs=0.08)
 
 
+@pytest.mark.parametrize(
+    ("jobs", "planned", "run"),
+    [(60_000, (9.7, 0.42), (9.3, 0.49)), (406_052, (13.0, 0.54), (17.0, 0.84))],
+)
+def test_cost_of_a_run_is_forecast_from_that_of_planning(
+    jobs: int, planned: tuple[float, float], run: tuple[float, float]
+) -> None:
+    """Measured for the demo region and for Rhode Island, in processes of their own."""
+    found = run_cost(*planned, jobs)
+    assert np.allclose(found, run, rtol=0.3)
+
+
 # --- sweeps
 
 
@@ -269,13 +282,22 @@ def test_strata_and_their_level_are_swept(
         tune(config, Sweep(pool_level=("ward",)))
 
 
-def test_pools_by_strata_are_chosen_with_them(config_of: Configs) -> None:
-    """Strata make pools small, so more work blocks share: in the end all of a tract, by stratum."""
-    plain, by = (config_of("4", ("[plan]", f"[plan]\npool_by = {by}")) for by in ("[]", '["SI"]'))
-    inputs = read_public_inputs(plain)
-    found = [choose(config, inputs) for config in (plain, by)]
-    assert found[0].thresholds == found[1].thresholds  # for pools of a size, whatever made them small
-    assert found[1].pool_below > found[0].pool_below
+def test_sharing_is_tried_with_the_strata_that_there_are(
+    config_of: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to one urn for all jobs of a stratum in a unit."""
+    tried = []
+
+    def spy(config: ReleaseConfig, inputs: PublicInputs, slots: geo_data.Slots, choices: Choices, _: object):  # type: ignore[no-untyped-def]
+        tried.append((config.plan.pool_by, tuple(slots.attributes), choices.pool_below))
+        raise synth.BudgetTooSmallError("not needed here", lambda: None)
+
+    monkeypatch.setattr(importlib.import_module("pipelines.choosing"), "assemble", spy)
+    config = config_of("8.6", ("[plan]", '[plan]\npool_by = ["SI"]\nsplit_threshold = "1"'))
+    inputs = read_public_inputs(config)
+    choose(config, inputs)
+    assert {names[:2] for names in tried} == {(("SI",), ("SI",))}
+    assert max(limit for _, _, limit in tried) > np.bincount(inputs.slots.work).max()
 
 
 def test_a_larger_epsilon_costs_less_utility(config_of: Configs) -> None:
@@ -289,6 +311,11 @@ def test_nothing_is_recommended_where_nothing_is_certified(config_of: Configs) -
         [{"certified": False, "epsilon": "8.6", "delta": "0.00001", "mechanism": "dirichlet"}]
     )
     assert recommend(results, config_of()).startswith("# no combination")
+    others = results.assign(certified=True, epsilon="2")
+    assert recommend(others, config_of()) == (
+        "# nothing was tried at epsilon 8.6, delta 0.00001 and mechanism dirichlet, which the configuration "
+        "has: add them to the values"
+    )
 
 
 def test_a_recommendation_can_be_used(config_of: Configs, inputs_of: Callable[..., PublicInputs]) -> None:
@@ -325,8 +352,21 @@ def test_historical_rules_release(rule: str, config_of: Configs, clean_source: o
 
 
 def test_onthemap_preset_is_certified_by_the_same_code(config_of: Configs, clean_source: object) -> None:
-    release = pipelines.run(config_of("8.6", ('retention_min = "0.5"', 'preset = "onthemap"')))
-    guarantee = pipelines.certified(release.plan)
-    assert guarantee.epsilon <= Fraction("8.6")
+    """Where nothing else is said, its noise changes odds by at most 100."""
+    preset, other = (
+        ('retention_min = "0.5"', f'preset = "onthemap"\n{line}') for line in ("", 'retention_min = "0.2"')
+    )
+    silent = ('epsilon = "8.6"\n', ""), ('delta = "1e-5"\n', "")
+    config = config_of("8.6", preset, *silent)
+    assert (config.privacy.epsilon, config.privacy.delta) == (Fraction("7.88"), Fraction("1e-5"))
+    guarantee = pipelines.certified(pipelines.run(config).plan)
+    assert guarantee.epsilon <= config.privacy.epsilon
     assert Fraction("0.0378") in guarantee.classes[0].retention
     assert any(row.pruning_loss > 0 for row in guarantee.classes)
+    noise = max(float(row.block_loss) for row in guarantee.classes) - np.log(1 / 0.0378)
+    assert 50 < np.exp(noise) <= 100
+    assert config_of("8.6", preset).privacy.epsilon == Fraction("8.6")  # what is said holds
+    with pytest.raises(
+        pipelines.ConfigError, match=r"privacy\.epsilon: missing"
+    ):  # other pruning, other cost
+        config_of("8.6", other, *silent)

@@ -102,6 +102,8 @@ def test_plan_says_what_it_costs_and_reads_no_homes(
 ) -> None:
     monkeypatch.setattr(geo_data.LodesJobs, "parts", pytest.fail)
     config = write_config()
+    account = '\n[ledger]\nfile = "ledger.sqlite"\ndata_set = "jobs"\nepsilon = "5"\ndelta = "1e-4"\n'
+    config.write_text(config.read_text() + account)
     before = tree(tmp_path)
     result = invoke("plan", config)
     assert result.exit_code == 0, result.output
@@ -110,6 +112,7 @@ def test_plan_says_what_it_costs_and_reads_no_homes(
     assert (report / "plan.txt").read_text() in result.stdout
     assert re.search(r"flows     total variation 0\.\d+ between trct units", result.stdout)
     assert "of which  noise" in result.stdout
+    assert "Budget      jobs: left epsilon 5, delta 0.0001; THIS RELEASE COSTS MORE" in result.stdout
     assert "600 jobs in 21 pools" in result.stdout
     assert "requested 8.6 and 0.00001" in result.stdout
     assert re.search(r"epsilon [78]\.\d+, delta 0\.0000\d+ for the run", result.stdout)
@@ -165,8 +168,9 @@ def test_tune_compares_and_recommends(
     bad = invoke("tune", config, "--retention-min", "2")
     assert bad.exit_code == 1
     assert "retention_min: '2' cannot be tried" in bad.output
-    earlier = invoke("tune", config, "--pseudo-truth", small_region["od"])
-    assert earlier.exit_code == 0, earlier.output
+    confidential = invoke("tune", config, "--pseudo-truth", small_region["od"])
+    assert confidential.exit_code == 1
+    assert "is a confidential file of [jobs]" in confidential.output
 
 
 def test_run_and_verify(write_config: Callable[..., Path], invoke: Invoke, clean_source: object) -> None:
@@ -357,17 +361,17 @@ def doubled(od: pd.DataFrame) -> pd.DataFrame:
         (floats("w_geocode"), ["column w_geocode", "written as decimal numbers", "keep geocodes as text"]),
         (
             cell("h_geocode", "440070001001000"),
-            ["column h_geocode: 1 rows are not in the geography", "crosswalk"],
+            ["column h_geocode: 1 row is not in the geography", "crosswalk"],
         ),
         (cell("w_geocode", "440070001001000"), ["column w_geocode: ", "not in the geography", "crosswalk"]),
-        (cell("h_geocode", "nowhere"), ["column h_geocode: 1 rows are not in the geography"]),
+        (cell("h_geocode", "nowhere"), ["column h_geocode: 1 row is not in the geography"]),
         (vintage("h_geocode"), ["column h_geocode", "mixed 2010 and 2020 blocks", "use the other crosswalk"]),
         (vintage("w_geocode"), ["column w_geocode", "mixed 2010 and 2020 blocks", "use the other crosswalk"]),
         (doubled, ["column h_geocode: 3 rows repeat an origin-destination pair", "add the counts"]),
-        (cell("S000", "-1"), ["column S000: 1 values are not whole numbers from 0 up", "correct the counts"]),
+        (cell("S000", "-1"), ["column S000: 1 value is not a whole number from 0 up", "correct the counts"]),
         (cell("SA01", "0.5", 2), ["column SA01: 2 values are not whole numbers", "correct the counts"]),
-        (cell("SI03", "many"), ["column SI03: 1 values are not whole numbers", "correct the counts"]),
-        (cell("S000", ""), ["column S000: 1 values are missing or blank", "fill them"]),
+        (cell("SI03", "many"), ["column SI03: 1 value is not a whole number", "correct the counts"]),
+        (cell("S000", ""), ["column S000: 1 value is missing or blank", "fill them"]),
         (cell("h_geocode", "", 4), ["column h_geocode: 4 values are missing or blank", "fill them"]),
         (cell("S000", "9999"), ["do not add up to S000", "use the file as published"]),
         (lambda od: od.assign(wage="1"), ["unknown columns: wage", "the format has: w_geocode"]),
@@ -463,11 +467,11 @@ def test_numbers_in_parquet_have_lost_their_zeros(
 @pytest.mark.parametrize(
     ("column", "value", "part"),
     [
-        ("live", "440070001001000", "column live: 1 rows are not in the geography"),
-        ("live", "", "column live: 1 values are missing or blank"),
-        ("toil", "440070001001000", "column toil: 1 rows are not in the geography"),
-        ("age", "", "column age: 1 values are missing or blank"),
-        ("person", "", "column person: 1 values are missing or blank"),
+        ("live", "440070001001000", "column live: 1 row is not in the geography"),
+        ("live", "", "column live: 1 value is missing or blank"),
+        ("toil", "440070001001000", "column toil: 1 row is not in the geography"),
+        ("age", "", "column age: 1 value is missing or blank"),
+        ("person", "", "column person: 1 value is missing or blank"),
     ],
 )
 def test_bad_microdata(
@@ -526,12 +530,12 @@ def test_workers_with_too_many_jobs(
         (
             "tract_flows",
             lambda t: t.assign(jobs=t["jobs"].where(t.index > 0, "-3")),
-            ["column jobs: 1 flows are negative"],
+            ["column jobs: 1 flow is negative"],
         ),
         (
             "tract_flows",
             lambda t: t.assign(jobs=t["jobs"].where(t.index > 0, "few")),
-            ["column jobs: 1 values are not finite numbers"],
+            ["column jobs: 1 value is not a finite number"],
         ),
         ("tract_flows", lambda t: pd.concat([t, t[:1]]), ["1 rows repeat a pair"]),
         (

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.config import (
+    AcsTable,
     ConfigError,
     CtppTable,
     FlowTable,
@@ -67,6 +68,13 @@ file = "TX_2012thru2016_A302100.csv"
 levels = { C43 = "cty", C54 = "trct" }
 table = "A302100"
 line = 2
+"""
+
+ACS = """
+[[auxiliary]]
+format = "acs"
+file = "table1.csv"
+level = "cty"
 """
 
 LODES = """
@@ -166,7 +174,7 @@ def wide(text: str) -> str:
 
 
 def test_formats_of_auxiliary_tables() -> None:
-    flows, ctpp, lodes = parse(wide(MINIMAL) + AUXILIARY + CTPP + LODES).auxiliary
+    flows, ctpp, lodes, acs = parse(wide(MINIMAL) + AUXILIARY + CTPP + LODES + ACS).auxiliary
     assert isinstance(flows, FlowTable)
     assert (flows.origin, flows.destination) == (("h_county",), ("w_county",))
     assert flows.margin is None
@@ -177,6 +185,8 @@ def test_formats_of_auxiliary_tables() -> None:
     assert isinstance(lodes, LodesTable)
     assert lodes.aux == Path("/data/configs/aux_2018.csv.gz")
     assert (lodes.origin_level, lodes.destination_level, lodes.same_jobs) == ("trct", "cty", False)
+    assert isinstance(acs, AcsTable)
+    assert (acs.file, acs.level) == (Path("/data/configs/table1.csv"), "cty")
 
 
 def test_defaults_of_auxiliary_tables() -> None:
@@ -576,12 +586,12 @@ TABLE_MODIFICATIONS = {
     "no_format": (
         'format = "flows"\n',
         "",
-        'auxiliary #1.format: missing; add a line format = "flows" or "ctpp" or "lodes"',
+        'auxiliary #1.format: missing; add a line format = "flows" or "ctpp" or "acs" or "lodes"',
     ),
     "unknown_format": (
         'format = "flows"',
         'format = "matrix"',
-        'auxiliary #1.format: "matrix" is not a format; use "flows" or "ctpp" or "lodes"',
+        'auxiliary #1.format: "matrix" is not a format; use "flows" or "ctpp" or "acs" or "lodes"',
     ),
     "key_of_another_format": (
         'format = "flows"',
@@ -653,6 +663,12 @@ TABLE_MODIFICATIONS = {
         "auxiliary #2.levels: missing; add a line levels = ...",
     ),
     "ctpp_line": ("line = 2", "line = 0", "auxiliary #2.line: 0 is too small; write a number of at least 1"),
+    "acs_level": (
+        '\nlevel = "cty"',
+        '\nlevel = "county"',
+        'auxiliary #4.level: "county" is not a level of the geography; '
+        'use "st" or "cty" or "trct" or "tabblk2010", or add it to geography.levels',
+    ),
     "lodes_level": (
         'destination_level = "cty"',
         'destination_level = "county"',
@@ -669,7 +685,7 @@ TABLE_MODIFICATIONS = {
 
 @pytest.mark.parametrize(("old", "new", "line"), TABLE_MODIFICATIONS.values(), ids=TABLE_MODIFICATIONS)
 def test_one_problem_of_auxiliary_tables(old: str, new: str, line: str) -> None:
-    tables = AUXILIARY + CTPP + LODES
+    tables = AUXILIARY + CTPP + LODES + ACS
     assert problems(wide(MINIMAL) + changed(old, new, tables)) == (line,)
 
 

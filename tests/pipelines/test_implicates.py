@@ -28,8 +28,9 @@ from pipelines import (
     run,
     verify,
 )
+from pipelines.checksums import CHECKSUMS
 from pipelines.implicates import Implicates
-from pipelines.release_files import CHECKSUMS, MANIFEST, file_names, seal
+from pipelines.release_files import MANIFEST, file_names, seal
 from pipelines.summary import plan_summary
 
 Configs = Callable[..., ReleaseConfig]

@@ -157,6 +157,10 @@ def test_outside_and_aux_need_each_other(outside_config: Configs) -> None:
 def test_every_state_may_be_outside(outside_config: Configs) -> None:
     plan = make_plan(outside_config(outside='["us-states"]'))
     assert len(plan.geography.outside) == len(US_STATES)  # the demo region is in none
+    assert plan.notes[-1] == (
+        "no auxiliary table has flows from 56 of 56 outside areas: what is expected from them follows "
+        "population and distance alone, unknown for 56 of them"
+    )
 
 
 # --- tampering, sealed anew

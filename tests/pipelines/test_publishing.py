@@ -23,9 +23,10 @@ from fsspec.implementations.memory import MemoryFileSystem
 import pipelines
 import synth
 from pipelines import Certificate, VerificationError, _places, publishing, verify
+from pipelines.checksums import CHECKSUMS
 from pipelines.plan_files import sha256_of
 from pipelines.publishing import Published, PublishError, erratum, publish, published, withdraw
-from pipelines.release_files import CHECKSUMS, seal
+from pipelines.release_files import seal
 from pipelines.signing import generate_keys, read_private_key, sign, write_public_key
 
 NAME = "demo-region-2019-all-jobs"
@@ -270,6 +271,11 @@ def test_the_public_folder_is_no_link(out: Path, web: Path) -> None:
     (out / "public").symlink_to("elsewhere")
     assert "is a link" in refused(lambda: publish(out, web))
     assert not web.exists()
+
+
+def test_the_public_folder_itself_is_no_release(out: Path, web: Path) -> None:
+    with pytest.raises(PublishError, match="name the folder of the release, around it"):
+        publish(out / "public", web)
 
 
 @pytest.mark.parametrize("how", ["file", "link", "sums", "certificate"])

@@ -130,6 +130,15 @@ def test_a_key_that_others_can_read_is_refused(keys: tuple[Path, Path], tmp_path
         read_private_key(copy)
 
 
+def test_the_other_key_of_the_pair_and_a_missing_one_are_named(
+    keys: tuple[Path, Path], tmp_path: Path
+) -> None:
+    with pytest.raises(SigningError, match="this is a public key"):
+        read_private_key(keys[1])
+    with pytest.raises(SigningError, match="odsynth keygen FOLDER makes one"):
+        read_private_key(tmp_path / "key.pem")
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"no key", b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"]
 )

@@ -883,7 +883,8 @@ def test_verification_needs_the_folder_only(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("verification read an input of the run")
 
-    for name in ("LodesJobs", "MicrodataJobs", "read_flows", "read_ctpp", "read_lodes_flows", "read_weights"):
+    tables = ("read_flows", "read_ctpp", "read_acs", "read_lodes_flows", "read_weights")
+    for name in ("LodesJobs", "MicrodataJobs", *tables):
         monkeypatch.setattr(geo_data, name, refuse)
     assert passed(public_copy) == CHECKS
 

@@ -1,4 +1,4 @@
-"""Slow, obvious, exact: the mechanism of section 2 and the sums of section 4 in rational arithmetic.
+"""Slow, obvious, exact: the mechanism and the sums of docs/privacy.md in rational arithmetic.
 
 Nothing here uses `synth` for a number, so that a test that compares the two compares two derivations.
 """
@@ -103,7 +103,7 @@ def beta_binomial_tail(draws: int, weight: Fraction, rest: Fraction, threshold: 
 
 
 def block_gain(x: int, s: int, prior: Fraction, retention: Fraction) -> Fraction:
-    """e^u for a cell whose count goes from x to x + 1 (section 3)."""
+    """e^u for a cell whose count goes from x to x + 1 (Lemma 1)."""
     if x == 0:
         return (1 + s / prior) / retention if s else Fraction(1)
     return 1 + s / (x + prior)
@@ -123,7 +123,7 @@ def is_bad(urn: Urn, h: Histogram, s: Histogram, gain: Fraction) -> bool:
 
 
 def pruning_gain(urn: Urn, *, certain: bool = False) -> Fraction:
-    """e^V of section 3: rational, since m is an integer. With `certain`, with the mass of retention 1."""
+    """e^V of Lemma 2: rational, since m is an integer. With `certain`, with the mass of retention 1."""
     sure = sum((a for a, f in zip(urn.prior, urn.retention, strict=True) if f == 1 and certain), Fraction(0))
     base = urn.n + max(min(urn.prior), sure)
     return max(

@@ -163,6 +163,9 @@ def test_numbers_outside_their_domain_are_refused() -> None:
     for bad in ({"runs": 1}, {"delta": Fraction(1)}, {"delta": Fraction(-1)}, {"confidence": Fraction(1)}):
         with pytest.raises(ValueError, match="runs must be"):
             audit(URN, ZERO, ONE, **{**good, **bad})  # type: ignore[arg-type]
+    for name in ("delta", "confidence"):
+        with pytest.raises(TypeError, match=f"{name} must be an exact number"):
+            audit(URN, ZERO, ONE, **{**good, name: 0.5})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="one pool"):
         audit(
             single_urn(1, [1], [0, 0], [(1, 1)], [(1, 1)] * 2),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -151,8 +150,8 @@ def test_a_plan_checks_domains_and_classes_of_its_pools() -> None:
     two = pools([3, 4], [3, 5], [0, 0])
     assert (two.n_pools, two.n_records) == (2, 7)
 
-    def plan(pool_class: list[int], of: Pools = two) -> Plan:
-        return Plan("x", Fraction(1), Fraction(0), of, some, np.array(pool_class, np.int32), NoParameters())
+    def plan(pool_class: list[int], of: Pools = two, epsilon: Any = 1, delta: Any = 0) -> Plan:
+        return Plan("x", epsilon, delta, of, some, np.array(pool_class, np.int32), NoParameters())
 
     assert repr(plan([0, 0])) == "Plan(x: 2 pools, 7 records, 1 domains, 2 cells)"
     with pytest.raises(ValueError, match="domain that the plan does not have"):
@@ -161,3 +160,7 @@ def test_a_plan_checks_domains_and_classes_of_its_pools() -> None:
         plan([0])
     with pytest.raises(ValueError, match="every pool needs a class"):
         plan([0, -1])
+    with pytest.raises(TypeError, match="epsilon must be an exact number"):
+        plan([0, 0], epsilon=8.6)
+    with pytest.raises(TypeError, match="delta must be an exact number"):
+        plan([0, 0], delta=1e-5)

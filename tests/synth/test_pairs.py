@@ -9,6 +9,7 @@ from fractions import Fraction
 import pytest
 from dp_accounting.pld.privacy_loss_distribution import from_two_probability_mass_functions
 
+from synth.composition import compose_curves
 from synth.pairs import Pair, largest_pair_delta, pair_delta
 from synth.person import person_delta_bound
 from synth.tails import FLOAT, exp_up, rigorous, upper_fraction
@@ -138,18 +139,24 @@ def test_a_pair_and_two_releases_agree_with_another_library(
     lower = masses((losing - 1 + pair.losing_prior, gaining + 1 + pair.gaining_prior, pair.rest), m)
     log = [{s: math.log(p) for s, p in d.items()} for d in (lower, upper)]
     step = 1e-4
-    pld = from_two_probability_mass_functions(
-        *log, pessimistic_estimate=True, value_discretization_interval=step, symmetric=False
+    below, pld = (
+        from_two_probability_mass_functions(
+            *log, pessimistic_estimate=pessimistic, value_discretization_interval=step, symmetric=False
+        )
+        for pessimistic in (False, True)
     )
-    twice = pld.self_compose(2)
     for epsilon in EPSILONS[1:]:
         ours = max(pair_delta(p, epsilon, FLOAT) for p in (pair, pair.turned))
         # pessimistic: their losses are rounded up to the next multiple of the step
         coarser = max(pair_delta(p, epsilon - Fraction(step), FLOAT) for p in (pair, pair.turned))
         theirs = pld.get_delta_for_epsilon(float(epsilon))
         assert ours - 1e-9 <= theirs <= coarser + 1e-9
-        # two releases: what adding up says is never less than the truth of the composed losses
-        assert twice.get_delta_for_epsilon(2 * float(epsilon)) <= 2 * ours + 2 * step
+    # two releases: what adding up says is never less than the composed losses, which are rounded down here
+    curve = [(e, Fraction(max(pair_delta(p, e, FLOAT) for p in (pair, pair.turned)))) for e in EPSILONS]
+    twice, together = below.self_compose(2), compose_curves([curve] * 2)
+    assert len(together) > len(curve)
+    for epsilon, delta in together:
+        assert twice.get_delta_for_epsilon(float(epsilon)) <= float(delta) + 1e-12
 
 
 def test_no_divergence_beyond_the_largest_loss() -> None:

@@ -2,8 +2,8 @@
 
 The grid is complete: every number of cells, slots and draws up to a limit, every multiset of cells from a
 palette of strata, at gains where thresholds are met with equality, missed from below and passed.
-`grid.examine` compares what `synth` certifies with exact enumeration of the mechanism as section 2 of the
-mechanism document states it. `python benchmarks/tightness.py` runs the grid and prints how tight the
+`grid.examine` compares what `synth` certifies with exact enumeration of the mechanism as steps 1 to 3 of
+docs/privacy.md state it. `python benchmarks/tightness.py` runs the grid and prints how tight the
 certificates are.
 """
 
@@ -153,7 +153,7 @@ def test_two_pools_compose_by_the_largest_epsilon_and_the_sum_of_delta(
 
 
 def test_the_tutorials_bound_is_violated_and_ours_is_not() -> None:
-    # Mechanism document, section 3: epsilon + ln max(2^noise, 1/f) is no bound for replace-one neighbours.
+    # docs/privacy.md, last section: epsilon + ln max(2^noise, 1/f) is no bound for replace-one neighbours.
     urn = Urn(3, 3, (Fraction(2),) * 3, (Fraction(1, 4),) * 3)
     true = Truth(urn).largest_loss()
     block = 1 + Fraction(urn.m, 2)  # e^epsilon of the paper's Theorem 1: 1 + m/a

@@ -46,7 +46,7 @@ class Words:
 
 
 def slow_sample(urns: Urns, cells: list[int], stream: WordStream) -> list[int]:
-    """Section 6 of the mechanism document with dictionaries and Python integers."""
+    """The process of Lemma 16 (docs/privacy.md) with dictionaries and Python integers."""
     words, drawn = Words(stream), []
     q = urns.denominator
     for p in range(len(urns.domain)):

@@ -55,15 +55,6 @@ function arrowImage() {
   return context.getImageData(0, 0, 32, 32);
 }
 
-/** A shape without parts that are narrow beside its widest one: their outlines would be blots. */
-function withoutCrumbs(shape) {
-  if (shape.geometry.type !== "MultiPolygon") return shape;
-  const width = ([ring]) => Math.max(...ring.map(([x]) => x)) - Math.min(...ring.map(([x]) => x));
-  const widest = Math.max(...shape.geometry.coordinates.map(width));
-  const coordinates = shape.geometry.coordinates.filter((part) => width(part) > widest / 10);
-  return { ...shape, geometry: { type: "MultiPolygon", coordinates } };
-}
-
 /** Room for the legend, where there is room. */
 const besideLegend = () => (window.innerWidth > 800 ? 248 : 30);
 
@@ -234,7 +225,7 @@ class MapView {
   showSelection(selection) {
     const shape = selection?.level.shapes?.features.find((feature) => feature.id === selection.unit);
     const point = selection && pointFeatures(selection.level).features.find((f) => f.id === selection.unit);
-    this.map.getSource("selected").setData((shape && withoutCrumbs(shape)) ?? point ?? NOTHING);
+    this.map.getSource("selected").setData(shape ?? point ?? NOTHING);
   }
 
   /** Bring a selection into view where it is not. */

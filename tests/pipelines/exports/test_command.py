@@ -16,6 +16,8 @@ def test_several_formats_at_once(public: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert [line.split()[0] for line in done.output.splitlines()] == ["csv", "omx"]
     assert str(tmp_path / "out" / "csv") in done.output
+    assert " kB " in done.output
+    assert "0.00" not in done.output
     assert (tmp_path / "out" / "omx" / "demo_flows_cty_to_cty_JT00_2019.omx").is_file()
 
 

@@ -88,8 +88,9 @@ def test_a_level_without_shapes_is_drawn_on_those_there_are(draw: object, releas
     assert subject.shapes is None
     axis = axes()
     draw(axis, subject)  # type: ignore[operator]
-    land = axis.collections[0]
-    assert len(land.get_paths()) == len(release.polygons("trct") or ())
+    land, tracts = axis.collections[0], release.polygons("trct")
+    assert tracts is not None
+    assert len(land.get_paths()) == len(tracts)
     assert np.isclose(land.get_facecolor(), to_rgba("#f4f4f2")).all()
 
 

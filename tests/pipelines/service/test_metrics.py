@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,15 @@ def test_requests_are_counted_by_route(make_app: Callable[..., FastAPI], tmp_pat
     }
     observed = [s.value for s in families["odsynth_request_seconds"].samples if s.name.endswith("_count")]
     assert sum(observed) == 10
+
+
+def test_a_full_disk_is_said_of_the_log() -> None:
+    log = ServiceLog(Path("/dev/full"))
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        log.write("request", status=200)
+    assert caught.value.filename == "the log, /dev/full"
+    with suppress(OSError):  # what is left in its buffer
+        log.close()
 
 
 def test_the_log_takes_nothing_else(tmp_path: Path) -> None:

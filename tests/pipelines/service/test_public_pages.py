@@ -120,6 +120,14 @@ def test_the_address_that_readers_type(make_app: Callable[..., FastAPI], new_sta
     assert "curl --fail -sS https://data.example.org/api/v1" in client.get(page).text
 
 
+def test_without_it_the_command_for_a_shell_takes_no_word_of_the_request(
+    client: TestClient, page: str
+) -> None:
+    text = client.get(page, headers={"Host": "evil.example"}).text
+    assert "curl --fail -sS http://127.0.0.1:8765/api/v1" in text
+    assert "evil.example" not in text
+
+
 def test_the_map(client: TestClient, page: str, service_state: Path) -> None:
     made = next(service_state.glob("cache/*.map.html"), None)
     if made is None:

@@ -17,9 +17,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from distributed import LocalCluster
 from sqlalchemy import select
 
 import pipelines
+from pipelines import drawing
 from pipelines.service import operations, worker_process
 from pipelines.service import runs as life
 from pipelines.service import workers as working
@@ -205,6 +207,35 @@ def test_a_failure_is_named_without_a_path_or_a_value(world, store: Store, ann: 
     assert "CANARY" not in row.message
     assert "/" not in row.message
     assert not world.ledger.exists()
+
+
+@pytest.mark.slow
+# What distributed itself leaves behind.
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
+def test_a_run_draws_on_a_cluster_and_is_not_paid_for_where_none_answers(  # type: ignore[no-untyped-def]
+    world, store: Store, ann: Principal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT", "1s")  # of the worker process
+    world.settings = world.settings.model_copy(update={"scheduler": "tcp://127.0.0.1:1"})
+    run = submitted(world, store, ann, dry_run=False)
+    with at_work(world, store):
+        wait_for(lambda: state(store, run) == "failed")
+    row = life.get_run(store, run)
+    assert "no Dask scheduler can be used at the address given" in row.message
+    assert not world.ledger.exists()
+    drawn: list[int] = []
+    draw = drawing._draw
+    monkeypatch.setattr(drawing, "_draw", lambda *batch: drawn.append(draw(*batch) or batch[-1]))
+    with LocalCluster(n_workers=1, processes=False, protocol="tcp://", dashboard_address=None) as cluster:
+        assert cluster.scheduler_address.startswith("tcp://")
+        world.settings = world.settings.model_copy(update={"scheduler": cluster.scheduler_address})
+        life.retry(store, ann, run)
+        with at_work(world, store):
+            wait_for(lambda: state(store, run) in ("finished", "failed"))
+    assert state(store, run) == "finished"
+    assert sorted(drawn) == list(range(len(drawn)))  # every batch, by the cluster's worker
+    assert drawn
+    assert pipelines.Ledger(world.ledger).accounts()[0].debits == 1
 
 
 # --- what the threads do, with processes that only say something

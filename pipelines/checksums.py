@@ -1,0 +1,68 @@
+"""The checksums of a folder: SHA256SUMS, as sha256sum writes and checks it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["CHECKSUMS", "checksum_lines", "parse_checksums", "sha256_of"]
+
+CHECKSUMS = "SHA256SUMS"
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes, hexadecimal.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    """
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def checksum_lines(hashes: Mapping[str, str]) -> list[str]:
+    """Return the lines of SHA256SUMS.
+
+    Parameters
+    ----------
+    hashes : mapping of str to str
+        SHA-256 of each file, by its name.
+
+    Returns
+    -------
+    list of str
+        In the order of the names, each with its line feed.
+    """
+    return [f"{hashes[name]}  {name}\n" for name in sorted(hashes)]
+
+
+def parse_checksums(seal: bytes) -> dict[str, str]:
+    """Read the lines of SHA256SUMS.
+
+    Parameters
+    ----------
+    seal : bytes
+        Content of the file.
+
+    Returns
+    -------
+    dict of str to str
+        SHA-256 of each file, by its name.
+
+    Raises
+    ------
+    ValueError
+        If a line has no name, or the text is not UTF-8.
+    """
+    return {name: digest for digest, name in (line.split("  ", 1) for line in seal.decode().splitlines())}
