@@ -71,7 +71,8 @@ def exported(public: Path, tmp_path: Path) -> Exporter:
     """Export in one format; return its folder and what it was made from."""
 
     def run(name: str, home_level: str = "trct", work_level: str = "trct") -> tuple[Path, Source]:
-        export(public, [name], tmp_path / "exports", home_level=home_level, work_level=work_level)
+        levels = {} if name == "lodes" else {"home_level": home_level, "work_level": work_level}
+        export(public, [name], tmp_path / "exports", **levels)
         source = Source(pipelines.read_public_release(public), home_level, work_level)
         return tmp_path / "exports" / name, source
 
