@@ -32,6 +32,7 @@ ODSYNTH = [sys.executable, "-m", "pipelines.cli"]
 @click.option("--folder", type=click.Path(path_type=Path), help="Kept; by default a temporary one.")
 def main(workers: int, folder: Path | None) -> None:
     """Simulate, begin, resume and print."""
+    print(f"{workers:,} workers", flush=True)
     where = Path(tempfile.mkdtemp()) if folder is None else folder
     try:
         config, out = where / "nation.toml", where / "release"
@@ -53,17 +54,25 @@ def main(workers: int, folder: Path | None) -> None:
 
 
 def begin(config: Path, staging: Staging) -> None:
-    """Run until the first draw."""
+    """Run until the first draw; print how long planning took, and reading and sorting the homes after it."""
     start = time.perf_counter()
-    process = subprocess.Popen([*ODSYNTH, "run", str(config)], stderr=subprocess.DEVNULL)
-    while not staging.begun:
-        if process.poll() is not None:
-            raise SystemExit("the run ended before it began to draw")
-        time.sleep(0.2)
+    process = subprocess.Popen([*ODSYNTH, "run", str(config)], stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    planned = None
+    for line in process.stderr:  # a line a step
+        if line.startswith("Reading the confidential"):
+            planned = time.perf_counter()
+        elif planned is not None:
+            break
+    sorted_ = time.perf_counter()
+    if planned is None or not staging.begun:
+        raise SystemExit("the run ended before it began to draw")
     process.send_signal(signal.SIGKILL)
     usage = os.wait4(process.pid, 0)[2]
-    minutes = (time.perf_counter() - start) / 60
-    print(f"planned, homes sorted: {minutes:.1f} minutes, {usage.ru_maxrss / 1e6:.2f} GB", flush=True)
+    print(f"planned: {(planned - start) / 60:.1f} minutes")
+    print(
+        f"homes read and sorted: {sorted_ - planned:.0f} s; peak memory so far {usage.ru_maxrss / 1e6:.2f} GB"
+    )
 
 
 if __name__ == "__main__":

@@ -53,8 +53,8 @@ __all__ = ["PublicModel", "build_model"]
 
 Float64 = NDArray[np.float64]
 
-_SAMPLE = 256  # destinations to which decay and concentration are fitted, at most; and at least
-_FEWEST = 32  # so many, however many pairs with origins they make
+_SAMPLE = 256  # most destinations to which decay and concentration are fitted
+_FEWEST = 32  # fewest of them, however many pairs with origins they make
 _PAIRS = 4_000_000
 _CONCENTRATION = 200.0  # kappa where no table tells; what tracts of Rhode Island give
 _LARGEST = 1e6  # kappa where a table has nothing to tell beside the model

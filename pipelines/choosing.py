@@ -28,8 +28,8 @@ from pipelines.public_inputs import PublicInputs, read_public_inputs
 
 __all__ = ["choose", "make_plan"]
 
-_SAMPLE_JOBS = 40_000  # jobs on which one candidate is tried, in at most
-_SAMPLE_UNITS = 250  # so many destination units
+_SAMPLE_JOBS = 40_000  # most jobs on which one candidate is tried
+_SAMPLE_UNITS = 250  # most destination units that these jobs are in
 _POOL_BELOW = (1, 8, 32, 128, 512)  # limits that are tried
 _SMALLEST, _LARGEST = -8, 8  # T between 2^-8 and 2^8 expected workers a cell
 _FEWEST_JOBS = 2_000  # a size class with fewer takes the threshold of its neighbour

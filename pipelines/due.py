@@ -243,7 +243,7 @@ def _missing(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError:
-        return False  # there, or not, but not to be waited for: the run says what is wrong
+        return False  # no reason to wait for the file: the run will say what is wrong with it
     return False
 
 

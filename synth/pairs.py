@@ -90,7 +90,7 @@ def pair_delta(pair: Pair, epsilon: Fraction, arithmetic: Arithmetic) -> Any:
     factorial = [lgamma(number(s + 1)) for s in range(m + 1)]
 
     def rising(w: Any, zero: bool) -> list[Any]:
-        if zero:  # rising(0, s) is 1 for s = 0 and 0 otherwise; handled by the caller
+        if zero:  # rising(0, s) is 1 for s = 0 and 0 otherwise; no other s is asked for
             return [number(0)]
         return [lgamma(w + s) - lgamma(w) - factorial[s] for s in range(m + 1)]
 

@@ -23,7 +23,8 @@ __all__ = ["MEASURES_FILE", "REPORT_FILE", "evaluate", "evaluate_public", "evalu
 
 REPORT_FILE = "report.html"
 MEASURES_FILE = "measures.parquet"
-_OF_PUBLIC = ("certificate.json", "plan/plan.json")  # by which a public folder is known, and one being made
+# Whatever folder holds one of these is a public folder, finished or being made.
+_OF_PUBLIC = ("certificate.json", "plan/plan.json")
 _MARK = {
     True: b"CONFIDENTIAL: derived from confidential jobs, never publish",
     False: b"PUBLIC: made from the release and public tables only",

@@ -210,8 +210,7 @@ class Catalog:
         return self._preparation.of(sha256)
 
     def _current(self) -> dict[tuple[str, str], Version]:
-        # One thread reads, and the others go on with what was known; but nobody after `refresh` with what was
-        # read before.
+        # One thread reads; the others go on with what was known, or wait for it after `refresh`.
         stale = self._read_for != self._wanted
         late = time.monotonic() - self._read_at > _KEPT_SECONDS
         if (stale or late) and self._lock.acquire(blocking=stale):

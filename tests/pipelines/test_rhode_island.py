@@ -51,7 +51,7 @@ def release(
     text = CONFIG.read_text(encoding="utf-8")
     changes = {'epsilon = "8.6"': f'epsilon = "{epsilon}"'}
     if mechanism == "geometric":
-        changes |= {"[release]": '[release]\nmechanism = "geometric"', 'delta = "1e-5"': 'delta = "0"'}
+        changes |= {'mechanism = "dirichlet"': f'mechanism = "{mechanism}"', 'delta = "1e-5"': 'delta = "0"'}
     for old, new in changes.items():
         assert text.count(old) == 1
         text = text.replace(old, new)
