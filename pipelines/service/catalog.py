@@ -31,6 +31,7 @@ from pipelines.signing import SIGNATURES
 __all__ = ["Catalog", "File", "Version"]
 
 _KEPT_SECONDS = 2.0  # a withdrawal is seen that late
+_AGAIN_SECONDS = 0.1  # after which a version that is not known is looked for once more
 _OPEN_RELEASES = 8
 
 
@@ -146,6 +147,9 @@ class Catalog:
             404 if nothing was published under these names.
         """
         found = self._current().get((name, version))
+        if found is None and time.monotonic() - self._read_at > _AGAIN_SECONDS:
+            self.refresh()  # perhaps published just now, by another process
+            found = self._current().get((name, version))
         if found is None:
             raise not_found("No such release and version was published; /api/v1/releases lists what was.")
         return found
