@@ -298,10 +298,11 @@ def draw_frontier(results: pd.DataFrame, title: str, path: Path) -> None:
     }
     fig = Figure(figsize=(13, 4.4), layout="constrained")
     axes = fig.subplots(1, len(panels))
-    groups = done.groupby(varied, sort=False) if varied and len(done) else [((), done)] if len(done) else []
+    # One group where nothing varies, none where nothing is certified: the last key is the same for all.
+    groups = done.groupby([*varied, "certified"], sort=False)
     for (key, group), style in zip(groups, itertools.cycle(_LINES)):
         label = (
-            ", ".join(f"{name} {value}" for name, value in zip(varied, key, strict=True)) or "as configured"
+            ", ".join(f"{name} {value}" for name, value in zip(varied, key, strict=False)) or "as configured"
         )
         group = group.sort_values("x")
         for axis, name in zip(axes, panels, strict=True):

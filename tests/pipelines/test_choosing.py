@@ -21,7 +21,7 @@ from pipelines.choosing import _descend, _Sample, choose
 from pipelines.plan_report import run_cost
 from pipelines.planning import Choices, assemble
 from pipelines.public_inputs import PublicInputs
-from pipelines.tuning import AUTO, Sweep, recommend, tune
+from pipelines.tuning import AUTO, Sweep, draw_frontier, recommend, tune
 
 Configs = Callable[..., ReleaseConfig]
 FREE = [('split_threshold = "1"\n', ""), ("pool_below = 8\n", "")]
@@ -224,6 +224,16 @@ def test_bad_values_are_named(config_of: Configs) -> None:
     for name, value in (("epsilon", "0"), ("coarsening", "fine"), ("pool_below", "x"), ("delta", "2")):
         with pytest.raises(pipelines.ConfigError, match=f"{name}: '{value}' cannot be tried"):
             Sweep(**{name: (value,)}).configurations(config_of())
+
+
+@pytest.mark.parametrize("epsilons", [("0.1",), ("0.1", "0.2")])
+def test_nothing_certified_is_an_empty_picture(epsilons: tuple[str, ...], tmp_path: Path) -> None:
+    same = ("delta", "mechanism", "coarsening", "split_threshold", "pool_by", "pool_level", "pool_below")
+    results = pd.DataFrame(
+        {"epsilon": epsilons, **dict.fromkeys(same, "same"), "retention_min": epsilons, "certified": False}
+    )
+    draw_frontier(results, "none", tmp_path / "frontier.png")
+    assert (tmp_path / "frontier.png").stat().st_size > 0
 
 
 def test_tune_on_the_model_and_on_an_earlier_release(
