@@ -1,38 +1,58 @@
 """The pruning loss V: what may change because an empty cell is in the urn only by its coin.
 
-Summed over the coins of the empty cells that were not drawn, the likelihood of an output has the factor
-D = E[1 / rising(W, m)], W the weight of the urn; V bounds |ln D(h)/D(h')| over all neighbours and outputs.
-With 1/rising(W, m) = (1/(m-1)!) * integral of x^(W-1) (1-x)^(m-1) over [0, 1], the worst ratio is
+Summed over the coins of the empty cells that were not drawn, the likelihood of an output has the factor D =
+E[1 / rising(W, m)], W the weight of the urn; V is the largest |ln D(h)/D(h')| of any neighbours and output.
+With 1/rising(W, m) = (1/(m-1)!) * integral of x^(W-1) (1-x)^(m-1) over [0, 1],
 
     e^V = max over cells i != j, f_j < 1, of  f_j + (1 - f_j) / E[x^a_j],
 
 x distributed on [0, 1] with density proportional to x^(B-1) (1-x)^(m-1) prod_c (1 - f_c + f_c x^a_c), where
 B = n + a_i + the prior mass of the other cells with retention 1, and c runs over the cells that are neither i
-nor j and have retention below 1. `exact_pruning_gain` integrates; `pruning_gain` is a closed bound for plans.
+nor j and have retention below 1. In u = ln(x / (1 - x)) the density is analytic and falls exponentially on
+both sides: its values at equal distances, added up, are its integral up to an error that is exponentially
+small and has a bound (Lemma 25 of docs/privacy.md).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import flint
+import numpy as np
+from numpy.typing import NDArray
 
 from synth.losses import PoolClass
-from synth.tails import FLOAT, Arithmetic
+from synth.tails import BALL, FLOAT, Arithmetic
 
-__all__ = ["exact_pruning_gain", "pruning_gain"]
+__all__ = ["pruning_gain"]
 
-_DEVIATIONS = (3, 5, 8, 12)  # where the closed bound may cut: standard deviations of ln x below its mean
-_RELATIVE = -40  # the integrals are computed to 2 to this power
+_PI = Fraction(157, 50)  # below pi
+_STRIP = 1.2  # at most so far from the real line the density is looked at; below sqrt(2)
+_ERROR = 21.0  # the relative error of a sum is about e^-21 ...
+_CUT = 28.0  # ... and it is cut where the density is e^-28 of what it was
+_STEPS = 64  # of w towards an outermost maximum
+_AWAY = np.append(0.0, np.sqrt(2.0) ** np.arange(64))  # steps from there at which a cut is tried
+
+_Given = Any  # a Fraction, or, in a search, a float
+_Strata = tuple[tuple[_Given, _Given, int, int], ...]  # prior, retention, most and fewest cells
+_Coins = tuple[tuple[_Given, _Given], ...]  # prior and retention of the strata with retention below 1
+_Vector = NDArray[Any]  # of floats or of balls
+
+_VECTORS: dict[Arithmetic, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    FLOAT: (np.exp, np.log),
+    BALL: (np.frompyfunc(BALL.exp, 1, 1), np.frompyfunc(BALL.log, 1, 1)),
+}
 
 
 def pruning_gain(
     pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int, arithmetic: Arithmetic
 ) -> Any:
-    """Bound e^V, V the pruning loss, for any pool of the class.
+    """Return e^V, V the largest pruning loss of any pool of the class.
 
     Lemma 2 of docs/privacy.md.
 
@@ -49,136 +69,206 @@ def pruning_gain(
     Returns
     -------
     float or flint.arb
-        1 where every retention is 1; infinite where a float cannot hold it.
+        1 where every retention is 1; infinite where a float cannot hold it. With `BALL`, the upper end is at
+        least e^V of a pool with the fewest workers, the fewest cells and the most draws of the class, and no
+        more than a part in 10^8 above it.
 
-    Notes
-    -----
-    1 / E[x^a_j] is at most rho_j(B) and, for any x0 in (0, 1), rho_j(B + M) / (1 - p), where rho_j(W) =
-    rising(W + a_j, m) / rising(W, m), M = sum_c f_c a_c x0^a_c / (1 - f_c + f_c x0^a_c), and p bounds the
-    probability that x < x0. The smaller of the two is taken; which x0 is tried is a matter of floats, that
-    the result is a bound is not. The fewest cells and workers and the most draws are the worst corner.
+    Raises
+    ------
+    ArithmeticError
+        If it cannot be proved where the sums may be cut.
     """
-    coins = [
-        (Fraction(a, denominator), f, most, max(fewest - 2, 0))
+    strata = tuple(
+        (Fraction(a, denominator), f, most, fewest)
         for a, f, most, fewest in zip(
             pool_class.prior, retention, pool_class.cells, pool_class.cells_min, strict=True
         )
-        if f < 1 and most
-    ]
-    if not coins:
-        return arithmetic.number(1)
-    smallest = Fraction(
-        min(a for a, k in zip(pool_class.prior, pool_class.cells, strict=True) if k), denominator
+        if most
     )
-    certain = pool_class.kept_mass(denominator, retention, certain=True)
-    base = pool_class.n_min + max(smallest, certain)
-
-    def bound(cut: tuple[Fraction, Fraction] | None, arithmetic: Arithmetic) -> Any:
-        number, exp, log = arithmetic.number, arithmetic.exp, arithmetic.log
-        weight, odds = number(base), number(1)
-        if cut is not None:
-            x0, theta = cut
-            log_x0 = log(number(x0))
-            for a, f, _, sure in coins:
-                power = exp(number(a) * log_x0)
-                share = number(f) * power / (number(1 - f) + number(f) * power)
-                weight = weight + number(sure * a) * share
-            rising = _log_rising(number(base), number(-theta), pool_class.m_max, arithmetic)
-            below = exp(number(theta) * log_x0 - rising)
-            if not below < 1:
-                return None
-            odds = 1 / (1 - below)
-        worst = number(1)
-        for a, f, _, _ in coins:
-            rho = exp(_log_rising(weight, number(a), pool_class.m_max, arithmetic))
-            worst = arithmetic.larger(worst, number(f) + number(1 - f) * rho * odds)
-        return worst
-
-    cuts = _cuts(base, pool_class.m_max) if any(sure for _, _, _, sure in coins) else []
-    found = [(value, cut) for cut in [None, *cuts] if (value := bound(cut, FLOAT)) is not None]
-    value, cut = min(found, key=lambda pair: pair[0])
-    if arithmetic is FLOAT:
-        return value
-    rigorous = bound(cut, arithmetic)
-    return bound(None, arithmetic) if rigorous is None else rigorous
+    if all(f == 1 for _, f, _, _ in strata):
+        return arithmetic.number(1)
+    numbers: _Strata = strata
+    if arithmetic is FLOAT:  # fractions would take most of the time of a search
+        numbers = tuple((float(a), float(f), most, fewest) for a, f, most, fewest in strata)
+    return _largest_gain(pool_class.n_min, pool_class.m_max, numbers, arithmetic, flint.ctx.prec)
 
 
-def _log_rising(weight: Any, more: Any, draws: int, arithmetic: Arithmetic) -> Any:
-    """Return ln( rising(weight + more, draws) / rising(weight, draws) )."""
-    lgamma = arithmetic.lgamma
-    return lgamma(weight + more + draws) + lgamma(weight) - lgamma(weight + more) - lgamma(weight + draws)
-
-
-def _cuts(base: Fraction, draws: int) -> list[tuple[Fraction, Fraction]]:
-    """Return some x0 to cut at, each with the exponent theta of Markov's inequality for x < x0.
-
-    For x ~ Beta(base, draws), P(x < x0) <= x0^theta E[x^-theta]; the exponent that makes this least is close
-    to the one for which x0 is the mean of Beta(base - theta, draws).
-    """
-    b = float(base)
-    mean, deviation = b / (b + draws), math.sqrt(draws / b / (b + draws + 1))
-    found = []
-    for deviations in _DEVIATIONS:
-        x0 = mean * math.exp(-deviations * deviation)
-        theta = b - draws * x0 / (1 - x0)
-        if 0 < theta < b and x0 > 0:
-            found.append((Fraction(x0), Fraction(theta)))
-    return found
-
-
-def exact_pruning_gain(n: int, m: int, cells: Sequence[tuple[Fraction, Fraction, int]]) -> flint.arb:
-    """Enclose e^V for one pool: the largest ratio D(h)/D(h') over all neighbours and outputs.
-
-    Lemma 2 of docs/privacy.md.
-
-    Parameters
-    ----------
-    n, m : int
-        Slots and draws, >= 1.
-    cells : sequence of (Fraction, Fraction, int)
-        Prior, retention and number of cells of each stratum.
-
-    Returns
-    -------
-    flint.arb
-        1 where every retention is 1 or there is one cell only.
-
-    Notes
-    -----
-    Integrals by the Arb library, with x = exp(-t); some milliseconds for each pair of strata. Not finite
-    where they do not converge: pools of many thousand slots, for which `pruning_gain` is as good as exact.
-    """
-    worst = flint.arb(1)
-    for i, (a_i, _, k_i) in enumerate(cells):
-        for j, (a_j, f_j, k_j) in enumerate(cells):
-            if f_j == 1 or not k_i or not k_j or (i == j and k_i == 1):
-                continue
-            others = [(a, f, k - (s == i) - (s == j)) for s, (a, f, k) in enumerate(cells)]
-            base = n + a_i + sum(a * k for a, f, k in others if f == 1)
-            coins = [(_ball(a), _ball(f), k) for a, f, k in others if f < 1 and k]
-            ratio = _integral(_ball(base), m, coins) / _integral(_ball(base + a_j), m, coins)
-            worst = worst.max(_ball(f_j) + _ball(1 - f_j) * ratio)
+@lru_cache(maxsize=64)  # a certificate asks again for every epsilon of a person's curve
+def _largest_gain(n: int, m: int, strata: _Strata, arithmetic: Arithmetic, _precision: int) -> Any:
+    number, worst = arithmetic.number, arithmetic.number(1)
+    coins = tuple((a, f) for a, f, _, _ in strata if f < 1)
+    pairs = _worst_pairs(n, strata)
+    for pair, ratio in zip(pairs, moment_ratios(m, coins, pairs, arithmetic), strict=True):
+        f = coins[pair.coin][1]
+        worst = arithmetic.larger(worst, number(f) + number(1 - f) * ratio)
     return worst
 
 
-def _integral(base: flint.arb, m: int, coins: list[tuple[flint.arb, flint.arb, int]]) -> flint.arb:
-    """Integrate x^(base-1) (1-x)^(m-1) prod (1 - f + f x^a)^k over [0, 1]."""
+@dataclass(frozen=True)
+class _Pair:
+    """What the density depends on for one i and j.
 
-    def density(t: flint.acb, _: bool) -> flint.acb:
-        value = (-base * t).exp() * (1 - (-t).exp()) ** (m - 1)
-        for a, f, k in coins:
-            value *= (1 - f + f * (-a * t).exp()) ** k
-        return value
+    Attributes
+    ----------
+    base : Fraction or float
+        B.
+    others : tuple of int
+        Cells that are neither i nor j, for each stratum with retention below 1.
+    coin : int
+        The stratum of j among those.
+    """
 
-    # Beyond t = end the density is at most exp(-base t), and its integral at most exp(-base end) / base.
-    end = 64
-    inside = flint.acb.integral(
-        density, 0, end, rel_tol=flint.arb(2) ** _RELATIVE, abs_tol=flint.arb(2) ** -4000, eval_limit=100_000
-    ).real
-    rest = (-base * end).exp() / base
-    return inside + rest * flint.arb(0.5, 0.5)
+    base: _Given
+    others: tuple[int, ...]
+    coin: int = 0
 
 
-def _ball(value: Fraction | int) -> flint.arb:
-    value = Fraction(value)
-    return flint.arb(flint.fmpq(value.numerator, value.denominator))
+def _worst_pairs(n: int, strata: _Strata) -> list[_Pair]:
+    """Return those that may be worst, each in the smallest pool of the class that has i and j."""
+    sure = [s for s, (_, f, _, fewest) in enumerate(strata) if f == 1 and fewest]
+    coins = [s for s, (_, f, _, _) in enumerate(strata) if f < 1]
+    pairs = []
+    for j in coins:
+        for i in sure[:1] or range(len(strata)):  # no i is worse than one that is in every urn of every pool
+            if i == j and strata[j][2] == 1:
+                continue
+            others = [max(fewest - (s == i) - (s == j), 0) for s, (_, _, _, fewest) in enumerate(strata)]
+            certain = sum(a * k for (a, f, _, _), k in zip(strata, others, strict=True) if f == 1)
+            pairs.append(_Pair(n + strata[i][0] + certain, tuple(others[s] for s in coins), coins.index(j)))
+    return pairs
+
+
+def moment_ratios(m: int, coins: _Coins, pairs: list[_Pair], arithmetic: Arithmetic) -> list[Any]:
+    """Return an upper bound of 1 / E[x^a_j] for each pair.
+
+    Lemma 25 of docs/privacy.md.
+    """
+    if not pairs:
+        return []
+    number = arithmetic.number
+    step, error = _step(m, _whole(_extreme(pairs, max), coins) + max(a for a, _ in coins), arithmetic)
+    first, last = _cuts(m, coins, pairs, step)
+    before, after = _tails(m, coins, pairs, Fraction(step), (first, last), arithmetic)
+    points = number(Fraction(step)) * np.arange(first, last + 1)
+    densities, powers = _log_densities(points, m, coins, pairs, arithmetic)
+    ratios = []
+    for pair, logs in zip(pairs, densities, strict=True):
+        density, scale = _scaled(logs, arithmetic)
+        with_power, power_scale = _scaled(logs + powers[pair.coin], arithmetic)
+        total = density.sum() + before * density[0] + after * density[-1]
+        ratio = total / with_power.sum() * arithmetic.exp(number(scale - power_scale))
+        ratios.append(ratio * (1 + error) / (1 - error))
+    return ratios
+
+
+def _scaled(logs: _Vector, arithmetic: Arithmetic) -> tuple[_Vector, Fraction]:
+    """Return exponentials of which the largest is about 1, and the logarithm of what they were divided by."""
+    scale = Fraction(max(map(float, logs)))
+    return _VECTORS[arithmetic][0](logs - arithmetic.number(scale)), scale
+
+
+def _extreme(pairs: list[_Pair], extreme: Callable[[Iterable[Any]], Any]) -> _Pair:
+    """Return the smallest, or largest, base and numbers of cells of any pair."""
+    others = zip(*(pair.others for pair in pairs), strict=True)
+    return _Pair(extreme(pair.base for pair in pairs), tuple(map(extreme, others)))
+
+
+def _whole(pair: _Pair, coins: _Coins) -> _Given:
+    """Return the weight of an urn that every cell but j is in."""
+    return pair.base + sum(k * a for k, (a, _) in zip(pair.others, coins, strict=True))
+
+
+def _log_densities(
+    points: _Vector, m: int, coins: _Coins, pairs: list[_Pair], arithmetic: Arithmetic
+) -> tuple[list[_Vector], list[_Vector]]:
+    """Return the logarithms of the density of u for each pair, and of x^a for each of the coins."""
+    number, (exp, log) = arithmetic.number, _VECTORS[arithmetic]
+    log_x = -log(1 + exp(-points))
+    powers = [number(a) * log_x for a, _ in coins]
+    factors = [
+        log(number(1 - f) + number(f) * exp(power)) for (_, f), power in zip(coins, powers, strict=True)
+    ]
+    densities = []
+    for pair in pairs:
+        density = number(pair.base) * log_x + m * (log_x - points)
+        for k, factor in zip(pair.others, factors, strict=True):
+            density = density + k * factor
+        densities.append(density)
+    return densities, powers
+
+
+def _step(m: int, weight: _Given, arithmetic: Arithmetic) -> tuple[float, Any]:
+    """Return the distance of neighbouring points, and a bound of the relative error of the sums."""
+
+    def entropy(arithmetic: Arithmetic) -> Any:
+        number, log = arithmetic.number, arithmetic.log
+        return m * log(number(1 + weight / m)) + number(weight) * log(number(1 + m / weight))
+
+    height = min(_STRIP, math.sqrt(2 * _ERROR / entropy(FLOAT)))
+    cosine = 1 - Fraction(height) ** 2 / 2  # at most the cosine
+    room = _ERROR + math.log(4 / cosine) + float(1 - cosine) * entropy(FLOAT)
+    step = float(np.float32(2 * float(_PI) * height / room))  # few bits: multiples are exact
+    number, exp = arithmetic.number, arithmetic.exp
+    strip = exp(number(1 - cosine) * entropy(arithmetic)) / number(cosine)
+    return step, 2 * strip / (exp(number(2 * _PI * Fraction(height) / Fraction(step))) - 1)
+
+
+def _weights(start: _Given, pair: _Pair, m: int, coins: _Coins, arithmetic: Arithmetic) -> Iterable[Any]:
+    """Go from a weight w towards an outermost maximum of the density, where ln(w / m) is u.
+
+    From the base upwards, or from the whole downwards; no maximum is passed.
+    """
+    number, exp, log = arithmetic.number, arithmetic.exp, arithmetic.log
+    weight = number(start)
+    for _ in range(_STEPS):
+        yield weight
+        log_x = log(weight / (weight + m))
+        weight = number(pair.base)
+        for k, (a, f) in zip(pair.others, coins, strict=True):
+            power = number(f) * exp(number(a) * log_x)
+            weight = weight + k * number(a) * power / (number(1 - f) + power)
+
+
+def _cuts(m: int, coins: _Coins, pairs: list[_Pair], step: float) -> tuple[int, int]:
+    """Return the first and the last point, in steps: on the outer sides of all maxima, and low enough."""
+    fewest, most = _extreme(pairs, min), _extreme(pairs, max)
+    away = np.minimum(step * _AWAY, 200.0)
+    found = []
+    for pair, start, side in ((fewest, fewest.base, -1), (most, _whole(most, coins), 1)):
+        outermost = math.inf
+        for weight in _weights(start, pair, m, coins, FLOAT):
+            before, outermost = outermost, math.log(weight / m)
+            if abs(outermost - before) < step:
+                break
+        densities, _ = _log_densities(outermost + side * away, m, coins, pairs, FLOAT)
+        low = np.all([logs < logs[0] - _CUT for logs in densities], axis=0)
+        found.append((outermost + side * away[np.argmax(low)]) / step)
+    return math.floor(found[0]) - 1, math.ceil(found[1]) + 1
+
+
+def _tails(
+    m: int, coins: _Coins, pairs: list[_Pair], step: Fraction, cuts: tuple[int, int], arithmetic: Arithmetic
+) -> tuple[Any, Any]:
+    """Bound the sums before the first and after the last point, as multiples of the density there.
+
+    Raises
+    ------
+    ArithmeticError
+        If it cannot be proved that the density falls outwards from there.
+    """
+    number, exp, log = arithmetic.number, arithmetic.exp, arithmetic.log
+    fewest, most = _extreme(pairs, min), _extreme(pairs, max)
+    base, whole = fewest.base, _whole(most, coins)
+    first, last = (number(cut * step) for cut in cuts)
+    if not (
+        any(first < log(weight / m) for weight in _weights(base, fewest, m, coins, arithmetic))
+        and any(last > log(weight / m) for weight in _weights(whole, most, m, coins, arithmetic))
+    ):
+        raise ArithmeticError("the integrals of the pruning loss cannot be cut: the precision is too low")
+    # From here on outwards the logarithm of the density falls with at least half of its last slope.
+    steep = log(number(base / (base + 2 * m))), log(number((2 * whole + m) / m))
+    multiples = []
+    for distance, slope in ((first - steep[0], base / 2), (steep[1] - last, Fraction(m, 2))):
+        flat = arithmetic.larger(number(0), distance / number(step)) + 1
+        multiples.append(flat + 1 / (1 - exp(-number(slope * step))))
+    return multiples[0], multiples[1]

@@ -163,8 +163,8 @@ def test_the_tutorials_bound_is_violated_and_ours_is_not() -> None:
     assert tutorial < true <= certified.odds
     assert round(math.log(true), 4) == 2.8468
     assert round(math.log(tutorial), 4) == 2.3026
-    assert round(math.log(certified.odds), 4) == 3.0204
-    assert certified.odds - 10 * reference.pruning_gain(urn) < Fraction(1, 2**150)
+    assert round(math.log(certified.odds), 4) == 2.9970
+    assert certified.odds < 10 * reference.pruning_gain(urn)  # which takes the urn to hold n + min a at least
 
 
 @pytest.mark.parametrize("f", [Fraction(1, 4), Fraction(1, 2), Fraction(9, 10)], ids=str)
