@@ -152,12 +152,11 @@ def read_crosswalk(
 
 def _shared(path: str | os.PathLike[str], blocks: pd.Series, codes: pd.Series, longest: int) -> int:
     """Return how many leading characters, `longest` at most, the codes of a partition share with blocks'."""
+    length = int(codes.str.len().max())
     codes = codes[~codes.str.fullmatch("9+")]  # as where a block is in no place
-    if codes.empty:
-        return 0
     blocks = blocks[codes.index]
-    short = codes.str.isdigit() & (codes.str.len() < codes.str.len().max())
-    padded = codes.str.zfill(codes.str.len().max())
+    short = codes.str.isdigit() & (codes.str.len() < length)
+    padded = codes.str.zfill(length)
     if short.any() and (padded.str[:2] == blocks.str[:2])[short].mean() >= _PREFIX_SHARE:
         raise InputError(
             path,

@@ -181,7 +181,7 @@ Names = Annotated[tuple[Line, ...], Field(strict=False)]  # TOML has lists, a fr
 LevelName = Annotated[Line, AfterValidator(check_level_name)]
 LevelNames = Annotated[tuple[LevelName, ...], Field(strict=False)]
 Columns = Annotated[tuple[Line, ...], Field(strict=False), BeforeValidator(_columns)]
-SummaryLevels = Annotated[dict[str, str | tuple[str, str]], PlainValidator(_summary_levels)]
+SummaryLevels = Annotated[dict[str, str | tuple[str, str]], BeforeValidator(_summary_levels)]
 Mechanism = Annotated[str, AfterValidator(_mechanism)]
 # These three stand in the names of files.
 State = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$")]

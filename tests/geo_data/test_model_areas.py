@@ -281,7 +281,7 @@ def distance_from_targets(model: PublicModel, stage: AreaTable) -> float:
     """The least relative entropy to the model of flows between atoms that have the shares of a full table."""
     total = 0.0
     for row in stage.rows(model.shares):
-        weight, now = row.jobs / row.jobs.sum(), row.shares[:, :-1]
+        weight, now = row.jobs / row.jobs.sum(), row.shares[:, :-2]  # all origins have a class of their own
         target = stage.flow[[row.area]].toarray()[0]
         fitted = now * proportional_fit(now.copy(), weight, target / target.sum())
         fitted /= fitted.sum(axis=1, keepdims=True)
