@@ -216,8 +216,8 @@ class AreaTable:
 
     def fitted(self, rows: list[Row]) -> AreaTable:
         """Return the table with the factors that give its destination areas their targets."""
-        factors: dict[int, Float64] = {}
-        for row in rows:
+
+        def fit(row: Row) -> Float64:
             classes, weight = self._classes(row.area), row.jobs / row.jobs.sum()
             now = weight @ row.shares
             target = _kernels.targets(
@@ -235,8 +235,12 @@ class AreaTable:
                 self.same_jobs,
             )[0]
             some = now > 0  # there may be no others, and no rest
-            factors[row.area] = np.ones(now.size)
-            factors[row.area][some] = proportional_fit(row.shares[:, some], weight, target[some])
+            factor = np.ones(now.size)
+            factor[some] = proportional_fit(row.shares[:, some], weight, target[some])
+            return factor
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            factors = dict(zip((row.area for row in rows), pool.map(fit, rows), strict=True))
         return replace(self, factors=factors)
 
     def applied(self, shares: Float64, destinations: Int, jobs: Float64) -> Float64:
