@@ -24,7 +24,7 @@ Int64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Classes:
+class _Classes:
     """The origins of one destination area, as the table tells them apart.
 
     One class for each origin with an entry and one for all others that the table names, parent after parent,
@@ -137,8 +137,9 @@ class AreaTable:
         parent = np.zeros(n_origins, np.int64)
         if parent_level is not None:  # where most of the area's weight lies
             above = geography.unit_of(parent_level, blocks)
-            parts = _parts(home, above, weights, (n_origins, geography.n_units(parent_level)))
-            parent = np.asarray(parts.argmax(axis=1)).ravel()
+            shape = (n_origins, geography.n_units(parent_level))
+            parent = sparse.csr_matrix((weights, (home, above)), shape=shape).argmax(axis=1)
+            parent = np.asarray(parent, np.int64).ravel()
         flow, sample, worth = matrices(table, geography, parent)
         total = np.bincount(unit, jobs)
         measure = np.where(total[unit] > 0, jobs, FEWEST_JOBS)  # a unit without jobs is cut by its blocks
@@ -260,7 +261,7 @@ class AreaTable:
         """Say of each destination area whether the table has a flow to it."""
         return np.asarray(self.flow.sum(axis=1)).ravel() > 0
 
-    def _classes(self, area: int) -> Classes:
+    def _classes(self, area: int) -> _Classes:
         at = slice(self.flow.indptr[area], self.flow.indptr[area + 1])
         origin, flow, sample = self.flow.indices[at], self.flow.data[at], self.sample.data[at]
         covered = np.unique(self.parent[origin[flow > 0]])
@@ -273,7 +274,7 @@ class AreaTable:
         some = np.isin(self.parent, covered)
         label[some] = starts[np.searchsorted(covered, self.parent[some]) + 1] - 1
         label[origin[kept][order]] = entries
-        return Classes(label, starts, entries, flow[kept][order], sample[kept][order])
+        return _Classes(label, starts, entries, flow[kept][order], sample[kept][order])
 
 
 def _parts(unit: Int, area: Int, measure: Int | Float64, shape: tuple[int, int]) -> sparse.csr_matrix:

@@ -63,7 +63,7 @@ def read_crosswalk(
     ------
     InputError
         A file or column fault (see `read_table`); block codes twice, or of differing lengths though
-        numeric (lost leading zeros); a level whose codes lost their leading zeros; units that do not nest;
+        numeric (lost leading zeros); a level or partition whose codes lost theirs; units that do not nest;
         coordinates out of range; an outside area that is in the crosswalk.
 
     Notes

@@ -244,12 +244,12 @@ class Geography:
         length = max(len(code) for code in self.codes(level))
         whole = ((texts.str.len() == length) | texts.isin(self.outside)).to_numpy()
         beyond = np.flatnonzero((numbers < 0) & whole)
-        if self.outside and beyond.size:
-            area = longest_prefix(texts.iloc[beyond], self.outside)
-            if level in self.partitions:
-                told = np.array([len(name) for name in self.outside]) <= self.partitions[level].shared
-                area[~told[area]] = -1
-            numbers[beyond[area >= 0]] = self.unit_of(level, self.outside_blocks[area[area >= 0]])
+        part = self.partitions.get(level)
+        told = [i for i, name in enumerate(self.outside) if part is None or len(name) <= part.shared]
+        if told and beyond.size:
+            area = longest_prefix(texts.iloc[beyond], [self.outside[i] for i in told])
+            blocks = self.outside_blocks[told]
+            numbers[beyond[area >= 0]] = self.unit_of(level, blocks[area[area >= 0]])
         return numbers
 
     def points(self) -> gpd.GeoDataFrame:

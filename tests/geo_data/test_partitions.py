@@ -80,20 +80,20 @@ def test_a_partition_is_complete_and_named_once(write: Callable[..., Path], refu
 
 def test_places_outside(write: Callable[..., Path]) -> None:
     """An area is found by as many characters as codes share with blocks: states of places, none of pods."""
-    wide = read(write(text()), ("plc", "sub", "pod"), ("25", "44001"))
+    wide = read(write(text()), ("plc", "sub", "pod"), ("25", "25001", "44001"))
     assert "2599999" in wide.codes("plc")
-    assert {"2599999999", "4400199999"} <= set(wide.codes("sub"))
+    assert {"2599999999", "2500199999", "4400199999"} <= set(wide.codes("sub"))
     assert wide.codes("pod").tolist() == ["", "25", "77", "88"]
-    state, county = wide.unit_of("sub", wide.outside_blocks).tolist()
+    state, inner, county = wide.unit_of("sub", wide.outside_blocks).tolist()
     assert wide.locate_unit("sub", ["2500112345", "4400112345", "4400312345", "25"]).tolist() == [
-        state,
+        inner,
         county,
         -1,
         state,
     ]
-    found = wide.locate_unit("plc", ["2512345", "4400123", "0312000", "0312"])
-    assert wide.codes("plc")[found[[0, 2]]].tolist() == ["2599999", "0312000"]
-    assert found[[1, 3]].tolist() == [-1, -1]
+    found = wide.locate_unit("plc", ["2512345", "2500123", "0312000", "4400123", "0312"])
+    assert wide.codes("plc")[found[:3]].tolist() == ["2599999", "2599999", "0312000"]
+    assert found[3:].tolist() == [-1, -1]
     assert wide.locate_unit("pod", ["25", "26"]).tolist() == [1, -1]
 
 
