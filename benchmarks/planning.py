@@ -6,15 +6,18 @@ Plans are chosen on public data only; the truth (LODES, which is public here) is
 each plan loses. Time and memory of planning are printed too. Measures are those of pipelines/utility.py:
 total variation between tract-to-tract flows, error of the mean commute, and the median error of the mean
 commute of work blocks with at least 100 jobs. Beside the first two stands what `odsynth plan` forecasts.
+The last lines are of the public model alone, also with a table between places, which cut tracts, or towns.
 """
 
 from __future__ import annotations
 
 import resource
+import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 import geo_data
 import pipelines
@@ -27,6 +30,7 @@ from pipelines.utility import destination_commute_error
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 ALONE = "[[auxiliary]]                 # last year"
+LAST_YEAR = "../../shared/data/ri_2019/ri_lodes2018_within_county_tract_flows.csv"
 
 
 def main() -> None:
@@ -53,8 +57,12 @@ def main() -> None:
         show("threshold rule, T chosen", changed(text, epsilon, 'coarsening = "threshold"'))
     show("90 % of the flow uncoarsened", changed(text, "8.6", 'coarsening = "share"'))
     show("preset onthemap", (EXAMPLES / "onthemap.toml").read_text(encoding="utf-8"))
-    model_alone(text)
-    model_alone(without)
+    model_alone("2018 and survey", text)
+    model_alone("survey", without)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("stplc", "ctycsub"):
+            model_alone(f"survey and {name}", with_areas(without, name, Path(folder)))
+            model_alone(f"2018, survey and {name}", with_areas(text, name, Path(folder)))
     print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
 
 
@@ -116,7 +124,56 @@ def compared(
     )
 
 
-def model_alone(text: str) -> None:
+def with_areas(text: str, name: str, folder: Path) -> str:
+    """Return the configuration with a table between areas of the crosswalk, made of that of 2018.
+
+    Its flows between tracts are shared out to areas by public population and jobs. Like that table it shows
+    pairs within counties only, of areas by where most of them lies, and nothing outside of any place.
+    """
+    text = text.replace("\n[geography]\n", f'\n[geography]\npartitions = ["{name}"]\n')
+    config = pipelines.parse_config(text, EXAMPLES, "areas")
+    inputs = pipelines.read_public_inputs(config)
+    geography = inputs.geography
+    blocks = np.arange(geography.n_blocks)
+    tract, area, county = (geography.unit_of(level, blocks) for level in ("trct", name, "cty"))
+
+    def spread(measure: np.ndarray, unit: np.ndarray) -> np.ndarray:
+        """Return the measure of each unit in each area, shape (units, areas)."""
+        result = np.zeros((unit.max() + 1, area.max() + 1))
+        np.add.at(result, (unit, area), measure)
+        return result
+
+    jobs = np.bincount(inputs.slots.work, minlength=blocks.size)
+    homes, works = (spread(measure, tract) for measure in (inputs.weights.weights, jobs))
+    homes, works = (parts / np.maximum(parts.sum(axis=1, keepdims=True), 1) for parts in (homes, works))
+    flows = pd.read_csv(EXAMPLES / LAST_YEAR, dtype={"h_tract": "str", "w_tract": "str"})
+    pairs = np.zeros((homes.shape[0],) * 2)
+    pairs[tuple(geography.unit_number("trct", flows[side]) for side in ("h_tract", "w_tract"))] = flows[
+        "jobs"
+    ]
+    between = np.rint(homes.T @ pairs @ works)
+    codes, main = geography.codes(name), spread(inputs.weights.weights, county).argmax(axis=0)
+    somewhere = np.array([bool(code.strip("9")) for code in codes])
+    between[(main[:, None] != main) | ~(somewhere[:, None] & somewhere)] = 0
+    home, work = np.nonzero(between)
+    table = pd.DataFrame({"home": codes[home], "work": codes[work], "jobs": between[home, work]})
+    table.to_csv(folder / f"{name}.csv", index=False)
+    return (
+        text
+        + f"""
+[[auxiliary]]
+format = "flows"
+file = "{folder / name}.csv"
+origin = "home"
+origin_level = "{name}"
+destination = "work"
+destination_level = "{name}"
+flow = "jobs"
+"""
+    )
+
+
+def model_alone(name: str, text: str) -> float:
     """Print how far the public model is from the truth, as expected flows, without any draw."""
     config = pipelines.parse_config(text, EXAMPLES, "model")
     inputs = pipelines.read_public_inputs(config)
@@ -125,11 +182,14 @@ def model_alone(text: str) -> None:
     pair = model.units(records.work).astype(np.int64) * model.n_units + model.units(records.home)
     true = np.bincount(pair, minlength=model.n_units**2).reshape(model.n_units, model.n_units)
     expected = model.shares(np.arange(model.n_units)) * model.jobs[:, None]
+    variation = float(np.abs(true - expected).sum() / 2 / true.sum())
+    km = model.distance_km(np.arange(model.n_units))
+    commute = (expected * km).sum() / expected.sum() / ((true * km).sum() / true.sum()) - 1
     print(
-        f"public model alone, {len(config.auxiliary)} tables: "
-        f"flows {np.abs(true - expected).sum() / 2 / true.sum():.4f}; "
+        f"public model alone, {name}: flows {variation:.4f}, mean commute {commute:+.1%}; "
         f"{model.decay}, concentration {model.concentration}"
     )
+    return variation
 
 
 if __name__ == "__main__":

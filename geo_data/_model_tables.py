@@ -16,16 +16,16 @@ from geo_data import _kernels
 from geo_data.auxiliary import Flows
 from geo_data.geography import Geography
 
-__all__ = ["ModelTable", "in_batches"]
+__all__ = ["AT_A_TIME", "FEWEST_JOBS", "ModelTable", "in_batches", "matrices", "moments", "proportional_fit"]
 
 Float64 = NDArray[np.float64]
 Int = NDArray[np.integer]
 T = TypeVar("T")
 
-_AT_A_TIME = 16  # destinations handled together: bounds the memory of the shares
+AT_A_TIME = 16  # destinations handled together: bounds the memory of the shares
 _ROUNDS = 300  # of proportional fitting, at most; it converges geometrically
 _REACHED = 1e-9  # relative distance from the targets at which it ends
-_FEWEST_JOBS = 1e-9  # weight of a destination without jobs in an average over destinations
+FEWEST_JOBS = 1e-9  # weight of a destination without jobs in an average over destinations
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,17 +77,9 @@ class ModelTable:
             coarser = [t.origin_level for t in tables[:i] if t.origin_level != table.origin_level]
             blocks = geography.starts(table.origin_level).astype(np.int64)
             parents = geography.starts(coarser[-1]).astype(np.int64) if coarser else np.zeros(1, np.int64)
-            shape = (geography.n_units(table.destination_level), blocks.size)
-            at = (table.destination, table.origin)
-            flow = sparse.csr_matrix((table.flow, at), shape=shape)
-            squares = sparse.csr_matrix((table.variance, at), shape=shape)
-            flow.sort_indices()  # so that both have the same entries in the same order
-            squares.sort_indices()
             parent_starts = np.searchsorted(blocks, parents)
-            row = np.repeat(np.arange(shape[0]), np.diff(flow.indptr))
-            parent = np.searchsorted(parent_starts, flow.indices, side="right") - 1
-            group = np.unique(row * parents.size + parent, return_inverse=True)[1]
-            sample = flow.data * _worth(group, flow.data, squares.data, group.size)[group]
+            parent = np.searchsorted(parent_starts, np.arange(blocks.size), side="right") - 1
+            flow, sample, worth = matrices(table, geography, parent)
             result.append(
                 cls(
                     same_jobs=table.same_jobs,
@@ -95,8 +87,8 @@ class ModelTable:
                     parent_starts=parent_starts,
                     destination=geography.unit_of(table.destination_level, units),
                     flow=flow,
-                    sample=sparse.csr_matrix((sample, flow.indices, flow.indptr), shape=shape),
-                    worth=_worth(row, flow.data, squares.data, shape[0]),
+                    sample=sample,
+                    worth=worth,
                     direct=table.destination_level == level,
                 )
             )
@@ -131,7 +123,7 @@ class ModelTable:
 
     def average(self, shares: Float64, row: Int, jobs: Float64, rows: int) -> Float64:
         """Average shares over the destinations of each row, by jobs, at the table's origins."""
-        weight = np.maximum(jobs, _FEWEST_JOBS)
+        weight = np.maximum(jobs, FEWEST_JOBS)
         matrix = sparse.csr_matrix((weight, (row, np.arange(row.size))), shape=(rows, row.size))
         return np.asarray(matrix @ self.by_origin(shares) / (matrix @ np.ones((row.size, 1))))
 
@@ -156,22 +148,16 @@ class ModelTable:
         jobs : ndarray of float64, shape (n_units,)
         """
         factor = np.ones(self.flow.shape)
-        weight = np.maximum(jobs, _FEWEST_JOBS)
+        weight = np.maximum(jobs, FEWEST_JOBS)
         first = np.searchsorted(self.destination, np.arange(factor.shape[0] + 1))
 
         def fit(row: int) -> None:
             members = np.arange(first[row], first[row + 1])
-            parts = np.array_split(members, -(-members.size // _AT_A_TIME))
+            parts = np.array_split(members, -(-members.size // AT_A_TIME))
             now = np.concatenate([self.by_origin(shares(part)) for part in parts])
             mine = weight[members] / weight[members].sum()
             target = self._targets(mine[None] @ now, np.array([row]), jobs[members].sum(keepdims=True))[0]
-            for _ in range(_ROUNDS):
-                step = target / (mine @ now)
-                if np.abs(step - 1.0).max() < _REACHED:
-                    break
-                factor[row] *= step
-                now *= step
-                now /= now.sum(axis=1, keepdims=True)
+            factor[row] = proportional_fit(now, mine, target)
 
         # Rows of the table on all processors: the destinations of one share no factor with those of another.
         with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -199,6 +185,50 @@ class ModelTable:
         )
 
 
+def matrices(
+    table: Flows, geography: Geography, parent: Int
+) -> tuple[sparse.csr_matrix, sparse.csr_matrix, Float64]:
+    """Return `flow`, `sample` and `worth` of a table (see `ModelTable`), from the parent of each origin."""
+    shape = (geography.n_units(table.destination_level), geography.n_units(table.origin_level))
+    at = (table.destination, table.origin)
+    flow = sparse.csr_matrix((table.flow, at), shape=shape)
+    squares = sparse.csr_matrix((table.variance, at), shape=shape)
+    flow.sort_indices()  # so that both have the same entries in the same order
+    squares.sort_indices()
+    row = np.repeat(np.arange(shape[0]), np.diff(flow.indptr))
+    group = np.unique(row * (parent.max() + 1) + parent[flow.indices], return_inverse=True)[1]
+    sample = flow.data * _worth(group, flow.data, squares.data, group.size)[group]
+    worth = _worth(row, flow.data, squares.data, shape[0])
+    return flow, sparse.csr_matrix((sample, flow.indices, flow.indptr), shape=shape), worth
+
+
+def moments(drawn: Float64, m: Float64, p: Float64) -> Float64:
+    """Return the sums of m p (1 - p), of m^2 p (1 - p) and of (drawn - m p)^2."""
+    return np.array([(m * p * (1.0 - p)).sum(), (m**2 * p * (1.0 - p)).sum(), ((drawn - m * p) ** 2).sum()])
+
+
+def proportional_fit(now: Float64, weight: Float64, target: Float64) -> Float64:
+    """Return the factor of each origin that gives destinations together their target.
+
+    Parameters
+    ----------
+    now : ndarray of float64, shape (k, o)
+        Shares of the origins, of each destination; overwritten.
+    weight : ndarray of float64, shape (k,)
+        Of the destinations; adds to 1.
+    target : ndarray of float64, shape (o,)
+    """
+    factor = np.ones(target.size)
+    for _ in range(_ROUNDS):
+        step = target / (weight @ now)
+        if np.abs(step - 1.0).max() < _REACHED:
+            break
+        factor *= step
+        now *= step
+        now /= now.sum(axis=1, keepdims=True)
+    return factor
+
+
 def _worth(group: Int, flow: Float64, variance: Float64, groups: int) -> Float64:
     """Return of each group of entries how many workers asked a unit of its flow is."""
     total, error = (np.bincount(group, values, groups) for values in (flow, variance))
@@ -210,7 +240,7 @@ def in_batches(work: Callable[[slice], T], n: int) -> list[T]:
 
     The work is numpy and compiled code, which lets threads run side by side.
     """
-    batches = [slice(at, min(at + _AT_A_TIME, n)) for at in range(0, n, _AT_A_TIME)]
+    batches = [slice(at, min(at + AT_A_TIME, n)) for at in range(0, n, AT_A_TIME)]
     if len(batches) <= 1:
         return [work(batch) for batch in batches]
     with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -1,4 +1,4 @@
-"""Auxiliary flows: public tables of who commutes where, at any level of the geography on either side."""
+"""Auxiliary flows: public tables of who commutes where, at any level or partition on either side."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Flows:
     Parameters
     ----------
     origin_level, destination_level : str
-        Levels of the two sides (or the block level).
+        Levels of the two sides (or the block level, or partitions).
     origin, destination : ndarray of int32, shape (F,)
         Unit numbers at these levels; no pair comes twice. Nobody works in an outside area.
     flow : ndarray of float64, shape (F,)
@@ -95,7 +95,7 @@ def read_flows(
     origin, destination : str or sequence of str
         Columns of unit codes, text. The texts of several columns are joined: state and county, say.
     origin_level, destination_level : str
-        The levels these codes belong to.
+        The levels, or partitions, these codes belong to.
     flow : str
         Column of the flow; "1,234" is read as 1234.
     margin : str, optional
@@ -219,7 +219,9 @@ def sum_flows(
     if not inside.any():
         raise InputError(
             path,
-            f"no row has origin and destination in the geography ({levels[0]} to {levels[1]})",
+            f"no row has origin and destination in the geography ({levels[0]} to {levels[1]}): of "
+            f"{len(inside):,} rows {int((origins < 0).sum()):,} have an unknown origin, and "
+            f"{int((destinations < 0).sum()):,} an unknown destination",
             cure="name the levels of this table, or use the table of the geography's region and vintage",
         )
     frame = pd.DataFrame({"origin": origins, "destination": destinations, "flow": flow}).astype(

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from geo_data.errors import InputError
-from geo_data.geography import Geography
+from geo_data.geography import Geography, Partition
 from geo_data.groupings import group_places
 from geo_data.outside import fill, outside_areas
 from geo_data.polygons import read_centroids
@@ -31,6 +31,7 @@ def read_crosswalk(
     longitude: str | None = None,
     outside: Sequence[str] = (),
     groupings: Mapping[str, int] | None = None,
+    partitions: Sequence[str] = (),
 ) -> Geography:
     """Read the public geography from a crosswalk and make its hierarchy nest.
 
@@ -51,6 +52,8 @@ def read_crosswalk(
     groupings : mapping of str to int, optional
         Levels that are no columns: the number of parts into which each unit of the next coarser level (or
         everything) is divided by place (`geo_data.groupings`).
+    partitions : sequence of str
+        Columns of areas that need not nest with the levels (``["stplc"]``).
 
     Returns
     -------
@@ -60,7 +63,7 @@ def read_crosswalk(
     ------
     InputError
         A file or column fault (see `read_table`); block codes twice, or of differing lengths though
-        numeric (lost leading zeros); a level whose codes lost their leading zeros; units that do not nest;
+        numeric (lost leading zeros); a level or partition whose codes lost theirs; units that do not nest;
         coordinates out of range; an outside area that is in the crosswalk.
 
     Notes
@@ -75,14 +78,14 @@ def read_crosswalk(
     levels = tuple(levels)
     polygons = latitude is None or longitude is None
     latitude, longitude = latitude or "latitude", longitude or "longitude"
-    names = (block, *levels, latitude, longitude)
+    names = (block, *levels, *partitions, latitude, longitude)
     if len(set(names)) < len(names):
         raise InputError(
             path, f"one column is named for two purposes: {', '.join(names)}", cure="name each once"
         )
     groupings = groupings or {}
     written = [level for level in levels if level not in groupings]
-    columns: dict[str, Kind] = {block: "code", **dict.fromkeys(written, "code")}
+    columns: dict[str, Kind] = dict.fromkeys((block, *written, *partitions), "code")
     if polygons:
         frame = read_centroids(path, list(columns), latitude, longitude)
     else:
@@ -120,8 +123,10 @@ def read_crosswalk(
         _check_nesting(path, frame, coarse, fine)
 
     areas = outside_areas(outside, frame[block])
+    longest = max(map(len, areas), default=0)
+    shared = {name: _shared(path, frame[block], frame[name], longest) for name in partitions}
     if areas:
-        frame = _with_outside(path, frame, block, levels, areas)
+        frame = _with_outside(path, frame, block, levels, areas, shared)
     frame = frame.sort_values([*levels, block], ignore_index=True)
     unit_codes, unit_starts = [], []
     for level in levels:
@@ -141,7 +146,32 @@ def read_crosswalk(
         outside=areas,
         repairs=tuple(repairs),
         source=os.fspath(path),
+        partitions={name: _partition(frame[name], shared[name]) for name in partitions},
     )
+
+
+def _shared(path: str | os.PathLike[str], blocks: pd.Series, codes: pd.Series, longest: int) -> int:
+    """Return how many leading characters, `longest` at most, the codes of a partition share with blocks'."""
+    length = int(codes.str.len().max())
+    codes = codes[~codes.str.fullmatch("9+")]  # as where a block is in no place
+    blocks = blocks[codes.index]
+    short = codes.str.isdigit() & (codes.str.len() < length)
+    padded = codes.str.zfill(length)
+    if short.any() and (padded.str[:2] == blocks.str[:2])[short].mean() >= _PREFIX_SHARE:
+        raise InputError(
+            path,
+            "codes lost their leading zeros",
+            column=str(codes.name),
+            count=int(short.sum()),
+            cure="write the codes as text, with leading zeros",
+        )
+    agree = [(codes.str[:n] == blocks.str[:n]).mean() >= _PREFIX_SHARE for n in range(1, longest + 1)]
+    return agree.index(False) if False in agree else longest
+
+
+def _partition(codes: pd.Series, shared: int) -> Partition:
+    area, names = pd.factorize(codes, sort=True)
+    return Partition(np.asarray(names, dtype=object), area.astype(np.int32), shared)
 
 
 def _with_outside(
@@ -150,14 +180,17 @@ def _with_outside(
     block: str,
     levels: tuple[str, ...],
     areas: tuple[str, ...],
+    shared: Mapping[str, int],
 ) -> pd.DataFrame:
     """Add a row for every outside area; places stay NaN."""
     added = pd.DataFrame(
         {
             name: pd.Series([fill(area, int(frame[name].str.len().max())) for area in areas], dtype="str")
-            for name in (*levels, block)
+            for name in (*levels, *shared, block)
         }
     )
+    for name, n in shared.items():  # what a partition's codes do not tell has none, that no table can name it
+        added[name] = added[name].where(np.array([len(area) <= n for area in areas]), "")
     finest = levels[-1] if levels else block
     twice = int(added[finest].isin(frame[finest]).sum()) + int(added[finest].duplicated().sum())
     if twice:

@@ -20,7 +20,7 @@ _COMPONENT = "00US"  # stands between a summary level and the codes
 def read_ctpp(
     path: str | os.PathLike[str],
     geography: Geography,
-    levels: Mapping[str, str],
+    levels: Mapping[str, str | tuple[str, str]],
     *,
     table: str | None = None,
     line: int = 1,
@@ -34,9 +34,10 @@ def read_ctpp(
         ignored. A GEOID is a summary level, ``00US``, the code of the residence and that of the workplace:
         ``C4300US4400144007`` is from county 44001 to county 44007.
     geography : Geography
-    levels : mapping of str to str
-        The summary levels to read, and the level of the geography that each has: ``{"C43": "cty"}``. Rows
-        of other summary levels are ignored.
+    levels : mapping of str to str or tuple of str
+        The summary levels to read, and the level or partition of the geography that each has: ``{"C43":
+        "cty"}``; that of residences and that of workplaces where they differ: ``{"C50": ("stplc", "cty")}``.
+        Rows of other summary levels are ignored.
     table : str, optional
         The TBLID to read; needed where the file has several.
     line : int
@@ -85,7 +86,12 @@ def read_ctpp(
                 column="GEOID",
                 cure="name summary levels of the file, or use the file that has this one",
             )
-    return [_flows(path, geography, frame[summary == name], name, level) for name, level in levels.items()]
+    return [
+        _flows(
+            path, geography, frame[summary == name], name, (sides, sides) if isinstance(sides, str) else sides
+        )
+        for name, sides in levels.items()
+    ]
 
 
 def _of_table(path: str | os.PathLike[str], frame: pd.DataFrame, table: str | None) -> pd.DataFrame:
@@ -112,16 +118,24 @@ def _of_table(path: str | os.PathLike[str], frame: pd.DataFrame, table: str | No
 
 
 def _flows(
-    path: str | os.PathLike[str], geography: Geography, rows: pd.DataFrame, summary: str, level: str
+    path: str | os.PathLike[str],
+    geography: Geography,
+    rows: pd.DataFrame,
+    summary: str,
+    levels: tuple[str, str],
 ) -> Flows:
     codes = rows["GEOID"].str[len(summary) + len(_COMPONENT) :]
-    length = max(len(code) for code in geography.codes(level))
-    wrong = int((codes.str.len() != 2 * length).sum())
+    first, second = (max(len(code) for code in geography.codes(level)) for level in levels)
+    wrong = int((codes.str.len() != first + second).sum())
     if wrong:
+        two = (
+            f"two codes of {first} characters, the length of {levels[0]} codes"
+            if levels[0] == levels[1]
+            else f"codes of {first} and {second} characters, the lengths of {levels[0]} and {levels[1]} codes"
+        )
         raise InputError(
             path,
-            f"rows of summary level {summary} do not have two codes of {length} characters, the length of "
-            f"{level} codes",
+            f"rows of summary level {summary} do not have {two}",
             column="GEOID",
             count=wrong,
             cure="name the level of the geography that this summary level has; use the file as published",
@@ -131,9 +145,9 @@ def _flows(
     return sum_flows(
         path,
         geography,
-        (level, level),
-        locate_units(geography, level, codes.str[:length], path=path, column="GEOID"),
-        locate_units(geography, level, codes.str[length:], path=path, column="GEOID"),
+        levels,
+        locate_units(geography, levels[0], codes.str[:first], path=path, column="GEOID"),
+        locate_units(geography, levels[1], codes.str[first:], path=path, column="GEOID"),
         estimates.to_numpy(),
         standard_error=standard_errors(margins(path, "MOE", rows["MOE"])),
         part=summary,

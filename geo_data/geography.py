@@ -17,11 +17,31 @@ import shapely
 
 from geo_data.outside import OutsideFacts, fill, longest_prefix, outside_facts
 
-__all__ = ["Geography", "ordered_geography"]
+__all__ = ["Geography", "Partition", "ordered_geography"]
 
 Int32 = npt.NDArray[np.int32]
 Float64 = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.object_]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Partition:
+    """Another way to divide the blocks, whose areas need not nest with the levels: places, say.
+
+    Parameters
+    ----------
+    codes : ndarray of str objects, shape (A,)
+        Codes of the areas, sorted.
+    area : ndarray of int32, shape (B,)
+        The area of each block.
+    shared : int
+        That many leading characters are those of the block code, as the state of a place is; at most the
+        length of the longest outside area. By them codes beyond the geography are found in outside areas.
+    """
+
+    codes: Codes
+    area: Int32
+    shared: int = 0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -52,10 +72,13 @@ class Geography:
         Report lines: what was repaired while reading, with counts.
     source : str
         The file it was read from.
+    partitions : mapping of str to Partition
+        Further divisions of the blocks, in which auxiliary tables may be; not kept in a plan.
 
     Notes
     -----
-    ``level`` arguments accept a name of `levels` or `block_level` itself, where unit and block are the same.
+    ``level`` arguments accept a name of `levels` or `block_level` itself, where unit and block are the same;
+    a partition too, whose areas are its units, but for `starts`.
     """
 
     block_level: str
@@ -68,6 +91,7 @@ class Geography:
     outside: tuple[str, ...] = ()
     repairs: tuple[str, ...] = ()
     source: str | os.PathLike[str] = field(default="")
+    partitions: Mapping[str, Partition] = field(default_factory=dict)
 
     @property
     def n_blocks(self) -> int:
@@ -76,13 +100,17 @@ class Geography:
 
     @cached_property
     def _indexes(self) -> tuple[pd.Index, ...]:
-        """One hash index per level, the block level last."""
-        return tuple(pd.Index(codes, dtype="str") for codes in (*self.unit_codes, self.blocks))
+        """One hash index per level, the block level and partitions last."""
+        return tuple(pd.Index(codes, dtype="str") for codes in self._codes)
 
     @cached_property
     def _units(self) -> dict[int, Int32]:
         """Per level that was asked for, the unit of each block: five times as fast as searching."""
         return {}
+
+    @property
+    def _codes(self) -> tuple[Codes, ...]:
+        return (*self.unit_codes, self.blocks, *(part.codes for part in self.partitions.values()))
 
     def __getstate__(self) -> dict[str, object]:
         # The hash indexes are rebuilt where they are needed rather than sent to every Dask worker.
@@ -99,11 +127,13 @@ class Geography:
 
     def codes(self, level: str) -> Codes:
         """Return the codes of the units of `level` in block order, shape (U,)."""
-        return (*self.unit_codes, self.blocks)[self._position(level)]
+        return self._codes[self._position(level)]
 
     def starts(self, level: str) -> Int32:
-        """Return the first block of each unit of `level`, int32 of shape (U,)."""
+        """Return the first block of each unit of `level`, no partition, int32 of shape (U,)."""
         position = self._position(level)
+        if level in self.partitions:
+            raise ValueError(f"areas of {level} are no runs of blocks")
         if position == len(self.levels):
             return np.arange(self.n_blocks, dtype=np.int32)
         return self.unit_starts[position]
@@ -162,8 +192,11 @@ class Geography:
         if position == len(self.levels):
             return numbers.astype(np.int32)
         if position not in self._units:
-            sizes = np.diff(np.append(self.unit_starts[position], self.n_blocks))
-            of_block = np.repeat(np.arange(sizes.size, dtype=np.int32), sizes)
+            if level in self.partitions:
+                of_block = self.partitions[level].area
+            else:
+                sizes = np.diff(np.append(self.unit_starts[position], self.n_blocks))
+                of_block = np.repeat(np.arange(sizes.size, dtype=np.int32), sizes)
             self._units[position] = np.append(of_block, np.int32(-1))  # which is what -1 finds
         return self._units[position][numbers]
 
@@ -202,7 +235,8 @@ class Geography:
         -------
         ndarray of int32, shape (n,)
             -1 where a code is in neither; of several outside areas it is in the one with the longest name.
-            Codes that are shorter or longer than those of the level are in none, except for the areas' own.
+            Codes that are shorter or longer than those of the level are in none, except for the areas' own;
+            nor are those of a partition in an area that the block codes tell by more characters.
         """
         numbers = self.unit_number(level, codes)
         texts = pd.Series(codes, dtype="str")
@@ -210,9 +244,12 @@ class Geography:
         length = max(len(code) for code in self.codes(level))
         whole = ((texts.str.len() == length) | texts.isin(self.outside)).to_numpy()
         beyond = np.flatnonzero((numbers < 0) & whole)
-        if self.outside and beyond.size:
-            area = longest_prefix(texts.iloc[beyond], self.outside)
-            numbers[beyond[area >= 0]] = self.unit_of(level, self.outside_blocks[area[area >= 0]])
+        part = self.partitions.get(level)
+        told = [i for i, name in enumerate(self.outside) if part is None or len(name) <= part.shared]
+        if told and beyond.size:
+            area = longest_prefix(texts.iloc[beyond], [self.outside[i] for i in told])
+            blocks = self.outside_blocks[told]
+            numbers[beyond[area >= 0]] = self.unit_of(level, blocks[area[area >= 0]])
         return numbers
 
     def points(self) -> gpd.GeoDataFrame:
@@ -229,7 +266,7 @@ class Geography:
         )
 
     def _position(self, level: str) -> int:
-        names = (*self.levels, self.block_level)
+        names = (*self.levels, self.block_level, *self.partitions)
         if level not in names:
             raise ValueError(f"there is no level {level!r}; the geography has: {', '.join(names)}")
         return names.index(level)

@@ -33,7 +33,23 @@ Notation: d is a destination and u an origin, both units of the model's level; w
    by iterative proportional fitting (Deming and Stephan 1940), which minimises the relative entropy to the
    model so far.
 
-How far single destinations differ from the model is taken to be the kappa of the last table.
+5. Then come tables with a side whose areas cut the units (`Geography.partitions`: places, say), of few
+   origin areas first. Let w(G | d) be the part of d's public jobs in the destination area G, and w(g | u) the
+   part of u's public weight in the origin area g: so workers of d and residents of u are taken to be spread
+   over the areas, whatever else is known of them. In atoms, the parts of one unit in one area, such a table
+   nests, and steps 2 to 4 find a factor phi(g, G) for every pair, where the parent of g is the coarser unit
+   in which most of its weight lies. Origins without a flow to G share one factor in each parent; an area that
+   is no origin in the whole table is one of which it does not speak. Added up over atoms,
+
+       P'(u | d) = sum_G w(G | d) P(u | d) phi(u, G) / sum_v P(v | d) phi(v, G),
+       phi(u, G) = sum_g w(g | u) phi(g, G).
+
+   This is one step of alternating minimisation (Csiszar and Tusnady 1984): fitting finds, of all flows
+   between atoms that have the targets, those nearest to the model, and adding up the model that is nearest
+   to them. So the relative entropy between the model and the flows that have the targets never grows.
+
+The decay and how far single destinations differ from the model (kappa) are those of the table with the most
+origins: the last one before step 5, or a finer partition.
 """
 
 from __future__ import annotations
@@ -44,7 +60,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from geo_data._model_tables import ModelTable
+from geo_data._model_areas import AreaTable, Row
+from geo_data._model_tables import ModelTable, moments
 from geo_data.auxiliary import Flows
 from geo_data.geography import Geography
 from geo_data.gravity import Centres, Decay, centres, fit_decay
@@ -89,7 +106,7 @@ class PublicModel:
     tables: tuple[Flows, ...]
     _centres: Centres
     _weight: Float64
-    _stages: tuple[ModelTable, ...]
+    _stages: tuple[ModelTable | AreaTable, ...]
 
     @property
     def n_units(self) -> int:
@@ -143,7 +160,7 @@ def build_model(
     ----------
     geography : Geography
     tables : sequence of Flows
-        Auxiliary flows, any number, at levels not finer than `level`.
+        Auxiliary flows, any number, at levels not finer than `level` or partitions of the geography.
     weights : ndarray of int64, shape (n_blocks,)
         Public weights, at least 1.
     jobs : ndarray of int64, shape (n_blocks,)
@@ -162,12 +179,7 @@ def build_model(
     """
     if weights.shape != (geography.n_blocks,) or weights.min() < 1:
         raise ValueError("every block needs a public weight of at least 1")
-    rank = [*geography.levels, geography.block_level].index
-    ordered = sorted(
-        tables, key=lambda t: (rank(t.origin_level), rank(t.destination_level), t.workers, t.source)
-    )
-    if any(max(rank(t.origin_level), rank(t.destination_level)) > rank(level) for t in ordered):
-        raise ValueError(f"an auxiliary table is finer than the level of the model, {level}")
+    nested, cutting = _ordered(geography, tables, level)
     starts = geography.starts(level).astype(np.int64)
     model = PublicModel(
         geography=geography,
@@ -176,24 +188,65 @@ def build_model(
         jobs=np.add.reduceat(jobs, starts).astype(np.float64),
         decay=Decay(),
         concentration=_CONCENTRATION,
-        tables=tuple(ordered),
+        tables=(*nested, *cutting),
         _centres=centres(geography, level, weights),
         _weight=np.add.reduceat(weights, starts).astype(np.float64),
         _stages=(),
     )
-    stages = ModelTable.of(ordered, geography, level)
-    if stages:
-        model = replace(model, decay=_decay(model, stages[-1]))
+    stages = ModelTable.of(nested, geography, level)
+    areas = [
+        AreaTable.of(table, geography, level, _parent_level(geography, nested, table), weights, jobs)
+        for table in cutting
+    ]
+    every: list[ModelTable | AreaTable] = [*stages[-1:], *areas]
+    finest = max(every, key=lambda stage: stage.flow.shape[1], default=None)
+    if finest is not None:
+        model = replace(model, decay=_decay(model, finest))
     for stage in stages:
         within, between = _concentrations(model, stage)
         ready = replace(stage, concentration=within, between=between)
         if not ready.direct:
             ready = ready.balanced(model.shares, model.jobs)
         model = replace(model, concentration=ready.concentration, _stages=(*model._stages, ready))
+    for cut in areas:
+        rows = cut.rows(model.shares)
+        within, between = _area_concentrations(rows)
+        cut_ready = replace(cut, concentration=within, between=between).fitted(rows)
+        model = replace(
+            model,
+            concentration=within if cut is finest else model.concentration,
+            _stages=(*model._stages, cut_ready),
+        )
     return model
 
 
-def _sample(model: PublicModel, stage: ModelTable) -> NDArray[np.int64]:
+def _ordered(geography: Geography, tables: Sequence[Flows], level: str) -> tuple[list[Flows], list[Flows]]:
+    """Return the tables between levels, and those with a partition, as they are applied."""
+    rank, size = [*geography.levels, geography.block_level].index, geography.n_units
+    sides = [{t.origin_level, t.destination_level} for t in tables]
+    cut = [bool(side & geography.partitions.keys()) for side in sides]
+    if any(rank(name) > rank(level) for side in sides for name in side - geography.partitions.keys()):
+        raise ValueError(f"an auxiliary table is finer than the level of the model, {level}")
+    return (
+        sorted(
+            (t for t, cuts in zip(tables, cut, strict=True) if not cuts),
+            key=lambda t: (rank(t.origin_level), rank(t.destination_level), t.workers, t.source),
+        ),
+        sorted(
+            (t for t, cuts in zip(tables, cut, strict=True) if cuts),
+            key=lambda t: (size(t.origin_level), size(t.destination_level), t.workers, t.source),
+        ),
+    )
+
+
+def _parent_level(geography: Geography, nested: Sequence[Flows], table: Flows) -> str | None:
+    """Return the finest origin level of earlier tables that is coarser than a partition."""
+    areas = geography.n_units(table.origin_level)
+    coarser = [t.origin_level for t in nested if geography.n_units(t.origin_level) < areas]
+    return coarser[-1] if coarser else None
+
+
+def _sample(model: PublicModel, stage: ModelTable | AreaTable) -> NDArray[np.int64]:
     """Return some destinations that a table reaches, spread evenly over their jobs."""
     every = np.arange(model.n_units)
     reached = every[stage.reached(every) & (model.jobs > 0)]
@@ -205,7 +258,7 @@ def _sample(model: PublicModel, stage: ModelTable) -> NDArray[np.int64]:
     return np.unique(reached[np.searchsorted(cumulative, at)])
 
 
-def _decay(model: PublicModel, stage: ModelTable) -> Decay:
+def _decay(model: PublicModel, stage: ModelTable | AreaTable) -> Decay:
     chosen = _sample(model, stage)
     if chosen.size == 0:
         return Decay()
@@ -236,11 +289,23 @@ def _concentrations(model: PublicModel, stage: ModelTable) -> tuple[float, float
     return within, _solved(parts[covered], m[covered], expected[covered] / share[covered])
 
 
+def _area_concentrations(rows: Sequence[Row]) -> tuple[float, float]:
+    """Return kappa and lambda of a table with a partition."""
+    nothing = np.zeros(3)
+    return (
+        _solution(sum((row.within for row in rows), nothing)),
+        _solution(sum((row.between for row in rows), nothing)),
+    )
+
+
 def _solved(drawn: Float64, m: Float64, p: Float64) -> float:
     """Solve the moment equation: of m workers asked, `drawn` were found where m p were expected."""
+    return _solution(moments(drawn, m, p))
+
+
+def _solution(sums: Float64) -> float:
     # The expected sum of squares falls from `most`, where kappa is 0, to `least`, where it is infinite.
-    least, most = float((m * p * (1.0 - p)).sum()), float((m**2 * p * (1.0 - p)).sum())
-    square = float(((drawn - m * p) ** 2).sum())
+    least, most, square = sums.tolist()
     if most - least <= 1e-9:
         return _CONCENTRATION
     if square <= least:

@@ -102,21 +102,30 @@ def _columns(value: object) -> object:
     return value
 
 
-def _summary_levels(value: object) -> dict[str, str]:
+def _summary_levels(value: object) -> dict[str, str | tuple[str, str]]:
     if not isinstance(value, dict) or not value:
         raise ValueError(
             f"{shown(value)} is not a table of summary levels; write for example "
             '{ C43 = "cty", C54 = "trct" }'
         )
+    levels: dict[str, str | tuple[str, str]] = {}
     for summary, level in value.items():
         if not re.fullmatch(r"C[0-9]{2}", summary):
             raise ValueError(
                 f"{shown(summary)} is not a summary level of flows; write the three first characters of the "
                 'GEOID: "C43" counties, "C54" tracts'
             )
-        if not isinstance(level, str):
-            raise ValueError(f"{shown(level)} is not a level of the geography; write its name in quotes")
-    return dict(value)
+        match level:
+            case str():
+                levels[summary] = level
+            case [str() as home, str() as work]:
+                levels[summary] = home, work
+            case _:
+                raise ValueError(
+                    f"{shown(level)} is not a level of the geography; write its name in quotes, or "
+                    'one for residence and one for workplace: ["stplc", "cty"]'
+                )
+    return levels
 
 
 def _groupings(value: object) -> dict[str, int]:
@@ -172,7 +181,7 @@ Names = Annotated[tuple[Line, ...], Field(strict=False)]  # TOML has lists, a fr
 LevelName = Annotated[Line, AfterValidator(check_level_name)]
 LevelNames = Annotated[tuple[LevelName, ...], Field(strict=False)]
 Columns = Annotated[tuple[Line, ...], Field(strict=False), BeforeValidator(_columns)]
-SummaryLevels = Annotated[dict[str, str], PlainValidator(_summary_levels)]
+SummaryLevels = Annotated[dict[str, str | tuple[str, str]], BeforeValidator(_summary_levels)]
 Mechanism = Annotated[str, AfterValidator(_mechanism)]
 # These three stand in the names of files.
 State = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$")]

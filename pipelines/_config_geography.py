@@ -50,6 +50,9 @@ class Geography(Section):
     groupings : dict of str to int
         Levels that are no columns of the crosswalk: the number of parts into which each unit of the next
         coarser level is divided by place.
+    partitions : tuple of str
+        Columns of the crosswalk with areas that need not nest with the levels, such as places; auxiliary
+        tables may be of them.
     polygons : tuple of PolygonTable
         Shapes of the units of levels; those of the blocks are in `file` where that has geometry.
     """
@@ -61,4 +64,5 @@ class Geography(Section):
     longitude: Line | None = None
     outside: Names = ()
     groupings: Groupings = Field(default_factory=dict)
+    partitions: Names = ()
     polygons: Annotated[tuple[PolygonTable, ...], Field(strict=False)] = ()

@@ -137,7 +137,7 @@ def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
     yield from _outside_problems(geography, jobs, flows)
     if isinstance(geography.get("outside"), list):
         yield from _repeated("geography", geography, ["outside"])
-    yield from _repeated("geography", geography, ["block", "levels", "latitude", "longitude"])
+    yield from _repeated("geography", geography, ["block", "levels", "partitions", "latitude", "longitude"])
     yield from _repeated("jobs", jobs, ["home", "work", "worker", "count", "attributes"])
     yield from _repeated("plan", plan, ["pool_by"])
     for where, table in flows.items():
@@ -151,15 +151,19 @@ def _level_problems(geography: _Table, users: Mapping[str, _Table]) -> Iterator[
     if not (isinstance(levels, list) and isinstance(block, str)):
         return
     known = [level for level in [*levels, block] if isinstance(level, str)]
+    partitions = [name for name in _listed(geography.get("partitions")) if isinstance(name, str)]
     for where, table in users.items():
-        named = {key: table.get(key) for key in _LEVEL_KEYS}
-        summaries = _table(table.get("levels"))
-        named |= {f"levels.{name}": level for name, level in summaries.items() if name.isalnum()}
-        for key, level in named.items():
-            if isinstance(level, str) and level not in known:
+        named = [(key, table.get(key)) for key in _LEVEL_KEYS]
+        for name, sides in _table(table.get("levels")).items():
+            named += [(f"levels.{name}", level) for level in _listed(sides) if name.isalnum()]
+        cuts = where.startswith("auxiliary")
+        allowed = known + partitions if cuts else known
+        for key, level in named:
+            if isinstance(level, str) and level not in allowed:
                 yield (
                     f"{where}.{key}: {shown(level)} is not a level of the geography; "
-                    f"use {one_of(known)}, or add it to geography.levels"
+                    f"use {one_of(allowed)}, or add it to geography.levels"
+                    + (" or geography.partitions" if cuts else "")
                 )
 
 
@@ -234,15 +238,14 @@ def _table(value: object) -> _Table:
     return value if isinstance(value, dict) else {}
 
 
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value]
+
+
 def _repeated(where: str, table: _Table, keys: list[str]) -> Iterator[str]:
     """Yield the columns that are named for two purposes, which is a slip of the pen."""
     named = [table[key] for key in keys if key in table]
-    columns = Counter(
-        column
-        for entry in named
-        for column in (entry if isinstance(entry, list) else [entry])
-        if isinstance(column, str)
-    )
+    columns = Counter(column for entry in named for column in _listed(entry) if isinstance(column, str))
     for column, times in columns.items():
         if times > 1:
             yield f"{where}: {shown(column)} is named {times} times; name a column for one purpose only"

@@ -179,7 +179,7 @@ class FlowTable(Section):
     origin, destination : tuple of str
         Columns of the home and the work area; the texts of several are joined.
     origin_level, destination_level : str
-        Levels of the geography that these areas are of.
+        Levels or partitions of the geography that these areas are of.
     flow : str
         Column of the public count.
     margin : str or None
@@ -209,8 +209,9 @@ class CtppTable(Section):
         Says which form the table has.
     file : Path
         The table.
-    levels : dict of str to str
-        The summary levels to read, and the level of the geography that each has.
+    levels : dict of str to str or tuple of str
+        The summary levels to read, and the level or partition of the geography that each has; both, where
+        residence and workplace have different ones.
     table : str or None
         The table to read, where the file has several.
     line : int
@@ -254,7 +255,7 @@ class LodesTable(Section):
     aux : Path or None
         The aux file.
     origin_level, destination_level : str
-        Levels of the geography to which homes and workplaces are added up.
+        Levels or partitions of the geography to which homes and workplaces are added up.
     same_jobs : bool
         As for "flows".
     """

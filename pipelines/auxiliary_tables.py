@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 
 import geo_data
@@ -17,6 +18,7 @@ def read_auxiliary(config: ReleaseConfig, geography: geo_data.Geography) -> list
     ----------
     config : ReleaseConfig
     geography : geo_data.Geography
+        That of the configuration, or that of its plan, which has no partitions: their tables are left out.
 
     Returns
     -------
@@ -28,14 +30,25 @@ def read_auxiliary(config: ReleaseConfig, geography: geo_data.Geography) -> list
     geo_data.InputError
         If a table is unusable.
     """
-    return [flows for table in config.auxiliary for flows in _read(table, geography)]
+    absent = set(config.geography.partitions) - geography.partitions.keys()
+    return [flows for table in config.auxiliary for flows in _read(table, geography, absent)]
 
 
 def _read(
-    table: FlowTable | CtppTable | AcsTable | LodesTable, geography: geo_data.Geography
+    table: FlowTable | CtppTable | AcsTable | LodesTable, geography: geo_data.Geography, absent: Set[str]
 ) -> list[geo_data.Flows]:
     if isinstance(table, CtppTable):
-        return geo_data.read_ctpp(table.file, geography, table.levels, table=table.table, line=table.line)
+        levels = {
+            summary: sides
+            for summary, sides in table.levels.items()
+            if absent.isdisjoint([sides] if isinstance(sides, str) else sides)
+        }
+        if not levels:
+            return []
+        return geo_data.read_ctpp(table.file, geography, levels, table=table.table, line=table.line)
+    sides = [table.level] if isinstance(table, AcsTable) else [table.origin_level, table.destination_level]
+    if not absent.isdisjoint(sides):
+        return []
     if isinstance(table, AcsTable):
         return [geo_data.read_acs(table.file, geography, level=table.level)]
     if isinstance(table, LodesTable):

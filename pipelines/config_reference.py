@@ -45,6 +45,7 @@ _KINDS = {
     "Fraction": "exact number",
     "tuple of str": "list of texts",
     "dict of str to str": "table of texts",
+    "dict of str to str or tuple of str": "table of texts or lists of two",
     "dict of str to int": "table of whole numbers",
 }
 

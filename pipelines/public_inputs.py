@@ -110,7 +110,9 @@ def public_inputs_for(
         w = config.weights
         weights = geo_data.read_weights(w.file, geography, level=w.level, area=w.area, weight=w.weight)
     jobs = np.bincount(slots.work, minlength=geography.n_blocks)
-    model = geo_data.build_model(geography, tables, weights.weights, jobs, _model_level(config, tables))
+    model = geo_data.build_model(
+        geography, tables, weights.weights, jobs, _model_level(config, geography, tables)
+    )
     notes = _notes(config, geography, tables, weights, model) + mended
     return PublicInputs(geography, weights, slots, model, notes, polygons)
 
@@ -126,6 +128,7 @@ def read_geography(config: ReleaseConfig) -> geo_data.Geography:
         longitude=g.longitude,
         outside=g.outside,
         groupings=g.groupings,
+        partitions=g.partitions,
     )
     _check_names(g.file, "level", {geography.block_level, *geography.levels} & _OWN_BLOCK_COLUMNS)
     return geography
@@ -149,15 +152,20 @@ def job_source(config: ReleaseConfig, geography: geo_data.Geography) -> geo_data
     return geo_data.LodesJobs(expand(jobs.file), geography, None if jobs.aux is None else expand(jobs.aux))
 
 
-def _model_level(config: ReleaseConfig, tables: list[geo_data.Flows]) -> str:
+def _model_level(config: ReleaseConfig, geography: geo_data.Geography, tables: list[geo_data.Flows]) -> str:
     """Return the finest level of any table or of the weights; weights of blocks count for the level above.
 
     Blocks tell the model nothing of distances that units just above them do not: their weights act inside
-    these units, without a model that grows with the square of the number of blocks.
+    these units, without a model that grows with the square of the number of blocks. A partition counts for
+    the coarsest level with at least as many units as it has areas.
     """
     levels = [*config.geography.levels, config.geography.block]
     above = levels[max(len(levels) - 2, 0)]
     known = [level for table in tables for level in (table.origin_level, table.destination_level)]
+    for i, name in enumerate(known):
+        if name in geography.partitions:
+            areas = geography.n_units(name)
+            known[i] = next((level for level in levels[:-1] if geography.n_units(level) >= areas), above)
     known.append(min(config.weights.level if config.weights else above, above, key=levels.index))
     return max(known, key=levels.index)
 

@@ -509,7 +509,7 @@ FULL_MODIFICATIONS = {
         'origin_level = "cty"',
         'origin_level = "county"',
         'auxiliary #1.origin_level: "county" is not a level of the geography; '
-        'use "st" or "cty" or "trct" or "tabblk2010", or add it to geography.levels',
+        'use "st" or "cty" or "trct" or "tabblk2010", or add it to geography.levels or geography.partitions',
     ),
     "weights_level": (
         'level = "trct"\narea',
@@ -638,7 +638,7 @@ TABLE_MODIFICATIONS = {
         'C54 = "trct"',
         'C54 = "tract"',
         'auxiliary #2.levels.C54: "tract" is not a level of the geography; '
-        'use "st" or "cty" or "trct" or "tabblk2010", or add it to geography.levels',
+        'use "st" or "cty" or "trct" or "tabblk2010", or add it to geography.levels or geography.partitions',
     ),
     "ctpp_no_summary_level": (
         'C54 = "trct"',
@@ -649,7 +649,8 @@ TABLE_MODIFICATIONS = {
     "ctpp_level_no_text": (
         'C54 = "trct"',
         "C54 = 11",
-        "auxiliary #2.levels: 11 is not a level of the geography; write its name in quotes",
+        "auxiliary #2.levels: 11 is not a level of the geography; write its name in quotes, or one for "
+        'residence and one for workplace: ["stplc", "cty"]',
     ),
     "ctpp_levels_as_list": (
         '{ C43 = "cty", C54 = "trct" }',
@@ -667,13 +668,13 @@ TABLE_MODIFICATIONS = {
         '\nlevel = "cty"',
         '\nlevel = "county"',
         'auxiliary #4.level: "county" is not a level of the geography; '
-        'use "st" or "cty" or "trct" or "tabblk2010", or add it to geography.levels',
+        'use "st" or "cty" or "trct" or "tabblk2010", or add it to geography.levels or geography.partitions',
     ),
     "lodes_level": (
         'destination_level = "cty"',
         'destination_level = "county"',
         'auxiliary #3.destination_level: "county" is not a level of the geography; '
-        'use "st" or "cty" or "trct" or "tabblk2010", or add it to geography.levels',
+        'use "st" or "cty" or "trct" or "tabblk2010", or add it to geography.levels or geography.partitions',
     ),
     "lodes_key": (
         "same_jobs = false",
@@ -859,6 +860,47 @@ def test_faults_of_the_geography(line: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_config(with_geography(line), Path(), "x.toml")
     assert words in str(caught.value)
+
+
+PLACES = """
+[[auxiliary]]
+format = "ctpp"
+file = "flows.csv"
+levels = { C43 = "cty", C45 = "stplc", C50 = ["stplc", "cty"] }
+"""
+
+
+def test_auxiliary_tables_may_be_of_partitions() -> None:
+    config = parse_config(with_geography('partitions = ["stplc"]') + PLACES, Path(), "x.toml")
+    assert config.geography.partitions == ("stplc",)
+    (table,) = config.auxiliary
+    assert isinstance(table, CtppTable)
+    assert table.levels == {"C43": "cty", "C45": "stplc", "C50": ("stplc", "cty")}
+    assert config.canonical()["geography"]["partitions"] == ["stplc"]
+    assert config.canonical()["auxiliary"][0]["levels"]["C50"] == ["stplc", "cty"]
+
+
+def test_nothing_else_may_be_of_a_partition() -> None:
+    weights = '\n[weights]\nfile = "w.csv"\nlevel = "stplc"\narea = "a"\nweight = "w"\n'
+    known = 'use "st" or "cty" or "trct" or "tabblk2010"'
+    for text, words in [
+        (
+            with_geography("") + PLACES,
+            f'levels.C45: "stplc" is not a level of the geography; {known}, or add',
+        ),
+        (
+            with_geography("") + PLACES,
+            f'levels.C50: "stplc" is not a level of the geography; {known}, or add',
+        ),
+        (
+            with_geography('partitions = ["stplc"]') + weights,
+            'weights.level: "stplc" is not a level of the geo',
+        ),
+        (with_geography('partitions = ["trct"]'), 'geography: "trct" is named 2 times'),
+    ]:
+        with pytest.raises(ConfigError) as caught:
+            parse_config(text, Path(), "x.toml")
+        assert words in str(caught.value)
 
 
 def test_places_may_come_from_polygons() -> None:
