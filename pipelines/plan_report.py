@@ -16,13 +16,14 @@ import synth
 from pipelines.cell_figure import draw_cells
 from pipelines.config import ConfigError
 from pipelines.forecast import Forecast, forecast
+from pipelines.given_plan import PLAN_FOLDER, PLAN_NUMBERS
 from pipelines.plan_files import save_plan
 from pipelines.planning import ReleasePlan
 from pipelines.summary import plan_summary
 
 __all__ = ["PlanReport", "report_plan", "run_cost", "write_plan_report"]
 
-_REPORT, _FIGURE, _NUMBERS = "plan.txt", "cells.png", "forecast.json"
+_REPORT, _FIGURE = "plan.txt", "cells.png"
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +105,8 @@ def run_cost(seconds: float, gigabytes: float, jobs: int) -> tuple[float, float]
     return seconds + 1 + 5e-6 * jobs, gigabytes + 0.2 + 1e-7 * jobs
 
 
-def write_plan_report(report: PlanReport, out: Path) -> None:
-    """Write the plan, its report and the picture of its cells.
+def write_plan_report(report: PlanReport, out: Path) -> str:
+    """Write the plan, its report and the picture of its cells; return the hash of the plan.
 
     Parameters
     ----------
@@ -113,18 +114,23 @@ def write_plan_report(report: PlanReport, out: Path) -> None:
     out : Path
         Folder; an earlier report there is replaced, anything else is refused.
 
+    Returns
+    -------
+    str
+        SHA-256 of plan.json, hexadecimal; it is in the report too.
+
     Raises
     ------
     ConfigError
         If the folder exists and is no earlier report.
     """
-    if out.exists() and not (out / _NUMBERS).is_file():
+    if out.exists() and not (out / PLAN_NUMBERS).is_file():
         raise ConfigError([f"{out}: the folder exists and is not an earlier plan. Choose another with --out"])
     out.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{out.name}.partial-", dir=out.parent))
     try:
-        digest = save_plan(report.release, staging / "plan")
-        (staging / _REPORT).write_text(report.text() + "\n", encoding="utf-8")
+        digest = save_plan(report.release, staging / PLAN_FOLDER)
+        (staging / _REPORT).write_text(f"{report.text()}\nPlan hash   {digest}\n", encoding="utf-8")
         numbers = {
             "plan_sha256": digest,
             "epsilon": synth.decimal_up(report.guarantee.epsilon),
@@ -134,11 +140,12 @@ def write_plan_report(report: PlanReport, out: Path) -> None:
             "pool_below": report.release.choices.pool_below,
             "thresholds": report.release.choices.thresholds,
         }
-        (staging / _NUMBERS).write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+        (staging / PLAN_NUMBERS).write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
         draw_cells(report.release, staging / _FIGURE)
         staging.chmod(0o755)
         if out.exists():
             shutil.rmtree(out)
         staging.rename(out)
+        return digest
     finally:
         shutil.rmtree(staging, ignore_errors=True)
