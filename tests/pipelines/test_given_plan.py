@@ -1,4 +1,4 @@
-"""A run with a plan given: the release of a run that plans itself, byte for byte, or nothing, and no debit."""
+"""A run with a plan given: the release of a run that plans itself, byte for byte, or nothing and no debit."""
 
 from __future__ import annotations
 
