@@ -16,19 +16,19 @@ Prints a table. A folder that is given is kept; a nation that is in it already i
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import click
+import processes
 import psutil
 import pyarrow.parquet as pq
-from processes import GB
 from report import table
 
 ODSYNTH = [sys.executable, "-m", "pipelines.cli"]
@@ -72,16 +72,16 @@ def measured(command: list[str]) -> tuple[float, float]:
         the process and all that it started, added up twice a second, if that is more. What they share is
         counted in each.
     """
-    begin = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    whole, peak = psutil.Process(process.pid), 0
-    while (ended := os.wait4(process.pid, os.WNOHANG))[0] == 0:
-        peak = max(peak, sum(map(resident, (whole, *whole.children(recursive=True)))))
-        time.sleep(PAUSE)
-    seconds = time.perf_counter() - begin
-    if status := os.waitstatus_to_exitcode(ended[1]):
-        raise click.ClickException(f"{' '.join(command)} ended with status {status}")
-    return seconds, max(peak, ended[2].ru_maxrss * 1024) / GB
+    peak = 0
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(processes.measured, command)
+        while not running.done():
+            peak = max(peak, sum(map(resident, psutil.Process().children(recursive=True))))
+            time.sleep(PAUSE)
+    usage = running.result()
+    if usage.status:
+        raise click.ClickException(f"{' '.join(command)} ended with status {usage.status}: {usage.errors}")
+    return usage.seconds, max(peak / processes.GB, usage.gigabytes)
 
 
 def resident(process: psutil.Process) -> int:
