@@ -157,6 +157,7 @@ def run(config: Path, out: Path | None, plan: Path | None, scheduler: str | None
 
     Plans, certifies, draws, writes and checks. The output folder must not exist; it appears, complete, when
     everything has succeeded, and not otherwise. What an interruption leaves can be continued with resume.
+    With --plan, what odsynth plan wrote is released, and nothing is planned again.
     """
     with one_clear_error():
         loaded = pipelines.load_config(config)
