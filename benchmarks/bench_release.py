@@ -1,6 +1,6 @@
 """End to end, each command a process of its own: time, and peak memory of the whole process.
 
-Rhode Island's real jobs, and a simulated country of 1.4 million (larger ones: nation.py and nation_run.py).
+Rhode Island's real jobs, and a simulated country of 1.4 million (larger ones: nation.py).
 """
 
 from __future__ import annotations

@@ -1,59 +1,127 @@
-"""Planning a nation: time and memory of the public plan of 140 million jobs.
+"""Releasing a nation: time and memory of `odsynth plan`, and of `odsynth run` with that plan given.
 
-Usage: python benchmarks/nation.py [--workers 140000000]
+Usage: python benchmarks/nation.py [--workers 140000000] [--folder FOLDER]
 
-Simulates a country of the size of the United States (`odsynth simulate`): 51 states, 3,142 counties, 73,000
-tracts, 7.7 million blocks, 2.3 million work blocks, 140 million jobs, a county table and a tract table of an
-earlier release. Then the plan is made and certified as for any release.
+Simulates a country of the size of the United States (`odsynth simulate`, not counted): 51 states, 3,142
+counties, 73,000 tracts, 7.7 million blocks, 2.3 million work blocks, 140 million jobs, a county table and a
+tract table of an earlier release. Then both commands run as a user starts them, whole, one after the other:
+
+- `odsynth plan` reads the public inputs, chooses, certifies, tries the plan on homes drawn from the public
+  model, draws the picture, and writes plan and report;
+- `odsynth run --plan` reads that plan, certifies it again, reads and sorts the homes, draws, writes, checks.
+
+Prints a table. A folder that is given is kept; a nation that is in it already is taken, whatever its size.
 """
 
 from __future__ import annotations
 
-import resource
+import json
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import click
+import processes
+import psutil
+import pyarrow.parquet as pq
+from report import table
 
-import geo_data
-import pipelines
-from pipelines.choosing import choose
-from pipelines.planning import assemble
+ODSYNTH = [sys.executable, "-m", "pipelines.cli"]
+PAUSE = 0.5  # seconds between two looks at the memory
 
 
 @click.command()
 @click.option("--workers", default=140_000_000)
-def main(workers: int) -> None:
-    """Simulate, plan, certify and print."""
-    with tempfile.TemporaryDirectory() as name:
-        with step("simulating (not part of planning)"):
-            path = geo_data.simulate_nation(name, workers)
-        begin = time.perf_counter()
-        config = pipelines.load_config(path)
-        with step("reading geography, work blocks, weights and tables, fitting the public model"):
-            inputs = pipelines.read_public_inputs(config)
-        print(f"  {inputs.model.geography!r}, {len(inputs.slots):,} jobs, decay {inputs.model.decay}")
-        with step("choosing cells and pools"):
-            choices = choose(config, inputs)
-        print(f"  {choices}")
-        with step("making the plan"):
-            release = assemble(config, inputs, inputs.slots, choices, config.privacy.delta)
-        print(f"  {release.plan!r}, {release.shares.unit.size:,} shares")
-        with step("certifying"):
-            guarantee = pipelines.certified(release)
-        print(f"  epsilon {float(guarantee.epsilon):.6f}, delta {float(guarantee.delta):.3e}")
-        print(f"planning took {(time.perf_counter() - begin) / 60:.1f} minutes in all")
+@click.option("--folder", type=click.Path(path_type=Path), help="Kept; by default a temporary one.")
+def main(workers: int, folder: Path | None) -> None:
+    """Simulate, plan, run and print."""
+    with kept(folder) as where:
+        config, out = where / "nation.toml", where / "release"
+        if out.exists():
+            raise click.ClickException(f"{out}: a release is there already; remove it")
+        if not config.exists():
+            simulate = [*ODSYNTH, "simulate", str(where), "--workers", str(workers)]
+            subprocess.run(simulate, check=True, stdout=subprocess.DEVNULL)
+        planned = measured([*ODSYNTH, "plan", str(config)])
+        run = measured([*ODSYNTH, "run", str(config), "--plan", str(where / "release-plan")])
+        print(table(["", "a nation"], [*sizes(out), *rows(planned, run), *steps(out)]))
 
 
 @contextmanager
-def step(what: str) -> Iterator[None]:
-    """Print the time of a step, and the peak memory so far."""
-    begin = time.perf_counter()
-    yield
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    print(f"{what}: {time.perf_counter() - begin:.1f} s; peak memory so far {memory:.2f} GB", flush=True)
+def kept(folder: Path | None) -> Iterator[Path]:
+    """Give a folder to work in, a temporary one by default."""
+    if folder is not None:
+        yield folder
+        return
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+def measured(command: list[str]) -> tuple[float, float]:
+    """Run a command.
+
+    Returns
+    -------
+    tuple of float
+        Wall seconds, and the peak of its resident memory in GB: of the process as the kernel counts it, or of
+        the process and all that it started, added up twice a second, if that is more. What they share is
+        counted in each.
+    """
+    peak = 0
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(processes.measured, command)
+        while not running.done():
+            peak = max(peak, sum(map(resident, psutil.Process().children(recursive=True))))
+            time.sleep(PAUSE)
+    usage = running.result()
+    if usage.status:
+        raise click.ClickException(f"{' '.join(command)} ended with status {usage.status}: {usage.errors}")
+    return usage.seconds, max(peak / processes.GB, usage.gigabytes)
+
+
+def resident(process: psutil.Process) -> int:
+    """Return the resident memory of a process in bytes, 0 if it has ended."""
+    try:
+        return int(process.memory_info().rss)
+    except psutil.NoSuchProcess:
+        return 0
+
+
+def sizes(out: Path) -> Iterator[tuple[str, str]]:
+    """Yield how large everything is."""
+    public = out / "public"
+    totals = json.loads((public / "certificate.json").read_text(encoding="utf-8"))["totals"]
+    blocks = pq.read_metadata(public / "plan" / "blocks.parquet").num_rows
+    (od,) = (path for path in public.glob("*_od_main_*") if path.is_dir())
+    yield "jobs", f"{totals['records']:,}"
+    yield "blocks of the domain", f"{blocks:,}"
+    yield "pools; domains; cells", "; ".join(f"{totals[name]:,}" for name in ("pools", "domains", "cells"))
+    yield "tasks that draw", f"{sum(1 for _ in od.iterdir()):,}"
+    yield "size of the plan; of the release with it", f"{size(public / 'plan')}; {size(public)}"
+
+
+def size(folder: Path) -> str:
+    """Return the size of all files in a folder."""
+    return f"{sum(path.stat().st_size for path in folder.rglob('*') if path.is_file()) / 1e6:,.0f} MB"
+
+
+def rows(planned: tuple[float, float], run: tuple[float, float]) -> Iterator[tuple[str, str]]:
+    """Yield what the two commands took, whole."""
+    for name, (seconds, gigabytes) in (("odsynth plan", planned), ("odsynth run --plan", run)):
+        yield f"`{name}`: whole", f"{seconds / 60:.1f} minutes"
+        yield "peak memory, all processes together", f"{gigabytes:.2f} GB"
+
+
+def steps(out: Path) -> Iterator[tuple[str, str]]:
+    """Yield the time of each step of the run, as it is kept inside the agency."""
+    log = (out / "confidential" / "run.json").read_text(encoding="utf-8")
+    for name, seconds in json.loads(log)["seconds"].items():
+        yield f"of the run: {name[0].lower()}{name[1:]}", f"{seconds:.0f} s"
 
 
 if __name__ == "__main__":

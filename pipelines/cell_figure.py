@@ -14,13 +14,14 @@ from pipelines.planning import ReleasePlan
 __all__ = ["draw_cells"]
 
 _WORKPLACES = 3
+_DOTS = 100_000  # most blocks that are drawn: millions take minutes and show no more
 
 
 def draw_cells(release: ReleasePlan, path: Path) -> None:
     """Draw the cells of the largest pool, of that of a typical job, and of a small one as a PNG.
 
-    Every block is a dot at its centroid, coloured by the number of blocks in its cell: blocks that are cells
-    of their own are darkest. Nothing but the plan is drawn.
+    A block is a dot at its centroid, coloured by the number of blocks in its cell: blocks that are cells of
+    their own are darkest. Of very many blocks, some are drawn, evenly. Nothing but the plan is drawn.
 
     Parameters
     ----------
@@ -33,6 +34,7 @@ def draw_cells(release: ReleasePlan, path: Path) -> None:
 
     geography = release.geography
     placed = np.flatnonzero(np.isfinite(geography.latitude))
+    placed = placed[:: -(-placed.size // _DOTS)]
     chosen = _choose(release)
     fig = Figure(figsize=(4.2 * (len(chosen) + 1), 4.6), layout="constrained")
     axes = fig.subplots(1, len(chosen) + 1, squeeze=False)
@@ -47,7 +49,7 @@ def draw_cells(release: ReleasePlan, path: Path) -> None:
             c=size[order],
             norm=norm,
             cmap="viridis",
-            s=max(0.5, min(12, 2e4 / geography.n_blocks)),
+            s=max(0.5, min(12, 2e4 / placed.size)),
             linewidths=0,
             rasterized=True,
         )
@@ -59,7 +61,7 @@ def draw_cells(release: ReleasePlan, path: Path) -> None:
         axis.set_axis_off()
         what = "small workplaces of an area" if release.pools.shared[pool] else "one workplace"
         axis.set_title(f"{release.pools.n[pool]:,} jobs, {what}:\n{cells:,} cells", fontsize=11)
-        _curve(axes[0][-1], release, pool, size)
+        _curve(axes[0][-1], release, pool, placed, size)
     fig.colorbar(shown, ax=list(axes[0][:-1]), label="blocks in the block's cell", shrink=0.7)
     last = axes[0][-1]
     last.set(
@@ -89,10 +91,11 @@ def _blocks_per_cell(release: ReleasePlan, pool: int) -> tuple[NDArray[np.int64]
     return np.repeat(length, length), cuts.size
 
 
-def _curve(axis: Any, release: ReleasePlan, pool: int, size: NDArray[np.int64]) -> None:
+def _curve(
+    axis: Any, release: ReleasePlan, pool: int, placed: NDArray[np.intp], size: NDArray[np.int64]
+) -> None:
     """Draw the median cell size of blocks in twelve distance classes of equally many blocks."""
     geography, block = release.geography, release.pools.block[pool]
-    placed = np.flatnonzero(np.isfinite(geography.latitude))
     km = geo_data.distance_km(
         geography.latitude[placed],
         geography.longitude[placed],

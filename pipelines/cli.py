@@ -83,11 +83,13 @@ def plan(config: Path, out: Path | None) -> None:
         guarantee = pipelines.certified(release)
         say("Trying the plan on homes drawn from the public model ...")
         report = pipelines.report_plan(release, guarantee, inputs.model)
-        pipelines.write_plan_report(report, target)
+        digest = pipelines.write_plan_report(report, target)
         click.echo(report.text())
+        click.echo(f"Plan hash   {digest}")
         if loaded.ledger is not None:
             click.echo(budget_line(loaded.ledger, release, guarantee))
         click.echo(f"Written     {target}: plan, plan.txt, forecast.json, cells.png")
+        click.echo(f"Run it with: odsynth run {config} --plan {target}")
 
 
 def _values(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:
@@ -144,18 +146,24 @@ _SCHEDULER = click.option(
 @main.command()
 @click.argument("config", type=_CONFIG)
 @_OUT
+@click.option(
+    "--plan",
+    type=click.Path(path_type=Path),
+    help="Folder that odsynth plan wrote for CONFIG: run exactly that plan, instead of planning again.",
+)
 @_SCHEDULER
-def run(config: Path, out: Path | None, scheduler: str | None) -> None:
+def run(config: Path, out: Path | None, plan: Path | None, scheduler: str | None) -> None:
     """Make the release that CONFIG describes.
 
     Plans, certifies, draws, writes and checks. The output folder must not exist; it appears, complete, when
     everything has succeeded, and not otherwise. What an interruption leaves can be continued with resume.
+    With --plan, what odsynth plan wrote is released, and nothing is planned again.
     """
     with one_clear_error():
         loaded = pipelines.load_config(config)
         loaded = loaded if out is None else loaded.with_out(out)
         with kept_for_resume(loaded.release.out):
-            click.echo(release_summary(pipelines.run(loaded, report=say, scheduler=scheduler)))
+            click.echo(release_summary(pipelines.run(loaded, plan=plan, report=say, scheduler=scheduler)))
 
 
 @main.command()

@@ -249,7 +249,7 @@ def _tables(release: ReleasePlan) -> tuple[pa.Table, ...]:
     }
     categories = pools.slots.categories
     table = {
-        "place": _text(geography.blocks, pools.block),
+        "place": _block_codes(geography, pools.block),
         "shared": pa.array(pools.shared),
         **{name: _text(categories[name], codes) for name, codes in pools.strata.items()},
         "n": pa.array(pools.n),
@@ -263,7 +263,7 @@ def _tables(release: ReleasePlan) -> tuple[pa.Table, ...]:
     first = np.flatnonzero(np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0)))
     slots = {
         "pool": pa.array(pool[first]),
-        "work": _text(geography.blocks, work[first]),
+        "work": _block_codes(geography, work[first]),
         **{name: _text(categories[name], codes[first]) for name, codes in pools.slots.attributes.items()},
         "count": pa.array(np.diff(np.append(first, pool.size))),
     }
@@ -279,6 +279,12 @@ def _tables(release: ReleasePlan) -> tuple[pa.Table, ...]:
 
 def _text(codes: Any, positions: Any) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(positions, pa.int32()), pa.array(list(codes), pa.string()))
+
+
+def _block_codes(geography: geo_data.Geography, blocks: np.ndarray[Any, Any]) -> pa.ChunkedArray:
+    """Return block codes as plain text: a dictionary would hold every block, once for each row group."""
+    pieces = np.array_split(blocks, blocks.size // 10_000_000 + 1)  # as an array of text holds 2 GB at most
+    return pa.chunked_array([geography.block_codes.take(pa.array(piece)) for piece in pieces])
 
 
 def _load_shares(
@@ -381,18 +387,12 @@ def _check_fit(
 
 def _numbers(geography: geo_data.Geography, column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
     """Return the block numbers of a column of codes, -1 where there is no such block."""
-    encoded = _encoded(column)
-    number = pc.index_in(encoded.dictionary, value_set=geography.block_codes).fill_null(-1)
-    return number.to_numpy()[encoded.indices.to_numpy()].astype(np.int32)
+    number = pc.index_in(column.cast(pa.string()), value_set=geography.block_codes).fill_null(-1)
+    return number.to_numpy().astype(np.int32)
 
 
 def _codes(column: pa.ChunkedArray, categories: tuple[str, ...]) -> np.ndarray[Any, Any]:
     position = {value: i for i, value in enumerate(categories)}
-    encoded = _encoded(column)
+    encoded = column.dictionary_encode().unify_dictionaries().combine_chunks()
     translate = np.array([position[value] for value in encoded.dictionary.to_pylist()])
     return translate[encoded.indices.to_numpy()].astype(np.uint8 if len(categories) <= 256 else np.uint16)
-
-
-def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    """Return a column as one array of positions in a dictionary."""
-    return column.dictionary_encode().unify_dictionaries().combine_chunks()

@@ -16,13 +16,14 @@ import synth
 from pipelines.cell_figure import draw_cells
 from pipelines.config import ConfigError
 from pipelines.forecast import Forecast, forecast
+from pipelines.given_plan import PLAN_FOLDER, PLAN_NUMBERS
 from pipelines.plan_files import save_plan
 from pipelines.planning import ReleasePlan
 from pipelines.summary import plan_summary
 
 __all__ = ["PlanReport", "report_plan", "run_cost", "write_plan_report"]
 
-_REPORT, _FIGURE, _NUMBERS = "plan.txt", "cells.png", "forecast.json"
+_REPORT, _FIGURE = "plan.txt", "cells.png"
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +37,7 @@ class PlanReport:
     forecast : Forecast
         On pseudo-truth: expected error under the public model.
     run_seconds : float
-        Expected processor time of a run on this machine.
+        Expected processor time of a run that plans itself, on this machine.
     memory_gb : float
         Expected peak memory of a run.
     """
@@ -58,7 +59,8 @@ class PlanReport:
             f"{f.block_variation:.3f} from {level} units to work blocks",
             f"  commute   mean off by {f.mean_commute_error:+.1%}"
             + (f"; a large destination's by {f.destination_error:.1%} (median)" if many else ""),
-            f"  run       about {self.run_seconds:.0f} s and {self.memory_gb:.1f} GB on this machine",
+            f"  run       about {self.run_seconds:.0f} s and {self.memory_gb:.1f} GB on this machine, "
+            "planning included",
         ]
         return "\n".join(lines)
 
@@ -78,34 +80,33 @@ def report_plan(release: ReleasePlan, guarantee: synth.Guarantee, model: geo_dat
     -------
     PlanReport
     """
-    planned = time.process_time()
     expected = forecast(release, model)
-    jobs = release.plan.pools.n_records
-    seconds = planned + (time.process_time() - planned) * jobs / expected.jobs
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "darwin" else 1)
-    return PlanReport(release, guarantee, expected, *run_cost(seconds, kilobytes / 1e6, jobs))
+    cost = run_cost(time.process_time(), kilobytes / 1e6, release.plan.pools.n_records)
+    return PlanReport(release, guarantee, expected, *cost)
 
 
 def run_cost(seconds: float, gigabytes: float, jobs: int) -> tuple[float, float]:
-    """Return the expected processor time and peak memory of a run.
+    """Return the expected processor time and peak memory of a run that plans itself.
 
     Parameters
     ----------
     seconds, gigabytes : float
-        What this process has used to plan, as a run does again, and to draw all jobs.
+        What this process has used to plan, as a run does again, and to try the plan.
     jobs : int
 
     Returns
     -------
     tuple of float
-        Seconds and gigabytes: with what reading, sorting, writing and checking the jobs take beyond, as
-        measured on Rhode Island and on the demo region.
+        Seconds and gigabytes: with what reading, sorting, drawing, writing and checking the jobs take beyond,
+        as measured on Rhode Island and on the demo region. Jobs are drawn in batches, so memory does not grow
+        with them.
     """
-    return seconds + 1 + 5e-6 * jobs, gigabytes + 0.2 + 1e-7 * jobs
+    return seconds + 1 + 5e-6 * jobs, gigabytes + 0.2
 
 
-def write_plan_report(report: PlanReport, out: Path) -> None:
-    """Write the plan, its report and the picture of its cells.
+def write_plan_report(report: PlanReport, out: Path) -> str:
+    """Write the plan, its report and the picture of its cells; return the hash of the plan.
 
     Parameters
     ----------
@@ -113,18 +114,23 @@ def write_plan_report(report: PlanReport, out: Path) -> None:
     out : Path
         Folder; an earlier report there is replaced, anything else is refused.
 
+    Returns
+    -------
+    str
+        SHA-256 of plan.json, hexadecimal; it is in the report too.
+
     Raises
     ------
     ConfigError
         If the folder exists and is no earlier report.
     """
-    if out.exists() and not (out / _NUMBERS).is_file():
+    if out.exists() and not (out / PLAN_NUMBERS).is_file():
         raise ConfigError([f"{out}: the folder exists and is not an earlier plan. Choose another with --out"])
     out.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{out.name}.partial-", dir=out.parent))
     try:
-        digest = save_plan(report.release, staging / "plan")
-        (staging / _REPORT).write_text(report.text() + "\n", encoding="utf-8")
+        digest = save_plan(report.release, staging / PLAN_FOLDER)
+        (staging / _REPORT).write_text(f"{report.text()}\nPlan hash   {digest}\n", encoding="utf-8")
         numbers = {
             "plan_sha256": digest,
             "epsilon": synth.decimal_up(report.guarantee.epsilon),
@@ -134,11 +140,12 @@ def write_plan_report(report: PlanReport, out: Path) -> None:
             "pool_below": report.release.choices.pool_below,
             "thresholds": report.release.choices.thresholds,
         }
-        (staging / _NUMBERS).write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+        (staging / PLAN_NUMBERS).write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
         draw_cells(report.release, staging / _FIGURE)
         staging.chmod(0o755)
         if out.exists():
             shutil.rmtree(out)
         staging.rename(out)
+        return digest
     finally:
         shutil.rmtree(staging, ignore_errors=True)

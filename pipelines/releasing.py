@@ -19,18 +19,19 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 import geo_data
 import synth
 from pipelines._durable import sync, sync_tree
-from pipelines._job_files import refuse_copies, refuse_open_files
+from pipelines._job_files import refuse_as_public, refuse_copies, refuse_open_files
 from pipelines.accounting import accounted, budget_left, debit_of, paid
 from pipelines.certificate import Certificate, make_certificate
 from pipelines.checksums import sha256_of
 from pipelines.choosing import make_plan
 from pipelines.config import ConfigError, ReleaseConfig
 from pipelines.drawing import connect, sample_release
+from pipelines.given_plan import refuse_other_slots, take_plan, usable
 from pipelines.journal import Journal
 from pipelines.ledger import LedgerError
 from pipelines.plan_files import load_plan, plan_hash, save_plan
 from pipelines.planning import ReleasePlan
-from pipelines.polygons import POLYGON_FOLDER, write_polygons
+from pipelines.polygons import POLYGON_FOLDER, read_polygon_tables, write_polygons
 from pipelines.public_inputs import job_source, read_public_inputs
 from pipelines.release_files import write_public
 from pipelines.sampling import keep_homes
@@ -110,6 +111,7 @@ def check_ready(config: ReleaseConfig) -> None:
 def run(
     config: ReleaseConfig,
     *,
+    plan: Path | None = None,
     key: synth.RunKey | None = None,
     report: Callable[[str], None] | None = None,
     scheduler: str | None = None,
@@ -123,6 +125,9 @@ def run(
     Parameters
     ----------
     config : ReleaseConfig
+    plan : Path, optional
+        Folder that `odsynth plan` wrote for this configuration: its plan is the release's, byte for byte. By
+        default the run plans itself.
     key : synth.RunKey, optional
         For tests. By default a new key from the operating system. Destroyed at the end.
     report : callable, optional
@@ -137,9 +142,10 @@ def run(
     Raises
     ------
     ConfigError
-        If the output folder exists, or an unfinished run does.
+        If the output folder exists, or an unfinished run does; or the plan given is damaged, of another
+        configuration, or costs more than was requested.
     geo_data.InputError
-        If an input is unusable.
+        If an input is unusable, or the jobs are not those of the plan given.
     synth.BudgetTooSmallError
         If the budget certifies no prior.
     SigningError
@@ -155,24 +161,17 @@ def run(
     _refuse_unreachable(scheduler)
     clock = _Clock(report)
     signing_key = read_private_key(config.signature.key) if config.signature else None
-    with clock.step("Reading public inputs and planning"):
-        inputs = read_public_inputs(config)
-        release, polygons = make_plan(config, inputs), inputs.polygons
-        del inputs  # the public model is large, and nothing needs it any more
-    with clock.step("Certifying the plan"):
-        guarantee = certified(release)
     key = key or synth.RunKey.generate()
     staging = Staging.of(out)
     try:
         with staging.fresh():
             _refuse_existing(out)  # now that nobody else makes it
-            plan_sha256 = save_plan(release, staging.public / "plan")
-            write_polygons(polygons, staging.public)
+            release, guarantee, plan_sha256 = _planned(config, plan, staging.public, clock)
             certificate = make_certificate(release, guarantee, plan_sha256, secure=key.secure)
             with clock.step("Reading the confidential origins"):
                 jobs_sha256 = {str(path): sha256_of(path) for path in config.jobs.files}
                 refuse_copies(jobs_sha256)
-                _keep_homes(config, release, staging)
+                _keep_homes(config, release, staging, given=plan is not None)
             name = f"{config.release.name}, run {secrets.token_hex(8)}"
             state = RunState(config, certificate, jobs_sha256, key.secure, name)
             staging.save(state, key)
@@ -265,6 +264,31 @@ def _refuse_unreachable(scheduler: str | None) -> None:
         connect(scheduler).close()  # now, since nothing has been read or paid
 
 
+def _planned(
+    config: ReleaseConfig, given: Path | None, public: Path, clock: _Clock
+) -> tuple[ReleasePlan, synth.Guarantee, str]:
+    """Make the plan of a run, or take the one given; write it and the polygons, and return its hash too."""
+    stored = public / "plan"
+    if given is None:
+        with clock.step("Reading public inputs and planning"):
+            inputs = read_public_inputs(config)
+            release, polygons = make_plan(config, inputs), inputs.polygons
+            del inputs  # the public model is large, and nothing needs it any more
+        with clock.step("Certifying the plan"):
+            guarantee = certified(release)
+        save_plan(release, stored)
+    else:
+        with usable(given):
+            with clock.step("Reading the plan"):
+                release = take_plan(config, given, stored)
+            with clock.step("Certifying the plan"):
+                guarantee = certified(release)
+        refuse_as_public(config)
+        polygons, _ = read_polygon_tables(config, release.geography)
+    write_polygons(polygons, public)
+    return release, guarantee, plan_hash(stored)
+
+
 def _write(
     staging: Staging,
     release: ReleasePlan,
@@ -317,8 +341,11 @@ def _put_in_place(staging: Staging, out: Path) -> None:
     sync(out.parent)  # before the ledger says that it is finished
 
 
-def _keep_homes(config: ReleaseConfig, release: ReleasePlan, staging: Staging) -> None:
+def _keep_homes(config: ReleaseConfig, release: ReleasePlan, staging: Staging, *, given: bool) -> None:
     """Read the confidential homes, file by file, and keep those of each batch in files of their own."""
+    when = "since" if given else "during the run"
+    if given:
+        refuse_other_slots(config, release)
     parts = job_source(config, release.geography).parts(config.plan.pool_by, release.pools.slots.categories)
     try:
         keep_homes(staging, release, parts, config.run.batch_jobs)
@@ -327,8 +354,8 @@ def _keep_homes(config: ReleaseConfig, release: ReleasePlan, staging: Staging) -
     except ValueError:
         raise geo_data.InputError(
             config.jobs.files[0],
-            "the jobs are not those that the plan was made for: a file changed during the run",
-            cure="run again when nothing writes to the files",
+            f"the jobs are not those that the plan was made for: a file changed {when}",
+            cure="plan again" if given else "run again when nothing writes to the files",
         ) from None
 
 

@@ -80,6 +80,7 @@ def release_summary(release: Release) -> str:
         f"(requested {certificate.requested.epsilon} and {certificate.requested.delta})",
         f"Plan        {certificate.totals.pools:,} pools, {certificate.totals.domains:,} domains, "
         f"about {release.noise_share:.1%} noise",
+        f"Plan hash   {certificate.plan_sha256}",
         *(f"Note        {note}" for note in release.notes),
         f"Public      {release.public}",
         "            begin with README.md",

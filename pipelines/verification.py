@@ -37,7 +37,7 @@ from pipelines.release_files import (
 )
 from pipelines.signing import PUBLIC_KEY, SigningError, check_signatures
 
-__all__ = ["Check", "VerificationError", "verify"]
+__all__ = ["Check", "VerificationError", "contradictions", "verify"]
 
 T = TypeVar("T")
 
@@ -203,7 +203,7 @@ def _load_plan(folder: Path, certificate: Certificate) -> ReleasePlan:
     if release.plan.mechanism != certificate.mechanism:
         raise _fail("plan", "the plan and the certificate name different mechanisms")
     config = _configuration(release)
-    if others := _contradictions(config, release):
+    if others := contradictions(config, release):
         raise _fail("plan", f"plan.json: {', '.join(others)}: not what its configuration asks for")
     subject = release.configuration["release"]
     if any(subject[name] != value for name, value in certificate.release.model_dump().items()):
@@ -222,8 +222,19 @@ def _configuration(release: ReleasePlan) -> ReleaseConfig:
     raise _fail("plan", "plan.json: the configuration is not one of this program")
 
 
-def _contradictions(config: ReleaseConfig, release: ReleasePlan) -> list[str]:
-    """Name what a plan says otherwise than its configuration; what that leaves open, the planner chose."""
+def contradictions(config: ReleaseConfig, release: ReleasePlan) -> list[str]:
+    """Name what a plan says otherwise than its configuration; what that leaves open, the planner chose.
+
+    Parameters
+    ----------
+    config : ReleaseConfig
+        That the plan quotes.
+    release : ReleasePlan
+
+    Returns
+    -------
+    list of str
+    """
     privacy, settings, geography = config.privacy, config.plan, release.geography
     pooling, thresholds = release.pools.pooling, release.choices.thresholds
     pairs = {

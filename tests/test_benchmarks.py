@@ -27,7 +27,8 @@ def load(name: str) -> ModuleType:
 
 processes, report, intervals = load("processes"), load("report"), load("intervals")
 sys.modules["report"] = report  # by the name that the other programs import it by
-service_tests = load("service_tests")
+sys.modules["processes"] = processes
+service_tests, nation = load("service_tests"), load("nation")
 
 
 def python(code: str) -> list[str]:
@@ -54,6 +55,16 @@ def test_limits_hold() -> None:
     large = processes.measured(python("held = b'x' * 500_000_000"), gigabytes=0.2)
     assert not large.timed_out
     assert large.errors.endswith("MemoryError")
+
+
+def test_memory_is_that_of_all_processes_together() -> None:
+    child = "import time; held = b'x' * 100_000_000; time.sleep(2)"
+    code = "import subprocess, sys; held = b'x' * 100_000_000; subprocess.run([sys.executable, '-c', {!r}])"
+    seconds, gigabytes = nation.measured(python(code.format(child)))
+    assert seconds > 2
+    assert 0.2 < gigabytes < 0.4
+    with pytest.raises(click.ClickException, match="ended with status 3"):
+        nation.measured(python("raise SystemExit(3)"))
 
 
 def found(**rows: tuple[float, str | None]) -> dict[str, object]:
