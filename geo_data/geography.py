@@ -52,6 +52,8 @@ class Geography:
         Report lines: what was repaired while reading, with counts.
     source : str
         The file it was read from.
+    names : mapping of str to ndarray of str objects, shape (U,) each
+        By level, where its units have names: the name of each, "" where it has none.
 
     Notes
     -----
@@ -68,6 +70,7 @@ class Geography:
     outside: tuple[str, ...] = ()
     repairs: tuple[str, ...] = ()
     source: str | os.PathLike[str] = field(default="")
+    names: Mapping[str, Codes] = field(default_factory=dict)
 
     @property
     def n_blocks(self) -> int:

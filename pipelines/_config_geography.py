@@ -6,7 +6,15 @@ from typing import Annotated
 
 from pydantic import Field
 
-from pipelines._config_fields import Groupings, InputPath, LevelName, LevelNames, Line, Names
+from pipelines._config_fields import (
+    Groupings,
+    InputPath,
+    LevelName,
+    LevelNames,
+    Line,
+    NameColumns,
+    Names,
+)
 from pipelines._config_sections import Section
 
 __all__ = ["Geography", "PolygonTable"]
@@ -23,11 +31,14 @@ class PolygonTable(Section):
         The file, in any format that GDAL reads, or GeoParquet.
     code : str
         Column of the unit's code.
+    name : str or None
+        Column of the unit's name, where the crosswalk has none of this level.
     """
 
     level: Line
     file: InputPath
     code: Line
+    name: Line | None = None
 
 
 class Geography(Section):
@@ -50,6 +61,9 @@ class Geography(Section):
     groupings : dict of str to int
         Levels that are no columns of the crosswalk: the number of parts into which each unit of the next
         coarser level is divided by place.
+    names : dict of str to str or None
+        Columns of the names of units, by level: names are kept in the release for maps. Without this key,
+        each level's column with "name" behind it where the file has one, as in LODES; {} for no names.
     polygons : tuple of PolygonTable
         Shapes of the units of levels; those of the blocks are in `file` where that has geometry.
     """
@@ -61,4 +75,5 @@ class Geography(Section):
     longitude: Line | None = None
     outside: Names = ()
     groupings: Groupings = Field(default_factory=dict)
+    names: NameColumns | None = None
     polygons: Annotated[tuple[PolygonTable, ...], Field(strict=False)] = ()

@@ -28,6 +28,7 @@ from pipelines.config import ConfigError, ReleaseConfig
 from pipelines.drawing import connect, sample_release
 from pipelines.journal import Journal
 from pipelines.ledger import LedgerError
+from pipelines.name_files import NAME_FILE, write_names
 from pipelines.plan_files import load_plan, plan_hash, save_plan
 from pipelines.planning import ReleasePlan
 from pipelines.polygons import POLYGON_FOLDER, write_polygons
@@ -157,7 +158,7 @@ def run(
     signing_key = read_private_key(config.signature.key) if config.signature else None
     with clock.step("Reading public inputs and planning"):
         inputs = read_public_inputs(config)
-        release, polygons = make_plan(config, inputs), inputs.polygons
+        release, polygons, names = make_plan(config, inputs), inputs.polygons, inputs.names
         del inputs  # the public model is large, and nothing needs it any more
     with clock.step("Certifying the plan"):
         guarantee = certified(release)
@@ -168,6 +169,7 @@ def run(
             _refuse_existing(out)  # now that nobody else makes it
             plan_sha256 = save_plan(release, staging.public / "plan")
             write_polygons(polygons, staging.public)
+            write_names(names, release.geography, staging.public)
             certificate = make_certificate(release, guarantee, plan_sha256, secure=key.secure)
             with clock.step("Reading the confidential origins"):
                 jobs_sha256 = {str(path): sha256_of(path) for path in config.jobs.files}
@@ -289,7 +291,7 @@ def _write(
         for path in staging.public.iterdir():  # what an interrupted attempt wrote
             if path.is_dir() and path.name not in ("plan", POLYGON_FOLDER):
                 shutil.rmtree(path)
-            elif path.is_file():
+            elif path.is_file() and path.name != NAME_FILE:
                 path.unlink()
         write_public(release, state.certificate, parts, staging.public, signing_key)
 
