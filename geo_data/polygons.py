@@ -38,7 +38,8 @@ class Polygons:
     notes : tuple of str
         What was left out or mended, with counts.
     names : ndarray of str objects, shape (U,), or None
-        Name of each unit of the level, "" where the file has none; None if names were not asked for.
+        Name of each unit of the level, "" where the file has none but its code; None if names were not
+        asked for.
     """
 
     shapes: gpd.GeoDataFrame
@@ -108,6 +109,7 @@ def read_polygons(
         return Polygons(shapes, notes)
     names = np.full(geography.n_units(level), "", object)
     names[unit[inside]] = clean_names(frame[name]).to_numpy(dtype=object)[inside]
+    names[names == geography.codes(level)] = ""
     return Polygons(shapes, notes, names)
 
 

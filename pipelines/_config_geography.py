@@ -32,7 +32,7 @@ class PolygonTable(Section):
     code : str
         Column of the unit's code.
     name : str or None
-        Column of the unit's name, where the crosswalk has none of this level.
+        Column of the unit's name; these names are kept instead of the crosswalk's.
     """
 
     level: Line

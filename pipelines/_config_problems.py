@@ -183,7 +183,7 @@ def _geography_problems(geography: _Table, shapes: Mapping[str, _Table]) -> Iter
         if level in groupings:
             yield f"geography.names: {shown(level)} is a grouping, whose units have no names; leave it out"
         if level in named_with_shapes:
-            yield (f"geography.names: {shown(level)} has names in geography.polygons too; leave out one")
+            yield f"geography.names: {shown(level)} has names in geography.polygons too; leave out one"
 
 
 def _job_problems(jobs: _Table, plan: _Table) -> Iterator[str]:

@@ -59,15 +59,17 @@ def read_names(folder: Path, geography: geo_data.Geography) -> dict[str, Names]:
     Returns
     -------
     dict of str to ndarray of str objects, shape (U,) each
-        By level, that of the blocks included; "" where a unit has none.
+        By level, that of the blocks included; "" where a unit has none. What is of no unit is left out: the
+        file may be unverified.
     """
     levels = (*geography.levels, geography.block_level)
     names = {level: np.full(geography.n_units(level), "", object) for level in levels}
     path = folder / NAME_FILE
     table = pq.read_table(path).to_pandas() if path.is_file() else pd.DataFrame(columns=_COLUMNS)
-    for level, part in table.groupby("level"):
-        unit = geography.unit_number(str(level), part["code"])
-        names[str(level)][unit] = part["name"]
+    for level in levels:
+        part = table[table["level"] == level]
+        unit = geography.unit_number(level, part["code"])
+        names[level][unit[unit >= 0]] = part["name"].fillna("")[unit >= 0]
     return names
 
 

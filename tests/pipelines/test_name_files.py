@@ -163,6 +163,13 @@ def test_written_and_read_again(small_geography: geo_data.Geography, tmp_path: P
     assert check_names(tmp_path, small_geography) == "5 of 6 trct"
 
 
+def test_what_is_of_no_unit_is_left_out(small_geography: geo_data.Geography, tmp_path: Path) -> None:
+    """Before it is verified, a file may hold anything."""
+    columns = {"level": ["cty", "cty", "none"], "code": ["99999", "03001", "1"], "name": ["a", None, "c"]}
+    pq.write_table(pa.table(columns), tmp_path / NAME_FILE)
+    assert not any(names.any() for names in read_names(tmp_path, small_geography).values())
+
+
 def test_states_have_names_of_their_own(small_release: Release) -> None:
     """Of outside areas too; but what the crosswalk says comes first."""
     public = pipelines.read_public_release(small_release.public)
