@@ -15,6 +15,7 @@ from geo_data.groupings import group_places
 from geo_data.outside import fill, outside_areas
 from geo_data.polygons import read_centroids
 from geo_data.tables import Kind, read_table
+from geo_data.unit_names import unit_names
 
 __all__ = ["read_crosswalk"]
 
@@ -32,6 +33,7 @@ def read_crosswalk(
     outside: Sequence[str] = (),
     groupings: Mapping[str, int] | None = None,
     partitions: Sequence[str] = (),
+    names: Mapping[str, str] | None = None,
 ) -> Geography:
     """Read the public geography from a crosswalk and make its hierarchy nest.
 
@@ -54,6 +56,9 @@ def read_crosswalk(
         everything) is divided by place (`geo_data.groupings`).
     partitions : sequence of str
         Columns of areas that need not nest with the levels (``["stplc"]``).
+    names : mapping of str to str, optional
+        By level, the column of its units' names; empty for none. By default each level's own column with
+        "name" behind it, where there is one: ``trctname`` beside ``trct`` in LODES.
 
     Returns
     -------
@@ -74,22 +79,33 @@ def read_crosswalk(
     crosswalks need it: in Rhode Island's, 264 rows disagree, two of them even in the state.
     Levels that are not prefix-coded are taken as they are, and must nest: a unit lies within one unit of
     the next coarser level.
+
+    A unit has the name that most of its rows have, the first in the alphabet if there are several such;
+    rows whose code was derived are not asked. How many units had more than one is said in
+    `Geography.repairs`. A name that is the unit's code is none.
     """
     levels = tuple(levels)
     polygons = latitude is None or longitude is None
     latitude, longitude = latitude or "latitude", longitude or "longitude"
-    names = (block, *levels, *partitions, latitude, longitude)
-    if len(set(names)) < len(names):
+    used = (block, *levels, *partitions, latitude, longitude, *(names or {}).values())
+    if len(set(used)) < len(used):
         raise InputError(
-            path, f"one column is named for two purposes: {', '.join(names)}", cure="name each once"
+            path, f"one column is named for two purposes: {', '.join(used)}", cure="name each once"
         )
     groupings = groupings or {}
     written = [level for level in levels if level not in groupings]
     columns: dict[str, Kind] = dict.fromkeys((block, *written, *partitions), "code")
+    asked: dict[str, Kind] = dict.fromkeys((names or {}).values(), "name")
+    usual: dict[str, Kind] = {}
+    if names is None:
+        names = {level: f"{level}name" for level in (block, *written) if f"{level}name" not in used}
+        usual = dict.fromkeys(names.values(), "name")
     if polygons:
-        frame = read_centroids(path, list(columns), latitude, longitude)
+        frame = read_centroids(path, list(columns), latitude, longitude, list(asked), list(usual))
     else:
-        frame = read_table(path, {**columns, latitude: "number", longitude: "number"})
+        places: dict[str, Kind] = {latitude: "number", longitude: "number"}
+        frame = read_table(path, {**columns, **places, **asked}, optional=usual)
+    named = {level: frame.pop(column) for level, column in names.items() if column in frame}
     _check_blocks(path, frame[block])
     for column, limit in ((latitude, 90), (longitude, 180)):
         beyond = int((frame[column].abs() > limit).sum())
@@ -104,11 +120,13 @@ def read_crosswalk(
     repairs = []
     for level in written:
         frame[level], repaired = _repair(path, frame[block], frame[level], level)
-        if repaired:
+        if repaired.any():
             repairs.append(
-                f"level {level}: {repaired:,} of {len(frame):,} rows disagreed with their block code; "
+                f"level {level}: {repaired.sum():,} of {len(frame):,} rows disagreed with their block code; "
                 f"the {level} code was derived from it"
             )
+            if level in named:  # the name is that of the other code
+                named[level] = named[level].mask(repaired)
     parent = np.zeros(len(frame), np.int64)
     for level in levels:
         if level in groupings:
@@ -127,7 +145,7 @@ def read_crosswalk(
     shared = {name: _shared(path, frame[block], frame[name], longest) for name in partitions}
     if areas:
         frame = _with_outside(path, frame, block, levels, areas, shared)
-    frame = frame.sort_values([*levels, block], ignore_index=True)
+    frame = frame.sort_values([*levels, block])
     unit_codes, unit_starts = [], []
     for level in levels:
         codes = frame[level].to_numpy(dtype=object)
@@ -135,9 +153,20 @@ def read_crosswalk(
         starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]]).astype(np.int32)
         unit_codes.append(codes[starts])
         unit_starts.append(starts)
+    blocks = frame[block].to_numpy(dtype=object)
+    known = {}
+    every_block = np.arange(len(blocks), dtype=np.int32)
+    for level, codes, starts in zip(
+        (*levels, block), (*unit_codes, blocks), (*unit_starts, every_block), strict=True
+    ):
+        if level in named:
+            # In the order of the blocks; an outside area has no row in the file, and no name.
+            known[level], several = unit_names(named[level].reindex(frame.index), codes, starts)
+            if several:
+                repairs.append(f"level {level}: {several:,} units have several names; most rows decide")
     return Geography(
         block_level=block,
-        blocks=frame[block].to_numpy(dtype=object),
+        blocks=blocks,
         levels=levels,
         unit_codes=tuple(unit_codes),
         unit_starts=tuple(unit_starts),
@@ -147,6 +176,7 @@ def read_crosswalk(
         repairs=tuple(repairs),
         source=os.fspath(path),
         partitions={name: _partition(frame[name], shared[name]) for name in partitions},
+        names={level: names for level, names in known.items() if names.any()},
     )
 
 
@@ -227,15 +257,15 @@ def _check_blocks(path: str | os.PathLike[str], blocks: pd.Series) -> None:
 
 def _repair(
     path: str | os.PathLike[str], blocks: pd.Series, codes: pd.Series, level: str
-) -> tuple[pd.Series, int]:
-    """Return the codes of a level after the repair rule, and how many rows changed."""
+) -> tuple[pd.Series, pd.Series]:
+    """Return the codes of a level after the repair rule, and which rows changed."""
     lengths = codes.str.len()
     longest = int(lengths.max())
     if (lengths == longest).all():
         prefix = blocks.str[:longest]
         agree = prefix == codes
         if agree.mean() >= _PREFIX_SHARE:
-            return prefix, int((~agree).sum())
+            return prefix, ~agree
     if codes.str.isdigit().all():
         # Not a prefix as it stands: would it be one with the zeros that a spreadsheet drops?
         for length in (longest, longest + 1):
@@ -248,7 +278,7 @@ def _repair(
                     count=int((lengths < length).sum()),
                     cure="write the codes as text, with leading zeros",
                 )
-    return codes, 0
+    return codes, pd.Series(False, codes.index)
 
 
 def _check_nesting(path: str | os.PathLike[str], frame: pd.DataFrame, coarse: str, fine: str) -> None:

@@ -74,6 +74,8 @@ class Geography:
         The file it was read from.
     partitions : mapping of str to Partition
         Further divisions of the blocks, in which auxiliary tables may be; not kept in a plan.
+    names : mapping of str to ndarray of str objects, shape (U,) each
+        By level, where its units have names: the name of each, "" where it has none.
 
     Notes
     -----
@@ -92,6 +94,7 @@ class Geography:
     repairs: tuple[str, ...] = ()
     source: str | os.PathLike[str] = field(default="")
     partitions: Mapping[str, Partition] = field(default_factory=dict)
+    names: Mapping[str, Codes] = field(default_factory=dict)
 
     @property
     def n_blocks(self) -> int:

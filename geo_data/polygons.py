@@ -10,11 +10,13 @@ from pathlib import Path
 
 import geopandas as gpd
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import shapely
 
 from geo_data.errors import InputError
 from geo_data.geography import Geography
+from geo_data.unit_names import clean_names
 
 __all__ = ["Polygons", "read_centroids", "read_polygons"]
 
@@ -35,13 +37,19 @@ class Polygons:
         like the level, and valid polygons or multipolygons, EPSG:4326.
     notes : tuple of str
         What was left out or mended, with counts.
+    names : ndarray of str objects, shape (U,), or None
+        Name of each unit of the level, "" where the file has none but its code; None if names were not
+        asked for.
     """
 
     shapes: gpd.GeoDataFrame
     notes: tuple[str, ...]
+    names: npt.NDArray[np.object_] | None = None
 
 
-def read_polygons(path: str | os.PathLike[str], geography: Geography, *, level: str, code: str) -> Polygons:
+def read_polygons(
+    path: str | os.PathLike[str], geography: Geography, *, level: str, code: str, name: str | None = None
+) -> Polygons:
     """Read the shapes of the units of a level.
 
     Parameters
@@ -53,6 +61,8 @@ def read_polygons(path: str | os.PathLike[str], geography: Geography, *, level: 
         The level that the shapes are of.
     code : str
         Column of the unit's code.
+    name : str, optional
+        Column of the unit's name.
 
     Returns
     -------
@@ -67,7 +77,7 @@ def read_polygons(path: str | os.PathLike[str], geography: Geography, *, level: 
         half of the units, coordinates that are not degrees once they are in EPSG:4326.
     """
     path = Path(path)
-    frame = _read(path, [code])
+    frame = _read(path, [code], [] if name is None else [name])
     unit = geography.unit_number(level, frame[code])
     _check_units(path, frame[code], unit, geography, level)
     inside = np.flatnonzero(unit >= 0)
@@ -95,13 +105,23 @@ def read_polygons(path: str | os.PathLike[str], geography: Geography, *, level: 
         f"of {placed:,} units of {level} have no shape": placed - len(shapes),
     }
     notes = tuple(f"{path.name}: {count:,} {what}" for what, count in counts.items() if count)
-    return Polygons(shapes, notes)
+    if name is None:
+        return Polygons(shapes, notes)
+    names = np.full(geography.n_units(level), "", object)
+    names[unit[inside]] = clean_names(frame[name]).to_numpy(dtype=object)[inside]
+    names[names == geography.codes(level)] = ""
+    return Polygons(shapes, notes, names)
 
 
 def read_centroids(
-    path: str | os.PathLike[str], codes: Sequence[str], latitude: str, longitude: str
+    path: str | os.PathLike[str],
+    codes: Sequence[str],
+    latitude: str,
+    longitude: str,
+    names: Sequence[str] = (),
+    optional: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """Read codes and centroids of a file of polygons.
+    """Read codes, names and centroids of a file of polygons.
 
     Parameters
     ----------
@@ -111,11 +131,13 @@ def read_centroids(
         Columns of text to read.
     latitude, longitude : str
         Names that the columns of the centroid get.
+    names, optional : sequence of str
+        Columns of names to read, the second where the file has them.
 
     Returns
     -------
     DataFrame
-        Columns `codes` as ``str``, `latitude` and `longitude` in degrees WGS84.
+        Columns `codes` as ``str``, `names` as categoricals, `latitude` and `longitude` in degrees WGS84.
 
     Raises
     ------
@@ -123,14 +145,16 @@ def read_centroids(
         No such file, one that cannot be read or has no rows; columns missing, numbers in place of text, or
         codes missing; geometry missing, not of polygons, or without a coordinate reference system.
     """
-    frame = _read(Path(path), codes)
+    frame = _read(Path(path), codes, names)
     centres = _polygons_of(Path(path), frame).to_crs(_EQUAL_AREA).centroid.to_crs(_DEGREES)
     result = pd.DataFrame({name: frame[name].astype("str") for name in codes})
+    for name in (*names, *(name for name in optional if name in frame)):
+        result[name] = frame[name].astype("str").astype("category")
     return result.assign(**{latitude: centres.y.to_numpy(), longitude: centres.x.to_numpy()})
 
 
-def _read(path: Path, codes: Sequence[str]) -> gpd.GeoDataFrame:
-    """Read a file whose columns `codes` must be text, and complete."""
+def _read(path: Path, codes: Sequence[str], names: Sequence[str]) -> gpd.GeoDataFrame:
+    """Read a file whose columns `codes` must be text, and complete; those of names may be anything."""
     if not path.is_file():
         raise InputError(path, "there is no such file", cure="check the path in the configuration")
     with path.open("rb") as file:
@@ -144,7 +168,7 @@ def _read(path: Path, codes: Sequence[str]) -> gpd.GeoDataFrame:
             "the file has no polygons that can be read",
             cure="give GeoParquet, GeoPackage, GeoJSON or a shapefile, or name latitude and longitude",
         )
-    missing = [name for name in codes if name not in frame]
+    missing = [name for name in (*codes, *names) if name not in frame]
     if missing:
         raise InputError(
             path,

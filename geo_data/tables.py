@@ -11,6 +11,8 @@ margin    a margin of error: a number, not negative, also as "+/-56"; NaN where 
           blank or asterisks, which say that it is unknown
 text      anything, as it stands; "" where it is blank. `numbers` and `margins` read the
           numbers in the rows that are wanted
+name      text that many rows share, such as that of a county: a categorical, missing where
+          it is blank; what is not UTF-8 is read as Windows-1252
 ========  ==============================================================================
 
 The first four may not have missing values. Nothing here shows a value of the data: errors of the libraries
@@ -34,11 +36,13 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from geo_data.errors import InputError
+from geo_data.unit_names import shared_names
 
 __all__ = ["Kind", "margins", "numbers", "read_table"]
 
-Kind = Literal["code", "label", "count", "number", "margin", "text"]
+Kind = Literal["code", "label", "count", "number", "margin", "text", "name"]
 
+_NAME = pa.dictionary(pa.int32(), pa.binary())  # each name is kept once, however many rows have it
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
 _TRUNCATED = "the file is truncated or corrupt"
@@ -55,6 +59,7 @@ def read_table(
     *,
     schema: Collection[str] | None = None,
     present: Collection[str] = (),
+    optional: Mapping[str, Kind] | None = None,
 ) -> pd.DataFrame:
     """Read columns of a table as text, whole numbers or numbers, or say what is wrong with the file.
 
@@ -68,12 +73,15 @@ def read_table(
         All columns the file must have, neither more nor fewer. Default: further columns are ignored.
     present : collection of str
         Further columns that the header must have; they are not parsed.
+    optional : mapping of str to Kind
+        Further columns that are read where the header has them.
 
     Returns
     -------
     DataFrame
         One row per row of the file in its order, the columns in the order asked for: code, label and text as
-        pandas ``str``, count as int64 (>= 0), number as float64 (finite), margin as float64 (>= 0, or NaN).
+        pandas ``str``, name as a categorical of ``str``, count as int64 (>= 0), number as float64 (finite),
+        margin as float64 (>= 0, or NaN).
         At least one row.
 
     Raises
@@ -93,14 +101,22 @@ def read_table(
     if magic == _PARQUET:
         header = _parquet_header(path)
         _check_header(path, header, wanted, schema)
+        columns = _with(columns, optional, header)
         table = _read_parquet(path, columns)
     else:
         header = _csv_header(path, magic)
         _check_header(path, header, wanted, schema)
+        columns = _with(columns, optional, header)
         table = _read_csv(path, magic, columns)
     if table.num_rows == 0:
         raise InputError(path, _NO_ROWS, cure=_COPY_AGAIN)
     return pd.DataFrame({name: _values(path, name, kind, table[name]) for name, kind in columns.items()})
+
+
+def _with(
+    columns: Mapping[str, Kind], optional: Mapping[str, Kind] | None, header: Sequence[str]
+) -> dict[str, Kind]:
+    return {**columns, **{name: kind for name, kind in (optional or {}).items() if name in header}}
 
 
 def _csv_header(path: Path, magic: bytes) -> list[str]:
@@ -160,8 +176,8 @@ def _check_header(
 
 def _read_csv(path: Path, magic: bytes, columns: Mapping[str, Kind]) -> pa.Table:
     """Return the columns as text, counts as int64 where all of them convert."""
-    text = {name: pa.string() for name in columns}
-    fast = {name: pa.int64() if kind == "count" else pa.string() for name, kind in columns.items()}
+    text = {name: _NAME if kind == "name" else pa.string() for name, kind in columns.items()}
+    fast = {name: pa.int64() if kind == "count" else text[name] for name, kind in columns.items()}
     table, fault = _parse_csv(path, magic, fast)
     if table is None and "count" in columns.values():
         # Either a count is not a whole number (to be counted by `_values`) or the file cannot be read at all.
@@ -206,7 +222,8 @@ def _parse_csv(path: Path, magic: bytes, types: Mapping[str, pa.DataType]) -> tu
 
 def _read_parquet(path: Path, columns: Mapping[str, Kind]) -> pa.Table:
     try:
-        return pyarrow.parquet.read_table(path, columns=list(columns))
+        shared = [name for name, kind in columns.items() if kind == "name"]
+        return pyarrow.parquet.read_table(path, columns=list(columns), read_dictionary=shared)
     except _READ_FAULTS:
         pass
     raise InputError(path, _TRUNCATED, cure=_COPY_AGAIN)
@@ -217,7 +234,7 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Se
     type_ = column.type
     if pa.types.is_dictionary(type_):
         type_ = type_.value_type
-        column = column.cast(type_)
+        column = column.cast(type_) if kind != "name" else column
     is_text = pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
     if kind == "code" and not is_text:
         raise InputError(
@@ -231,6 +248,7 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Se
         "code": False,
         "label": pa.types.is_integer(type_),
         "count": pa.types.is_integer(type_),
+        "name": not pa.types.is_nested(type_),
     }.get(kind, is_number)
     if not is_text and not allowed:
         raise InputError(
@@ -239,6 +257,8 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Se
             column=name,
             cure="store labels as text, counts as integers, numbers as integers or decimals",
         )
+    if kind == "name":
+        return shared_names(column)
     if kind in ("margin", "text"):
         if not is_text and kind == "margin":
             return margins(path, name, column.cast(pa.float64(), safe=False).to_pandas())

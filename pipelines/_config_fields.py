@@ -32,6 +32,7 @@ __all__ = [
     "LevelNames",
     "Line",
     "Mechanism",
+    "NameColumns",
     "Names",
     "PositiveNumber",
     "RetentionNumber",
@@ -137,6 +138,15 @@ def _groupings(value: object) -> dict[str, int]:
     return dict(value)
 
 
+def _name_columns(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise ValueError(f'{shown(value)} is not a table; write for example {{ trct = "trctname" }}')
+    for column in value.values():
+        if not isinstance(column, str) or not column.strip():
+            raise ValueError(f"{shown(column)} is not a column; write its name in quotes")
+    return dict(value)
+
+
 def check_level_name(value: str) -> str:
     r"""Return the name of a level; raise ValueError for one that could lead a file out of its folder.
 
@@ -182,6 +192,7 @@ LevelName = Annotated[Line, AfterValidator(check_level_name)]
 LevelNames = Annotated[tuple[LevelName, ...], Field(strict=False)]
 Columns = Annotated[tuple[Line, ...], Field(strict=False), BeforeValidator(_columns)]
 SummaryLevels = Annotated[dict[str, str | tuple[str, str]], BeforeValidator(_summary_levels)]
+NameColumns = Annotated[dict[str, str], PlainValidator(_name_columns)]
 Mechanism = Annotated[str, AfterValidator(_mechanism)]
 # These three stand in the names of files.
 State = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$")]

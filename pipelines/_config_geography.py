@@ -6,7 +6,15 @@ from typing import Annotated
 
 from pydantic import Field
 
-from pipelines._config_fields import Groupings, InputPath, LevelName, LevelNames, Line, Names
+from pipelines._config_fields import (
+    Groupings,
+    InputPath,
+    LevelName,
+    LevelNames,
+    Line,
+    NameColumns,
+    Names,
+)
 from pipelines._config_sections import Section
 
 __all__ = ["Geography", "PolygonTable"]
@@ -23,11 +31,14 @@ class PolygonTable(Section):
         The file, in any format that GDAL reads, or GeoParquet.
     code : str
         Column of the unit's code.
+    name : str or None
+        Column of the unit's name; these names are kept instead of the crosswalk's.
     """
 
     level: Line
     file: InputPath
     code: Line
+    name: Line | None = None
 
 
 class Geography(Section):
@@ -53,6 +64,9 @@ class Geography(Section):
     partitions : tuple of str
         Columns of the crosswalk with areas that need not nest with the levels, such as places; auxiliary
         tables may be of them.
+    names : dict of str to str or None
+        Columns of the names of units, by level: names are kept in the release for maps. Without this key,
+        each level's column with "name" behind it where the file has one, as in LODES; {} for no names.
     polygons : tuple of PolygonTable
         Shapes of the units of levels; those of the blocks are in `file` where that has geometry.
     """
@@ -65,4 +79,5 @@ class Geography(Section):
     outside: Names = ()
     groupings: Groupings = Field(default_factory=dict)
     partitions: Names = ()
+    names: NameColumns | None = None
     polygons: Annotated[tuple[PolygonTable, ...], Field(strict=False)] = ()

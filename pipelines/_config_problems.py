@@ -137,7 +137,9 @@ def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
     yield from _outside_problems(geography, jobs, flows)
     if isinstance(geography.get("outside"), list):
         yield from _repeated("geography", geography, ["outside"])
-    yield from _repeated("geography", geography, ["block", "levels", "partitions", "latitude", "longitude"])
+    columns = {**geography, "names": [*_table(geography.get("names")).values()]}
+    used = ["block", "levels", "partitions", "latitude", "longitude", "names"]
+    yield from _repeated("geography", columns, used)
     yield from _repeated("jobs", jobs, ["home", "work", "worker", "count", "attributes"])
     yield from _repeated("plan", plan, ["pool_by"])
     for where, table in flows.items():
@@ -175,10 +177,18 @@ def _geography_problems(geography: _Table, shapes: Mapping[str, _Table]) -> Iter
     if ("latitude" in geography) != ("longitude" in geography):
         given, other = ("latitude", "longitude") if "latitude" in geography else ("longitude", "latitude")
         yield f"geography.{other}: missing beside {given}; name both, or none where the file has polygons"
-    levels = geography.get("levels")
-    for name in _table(geography.get("groupings")):
+    levels, groupings = geography.get("levels"), _table(geography.get("groupings"))
+    for name in groupings:
         if isinstance(levels, list) and name not in levels:
             yield f"geography.groupings: {shown(name)} is not in geography.levels; add it where it belongs"
+    named_with_shapes = [table.get("level") for table in shapes.values() if "name" in table]
+    for level in _table(geography.get("names")):
+        if isinstance(levels, list) and level not in [*levels, geography.get("block")]:
+            yield f"geography.names: {shown(level)} is not a level of the geography; name its levels only"
+        if level in groupings:
+            yield f"geography.names: {shown(level)} is a grouping, whose units have no names; leave it out"
+        if level in named_with_shapes:
+            yield f"geography.names: {shown(level)} has names in geography.polygons too; leave out one"
 
 
 def _job_problems(jobs: _Table, plan: _Table) -> Iterator[str]:

@@ -83,7 +83,7 @@ def plan(config: Path, out: Path | None) -> None:
         guarantee = pipelines.certified(release)
         say("Trying the plan on homes drawn from the public model ...")
         report = pipelines.report_plan(release, guarantee, inputs.model)
-        digest = pipelines.write_plan_report(report, target)
+        digest = pipelines.write_plan_report(report, target, inputs.names)
         click.echo(report.text())
         click.echo(f"Plan hash   {digest}")
         if loaded.ledger is not None:

@@ -114,9 +114,15 @@ class ReleaseConfig(Section):
         dict
             Ready for JSON. Exact numbers are text, the same however they were written. Of the input files
             only the names are given. The output folder, the keys, the ledger and how the run is done are left
-            out: a folder name may say something confidential, and none of them changes what is released.
+            out: a folder name may say something confidential, and none of them changes what is released. So
+            are the columns of names, which are words for maps.
         """
-        return self.model_dump(mode="json", exclude={"release": {"out"}} | dict.fromkeys(_PRIVATE, True))
+        left_out: dict[str, Any] = {
+            "release": {"out": True},
+            "geography": {"names": True, "polygons": {"__all__": {"name": True}}},
+            **dict.fromkeys(_PRIVATE, True),
+        }
+        return self.model_dump(mode="json", exclude=left_out)
 
     def with_out(self, out: Path) -> ReleaseConfig:
         """Return the same configuration with another output folder.

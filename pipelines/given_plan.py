@@ -17,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import geo_data
+from pipelines.checksums import sha256_of
 from pipelines.config import ConfigError, ReleaseConfig
+from pipelines.name_files import NAME_FILE, check_names
 from pipelines.plan_files import PLAN_FILES, load_plan, plan_hash, read_document
 from pipelines.planning import ReleasePlan
 from pipelines.public_inputs import job_source
@@ -47,7 +49,7 @@ def usable(given: Path) -> Iterator[None]:
 
 
 def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> ReleasePlan:
-    """Copy a plan that was made before, and read the copy.
+    """Copy a plan that was made before, and the names of areas beside it, and read the copy.
 
     Parameters
     ----------
@@ -56,7 +58,7 @@ def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> ReleasePlan:
     given : Path
         Folder that `odsynth plan` wrote.
     stored : Path
-        Where the copy goes; made here.
+        Where the copy of the plan goes; made here. The names go beside it.
 
     Returns
     -------
@@ -69,23 +71,29 @@ def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> ReleasePlan:
         If the folder is none that `odsynth plan` wrote, its plan is not the one that its report is about, or
         the plan was made for another configuration or says otherwise than its own.
     ValueError
-        If a file of the plan is altered or not of its form (`load_plan`).
+        If a file is altered or not of its form (`load_plan`, `check_names`).
     """
     stored.mkdir()
+    names = stored.parent / NAME_FILE
     try:
-        reported = json.loads((given / PLAN_NUMBERS).read_text(encoding="utf-8"))["plan_sha256"]
+        reported = json.loads((given / PLAN_NUMBERS).read_text(encoding="utf-8"))
+        plan_sha256, names_sha256 = reported["plan_sha256"], reported["names_sha256"]
         for name in PLAN_FILES:
             shutil.copyfile(given / PLAN_FOLDER / name, stored / name)
+        if names_sha256 is not None:
+            shutil.copyfile(given / NAME_FILE, names)
     except (FileNotFoundError, NotADirectoryError, shutil.SpecialFileError, ValueError, KeyError, TypeError):
-        what = f"{PLAN_NUMBERS}, or a file in {PLAN_FOLDER}, is not there or not what it writes"
+        what = f"{PLAN_NUMBERS}, {NAME_FILE}, or a file in {PLAN_FOLDER}, is not there or not what it writes"
         raise ConfigError([f"{given}: not a folder that odsynth plan wrote: {what}"]) from None
-    if reported != plan_hash(stored):
+    if plan_sha256 != plan_hash(stored) or (names_sha256 is not None and names_sha256 != sha256_of(names)):
         raise ConfigError([f"{given}: the plan is not the one that {PLAN_NUMBERS} is about. {_AGAIN}"])
     if others := _differing(read_document(stored)["configuration"], config.canonical()):
         rule = "the plan was made for another configuration, or by another version of the program"
         cure = f"{_AGAIN}, or change the configuration back"
         raise ConfigError([f"{given}: {rule}; they differ in {', '.join(others)}. {cure}"])
     release = load_plan(stored)
+    if names_sha256 is not None:
+        check_names(names.parent, release.geography)
     if others := contradictions(config, release):
         raise ConfigError(
             [f"{given}: the plan is not what its configuration asks for: {', '.join(others)}. {_AGAIN}"]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 import geo_data
 from pipelines.public_release import PublicRelease
 
-__all__ = ["STATE_NAMES", "level_words", "outside_names", "plural", "singular"]
+__all__ = ["STATE_NAMES", "level_words", "outside_names", "plural", "singular", "unit_names"]
 
 # Singular, plural, and how many characters each level adds to the code of the one above it.
 _LODES = {
@@ -109,6 +112,26 @@ def level_words(level: str) -> dict[str, str | list[int]]:
     one, many, _ = _LODES[known]
     groups = [_LODES[name][2] for name in names[: names.index(known) + 1]]
     return {"one": one, "many": many, "groups": groups}
+
+
+def unit_names(release: PublicRelease, level: str) -> NDArray[np.object_]:
+    """Return the names of the units of a level: those that the release has, and those of states.
+
+    Parameters
+    ----------
+    release : PublicRelease
+    level : str
+
+    Returns
+    -------
+    ndarray of str objects, shape (U,)
+        "" where there is none.
+    """
+    names = release.names[level]
+    if level != "st":
+        return names
+    states = np.array([STATE_NAMES.get(code, "") for code in release.geography.codes(level)], object)
+    return np.where(names == "", states, names)
 
 
 def outside_names(release: PublicRelease) -> dict[int, str]:

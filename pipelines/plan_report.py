@@ -8,15 +8,18 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import geo_data
 import synth
 from pipelines.cell_figure import draw_cells
+from pipelines.checksums import sha256_of
 from pipelines.config import ConfigError
 from pipelines.forecast import Forecast, forecast
 from pipelines.given_plan import PLAN_FOLDER, PLAN_NUMBERS
+from pipelines.name_files import NAME_FILE, Names, write_names
 from pipelines.plan_files import save_plan
 from pipelines.planning import ReleasePlan
 from pipelines.summary import plan_summary
@@ -105,7 +108,7 @@ def run_cost(seconds: float, gigabytes: float, jobs: int) -> tuple[float, float]
     return seconds + 1 + 5e-6 * jobs, gigabytes + 0.2
 
 
-def write_plan_report(report: PlanReport, out: Path) -> str:
+def write_plan_report(report: PlanReport, out: Path, names: Mapping[str, Names] | None = None) -> str:
     """Write the plan, its report and the picture of its cells; return the hash of the plan.
 
     Parameters
@@ -113,6 +116,9 @@ def write_plan_report(report: PlanReport, out: Path) -> str:
     report : PlanReport
     out : Path
         Folder; an earlier report there is replaced, anything else is refused.
+
+    names : mapping of str to ndarray of str objects, optional
+        Names of the units of levels, for a run with this plan (`PublicInputs.names`).
 
     Returns
     -------
@@ -130,9 +136,11 @@ def write_plan_report(report: PlanReport, out: Path) -> str:
     staging = Path(tempfile.mkdtemp(prefix=f".{out.name}.partial-", dir=out.parent))
     try:
         digest = save_plan(report.release, staging / PLAN_FOLDER)
+        write_names(names or {}, report.release.geography, staging)
         (staging / _REPORT).write_text(f"{report.text()}\nPlan hash   {digest}\n", encoding="utf-8")
         numbers = {
             "plan_sha256": digest,
+            "names_sha256": sha256_of(named) if (named := staging / NAME_FILE).exists() else None,
             "epsilon": synth.decimal_up(report.guarantee.epsilon),
             "delta": synth.decimal_up(report.guarantee.delta),
             **report.forecast.as_dict(),

@@ -56,9 +56,7 @@ def polygon_levels(configuration: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(level for level in (*geography["levels"], geography["block"]) if level in named)
 
 
-def read_polygon_tables(
-    config: ReleaseConfig, geography: geo_data.Geography
-) -> tuple[dict[str, gpd.GeoDataFrame], tuple[str, ...]]:
+def read_polygon_tables(config: ReleaseConfig, geography: geo_data.Geography) -> dict[str, geo_data.Polygons]:
     """Read the polygons that a configuration names.
 
     Parameters
@@ -68,10 +66,8 @@ def read_polygon_tables(
 
     Returns
     -------
-    shapes : dict of str to GeoDataFrame
-        By level, for each of `polygon_levels`: codes and polygons, EPSG:4326 (`geo_data.Polygons`).
-    notes : tuple of str
-        What was left out or mended.
+    dict of str to geo_data.Polygons
+        By level, for each of `polygon_levels`.
 
     Raises
     ------
@@ -82,12 +78,10 @@ def read_polygon_tables(
     tables = {table.level: table for table in g.polygons}
     if g.latitude is None and g.block not in tables:
         tables[g.block] = PolygonTable.model_construct(level=g.block, file=g.file, code=g.block)
-    read = {
-        level: geo_data.read_polygons(table.file, geography, level=level, code=table.code)
+    return {
+        level: geo_data.read_polygons(table.file, geography, level=level, code=table.code, name=table.name)
         for level, table in tables.items()
     }
-    notes = tuple(note for polygons in read.values() for note in polygons.notes)
-    return {level: polygons.shapes for level, polygons in read.items()}, notes
 
 
 def write_polygons(shapes: Mapping[str, gpd.GeoDataFrame], folder: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import geopandas as gpd
 import numpy as np
+import numpy.typing as npt
 
 import geo_data
 from pipelines._config_fields import expand
@@ -47,6 +48,8 @@ class PublicInputs:
         What reading had to report: repairs, rows left out, fall-backs.
     polygons : dict of str to GeoDataFrame
         Shapes of the units of levels, for maps of the release.
+    names : dict of str to ndarray of str objects
+        Names of the units of levels, likewise (`geo_data.Geography`).
     """
 
     geography: geo_data.Geography
@@ -55,6 +58,7 @@ class PublicInputs:
     model: geo_data.PublicModel
     notes: tuple[str, ...]
     polygons: dict[str, gpd.GeoDataFrame]
+    names: dict[str, npt.NDArray[np.object_]]
 
 
 def read_public_inputs(config: ReleaseConfig) -> PublicInputs:
@@ -102,7 +106,7 @@ def public_inputs_for(
     -------
     PublicInputs
     """
-    polygons, mended = read_polygon_tables(config, geography)
+    shapes = read_polygon_tables(config, geography)
     tables = read_auxiliary(config, geography)
     if config.weights is None:
         weights = geo_data.uniform_weights(geography)
@@ -113,8 +117,18 @@ def public_inputs_for(
     model = geo_data.build_model(
         geography, tables, weights.weights, jobs, _model_level(config, geography, tables)
     )
-    notes = _notes(config, geography, tables, weights, model) + mended
-    return PublicInputs(geography, weights, slots, model, notes, polygons)
+    notes = _notes(config, geography, tables, weights, model)
+    notes += tuple(note for polygons in shapes.values() for note in polygons.notes)
+    names = {level: polygons.names for level, polygons in shapes.items() if polygons.names is not None}
+    return PublicInputs(
+        geography,
+        weights,
+        slots,
+        model,
+        notes,
+        {level: polygons.shapes for level, polygons in shapes.items()},
+        {**geography.names, **names},
+    )
 
 
 def read_geography(config: ReleaseConfig) -> geo_data.Geography:
@@ -129,6 +143,7 @@ def read_geography(config: ReleaseConfig) -> geo_data.Geography:
         outside=g.outside,
         groupings=g.groupings,
         partitions=g.partitions,
+        names=g.names,
     )
     _check_names(g.file, "level", {geography.block_level, *geography.levels} & _OWN_BLOCK_COLUMNS)
     return geography

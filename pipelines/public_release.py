@@ -21,6 +21,7 @@ import geo_data
 from pipelines._config_fields import check_level_name
 from pipelines.certificate import Certificate
 from pipelines.implicates import Implicates
+from pipelines.name_files import read_names
 from pipelines.plan_files import load_geography, read_document
 from pipelines.polygons import polygon_file
 from pipelines.readme import count_meanings
@@ -134,6 +135,11 @@ class PublicRelease:
             add = delayed(_add, pure=False)
             parts = [add(parts[i : i + _FAN_IN]) for i in range(0, len(parts), _FAN_IN)]
         return compute(parts[0], scheduler="threads")[0]
+
+    @cached_property
+    def names(self) -> dict[str, NDArray[np.object_]]:
+        """Names of the units of each of `levels`, text of shape (U,); "" where the release has none."""
+        return read_names(self.folder, self.geography)
 
     def polygons(self, level: str) -> gpd.GeoDataFrame | None:
         """Return the shapes of the units of a level, where the release has them.

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from geo_data import count_columns
 from pipelines.certificate import Certificate
+from pipelines.name_files import NAME_FILE
 from pipelines.planning import ReleasePlan
 from pipelines.polygons import polygon_file, polygon_levels
 from synth import decimal_up, exp_up, group_privacy
@@ -49,7 +50,7 @@ def count_meanings(categories: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
     return meanings
 
 
-def release_readme(release: ReleasePlan, certificate: Certificate, names: dict[str, str]) -> str:
+def release_readme(release: ReleasePlan, certificate: Certificate, names: dict[str, str], named: bool) -> str:
     """Return the text of a release's README.md.
 
     Parameters
@@ -58,6 +59,8 @@ def release_readme(release: ReleasePlan, certificate: Certificate, names: dict[s
     certificate : Certificate
     names : dict of str to str
         Data files by kind (`file_names`).
+    named : bool
+        Whether it has names of units.
 
     Returns
     -------
@@ -98,6 +101,7 @@ def release_readme(release: ReleasePlan, certificate: Certificate, names: dict[s
         if levels
         else ""
     )
+    words = f"- `{NAME_FILE}`: names of public units, for maps\n" if named else ""
     status = (
         "Every check of the program passed: this release is **for publication**."
         if certificate.for_release
@@ -116,7 +120,7 @@ random from {release.mechanism.words}.
 - {_files(names, "od")}: jobs counted by work block and home block, in the layout of LODES
 {aux}{jobs}- `certificate.json`: the privacy certificate; `certificate.schema.json` describes its fields
 - `plan/`: the public plan from which the certificate can be computed again
-{shapes}- `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)
+{shapes}{words}- `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)
 
 `odsynth verify` on this folder repeats every check; it needs no confidential data.
 

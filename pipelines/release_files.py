@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pipelines.certificate import Certificate, certificate_schema
 from pipelines.checksums import CHECKSUMS, checksum_lines, sha256_of
 from pipelines.implicates import Implicates
+from pipelines.name_files import NAME_FILE
 from pipelines.plan_files import PLAN_FILES
 from pipelines.planning import ReleasePlan
 from pipelines.polygons import polygon_file, polygon_levels
@@ -111,7 +112,7 @@ def write_public(
     folder: Path,
     key: Ed25519PrivateKey | None = None,
 ) -> None:
-    """Join the parts and write everything but plan and polygons (which are there), then seal the folder.
+    """Join the parts and write everything but plan, polygons and names (which are there), then seal it.
 
     Parameters
     ----------
@@ -120,7 +121,7 @@ def write_public(
     parts : sequence of sequence of Part
         For each implicate, in order; their files are left where they are.
     folder : Path
-        The public folder, holding ``plan/`` and, where there are polygons, ``geo/``.
+        The public folder, holding ``plan/`` and, where there are polygons or names, these.
     key : Ed25519PrivateKey, optional
         Signs the release; its public half is put beside it.
     """
@@ -132,7 +133,8 @@ def write_public(
     (folder / "certificate.json").write_text(text, encoding="utf-8")
     schema = json.dumps(certificate_schema(), indent=1) + "\n"
     (folder / "certificate.schema.json").write_text(schema, encoding="utf-8")
-    (folder / "README.md").write_text(release_readme(release, certificate, names), encoding="utf-8")
+    named = (folder / NAME_FILE).is_file()
+    (folder / "README.md").write_text(release_readme(release, certificate, names, named), encoding="utf-8")
     if key is not None:
         write_public_key(key, folder)
     seal(folder, certificate)
@@ -169,7 +171,7 @@ def manifest_text(manifest: dict[str, Any]) -> str:
 
 
 def expected_files(configuration: dict[str, Any]) -> list[str]:
-    """Return the relative names of all files that an unsigned release has, but manifest and checksums."""
+    """Return the relative names of the files that every unsigned release has, but manifest and checksums."""
     texts = ("README.md", "certificate.json", "certificate.schema.json")
     plan = (f"plan/{name}" for name in PLAN_FILES)
     shapes = (polygon_file(level) for level in polygon_levels(configuration))

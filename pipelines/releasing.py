@@ -29,6 +29,7 @@ from pipelines.drawing import connect, sample_release
 from pipelines.given_plan import refuse_other_slots, take_plan, usable
 from pipelines.journal import Journal
 from pipelines.ledger import LedgerError
+from pipelines.name_files import NAME_FILE, write_names
 from pipelines.plan_files import load_plan, plan_hash, save_plan
 from pipelines.planning import ReleasePlan
 from pipelines.polygons import POLYGON_FOLDER, read_polygon_tables, write_polygons
@@ -267,12 +268,13 @@ def _refuse_unreachable(scheduler: str | None) -> None:
 def _planned(
     config: ReleaseConfig, given: Path | None, public: Path, clock: _Clock
 ) -> tuple[ReleasePlan, synth.Guarantee, str]:
-    """Make the plan of a run, or take the one given; write it and the polygons, and return its hash too."""
+    """Make the plan of a run, or take the one given; write it, polygons and names; return its hash too."""
     stored = public / "plan"
     if given is None:
         with clock.step("Reading public inputs and planning"):
             inputs = read_public_inputs(config)
             release, polygons = make_plan(config, inputs), inputs.polygons
+            write_names(inputs.names, release.geography, public)
             del inputs  # the public model is large, and nothing needs it any more
         with clock.step("Certifying the plan"):
             guarantee = certified(release)
@@ -284,7 +286,8 @@ def _planned(
             with clock.step("Certifying the plan"):
                 guarantee = certified(release)
         refuse_as_public(config)
-        polygons, _ = read_polygon_tables(config, release.geography)
+        tables = read_polygon_tables(config, release.geography)
+        polygons = {level: table.shapes for level, table in tables.items()}
     write_polygons(polygons, public)
     return release, guarantee, plan_hash(stored)
 
@@ -313,7 +316,7 @@ def _write(
         for path in staging.public.iterdir():  # what an interrupted attempt wrote
             if path.is_dir() and path.name not in ("plan", POLYGON_FOLDER):
                 shutil.rmtree(path)
-            elif path.is_file():
+            elif path.is_file() and path.name != NAME_FILE:
                 path.unlink()
         write_public(release, state.certificate, parts, staging.public, signing_key)
 

@@ -22,6 +22,7 @@ from pipelines.certificate import (
 )
 from pipelines.checksums import CHECKSUMS, checksum_lines, sha256_of
 from pipelines.config import ReleaseConfig
+from pipelines.name_files import NAME_FILE, check_names
 from pipelines.plan_files import load_plan, plan_hash
 from pipelines.planning import ReleasePlan
 from pipelines.polygons import check_polygons, polygon_levels
@@ -77,8 +78,8 @@ def verify(folder: Path, key: Path | None = None) -> Iterator[Check]:
     Yields
     ------
     Check
-        files, signature, certificate form, plan, guarantee, budget, data, texts, polygons where there are
-        any, and last fitness for release.
+        files, signature, certificate form, plan, guarantee, budget, data, texts, polygons and names where
+        there are any, and last fitness for release.
 
     Raises
     ------
@@ -100,6 +101,8 @@ def verify(folder: Path, key: Path | None = None) -> Iterator[Check]:
     yield Check("texts", _run("texts", lambda: _check_texts(folder, release, certificate)))
     if levels := polygon_levels(release.configuration):
         yield Check("polygons", _run("polygons", lambda: check_polygons(folder, release.geography, levels)))
+    if (folder / NAME_FILE).is_file():
+        yield Check("names", _run("names", lambda: check_names(folder, release.geography)))
     if not certificate.for_release:
         raise VerificationError("for release", "no: " + "; ".join(certificate.not_for_release_because))
     yield Check("for release", "yes")
@@ -280,13 +283,15 @@ def _check_data(folder: Path, release: ReleasePlan, certificate: Certificate) ->
 
 def _check_texts(folder: Path, release: ReleasePlan, certificate: Certificate) -> str:
     """Compare what is said in words, and the list of files, with what the certificate gives."""
-    present = set(public_files(folder)) - {PUBLIC_KEY}  # of a signed release
+    present = set(public_files(folder))
+    named = NAME_FILE in present
+    present -= {NAME_FILE, PUBLIC_KEY}  # of a release with names, of a signed one
     more = sorted({*without_parts(present)} ^ {*expected_files(release.configuration)})
     if more:
         raise _fail("texts", f"a release of this kind has other files: {', '.join(more)}")
     if not _manifest_is_original(folder):
         raise _fail("texts", f"{MANIFEST} does not describe this release")
-    readme = release_readme(release, certificate, file_names(release.configuration))
+    readme = release_readme(release, certificate, file_names(release.configuration), named)
     if (folder / "README.md").read_text(encoding="utf-8") != readme:
         raise _fail("texts", "README.md is not the text that certificate.json gives")
     if certificate.randomness != randomness_fields(certificate.randomness.secure):

@@ -25,6 +25,7 @@ _PANELS = {
 _STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 10,
+    "text.parse_math": False,  # a name is no formula
     "svg.hashsalt": "odsynth",  # the same figure gives the same bytes
     "svg.fonttype": "none",  # words that can be searched, read aloud and edited, not their outlines
 }

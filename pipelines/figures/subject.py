@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pyproj import CRS
 
 from pipelines.commutes import Area, Side, add_travel, area_flows
-from pipelines.names import singular
+from pipelines.names import singular, unit_names
 from pipelines.public_release import PublicRelease, PublicReleaseError
 from synth import decimal_up
 
@@ -183,10 +183,12 @@ class Subject:
 
     @property
     def place(self) -> str:
-        """The area."""
+        """The area: its name, where the release has one, and its code."""
         if self.area is None:
             return "the whole region"
-        return f"{singular(self.area.level)} {self.area.code}"
+        code = f"{singular(self.area.level)} {self.area.code}"
+        name = unit_names(self.release, self.area.level)[self.area.unit]
+        return f"{name} ({code})" if name else code
 
     @property
     def noun(self) -> str:

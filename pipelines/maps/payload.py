@@ -15,7 +15,7 @@ from pyproj import CRS
 
 import geo_data
 from pipelines.maps.shapes import centroid_cells, geojson, level_shapes
-from pipelines.names import STATE_NAMES, level_words, outside_names
+from pipelines.names import level_words, outside_names, unit_names
 from pipelines.public_release import PublicRelease
 
 __all__ = ["Payload", "make_payload"]
@@ -85,8 +85,9 @@ def _payload(release: PublicRelease, levels: tuple[str, ...]) -> Payload:
     for level in levels:
         places = release.places(level)
         texts["codes"][level] = places["code"].tolist()
-        if level == "st":  # a release has no names of other areas
-            texts["names"][level] = [STATE_NAMES.get(code) for code in places["code"]]
+        names = unit_names(release, level)
+        if names.any():
+            texts["names"][level] = [name or None for name in names]
         for name in ("latitude", "longitude"):
             # Outside areas have no place; the page knows them by name and never asks for one.
             degrees = places[name].fillna(0).to_numpy()

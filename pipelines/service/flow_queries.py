@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.commutes import Area, Side, find_area
+from pipelines.names import unit_names
 from pipelines.public_release import PublicRelease, PublicReleaseError
 
 __all__ = ["Flow", "FlowAnswer", "FlowQuestion", "FlowTables", "ask_flows"]
@@ -62,11 +63,14 @@ class Flow:
     jobs : int
     outside : bool
         Whether the other area is one of the coarse areas outside the region.
+    name : str
+        Of the other area; "" where the release has none.
     """
 
     code: str
     jobs: int
     outside: bool
+    name: str
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,8 @@ class FlowAnswer:
     Attributes
     ----------
     area : Area
+    name : str
+        Of the area; "" where the release has none.
     other_level : str
     jobs : int
         Of the area, all flows together.
@@ -86,6 +92,7 @@ class FlowAnswer:
     """
 
     area: Area
+    name: str
     other_level: str
     jobs: int
     areas: int
@@ -163,11 +170,13 @@ def ask_flows(release: PublicRelease, connection: duckdb.DuckDBPyConnection, ask
     ).fetchnumpy()
     unit, jobs = (np.asarray(found[name], np.int64) for name in ("unit", "jobs"))
     codes, outside = release.geography.codes(other_level), _outside_units(release, other_level)
+    names = unit_names(release, other_level)
     flows = tuple(
-        Flow(str(codes[unit[i]]), int(jobs[i]), int(unit[i]) in outside)
+        Flow(str(codes[unit[i]]), int(jobs[i]), int(unit[i]) in outside, str(names[unit[i]]))
         for i in _largest(unit, jobs, ask.top)
     )
-    return FlowAnswer(area, other_level, int(jobs.sum()), len(jobs), flows)
+    name = str(unit_names(release, area.level)[area.unit])
+    return FlowAnswer(area, name, other_level, int(jobs.sum()), len(jobs), flows)
 
 
 def _largest(unit: NDArray[np.int64], jobs: NDArray[np.int64], top: int) -> NDArray[np.intp]:

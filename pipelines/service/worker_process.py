@@ -105,7 +105,7 @@ def _plan(config: ReleaseConfig, _: dict[str, Any], say: _Say) -> dict[str, str]
     say("Trying the plan on homes drawn from the public model")
     report = report_plan(release, guarantee, inputs.model)
     folder = config.release.out.with_name(f"{config.release.out.name}-plan")
-    write_plan_report(report, folder)
+    write_plan_report(report, folder, inputs.names)
     numbers = json.loads((folder / "forecast.json").read_text(encoding="utf-8"))
     return {"plan": json.dumps({**numbers, "report": report.text()})}
 

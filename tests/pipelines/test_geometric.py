@@ -19,6 +19,7 @@ import synth
 from pipelines import Release, ReleaseConfig, ReleasePlan, VerificationError, resume, run, verify
 from pipelines.certificate import Certificate, certificate_schema, guarantee_fields
 from pipelines.forecast import forecast, objective
+from pipelines.name_files import NAME_FILE
 from pipelines.plan_files import load_plan, plan_hash, save_plan
 from pipelines.public_inputs import read_public_inputs
 from pipelines.readme import release_readme
@@ -130,7 +131,7 @@ def reseal(folder: Path, document: Document) -> None:
     certificate = Certificate.model_validate(document)
     (folder / "certificate.json").write_text(certificate.model_dump_json(indent=1) + "\n", encoding="utf-8")
     plan = load_plan(folder / "plan")
-    text = release_readme(plan, certificate, file_names(plan.configuration))
+    text = release_readme(plan, certificate, file_names(plan.configuration), (folder / NAME_FILE).is_file())
     (folder / "README.md").write_text(text, encoding="utf-8")
     seal(folder, certificate)
 

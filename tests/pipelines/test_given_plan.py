@@ -17,9 +17,11 @@ import geo_data
 import pipelines
 import synth
 from pipelines import ConfigError, ReleaseConfig, plan_hash, releasing, resume, run
+from pipelines.checksums import sha256_of
 from pipelines.cli import main
 from pipelines.given_plan import refuse_other_slots
 from pipelines.ledger import Ledger
+from pipelines.name_files import NAME_FILE, write_names
 from pipelines.plan_files import PLAN_FILES
 from pipelines.staging import Staging
 
@@ -29,10 +31,15 @@ Change = tuple[str, str]
 
 def reviewed(config: ReleaseConfig) -> Path:
     """Return the folder of `odsynth plan`, without what people look at."""
-    release = pipelines.make_plan(config)
+    inputs = pipelines.read_public_inputs(config)
+    release = pipelines.make_plan(config, inputs)
     folder = config.release.out.with_name("release-plan")
     folder.mkdir()
-    numbers = {"plan_sha256": pipelines.save_plan(release, folder / "plan")}
+    write_names(inputs.names, release.geography, folder)
+    numbers = {
+        "plan_sha256": pipelines.save_plan(release, folder / "plan"),
+        "names_sha256": sha256_of(folder / NAME_FILE) if inputs.names else None,
+    }
     (folder / "forecast.json").write_text(json.dumps(numbers))
     return folder
 
@@ -93,7 +100,10 @@ ONE_RECORD = ('delta = "1e-5"', 'delta = "1e-5"\nguarantee = "dp"')
 STRATA = ("retention_min", 'pool_by = ["SE"]\nretention_min')
 
 
-@pytest.mark.parametrize("change", [[], [SEVERAL, STRATA], GEOMETRIC, [ONE_RECORD]])
+NO_NAMES = ('longitude = "blklondd"\n', 'longitude = "blklondd"\nnames = {}\n')
+
+
+@pytest.mark.parametrize("change", [[], [SEVERAL, STRATA], GEOMETRIC, [ONE_RECORD, NO_NAMES]])
 def test_the_release_is_that_of_a_run_that_plans_itself(
     change: list[Change], small_config: Configs, frozen_day: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +113,7 @@ def test_the_release_is_that_of_a_run_that_plans_itself(
     monkeypatch.setattr(releasing, "read_public_inputs", pytest.fail)  # no public model is built
     release = run(config, plan=folder, key=synth.RunKey.from_seed(1))
     assert everything(release.public) == itself
+    assert (NAME_FILE in itself) is (NO_NAMES not in change)
     assert everything(release.public / "plan") == everything(folder / "plan")
     assert release.certificate.plan_sha256 == plan_hash(folder / "plan")
 
@@ -211,7 +222,9 @@ def reseal(folder: Path, change: Callable[[dict], object] = lambda _: None) -> N
         name: pipelines.plan_files.sha256_of(folder / "plan" / name) for name in PLAN_FILES[1:]
     }
     path.write_text(json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
-    (folder / "forecast.json").write_text(json.dumps({"plan_sha256": plan_hash(folder / "plan")}))
+    numbers = json.loads((folder / "forecast.json").read_text(encoding="utf-8"))
+    numbers["plan_sha256"] = plan_hash(folder / "plan")
+    (folder / "forecast.json").write_text(json.dumps(numbers))
 
 
 @pytest.mark.parametrize(
@@ -238,6 +251,25 @@ def test_a_plan_of_another_configuration(
 def test_what_does_not_change_a_release_may_differ(given: Path, paid_config: Configs) -> None:
     config = paid_config(("[plan]", "[run]\nbatch_jobs = 100\n\n[plan]"))
     assert run(config.with_out(config.release.out.with_name("other")), plan=given)
+
+
+@pytest.mark.parametrize("wrong", ["gone", "altered", "of no area"])
+def test_names_of_areas_that_are_not_those_of_the_plan(wrong: str, given: Path, paid_config: Configs) -> None:
+    names = given / NAME_FILE
+    if wrong == "gone":
+        names.unlink()
+        words = "not a folder that odsynth plan wrote"
+    else:
+        table = pd.read_parquet(names)
+        table.loc[0, "name" if wrong == "altered" else "code"] = "Nowhere"
+        table.to_parquet(names, index=False)
+        words = "not the one that forecast.json is about"
+    if wrong == "of no area":  # and the report says so
+        numbers = json.loads((given / "forecast.json").read_text(encoding="utf-8"))
+        numbers["names_sha256"] = sha256_of(names)
+        (given / "forecast.json").write_text(json.dumps(numbers))
+        words = "codes are not units of"
+    refused(paid_config(), given, ConfigError, words)
 
 
 @pytest.mark.parametrize("quoted", [{}, [], {"release": 1}, "drop", "true for one"])

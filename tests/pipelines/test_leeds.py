@@ -62,7 +62,9 @@ def test_every_zone_has_its_shape_and_the_centre_its_figure(release: Release, tm
     assert shapes.contains(points).mean() > 0.95  # of centroids of people, not of land
     pipelines.draw_figure(public, tmp_path / "leeds.svg", area="E02006875")
     text = (tmp_path / "leeds.svg").read_text(encoding="utf-8")
-    assert "Where the workers of geo code E02006875 live" in text
+    name = public.names["geo_code"][public.geography.unit_number("geo_code", ["E02006875"])[0]]
+    assert name.startswith("Leeds ")
+    assert f"Where the workers of {name} (geo code E02006875) live" in text
 
 
 def synthetic_homes(release: Release) -> np.ndarray:

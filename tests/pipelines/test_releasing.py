@@ -27,6 +27,7 @@ import synth
 from pipelines import ConfigError, Release, ReleaseConfig, resume, run, verify
 from pipelines import releasing as module
 from pipelines.journal import Journal
+from pipelines.name_files import NAME_FILE
 from pipelines.release_files import MANIFEST, expected_files, file_names, public_files
 from pipelines.staging import Staging
 
@@ -208,7 +209,8 @@ def test_parquet_equals_csv(small_release: Release, micro_releases: dict[str, Re
 def test_folder_holds_what_is_promised(small_release: Release, micro_releases: dict[str, Release]) -> None:
     for release in (small_release, micro_releases["csv"]):
         assert sorted(path.name for path in release.out.iterdir()) == ["confidential", "public"]
-        assert public_files(release.public) == expected_files(release.plan.configuration)
+        expected = [*expected_files(release.plan.configuration), NAME_FILE]
+        assert public_files(release.public) == sorted(expected)
         sums = subprocess.run(
             ["sha256sum", "--strict", "-c", "SHA256SUMS"],
             cwd=release.public,

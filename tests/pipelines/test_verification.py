@@ -33,13 +33,25 @@ from pipelines import (
     run,
     verify,
 )
+from pipelines.name_files import NAME_FILE
 from pipelines.plan_files import sha256_of
 from pipelines.readme import release_readme
 from pipelines.release_files import file_names, seal
 from pipelines.signing import PUBLIC_KEY, generate_keys, read_private_key, sign
 
 Configs = Callable[..., ReleaseConfig]
-CHECKS = ["files", "certificate", "plan", "guarantee", "budget", "data", "texts", "polygons", "for release"]
+CHECKS = [
+    "files",
+    "certificate",
+    "plan",
+    "guarantee",
+    "budget",
+    "data",
+    "texts",
+    "polygons",
+    "names",
+    "for release",
+]
 PUBLIC = [
     "MANIFEST.json",
     "README.md",
@@ -49,6 +61,7 @@ PUBLIC = [
     "demo_od_main_JT00_2019.csv.gz",
     "demo_od_main_JT00_2019.parquet",
     "geo/trct.parquet",
+    "names.parquet",
     "plan/blocks.parquet",
     "plan/domains.parquet",
     "plan/plan.json",
@@ -203,7 +216,9 @@ def reseal(folder: Path, document: dict[str, Any]) -> None:
     except Exception:
         pass
     else:
-        text = release_readme(release, certificate, file_names(release.configuration))
+        text = release_readme(
+            release, certificate, file_names(release.configuration), (folder / NAME_FILE).is_file()
+        )
         (folder / "README.md").write_text(text, encoding="utf-8")
     seal(folder, certificate)
 

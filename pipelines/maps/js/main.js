@@ -2,8 +2,6 @@
 
 const MOST_LINES = 1000; // more would hide the map
 const FIRST_LINES = { all: 80, chosen: 40 }; // drawn before the reader moves the slider
-const NOT_FOUND = "No area has such a code or name.";
-const SEVERAL = "Several areas have this in their code: type its beginning, or choose one of the list.";
 const UNITS = { km: { id: "km", km: 1 }, mi: { id: "mi", km: 1.609344 } };
 
 const data = await readData();
@@ -22,7 +20,7 @@ let themeChosen = false; // by the reader, not by the system
 
 function choose(selection) {
   state.selection = selection;
-  byId("search").value = "";
+  field.clear();
   render();
   if (selection && view) view.reveal(selection);
   // Where the button that was pressed is no longer there, keys go on from what it chose.
@@ -39,7 +37,7 @@ const tell = {
   area(unit) {
     const { level, column, side, selection } = state;
     const box = text("div", "");
-    box.append(text("strong", areaName(level, unit)));
+    box.append(text("strong", areaName(level, unit)), text("div", areaCode(level, unit), "code"));
     if (selection) {
       const words = side === "work" ? "of the chosen workers live here" : "of the chosen residents work here";
       box.append(text("div", `${whole.format(shown.values[unit])} ${words}`));
@@ -50,14 +48,19 @@ const tell = {
   },
   flow({ home, work, jobs }) {
     const { level, selection } = state;
-    const end = (unit) => (unit == null ? areaName(selection.level, selection.unit) : areaName(level, unit));
+    const end = (word, unit) => {
+      const area = unit == null ? [selection.level, selection.unit] : [level, unit];
+      const line = text("div", `${word} ${areaName(...area)}`);
+      line.append(text("span", areaCode(...area), "code"));
+      return line;
+    };
     const box = text("div", "");
-    box.append(text("strong", `${whole.format(jobs)} jobs`));
-    box.append(text("div", `from ${end(home)}`), text("div", `to ${end(work)}`));
+    box.append(text("strong", `${whole.format(jobs)} jobs`), end("from", home), end("to", work));
     return counted(box);
   },
 };
 
+const field = new SearchField(data, choose);
 let view = null;
 try {
   view = new MapView(data, (unit) => choose({ level: state.level, unit }), tell);
@@ -161,19 +164,6 @@ function listen() {
     byId("fold").setAttribute("aria-expanded", !folded);
     byId("fold").textContent = folded ? "Show panel" : "Hide panel";
     view?.map.resize();
-  });
-  byId("search").addEventListener("input", (event) => {
-    const { areas } = search(data, event.target.value);
-    byId("not-found").hidden = areas.length > 0 || !event.target.value.trim();
-    byId("not-found").textContent = NOT_FOUND;
-    fillSuggestions(areas);
-  });
-  byId("search-form").addEventListener("submit", (event) => {
-    event.preventDefault();
-    const { areas, sure } = search(data, byId("search").value);
-    byId("not-found").hidden = sure;
-    byId("not-found").textContent = areas.length ? SEVERAL : NOT_FOUND;
-    if (sure) choose(areas[0]);
   });
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && state.selection) choose(null);

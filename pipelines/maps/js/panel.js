@@ -26,48 +26,6 @@ function fillChoices(data) {
   }
 }
 
-/** What is compared: spaces and capitals do not count. */
-const plain = (words) => words.replace(/[\s\u00a0]/g, "").toLowerCase();
-
-/**
- * Areas whose code or name is, begins with or else contains what was typed, coarse ones first.
- *
- * The word for a level may stand before the code: "tract 44007000800". Returns {areas: [{level, unit}], sure}; sure is
- * false where several areas merely contain what was typed.
- */
-function search(data, typed, limit = 20) {
-  const wanted = plain(typed);
-  if (!wanted) return { areas: [], sure: false };
-  const matching = (fits) => {
-    const found = [];
-    for (const level of data.levels) {
-      const word = plain(level.one);
-      const part = wanted.startsWith(word) && wanted !== word ? wanted.slice(word.length) : wanted;
-      for (let unit = 0; unit < level.codes.length && found.length < limit; unit++) {
-        const known = [level.codes[unit], level.names[unit] ?? ""].map(plain);
-        if (!level.outside.has(unit) && known.some((text) => text && fits(text, part))) found.push({ level, unit });
-      }
-    }
-    return found;
-  };
-  const begins = [
-    ...matching((text, part) => text === part),
-    ...matching((text, part) => text !== part && text.startsWith(part)),
-  ];
-  const areas = (begins.length ? begins : matching((text, part) => text.includes(part))).slice(0, limit);
-  return { areas, sure: begins.length > 0 || areas.length === 1 };
-}
-
-function fillSuggestions(found) {
-  byId("codes").replaceChildren(
-    ...found.map(({ level, unit }) => {
-      const option = new Option(areaName(level, unit), level.codes[unit]);
-      option.label = areaName(level, unit);
-      return option;
-    }),
-  );
-}
-
 /** Who is counted, in words; nothing where it is everybody. */
 const countedWords = (data, column) => (column === EVERYBODY ? "" : `only: ${data.meanings[column]}`);
 
@@ -84,12 +42,13 @@ function showSummary(state, found, unit) {
   const kind = side === "work" ? "Workplace" : "Residence";
   byId("chosen").textContent = selection ? areaName(selection.level, selection.unit) : "The whole region";
   byId("chosen-kind").textContent = selection ? kind : "";
+  byId("chosen-code").textContent = selection ? areaCode(selection.level, selection.unit) : "";
   byId("clear").hidden = !selection;
   byId("hint").hidden = Boolean(selection);
   byId("hint").textContent =
     side === "work"
-      ? "Choose a workplace on the map, in the table or by its code, and see where its workers live."
-      : "Choose a residence on the map, in the table or by its code, and see where its residents work.";
+      ? "Choose a workplace on the map, in the table or by search, and see where its workers live."
+      : "Choose a residence on the map, in the table or by search, and see where its residents work.";
   const many = side === "work" ? "synthetic workers with a job here" : "synthetic workers who live here";
   byId("jobs-words").textContent = selection ? many : "synthetic workers";
   byId("jobs").textContent = whole.format(found.jobs);
@@ -115,12 +74,14 @@ function showTop(state, values, jobs, choose) {
     tableRow("th", [capital(level.one), homes ? "Residents" : "Jobs", "Share"]),
     ...shown.map((unit) => {
       const row = tableRow("td", ["", whole.format(values[unit]), share(values[unit], jobs)]);
-      const button = text("button", level.names[unit] ?? readable(level, level.codes[unit]));
+      const code = readable(level, level.codes[unit]);
+      const button = text("button", level.names[unit] ?? code);
       button.type = "button";
       button.dataset.code = level.codes[unit];
       button.title = `Choose ${areaName(level, unit)}`;
       button.addEventListener("click", () => choose(unit));
       row.firstChild.append(button);
+      if (level.names[unit]) row.firstChild.append(text("span", code, "code"));
       row.style.setProperty("--part", `${(100 * values[unit]) / values[shown[0]]}%`);
       return row;
     }),

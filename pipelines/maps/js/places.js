@@ -13,8 +13,10 @@ function readable(level, code) {
 }
 
 const capital = (words) => words.charAt(0).toUpperCase() + words.slice(1);
-const areaName = (level, unit) =>
-  level.names[unit] ?? `${capital(level.one)} ${readable(level, level.codes[unit])}`;
+const codeWords = (level, unit) => `${capital(level.one)} ${readable(level, level.codes[unit])}`;
+/** What an area is called: its name, or else its code; and the code that stands beside its name. */
+const areaName = (level, unit) => level.names[unit] ?? codeWords(level, unit);
+const areaCode = (level, unit) => (level.names[unit] ? codeWords(level, unit) : "");
 
 const RADIANS = Math.PI / 180;
 // WGS84

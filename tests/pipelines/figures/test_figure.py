@@ -17,6 +17,7 @@ import pipelines
 from pipelines import PublicRelease, PublicReleaseError, Release, draw_figure, read_public_release
 from pipelines._cli_figure import figure
 from pipelines.figures import KINDS
+from pipelines.name_files import write_names
 
 SVG = "http://www.w3.org/2000/svg"
 NAMESPACES = ("http://www.w3.org/", "http://purl.org/dc/", "http://creativecommons.org/ns#")
@@ -51,6 +52,20 @@ def test_svg_holds_its_words_and_no_address(of: str, release: PublicRelease, tmp
     words = [element.text or "" for element in ElementTree.fromstring(text).iter(f"{{{SVG}}}text")]
     assert any(f"Where the {of} of the whole region" in line for line in words)
     assert all(url.startswith(NAMESPACES) for url in re.findall(r"https?://[^\"'\s<>]+", text))
+
+
+def test_a_name_is_no_formula(release: PublicRelease, tmp_path: Path) -> None:
+    """Nor markup: what matplotlib would typeset, and XML would read, stands there as it is."""
+    folder = Path(shutil.copytree(release.folder, tmp_path / "public"))
+    name = '$\\frac$ & <b>"Sure"</b> $x'
+    names = {"cty": np.array([name, ""], object)}
+    write_names(names, release.geography, folder)
+    path = tmp_path / "figure.svg"
+    code = release.geography.codes("cty")[0]
+    draw_figure(read_public_release(folder), path, area=code, kind="distance")
+    root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
+    words = " ".join(element.text or "" for element in root.iter(f"{{{SVG}}}text"))
+    assert f"Where the workers of {name} (county {code}) live" in words
 
 
 def test_png_names_no_address(release: PublicRelease, tmp_path: Path) -> None:

@@ -107,7 +107,8 @@ def test_words(release: PublicRelease, small_release: Release) -> None:
     subject = of_busiest(release, of="residents", count="SE03")
     assert subject.area is not None
     first, second = subject.title.splitlines()
-    assert first == f"Where the residents of tract {subject.area.code} work"
+    name = release.names["trct"][subject.area.unit]
+    assert first == f"Where the residents of {name} (tract {subject.area.code}) work"
     assert second == f"{subject.total:,} synthetic workers: earnings of more than 3,333 dollars a month"
     assert "epsilon 8.6, delta 0.0000" in subject.source
     assert small_release.certificate.release.name in subject.source

@@ -13,6 +13,7 @@ import pytest
 
 import pipelines
 from pipelines.maps import write_map
+from pipelines.name_files import NAME_FILE
 from pipelines.public_release import PublicRelease
 
 CODES = {"w_geocode": "str", "h_geocode": "str", "createdate": "str"}
@@ -64,6 +65,14 @@ def shapeless(mapped: PublicRelease, tmp_path: Path) -> PublicRelease:
     """The same release without shapes."""
     folder = shutil.copytree(mapped.folder, tmp_path / "shapeless" / "public")
     shutil.rmtree(folder / "geo")
+    return pipelines.read_public_release(folder)
+
+
+@pytest.fixture
+def nameless(mapped: PublicRelease, tmp_path: Path) -> PublicRelease:
+    """The same release without names."""
+    folder = shutil.copytree(mapped.folder, tmp_path / "nameless" / "public")
+    (folder / NAME_FILE).unlink()
     return pipelines.read_public_release(folder)
 
 

@@ -75,9 +75,20 @@ class Reader:
     def number(self, element: str) -> float:
         return float(self.text(element).split()[0].replace(",", ""))
 
+    def chosen(self) -> str:
+        """Name and code of the chosen area, without spaces."""
+        return (self.text("chosen") + self.text("chosen-code")).replace(" ", "")
+
     def search(self, code: str) -> None:
         self.page.fill("#search", code)
         self.page.press("#search", "Enter")
+
+    def type(self, words: str) -> list[list[str]]:
+        """Type into the empty search field, key by key; the lines of each area that is found."""
+        self.page.fill("#search", "")
+        self.page.locator("#search").press_sequentially(words)
+        found = self.page.locator("#found li").all_inner_texts()
+        return [lines.replace("\xa0", " ").splitlines() for lines in found]
 
     def pick_side(self, side: str) -> None:
         self.page.locator(f"input[name=side][value={side}]").check(force=True)

@@ -87,6 +87,19 @@ def test_states_have_names(mapped: PublicRelease) -> None:
     assert dict(zip(codes, names, strict=True))["25"] == "Massachusetts"
 
 
+def test_names(payload: Payload, mapped: PublicRelease) -> None:
+    names = texts_of(payload)["names"]
+    assert [name or "" for name in names["trct"]] == mapped.names["trct"].tolist()
+    assert "Centre County, DM" in names["cty"]
+    assert "tabblk2010" not in names
+
+
+def test_a_release_without_names(payload: Payload, nameless: PublicRelease) -> None:
+    texts = texts_of(make_payload(nameless, LARGE))
+    assert list(texts["names"]) == ["st"]
+    assert {**texts, "names": {}} == {**texts_of(payload), "names": {}}
+
+
 def test_what_does_not_fit_is_left_out(payload: Payload, mapped: PublicRelease) -> None:
     smaller = make_payload(mapped, payload.size - 1)
     kept = len(smaller.meta["levels"])

@@ -146,9 +146,11 @@ def test_the_map(client: TestClient, page: str, service_state: Path) -> None:
 def test_an_area_is_asked_about_without_a_script(client: TestClient, page: str, code: str, base: str) -> None:
     said = client.get(f"{base}/flows?home={code}&work_level=trct&attribute=SA02&top=25").json()
     text = client.get(f"{page}/flows?area=%20{code}%20&side=home&level=trct&attribute=SA02").text
-    assert f"Where those who live in {code} work" in text
+    assert re.search(rf"Where those who live in [^<]+ <small>{code}</small> work", text)
     for flow in said["flows"]:
-        assert re.search(rf">{flow['code']}</th><td class=\"number\">{flow['jobs']:,}</td>", text)
+        assert re.search(
+            rf"<small>{flow['code']}</small></th><td class=\"number\">{flow['jobs']:,}</td>", text
+        )
     assert '<option value="SA02" selected>' in text
 
 

@@ -1,0 +1,92 @@
+"""Names of public units, from a column that says in every row what the unit of that row is called."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+__all__ = ["clean_names", "shared_names", "unit_names"]
+
+Names = npt.NDArray[np.object_]
+
+
+def shared_names(column: pa.ChunkedArray) -> pd.Series:
+    """Return a column of names as a categorical, whatever its type; each name is decoded once.
+
+    Parameters
+    ----------
+    column : ChunkedArray of shape (n,)
+        Bytes are UTF-8, or else Windows-1252.
+
+    Returns
+    -------
+    Series of category, shape (n,)
+        NaN where the column is null.
+    """
+    column = column.cast(pa.string()) if pa.types.is_null(column.type) else column
+    found = column.dictionary_encode().unify_dictionaries().to_pandas()
+    texts = [_decoded(name) if isinstance(name, bytes) else str(name) for name in found.cat.categories]
+    place, different = pd.factorize(pd.Series(texts, dtype="str"))
+    numbers = np.append(place, -1)[found.cat.codes]  # the last is what a missing one, -1, finds
+    return pd.Series(pd.Categorical.from_codes(numbers, different))
+
+
+def clean_names(names: pd.Series) -> pd.Series:
+    """Return names on one line: spaces, line breaks and control characters in a row become one space.
+
+    Parameters
+    ----------
+    names : Series of str
+
+    Returns
+    -------
+    Series of str
+        "" where a name is missing or blank.
+    """
+    return names.astype("str").fillna("").str.replace(r"[\s\x00-\x1f\x7f-\x9f]+", " ", regex=True).str.strip()
+
+
+def unit_names(names: pd.Series, codes: Names, starts: npt.NDArray[np.int32]) -> tuple[Names, int]:
+    """Return a name for each unit of a level: the one that most of its rows have.
+
+    Parameters
+    ----------
+    names : Series of category, shape (B,)
+        By block, in block order; NaN where there is none.
+    codes : ndarray of str objects, shape (U,)
+        Of the units. A name that is the unit's code is none.
+    starts : ndarray of int32, shape (U,)
+        First block of each unit.
+
+    Returns
+    -------
+    names : ndarray of str objects, shape (U,)
+        Cleaned (`clean_names`); "" where a unit has none. Of several that equally many rows have, the first
+        in the alphabet.
+    several : int
+        How many units have more than one.
+    """
+    place, different = pd.factorize(clean_names(names.cat.categories.to_series()), sort=True)
+    place[different[place] == ""] = -1
+    name = np.append(place, -1)[names.cat.codes]  # the last is what a missing one, -1, finds
+    unit = np.repeat(np.arange(starts.size), np.diff(np.append(starts, name.size)))
+    # Millions of rows are a few runs of the same name: these are counted, not the rows.
+    first = np.flatnonzero(np.r_[True, (unit[1:] != unit[:-1]) | (name[1:] != name[:-1])])
+    runs = pd.DataFrame(
+        {"unit": unit[first], "name": name[first], "rows": np.diff(np.append(first, name.size))}
+    )
+    counted = runs[runs["name"] >= 0].groupby(["unit", "name"], as_index=False).sum()
+    most = counted.sort_values("rows", ascending=False, kind="stable").drop_duplicates("unit")
+    result = np.full(starts.size, "", object)
+    result[most["unit"]] = np.asarray(different, object)[most["name"]]
+    result[result == codes] = ""
+    return result, int(counted["unit"][counted["unit"].duplicated()].nunique())
+
+
+def _decoded(name: bytes) -> str:
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        return name.decode("cp1252", "replace")

@@ -1,0 +1,157 @@
+// Finding an area by its code or its name, and the list of what was found.
+
+const MOST_FOUND = 20;
+const NOT_FOUND = "No area has such a code or name.";
+const SEVERAL = "Several areas have this in their name or code: type more, or choose one of the list.";
+
+// What is compared. Spaces and capitals do not count; in names, neither do accents and punctuation.
+const plainCode = (words) => words.replace(/\s/g, "").toLowerCase();
+const plainName = (words) => words.toLowerCase().normalize("NFD").replace(/[^\p{L}\p{N}]/gu, "");
+
+const plainWords = (words) => words.split(/\s+/).map(plainName).filter(Boolean);
+
+/** Codes and names of a level as they are compared; made once. */
+function plainTexts(level) {
+  level.plain ??= {
+    codes: level.codes.map(plainCode),
+    names: Array.from(level.codes, (_, unit) => plainName(level.names[unit] ?? "")),
+  };
+  return level.plain;
+}
+
+/**
+ * Areas whose code or name is, begins with or else contains what was typed, in this order, coarse ones first.
+ *
+ * Several words may stand anywhere in a name. The word for a level may stand before a code or a name: "tract
+ * 44007000800". Returns {areas: [{level, unit}], sure}; sure is false where it is open which of several is meant.
+ */
+function search(data, typed) {
+  const ranked = [[], [], []]; // is, begins, contains
+  const byCode = new Set();
+  for (const level of data.levels) {
+    const { codes, names } = plainTexts(level);
+    const own = plainWords(level.one);
+    const word = own.join("");
+    const without = (text) => (text.startsWith(word) ? [text, text.slice(word.length)] : [text]).filter(Boolean);
+    const [codeParts, nameParts] = [without(plainCode(typed)), without(plainName(typed))];
+    const all = plainWords(typed);
+    const wordLists = [all, all.filter((each) => !own.includes(each))].filter((list) => list.length);
+    const rankOf = (text, parts, contains) => {
+      if (parts.some((part) => text === part)) return 0;
+      if (parts.some((part) => text.startsWith(part))) return 1;
+      return contains(text) ? 2 : 3;
+    };
+    const inCode = (code) => codeParts.some((part) => code.includes(part));
+    const inName = (name) => wordLists.some((list) => list.every((each) => name.includes(each)));
+    for (let unit = 0; unit < codes.length; unit++) {
+      if (level.outside.has(unit)) continue;
+      const ofCode = rankOf(codes[unit], codeParts, inCode);
+      const rank = Math.min(ofCode, names[unit] ? rankOf(names[unit], nameParts, inName) : 3);
+      if (rank > 2 || ranked[rank].length === MOST_FOUND) continue;
+      const area = { level, unit };
+      ranked[rank].push(area);
+      if (ofCode === rank) byCode.add(area);
+    }
+  }
+  const best = ranked.findIndex((areas) => areas.length > 0);
+  const areas = ranked.flat().slice(0, MOST_FOUND);
+  // The beginning of a code means the coarsest area that has it; that of a name may be meant of any.
+  const sure = best >= 0 && (ranked[best].length === 1 || (best < 2 && byCode.has(areas[0])));
+  return { areas, sure };
+}
+
+/** The field with its list below: arrows go through the list, Enter chooses, Escape closes it. `choose` empties it. */
+class SearchField {
+  #data;
+  #choose;
+  #areas = [];
+  #active = -1; // of the areas
+  #field = byId("search");
+  #list = byId("found");
+
+  constructor(data, choose) {
+    this.#data = data;
+    this.#choose = choose;
+    if (data.levels.some(({ names }) => names.length)) {
+      byId("search-label").textContent = "Find an area by its name or code";
+      this.#field.placeholder = "a name, or first digits of a code";
+    }
+    this.#field.addEventListener("input", () => this.#look());
+    this.#field.addEventListener("keydown", (event) => this.#press(event));
+    this.#field.addEventListener("blur", () => this.#show([]));
+    this.#list.addEventListener("mousedown", (event) => event.preventDefault()); // which would take the focus
+    this.#list.addEventListener("click", (event) => {
+      const option = event.target.closest("li");
+      if (option) this.#choose(this.#areas[option.dataset.at]);
+    });
+    byId("search-form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#submit();
+    });
+  }
+
+  /** Empty the field. */
+  clear() {
+    this.#field.value = "";
+    this.#say("");
+    this.#show([]);
+  }
+
+  #look() {
+    const { areas, sure } = search(this.#data, this.#field.value);
+    this.#say(areas.length || !this.#field.value.trim() ? "" : NOT_FOUND);
+    this.#show(areas);
+    return { areas, sure };
+  }
+
+  #submit() {
+    if (this.#active >= 0) return this.#choose(this.#areas[this.#active]);
+    const { areas, sure } = this.#look();
+    if (sure) return this.#choose(areas[0]);
+    this.#say(areas.length ? SEVERAL : NOT_FOUND);
+    this.#field.focus(); // the list closes without it
+  }
+
+  #say(words) {
+    byId("not-found").textContent = words;
+    byId("not-found").hidden = !words;
+  }
+
+  #show(areas) {
+    this.#areas = areas;
+    this.#list.replaceChildren(
+      ...areas.map(({ level, unit }, at) => {
+        const option = text("li", areaName(level, unit));
+        option.append(text("span", areaCode(level, unit), "code"));
+        option.setAttribute("role", "option");
+        option.id = `found-${at}`;
+        option.dataset.at = at;
+        return option;
+      }),
+    );
+    this.#list.hidden = !areas.length;
+    this.#field.setAttribute("aria-expanded", areas.length > 0);
+    this.#mark(-1);
+  }
+
+  #mark(at) {
+    this.#active = at;
+    [...this.#list.children].forEach((option, i) => option.setAttribute("aria-selected", i === at));
+    this.#list.children[at]?.scrollIntoView({ block: "nearest" });
+    if (at < 0) this.#field.removeAttribute("aria-activedescendant");
+    else this.#field.setAttribute("aria-activedescendant", `found-${at}`);
+  }
+
+  #press(event) {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (event.key === "Escape" && this.#areas.length) {
+      event.stopPropagation(); // the chosen area stays
+      this.#show([]);
+    } else if (step) {
+      event.preventDefault(); // the cursor stays
+      if (!this.#areas.length) this.#look();
+      const [n, from] = [this.#areas.length, this.#active];
+      if (n) this.#mark(from < 0 && step < 0 ? n - 1 : (from + step + n) % n);
+    }
+  }
+}
