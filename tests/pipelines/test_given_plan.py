@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click.testing
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -262,7 +263,7 @@ def test_names_of_areas_that_are_not_those_of_the_plan(wrong: str, given: Path, 
     else:
         table = pd.read_parquet(names)
         table.loc[0, "name" if wrong == "altered" else "code"] = "Nowhere"
-        table.to_parquet(names, index=False)
+        pq.write_table(pa.Table.from_pandas(table, preserve_index=False).replace_schema_metadata(), names)
         words = "not the one that forecast.json is about"
     if wrong == "of no area":  # and the report says so
         numbers = json.loads((given / "forecast.json").read_text(encoding="utf-8"))
