@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from pipelines.polygons import polygon_file
 from pipelines.public_release import PublicRelease, PublicReleaseError
 
-__all__ = ["MOST_ZONES", "ExportError", "Source", "usual_level"]
+__all__ = ["ExportError", "Source", "usual_level"]
 
-MOST_ZONES = 20_000
+_MOST_ZONES = 20_000
 """Of a level that is chosen by default: who loads a matrix of so many needs 1.6 GB for each count."""
 
 _WORKERS_PER_ZONE = 1_000  # about what a census tract has
@@ -42,9 +42,9 @@ def usual_level(release: PublicRelease) -> str:
     -------
     str
         The finest level with polygons; without polygons, the finest whose zones have 1,000 workers on
-        average. Levels of more than `MOST_ZONES` zones are passed over; the coarsest is what remains.
+        average. Levels of more than 20,000 zones are passed over; the coarsest is what remains.
     """
-    fine_enough = [level for level in release.levels if release.geography.n_units(level) <= MOST_ZONES]
+    fine_enough = [level for level in release.levels if release.geography.n_units(level) <= _MOST_ZONES]
     with_shapes = [level for level in fine_enough if (release.folder / polygon_file(level)).is_file()]
     workers = release.certificate.totals.synthetic_workers
     large = [
