@@ -42,7 +42,7 @@ def main() -> None:
         measure(Path(sys.argv[2]), *sys.argv[3:])
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("what", nargs="*", metavar="PUBLIC [FORMAT ...]")
+    parser.add_argument("what", nargs="*")
     parser.add_argument("--level")
     parser.add_argument("--workers", type=int)
     given = parser.parse_intermixed_args()
@@ -56,19 +56,22 @@ def main() -> None:
         rows = sum(dataset.count_rows() for dataset in release.rows.values())
         zones = release.geography.n_units(level)
         print(f"{release.certificate.release.name}, {rows:,} rows, {zones:,} zones ({level})\n")
-        print("| format | what for | tool | files | size | time | memory |")
-        print("| --- | --- | --- | --- | --- | --- | --- |")
+        about = [] if given.workers else ["what for", "tool"]
+        row("format", *about, "files", "size", "time", "memory")
+        row(*["---"] * (5 + len(about)))
         for name in formats or FORMATS:
-            command = [
-                sys.executable,
-                __file__,
-                ONE,
-                str(public),
-                name,
-                *([] if name == "lodes" else [level]),
-            ]
+            levels = [] if name == "lodes" else [level]
+            command = [sys.executable, __file__, ONE, str(public), name, *levels]
             found = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-            print(f"| `{name}` | {FORMATS[name].meaning} | {FORMATS[name].tool} | {found} |", flush=True)
+            row(
+                *([name] if given.workers else [f"`{name}`", FORMATS[name].meaning, FORMATS[name].tool]),
+                found,
+            )
+
+
+def row(*cells: str) -> None:
+    """Print a row of a table."""
+    print(f"| {' | '.join(cells)} |", flush=True)
 
 
 def measure(public: Path, name: str, level: str | None = None) -> None:
