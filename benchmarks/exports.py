@@ -1,17 +1,18 @@
-"""What each export of a release weighs and takes; prints the table of docs/exports.md.
+"""What each export of a release weighs and takes; prints the tables of docs/exports.md.
 
-Usage: python benchmarks/exports.py PUBLIC [FORMAT ...] [--times N]
+Usage: python benchmarks/exports.py PUBLIC [FORMAT ...] [--level LEVEL]
+       python benchmarks/exports.py --workers N [FORMAT ...]
 
-PUBLIC is the public folder of a release. Every format is exported at the usual levels, in a process of its
-own: the time is that of reading the release, adding up its rows and writing, without the start of Python;
-memory is the most that the process had. With --times, every row of the release is there N times, which shows
-what memory does with a large release.
+PUBLIC is the public folder of a release. Every format is exported at the level (by default the usual one), in
+a process of its own: the time is that of reading the release, adding up its rows and writing, without the
+start of Python; memory is the most that the process had. With --workers, the release is one of a generated
+region of so many workers, with ten counts, at the level of its blocks.
 """
 
 from __future__ import annotations
 
 import argparse
-import resource
+import re
 import shutil
 import subprocess
 import sys
@@ -19,60 +20,91 @@ import tempfile
 import time
 from pathlib import Path
 
-import pyarrow.parquet as pq
+import numpy as np
+import pandas as pd
 
 from pipelines import read_public_release
 from pipelines.exports import FORMATS, export
 from pipelines.exports.source import usual_level
 
 ONE = "--one"
-ROW_GROUP = 100_000
+ODSYNTH = [sys.executable, "-m", "pipelines.cli"]
+ATTRIBUTES = {
+    "age": ["young", "middle", "old"],
+    "earnings": ["low", "medium", "high"],
+    "industry": ["goods", "trade", "services"],
+}
 
 
 def main() -> None:
     """Measure and print."""
     if sys.argv[1:2] == [ONE]:
-        measure(Path(sys.argv[2]), sys.argv[3])
+        measure(Path(sys.argv[2]), *sys.argv[3:])
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("public", type=Path)
-    parser.add_argument("formats", nargs="*", default=list(FORMATS))
-    parser.add_argument("--times", type=int, default=1)
+    parser.add_argument("what", nargs="*")
+    parser.add_argument("--level")
+    parser.add_argument("--workers", type=int)
     given = parser.parse_intermixed_args()
     with tempfile.TemporaryDirectory() as folder:
-        public = given.public if given.times == 1 else repeated(given.public, given.times, Path(folder))
+        if given.workers:
+            public, formats = simulated(Path(folder), given.workers), given.what
+        else:
+            public, formats = Path(given.what[0]), given.what[1:]
         release = read_public_release(public)
+        level = given.level or (release.levels[-1] if given.workers else usual_level(release))
         rows = sum(dataset.count_rows() for dataset in release.rows.values())
-        print(f"{release.certificate.release.name}, {rows:,} rows, zones: {usual_level(release)}\n")
-        print("| format | what for | tool | files | size | time | memory |")
-        print("| --- | --- | --- | --- | --- | --- | --- |")
-        for name in given.formats:
-            command = [sys.executable, __file__, ONE, str(public), name]
+        zones = release.geography.n_units(level)
+        print(f"{release.certificate.release.name}, {rows:,} rows, {zones:,} zones ({level})\n")
+        about = [] if given.workers else ["what for", "tool"]
+        row("format", *about, "files", "size", "time", "memory")
+        row(*["---"] * (5 + len(about)))
+        for name in formats or FORMATS:
+            levels = [] if name == "lodes" else [level]
+            command = [sys.executable, __file__, ONE, str(public), name, *levels]
             found = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-            print(f"| `{name}` | {FORMATS[name].meaning} | {FORMATS[name].tool} | {found} |", flush=True)
+            row(
+                *([name] if given.workers else [f"`{name}`", FORMATS[name].meaning, FORMATS[name].tool]),
+                found,
+            )
 
 
-def measure(public: Path, name: str) -> None:
+def row(*cells: str) -> None:
+    """Print a row of a table."""
+    print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def measure(public: Path, name: str, level: str | None = None) -> None:
     """Export in one format and print number of files, size, time and memory as cells of the table."""
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
-        paths = export(public, [name], Path(folder))[name]
+        paths = export(public, [name], Path(folder), home_level=level)[name]
         seconds = time.perf_counter() - begin
         sizes = [path.stat().st_size for path in paths if path.name != "README.txt"]
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    # Of this process alone (Linux): what `resource` says begins with the memory of whoever started it.
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    memory = 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", status)[1])
     print(f"{len(sizes)} | {sum(sizes) / 1e6:.2f} MB | {seconds:.1f} s | {memory / 1e9:.2f} GB")
 
 
-def repeated(public: Path, times: int, folder: Path) -> Path:
-    """Copy a public folder with every row of its Parquet files several times."""
-    copy = Path(shutil.copytree(public, folder / "public"))
-    for path in copy.glob("*_od_*.parquet"):
-        rows = pq.read_table(path)
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-        with pq.ParquetWriter(path, rows.schema) as writer:
-            for _ in range(times):
-                writer.write_table(rows, row_group_size=ROW_GROUP)
-    return copy
+def simulated(folder: Path, workers: int) -> Path:
+    """Make a release of a generated region whose jobs have three attributes, in processes of their own."""
+    nation, out = folder / "nation", folder / "release"
+    subprocess.run([*ODSYNTH, "simulate", str(nation), "--workers", str(workers)], check=True)
+    rng = np.random.default_rng(1)
+    for path in (nation / "jobs").iterdir():
+        jobs = pd.read_parquet(path)
+        for name, values in ATTRIBUTES.items():
+            jobs[name] = np.array(values, object)[rng.integers(0, len(values), len(jobs))]
+        jobs.to_parquet(path)
+    config = nation / "nation.toml"
+    text = config.read_text(encoding="utf-8")
+    config.write_text(
+        text.replace('work = "work"', f'work = "work"\nattributes = {list(ATTRIBUTES)}'), "utf-8"
+    )
+    subprocess.run([*ODSYNTH, "run", str(config), "--out", str(out)], check=True)
+    shutil.rmtree(nation)
+    return out / "public"
 
 
 if __name__ == "__main__":

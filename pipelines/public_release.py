@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from pipelines.release_files import file_names
 
 __all__ = ["PublicRelease", "PublicReleaseError", "check_target", "read_public_release"]
 
-_FAN_IN = 16  # tables that one task adds up
+_AT_ONCE = 4  # groups of rows, of about 100,000 jobs each, that are in memory
 
 
 class PublicReleaseError(ValueError):
@@ -96,7 +97,7 @@ class PublicRelease:
     def flows(
         self, home_level: str, work_level: str, counts: Sequence[str] = ("S000",), kinds: Sequence[str] = ()
     ) -> pd.DataFrame:
-        """Add up jobs by home and work unit; with Dask, a group of rows at a time.
+        """Add up jobs by home and work unit.
 
         Parameters
         ----------
@@ -116,7 +117,34 @@ class PublicRelease:
         Raises
         ------
         PublicReleaseError
-            If there is no such level or count, or rows are not of the geography.
+            If there is no such level or count, rows are not of the geography, or not in its order.
+        """
+        return pd.concat(self.flow_batches(home_level, work_level, counts, kinds), ignore_index=True)
+
+    def flow_batches(
+        self, home_level: str, work_level: str, counts: Sequence[str] = ("S000",), kinds: Sequence[str] = ()
+    ) -> Iterator[pd.DataFrame]:
+        """Add up jobs by home and work unit, some groups of rows at a time, with Dask.
+
+        Memory is bounded by these groups and by the largest work unit, not by the number of flows: rows of a
+        release are in the order of their work blocks, so the flows to a unit are complete when the next one
+        begins.
+
+        Parameters
+        ----------
+        home_level, work_level, counts, kinds
+            As for `flows`.
+
+        Yields
+        ------
+        DataFrame
+            At least one, as `flows` returns them: together they are what it returns. All flows to a work unit
+            are in the same one.
+
+        Raises
+        ------
+        PublicReleaseError
+            As `flows`.
         """
         for level in (home_level, work_level):
             if level not in self.levels:
@@ -125,16 +153,34 @@ class PublicRelease:
         if unknown:
             raise PublicReleaseError(f"there is no count {unknown[0]!r}; there are: {', '.join(self.counts)}")
         read = delayed(self._flows_of, pure=False, traverse=False)
-        parts = [
-            read(group, home_level, work_level, list(counts))
-            for kind in kinds or self.rows
-            for fragment in self.rows[kind].get_fragments()
-            for group in fragment.split_by_row_group()
-        ]
-        while len(parts) > 1:
-            add = delayed(_add, pure=False)
-            parts = [add(parts[i : i + _FAN_IN]) for i in range(0, len(parts), _FAN_IN)]
-        return compute(parts[0], scheduler="threads")[0]
+        waiting = {kind: self._groups(kind) for kind in kinds or self.rows}
+        reached = dict.fromkeys(waiting, -1)  # the work unit in which each kind's rows stopped
+        held = pd.DataFrame(
+            {
+                **dict.fromkeys(["work", "home"], np.array([], np.int32)),
+                **dict.fromkeys(counts, np.array([], np.int64)),
+            }
+        )
+        while waiting:
+            behind = min(waiting, key=reached.__getitem__)
+            groups = list(islice(waiting[behind], _AT_ONCE))
+            tasks = [read(group, home_level, work_level, list(counts)) for group in groups]
+            tables = [table for table in compute(*tasks, scheduler="threads") if len(table)]
+            for table in tables:
+                if table["work"].iloc[0] < reached[behind]:
+                    raise PublicReleaseError(
+                        f"{behind} rows are not in the order of their work blocks: not as they were released"
+                    )
+                reached[behind] = table["work"].iloc[-1]
+            if not groups:
+                del waiting[behind]
+            held = _add([held, *tables])
+            if waiting:
+                complete = held["work"].searchsorted(min(reached[kind] for kind in waiting))
+                if complete:
+                    yield held[:complete]
+                    held = held[complete:]
+        yield held
 
     @cached_property
     def names(self) -> dict[str, NDArray[np.object_]]:
@@ -198,6 +244,11 @@ class PublicRelease:
         middle = float(np.degrees(np.arctan2(np.sin(angle).sum(), np.cos(angle).sum())))
         turns = np.floor((longitude - middle + 180) / 360)
         return longitude - 360 * turns
+
+    def _groups(self, kind: str) -> Iterator[ds.Fragment]:
+        """Yield the groups of rows of the files of a kind, in order."""
+        for fragment in self.rows[kind].get_fragments():
+            yield from fragment.split_by_row_group()
 
     def _flows_of(
         self, group: ds.Fragment, home_level: str, work_level: str, counts: list[str]

@@ -19,7 +19,7 @@ from pipelines.exports.spatial import (
     write_pmtiles,
 )
 from pipelines.exports.tables import write_csv, write_flowmap
-from pipelines.public_release import check_target, read_public_release
+from pipelines.public_release import PublicRelease, check_target, read_public_release
 
 __all__ = ["FORMATS", "Format", "export"]
 
@@ -93,8 +93,8 @@ def export(
     Raises
     ------
     ExportError
-        If there is no such format or level, a level is too fine for a format or no level of it, or files
-        would be overwritten. Then nothing is written.
+        If there is no such format or level, a level is none of a format, or files would be overwritten. Then
+        nothing is written.
     PublicReleaseError
         If the folder is not the public folder of a release, or `to` lies in it.
 
@@ -108,10 +108,11 @@ def export(
     if names == ("lodes",) and (home_level or work_level):
         raise ExportError("lodes: LODES has blocks, and no other level; leave out the levels, or choose csv")
     home_level = home_level or work_level or usual_level(release)
-    source = Source(release, home_level, work_level or home_level)
-    _check(source, names, to)
+    work_level = work_level or home_level
+    _check(release, (home_level, work_level), names, to)
     to.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=to, prefix=".unfinished-") as staging:
+        source = Source(release, home_level, work_level, Path(staging))
         for name in names:
             part = Path(staging) / name
             part.mkdir()
@@ -122,15 +123,14 @@ def export(
     return {name: sorted((to / name).iterdir()) for name in names}
 
 
-def _check(source: Source, names: Sequence[str], to: Path) -> None:
+def _check(release: PublicRelease, levels: Sequence[str], names: Sequence[str], to: Path) -> None:
     unknown = [name for name in names if name not in FORMATS]
     if unknown or not names:
         wrong = f"there is no format {unknown[0]!r}" if unknown else "no format is named"
         raise ExportError(f"{wrong}; there are: {', '.join(FORMATS)}")
-    levels = source.release.levels
-    if missing := [level for level in (source.home_level, source.work_level) if level not in levels]:
-        raise ExportError(f"there is no level {missing[0]!r}; there are: {', '.join(levels)}")
-    check_target(to, source.release.folder)
+    if missing := [level for level in levels if level not in release.levels]:
+        raise ExportError(f"there is no level {missing[0]!r}; there are: {', '.join(release.levels)}")
+    check_target(to, release.folder)
     present = [to / name for name in names if (to / name).exists()]
     if present:
         raise ExportError(f"{present[0]}: is there already. Remove it, or export to another folder")

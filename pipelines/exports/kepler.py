@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ _COLOR_RANGE = {
     "category": "ColorBrewer",
     "colors": ["#ffffcc", "#c7e9b4", "#7fcdbb", "#41b6c4", "#2c7fb8", "#253494"],
 }
+_ENDS = ["home_longitude", "home_latitude", "work_longitude", "work_latitude"]
 _GEOMETRY = "_geojson"
 _DECIMALS = 6  # of degrees: 0.1 m
 
@@ -39,10 +41,9 @@ def write_kepler(source: Source, folder: Path) -> list[str]:
     list of str
         Remarks for the read-me.
     """
-    lines = source.journeys()
-    ends = [f"{side}_{axis}" for side in ("home", "work") for axis in ("longitude", "latitude")]
-    table = lines.astype({"work": "str", "home": "str"}).round(dict.fromkeys(ends, _DECIMALS))
-    datasets, layers = [_dataset("flows", "Flows", table)], [_arcs(ends)]
+    journeys = (lines.round(dict.fromkeys(_ENDS, _DECIMALS)) for lines in source.journeys())
+    first = next(journeys)
+    datasets, layers = [_dataset("flows", "Flows", first[:0])], [_arcs()]
     corners = []
     for level, zones in source.placed_zones.items():
         shapes = shapely.transform(zones.geometry.to_numpy(), lambda points: _rounded(source, points))
@@ -80,9 +81,25 @@ def write_kepler(source: Source, folder: Path) -> list[str]:
             "description": source.sentence,
         },
     }
-    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    (folder / "kepler.gl.json").write_text(text + "\n", encoding="utf-8")
-    return [*source.without_shape("are not on the map"), *source.not_drawn(lines)]
+    # The rows of the flows, the first data set, are put where the text has none, a batch at a time.
+    before, after = _json(document).split('"allData":[', maxsplit=1)
+    drawn, comma = 0, ""
+    with (folder / "kepler.gl.json").open("w", encoding="utf-8", newline="\n") as file:
+        file.write(f'{before}"allData":[')
+        for table in itertools.chain([first], journeys):
+            if len(table):
+                file.write(comma + _json(_rows(table))[1:-1])
+                drawn, comma = drawn + int(table["S000"].sum()), ","
+        file.write(f"{after}\n")
+    return [*source.without_shape("are not on the map"), *source.not_drawn(drawn)]
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _rows(table: pd.DataFrame) -> list[list[Any]]:
+    return [list(row) for row in zip(*(table[name].tolist() for name in table), strict=True)]
 
 
 def _dataset(identifier: str, label: str, table: pd.DataFrame) -> dict[str, Any]:
@@ -98,8 +115,7 @@ def _dataset(identifier: str, label: str, table: pd.DataFrame) -> dict[str, Any]
         else:  # said, because it would take codes for numbers
             kind = {"type": "string", "analyzerType": "STRING"}
         fields.append({"name": name, "format": "", **kind})
-    rows = [list(row) for row in zip(*(table[name].tolist() for name in table), strict=True)]
-    data = {"id": identifier, "label": label, "color": _INK, "allData": rows, "fields": fields}
+    data = {"id": identifier, "label": label, "color": _INK, "allData": _rows(table), "fields": fields}
     return {"version": "v1", "data": data}
 
 
@@ -120,7 +136,7 @@ def _areas(identifier: str, count: str) -> dict[str, Any]:
     }
 
 
-def _arcs(ends: list[str]) -> dict[str, Any]:
+def _arcs() -> dict[str, Any]:
     return {
         "id": "layer_flows",
         "type": "arc",
@@ -129,7 +145,7 @@ def _arcs(ends: list[str]) -> dict[str, Any]:
             "label": "Flows: S000",
             "color": _INK,
             "columnMode": "points",
-            "columns": dict(zip(("lng0", "lat0", "lng1", "lat1"), ends, strict=True)),
+            "columns": dict(zip(("lng0", "lat0", "lng1", "lat1"), _ENDS, strict=True)),
             "isVisible": False,  # as many as there are hide the zones; one click shows them
             "visConfig": {"opacity": 0.2, "thickness": 2, "sizeRange": [0, 10]},
         },

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import geopandas as gpd
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from pipelines.polygons import polygon_file
 from pipelines.public_release import PublicRelease, PublicReleaseError
 
-__all__ = ["MOST_ZONES", "ExportError", "Source", "usual_level"]
+__all__ = ["ExportError", "Source", "usual_level"]
 
-MOST_ZONES = 20_000
-"""Of a level that is chosen by default, and of a matrix: its reader needs 1.6 GB for each count."""
+_MOST_ZONES = 20_000
+"""Of a level that is chosen by default: who loads a matrix of so many needs 1.6 GB for each count."""
 
 _WORKERS_PER_ZONE = 1_000  # about what a census tract has
+_ROWS = 100_000  # flows of a batch: what an export has in memory
+_ENDS = [f"{side}_{axis}" for side in ("home", "work") for axis in ("longitude", "latitude")]
 
 
 class ExportError(PublicReleaseError):
@@ -35,9 +42,9 @@ def usual_level(release: PublicRelease) -> str:
     -------
     str
         The finest level with polygons; without polygons, the finest whose zones have 1,000 workers on
-        average. Levels of more than `MOST_ZONES` zones are passed over; the coarsest is what remains.
+        average. Levels of more than 20,000 zones are passed over; the coarsest is what remains.
     """
-    fine_enough = [level for level in release.levels if release.geography.n_units(level) <= MOST_ZONES]
+    fine_enough = [level for level in release.levels if release.geography.n_units(level) <= _MOST_ZONES]
     with_shapes = [level for level in fine_enough if (release.folder / polygon_file(level)).is_file()]
     workers = release.certificate.totals.synthetic_workers
     large = [
@@ -55,21 +62,57 @@ class Source:
     release : PublicRelease
     home_level, work_level : str
         Of ``release.levels``.
+    folder : Path
+        For a file of flows while the exports are made.
     """
 
     release: PublicRelease
     home_level: str
     work_level: str
+    folder: Path
 
     @property
     def counts(self) -> list[str]:
         """Columns that count jobs; S000 is the first."""
         return list(self.release.counts)
 
+    def flows(self) -> Iterator[pd.DataFrame]:
+        """Yield all flows of the pair of levels, outside areas included, a batch at a time.
+
+        Yields
+        ------
+        DataFrame
+            At most 100,000 rows of what `PublicRelease.flows` returns for the levels and all counts, in its
+            order; at least one batch, which may be empty.
+        """
+        with pa.OSFile(str(self._added_up[0])) as file, pa.ipc.open_stream(file) as batches:
+            for batch in batches:
+                yield batch.to_pandas()
+
+    @property
+    def totals(self) -> dict[str, NDArray[np.int64]]:
+        """Jobs of all zones, outside areas included, by side, ``home`` and ``work``: (zones, counts)."""
+        return self._added_up[1]
+
     @cached_property
-    def flows(self) -> pd.DataFrame:
-        """All flows of the pair of levels, outside areas included, as `PublicRelease.flows` gives them."""
-        return self.release.flows(self.home_level, self.work_level, self.counts)
+    def _added_up(self) -> tuple[Path, dict[str, NDArray[np.int64]]]:
+        """The flows, added up once and put into a file, from which all formats read them; the totals."""
+        levels = {"home": self.home_level, "work": self.work_level}
+        zones = {side: self.release.geography.n_units(level) for side, level in levels.items()}
+        totals = {side: np.zeros((number, len(self.counts)), np.int64) for side, number in zones.items()}
+        batches = self.release.flow_batches(self.home_level, self.work_level, self.counts)
+        first = next(batches)
+        schema = pa.Schema.from_pandas(first, preserve_index=False).remove_metadata()
+        path = self.folder / "flows.arrow"
+        with pa.ipc.new_stream(path, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as file:
+            for flows in itertools.chain([first], batches):
+                for side, total in totals.items():
+                    added = flows.groupby(side)[self.counts].sum()
+                    total[added.index] += added.to_numpy()
+                # A run of work units has few flows or very many; from the file come as many as asked for.
+                table = pa.Table.from_pandas(flows, schema, preserve_index=False)
+                file.write_table(table, max_chunksize=_ROWS)
+        return path, totals
 
     @cached_property
     def zones(self) -> dict[str, gpd.GeoDataFrame]:
@@ -91,7 +134,7 @@ class Source:
         columns: dict[str, pd.Series] = {"code": places["code"]}
         for side, side_level in {"home": self.home_level, "work": self.work_level}.items():
             if level == side_level:
-                totals = self.flows.groupby(side)[self.counts].sum().reindex(places.index, fill_value=0)
+                totals = pd.DataFrame(self.totals[side], places.index, self.counts)
                 columns |= {f"{side}_{name}": totals[name] for name in self.counts}
         shapes = self.release.polygons(level)
         if shapes is None:
@@ -104,59 +147,65 @@ class Source:
             geometry = shapes.set_index("unit").geometry.reindex(places.index)
         return gpd.GeoDataFrame(columns, geometry=geometry.array, crs="EPSG:4326")
 
-    def flow_table(self) -> pd.DataFrame:
-        """Return the flows with codes instead of numbers.
+    def flow_tables(self) -> Iterator[pd.DataFrame]:
+        """Yield the flows with codes instead of numbers.
 
-        Returns
-        -------
+        Yields
+        ------
         DataFrame
-            The rows of `flows`: ``work`` and ``home`` (categorical, of text), and the counts (int64).
+            The rows of a batch of `flows`: ``work`` and ``home`` (text), and the counts (int64).
         """
-        table = self.flows.copy()
-        for side, level in {"work": self.work_level, "home": self.home_level}.items():
-            codes = pd.Index(self.release.geography.codes(level), dtype="str")
-            table[side] = pd.Categorical.from_codes(self.flows[side], categories=codes)
-        return table
+        codes = self._codes
+        for flows in self.flows():
+            yield flows.assign(**{side: codes[side].take(flows[side].to_numpy()) for side in codes})
 
-    def journeys(self) -> pd.DataFrame:
-        """Return the flows that can be drawn as lines: both ends have a place, and not the same.
+    def journeys(self) -> Iterator[pd.DataFrame]:
+        """Yield the flows that can be drawn as lines: both ends have a place, and not the same.
 
-        Returns
-        -------
+        Yields
+        ------
         DataFrame
-            Rows of `flow_table`, with ``home_longitude``, ``home_latitude``, ``work_longitude`` and
-            ``work_latitude`` (degrees, WGS84) of the zones' points before the counts. Where a region crosses
-            180 degrees, longitudes go on beyond, so that lines do not go round the earth.
+            Rows of a batch of `flow_tables`, with ``home_longitude``, ``home_latitude``, ``work_longitude``
+            and ``work_latitude`` (degrees, WGS84) of the zones' points before the counts. Where a region
+            crosses 180 degrees, longitudes go on beyond, so that lines do not go round the earth.
         """
-        table, ends = self.flow_table(), {}
-        for side, level in {"home": self.home_level, "work": self.work_level}.items():
-            places = self.release.places(level)
-            for axis in ("longitude", "latitude"):
-                ends[f"{side}_{axis}"] = places[axis].to_numpy()[self.flows[side]]
-        for position, (name, values) in enumerate(ends.items(), start=2):
-            table.insert(position, name, values)
-        home, work = (
-            table[[f"{side}_longitude", f"{side}_latitude"]].to_numpy() for side in ("home", "work")
-        )
-        drawn = np.isfinite(home).all(axis=1) & np.isfinite(work).all(axis=1) & (home != work).any(axis=1)
-        return table[drawn].reset_index(drop=True)
+        codes = self._codes
+        levels = {"home": self.home_level, "work": self.work_level}
+        points = {
+            side: self.release.places(level)[["longitude", "latitude"]].to_numpy()
+            for side, level in levels.items()
+        }
+        for flows in self.flows():
+            home, work = points["home"][flows["home"]], points["work"][flows["work"]]
+            drawn = np.isfinite(home).all(axis=1) & np.isfinite(work).all(axis=1) & (home != work).any(axis=1)
+            ends = pd.DataFrame(np.hstack([home, work]), columns=_ENDS)
+            named = {side: codes[side].take(flows[side].to_numpy()) for side in codes}
+            table = pd.concat([pd.DataFrame(named), ends, flows[self.counts]], axis=1)
+            yield table[drawn].reset_index(drop=True)
 
-    def not_drawn(self, table: pd.DataFrame) -> list[str]:
-        """Say in words which workers have no line, if there are any.
+    @cached_property
+    def _codes(self) -> dict[str, pd.Index]:
+        levels = {"work": self.work_level, "home": self.home_level}
+        return {
+            side: pd.Index(self.release.geography.codes(level), dtype="str") for side, level in levels.items()
+        }
+
+    def not_drawn(self, drawn: int) -> list[str]:
+        """Say in words how many workers have no line, if there are any.
 
         Parameters
         ----------
-        table : DataFrame
-            From `journeys`.
+        drawn : int
+            Workers in `journeys`.
 
         Returns
         -------
         list of str
             A remark for the read-me, or none.
         """
-        total, left_out = int(self.flows["S000"].sum()), int(self.flows["S000"].sum() - table["S000"].sum())
+        total = int(self.totals["work"][:, 0].sum())
         where = "they live and work in the same zone, or live in an area outside that has no place on a map"
-        return [f"{left_out:,} of {total:,} workers have no line: {where}."] if left_out else []
+        return [f"{total - drawn:,} of {total:,} workers have no line: {where}."] if total > drawn else []
 
     def without_shape(self, what: str) -> list[str]:
         """Say in words which zones have no geometry, if there are any.

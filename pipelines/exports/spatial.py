@@ -6,10 +6,13 @@ GeoJSON are for drawing, so flows are straight lines there, of two points each.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from pathlib import Path
 
 import geopandas as gpd
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyogrio
@@ -46,9 +49,13 @@ def write_geoparquet(source: Source, folder: Path) -> list[str]:
             schema_version="1.1.0",
             write_covering_bbox=True,
         )
-    flows = pa.Table.from_pandas(source.flow_table(), preserve_index=False)
-    flows = flows.replace_schema_metadata({**(flows.schema.metadata or {}), **source.about})
-    pq.write_table(flows, folder / source.name(source.flows_name, "parquet"), compression="zstd")
+    batches = _batches(source.flow_tables())
+    schema = batches.schema.with_metadata(source.about)
+    with pq.ParquetWriter(
+        folder / source.name(source.flows_name, "parquet"), schema, compression="zstd"
+    ) as file:
+        for batch in batches:
+            file.write_batch(batch.replace_schema_metadata(source.about))
     return source.without_shape("have no geometry")
 
 
@@ -74,8 +81,8 @@ def write_geopackage(source: Source, folder: Path) -> list[str]:
             driver="GPKG",
             layer_metadata=source.about,
         )
-    table = source.flow_table().astype({"work": "str", "home": "str"})
-    pyogrio.write_dataframe(table, path, layer="flows", driver="GPKG", layer_metadata=source.about)
+    flows = _batches(source.flow_tables())
+    pyogrio.write_arrow(flows, path, layer="flows", driver="GPKG", layer_metadata=source.about)
     return source.without_shape("have no geometry")
 
 
@@ -155,20 +162,37 @@ def _write_layers(source: Source, folder: Path, suffix: str, driver: str, **opti
     for level, zones in source.placed_zones.items():
         path = folder / source.name(f"zones_{level}", suffix)
         pyogrio.write_dataframe(zones, path, layer=f"zones_{level}", driver=driver, **options)
-    lines = source.journeys()
-    ends = [f"{side}_{axis}" for side in ("home", "work") for axis in ("longitude", "latitude")]
-    points = lines[ends].to_numpy().reshape(-1, 2, 2)
-    frame = gpd.GeoDataFrame(
-        lines.drop(columns=ends).astype({"work": "str", "home": "str"}),
-        geometry=shapely.linestrings(points) if len(points) else np.array([], object),
-        crs="EPSG:4326",
-    )
-    pyogrio.write_dataframe(
-        frame,
+    drawn = 0
+
+    def lines() -> Iterator[pd.DataFrame]:
+        nonlocal drawn
+        ends = [f"{side}_{axis}" for side in ("home", "work") for axis in ("longitude", "latitude")]
+        for journeys in source.journeys():
+            drawn += int(journeys["S000"].sum())
+            points = journeys[ends].to_numpy().reshape(-1, 2, 2)
+            shapes = shapely.linestrings(points) if len(points) else np.array([], object)
+            yield journeys.drop(columns=ends).assign(geometry=shapely.to_wkb(shapes))
+
+    pyogrio.write_arrow(
+        _batches(lines(), geometry=pa.binary()),
         folder / source.name(source.flows_name, suffix),
         layer="flows",
         driver=driver,
+        geometry_name="geometry",
         geometry_type="LineString",
+        crs="EPSG:4326",
         **options,
     )
-    return [*source.without_shape("are left out"), *source.not_drawn(lines)]
+    return [*source.without_shape("are left out"), *source.not_drawn(drawn)]
+
+
+def _batches(tables: Iterator[pd.DataFrame], **others: pa.DataType) -> pa.RecordBatchReader:
+    """Return a stream of tables, of which one at a time is in memory; codes are text."""
+    kinds = {"work": pa.string(), "home": pa.string(), **others}
+    first = next(tables)
+    schema = pa.schema([(name, kinds.get(name, pa.int64())) for name in first.columns.tolist()])
+    batches = (
+        pa.RecordBatch.from_pandas(table, schema, preserve_index=False)
+        for table in itertools.chain([first], tables)
+    )
+    return pa.RecordBatchReader.from_batches(schema, batches)

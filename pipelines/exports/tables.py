@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pandas as pd
@@ -9,8 +10,6 @@ import pandas as pd
 from pipelines.exports.source import Source
 
 __all__ = ["write_csv", "write_flowmap"]
-
-_ROWS = 100_000  # formatted at a time
 
 
 def write_csv(source: Source, folder: Path) -> list[str]:
@@ -26,13 +25,10 @@ def write_csv(source: Source, folder: Path) -> list[str]:
     list of str
         Remarks for the read-me.
     """
-    source.flow_table().to_csv(
-        folder / source.name(source.flows_name, "csv.gz"),
-        index=False,
-        chunksize=_ROWS,
-        compression={"method": "gzip", "compresslevel": 6, "mtime": 0},
-        lineterminator="\n",
-    )
+    path = folder / source.name(source.flows_name, "csv.gz")
+    with path.open("wb") as file, gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
+        for number, flows in enumerate(source.flow_tables()):
+            flows.to_csv(packed, header=number == 0, index=False, lineterminator="\n")
     outside = source.release.geography.outside
     return ["Outside areas are zones; their codes end in 9s."] if outside else []
 
@@ -62,18 +58,19 @@ def write_flowmap(source: Source, folder: Path) -> list[str]:
         locations[level] = pd.DataFrame(
             {"id": ids, "name": places["code"], "lat": places["latitude"], "lon": places["longitude"]}
         )
-    flows = pd.DataFrame(
-        {
-            "origin": locations[source.home_level]["id"].to_numpy()[source.flows["home"]],
-            "dest": locations[source.work_level]["id"].to_numpy()[source.flows["work"]],
-            "count": source.flows["S000"],
-        }
-    )
     placed = pd.concat(locations.values()).dropna().round({"lat": 6, "lon": 6})
-    shown = flows[flows["origin"].isin(placed["id"]) & flows["dest"].isin(placed["id"])]
     placed.to_csv(folder / "locations.csv", index=False, lineterminator="\n")
-    shown.to_csv(folder / "flows.csv", index=False, lineterminator="\n", chunksize=_ROWS)
-    missing = int(flows["count"].sum() - shown["count"].sum())
+    ends = {"origin": locations[source.home_level], "dest": locations[source.work_level]}
+    missing = 0
+    with (folder / "flows.csv").open("wb") as file:
+        for number, flows in enumerate(source.flows()):
+            homes, works = ends["origin"].iloc[flows["home"]], ends["dest"].iloc[flows["work"]]
+            table = pd.DataFrame(
+                {"origin": homes["id"].array, "dest": works["id"].array, "count": flows["S000"]}
+            )
+            shown = homes["lat"].notna().to_numpy() & works["lat"].notna().to_numpy()
+            table[shown].to_csv(file, header=number == 0, index=False, lineterminator="\n")
+            missing += int(table["count"][~shown].sum())
     return (
         [f"{missing:,} workers are left out: they live in areas outside that have no place on a map."]
         if missing

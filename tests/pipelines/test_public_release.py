@@ -138,6 +138,49 @@ def test_a_release_without_csv_is_read(
     pd.testing.assert_frame_equal(parts.flows("bgrp", "bgrp"), whole.flows("bgrp", "bgrp"))
 
 
+@pytest.mark.parametrize(("rows", "levels"), [(10, ("trct", "tabblk2010")), (40, ("tabblk2010", "trct"))])
+def test_batches_of_flows(
+    rows: int,
+    levels: tuple[str, str],
+    with_aux: PublicRelease,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A work unit is in one batch, and no more is read than what comes next."""
+    monkeypatch.setattr("pipelines.public_release._AT_ONCE", 1)
+    folder = Path(shutil.copytree(with_aux.folder, tmp_path / "public"))
+    for kind in ("od", "aux"):
+        path = folder / file_names(with_aux.plan_document["configuration"])[f"{kind}_parquet"]
+        pq.write_table(pq.read_table(path), path, row_group_size=rows)
+    release = read_public_release(folder)
+    add, read = PublicRelease._flows_of, []
+
+    def noted(self: PublicRelease, *arguments: Any) -> pd.DataFrame:
+        read.append(add(self, *arguments))
+        return read[-1]
+
+    monkeypatch.setattr(PublicRelease, "_flows_of", noted)
+    batches, waiting = [], []
+    for batch in release.flow_batches(*levels):
+        batches.append(batch)
+        reached = batch["work"].max() if len(batch) else np.inf
+        waiting.append(sum((table["work"] > reached).any() for table in read))
+    assert max(waiting) <= 2, "groups that were read long before they are needed"
+    assert len(batches) >= 5
+    ends = [(batch["work"].min(), batch["work"].max()) for batch in batches if len(batch)]
+    assert all(last < first for (_, last), (first, _) in itertools.pairwise(ends))
+    pd.testing.assert_frame_equal(pd.concat(batches, ignore_index=True), with_aux.flows(*levels))
+
+
+def test_rows_in_another_order_are_refused(release: PublicRelease, public_copy: Path) -> None:
+    """Flows to a unit would be in two batches."""
+    path = public_copy / file_names(release.plan_document["configuration"])["od_parquet"]
+    whole = pq.read_table(path)
+    pq.write_table(whole.take(np.arange(len(whole))[::-1]), path, row_group_size=50)
+    with pytest.raises(PublicReleaseError, match="main rows are not in the order of their work blocks"):
+        read_public_release(public_copy).flows("trct", "trct")
+
+
 def test_workers_from_outside_are_counted_with_the_others(with_aux: PublicRelease) -> None:
     assert list(with_aux.rows) == ["main", "aux"]
     main, aux = table(with_aux), table(with_aux, "aux")

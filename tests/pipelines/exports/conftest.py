@@ -73,7 +73,7 @@ def exported(public: Path, tmp_path: Path) -> Exporter:
     def run(name: str, home_level: str = "trct", work_level: str = "trct") -> tuple[Path, Source]:
         levels = {} if name == "lodes" else {"home_level": home_level, "work_level": work_level}
         export(public, [name], tmp_path / "exports", **levels)
-        source = Source(pipelines.read_public_release(public), home_level, work_level)
+        source = Source(pipelines.read_public_release(public), home_level, work_level, tmp_path)
         return tmp_path / "exports" / name, source
 
     return run

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pandas as pd
+import pyarrow.parquet as pq
+import pyogrio
 import pytest
 
 import pipelines
 from pipelines.exports import FORMATS, ExportError, Format, Source, export
 from pipelines.exports.source import usual_level
 from pipelines.polygons import polygon_file
-from pipelines.public_release import PublicReleaseError
+from pipelines.public_release import PublicRelease, PublicReleaseError
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "exports.md"
 
@@ -105,7 +109,7 @@ def test_a_failure_leaves_nothing_half_written(
 
 def test_a_new_format_is_one_entry(public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def write(source: Source, folder: Path) -> list[str]:
-        (folder / "workers.txt").write_text(str(source.flows["S000"].sum()))
+        (folder / "workers.txt").write_text(str(sum(flows["S000"].sum() for flows in source.flows())))
         return ["A remark."]
 
     monkeypatch.setitem(FORMATS, "sum", Format("the number of workers", "anything", write))
@@ -134,13 +138,57 @@ def test_the_usual_level(public: Path, tmp_path: Path, monkeypatch: pytest.Monke
     assert usual_level(release) == "trct"
     (copy / polygon_file("trct")).rename(copy / polygon_file("tabblk2010"))
     assert usual_level(release) == "tabblk2010"
-    monkeypatch.setattr("pipelines.exports.source.MOST_ZONES", 30)
+    monkeypatch.setattr("pipelines.exports.source._MOST_ZONES", 30)
     assert usual_level(release) == "st"  # blocks are too many
     (copy / polygon_file("tabblk2010")).unlink()
     assert usual_level(release) == "st"  # 600 workers: no level has zones of 1,000
     counties = release.geography.n_units("cty")
     monkeypatch.setattr("pipelines.exports.source._WORKERS_PER_ZONE", 600 / counties)
     assert usual_level(release) == "cty"
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name not in ("lodes", "pmtiles")])
+def test_flows_are_written_in_batches(
+    name: str, public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files made of many small batches are those of one; no table is longer than a batch."""
+    level = {"home_level": "tabblk2010", "work_level": "bgrp"}
+    export(public, [name], tmp_path / "one", **level)
+    copy = Path(shutil.copytree(public, tmp_path / "public"))
+    for kind in ("main", "aux"):
+        path = copy / f"demo_od_{kind}_JT00_2019.parquet"
+        pq.write_table(pq.read_table(path), path, row_group_size=50)
+    lengths: dict[str, list[int]] = {}
+
+    def counted(method: Callable[..., Iterator[pd.DataFrame]]) -> Callable[..., Iterator[pd.DataFrame]]:
+        def run(*arguments: object) -> Iterator[pd.DataFrame]:
+            for batch in method(*arguments):
+                lengths.setdefault(method.__name__, []).append(len(batch))
+                yield batch
+
+        return run
+
+    monkeypatch.setattr("pipelines.exports.source._ROWS", 7)
+    monkeypatch.setattr("pipelines.public_release._AT_ONCE", 1)
+    monkeypatch.setattr(Source, "flows", counted(Source.flows))
+    monkeypatch.setattr(PublicRelease, "flow_batches", counted(PublicRelease.flow_batches))
+    export(copy, [name], tmp_path / "many", **level)
+    assert max(lengths["flows"]) <= 7 < 50 < sum(lengths["flows"])
+    assert max(lengths["flow_batches"]) <= 2 * 50  # a group of main and one of aux
+    for path in (tmp_path / "one" / name).iterdir():
+        again = tmp_path / "many" / name / path.name
+        if path.suffix == ".gpkg":
+            tables = [pyogrio.read_dataframe(file, layer="flows") for file in (path, again)]
+        elif path.suffix == ".parquet":
+            tables = [pd.read_parquet(file) for file in (path, again)]
+        else:
+            opened = gzip.open if path.suffix == ".gz" else open
+            with opened(path, "rb") as one, opened(again, "rb") as many:
+                assert one.read() == many.read()
+            continue
+        pd.testing.assert_frame_equal(*tables)
+    left = [path for path in tmp_path.rglob("*.arrow") if path.is_file()]
+    assert not left, "the file of flows is still there"
 
 
 def test_codes_that_are_no_prefixes(british: Callable[..., pipelines.ReleaseConfig], tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
@@ -111,8 +112,8 @@ def test_a_large_release_is_streamed(public: Path, tmp_path: Path) -> None:
         path = copy / "demo_od_main_JT00_2019.parquet"
         table = pq.read_table(path)
         with pq.ParquetWriter(path, table.schema) as writer:
-            for _ in range(copies):
-                writer.write_table(table.take(list(range(len(table))) * 150))
+            for part in np.array_split(np.repeat(np.arange(len(table)), 150 * copies), copies):
+                writer.write_table(table.take(part))
         rows = pq.read_metadata(path).num_rows
         out = tmp_path / f"{copies}" / "exports"
         command = [sys.executable, "-c", MEASURE, str(copy), str(out), "lodes", "csv"]

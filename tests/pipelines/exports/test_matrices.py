@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import h5py
 import numpy as np
 import openmatrix
 import pandas as pd
 import pytest
 
-from pipelines.exports import ExportError, Source, export
+from pipelines.exports import Source
+from pipelines.exports.matrices import write_omx
 
 Exporter = Callable[..., tuple[Path, Source]]
 
@@ -57,20 +61,66 @@ def test_levels_may_differ(exported: Exporter, tract_flows: pd.Series) -> None:
         np.testing.assert_array_equal(file["S000"][:], expected)
 
 
-@pytest.mark.parametrize("cells", [1, 8, 20])
-def test_stripes_of_rows_are_the_whole(
-    cells: int, exported: Exporter, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("side", [1, 4, 7])
+def test_only_tiles_with_flows_are_in_the_file(
+    side: int, exported: Exporter, rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.exports.matrices._CELLS", cells)
-    folder, source = exported("omx")
-    expected = np.zeros((source.release.geography.n_units("trct"),) * 2, int)
-    expected[source.flows["home"], source.flows["work"]] = source.flows["SE02"]
-    with openmatrix.open_file(str(folder / "demo_flows_trct_to_trct_JT00_2019.omx")) as file:
-        np.testing.assert_array_equal(file["SE02"][:], expected)
+    """At the level of blocks; the matrix in slices is that of the rows of the release."""
+    monkeypatch.setattr("pipelines.exports.matrices._SIDE", side)
+    monkeypatch.setattr("pipelines.exports.source._ROWS", 10)
+    folder, source = exported("omx", "tabblk2010", "tabblk2010")
+    path = folder / "demo_flows_tabblk2010_to_tabblk2010_JT00_2019.omx"
+    codes = source.release.geography.codes("tabblk2010")
+    for name in ("S000", "SE02"):
+        expected = matrix(rows.groupby(["w_geocode", "h_geocode"])[name].sum(), codes, codes)
+        with openmatrix.open_file(str(path)) as file:
+            slices = [file[name][first : first + 10, :] for first in range(0, len(codes), 10)]
+            np.testing.assert_array_equal(np.vstack(slices), expected)
+        homes, works = np.nonzero(expected)
+        with h5py.File(path) as file:
+            tiles = file["data"][name].id.get_num_chunks()
+        assert tiles == len(set(zip(homes // side, works // side, strict=True)))
+        assert 0 < tiles < np.ceil(len(codes) / side) ** 2
 
 
-def test_too_many_zones(public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.exports.matrices.MOST_ZONES", 100)
-    with pytest.raises(ExportError, match=r"tabblk2010 has 122 zones, and a matrix at most 100.*coarser"):
-        export(public, ["csv", "omx"], tmp_path, home_level="tabblk2010", work_level="trct")
-    assert list(tmp_path.iterdir()) == []
+def test_a_large_state(tmp_path: Path) -> None:
+    """A matrix of 300,000 x 300,000 cells, 360 GB in memory, of which few are not 0."""
+    zones = 300_000
+    rng = np.random.default_rng(1)
+    flows = pd.DataFrame(
+        {
+            "work": np.sort(rng.integers(0, zones, 100)).astype(np.int32),
+            "home": rng.integers(0, zones, 100).astype(np.int32),
+            "S000": rng.integers(1, 2**31 - 1, 100),
+        }
+    )
+    codes = np.array([f"{zone:015}" for zone in range(zones)], object)
+    geography = SimpleNamespace(n_units=lambda _: zones, codes=lambda _: codes, outside=())
+    source: Any = SimpleNamespace(
+        release=SimpleNamespace(geography=geography),
+        home_level="block",
+        work_level="block",
+        counts=["S000"],
+        about={},
+        flows=lambda: iter([flows[:30], flows[30:]]),
+        flows_name="flows",
+        name=lambda what, suffix: f"{what}.{suffix}",
+    )
+    remarks = write_omx(source, tmp_path)
+    path = tmp_path / "flows.omx"
+    assert path.stat().st_size < 2 * zones * 16 + 1e6  # the lookups, and little more
+    with openmatrix.open_file(str(path)) as file:
+        assert file.shape() == (zones, zones)
+        assert file.mapping("home")[codes[-1].encode()] == zones - 1
+        total = 0
+        for (home, work), jobs in flows.groupby(["home", "work"])["S000"].sum().items():
+            part = file["S000"][home : home + 1, max(0, work - 5) : work + 5]
+            assert jobs in part
+            total += int(jobs)
+        assert file["S000"][:0, :].shape == (0, zones)
+    assert total == flows["S000"].sum()
+    assert any("needs 360 GB" in remark for remark in remarks)
+
+
+def test_a_small_matrix_needs_no_warning(exported: Exporter) -> None:
+    assert " GB " not in (exported("omx")[0] / "README.txt").read_text(encoding="utf-8")
