@@ -238,8 +238,10 @@ def _with_gain(
     """
     odds = min(math.exp(float(min(epsilon, Fraction(700)))), _MAX_GAIN)
     goal = odds
+    # Logarithms of a density that is a power n + m: that many roundings.
+    margin = max(1e-8, 1e-15 * (pool_class.n_max + pool_class.m_max))
     for _ in range(200):
-        gain = Fraction(f"{odds * (1 - 1e-8):.9e}")  # a short decimal, below what the floats found
+        gain = Fraction(f"{odds * (1 - margin):.9e}")  # a short decimal, below what the floats found
         found = _priors(pool_class, retention, denominator, gain, prior_of)
         if found is None:
             return None

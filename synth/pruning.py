@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -70,8 +70,8 @@ def pruning_gain(
     -------
     float or flint.arb
         1 where every retention is 1; infinite where a float cannot hold it. With `BALL`, the upper end is at
-        least e^V of a pool with the fewest workers, the fewest cells and the most draws of the class, and no
-        more than a part in 10^8 above it.
+        least e^V of every pool of the class, and no more than a part in 10^8 above the e^V of a pool with
+        the fewest workers, the fewest cells and the most draws.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def pruning_gain(
         )
         if most
     )
-    if all(f == 1 for _, f, _, _ in strata):
+    if not pool_class.m_max or all(f == 1 for _, f, _, _ in strata):
         return arithmetic.number(1)
     numbers: _Strata = strata
     if arithmetic is FLOAT:  # fractions would take most of the time of a search
@@ -188,11 +188,16 @@ def _log_densities(
     factors = [
         log(number(1 - f) + number(f) * exp(power)) for (_, f), power in zip(coins, powers, strict=True)
     ]
+    most = _extreme(pairs, max).others
+    common = m * (log_x - points)
+    for k, factor in zip(most, factors, strict=True):
+        common = common + k * factor
     densities = []
     for pair in pairs:
-        density = number(pair.base) * log_x + m * (log_x - points)
-        for k, factor in zip(pair.others, factors, strict=True):
-            density = density + k * factor
+        density = common + number(pair.base) * log_x
+        for k, own, factor in zip(most, pair.others, factors, strict=True):
+            if k > own:  # in the strata of i and j
+                density = density - (k - own) * factor
         densities.append(density)
     return densities, powers
 
@@ -232,6 +237,8 @@ def _weights(start: _Given, pair: _Pair, m: int, coins: _Coins, arithmetic: Arit
 def _cuts(m: int, coins: _Coins, pairs: list[_Pair], step: float) -> tuple[int, int]:
     """Return the first and the last point, in steps: on the outer sides of all maxima, and low enough."""
     fewest, most = _extreme(pairs, min), _extreme(pairs, max)
+    # What is divided by is the integral of density times x^a_j, which has its maxima further on.
+    most = replace(most, base=most.base + max(a for a, _ in coins))
     away = np.minimum(step * _AWAY, 200.0)
     found = []
     for pair, start, side in ((fewest, fewest.base, -1), (most, _whole(most, coins), 1)):
@@ -240,7 +247,8 @@ def _cuts(m: int, coins: _Coins, pairs: list[_Pair], step: float) -> tuple[int, 
             before, outermost = outermost, math.log(weight / m)
             if abs(outermost - before) < step:
                 break
-        densities, _ = _log_densities(outermost + side * away, m, coins, pairs, FLOAT)
+        densities, powers = _log_densities(outermost + side * away, m, coins, pairs, FLOAT)
+        densities += [logs + powers[p.coin] for p, logs in zip(pairs, densities, strict=True)]
         low = np.all([logs < logs[0] - _CUT for logs in densities], axis=0)
         found.append((outermost + side * away[np.argmax(low)]) / step)
     return math.floor(found[0]) - 1, math.ceil(found[1]) + 1
