@@ -18,6 +18,7 @@ from geo_data.tables import Kind, read_table
 __all__ = ["MicrodataJobs"]
 
 _MAX_CATEGORIES = 1000
+_ROWS = 4_000_000  # of a file at a time: codes as text take many times the memory of numbers
 _PARTS = 64  # in which hashes of workers are counted: what is sorted at a time is small beside all
 
 
@@ -133,7 +134,9 @@ class MicrodataJobs:
     def parts(
         self, by: tuple[str, ...] = (), categories: Mapping[str, tuple[str, ...]] | None = None
     ) -> Iterator[JobRecords]:
-        """Read the job records file by file; else as `records`. Rows of a worker are counted after the last.
+        """Read the job records file by file, some million rows at a time; else as `records`.
+
+        Rows of a worker are counted after the last. What is wrong with homes is counted in the rows at hand.
 
         Parameters
         ----------
@@ -154,13 +157,15 @@ class MicrodataJobs:
             frame = self._read(path, (*by, *workers), origins=True)
             for worker in workers:
                 seen.append(np.sort(pd.util.hash_array(frame[worker].to_numpy(dtype=object))))
-            yield JobRecords(
-                work=locate_blocks(self.geography, frame[self.work], path=path, column=self.work),
-                home=locate_blocks(
-                    self.geography, frame[self.home], path=path, column=self.home, outside=True
-                ),
-                attributes={name: self._coded(frame[name], (categories or {}).get(name)) for name in by},
-            )
+            coded = {name: self._coded(frame[name], (categories or {}).get(name)) for name in by}
+            for start in range(0, len(frame), _ROWS):
+                rows = slice(start, start + _ROWS)
+                work, home = frame[self.work].iloc[rows], frame[self.home].iloc[rows]
+                yield JobRecords(
+                    work=locate_blocks(self.geography, work, path=path, column=self.work),
+                    home=locate_blocks(self.geography, home, path=path, column=self.home, outside=True),
+                    attributes={name: codes[rows] for name, codes in coded.items()},
+                )
 
         over = sum(int((rows > self.records_per_worker).sum()) for rows in _rows_of_each(seen))
         if over:

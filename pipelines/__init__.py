@@ -14,7 +14,8 @@ from pipelines.figures import draw_figure
 from pipelines.forecast import Forecast, forecast
 from pipelines.ledger import Budget, Ledger, LedgerError
 from pipelines.maps import build_map, write_map
-from pipelines.plan_files import load_plan, plan_hash, save_plan
+from pipelines.plan_files import load_plan, save_plan
+from pipelines.plan_form import plan_hash
 from pipelines.plan_report import PlanReport, report_plan, write_plan_report
 from pipelines.planning import ReleasePlan
 from pipelines.public_inputs import PublicInputs, read_public_inputs

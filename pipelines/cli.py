@@ -88,7 +88,7 @@ def plan(config: Path, out: Path | None) -> None:
         click.echo(f"Plan hash   {digest}")
         if loaded.ledger is not None:
             click.echo(budget_line(loaded.ledger, release, guarantee))
-        click.echo(f"Written     {target}: plan, plan.txt, forecast.json, cells.png")
+        click.echo(f"Written     {target}: {', '.join(sorted(path.name for path in target.iterdir()))}")
         click.echo(f"Run it with: odsynth run {config} --plan {target}")
 
 

@@ -20,7 +20,8 @@ import geo_data
 from pipelines.checksums import sha256_of
 from pipelines.config import ConfigError, ReleaseConfig
 from pipelines.name_files import NAME_FILE, check_names
-from pipelines.plan_files import PLAN_FILES, load_plan, plan_hash, read_document
+from pipelines.plan_files import load_plan
+from pipelines.plan_form import PLAN_FILES, plan_hash, read_document
 from pipelines.planning import ReleasePlan
 from pipelines.public_inputs import job_source
 from pipelines.verification import contradictions
@@ -42,9 +43,11 @@ def usable(given: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (ConfigError, OSError, MemoryError):
+    except (ConfigError, MemoryError):
         raise
     except Exception as error:  # a plan that was changed by hand may do anything to its reader
+        if isinstance(error, OSError) and error.errno is not None:  # of the machine, not of Parquet
+            raise
         raise ConfigError([f"{given}: the plan cannot be used: {error}. {_AGAIN}"]) from error
 
 
@@ -80,6 +83,8 @@ def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> ReleasePlan:
         plan_sha256, names_sha256 = reported["plan_sha256"], reported["names_sha256"]
         for name in PLAN_FILES:
             shutil.copyfile(given / PLAN_FOLDER / name, stored / name)
+        if config.geography.names == {} and not any(table.name for table in config.geography.polygons):
+            names_sha256 = None  # none are to be published
         if names_sha256 is not None:
             shutil.copyfile(given / NAME_FILE, names)
     except (FileNotFoundError, NotADirectoryError, shutil.SpecialFileError, ValueError, KeyError, TypeError):

@@ -20,26 +20,10 @@ import geo_data
 import synth
 from pipelines.checksums import sha256_of
 from pipelines.implicates import Implicates
-from pipelines.parquet_form import any_kind, check_form
+from pipelines.plan_form import PLAN_FORMAT, PLAN_TABLES, check_tables, plan_hash, read_document
 from pipelines.planning import Choices, ReleasePlan
 
-__all__ = [
-    "PLAN_FILES",
-    "PLAN_FORMAT",
-    "load_geography",
-    "load_plan",
-    "plan_hash",
-    "read_document",
-    "save_plan",
-]
-
-PLAN_FORMAT = "odsynth plan 1"
-_TABLES = ("blocks.parquet", "domains.parquet", "shares.parquet", "pools.parquet", "slots.parquet")
-PLAN_FILES = ("plan.json", *_TABLES)
-_KEYS = {
-    *("format", "mechanism", "epsilon", "delta", "guarantee", "geography", "model_level", "pooling"),
-    *("choices", "attributes", "parameters", "configuration", "notes", "files"),
-}
+__all__ = ["load_geography", "load_plan", "save_plan"]
 
 
 def save_plan(release: ReleasePlan, folder: Path) -> str:
@@ -57,7 +41,7 @@ def save_plan(release: ReleasePlan, folder: Path) -> str:
         SHA-256 of plan.json, hexadecimal.
     """
     folder.mkdir()
-    for name, table in zip(_TABLES, _tables(release), strict=True):
+    for name, table in zip(PLAN_TABLES, _tables(release), strict=True):
         # Cuts rise slowly: stored as differences they take a sixth of the room.
         packed = "cuts" in table.column_names
         pq.write_table(
@@ -67,8 +51,16 @@ def save_plan(release: ReleasePlan, folder: Path) -> str:
             use_dictionary=["destination", "stratum.list.element"] if packed else True,
             column_encoding={"cuts.list.element": "DELTA_BINARY_PACKED"} if packed else None,
         )
+    files = {name: sha256_of(folder / name) for name in PLAN_TABLES}
+    text = json.dumps(_document(release, files), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    (folder / "plan.json").write_text(text, encoding="utf-8")
+    return plan_hash(folder)
+
+
+def _document(release: ReleasePlan, files: dict[str, str]) -> dict[str, Any]:
+    """Return what plan.json holds; `files` are the hashes of the tables."""
     plan = release.plan
-    document = {
+    return {
         "format": PLAN_FORMAT,
         "mechanism": plan.mechanism,
         "epsilon": str(plan.epsilon),
@@ -90,11 +82,8 @@ def save_plan(release: ReleasePlan, folder: Path) -> str:
         "parameters": plan.parameters.to_json(),
         "configuration": release.configuration,
         "notes": list(release.notes),
-        "files": {name: sha256_of(folder / name) for name in _TABLES},
+        "files": files,
     }
-    text = json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
-    (folder / "plan.json").write_text(text, encoding="utf-8")
-    return plan_hash(folder)
 
 
 def load_plan(folder: Path) -> ReleasePlan:
@@ -115,10 +104,7 @@ def load_plan(folder: Path) -> ReleasePlan:
         If a file is missing, altered, or not of this format; the file is named.
     """
     document = read_document(folder)
-    for name in _TABLES:
-        if not (folder / name).is_file() or sha256_of(folder / name) != document["files"].get(name):
-            raise ValueError(f"{name}: the file is not the one that plan.json names")
-        check_form(folder / name, dict.fromkeys(_columns(document)[name], any_kind))
+    check_tables(folder, document)
     geography = load_geography(folder, document)
     # Columns by kind, in numpy: the files are ours and their hashes have been checked.
     weights = pq.read_table(folder / "blocks.parquet", columns=["weight"])["weight"].to_numpy()
@@ -142,7 +128,7 @@ def load_plan(folder: Path) -> ReleasePlan:
         document["guarantee"],
     )
     thresholds = tuple(float(text) for text in document["choices"]["thresholds"])
-    return ReleasePlan(
+    release = ReleasePlan(
         configuration=document["configuration"],
         geography=geography,
         weights=weights,
@@ -155,39 +141,13 @@ def load_plan(folder: Path) -> ReleasePlan:
         choices=Choices(pools.pooling.level, pools.pooling.below, thresholds),
         notes=tuple(document["notes"]),
     )
-
-
-def read_document(folder: Path) -> dict[str, Any]:
-    """Read plan.json.
-
-    Raises
-    ------
-    ValueError
-        If it is not of this format.
-    """
-    try:
-        document = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise ValueError("plan.json: the file is not there, or not JSON in UTF-8") from None
-    if not isinstance(document, dict) or document.get("format") != PLAN_FORMAT:
-        raise ValueError(f"plan.json: the format is not {PLAN_FORMAT!r}")
-    if document.keys() != _KEYS:
-        raise ValueError("plan.json: keys are missing, or are none of this format")
-    if document["mechanism"] not in synth.MECHANISMS:
-        raise ValueError(f"plan.json: the mechanism is none of {', '.join(sorted(synth.MECHANISMS))}")
-    return document
-
-
-def _columns(document: dict[str, Any]) -> dict[str, list[str]]:
-    """Return the columns of each table of a plan."""
-    geography = document["geography"]
-    return {
-        "blocks.parquet": [geography["block"], *geography["levels"], "latitude", "longitude", "weight"],
-        "domains.parquet": ["destination", "size", "cuts", "stratum"],
-        "shares.parquet": ["destination", "unit", "share"],
-        "pools.parquet": ["place", "shared", *document["pooling"]["by"], "n", "m", "domain", "class"],
-        "slots.parquet": ["pool", "work", *document["attributes"], "count"],
-    }
+    # Written again it must say the same: nothing is in it that nobody reads, and is published.
+    files = {name: document["files"][name] for name in PLAN_TABLES}
+    if json.loads(json.dumps(_document(release, files))) != document or not all(
+        isinstance(note, str) for note in release.notes
+    ):
+        raise ValueError("plan.json: it does not say what a plan says, or says more")
+    return release
 
 
 def load_geography(folder: Path, document: dict[str, Any]) -> geo_data.Geography:
@@ -222,11 +182,6 @@ def load_geography(folder: Path, document: dict[str, Any]) -> geo_data.Geography
         )
     except ValueError as error:
         raise ValueError(f"blocks.parquet: {error}") from None
-
-
-def plan_hash(folder: Path) -> str:
-    """Return the hash of a stored plan: the SHA-256 of its plan.json, hexadecimal."""
-    return sha256_of(folder / "plan.json")
 
 
 def _tables(release: ReleasePlan) -> tuple[pa.Table, ...]:
@@ -290,7 +245,7 @@ def _block_codes(geography: geo_data.Geography, blocks: np.ndarray[Any, Any]) ->
 def _load_shares(
     path: Path, geography: geo_data.Geography, level: str, domain_unit: np.ndarray[Any, Any]
 ) -> synth.OriginShares:
-    table = pq.read_table(path).combine_chunks()
+    table = _read(path).combine_chunks()
     unit, share = (_chunk(table[name]) for name in ("unit", "share"))
     row = np.full(geography.n_units(level), -1, np.int32)
     row[_units(path, geography, level, table)] = np.arange(len(table))
@@ -306,7 +261,7 @@ def _load_shares(
 def _load_domains(
     path: Path, geography: geo_data.Geography, level: str
 ) -> tuple[synth.Domains, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    table = pq.read_table(path).combine_chunks()
+    table = _read(path).combine_chunks()
     cuts, stratum = (_chunk(table[name]) for name in ("cuts", "stratum"))
     domains = synth.Domains(
         geography.n_blocks,
@@ -314,7 +269,18 @@ def _load_domains(
         cuts.values.to_numpy(),
         stratum.values.to_numpy(),
     )
-    return domains, _units(path, geography, level, table), table["size"].to_numpy()
+    size = table["size"].to_numpy()
+    if size.min(initial=1) < 1:
+        raise ValueError(f"{path.name}: sizes are below 1")
+    return domains, _units(path, geography, level, table), size
+
+
+def _read(path: Path) -> pa.Table:
+    """Read a table, none of whose cells is empty: numpy would make floats of them."""
+    table = pq.read_table(path)
+    if any(column.null_count for column in table.columns):
+        raise ValueError(f"{path.name}: there are empty cells")
+    return table
 
 
 def _units(path: Path, geography: geo_data.Geography, level: str, table: pa.Table) -> Any:
@@ -332,8 +298,8 @@ def _chunk(column: pa.ChunkedArray) -> Any:
 def _load_pools(
     folder: Path, document: dict[str, Any], geography: geo_data.Geography
 ) -> tuple[geo_data.PoolTable, dict[str, np.ndarray[Any, Any]]]:
-    table = pq.read_table(folder / "pools.parquet")
-    slots = pq.read_table(folder / "slots.parquet")
+    table = _read(folder / "pools.parquet")
+    slots = _read(folder / "slots.parquet")
     categories = {name: tuple(values) for name, values in document["attributes"].items()}
     count = slots["count"].to_numpy()
     place = 2 * _numbers(geography, table["place"]).astype(np.int64) + table["shared"].to_numpy()

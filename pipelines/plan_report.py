@@ -115,7 +115,7 @@ def write_plan_report(report: PlanReport, out: Path, names: Mapping[str, Names] 
     ----------
     report : PlanReport
     out : Path
-        Folder; an earlier report there is replaced, anything else is refused.
+        Folder; an earlier report there is replaced, anything else is refused, also beside one.
 
     names : mapping of str to ndarray of str objects, optional
         Names of the units of levels, for a run with this plan (`PublicInputs.names`).
@@ -130,8 +130,9 @@ def write_plan_report(report: PlanReport, out: Path, names: Mapping[str, Names] 
     ConfigError
         If the folder exists and is no earlier report.
     """
-    if out.exists() and not (out / PLAN_NUMBERS).is_file():
-        raise ConfigError([f"{out}: the folder exists and is not an earlier plan. Choose another with --out"])
+    if out.exists() and not _is_report(out):
+        rule = "the folder exists and is not an earlier plan, or more than that"
+        raise ConfigError([f"{out}: {rule}. Choose another with --out"])
     out.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{out.name}.partial-", dir=out.parent))
     try:
@@ -157,3 +158,11 @@ def write_plan_report(report: PlanReport, out: Path, names: Mapping[str, Names] 
         return digest
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _is_report(folder: Path) -> bool:
+    """Whether a folder holds a report and nothing else, which would be lost with it."""
+    if not (folder / PLAN_NUMBERS).is_file():
+        return False
+    ours = {PLAN_FOLDER, PLAN_NUMBERS, NAME_FILE, _REPORT, _FIGURE}
+    return {path.name for path in folder.iterdir()} <= ours

@@ -23,7 +23,8 @@ from pipelines._config_fields import check_level_name
 from pipelines.certificate import Certificate
 from pipelines.implicates import Implicates
 from pipelines.name_files import read_names
-from pipelines.plan_files import load_geography, read_document
+from pipelines.plan_files import load_geography
+from pipelines.plan_form import read_document
 from pipelines.polygons import polygon_file
 from pipelines.readme import count_meanings
 from pipelines.release_files import file_names

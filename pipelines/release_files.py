@@ -16,7 +16,7 @@ from pipelines.certificate import Certificate, certificate_schema
 from pipelines.checksums import CHECKSUMS, checksum_lines, sha256_of
 from pipelines.implicates import Implicates
 from pipelines.name_files import NAME_FILE
-from pipelines.plan_files import PLAN_FILES
+from pipelines.plan_form import PLAN_FILES
 from pipelines.planning import ReleasePlan
 from pipelines.polygons import polygon_file, polygon_levels
 from pipelines.readme import release_readme

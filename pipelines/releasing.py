@@ -30,7 +30,8 @@ from pipelines.given_plan import refuse_other_slots, take_plan, usable
 from pipelines.journal import Journal
 from pipelines.ledger import LedgerError
 from pipelines.name_files import NAME_FILE, write_names
-from pipelines.plan_files import load_plan, plan_hash, save_plan
+from pipelines.plan_files import load_plan, save_plan
+from pipelines.plan_form import plan_hash
 from pipelines.planning import ReleasePlan
 from pipelines.polygons import POLYGON_FOLDER, read_polygon_tables, write_polygons
 from pipelines.public_inputs import job_source, read_public_inputs

@@ -23,7 +23,8 @@ from pipelines.certificate import (
 from pipelines.checksums import CHECKSUMS, checksum_lines, sha256_of
 from pipelines.config import ReleaseConfig
 from pipelines.name_files import NAME_FILE, check_names
-from pipelines.plan_files import load_plan, plan_hash
+from pipelines.plan_files import load_plan
+from pipelines.plan_form import plan_hash
 from pipelines.planning import ReleasePlan
 from pipelines.polygons import check_polygons, polygon_levels
 from pipelines.readme import release_readme

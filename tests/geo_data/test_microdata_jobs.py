@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from geo_data import LodesJobs, MicrodataJobs
+from geo_data import LodesJobs, MicrodataJobs, microdata
 from geo_data.microdata import _rows_of_each
 
 
@@ -74,6 +74,18 @@ def test_records(frame, read, demo_geography):
     assert list(records.attributes) == ["pay"]
     assert np.array(["1", "10", "2"])[records.attributes["pay"]].tolist() == frame["pay"].tolist()
     assert repr(records) == "<JobRecords>"
+
+
+def test_large_files_come_in_parts(frame, read, monkeypatch):
+    whole = read(frame).records(("pay",))
+    monkeypatch.setattr(microdata, "_ROWS", 70)
+    parts = list(read(frame).parts(("pay",)))
+    assert [part.home.size for part in parts] == [70, 70, 70, 70, 20]
+    for column in ("home", "work"):
+        joined = np.concatenate([getattr(part, column) for part in parts])
+        assert joined.tolist() == getattr(whole, column).tolist()
+    pay = np.concatenate([part.attributes["pay"] for part in parts])
+    assert pay.tolist() == whole.attributes["pay"].tolist()
 
 
 def test_parquet_and_gzip_give_the_same(frame, read, write, demo_geography, tmp_path):

@@ -20,7 +20,8 @@ from pipelines import Release, ReleaseConfig, ReleasePlan, VerificationError, re
 from pipelines.certificate import Certificate, certificate_schema, guarantee_fields
 from pipelines.forecast import forecast, objective
 from pipelines.name_files import NAME_FILE
-from pipelines.plan_files import load_plan, plan_hash, save_plan
+from pipelines.plan_files import load_plan, save_plan
+from pipelines.plan_form import plan_hash
 from pipelines.public_inputs import read_public_inputs
 from pipelines.readme import release_readme
 from pipelines.release_files import file_names, seal

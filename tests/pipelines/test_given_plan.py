@@ -23,7 +23,7 @@ from pipelines.cli import main
 from pipelines.given_plan import refuse_other_slots
 from pipelines.ledger import Ledger
 from pipelines.name_files import NAME_FILE, write_names
-from pipelines.plan_files import PLAN_FILES
+from pipelines.plan_form import PLAN_FILES
 from pipelines.staging import Staging
 
 Configs = Callable[..., ReleaseConfig]
@@ -219,9 +219,7 @@ def reseal(folder: Path, change: Callable[[dict], object] = lambda _: None) -> N
     path = folder / "plan" / "plan.json"
     document = json.loads(path.read_text(encoding="utf-8"))
     change(document)
-    document["files"] = {
-        name: pipelines.plan_files.sha256_of(folder / "plan" / name) for name in PLAN_FILES[1:]
-    }
+    document["files"] = {name: sha256_of(folder / "plan" / name) for name in PLAN_FILES[1:]}
     path.write_text(json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
     numbers = json.loads((folder / "forecast.json").read_text(encoding="utf-8"))
     numbers["plan_sha256"] = plan_hash(folder / "plan")
@@ -271,6 +269,61 @@ def test_names_of_areas_that_are_not_those_of_the_plan(wrong: str, given: Path, 
         (given / "forecast.json").write_text(json.dumps(numbers))
         words = "codes are not units of"
     refused(paid_config(), given, ConfigError, words)
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "kind"),
+    [
+        ("pools", "m", pa.float64()),
+        ("pools", "n", pa.uint64()),
+        ("pools", "class", pa.int64()),
+        ("domains", "size", pa.float64()),
+        ("shares", "share", pa.large_list(pa.float32())),
+        ("slots", "count", pa.int32()),
+        ("pools", "domain", None),
+    ],
+)
+def test_columns_of_other_types(
+    table: str, column: str, kind: pa.DataType | None, given: Path, paid_config: Configs
+) -> None:
+    """What another type does to the sampler would be found out only when it has been paid for."""
+    path = given / "plan" / f"{table}.parquet"
+    read = pq.read_table(path)
+    position = read.column_names.index(column)
+    if kind is None:
+        cells = pa.array([None, *read[column].to_pylist()[1:]], read[column].type)
+    else:
+        cells = read[column].cast(kind)
+    pq.write_table(read.set_column(position, column, cells).replace_schema_metadata(), path)
+    reseal(given)
+    words = "there are empty cells" if kind is None else f"column {column} is of another type"
+    refused(paid_config(), given, ConfigError, f"{table}.parquet: .*{words}")
+
+
+def test_a_table_that_cannot_be_read_is_the_plans_fault(given: Path, paid_config: Configs) -> None:
+    path = given / "plan" / "slots.parquet"
+    content = path.read_bytes()
+    path.write_bytes(content[:4] + bytes(len(content) // 2) + content[4 + len(content) // 2 :])
+    reseal(given)
+    refused(paid_config(), given, ConfigError, "the plan cannot be used")
+
+
+def test_no_names_where_none_are_wanted(given: Path, small_config: Configs) -> None:
+    release = run(small_config(NO_NAMES), plan=given)
+    assert not (release.public / NAME_FILE).exists()
+
+
+def test_planning_again_does_not_remove_what_else_is_in_the_folder(
+    given: Path, small_config: Configs
+) -> None:
+    (given / "release").mkdir()
+    config = small_config()
+    inputs = pipelines.read_public_inputs(config)
+    release = pipelines.make_plan(config, inputs)
+    report = pipelines.report_plan(release, pipelines.certified(release), inputs.model)
+    with pytest.raises(ConfigError, match="or more than that"):
+        pipelines.write_plan_report(report, given)
+    assert (given / "release").is_dir()
 
 
 @pytest.mark.parametrize("quoted", [{}, [], {"release": 1}, "drop", "true for one"])
@@ -340,6 +393,11 @@ def higher_epsilon(document: dict) -> None:  # type: ignore[type-arg]
         (lambda document: document.update(guarantee="dp"), "asks for: guarantee"),
         (lambda document: document["parameters"].clear(), "the plan cannot be used"),
         (lambda document: document.pop("notes"), "plan.json: keys are missing"),
+        (lambda document: document.update(notes=[{"home": "0"}]), "or says more"),
+        (lambda document: document["choices"].update(homes=["0"]), "or says more"),
+        (lambda document: document["geography"].update(homes=["0"]), "or says more"),
+        (lambda document: document["pooling"].update(homes=["0"]), "or says more"),
+        (lambda document: document["parameters"].update(homes=["0"]), "or says more"),
         (
             lambda document: document["pooling"].update(below=2),
             "slots are in a pool of another place",

@@ -14,7 +14,8 @@ import pytest
 
 from pipelines import Release
 from pipelines.checksums import sha256_of
-from pipelines.plan_files import PLAN_FILES, load_plan, read_document
+from pipelines.plan_files import load_plan
+from pipelines.plan_form import PLAN_FILES, read_document
 from synth.geometric import GeometricParameters
 
 PAGE = (Path(__file__).parents[2] / "docs" / "plan-format.md").read_text(encoding="utf-8")

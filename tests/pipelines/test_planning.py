@@ -15,7 +15,7 @@ import pytest
 import geo_data
 from pipelines import ReleaseConfig, ReleasePlan, load_plan, make_plan, plan_hash, save_plan
 from pipelines.checksums import sha256_of
-from pipelines.plan_files import PLAN_FORMAT
+from pipelines.plan_form import PLAN_FORMAT
 from pipelines.public_inputs import job_source
 
 Configs = Callable[..., ReleaseConfig]
