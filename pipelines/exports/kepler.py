@@ -12,7 +12,7 @@ import pandas as pd
 import shapely
 from numpy.typing import NDArray
 
-from pipelines.exports.source import Source
+from pipelines.exports.source import ENDS, Source
 
 __all__ = ["write_kepler"]
 
@@ -23,7 +23,6 @@ _COLOR_RANGE = {
     "category": "ColorBrewer",
     "colors": ["#ffffcc", "#c7e9b4", "#7fcdbb", "#41b6c4", "#2c7fb8", "#253494"],
 }
-_ENDS = ["home_longitude", "home_latitude", "work_longitude", "work_latitude"]
 _GEOMETRY = "_geojson"
 _DECIMALS = 6  # of degrees: 0.1 m
 
@@ -41,7 +40,7 @@ def write_kepler(source: Source, folder: Path) -> list[str]:
     list of str
         Remarks for the read-me.
     """
-    journeys = (lines.round(dict.fromkeys(_ENDS, _DECIMALS)) for lines in source.journeys())
+    journeys = (lines.round(dict.fromkeys(ENDS, _DECIMALS)) for lines in source.journeys())
     first = next(journeys)
     datasets, layers = [_dataset("flows", "Flows", first[:0])], [_arcs()]
     corners = []
@@ -145,7 +144,7 @@ def _arcs() -> dict[str, Any]:
             "label": "Flows: S000",
             "color": _INK,
             "columnMode": "points",
-            "columns": dict(zip(("lng0", "lat0", "lng1", "lat1"), _ENDS, strict=True)),
+            "columns": dict(zip(("lng0", "lat0", "lng1", "lat1"), ENDS, strict=True)),
             "isVisible": False,  # as many as there are hide the zones; one click shows them
             "visConfig": {"opacity": 0.2, "thickness": 2, "sizeRange": [0, 10]},
         },

@@ -17,14 +17,15 @@ from numpy.typing import NDArray
 from pipelines.polygons import polygon_file
 from pipelines.public_release import PublicRelease, PublicReleaseError
 
-__all__ = ["ExportError", "Source", "usual_level"]
+__all__ = ["ENDS", "ExportError", "Source", "usual_level"]
 
 _MOST_ZONES = 20_000
 """Of a level that is chosen by default: who loads a matrix of so many needs 1.6 GB for each count."""
 
 _WORKERS_PER_ZONE = 1_000  # about what a census tract has
 _ROWS = 100_000  # flows of a batch: what an export has in memory
-_ENDS = [f"{side}_{axis}" for side in ("home", "work") for axis in ("longitude", "latitude")]
+ENDS = [f"{side}_{axis}" for side in ("home", "work") for axis in ("longitude", "latitude")]
+"""Columns of `Source.journeys`: where a flow begins and ends."""
 
 
 class ExportError(PublicReleaseError):
@@ -178,7 +179,7 @@ class Source:
         for flows in self.flows():
             home, work = points["home"][flows["home"]], points["work"][flows["work"]]
             drawn = np.isfinite(home).all(axis=1) & np.isfinite(work).all(axis=1) & (home != work).any(axis=1)
-            ends = pd.DataFrame(np.hstack([home, work]), columns=_ENDS)
+            ends = pd.DataFrame(np.hstack([home, work]), columns=ENDS)
             named = {side: codes[side].take(flows[side].to_numpy()) for side in codes}
             table = pd.concat([pd.DataFrame(named), ends, flows[self.counts]], axis=1)
             yield table[drawn].reset_index(drop=True)
