@@ -108,7 +108,9 @@ def test_plan_says_what_it_costs_and_reads_no_homes(
     result = invoke("plan", config)
     assert result.exit_code == 0, result.output
     report = config.parent / "release-plan"
-    assert {p.name for p in report.iterdir()} == {"plan", "plan.txt", "forecast.json", "cells.png"}
+    assert {p.name for p in report.iterdir()} == {
+        *("plan", "plan.txt", "forecast.json", "cells.png", "names.parquet")
+    }
     assert (report / "plan.txt").read_text() in result.stdout
     assert re.search(r"flows     total variation 0\.\d+ between trct units", result.stdout)
     assert "of which  noise" in result.stdout

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from pipelines import Ledger, debits_of
+from pipelines.name_files import NAME_FILE
 from pipelines.plan_files import load_plan
 from pipelines.release_files import expected_files, public_files
 from pipelines.staging import Staging
@@ -136,7 +137,7 @@ def killed(config_text: Callable[..., str], tmp_path: Path, plans: list[str]) ->
         assert stat.S_IMODE((out / "confidential").stat().st_mode) == 0o700
         assert not list(out.rglob("run.key"))
         configuration = load_plan(out / "public" / "plan").configuration
-        assert public_files(out / "public") == expected_files(configuration)
+        assert public_files(out / "public") == sorted([*expected_files(configuration), NAME_FILE])
         digests.add(digest(out / "public"))
     assert len(digests) == 1
     account = Ledger(book).accounts()[0]

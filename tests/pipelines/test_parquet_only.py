@@ -13,6 +13,7 @@ import pytest
 import pipelines
 import synth
 from pipelines import ReleaseConfig, VerificationError, releasing, run, verify
+from pipelines.name_files import NAME_FILE
 from pipelines.release_files import (
     CHECKSUMS,
     MANIFEST,
@@ -84,7 +85,7 @@ def test_readers_need_not_know(parquet_only: pipelines.Release, config: Callable
 def test_it_verifies_and_lists_its_files(parquet_only: pipelines.Release) -> None:
     assert {"files", "plan", "guarantee", "data", "texts"} <= passed(parquet_only.public)
     listed = without_parts(public_files(parquet_only.public))
-    assert listed == expected_files(parquet_only.plan.configuration)
+    assert listed == sorted([*expected_files(parquet_only.plan.configuration), NAME_FILE])
 
 
 def passed(public: Path) -> set[str]:
