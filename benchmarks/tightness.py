@@ -84,7 +84,17 @@ def main() -> None:
     """Run the grid, compute the pairs, and print."""
     begin = time.perf_counter()
     collector, log, status = Collector(), io.StringIO(), -1
-    options = ["-c", str(ROOT / "pyproject.toml"), "-p", "no:cacheprovider", "-q", "-n", str(WORKERS)]
+    options = [
+        "-c",
+        str(ROOT / "pyproject.toml"),
+        "-p",
+        "no:cacheprovider",
+        "-q",
+        "-n",
+        str(WORKERS),
+        "-m",
+        "",
+    ]
     with contextlib.redirect_stdout(log):
         status = int(pytest.main([*options, str(ROOT / GRID)], plugins=[collector]))
     print(f"Small pools: the complete grid, {collector.parts} parts ({time.perf_counter() - begin:.0f} s)\n")

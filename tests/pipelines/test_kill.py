@@ -160,7 +160,8 @@ def test_kill_at_one_step_after_the_other(config_text: Callable[..., str], tmp_p
     assert killed(config_text, tmp_path, [" ".join(STEPS)])[0] >= 10
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(1, 5))])
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(5))
 def test_kill_at_any_moment_and_resume(config_text: Callable[..., str], tmp_path: Path, seed: int) -> None:
     assert sum(killed(config_text, tmp_path, ["", *moments(seed)])) >= 3  # of about ten that are tried
 

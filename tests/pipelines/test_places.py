@@ -91,7 +91,7 @@ def test_a_plan_keeps_no_partitions(config: Callable[..., pipelines.ReleaseConfi
     assert [table.origin_level for table in read_auxiliary(whole, geography)] == ["cty", "trct"]
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_places_bring_the_model_of_rhode_island_nearer_to_the_truth(
     shared_data: Path, tmp_path: Path
 ) -> None:

@@ -57,7 +57,10 @@ LIMITS = {
 
 
 def part(k: int, n: int, m: int) -> Any:
-    return pytest.param(k, n, m, id=f"k{k}-n{n}-m{m}", marks=pytest.mark.slow if k == max(CELLS) else ())
+    marks: Any = ()
+    if k == max(CELLS):  # most of the time goes there
+        marks = pytest.mark.deep if n > 2 and m not in (1, max(DRAWS)) else pytest.mark.slow
+    return pytest.param(k, n, m, id=f"k{k}-n{n}-m{m}", marks=marks)
 
 
 @pytest.mark.parametrize(("k", "n", "m"), [part(*sizes) for sizes in itertools.product(CELLS, SLOTS, DRAWS)])

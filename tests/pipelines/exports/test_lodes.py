@@ -103,7 +103,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_a_large_release_is_streamed(public: Path, tmp_path: Path) -> None:
     """Ten times the rows, not ten times the memory."""
 
