@@ -84,17 +84,8 @@ def main() -> None:
     """Run the grid, compute the pairs, and print."""
     begin = time.perf_counter()
     collector, log, status = Collector(), io.StringIO(), -1
-    options = [
-        "-c",
-        str(ROOT / "pyproject.toml"),
-        "-p",
-        "no:cacheprovider",
-        "-q",
-        "-n",
-        str(WORKERS),
-        "-m",
-        "",
-    ]
+    options = ["-c", str(ROOT / "pyproject.toml"), "-p", "no:cacheprovider", "-q", "-n", str(WORKERS)]
+    options += ["-m", ""]  # the deep parts too
     with contextlib.redirect_stdout(log):
         status = int(pytest.main([*options, str(ROOT / GRID)], plugins=[collector]))
     print(f"Small pools: the complete grid, {collector.parts} parts ({time.perf_counter() - begin:.0f} s)\n")

@@ -151,6 +151,7 @@ def killed(config_text: Callable[..., str], tmp_path: Path, plans: list[str]) ->
     return kills[1:]
 
 
+@pytest.mark.deep  # the next test kills at the same steps, in one run
 @pytest.mark.parametrize("steps", [STEPS[:9], STEPS[9:]], ids=["drawing", "finishing"])
 def test_kill_at_a_step_and_resume(config_text: Callable[..., str], tmp_path: Path, steps: list[str]) -> None:
     assert killed(config_text, tmp_path, steps) == [1] * len(steps)

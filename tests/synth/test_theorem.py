@@ -59,7 +59,7 @@ LIMITS = {
 def part(k: int, n: int, m: int) -> Any:
     marks: Any = ()
     if k == max(CELLS):  # most of the time goes there
-        marks = pytest.mark.deep if n > 2 and m not in (1, max(DRAWS)) else pytest.mark.slow
+        marks = pytest.mark.deep if n > 2 and n + m < max(SLOTS) + max(DRAWS) else pytest.mark.slow
     return pytest.param(k, n, m, id=f"k{k}-n{n}-m{m}", marks=marks)
 
 

@@ -131,7 +131,7 @@ def test_a_run_from_its_dry_run_to_its_publication(
     assert "CANARY" not in kept
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_killed_at_any_point_with_or_without_the_service(world, store: Store, ann: Principal) -> None:  # type: ignore[no-untyped-def]
     """The process after the debit, the service while it writes, both after the last rename: one debit."""
     run = submitted(world, store, ann, dry_run=False)
