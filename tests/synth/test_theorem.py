@@ -58,8 +58,9 @@ LIMITS = {
 
 def part(k: int, n: int, m: int) -> Any:
     marks: Any = ()
-    if k == max(CELLS):  # most of the time goes there
-        marks = pytest.mark.deep if n > 2 and n + m < max(SLOTS) + max(DRAWS) else pytest.mark.slow
+    if k == max(CELLS):  # most of the time goes there: corners here, all of it in `make deep`
+        corner = n in (min(SLOTS), max(SLOTS)) and m in (min(DRAWS), max(DRAWS))
+        marks = pytest.mark.slow if corner else pytest.mark.deep
     return pytest.param(k, n, m, id=f"k{k}-n{n}-m{m}", marks=marks)
 
 
