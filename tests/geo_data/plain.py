@@ -11,8 +11,9 @@ from fractions import Fraction
 
 import numpy as np
 from hypothesis import assume, currently_in_test_context
+from numpy.typing import NDArray
 
-from geo_data import Flows, Geography
+from geo_data import Flows, Geography, PublicModel, build_model
 from geo_data.gravity import Decay
 
 LEVELS = ("region", "area")
@@ -67,6 +68,23 @@ def flows(
         None if errors is None else np.array([errors[pair] for pair in pairs], float),
         same,
     )
+
+
+def build(
+    places: Geography,
+    tables: Sequence[Flows],
+    weights: Sequence[int] | None = None,
+    jobs: Sequence[int] | None = None,
+    level: str = "area",
+) -> PublicModel:
+    """Fit the public model; by default with a weight and a job for each block."""
+    ones = [1] * places.n_blocks
+    return build_model(places, tables, np.array(weights or ones), np.array(jobs or ones), level)
+
+
+def all_shares(model: PublicModel) -> NDArray[np.float64]:
+    """Return P(u | d) of all destinations d and origins u."""
+    return model.shares(np.arange(model.n_units))
 
 
 # --- places

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,28 +12,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from geo_data import Flows, Geography, PublicModel, build_model
+from geo_data import Flows, Geography, PublicModel
 from geo_data.gravity import Decay
 
 from . import plain
-from .plain import Table, flows, geography
+from .plain import Table, all_shares, build, flows, geography
 
 Float64 = NDArray[np.float64]
-
-
-def build(
-    places: Geography,
-    tables: Sequence[Flows],
-    weights: Sequence[int] | None = None,
-    jobs: Sequence[int] | None = None,
-    level: str = "area",
-) -> PublicModel:
-    ones = [1] * places.n_blocks
-    return build_model(places, tables, np.array(weights or ones), np.array(jobs or ones), level)
-
-
-def all_shares(model: PublicModel) -> Float64:
-    return model.shares(np.arange(model.n_units))
 
 
 def before_tables(model: PublicModel) -> list[list[float]]:

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from geo_data import Flows, Geography, PublicModel, build_model
+from geo_data import Flows, Geography, PublicModel
 from geo_data._model_areas import AreaTable
 from geo_data._model_tables import proportional_fit
 from geo_data.geography import Partition
 from geo_data.gravity import Decay
 
 from . import plain
-from .plain import flows, geography
+from .plain import all_shares, build, flows, geography
 
 Float64 = NDArray[np.float64]
 
@@ -30,21 +30,6 @@ def divided(places: Geography, area: Sequence[int], name: str = "place") -> Geog
     codes = np.array([f"p{i}" for i in range(max(area) + 1)], dtype=object)
     part = Partition(codes, np.array(area, np.int32))
     return replace(places, partitions={**places.partitions, name: part})
-
-
-def build(
-    places: Geography,
-    tables: Sequence[Flows],
-    weights: Sequence[int] | None = None,
-    jobs: Sequence[int] | None = None,
-    level: str = "area",
-) -> PublicModel:
-    ones = [1] * places.n_blocks
-    return build_model(places, tables, np.array(weights or ones), np.array(jobs or ones), level)
-
-
-def all_shares(model: PublicModel) -> Float64:
-    return model.shares(np.arange(model.n_units))
 
 
 def before(model: PublicModel) -> PublicModel:
