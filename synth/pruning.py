@@ -146,9 +146,10 @@ def moment_ratios(m: int, coins: _Coins, pairs: list[_Pair], arithmetic: Arithme
     if not pairs:
         return []
     number = arithmetic.number
-    step, error = _step(m, _whole(_extreme(pairs, max), coins) + max(a for a, _ in coins), arithmetic)
-    first, last = _cuts(m, coins, pairs, step)
-    before, after = _tails(m, coins, pairs, Fraction(step), (first, last), arithmetic)
+    fewest, most = _extreme(pairs, min), _extreme(pairs, max)
+    step, error = _step(m, _whole(most, coins) + max(a for a, _ in coins), arithmetic)
+    first, last = _cuts(m, coins, pairs, fewest, most, step)
+    before, after = _tails(m, coins, fewest, most, Fraction(step), (first, last), arithmetic)
     points = number(Fraction(step)) * np.arange(first, last + 1)
     densities, powers = _log_densities(points, m, coins, pairs, arithmetic)
     ratios = []
@@ -234,9 +235,10 @@ def _weights(start: _Given, pair: _Pair, m: int, coins: _Coins, arithmetic: Arit
             weight = weight + k * number(a) * power / (number(1 - f) + power)
 
 
-def _cuts(m: int, coins: _Coins, pairs: list[_Pair], step: float) -> tuple[int, int]:
+def _cuts(
+    m: int, coins: _Coins, pairs: list[_Pair], fewest: _Pair, most: _Pair, step: float
+) -> tuple[int, int]:
     """Return the first and the last point, in steps: on the outer sides of all maxima, and low enough."""
-    fewest, most = _extreme(pairs, min), _extreme(pairs, max)
     # What is divided by is the integral of density times x^a_j, which has its maxima further on.
     most = replace(most, base=most.base + max(a for a, _ in coins))
     away = np.minimum(step * _AWAY, 200.0)
@@ -255,7 +257,13 @@ def _cuts(m: int, coins: _Coins, pairs: list[_Pair], step: float) -> tuple[int, 
 
 
 def _tails(
-    m: int, coins: _Coins, pairs: list[_Pair], step: Fraction, cuts: tuple[int, int], arithmetic: Arithmetic
+    m: int,
+    coins: _Coins,
+    fewest: _Pair,
+    most: _Pair,
+    step: Fraction,
+    cuts: tuple[int, int],
+    arithmetic: Arithmetic,
 ) -> tuple[Any, Any]:
     """Bound the sums before the first and after the last point, as multiples of the density there.
 
@@ -265,7 +273,6 @@ def _tails(
         If it cannot be proved that the density falls outwards from there.
     """
     number, exp, log = arithmetic.number, arithmetic.exp, arithmetic.log
-    fewest, most = _extreme(pairs, min), _extreme(pairs, max)
     base, whole = fewest.base, _whole(most, coins)
     first, last = (number(cut * step) for cut in cuts)
     if not (
