@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 UNFINISHED := $(VENV)/.unfinished
 # -qq: errors only. The versions are fixed by the lock file, so pip has nothing else to tell.
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
-LIBRARY := pipelines/maps/vendor/maplibre-gl.js
+LIBRARY := pipelines/views/maps/vendor/maplibre-gl.js
 SUPPORTED := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
@@ -55,11 +55,11 @@ $(STAMP): requirements.lock pyproject.toml
 library: $(LIBRARY)  ## Fetch the library that draws maps (MapLibre GL JS), with npm
 
 # Exactly the version and the contents that package-lock.json names. Only these three files are used.
-$(LIBRARY): pipelines/maps/package-lock.json
+$(LIBRARY): pipelines/views/maps/package-lock.json
 	@if ! command -v npm >/dev/null; then \
 		echo "No npm here: \"odsynth map\" needs Node.js with npm, then \"make library\"." >&2; \
-	elif npm ci --prefix pipelines/maps --ignore-scripts --no-audit --no-fund --silent; then \
-		mkdir -p $(@D) && cd pipelines/maps && \
+	elif npm ci --prefix pipelines/views/maps --ignore-scripts --no-audit --no-fund --silent; then \
+		mkdir -p $(@D) && cd pipelines/views/maps && \
 		cp node_modules/maplibre-gl/LICENSE.txt node_modules/maplibre-gl/dist/maplibre-gl.css vendor && \
 		cp node_modules/maplibre-gl/dist/maplibre-gl.js vendor && rm -r node_modules; \
 	else \

@@ -5,8 +5,8 @@ from __future__ import annotations
 from conftest import Measure, Planned
 
 import pipelines
-from pipelines.choosing import choose
-from pipelines.planning import assemble
+from pipelines.planning.plan import assemble
+from pipelines.planning.search import choose
 
 TABLE = "Planner: Rhode Island"
 

@@ -18,7 +18,7 @@ from processes import measured
 import geo_data
 import pipelines
 import synth
-from pipelines.public_inputs import PublicInputs, job_source
+from pipelines.planning.public_inputs import PublicInputs, job_source
 from synth.urn import Urns
 
 CONFIG = Path(__file__).parent.parent / "examples" / "rhode_island.toml"

@@ -24,8 +24,8 @@ import numpy as np
 import pandas as pd
 
 from pipelines import read_public_release
-from pipelines.exports import FORMATS, export
-from pipelines.exports.source import usual_level
+from pipelines.views.exports import FORMATS, export
+from pipelines.views.exports.source import usual_level
 
 ONE = "--one"
 ODSYNTH = [sys.executable, "-m", "pipelines.cli"]

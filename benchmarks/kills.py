@@ -26,10 +26,10 @@ from report import fill, table
 
 import geo_data
 import pipelines
-import pipelines.releasing
+import pipelines.running.run
 import synth
-from pipelines.cli import main as odsynth
-from pipelines.staging import Staging
+from pipelines.cli.main import main as odsynth
+from pipelines.running.folder import Staging
 
 COMMAND = "python benchmarks/kills.py"
 # No search for the best cells, and many batches: more of the time is spent with what has been paid for.
@@ -99,8 +99,8 @@ def main(kills: int, workers: int, seed: int, page: Path | None) -> None:
 
 def fix_key_and_time() -> None:
     """Make all runs of this process, and of its children, draw the same and carry the same time."""
-    made, created = pipelines.releasing.make_certificate, {"created": "2026-01-02T03:04:05Z"}
-    pipelines.releasing.make_certificate = lambda *a, **k: made(*a, **k).model_copy(update=created)
+    made, created = pipelines.running.run.make_certificate, {"created": "2026-01-02T03:04:05Z"}
+    pipelines.running.run.make_certificate = lambda *a, **k: made(*a, **k).model_copy(update=created)
     synth.RunKey.generate = classmethod(lambda _: synth.RunKey.from_seed(7))
 
 

@@ -20,7 +20,7 @@ import click
 from playwright.sync_api import Page, sync_playwright
 
 from pipelines import read_public_release
-from pipelines.maps import write_map
+from pipelines.views.maps import write_map
 
 LOADS = 5
 LAPTOP, PHONE = {"width": 1366, "height": 768}, {"width": 390, "height": 844}

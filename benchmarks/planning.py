@@ -22,10 +22,10 @@ import pandas as pd
 import geo_data
 import pipelines
 import synth
-from pipelines.forecast import forecast
-from pipelines.public_inputs import job_source
-from pipelines.sampling import batches, sample_batch
-from pipelines.utility import destination_commute_error
+from pipelines.planning.public_inputs import job_source
+from pipelines.planning.simulation import forecast
+from pipelines.planning.utility import destination_commute_error
+from pipelines.running.batches import batches, sample_batch
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"

@@ -24,8 +24,8 @@ import numpy as np
 import geo_data
 import pipelines
 import synth
-from pipelines.public_inputs import job_source
-from pipelines.release_files import file_names
+from pipelines.planning.public_inputs import job_source
+from pipelines.release.layout import file_names
 
 ROOT = Path(__file__).parent.parent
 CONFIG = ROOT / "examples" / "rhode_island.toml"

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 import click
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from pipelines.demonstration import demo_inputs
+from pipelines.running.demo import demo_inputs
 
 FLAGS = [
     "--no-sandbox",

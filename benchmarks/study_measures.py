@@ -1,4 +1,4 @@
-"""What the utility study measures of a draw: pipelines.evaluation on true and synthetic flows."""
+"""What the utility study measures of a draw: pipelines.views.evaluation on true and synthetic flows."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 import geo_data
-from pipelines import evaluation
-from pipelines.evaluation.commute_measures import SIZES
-from pipelines.evaluation.flow_measures import add_up
+from pipelines.views import evaluation
+from pipelines.views.evaluation.commute_measures import SIZES
+from pipelines.views.evaluation.flow_measures import add_up
 
 __all__ = ["MEASURES", "Truth"]
 

@@ -1,6 +1,6 @@
 """The ways to make synthetic commutes that the utility study compares, each as a plan that is drawn.
 
-All but the general tool are drawn by the functions that draw a release (`pipelines.sampling.sample_batch`),
+All but the general tool are drawn by the functions that draw a release (`pipelines.running.batches.sample_batch`),
 so that they differ in their plan only: in the numbers of the mechanism, or in cells and pools too.
 """
 
@@ -18,9 +18,9 @@ import pandas as pd
 import geo_data
 import pipelines
 import synth
-from pipelines.config import PlanSettings
-from pipelines.public_inputs import PublicInputs, job_source
-from pipelines.sampling import batches, sample_batch
+from pipelines.config.loading import PlanSettings
+from pipelines.planning.public_inputs import PublicInputs, job_source
+from pipelines.running.batches import batches, sample_batch
 from synth.losses import PoolClass
 from synth.paper import paper_prior
 from synth.parameters import DirichletParameters

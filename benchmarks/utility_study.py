@@ -27,7 +27,7 @@ from study_methods import Draft, Subject, drafts, draw, facts, flows, true_homes
 from study_page import write_page
 
 import pipelines
-from pipelines.evaluation.flow_measures import add_up
+from pipelines.views.evaluation.flow_measures import add_up
 
 ROOT = Path(__file__).parent.parent
 TOOL = Path(__file__).parent / "comparison_tools.py"

@@ -20,8 +20,8 @@ import pandas as pd
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 import pipelines
-from pipelines import evaluation
-from pipelines.evaluation import commute_errors, errors_by_size
+from pipelines.views import evaluation
+from pipelines.views.evaluation import commute_errors, errors_by_size
 
 plt.style.use("paper.mplstyle")
 work = tempfile.TemporaryDirectory(prefix="odsynth-")  # removed when the notebook is closed

@@ -17,7 +17,7 @@ import pandas as pd
 
 import pipelines
 import synth
-from pipelines import evaluation
+from pipelines.views import evaluation
 from synth.auditing import Sampler
 from synth.urn import Urns, sample_cells
 

@@ -20,7 +20,7 @@ import tomlkit
 from matplotlib.ticker import PercentFormatter
 
 import pipelines
-from pipelines import evaluation
+from pipelines.views import evaluation
 
 plt.style.use("paper.mplstyle")
 work = tempfile.TemporaryDirectory(prefix="odsynth-")  # removed when the notebook is closed

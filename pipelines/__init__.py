@@ -1,31 +1,39 @@
 """Release configuration, plans, Dask runs, certificates, verification and the command line."""
 
-from pipelines.accounting import debits_of
-from pipelines.certificate import Certificate, certificate_schema, make_certificate
-from pipelines.choosing import make_plan
-from pipelines.combining import CombinedEstimate, combine
-from pipelines.commutes import Area, add_travel, area_flows, find_area
-from pipelines.config import ConfigError, ReleaseConfig, load_config, parse_config
-from pipelines.demonstration import demo, demo_inputs, demo_truth
-from pipelines.due import due
-from pipelines.evaluation import evaluate, evaluate_public, evaluation_folder
-from pipelines.exports import ExportError, export
-from pipelines.figures import draw_figure
-from pipelines.forecast import Forecast, forecast
-from pipelines.ledger import Budget, Ledger, LedgerError
-from pipelines.maps import build_map, write_map
-from pipelines.plan_files import load_plan, save_plan
-from pipelines.plan_form import plan_hash
-from pipelines.plan_report import PlanReport, report_plan, write_plan_report
-from pipelines.planning import ReleasePlan
-from pipelines.public_inputs import PublicInputs, read_public_inputs
-from pipelines.public_release import PublicRelease, PublicReleaseError, read_public_release
-from pipelines.publishing import Published, PublishError, Remark, erratum, publish, published, withdraw
-from pipelines.releasing import Release, certified, resume, run
-from pipelines.signing import SigningError, check_signatures, generate_keys
-from pipelines.tuning import Sweep, draw_frontier, recommend, tune
-from pipelines.utility import mean_commute, total_variation
-from pipelines.verification import Check, VerificationError, verify
+from pipelines.config.loading import ConfigError, ReleaseConfig, load_config, parse_config
+from pipelines.ledger.ledger import Budget, Ledger, LedgerError
+from pipelines.planning.form import plan_hash
+from pipelines.planning.plan import ReleasePlan
+from pipelines.planning.public_inputs import PublicInputs, read_public_inputs
+from pipelines.planning.search import make_plan
+from pipelines.planning.simulation import Forecast, forecast
+from pipelines.planning.storage import load_plan, save_plan
+from pipelines.planning.sweep import Sweep, draw_frontier, recommend, tune
+from pipelines.planning.utility import mean_commute, total_variation
+from pipelines.publishing.publishing import (
+    Published,
+    PublishError,
+    Remark,
+    erratum,
+    publish,
+    published,
+    withdraw,
+)
+from pipelines.release.certificate import Certificate, certificate_schema, make_certificate
+from pipelines.release.reader import PublicRelease, PublicReleaseError, read_public_release
+from pipelines.release.signing import SigningError, check_signatures, generate_keys
+from pipelines.release.verification import Check, VerificationError, verify
+from pipelines.running.demo import demo, demo_inputs, demo_truth
+from pipelines.running.payment import debits_of
+from pipelines.running.report import PlanReport, report_plan, write_plan_report
+from pipelines.running.run import Release, certified, resume, run
+from pipelines.schedule.due import due
+from pipelines.views.combining import CombinedEstimate, combine
+from pipelines.views.commutes import Area, add_travel, area_flows, find_area
+from pipelines.views.evaluation import evaluate, evaluate_public, evaluation_folder
+from pipelines.views.exports import ExportError, export
+from pipelines.views.figures import draw_figure
+from pipelines.views.maps import build_map, write_map
 
 __all__ = [
     "Area",

@@ -13,7 +13,7 @@ from hypothesis import settings
 
 import geo_data
 import pipelines
-from pipelines.provenance import SourceState
+from pipelines.release.provenance import SourceState
 
 # The same cases on every machine and every day, and no failure because a machine was busy.
 settings.register_profile("odsynth", derandomize=True, deadline=None)
@@ -44,7 +44,7 @@ def shared_data() -> Path:
 def clean_source() -> Iterator[SourceState]:
     """Make releases say that they come from an unmodified commit, whatever state this checkout is in."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipelines.certificate.source_state", lambda: CLEAN)
+        patch.setattr("pipelines.release.certificate.source_state", lambda: CLEAN)
         yield CLEAN
 
 

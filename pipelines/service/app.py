@@ -16,22 +16,20 @@ from fastapi import FastAPI, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from pipelines.service import (
-    downloads,
-    metrics,
-    operator_api,
-    operator_pages,
-    public_api,
-    public_pages,
-    workers,
-)
+from pipelines.service import metrics
 from pipelines.service.caching import answer
-from pipelines.service.catalog import Catalog
 from pipelines.service.errors import add_error_handlers
+from pipelines.service.log import ServiceLog
 from pipelines.service.metrics import Metrics, RunMetrics
-from pipelines.service.previews import waiting
+from pipelines.service.operators import api as operator_api
+from pipelines.service.operators import pages as operator_pages
+from pipelines.service.public import api as public_api
+from pipelines.service.public import downloads
+from pipelines.service.public import pages as public_pages
+from pipelines.service.public.catalog import Catalog
+from pipelines.service.queue import workers
+from pipelines.service.queue.previews import waiting
 from pipelines.service.security import add_security
-from pipelines.service.service_log import ServiceLog
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import Store
 

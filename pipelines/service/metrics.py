@@ -16,8 +16,8 @@ from pydantic import BaseModel
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.responses import JSONResponse, Response
 
-from pipelines.service._run_records import STATES
-from pipelines.service.runs import counts
+from pipelines.service.queue.records import STATES
+from pipelines.service.queue.runs import counts
 from pipelines.service.store import Store
 
 __all__ = ["Metrics", "RunMetrics", "router"]

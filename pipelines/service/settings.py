@@ -15,9 +15,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic_core import ErrorDetails
 
-from pipelines._config_fields import absolute, shown
-from pipelines._config_problems import describe
-from pipelines._toml import ConfigError, read_toml
+from pipelines.config.fields import absolute, shown
+from pipelines.config.problems import describe
+from pipelines.config.toml import ConfigError, read_toml
 
 __all__ = ["Limits", "Oidc", "ServiceSettings", "load_settings", "rate"]
 

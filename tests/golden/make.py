@@ -82,7 +82,12 @@ SIGNATURE = '[signature]\nkey = "keys/signing-key.pem"'
 PLACES = '\n[[auxiliary]]\nformat = "ctpp"\nfile = "places.csv"\nlevels = { C45 = "stplc" }'
 
 RELEASES = {
-    "dirichlet-signed": {"jobs": LODES, "geography": TRACTS, "plan": 'retention_min = "0.5"', "more": SIGNATURE},
+    "dirichlet-signed": {
+        "jobs": LODES,
+        "geography": TRACTS,
+        "plan": 'retention_min = "0.5"',
+        "more": SIGNATURE,
+    },
     "dirichlet-external": {"jobs": SPLIT, "geography": 'outside = ["09", "25"]', "epsilon": "4.6"},
     "dirichlet-microdata-implicates": {
         "jobs": MICRODATA,
@@ -121,7 +126,9 @@ def write_inputs(folder: Path) -> None:
     strip = pd.qcut(crosswalk["blklatdd"].astype(float), 3, labels=False)
     crosswalk["stplc"] = np.array(["0311000", "0312000", "9999999"])[strip]
     crosswalk.to_csv(folder / "xwalk.csv", index=False)
-    rows = [f"C4500US031{i}000031{j}000,A302100,1,{90 if i == j else 30},+/-50" for i in (1, 2) for j in (1, 2)]
+    rows = [
+        f"C4500US031{i}000031{j}000,A302100,1,{90 if i == j else 30},+/-50" for i in (1, 2) for j in (1, 2)
+    ]
     (folder / "places.csv").write_text("\n".join(["GEOID,TBLID,LINENO,EST,MOE", *rows, ""]))
 
     jobs = pd.read_csv(paths["od"], dtype=CODES)

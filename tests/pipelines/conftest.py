@@ -170,13 +170,13 @@ def frozen_day(monkeypatch: pytest.MonkeyPatch) -> None:
     def same_day(*arguments: object, **named: object) -> pipelines.Certificate:
         return make(*arguments, **named).model_copy(update={"created": "2026-01-02T03:04:05Z"})  # type: ignore[arg-type]
 
-    monkeypatch.setattr("pipelines.releasing.make_certificate", same_day)
+    monkeypatch.setattr("pipelines.running.run.make_certificate", same_day)
 
 
 @pytest.fixture(scope="session")
 def library() -> Path:
     """The library that draws maps, fetched by set-up."""
-    folder = Path(pipelines.__file__).parent / "maps" / "vendor"
+    folder = Path(pipelines.__file__).parent / "views" / "maps" / "vendor"
     if not (folder / "maplibre-gl.js").is_file():
         pytest.skip('the library that draws maps is not set up ("make library", which needs npm)')
     return folder

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 import pipelines
 from pipelines.service import ServiceSettings, create_app, load_settings
-from pipelines.service.preparation import Prepared, prepare
+from pipelines.service.public.preparation import Prepared, prepare
 
 
 @pytest.fixture(scope="session")

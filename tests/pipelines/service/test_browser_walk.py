@@ -20,9 +20,10 @@ from urllib.parse import urlsplit
 import pytest
 import uvicorn
 
-from pipelines.service import ServiceSettings, Store, create_app, load_settings, workers
-from pipelines.service.claims import claim, give_back, note
-from pipelines.service.tokens import create_token
+from pipelines.service import ServiceSettings, Store, create_app, load_settings
+from pipelines.service.access.tokens import create_token
+from pipelines.service.queue import workers
+from pipelines.service.queue.claims import claim, give_back, note
 
 pytestmark = pytest.mark.slow
 
@@ -30,10 +31,10 @@ LEDGER = '\n[ledger]\nfile = "ledger.sqlite"\ndata_set = "jobs"\nepsilon = "20"\
 CLEAN_WORKER = """\
 # A worker process of a checkout without changes, so that what it makes is for release.
 import sys
-import pipelines.certificate
-from pipelines.provenance import SourceState
-from pipelines.service.worker_process import main
-pipelines.certificate.source_state = lambda: SourceState("0.0", "0" * 40, False)
+import pipelines.release.certificate
+from pipelines.release.provenance import SourceState
+from pipelines.service.queue.worker_process import main
+pipelines.release.certificate.source_state = lambda: SourceState("0.0", "0" * 40, False)
 sys.exit(main())
 """
 # Of everything that is written, unless it is hidden: its colour, and what is behind it.

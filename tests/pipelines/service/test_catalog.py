@@ -12,7 +12,7 @@ import pytest
 
 import pipelines
 from pipelines.service import Catalog, ServiceError, load_settings
-from pipelines.service import catalog as module
+from pipelines.service.public import catalog as module
 
 NAME = "demo-region-2019-all-jobs"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from pipelines.cli import main
+from pipelines.cli.main import main
 
 LIBRARIES = (
     "fastapi",
@@ -33,7 +33,7 @@ def invoke(*arguments: str) -> Result:
 
 
 def test_other_commands_do_not_load_it() -> None:
-    code = f"import sys, pipelines.cli; sys.exit(repr([m for m in {LIBRARIES} if m in sys.modules]))"
+    code = f"import sys, pipelines.cli.main; sys.exit(repr([m for m in {LIBRARIES} if m in sys.modules]))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr.strip() == "[]"
 
 

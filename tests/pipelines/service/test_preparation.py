@@ -12,8 +12,8 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from pipelines.service import preparation
-from pipelines.service.preparation import Preparation, Prepared, prepare
+from pipelines.service.public import preparation
+from pipelines.service.public.preparation import Preparation, Prepared, prepare
 
 NAME = "demo-region-2019-all-jobs"
 

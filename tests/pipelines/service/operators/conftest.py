@@ -21,17 +21,18 @@ from fastapi.testclient import TestClient
 from sqlalchemy import create_engine, text
 
 import pipelines
-from pipelines.service import ServiceSettings, Store, create_app, load_settings, workers
-from pipelines.service.tokens import Principal, create_token
+from pipelines.service import ServiceSettings, Store, create_app, load_settings
+from pipelines.service.access.tokens import Principal, create_token
+from pipelines.service.queue import workers
 
 LEDGER = '\n[ledger]\nfile = "CANARYfolder/ledger.sqlite"\ndata_set = "{}"\nepsilon = "100"\ndelta = "0.5"\n'
 CLEAN_WORKER = """\
 # A worker process of a checkout without changes; where the file `hold` names a step, it stops there for ever.
 import os, sys, time
 from pathlib import Path
-import pipelines.certificate, pipelines.ledger, pipelines.releasing
-from pipelines.provenance import SourceState
-from pipelines.service.worker_process import main
+import pipelines.release.certificate, pipelines.ledger.ledger, pipelines.running.run
+from pipelines.release.provenance import SourceState
+from pipelines.service.queue.worker_process import main
 
 here = Path(__file__).parent
 
@@ -39,7 +40,7 @@ def clean():
     print("CANARYprinted")
     return SourceState("0.0", "0" * 40, False)
 
-pipelines.certificate.source_state = clean
+pipelines.release.certificate.source_state = clean
 
 def held(owner, name, after):
     real = getattr(owner, name)
@@ -52,8 +53,8 @@ def held(owner, name, after):
     setattr(owner, name, wrapped)
 
 held(pipelines.ledger.Ledger, "debit", True)
-held(pipelines.releasing, "write_public", False)
-held(pipelines.releasing, "_put_in_place", True)
+held(pipelines.running.run, "write_public", False)
+held(pipelines.running.run, "_put_in_place", True)
 sys.exit(main())
 """
 

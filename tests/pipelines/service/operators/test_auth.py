@@ -11,10 +11,10 @@ from fastapi import Depends, FastAPI, Form, Request, Response
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from pipelines.service import auth
-from pipelines.service.auth import close_session, end_sessions, open_session, require, session_of
+from pipelines.service.access import auth
+from pipelines.service.access.auth import close_session, end_sessions, open_session, require, session_of
+from pipelines.service.access.tokens import Principal, create_token, revoke_token, still_valid
 from pipelines.service.store import ServiceError, list_audit, sessions
-from pipelines.service.tokens import Principal, create_token, revoke_token, still_valid
 
 
 @pytest.fixture

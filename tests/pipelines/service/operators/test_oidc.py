@@ -19,8 +19,8 @@ from joserfc import jwt
 from joserfc.jwk import RSAKey
 from starlette.responses import Response
 
-from pipelines.service.auth import start_session
-from pipelines.service.oidc import CALLBACK, begin_login, finish_login
+from pipelines.service.access.auth import start_session
+from pipelines.service.access.oidc import CALLBACK, begin_login, finish_login
 from pipelines.service.settings import Oidc
 
 KEY = RSAKey.generate_key(2048, parameters={"kid": "1"}, private=True)

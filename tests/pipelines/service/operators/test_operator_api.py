@@ -15,10 +15,10 @@ from fastapi.testclient import TestClient
 from sqlalchemy import update
 
 import pipelines
-from pipelines.service import operator_api
-from pipelines.service.claims import claim, finish, note
+from pipelines.service.access.tokens import create_token, revoke_token
+from pipelines.service.operators import api as operator_api
+from pipelines.service.queue.claims import claim, finish, note
 from pipelines.service.store import runs, tokens
-from pipelines.service.tokens import create_token, revoke_token
 
 API = "/api/v1/operator"
 ROLE = {  # the least that each route needs; a new route must be entered here

@@ -16,11 +16,13 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 import pipelines
-from pipelines.service import load_settings, operator_pages, run_pages
-from pipelines.service.claims import claim, fail, finish
-from pipelines.service.previews import waiting
-from pipelines.service.runs import get_run
-from pipelines.service.tokens import create_token
+from pipelines.service import load_settings
+from pipelines.service.access.tokens import create_token
+from pipelines.service.operators import pages as operator_pages
+from pipelines.service.operators import run_pages
+from pipelines.service.queue.claims import claim, fail, finish
+from pipelines.service.queue.previews import waiting
+from pipelines.service.queue.runs import get_run
 
 from ..test_public_pages import Page
 
@@ -75,7 +77,7 @@ def release(small_release: pipelines.Release, app: FastAPI) -> Callable[[], str]
     def place() -> str:
         store, folder = app.state.store, app.state.settings.outs / "run-000001" / "public"
         shutil.copytree(small_release.public, folder)
-        content = pipelines.service.worker_process._content(folder)
+        content = pipelines.service.queue.worker_process._content(folder)
         claimed = claim(store, 60)
         assert claimed is not None
         certificate = (folder / "certificate.json").read_text(encoding="utf-8")
@@ -340,7 +342,7 @@ def test_maps_are_drawn_of_what_the_runs_wrote_and_of_nothing_else(
     moved = found.folder.parent.rename(home / "elsewhere")
     assert waiting(app.state.store, home) == []
     moved.rename(found.folder.parent)
-    pipelines.service.previews._is_whole.cache_clear()
+    pipelines.service.queue.previews._is_whole.cache_clear()
     (found.folder / "README.md").write_text("changed")
     assert waiting(app.state.store, home) == []
 

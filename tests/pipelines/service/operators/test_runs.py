@@ -13,10 +13,10 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import DBAPIError
 
 import pipelines
-from pipelines.service import runs as life
-from pipelines.service.claims import Claim, claim, fail, finish, give_back, note, renew
+from pipelines.service.access.tokens import Principal
+from pipelines.service.queue import runs as life
+from pipelines.service.queue.claims import Claim, claim, fail, finish, give_back, note, renew
 from pipelines.service.store import ServiceError, Store, approvals, list_audit, runs
-from pipelines.service.tokens import Principal
 
 Configured = Callable[..., pipelines.ReleaseConfig]
 CONTENT = "c" * 64

@@ -14,13 +14,13 @@ import pytest
 from sqlalchemy import update
 
 import pipelines
-from pipelines.service import runs as life
-from pipelines.service.claims import claim, finish
-from pipelines.service.schedules import read_agenda, submit_due
+from pipelines.service.access.tokens import Principal
+from pipelines.service.queue import runs as life
+from pipelines.service.queue.claims import claim, finish
+from pipelines.service.queue.schedules import read_agenda, submit_due
+from pipelines.service.queue.workers import Workers
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError, Store, list_audit, runs
-from pipelines.service.tokens import Principal
-from pipelines.service.workers import Workers
 
 NOW = datetime(2024, 6, 1, 12, tzinfo=UTC)  # 2021, 2022 and 2023 are due
 SCHEDULE = """\

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
-from pipelines.service.store import ServiceError, Store, list_audit, tokens
-from pipelines.service.tokens import (
+from pipelines.service.access.tokens import (
     Principal,
     Role,
     authenticate,
@@ -18,6 +17,7 @@ from pipelines.service.tokens import (
     revoke_token,
     still_valid,
 )
+from pipelines.service.store import ServiceError, Store, list_audit, tokens
 
 
 def test_a_token_opens_what_it_is_for(store: Store) -> None:

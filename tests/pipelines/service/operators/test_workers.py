@@ -21,13 +21,14 @@ from distributed import LocalCluster
 from sqlalchemy import select
 
 import pipelines
-from pipelines.service import operations, worker_process
-from pipelines.service import runs as life
-from pipelines.service import workers as working
+from pipelines.running.folder import Staging
+from pipelines.service.access.tokens import Principal
+from pipelines.service.operators import operations
+from pipelines.service.queue import runs as life
+from pipelines.service.queue import worker_process
+from pipelines.service.queue import workers as working
+from pipelines.service.queue.worker_process import without_paths
 from pipelines.service.store import Store, runs
-from pipelines.service.tokens import Principal
-from pipelines.service.worker_process import without_paths
-from pipelines.staging import Staging
 
 # A service in a process of its own, without the web: its workers, until it is told to end.
 SERVER = """\

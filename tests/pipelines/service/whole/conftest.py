@@ -19,10 +19,11 @@ from fastapi import FastAPI
 from sqlalchemy import update
 
 import pipelines
-from pipelines.service import create_app, load_settings, operations
-from pipelines.service.claims import claim, fail, finish
+from pipelines.service import create_app, load_settings
+from pipelines.service.access.tokens import Principal, create_token, revoke_token
+from pipelines.service.operators import operations
+from pipelines.service.queue.claims import claim, fail, finish
 from pipelines.service.store import runs, tokens
-from pipelines.service.tokens import Principal, create_token, revoke_token
 
 LEDGER = '\n[ledger]\nfile = "CANARYledger.sqlite"\ndata_set = "{}"\nepsilon = "100"\ndelta = "0.5"\n'
 SCHEDULE = """\

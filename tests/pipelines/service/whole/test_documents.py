@@ -21,9 +21,10 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 import pipelines
-from pipelines.service import Limits, Oidc, ServiceSettings, create_app, load_settings, workers
-from pipelines.service._run_records import STATES
-from pipelines.service.tokens import create_token
+from pipelines.service import Limits, Oidc, ServiceSettings, create_app, load_settings
+from pipelines.service.access.tokens import create_token
+from pipelines.service.queue import workers
+from pipelines.service.queue.records import STATES
 
 ROOT = Path(__file__).resolve().parents[4]
 SERVICE = (ROOT / "docs" / "service.md").read_text()

@@ -24,10 +24,12 @@ from sqlalchemy import update
 from starlette.testclient import TestClient
 
 import pipelines
-from pipelines.service import Store, create_app, load_settings, operations, runs
-from pipelines.service.claims import claim, finish
+from pipelines.service import Store, create_app, load_settings
+from pipelines.service.access.tokens import Principal, create_token
+from pipelines.service.operators import operations
+from pipelines.service.queue import runs
+from pipelines.service.queue.claims import claim, finish
 from pipelines.service.store import runs as table
-from pipelines.service.tokens import Principal, create_token
 
 ROOT = Path(__file__).resolve().parents[4]
 LEDGER = '\n[ledger]\nfile = "../ledger/agency.db"\ndata_set = "{}"\nepsilon = "100"\ndelta = "0.5"\n'

@@ -1,0 +1,5 @@
+"""The command `odsynth`: each verb a few lines over the Python function of its name."""
+
+from pipelines.cli.main import main
+
+__all__ = ["main"]

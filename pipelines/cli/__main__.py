@@ -1,0 +1,9 @@
+"""``python -m pipelines.cli`` is the command `odsynth`."""
+
+import sys
+
+from pipelines.cli.main import main
+
+__all__: list[str] = []
+
+sys.exit(main())

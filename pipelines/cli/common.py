@@ -1,0 +1,81 @@
+"""What every verb of the command line shares: one clear error, and words for people on standard error."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+import geo_data
+import pipelines
+import synth
+from pipelines.running.folder import Staging
+
+__all__ = ["implicate_option", "kept_for_resume", "one_clear_error", "say"]
+
+implicate_option = click.option(
+    "--implicate",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Which of the synthetic data sets, where a release has several.",
+)
+
+EXPECTED = (
+    pipelines.ConfigError,
+    pipelines.LedgerError,
+    pipelines.PublicReleaseError,
+    pipelines.PublishError,
+    geo_data.InputError,
+    synth.BudgetTooSmallError,
+    pipelines.SigningError,
+    pipelines.VerificationError,
+)
+
+
+@contextmanager
+def one_clear_error() -> Iterator[None]:
+    """Turn errors into one message and exit code 1.
+
+    The message of an unforeseen error may quote data, so it is withheld unless ODSYNTH_DEBUG is set.
+    """
+    try:
+        yield
+    except EXPECTED as error:
+        raise click.ClickException(str(error)) from None
+    except (click.ClickException, click.exceptions.Exit, click.Abort):
+        raise
+    except OSError as error:
+        # Names of files and the system's reason; no content.
+        what = error.strerror or "cannot be used"
+        raise click.ClickException(f"{error.filename or 'a file'}: {what}") from None
+    except Exception as error:
+        if os.environ.get("ODSYNTH_DEBUG"):
+            raise
+        raise click.ClickException(
+            f"an error that was not foreseen ({type(error).__name__}). Its details could show confidential "
+            "values and are withheld; set ODSYNTH_DEBUG=1 to see them on a safe terminal. "
+            "Nothing was released."
+        ) from None
+
+
+@contextmanager
+def kept_for_resume(out: Path) -> Iterator[None]:
+    """Say how to go on with a run that has been drawing."""
+    os.umask(
+        os.umask(0) | 0o007
+    )  # nothing that a run makes is for everybody, except what it opens in the end
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, pipelines.ConfigError) and Staging.of(out).begun:
+            say(f"What was drawn is kept in {Staging.of(out).folder}. Continue with: odsynth resume {out}")
+        raise
+
+
+def say(message: str) -> None:
+    """Print words for people, on standard error."""
+    click.echo(message, err=True)

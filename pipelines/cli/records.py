@@ -1,0 +1,215 @@
+"""The verbs around a release: publication, the release calendar, downloads, the ledger."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+import geo_data
+import pipelines
+from pipelines.cli.common import one_clear_error, say
+from pipelines.running.summary import ledger_account
+
+__all__ = ["COMMANDS"]
+
+_NAME = click.argument("name")
+_VERSION = click.argument("version")
+_DESTINATION = click.argument("destination")
+
+
+@click.command()
+@click.argument("out", type=click.Path(path_type=Path))
+@_DESTINATION
+@click.option("--version", "version", help="Name of the version; by default year, job type and a hash.")
+@click.option(
+    "--key", type=click.Path(path_type=Path, dir_okay=False), help="Public key of the expected signer."
+)
+def publish(out: Path, destination: str, version: str | None, key: Path | None) -> None:
+    """Verify a release and copy its public folder.
+
+    The release in OUT, to DESTINATION: a folder or an fsspec URL.
+
+    Nothing is ever overwritten. Running it again completes an interrupted publication.
+    """
+    with one_clear_error():
+        done = pipelines.publish(out, destination, version=version, key=key)
+        click.echo(f"{'Published' if done.new else 'Already published'}: {done.location}")
+
+
+@click.command()
+@_DESTINATION
+def published(destination: str) -> None:
+    """List what is published at DESTINATION.
+
+    With errata and withdrawals.
+    """
+    with one_clear_error():
+        for version in pipelines.published(destination):
+            click.echo(f"{version.name} {version.version}: {version.status}, begun {version.begun}")
+            if version.withdrawn:
+                click.echo(f"  withdrawn {version.withdrawn.date}: {version.withdrawn.text}")
+            for remark in version.errata:
+                click.echo(f"  erratum {remark.date}: {remark.text}")
+
+
+@click.command()
+@_DESTINATION
+@_NAME
+@_VERSION
+@click.argument("reason")
+def withdraw(destination: str, name: str, version: str, reason: str) -> None:
+    """Record that a published version is withdrawn.
+
+    VERSION of release NAME at DESTINATION, and the REASON. Nothing is deleted.
+    """
+    with one_clear_error():
+        click.echo(f"Withdrawn: {pipelines.withdraw(destination, name, version, reason).location}")
+
+
+@click.command()
+@_DESTINATION
+@_NAME
+@_VERSION
+@click.argument("text")
+def erratum(destination: str, name: str, version: str, text: str) -> None:
+    """Record a correction of a published version.
+
+    TEXT is in words, and goes beside VERSION of release NAME at DESTINATION.
+    """
+    with one_clear_error():
+        click.echo(f"Noted beside {pipelines.erratum(destination, name, version, text).location}")
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--dry-run", is_flag=True, help="Only say what would be done; writes nothing.")
+def due(folder: Path, dry_run: bool) -> None:
+    """Make the releases that a calendar says are due.
+
+    FOLDER is the release calendar; each release is made once, and in order.
+
+    Exit code 1: something failed. 75: another call is still at work.
+    """
+    with one_clear_error():
+        os.umask(os.umask(0) | 0o007)
+        summary = pipelines.due(folder, dry_run=dry_run, report=say)
+        click.echo(summary.text())
+    sys.exit(summary.exit_code)
+
+
+@click.group()
+def fetch() -> None:
+    """Download public tables, with checksums. Needs a network."""
+
+
+_FOLDER = click.option(
+    "--to",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=Path("data"),
+    show_default=True,
+    help="Folder of the files, made if need be.",
+)
+
+
+@fetch.command()
+@click.option("--state", required=True, help='Two letters, such as "ri".')
+@click.option("--year", type=int, required=True, help="Year of the jobs.")
+@click.option("--lodes", "version", type=click.Choice(["7", "8"]), required=True)
+@click.option("--job-type", default="JT00", show_default=True)
+@click.option("--base-url", default=geo_data.LODES_URL, show_default=True)
+@_FOLDER
+def lodes(state: str, year: int, version: str, job_type: str, base_url: str, folder: Path) -> None:
+    """Fetch a LODES release.
+
+    Origin-destination files, main and aux, and the crosswalk.
+    """
+    with one_clear_error():
+        files = geo_data.fetch_lodes(
+            state,
+            year,
+            8 if version == "8" else 7,
+            folder,
+            job_type=job_type,
+            base_url=base_url,
+            progress=sys.stderr.isatty(),
+        )
+        for part, path in files.items():
+            click.echo(f"{part:10} {path}")
+
+
+@fetch.command()
+@click.argument("url")
+@click.option("--sha256", help="What the file must be.")
+@_FOLDER
+def table(url: str, sha256: str | None, folder: Path) -> None:
+    """Fetch any other public table (ACS, CTPP) from URL."""
+    with one_clear_error():
+        click.echo(geo_data.fetch(url, folder, sha256, progress=sys.stderr.isatty()))
+
+
+@click.group()
+def ledger() -> None:
+    """Look at what has been spent on which data set."""
+
+
+_LEDGER = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+
+
+@ledger.command()
+@_LEDGER
+def show(file: Path) -> None:
+    """Show budgets and what is left of them in the ledger FILE."""
+    with one_clear_error():
+        for account in pipelines.Ledger(file).accounts():
+            click.echo(ledger_account(account))
+
+
+@ledger.command(name="verify")
+@_LEDGER
+@click.option(
+    "--release",
+    "releases",
+    multiple=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Output folder of a release whose debit must be in the ledger; may be given several times.",
+)
+@click.option("--witness", multiple=True, help="A debit that must be in the ledger, as its run printed it.")
+def verify_ledger(file: Path, releases: tuple[Path, ...], witness: tuple[str, ...]) -> None:
+    """Check every entry of the ledger FILE.
+
+    And that releases have been paid for in it.
+    """
+    with one_clear_error():
+        chain = pipelines.Ledger(file).verify([*pipelines.debits_of(releases), *witness])
+        click.echo(f"ok  {chain.entries:,} entries, head {chain.head}")
+
+
+@ledger.command()
+@_LEDGER
+@click.option("--format", "form", type=click.Choice(["jsonl", "csv"]), default="jsonl", show_default=True)
+def export(file: Path, form: str) -> None:
+    """Print every entry of the ledger FILE."""
+    with one_clear_error():
+        click.echo(pipelines.Ledger(file).export("csv" if form == "csv" else "jsonl"), nl=False)
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--workers", type=click.IntRange(min=1000), default=1_000_000, show_default=True)
+def simulate(folder: Path, workers: int) -> None:
+    """Write the files of a generated nation.
+
+    Into FOLDER, with a configuration that releases it.
+
+    140,000,000 workers make one of the size of the United States.
+    """
+    with one_clear_error():
+        config = geo_data.simulate_nation(folder, workers, report=say)
+        click.echo(f"Written {config}. Try: odsynth plan {config}")
+
+
+COMMANDS = (publish, published, withdraw, erratum, due, fetch, ledger, simulate)

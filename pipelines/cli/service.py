@@ -1,0 +1,139 @@
+"""The verbs `odsynth serve` and `odsynth token`; what they need is imported when they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from pipelines.cli.common import one_clear_error, say
+
+if TYPE_CHECKING:
+    from pipelines.service import Store
+
+__all__ = ["SERVICE"]
+
+_LIBRARIES = ("duckdb", "fastapi", "prometheus_client", "sqlalchemy", "starlette", "uvicorn")
+
+
+@contextmanager
+def _service_errors() -> Iterator[None]:
+    """One clear error, also where the libraries of the service are not installed."""
+    with one_clear_error():
+        try:
+            yield
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in _LIBRARIES:
+                raise
+            cure = "install odsynth, from its checkout or its wheel, with the extra [service]"
+            raise click.ClickException(f"{error.name} is not installed: {cure}") from None
+
+
+_CONFIG = click.argument(
+    "config", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False)
+)
+
+
+@click.command()
+@_CONFIG
+def serve(config: Path | None) -> None:
+    """Start the service that CONFIG describes.
+
+    Without CONFIG, on this machine with a folder of its own.
+
+    The public side lists releases, shows and explains them, and answers questions about flows; the operators'
+    side plans, runs, approves and publishes. Ends in good order on SIGTERM or Ctrl-C.
+    """
+    with _service_errors():
+        from pipelines.service import ServiceError, load_settings, serve
+
+        try:
+            serve(load_settings(config))
+        except ServiceError as error:
+            raise click.ClickException(error.detail) from None
+
+
+_SETTINGS = click.option(
+    "--config",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Configuration of the service, as for serve.",
+)
+
+
+@click.group()
+def token() -> None:
+    """Tokens of the service's operators. They are made here, on the server, and nowhere else."""
+
+
+@token.command()
+@_SETTINGS
+@click.argument("owner")
+@click.option(
+    "--role", type=click.Choice(["viewer", "operator", "approver"]), required=True, help="What OWNER may do."
+)
+@click.option("--days", type=float, default=90, show_default=True, help="Until it expires; at most 366.")
+def create(
+    config: Path | None, owner: str, role: Literal["viewer", "operator", "approver"], days: float
+) -> None:
+    """Make a token for OWNER, a person, and print it. It is not kept, and cannot be shown again."""
+    with _store(config, make=True) as store:
+        from pipelines.service.access.tokens import create_token
+
+        secret, made = create_token(store, owner, role, days=days)
+        say(f"Token {made.id} of {made.owner}, {made.role}, until {made.expires}:")
+        click.echo(secret)
+
+
+@token.command(name="list")
+@_SETTINGS
+def list_all(config: Path | None) -> None:
+    """List all tokens, without their secrets."""
+    with _store(config) as store:
+        from pipelines.service.access.tokens import list_tokens
+
+        for each in list_tokens(store):
+            state = f"revoked {each.revoked}" if each.revoked else f"until {each.expires}"
+            click.echo(f"{each.id} {each.owner}: {each.role}, {state}")
+
+
+@token.command()
+@_SETTINGS
+@click.argument("token_id")
+def revoke(config: Path | None, token_id: str) -> None:
+    """Revoke the token TOKEN_ID, as `list` shows it, for good. Sessions that it opened end too."""
+    with _store(config) as store:
+        from pipelines.service.access.tokens import revoke_token
+
+        revoked = revoke_token(store, token_id)
+        click.echo(f"Revoked: {revoked.id} of {revoked.owner}")
+
+
+@contextmanager
+def _store(config: Path | None, *, make: bool = False) -> Iterator[Store]:
+    """The database of the service, for the time of a command; its folder is made if that is asked for."""
+    with _service_errors():
+        from pipelines.service import ServiceError, Store, load_settings
+
+        try:
+            settings = load_settings(config)
+            if make:
+                settings.make_folders()
+                say(f"Service     {settings.folder}")
+            elif not settings.folder.is_dir():
+                cure = "name the configuration of the service with --config"
+                raise click.ClickException(
+                    f"{settings.folder}: no service has its folder there. Cure: {cure}"
+                )
+            store = Store.open(settings.database)
+            try:
+                yield store
+            finally:
+                store.close()
+        except ServiceError as error:
+            raise click.ClickException(error.detail) from None
+
+
+SERVICE = (serve, token)

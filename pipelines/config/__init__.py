@@ -1,0 +1,1 @@
+"""The configuration of a release: its sections, read and checked before anything else happens."""

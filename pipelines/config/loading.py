@@ -1,0 +1,240 @@
+"""The configuration of a release: TOML, checked strictly before anything else happens.
+
+Every problem of a file is reported at once, each with its cure; unknown keys are refused, because a
+misspelt privacy parameter that silently keeps its default is the worst kind of bad input. Whether the data
+files exist and what is in them is the readers' business.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError, model_validator
+
+from pipelines.config.fields import absolute
+from pipelines.config.geography import Geography, PolygonTable
+from pipelines.config.problems import describe, problems_across
+from pipelines.config.sections import (
+    ONTHEMAP_PRIVACY,
+    AcsTable,
+    CtppTable,
+    FlowTable,
+    LedgerSettings,
+    LodesJobs,
+    LodesTable,
+    MicrodataJobs,
+    PlanSettings,
+    Privacy,
+    Release,
+    RunSettings,
+    Section,
+    Signature,
+    Weights,
+)
+from pipelines.config.toml import ConfigError, parse_toml, read_toml
+
+__all__ = [
+    "AcsTable",
+    "ConfigError",
+    "CtppTable",
+    "FlowTable",
+    "Geography",
+    "LodesJobs",
+    "LodesTable",
+    "MicrodataJobs",
+    "PlanSettings",
+    "PolygonTable",
+    "Privacy",
+    "Release",
+    "ReleaseConfig",
+    "Signature",
+    "Weights",
+    "check_config",
+    "load_config",
+    "parse_config",
+]
+
+
+_Auxiliary = Annotated[FlowTable | CtppTable | AcsTable | LodesTable, Field(discriminator="format")]
+
+
+class ReleaseConfig(Section):
+    """Everything that a release is told. Made by `load_config` or `parse_config`.
+
+    Attributes
+    ----------
+    release : Release
+        What is released and where it goes.
+    privacy : Privacy
+        What it may cost.
+    jobs : LodesJobs or MicrodataJobs
+        The confidential input.
+    geography : Geography
+        The public geography.
+    auxiliary : tuple of FlowTable, CtppTable, AcsTable or LodesTable
+        Public flows; may be empty.
+    weights : Weights or None
+        Public weights of areas.
+    plan : PlanSettings
+        Choices of the plan.
+    signature : Signature or None
+        Who signs.
+    ledger : LedgerSettings or None
+        Which budget pays.
+    run : RunSettings
+        How it is done.
+    """
+
+    release: Release
+    privacy: Privacy
+    jobs: Annotated[LodesJobs | MicrodataJobs, Field(discriminator="format")]
+    geography: Geography
+    auxiliary: Annotated[tuple[_Auxiliary, ...], Field(strict=False)] = ()
+    weights: Weights | None = None
+    plan: PlanSettings = PlanSettings()
+    signature: Signature | None = None
+    ledger: LedgerSettings | None = None
+    run: RunSettings = RunSettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _apply_preset(cls, values: Any) -> Any:
+        plan, privacy = (values.get(name, {}) for name in ("plan", "privacy"))
+        if not (isinstance(plan, dict) and isinstance(privacy, dict)) or plan.get("preset") != "onthemap":
+            return values
+        known = {} if "retention_min" in plan else ONTHEMAP_PRIVACY
+        return values | {"privacy": known | privacy} if known | privacy else values
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the configuration as it is quoted in a certificate.
+
+        Returns
+        -------
+        dict
+            Ready for JSON. Exact numbers are text, the same however they were written. Of the input files
+            only the names are given. The output folder, the keys, the ledger and how the run is done are left
+            out: a folder name may say something confidential, and none of them changes what is released. So
+            are the columns of names, which are words for maps.
+        """
+        left_out: dict[str, Any] = {
+            "release": {"out": True},
+            "geography": {"names": True, "polygons": {"__all__": {"name": True}}},
+            **dict.fromkeys(_PRIVATE, True),
+        }
+        return self.model_dump(mode="json", exclude=left_out)
+
+    def with_out(self, out: Path) -> ReleaseConfig:
+        """Return the same configuration with another output folder.
+
+        Parameters
+        ----------
+        out : Path
+            Relative to the working folder, as on a command line.
+
+        Returns
+        -------
+        ReleaseConfig
+        """
+        release = self.release.model_copy(update={"out": absolute(Path.cwd(), out)})
+        return self.model_copy(update={"release": release})
+
+
+_PRIVATE = ("signature", "ledger", "run")
+
+# Keys of every table, by its path; where a table has several formats, the format is part of it.
+_KEYS = {
+    (): tuple(ReleaseConfig.model_fields),
+    ("release",): tuple(Release.model_fields),
+    ("privacy",): tuple(Privacy.model_fields),
+    ("jobs", "lodes"): tuple(LodesJobs.model_fields),
+    ("jobs", "microdata"): tuple(MicrodataJobs.model_fields),
+    ("geography",): tuple(Geography.model_fields),
+    ("geography", "polygons"): tuple(PolygonTable.model_fields),
+    ("auxiliary", "flows"): tuple(FlowTable.model_fields),
+    ("auxiliary", "ctpp"): tuple(CtppTable.model_fields),
+    ("auxiliary", "acs"): tuple(AcsTable.model_fields),
+    ("auxiliary", "lodes"): tuple(LodesTable.model_fields),
+    ("weights",): tuple(Weights.model_fields),
+    ("plan",): tuple(PlanSettings.model_fields),
+    ("signature",): tuple(Signature.model_fields),
+    ("ledger",): tuple(LedgerSettings.model_fields),
+    ("run",): tuple(RunSettings.model_fields),
+}
+
+
+def load_config(path: Path | str) -> ReleaseConfig:
+    """Read and check the configuration of a release.
+
+    Parameters
+    ----------
+    path : Path or str
+        The TOML file. Paths inside it are relative to its folder.
+
+    Returns
+    -------
+    ReleaseConfig
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read, is not TOML or says something that cannot be used.
+    """
+    path = Path(path)
+    return check_config(read_toml(path), path.parent, path.name)
+
+
+def parse_config(text: str, folder: Path, name: str) -> ReleaseConfig:
+    """Check the configuration of a release.
+
+    Parameters
+    ----------
+    text : str
+        The TOML text.
+    folder : Path
+        What paths in the text are relative to.
+    name : str
+        What the configuration is called in messages.
+
+    Returns
+    -------
+    ReleaseConfig
+
+    Raises
+    ------
+    ConfigError
+        If the text is not TOML or says something that cannot be used.
+    """
+    return check_config(parse_toml(text, name), folder, name)
+
+
+def check_config(data: dict[str, Any], folder: Path, name: str) -> ReleaseConfig:
+    """Check the tables of a configuration.
+
+    Parameters
+    ----------
+    data : dict
+        As TOML gives them, decimal numbers as `WrittenFloat`.
+    folder, name
+        As for `parse_config`.
+
+    Returns
+    -------
+    ReleaseConfig
+
+    Raises
+    ------
+    ConfigError
+        If the tables say something that cannot be used.
+    """
+    problems: list[str] = []
+    config = None
+    try:
+        config = ReleaseConfig.model_validate(data, context={"folder": folder})
+    except ValidationError as errors:
+        problems += [describe(error, _KEYS) for error in errors.errors(include_url=False)]
+    # On the text's own tables, not on the model: one bad value elsewhere must not hide these problems.
+    problems += problems_across(data)
+    if config is None or problems:
+        raise ConfigError(f"{name}: {problem}" for problem in problems)
+    return config

@@ -1,0 +1,261 @@
+"""What is wrong with a configuration, in words: one line per problem, with the key and the cure."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from pydantic_core import ErrorDetails
+
+import synth
+from pipelines.config.fields import one_of, shown
+
+__all__ = ["describe", "problems_across"]
+
+_Table: TypeAlias = dict[str, Any]
+
+_PATTERN_CURES = {
+    "state": 'use lower-case letters, digits and underscores only, such as "ri"',
+    "job_type": 'use "JT00" (all jobs) to "JT05"',
+}
+
+_LEVEL_KEYS = ("origin_level", "destination_level", "level", "pool_level")
+
+# Lists of tables, as they are written.
+_LISTS = {"auxiliary": "[[auxiliary]]", "polygons": "[[geography.polygons]]"}
+
+
+def describe(error: ErrorDetails, keys: Mapping[tuple[str, ...], Sequence[str]]) -> str:
+    """Return one error of pydantic as one line: key, what is wrong, the cure.
+
+    Parameters
+    ----------
+    error : ErrorDetails
+        The error.
+    keys : mapping of tuple of str to sequence of str
+        The keys of every table, by the table's path, which ends with the format where there are several.
+
+    Returns
+    -------
+    str
+    """
+    loc = error["loc"]
+    formats = [table[1] for table in keys if len(table) == 2 and table[0] == loc[0] and table[:1] not in keys]
+    # After the name of the table, or its number in a list of tables, pydantic names the format.
+    at = 2 if len(loc) > 1 and isinstance(loc[1], int) else 1
+    where = [*loc[:at], *loc[at + 1 :]] if formats else list(loc)
+    key, value = _key(where), shown(error["input"])
+    field = str(where[-1])
+    match error["type"]:
+        case "extra_forbidden":
+            return f"{key}: unknown key; {_suggestion(loc, keys)}"
+        case "missing" if len(where) == 1:
+            table = _LISTS.get(field, f"[{field}]")
+            return f"{key}: missing; add a table {table}"
+        case "missing":
+            return f"{key}: missing; add a line {field} = ..."
+        case "union_tag_not_found":
+            return f"{key}.format: missing; add a line format = {one_of(formats)}"
+        case "union_tag_invalid":
+            format_ = error["input"]["format"]
+            return f"{key}.format: {shown(format_)} is not a format; use {one_of(formats)}"
+        case "value_error":
+            return f"{key}: {error['ctx']['error']}"
+        case "bool_type":
+            return f"{key}: {value} is neither true nor false; write one of them, without quotes"
+        case "string_type":
+            return f"{key}: {value} is not text; write it in quotes"
+        case "string_too_short":
+            return f"{key}: the text is empty; write at least one character"
+        case "string_pattern_mismatch":
+            return f"{key}: {value} is not allowed; {_PATTERN_CURES.get(field, 'write one line of text')}"
+        case "literal_error":
+            allowed = str(error["ctx"]["expected"]).replace("'", '"')
+            return f"{key}: {value} is not known; use {allowed}"
+        case "int_type" | "int_from_float":
+            return f"{key}: {value} is not a whole number; write it without quotes and point"
+        case "greater_than_equal":
+            return f"{key}: {value} is too small; write a number of at least {error['ctx']['ge']}"
+        case "less_than_equal":
+            return f"{key}: {value} is too large; write a number of at most {error['ctx']['le']}"
+        case "tuple_type" if field in _LISTS:
+            table = _LISTS[field]
+            return f"{key}: {value} is not a list of tables; write {table} above it, in double brackets"
+        case "tuple_type":
+            return f'{key}: {value} is not a list; write for example ["a", "b"], or [] for none'
+        case "model_type" | "model_attributes_type" | "dict_type":
+            if isinstance(where[-1], int):
+                return f"{key}: {value} is not a table; write {_LISTS[str(where[-2])]} above its keys"
+            return f"{key}: {value} is not a table; write [{field}] above its keys, in single brackets"
+        case _:  # nothing known gets here; a new version of pydantic may
+            return f"{key}: {error['msg']}; see the examples"
+
+
+def _key(where: Iterable[int | str]) -> str:
+    """Return the path of a key; members of a list are counted from 1, as people do: ``auxiliary #1.flow``."""
+    return "".join(f" #{part + 1}" if isinstance(part, int) else f".{part}" for part in where).lstrip(".")
+
+
+def _suggestion(loc: tuple[int | str, ...], keys: Mapping[tuple[str, ...], Sequence[str]]) -> str:
+    """Return the key that was probably meant, else the table it belongs to, else the keys there are."""
+    *parents, key = (part for part in loc if isinstance(part, str))
+    known = keys[tuple(parents)]
+    if close := difflib.get_close_matches(key.lower(), known, n=1):
+        return f"did you mean {close[0]}?"
+    for table, its_keys in sorted(keys.items(), key=lambda entry: entry[0][:1] != tuple(parents[:1])):
+        if table and key in its_keys:
+            if table[-1] in _LISTS and len(table) == 2:
+                return f"it belongs to {_LISTS[table[-1]]}"
+            name = _LISTS.get(table[0], f"[{table[0]}]")
+            return f"it belongs to {name}" + (f' with format = "{table[1]}"' if len(table) == 2 else "")
+    return f"the keys here are {', '.join(known)}"
+
+
+def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the problems that concern more than one key, as far as the single keys can be understood.
+
+    Parameters
+    ----------
+    data : mapping
+        The tables as they were written, good or bad: one bad value must not hide these problems.
+
+    Yields
+    ------
+    str
+        One line: key, what is wrong, the cure.
+    """
+    geography, jobs, plan = (_table(data.get(name)) for name in ("geography", "jobs", "plan"))
+    flows = _numbered("auxiliary", data.get("auxiliary"))
+    shapes = _numbered("geography.polygons", geography.get("polygons"))
+    weights = _table(data.get("weights"))
+    yield from _level_problems(geography, flows | {"weights": weights, "plan": plan} | shapes)
+    yield from _geography_problems(geography, shapes)
+    yield from _job_problems(jobs, plan)
+    yield from _mechanism_problems(_table(data.get("release")), plan)
+    yield from _outside_problems(geography, jobs, flows)
+    if isinstance(geography.get("outside"), list):
+        yield from _repeated("geography", geography, ["outside"])
+    columns = {**geography, "names": [*_table(geography.get("names")).values()]}
+    used = ["block", "levels", "partitions", "latitude", "longitude", "names"]
+    yield from _repeated("geography", columns, used)
+    yield from _repeated("jobs", jobs, ["home", "work", "worker", "count", "attributes"])
+    yield from _repeated("plan", plan, ["pool_by"])
+    for where, table in flows.items():
+        yield from _repeated(where, table, ["origin", "destination", "flow", "margin"])
+    yield from _repeated("weights", weights, ["area", "weight"])
+
+
+def _level_problems(geography: _Table, users: Mapping[str, _Table]) -> Iterator[str]:
+    """Levels that a table names and the geography does not have."""
+    levels, block = geography.get("levels"), geography.get("block")
+    if not (isinstance(levels, list) and isinstance(block, str)):
+        return
+    known = [level for level in [*levels, block] if isinstance(level, str)]
+    partitions = [name for name in _listed(geography.get("partitions")) if isinstance(name, str)]
+    for where, table in users.items():
+        named = [(key, table.get(key)) for key in _LEVEL_KEYS]
+        for name, sides in _table(table.get("levels")).items():
+            named += [(f"levels.{name}", level) for level in _listed(sides) if name.isalnum()]
+        cuts = where.startswith("auxiliary")
+        allowed = known + partitions if cuts else known
+        for key, level in named:
+            if isinstance(level, str) and level not in allowed:
+                yield (
+                    f"{where}.{key}: {shown(level)} is not a level of the geography; "
+                    f"use {one_of(allowed)}, or add it to geography.levels"
+                    + (" or geography.partitions" if cuts else "")
+                )
+
+
+def _geography_problems(geography: _Table, shapes: Mapping[str, _Table]) -> Iterator[str]:
+    drawn = Counter(shown(table["level"]) for table in shapes.values() if "level" in table)
+    for level, times in drawn.items():
+        if times > 1:
+            yield f"geography.polygons: {level} has {times} tables; name one file for a level"
+    if ("latitude" in geography) != ("longitude" in geography):
+        given, other = ("latitude", "longitude") if "latitude" in geography else ("longitude", "latitude")
+        yield f"geography.{other}: missing beside {given}; name both, or none where the file has polygons"
+    levels, groupings = geography.get("levels"), _table(geography.get("groupings"))
+    for name in groupings:
+        if isinstance(levels, list) and name not in levels:
+            yield f"geography.groupings: {shown(name)} is not in geography.levels; add it where it belongs"
+    named_with_shapes = [table.get("level") for table in shapes.values() if "name" in table]
+    for level in _table(geography.get("names")):
+        if isinstance(levels, list) and level not in [*levels, geography.get("block")]:
+            yield f"geography.names: {shown(level)} is not a level of the geography; name its levels only"
+        if level in groupings:
+            yield f"geography.names: {shown(level)} is a grouping, whose units have no names; leave it out"
+        if level in named_with_shapes:
+            yield f"geography.names: {shown(level)} has names in geography.polygons too; leave out one"
+
+
+def _job_problems(jobs: _Table, plan: _Table) -> Iterator[str]:
+    if jobs.get("format") != "microdata":
+        return
+    if "worker" in jobs and "count" in jobs:
+        yield "jobs.count: rows that count several jobs cannot name one worker; leave out one of the two"
+    attributes, pool_by = jobs.get("attributes", []), plan.get("pool_by")
+    if isinstance(attributes, list) and isinstance(pool_by, list):
+        for name in pool_by:
+            if isinstance(name, str) and name not in attributes:
+                yield f"plan.pool_by: {shown(name)} is not in jobs.attributes; add it there"
+
+
+def _mechanism_problems(release: _Table, plan: _Table) -> Iterator[str]:
+    """Settings that the mechanism does not have."""
+    named = release.get("mechanism")
+    mechanism = synth.MECHANISMS.get(named) if isinstance(named, str) else None
+    if mechanism is None:
+        return
+    if "prior" in plan and "prior" not in mechanism.settings:
+        yield f"plan.prior: the mechanism {shown(mechanism.name)} has no prior; leave this line out"
+    kept = plan.get("retention_min", "preset" if plan.get("preset") == "onthemap" else "1")
+    if kept != "1" and "retention_min" not in mechanism.settings:
+        yield (
+            f"plan.retention_min: the mechanism {shown(mechanism.name)} keeps every cell; "
+            'write retention_min = "1"'
+        )
+    if release.get("implicate_source") == "one-urn" and "implicate_source" not in mechanism.settings:
+        yield (
+            f"release.implicate_source: the mechanism {shown(mechanism.name)} has no urn; "
+            'write implicate_source = "independent-runs"'
+        )
+
+
+def _outside_problems(geography: _Table, jobs: _Table, flows: Mapping[str, _Table]) -> Iterator[str]:
+    """Aux files without areas to live in, and areas without an aux file."""
+    outside = bool(geography.get("outside"))
+    needs = 'the aux file needs areas to live in; add geography.outside, for example outside = ["us-states"]'
+    if jobs.get("format") == "lodes":
+        if "aux" in jobs and not outside:
+            yield f"jobs.aux: {needs}"
+        if "aux" not in jobs and outside:
+            yield "geography.outside: the LODES main file has no such workers; add the aux file as jobs.aux"
+    for where, table in flows.items():
+        if table.get("format") == "lodes" and "aux" in table and not outside:
+            yield f"{where}.aux: {needs}"
+
+
+def _numbered(name: str, tables: object) -> dict[str, _Table]:
+    """Return the members of a list of tables by what messages call them."""
+    listed = tables if isinstance(tables, list) else []
+    return {f"{name} #{number}": _table(table) for number, table in enumerate(listed, start=1)}
+
+
+def _table(value: object) -> _Table:
+    return value if isinstance(value, dict) else {}
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value]
+
+
+def _repeated(where: str, table: _Table, keys: list[str]) -> Iterator[str]:
+    """Yield the columns that are named for two purposes, which is a slip of the pen."""
+    named = [table[key] for key in keys if key in table]
+    columns = Counter(column for entry in named for column in _listed(entry) if isinstance(column, str))
+    for column, times in columns.items():
+        if times > 1:
+            yield f"{where}: {shown(column)} is named {times} times; name a column for one purpose only"

@@ -1,0 +1,87 @@
+"""Reading TOML: configurations of releases, of calendars and of the service, with one kind of error."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pipelines.config.fields import WrittenFloat
+
+__all__ = ["ConfigError", "parse_toml", "read_toml"]
+
+
+class ConfigError(ValueError):
+    """A configuration cannot be used.
+
+    Attributes
+    ----------
+    problems : tuple of str
+        One line per problem: file name, key, what is wrong, the cure. The message is these lines.
+    """
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    dict
+        The tables; decimal numbers as `WrittenFloat`.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read or is not TOML.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8-sig")  # some editors put a mark before the first letter
+    except FileNotFoundError:
+        raise ConfigError([f"{path}: there is no such file; give the path of a TOML file"]) from None
+    except IsADirectoryError:
+        raise ConfigError([f"{path}: this is a folder; give the path of a TOML file"]) from None
+    except UnicodeDecodeError:
+        raise ConfigError([f"{path.name}: the text is not UTF-8; save the file in that encoding"]) from None
+    except OSError as error:
+        raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from None
+    return parse_toml(text, path.name)
+
+
+def parse_toml(text: str, name: str) -> dict[str, Any]:
+    """Parse TOML.
+
+    Parameters
+    ----------
+    text : str
+    name : str
+        What the text is called in messages.
+
+    Returns
+    -------
+    dict
+        The tables; decimal numbers as `WrittenFloat`.
+
+    Raises
+    ------
+    ConfigError
+        If the text is not TOML; the message quotes the line.
+    """
+    try:
+        return tomllib.loads(text, parse_float=WrittenFloat)
+    except tomllib.TOMLDecodeError as error:
+        message = str(error)
+        found = re.search(r"at line (\d+)", message)
+        lines = text.splitlines()
+        if found and int(found[1]) <= len(lines):
+            message += f": {lines[int(found[1]) - 1].strip()}"
+        raise ConfigError([f"{name}: not valid TOML: {message}"]) from None

@@ -1,0 +1,189 @@
+"""What a budget is, what a ledger's entries have spent of it, and the form in which both are entered."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+
+import synth
+from pipelines.ledger.chain import Entry, LedgerError
+
+__all__ = [
+    "Account",
+    "Budget",
+    "OverBudgetError",
+    "accounts_of",
+    "check_budget",
+    "check_hash",
+    "debits_of",
+    "exact_amount",
+    "last_budgets",
+    "line_of_text",
+    "period_label",
+    "spent_of",
+    "utc_text",
+]
+
+_LONGEST_NAME = 200
+_LONGEST_AMOUNT = 1000
+
+
+class OverBudgetError(LedgerError):
+    """The budget does not allow a release."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What releases of one data set may cost together.
+
+    Attributes
+    ----------
+    epsilon, delta : Fraction
+        The most that their epsilons and their deltas may add up to; delta below 1.
+    period : str or None
+        Label of the period that it is for, such as ``"2026"``. None is for ever: debits of all periods count.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    period: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", exact_amount(self.epsilon, "the budget's epsilon"))
+        object.__setattr__(self, "delta", exact_amount(self.delta, "the budget's delta"))
+        object.__setattr__(self, "period", period_label(self.period))
+        if self.delta >= 1:
+            raise LedgerError(
+                "the budget's delta is 1 or more, which allows anything. Cure: state less than 1"
+            )
+
+
+@dataclass(frozen=True)
+class Account:
+    """What has been spent of one budget.
+
+    Attributes
+    ----------
+    data_set : str
+    budget : Budget
+        As it was last used.
+    epsilon, delta : Fraction
+        Spent.
+    debits : int
+        Releases that were paid from it.
+    unfinished : int
+        Those of them that have not finished.
+    """
+
+    data_set: str
+    budget: Budget
+    epsilon: Fraction
+    delta: Fraction
+    debits: int
+    unfinished: int
+
+
+def accounts_of(entries: list[Entry]) -> list[Account]:
+    """Return what was spent of every budget that was entered, by data set and period."""
+    finished = {entry.debit for entry in entries if entry.kind == "finished"}
+    result = []
+    for (data_set, period), budget in last_budgets(entries).items():
+        paid = debits_of(entries, data_set, period)
+        unfinished = sum(entry.hash not in finished for entry in paid)
+        spent = spent_of(entries, data_set, period)
+        result.append(Account(data_set, budget, *spent, debits=len(paid), unfinished=unfinished))
+    return sorted(result, key=lambda account: (account.data_set, account.budget.period or ""))
+
+
+def debits_of(entries: list[Entry], data_set: str, period: str | None) -> list[Entry]:
+    """Return the debits of a data set in a period; for None, in all periods."""
+    return [
+        entry
+        for entry in entries
+        if entry.kind == "debit" and entry.data_set == data_set and period in (None, entry.period)
+    ]
+
+
+def spent_of(entries: list[Entry], data_set: str, period: str | None) -> tuple[Fraction, Fraction]:
+    """Return the epsilon and delta of those debits together."""
+    costs = [(entry.epsilon, entry.delta) for entry in debits_of(entries, data_set, period)]
+    return synth.compose((e, d) for e, d in costs if e is not None and d is not None)
+
+
+def last_budgets(entries: list[Entry]) -> dict[tuple[str, str | None], Budget]:
+    """Return the budget last entered of every data set and period."""
+    return {
+        (entry.data_set, entry.period): Budget(entry.epsilon, entry.delta, entry.period)
+        for entry in entries
+        if entry.kind == "budget"
+        and entry.data_set is not None
+        and entry.epsilon is not None
+        and entry.delta is not None
+    }
+
+
+def check_budget(
+    data_set: str, budget: Budget, spent: tuple[Fraction, Fraction], cost: tuple[Fraction, Fraction]
+) -> None:
+    """Refuse a cost that, with what is spent, exceeds the budget in epsilon or in delta."""
+    epsilon, delta = synth.compose([spent, cost])
+    if epsilon <= budget.epsilon and delta <= budget.delta:
+        return
+    left = [max(a - b, Fraction(0)) for a, b in zip((budget.epsilon, budget.delta), spent, strict=True)]
+    up, down = synth.decimal_up, synth.decimal_down
+    when = f"for {budget.period}" if budget.period else "for ever"
+    raise OverBudgetError(
+        f"{data_set}: the budget {when} does not allow this release: "
+        f"spent epsilon {up(spent[0])}, delta {up(spent[1])}; remaining epsilon {down(left[0])}, "
+        f"delta {down(left[1])}; asked epsilon {up(cost[0])}, delta {up(cost[1])}. Cure: plan a release that "
+        "costs less, or have whoever answers for the data raise its budget"
+    )
+
+
+def exact_amount(value: Fraction, name: str) -> Fraction:
+    """Return an epsilon or a delta that can be entered; a float is refused."""
+    number = synth.exact(value, name)
+    if number < 0:
+        raise LedgerError(f"{name} is negative. Cure: state 0 or more")
+    try:
+        short = len(str(number)) <= _LONGEST_AMOUNT
+    except ValueError:  # more digits than Python converts
+        short = False
+    if not short:
+        raise LedgerError(
+            f"{name} has more than {_LONGEST_AMOUNT} digits. Cure: round it up, as certificates do"
+        )
+    return number
+
+
+def line_of_text(value: str, name: str, longest: int = _LONGEST_NAME) -> str:
+    """Return a name in one Unicode form, so that two that look alike are not two data sets by accident."""
+    text = unicodedata.normalize("NFC", value)
+    if not text or len(text) > longest or text != text.strip() or not text.isprintable():
+        raise LedgerError(
+            f"the {name} cannot be entered. Cure: 1 to {longest} printable characters on one line, without "
+            "spaces at either end"
+        )
+    return text
+
+
+def period_label(value: str | None) -> str | None:
+    """Return a period as it is entered."""
+    return None if value is None else line_of_text(value, "period")
+
+
+def check_hash(value: str) -> None:
+    """Refuse what is not a SHA-256."""
+    if not re.fullmatch("[0-9a-f]{64}", value):
+        raise LedgerError("the plan's hash is not a SHA-256. Cure: give its 64 hexadecimal digits")
+
+
+def utc_text(now: datetime | None) -> str:
+    """Return a time, by default the clock's, as it is entered: texts sort as times do."""
+    now = now or datetime.now(UTC)
+    if now.tzinfo is None:
+        raise ValueError("now must have a time zone")
+    return now.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"

@@ -1,0 +1,355 @@
+"""The file of the ledger: an SQLite database to which entries are added, each chained to the one before.
+
+Nothing here knows what a budget is. Whatever is read is checked first: the file is a ledger, of this version,
+with exactly the tables and triggers that it was made with, and every entry has the hash that follows from its
+content and from the entry before. The format is described in docs/ledger.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from pipelines.storage.durable import sync
+
+__all__ = [
+    "GENESIS",
+    "TABLES",
+    "Entry",
+    "LedgerError",
+    "append",
+    "check_folder",
+    "check_integrity",
+    "fields",
+    "read_entries",
+    "reading",
+    "writing",
+]
+
+GENESIS = "odsynth ledger 1"
+_APPLICATION_ID = 0x6F64736C  # "odsl"
+_VERSION = 1
+_BUSY_SECONDS = 60.0
+_AMOUNTS = {"epsilon", "delta"}
+_RESTORE = (
+    "put back the last good copy, compare it with the heads that releases have kept, and keep this file"
+)
+
+TABLES = {
+    "spends": ("entry", "time", "kind", "data_set", "period", "epsilon", "delta", "plan_sha256", "release"),
+    "releases": ("entry", "time", "kind", "debit", "detail"),
+}
+"""The columns of each table, besides `hash`. Entries are numbered across both."""
+
+_COLUMNS = {
+    "spends": """entry INTEGER PRIMARY KEY, time TEXT NOT NULL,
+ kind TEXT NOT NULL CHECK (kind IN ('budget', 'debit')), data_set TEXT NOT NULL, period TEXT,
+ epsilon TEXT NOT NULL, delta TEXT NOT NULL, plan_sha256 TEXT, release TEXT, hash TEXT NOT NULL""",
+    "releases": """entry INTEGER PRIMARY KEY, time TEXT NOT NULL,
+ kind TEXT NOT NULL CHECK (kind IN ('resumed', 'finished', 'failed', 'abandoned')), debit TEXT NOT NULL,
+ detail TEXT, hash TEXT NOT NULL""",
+}
+# INSERT OR REPLACE deletes without a DELETE trigger, so the number of a new entry is checked too.
+_NEXT = (
+    "1 + max(coalesce((SELECT max(entry) FROM spends), 0), coalesce((SELECT max(entry) FROM releases), 0))"
+)
+_SCHEMA = [
+    *(f"CREATE TABLE {table} ({columns})" for table, columns in _COLUMNS.items()),
+    *(
+        f"CREATE TRIGGER {table}_{event} BEFORE {event} ON {table} "
+        "BEGIN SELECT RAISE(ABORT, 'entries are never changed'); END"
+        for table in TABLES
+        for event in ("UPDATE", "DELETE")
+    ),
+    *(
+        f"CREATE TRIGGER {table}_INSERT BEFORE INSERT ON {table} WHEN NEW.entry IS NOT {_NEXT} "
+        "BEGIN SELECT RAISE(ABORT, 'entries follow one another'); END"
+        for table in TABLES
+    ),
+]
+
+
+class LedgerError(ValueError):
+    """The ledger refuses: what rule, how many, the cure. Nothing was written."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of the ledger. Fields that its kind does not have are None.
+
+    Attributes
+    ----------
+    entry : int
+        Its number, from 1, without gaps.
+    time : str
+        UTC, as in ``"2026-01-31T23:59:59.123456Z"``; never before the entry before.
+    kind : str
+        "budget" or "debit"; of releases "resumed", "finished", "failed" or "abandoned".
+    data_set, period : str or None
+        Whose budget it is, for "budget" and "debit"; a period of None is for ever.
+    epsilon, delta : Fraction or None
+        The budget, or what was debited.
+    plan_sha256, release : str or None
+        Of a debit: the hash of the plan, and the name of the release.
+    debit : str or None
+        Of what became of a release: the hash of its debit.
+    detail : str or None
+        Further words.
+    hash : str
+        SHA-256 over the hash of the entry before and this entry.
+    """
+
+    entry: int
+    time: str
+    kind: str
+    data_set: str | None = None
+    period: str | None = None
+    epsilon: Fraction | None = None
+    delta: Fraction | None = None
+    plan_sha256: str | None = None
+    release: str | None = None
+    debit: str | None = None
+    detail: str | None = None
+    hash: str = ""
+
+
+def fields(entry: Entry) -> dict[str, str | int]:
+    """Return what an entry holds as it is hashed: without its hash, without fields that are None."""
+    found = {
+        name: str(value) if isinstance(value, Fraction) else value
+        for name, value in vars(entry).items()
+        if value is not None
+    }
+    del found["hash"]
+    return found
+
+
+def _hash(previous: str, values: Mapping[str, str | int]) -> str:
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256((previous + text).encode("ascii")).hexdigest()
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a ledger for reading one consistent state of it."""
+    with _connection(path, "ro") as connection:
+        connection.execute("BEGIN")
+        _check_kind(connection, path)
+        yield connection
+
+
+@contextmanager
+def writing(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection]:
+    """Hold the one right to write, in a transaction that is on the disk when the block ends.
+
+    Parameters
+    ----------
+    path : Path
+    create : bool
+        Whether to make the file if it does not exist.
+
+    Yields
+    ------
+    sqlite3.Connection
+        If the block raises, nothing is written.
+    """
+    if create and not os.path.lexists(path):
+        with _clear_errors(path):
+            _create(path)
+    with reading(path):
+        pass  # another program's file is refused before anything opens it for writing
+    if not path.stat().st_mode & stat.S_IWUSR:
+        raise LedgerError(f"{path}: the ledger is read-only. Cure: chmod 600")
+    with _connection(path, "rw") as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            _check_kind(connection, path)
+            check_integrity(connection, path)
+            yield connection
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        with suppress(sqlite3.Error):  # so that the main file holds everything; others may be reading it
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+
+def read_entries(connection: sqlite3.Connection, path: Path) -> list[Entry]:
+    """Return all entries in order, having checked the whole chain.
+
+    Raises
+    ------
+    LedgerError
+        At the first entry that is damaged or missing.
+    """
+    rows = [
+        dict(zip((*columns, "hash"), row, strict=True))
+        for table, columns in TABLES.items()
+        for row in connection.execute(f"SELECT {', '.join(columns)}, hash FROM {table}")
+    ]
+    rows.sort(key=lambda row: row["entry"])
+    entries: list[Entry] = []
+    previous, time = GENESIS, ""
+    for number, row in enumerate(rows, 1):
+        if row["entry"] > number:
+            raise LedgerError(f"{path}: entry {number} is missing. Cure: {_RESTORE}")
+        entry = _entry(row, previous)
+        if entry is None or entry.entry != number or entry.time < time:
+            raise LedgerError(
+                f"{path}: entry {number} of {len(rows)} was changed after it was written. Cure: {_RESTORE}"
+            )
+        entries.append(entry)
+        previous, time = entry.hash, entry.time
+    return entries
+
+
+def _entry(row: dict[str, str | int | None], previous: str) -> Entry | None:
+    """Return the entry of a row, or None if it is not the one that was chained to the one before."""
+    values = {name: value for name, value in row.items() if value is not None}
+    kept = values.pop("hash", None)
+    try:
+        if _hash(previous, values) != kept:
+            return None
+        amounts = {name: Fraction(str(values[name])) for name in _AMOUNTS & values.keys()}
+    except (TypeError, ValueError, ZeroDivisionError):  # a type that is not ours, a number that is none
+        return None
+    known: dict[str, Any] = {**values, **amounts, "hash": kept}
+    entry = Entry(**known)
+    return entry if fields(entry) == values else None
+
+
+def append(connection: sqlite3.Connection, entries: list[Entry], entry: Entry) -> Entry:
+    """Add an entry to the file and to the list of all entries.
+
+    Parameters
+    ----------
+    connection : sqlite3.Connection
+        Of `writing`.
+    entries : list of Entry
+        All entries of the file, from `read_entries` in the same transaction.
+    entry : Entry
+        Its number and hash are given here.
+
+    Returns
+    -------
+    Entry
+    """
+    values = fields(entry) | {"entry": len(entries) + 1}
+    values["hash"] = _hash(entries[-1].hash if entries else GENESIS, values)
+    table = next(name for name, columns in TABLES.items() if set(values) <= {*columns, "hash"})
+    marks = ", ".join("?" * len(values))
+    connection.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", [*values.values()])
+    added = Entry(**{**vars(entry), "entry": values["entry"], "hash": values["hash"]})
+    entries.append(added)
+    return added
+
+
+def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
+    """Let SQLite check the structure of its file."""
+    found = [row[0] for row in connection.execute("PRAGMA integrity_check(1000)")]
+    if found != ["ok"]:
+        raise LedgerError(f"{path}: SQLite finds {len(found)} fault(s) in the file. Cure: {_RESTORE}")
+
+
+def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a file that is not a ledger of this version, table by table and trigger by trigger."""
+    identity, version = (
+        connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in ("application_id", "user_version")
+    )
+    if identity != _APPLICATION_ID:
+        raise LedgerError(f"{path}: this is not a ledger. Cure: name another file")
+    if version > _VERSION:
+        raise LedgerError(
+            f"{path}: the ledger is from the future: its format is {version}, this program knows {_VERSION}. "
+            "Cure: use the newer program"
+        )
+    found = [row[0] for row in connection.execute("SELECT sql FROM sqlite_master")]
+    if version < 1 or sorted(map(str, found)) != sorted(_SCHEMA):
+        raise LedgerError(f"{path}: the ledger's tables or triggers were changed. Cure: {_RESTORE}")
+
+
+@contextmanager
+def _connection(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
+    """Open an existing file, and say in one clear error what the system or SQLite has against it."""
+    with _clear_errors(path):
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise LedgerError(f"{path}: this is not a file. Cure: give the path of the ledger's file")
+        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise LedgerError(f"{path}: others can write to the ledger. Cure: chmod 600")
+        uri = f"{path.as_uri()}?mode={mode}"
+        with closing(
+            sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
+        ) as connection:
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.execute("PRAGMA cell_size_check = ON")
+            connection.execute("PRAGMA synchronous = FULL")
+            yield connection
+
+
+@contextmanager
+def _clear_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise LedgerError(f"{path}: there is no such ledger. Cure: check the path, or put it back") from None
+    except OSError as error:
+        raise LedgerError(f"{path}: the ledger cannot be used: {error.strerror}. Cure: check it") from None
+    except sqlite3.ProgrammingError:
+        raise
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # SQLite's message may quote the damage
+        name = getattr(error, "sqlite_errorname", "text is not UTF-8")
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")):
+            rule = f"another process has held the ledger for more than {_BUSY_SECONDS:.0f} s"
+            cure = "end that process, or wait, and run again"
+        elif name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_FULL", "SQLITE_IOERR")):
+            rule = f"the ledger's file or folder cannot be used ({name})"
+            cure = "check permissions and free space of its folder"
+        else:
+            rule, cure = f"the ledger's file is damaged ({name})", _RESTORE
+        raise LedgerError(f"{path}: {rule}. Cure: {cure}") from None
+
+
+def check_folder(path: Path) -> None:
+    """Refuse a ledger whose folder is not there."""
+    if not path.parent.is_dir():
+        raise LedgerError(f"{path.parent}: the ledger's folder does not exist. Cure: make it, mode 0700")
+
+
+def _create(path: Path) -> None:
+    """Make an empty ledger, mode 0600. It appears whole, under its name, or not at all."""
+    check_folder(path)
+    rest = [name for name in (f"{path.name}-wal", f"{path.name}-journal") if (path.parent / name).exists()]
+    if rest and not os.path.lexists(path):
+        raise LedgerError(
+            f"{path}: the ledger is missing, but {rest[0]} is there. Cure: put the ledger back beside it"
+        )
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.new-", dir=path.parent)  # mode 0600
+    os.close(descriptor)
+    new = Path(name)
+    try:
+        with closing(sqlite3.connect(new, isolation_level=None)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("BEGIN")
+            for statement in _SCHEMA:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {_VERSION}")
+            connection.execute("COMMIT")
+        with suppress(FileExistsError):  # another process was faster; its ledger counts
+            os.link(new, path)
+        sync(path.parent)
+    finally:
+        for suffix in ("", "-wal", "-shm"):
+            new.with_name(new.name + suffix).unlink(missing_ok=True)

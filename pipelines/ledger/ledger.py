@@ -1,0 +1,384 @@
+"""The ledger of privacy: what has been spent on which data set, debited before anything is drawn.
+
+A release is paid for in one transaction that checks the file, the clock and the budget and then adds a debit.
+Entries are never changed; a run that fails keeps its debit. What the ledger can and cannot notice is in
+docs/ledger.md.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Literal, get_args
+
+from pipelines.ledger.budgets import (
+    Account,
+    Budget,
+    OverBudgetError,
+    accounts_of,
+    check_budget,
+    check_hash,
+    exact_amount,
+    last_budgets,
+    line_of_text,
+    period_label,
+    spent_of,
+    utc_text,
+)
+from pipelines.ledger.chain import (
+    GENESIS,
+    TABLES,
+    Entry,
+    LedgerError,
+    append,
+    check_integrity,
+    fields,
+    read_entries,
+    reading,
+    writing,
+)
+
+__all__ = [
+    "Account",
+    "Budget",
+    "Chain",
+    "Debit",
+    "Entry",
+    "Ledger",
+    "LedgerError",
+    "Outcome",
+    "OverBudgetError",
+]
+
+Outcome = Literal["finished", "failed", "abandoned"]
+_LONGEST_DETAIL = 1000
+
+
+@dataclass(frozen=True)
+class Debit:
+    """What was debited for one release.
+
+    Attributes
+    ----------
+    id : str
+        The hash of its entry: names the debit in later calls. It was the head of the chain at that moment, so
+        a release keeps it as a witness too.
+    entry : int
+        Number of its entry.
+    time : str
+    data_set : str
+    period : str or None
+    epsilon, delta : Fraction
+    plan_sha256 : str
+    release : str
+    """
+
+    id: str
+    entry: int
+    time: str
+    data_set: str
+    period: str | None
+    epsilon: Fraction
+    delta: Fraction
+    plan_sha256: str
+    release: str
+
+    @property
+    def head(self) -> str:
+        """The head of the chain when it was written: `id`."""
+        return self.id
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A chain that was found whole: its number of entries and the hash of the last (`head`)."""
+
+    entries: int
+    head: str
+
+
+class Ledger:
+    """The ledger in one file.
+
+    No connection is held between calls, so one object may be used by any thread or process; ``with`` is
+    allowed and changes nothing. Every call checks the whole chain before it uses or adds anything.
+
+    Parameters
+    ----------
+    path : path
+        The file. The first debit makes it, mode 0600; its folder must exist, on a disk of this machine.
+
+    Raises
+    ------
+    LedgerError
+        From every method, when the file is missing, damaged, of another program or from a newer version.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).absolute()
+
+    def __repr__(self) -> str:
+        return f"Ledger({str(self.path)!r})"
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def debit(
+        self,
+        *,
+        data_set: str,
+        budget: Budget,
+        epsilon: Fraction,
+        delta: Fraction,
+        plan_sha256: str,
+        release: str,
+        period: str | None = None,
+        witness: Iterable[str] = (),
+        now: datetime | None = None,
+    ) -> Debit:
+        """Pay for a release, before its first draw.
+
+        Parameters
+        ----------
+        data_set : str
+            Public name of the confidential records. Releases of the same records must give the same name.
+        budget : Budget
+            What the configuration allows. One that differs from the last is entered too.
+        epsilon, delta : Fraction
+            What the release costs.
+        plan_sha256 : str
+            Hash of its plan.
+        release : str
+            Its name.
+        period : str or None
+            The period it belongs to: that of `budget`.
+        witness : iterable of str
+            Heads that releases have kept; all must be in the chain. Where there are any, the ledger must
+            exist: a new one would not know them.
+        now : datetime, optional
+            For tests. By default the clock, read when it is this process's turn.
+
+        Returns
+        -------
+        Debit
+
+        Raises
+        ------
+        OverBudgetError
+            If what is spent and this exceed `budget`; or the budget for ever of the same data set that was
+            last entered, if there is one.
+        LedgerError
+            If the clock is behind the last entry, or the ledger cannot be trusted. Nothing is written.
+        """
+        data_set, release = line_of_text(data_set, "data set"), line_of_text(release, "release")
+        cost = exact_amount(epsilon, "epsilon"), exact_amount(delta, "delta")
+        check_hash(plan_sha256)
+        if period_label(period) != budget.period:
+            raise LedgerError("the release's period is not its budget's. Cure: give both the same period")
+        witness = set(witness)
+        with writing(self.path, create=not witness) as connection:
+            entries = read_entries(connection, self.path)
+            self._check_witness(entries, witness)
+            time = self._time(entries, now)
+            budgets = last_budgets(entries)
+            binding = {budget.period: budget}
+            if (data_set, None) in budgets:
+                binding.setdefault(None, budgets[data_set, None])
+            for limit in binding.values():
+                check_budget(data_set, limit, spent_of(entries, data_set, limit.period), cost)
+            if budgets.get((data_set, budget.period)) != budget:
+                allowed = Entry(
+                    0, time, "budget", data_set, budget.period, epsilon=budget.epsilon, delta=budget.delta
+                )
+                append(connection, entries, allowed)
+            entry = Entry(0, time, "debit", data_set, budget.period, *cost, plan_sha256, release)
+            paid = append(connection, entries, entry)
+        return _debit(paid)
+
+    def outcome(
+        self, debit_id: str, outcome: Outcome, detail: str = "", *, now: datetime | None = None
+    ) -> Entry:
+        """Enter what became of a release. Its debit stays, whatever it was.
+
+        A clock that went back does not keep the truth out: the entry then has the time of the last one.
+
+        Parameters
+        ----------
+        debit_id : str
+            `Debit.id`.
+        outcome : {"finished", "failed", "abandoned"}
+            "finished" is final; after the others the release may be resumed.
+        detail : str
+            One line, without confidential values.
+        now : datetime, optional
+            For tests.
+
+        Returns
+        -------
+        Entry
+            Its `hash` is the new head.
+
+        Raises
+        ------
+        LedgerError
+            If there is no such debit or its release is finished.
+        """
+        if outcome not in get_args(Outcome):
+            raise LedgerError(f"no such outcome. Cure: one of {', '.join(get_args(Outcome))}")
+        words = line_of_text(detail, "detail", _LONGEST_DETAIL) if detail else None
+        with writing(self.path) as connection:
+            entries = read_entries(connection, self.path)
+            self._unfinished(entries, debit_id)
+            time = max(utc_text(now), entries[-1].time)
+            return append(connection, entries, Entry(0, time, outcome, debit=debit_id, detail=words))
+
+    def resume(self, debit_id: str, plan_sha256: str, *, now: datetime | None = None) -> Debit:
+        """Allow a release that is paid for and not finished to go on, at no further cost.
+
+        Parameters
+        ----------
+        debit_id : str
+            `Debit.id`.
+        plan_sha256 : str
+            Hash of the plan that is about to be carried out.
+        now : datetime, optional
+            For tests.
+
+        Returns
+        -------
+        Debit
+            The one that paid for it.
+
+        Raises
+        ------
+        LedgerError
+            If there is no such debit, the plan is another one, or the release is finished.
+        """
+        check_hash(plan_sha256)
+        with writing(self.path) as connection:
+            entries = read_entries(connection, self.path)
+            paid = self._unfinished(entries, debit_id)
+            if paid.plan_sha256 != plan_sha256:
+                raise LedgerError(
+                    f"{self.path}: entry {paid.entry} paid for another plan. Cure: resume with the plan that "
+                    "was debited, or begin a new run, which is debited anew"
+                )
+            append(connection, entries, Entry(0, self._time(entries, now), "resumed", debit=debit_id))
+        return _debit(paid)
+
+    def spent(self, data_set: str, period: str | None = None) -> tuple[Fraction, Fraction]:
+        """Return the epsilon and delta spent on a data set in a period; for None, in all periods."""
+        return spent_of(self.entries(), line_of_text(data_set, "data set"), period_label(period))
+
+    def remaining(self, data_set: str, budget: Budget) -> tuple[Fraction, Fraction]:
+        """Return what is left of a budget, at least 0, by what was spent in its period."""
+        spent = self.spent(data_set, budget.period)
+        return max(budget.epsilon - spent[0], Fraction(0)), max(budget.delta - spent[1], Fraction(0))
+
+    def accounts(self) -> list[Account]:
+        """Return what was spent of every budget that was ever used, by data set and period."""
+        return accounts_of(self.entries())
+
+    def entries(self) -> list[Entry]:
+        """Return all entries, in order, having checked the whole chain."""
+        with reading(self.path) as connection:
+            return read_entries(connection, self.path)
+
+    def verify(self, witness: Iterable[str] = ()) -> Chain:
+        """Check the file, the whole chain, and that it still holds what releases have seen of it.
+
+        Parameters
+        ----------
+        witness : iterable of str
+            `Debit.id` of known releases.
+
+        Returns
+        -------
+        Chain
+
+        Raises
+        ------
+        LedgerError
+            Names the first damaged entry; or how many witnesses are not in the chain, as when an older copy
+            of the file was put back.
+        """
+        with reading(self.path) as connection:
+            entries = read_entries(connection, self.path)
+            check_integrity(connection, self.path)
+        self._check_witness(entries, witness)
+        return Chain(len(entries), entries[-1].hash if entries else GENESIS)
+
+    def export(self, format: Literal["jsonl", "csv"]) -> str:
+        """Return all entries as text.
+
+        Parameters
+        ----------
+        format : {"jsonl", "csv"}
+            One JSON object a line, in the form that is hashed, and `hash`; or CSV with a header, in which an
+            empty cell is a field that the entry does not have.
+
+        Returns
+        -------
+        str
+        """
+        rows = [fields(entry) | {"hash": entry.hash} for entry in self.entries()]
+        if format == "jsonl":
+            return "".join(json.dumps(row, sort_keys=True, separators=(",", ":")) + "\n" for row in rows)
+        if format != "csv":
+            raise LedgerError("no such format. Cure: jsonl or csv")
+        columns = dict.fromkeys(name for names in TABLES.values() for name in names)
+        text = io.StringIO()
+        writer = csv.DictWriter(text, [*columns, "hash"], restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return text.getvalue()
+
+    def _check_witness(self, entries: list[Entry], witness: Iterable[str]) -> None:
+        wanted = set(witness)
+        missing = wanted - {GENESIS, *(entry.hash for entry in entries)}
+        if missing:
+            raise LedgerError(
+                f"{self.path}: {len(missing)} of {len(wanted)} known heads are not in the ledger: it is an "
+                "older copy, or another ledger. Cure: put the newest copy back"
+            )
+
+    def _time(self, entries: list[Entry], now: datetime | None) -> str:
+        time = utc_text(now)
+        if entries and time < entries[-1].time:
+            raise LedgerError(
+                f"{self.path}: the clock says {time}, before the last entry ({entries[-1].time}): it went "
+                "back. Cure: set the clock right"
+            )
+        return time
+
+    def _unfinished(self, entries: list[Entry], debit_id: str) -> Entry:
+        """Return the entry of a debit whose release is not finished."""
+        for paid in entries:
+            if paid.hash == debit_id and paid.kind == "debit":
+                break
+        else:
+            raise LedgerError(
+                f"{self.path}: the debit is not in the ledger: it is an older copy, or another ledger. "
+                "Cure: put the newest copy back"
+            )
+        if any(entry.debit == debit_id and entry.kind == "finished" for entry in entries):
+            raise LedgerError(
+                f"{self.path}: the release of entry {paid.entry} is finished. Cure: for another "
+                "release, begin a new run, which is debited anew"
+            )
+        return paid
+
+
+def _debit(entry: Entry) -> Debit:
+    values = {name: value for name, value in vars(entry).items() if name in Debit.__dataclass_fields__}
+    return Debit(id=entry.hash, **values)

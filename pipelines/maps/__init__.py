@@ -1,5 +1,0 @@
-"""Maps of a release: one offline HTML file with flows, distances and the certificate."""
-
-from pipelines.maps.page import build_map, certificate_words, write_map
-
-__all__ = ["build_map", "certificate_words", "write_map"]

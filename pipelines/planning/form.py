@@ -1,0 +1,109 @@
+"""What the files of a plan are and may hold: the JSON file, and the columns and types of the tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import synth
+from pipelines.storage.checksums import sha256_of
+from pipelines.storage.parquet_form import Kind, check_form, is_count, is_text
+
+__all__ = ["PLAN_FILES", "PLAN_FORMAT", "PLAN_TABLES", "check_tables", "plan_hash", "read_document"]
+
+PLAN_FORMAT = "odsynth plan 1"
+PLAN_TABLES = ("blocks.parquet", "domains.parquet", "shares.parquet", "pools.parquet", "slots.parquet")
+PLAN_FILES = ("plan.json", *PLAN_TABLES)
+_KEYS = {
+    *("format", "mechanism", "epsilon", "delta", "guarantee", "geography", "model_level", "pooling"),
+    *("choices", "attributes", "parameters", "configuration", "notes", "files"),
+}
+
+
+def plan_hash(folder: Path) -> str:
+    """Return the hash of a stored plan: the SHA-256 of its plan.json, hexadecimal."""
+    return sha256_of(folder / "plan.json")
+
+
+def read_document(folder: Path) -> dict[str, Any]:
+    """Read plan.json.
+
+    Raises
+    ------
+    ValueError
+        If it is not of this format.
+    """
+    try:
+        document = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise ValueError("plan.json: the file is not there, or not JSON in UTF-8") from None
+    if not isinstance(document, dict) or document.get("format") != PLAN_FORMAT:
+        raise ValueError(f"plan.json: the format is not {PLAN_FORMAT!r}")
+    if document.keys() != _KEYS:
+        raise ValueError("plan.json: keys are missing, or are none of this format")
+    if document["mechanism"] not in synth.MECHANISMS:
+        raise ValueError(f"plan.json: the mechanism is none of {', '.join(sorted(synth.MECHANISMS))}")
+    return document
+
+
+def check_tables(folder: Path, document: dict[str, Any]) -> None:
+    """Refuse tables that are not those of the document, or have other columns or types.
+
+    Types are as the arrays of a plan have them, so that what is certified is what is drawn from.
+
+    Parameters
+    ----------
+    folder : Path
+    document : dict
+        Its plan.json.
+
+    Raises
+    ------
+    ValueError
+        Naming the file.
+    """
+    for name, columns in _columns(document).items():
+        if not (folder / name).is_file() or sha256_of(folder / name) != document["files"].get(name):
+            raise ValueError(f"{name}: the file is not the one that plan.json names")
+        check_form(folder / name, columns)
+
+
+def _columns(document: dict[str, Any]) -> dict[str, dict[str, Kind]]:
+    """Return the columns of each table, and what they hold."""
+    geography, by, attributes = document["geography"], document["pooling"]["by"], document["attributes"]
+    degrees = dict.fromkeys(("latitude", "longitude"), pa.types.is_float64)
+    units = {"unit": _lists_of(pa.int32()), "share": _lists_of(pa.int32())}
+    cells = {"cuts": _lists_of(pa.int32()), "stratum": _lists_of(pa.uint8())}
+    codes = dict.fromkeys((geography["block"], *geography["levels"]), _is_code)
+    numbers = {"n": is_count, "m": is_count, "domain": pa.types.is_int32, "class": pa.types.is_int32}
+    return {
+        "blocks.parquet": {**codes, **degrees, "weight": is_count},
+        "domains.parquet": {"destination": _is_code, "size": is_count, **cells},
+        "shares.parquet": {"destination": _is_code, **units},
+        "pools.parquet": {
+            "place": _is_code,
+            "shared": pa.types.is_boolean,
+            **dict.fromkeys(by, _is_code),
+            **numbers,
+        },
+        "slots.parquet": {
+            "pool": pa.types.is_int32,
+            "work": _is_code,
+            **dict.fromkeys(attributes, _is_code),
+            "count": is_count,
+        },
+    }
+
+
+def _is_code(kind: pa.DataType) -> bool:
+    return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
+
+
+def _lists_of(element: pa.DataType) -> Kind:
+    def kind(found: pa.DataType) -> bool:
+        return pa.types.is_large_list(found) and found.value_type == element
+
+    return kind

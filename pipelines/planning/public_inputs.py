@@ -1,0 +1,275 @@
+"""Reading everything public that a plan is made from. No function here can be handed a confidential array."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
+from pathlib import Path
+
+import geopandas as gpd
+import numpy as np
+import numpy.typing as npt
+
+import geo_data
+from pipelines.config.fields import expand
+from pipelines.config.loading import MicrodataJobs, ReleaseConfig
+from pipelines.planning.auxiliary_tables import read_auxiliary
+from pipelines.planning.guards import refuse_as_public, refuse_open_files
+from pipelines.release.polygons import read_polygon_tables
+
+__all__ = [
+    "PublicInputs",
+    "check_pool_by",
+    "job_source",
+    "public_inputs_for",
+    "read_geography",
+    "read_public_inputs",
+]
+
+# Columns of the plan and of the jobs file; an attribute or level of the same name would overwrite them.
+_OWN_JOB_COLUMNS = frozenset({"work", "n", "m", "domain", "class", "pool", "count", "w_geocode", "h_geocode"})
+_OWN_BLOCK_COLUMNS = frozenset({"latitude", "longitude", "weight"})
+
+
+@dataclass(frozen=True, eq=False)
+class PublicInputs:
+    """What is public before a plan is made.
+
+    Attributes
+    ----------
+    geography : geo_data.Geography
+    weights : geo_data.BlockWeights
+    slots : geo_data.Slots
+        The public side of the jobs.
+    model : geo_data.PublicModel
+        Where the workers of each destination are expected to live.
+    notes : tuple of str
+        What reading had to report: repairs, rows left out, fall-backs.
+    polygons : dict of str to GeoDataFrame
+        Shapes of the units of levels, for maps of the release.
+    names : dict of str to ndarray of str objects
+        Names of the units of levels, likewise (`geo_data.Geography`).
+    """
+
+    geography: geo_data.Geography
+    weights: geo_data.BlockWeights
+    slots: geo_data.Slots
+    model: geo_data.PublicModel
+    notes: tuple[str, ...]
+    polygons: dict[str, gpd.GeoDataFrame]
+    names: dict[str, npt.NDArray[np.object_]]
+
+
+def read_public_inputs(config: ReleaseConfig) -> PublicInputs:
+    """Read the public inputs that a configuration names, and fit the public model to them.
+
+    Of the job file only the public side is parsed: work blocks and attributes, never the column of
+    origins.
+
+    Parameters
+    ----------
+    config : ReleaseConfig
+
+    Returns
+    -------
+    PublicInputs
+
+    Raises
+    ------
+    geo_data.InputError
+        If a public input is unusable.
+    ConfigError
+        If a public input is a confidential file.
+    """
+    refuse_as_public(config)
+    geography = read_geography(config)
+    slots = job_source(config, geography).slots()
+    _check_names(config.jobs.file, "attribute", slots.attributes.keys() & _OWN_JOB_COLUMNS)
+    _check_categories(config, slots)
+    check_pool_by(config, slots)
+    return public_inputs_for(config, geography, slots)
+
+
+def public_inputs_for(
+    config: ReleaseConfig, geography: geo_data.Geography, slots: geo_data.Slots
+) -> PublicInputs:
+    """Read the public tables and fit the public model for slots from elsewhere, such as a simulation.
+
+    Parameters
+    ----------
+    config : ReleaseConfig
+    geography : geo_data.Geography
+    slots : geo_data.Slots
+
+    Returns
+    -------
+    PublicInputs
+    """
+    shapes = read_polygon_tables(config, geography)
+    tables = read_auxiliary(config, geography)
+    if config.weights is None:
+        weights = geo_data.uniform_weights(geography)
+    else:
+        w = config.weights
+        weights = geo_data.read_weights(w.file, geography, level=w.level, area=w.area, weight=w.weight)
+    jobs = np.bincount(slots.work, minlength=geography.n_blocks)
+    model = geo_data.build_model(
+        geography, tables, weights.weights, jobs, _model_level(config, geography, tables)
+    )
+    notes = _notes(config, geography, tables, weights, model)
+    notes += tuple(note for polygons in shapes.values() for note in polygons.notes)
+    names = {level: polygons.names for level, polygons in shapes.items() if polygons.names is not None}
+    return PublicInputs(
+        geography,
+        weights,
+        slots,
+        model,
+        notes,
+        {level: polygons.shapes for level, polygons in shapes.items()},
+        {**geography.names, **names},
+    )
+
+
+def read_geography(config: ReleaseConfig) -> geo_data.Geography:
+    """Read the public geography that a configuration names."""
+    g = config.geography
+    geography = geo_data.read_crosswalk(
+        g.file,
+        block=g.block,
+        levels=g.levels,
+        latitude=g.latitude,
+        longitude=g.longitude,
+        outside=g.outside,
+        groupings=g.groupings,
+        partitions=g.partitions,
+        names=g.names,
+    )
+    _check_names(g.file, "level", {geography.block_level, *geography.levels} & _OWN_BLOCK_COLUMNS)
+    return geography
+
+
+def job_source(config: ReleaseConfig, geography: geo_data.Geography) -> geo_data.JobSource:
+    """Return the source of the jobs, unless everybody can read them; nothing is read yet."""
+    refuse_open_files(config)
+    jobs = config.jobs
+    if isinstance(jobs, MicrodataJobs):
+        return geo_data.MicrodataJobs(
+            jobs.files,
+            geography,
+            home=jobs.home,
+            work=jobs.work,
+            worker=jobs.worker,
+            count=jobs.count,
+            attributes=jobs.attributes,
+            records_per_worker=jobs.records_per_worker,
+        )
+    return geo_data.LodesJobs(expand(jobs.file), geography, None if jobs.aux is None else expand(jobs.aux))
+
+
+def _model_level(config: ReleaseConfig, geography: geo_data.Geography, tables: list[geo_data.Flows]) -> str:
+    """Return the finest level of any table or of the weights; weights of blocks count for the level above.
+
+    Blocks tell the model nothing of distances that units just above them do not: their weights act inside
+    these units, without a model that grows with the square of the number of blocks. A partition counts for
+    the coarsest level with at least as many units as it has areas.
+    """
+    levels = [*config.geography.levels, config.geography.block]
+    above = levels[max(len(levels) - 2, 0)]
+    known = [level for table in tables for level in (table.origin_level, table.destination_level)]
+    for i, name in enumerate(known):
+        if name in geography.partitions:
+            areas = geography.n_units(name)
+            known[i] = next((level for level in levels[:-1] if geography.n_units(level) >= areas), above)
+    known.append(min(config.weights.level if config.weights else above, above, key=levels.index))
+    return max(known, key=levels.index)
+
+
+def _check_names(file: Path, what: str, taken: Set[str]) -> None:
+    if taken:
+        raise geo_data.InputError(
+            file,
+            f"the {what} {', '.join(sorted(taken))} has the name of a column that the release has already",
+            cure="rename the column, in the file and in the configuration",
+        )
+
+
+def _check_categories(config: ReleaseConfig, slots: geo_data.Slots) -> None:
+    """Refuse categories that cannot name a column of the OD file, before anything is drawn."""
+    for attribute, categories in slots.categories.items():
+        bad = sum(any(mark in category for mark in ',"\r\n') for category in categories)
+        if bad or any(mark in attribute for mark in ',"'):
+            raise geo_data.InputError(
+                config.jobs.file,
+                "categories cannot name a column of the OD file: they, or the attribute, contain a comma, "
+                "a quote or a line break",
+                column=attribute,
+                count=bad or len(categories),
+                cure="rename them; the OD file has one column for each category",
+            )
+    # "h_geocode" would take the place of the homes.
+    columns = [*geo_data.OD_COLUMNS, *itertools.chain(*geo_data.count_columns(slots.categories).values())]
+    if len(set(columns)) < len(columns):
+        raise geo_data.InputError(
+            config.jobs.file,
+            "categories of different attributes give the same column of the OD file, or one that it has "
+            f"anyway ({', '.join(geo_data.OD_COLUMNS)})",
+            count=len(columns) - len(set(columns)),
+            cure="rename an attribute",
+        )
+
+
+def check_pool_by(config: ReleaseConfig, slots: geo_data.Slots) -> None:
+    """Refuse attributes that pools cannot be made by."""
+    if config.jobs.format == "lodes" and len(config.plan.pool_by) > 1:
+        raise geo_data.InputError(
+            config.jobs.file,
+            "pools cannot be made by more than one attribute: the OD format counts each attribute by itself",
+            cure="name one attribute in plan.pool_by, or use job-level microdata",
+        )
+    unknown = sorted(set(config.plan.pool_by) - set(slots.attributes))
+    if unknown:
+        raise geo_data.InputError(
+            config.jobs.file,
+            f"plan.pool_by names {', '.join(unknown)}, which is not an attribute of the jobs",
+            cure=f"the attributes are: {', '.join(slots.attributes) or 'none'}",
+        )
+
+
+def _notes(
+    config: ReleaseConfig,
+    geography: geo_data.Geography,
+    tables: list[geo_data.Flows],
+    weights: geo_data.BlockWeights,
+    model: geo_data.PublicModel,
+) -> tuple[str, ...]:
+    notes = list(geography.repairs)
+    if config.weights is not None:  # notes are published, and a folder may have a telling name
+        notes += [line.replace(str(config.weights.file), config.weights.file.name) for line in weights.report]
+    notes += [
+        f"{Path(table.source).name}: {table.dropped['rows']:,} rows outside the geography left out"
+        for table in tables
+        if table.dropped["rows"]
+    ]
+    places = np.flatnonzero(model.jobs > 0)
+    uncovered = int((~model.covered(places)).sum())
+    if tables and uncovered:
+        notes.append(
+            f"{uncovered:,} of {places.size:,} {model.level} units with jobs have no flow in any auxiliary "
+            "table: their domains follow population and distance alone"
+        )
+    return (*notes, *_outside_notes(geography, tables))
+
+
+def _outside_notes(geography: geo_data.Geography, tables: list[geo_data.Flows]) -> Iterator[str]:
+    """Say of how many outside areas no table tells, and of how many nothing does."""
+    silent = np.ones(len(geography.outside), bool)
+    for table in tables:
+        silent &= ~np.isin(geography.unit_of(table.origin_level, geography.outside_blocks), table.origin)
+    if silent.any():
+        unknown = int((silent & np.isnan(geography.outside_facts.population)).sum())
+        yield (
+            f"no auxiliary table has flows from {silent.sum():,} of {silent.size:,} outside areas: what "
+            "is expected from them follows population and distance alone"
+            + (f", unknown for {unknown:,} of them" if unknown else "")
+        )

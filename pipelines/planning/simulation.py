@@ -1,0 +1,173 @@
+"""What a plan is expected to do to the data, found out on pseudo-truth drawn from the public model.
+
+The whole pipeline runs, with the sampler that ships, on homes that are nobody's: what it loses there is
+the expected error after noise, resampling and decoarsening under the public model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+import geo_data
+import synth
+from pipelines.planning.plan import ReleasePlan
+from pipelines.planning.utility import destination_commute_error, mean_commute, total_variation
+from pipelines.running.batches import batches, sample_batch
+
+__all__ = ["Forecast", "forecast", "objective"]
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Expected utility of a plan under the public model (`pipelines.planning.utility` defines the measures).
+
+    Attributes
+    ----------
+    total_variation : float
+        Between tables of flows between units of the model's level.
+    block_variation : float
+        The same from units to work blocks.
+    mean_commute_error : float
+        Relative error of the mean commute, signed.
+    destination_error : float
+        Median relative error of the mean commute of work blocks with at least 100 jobs; NaN if there is none.
+    noise_share : float
+        Expected share of synthetic workers drawn as noise.
+    objective : float
+        What the planner minimises (`objective`).
+    jobs : int
+        Jobs that were tried.
+    """
+
+    total_variation: float
+    block_variation: float
+    mean_commute_error: float
+    destination_error: float
+    noise_share: float
+    objective: float
+    jobs: int
+
+    def as_dict(self) -> dict[str, float | None]:
+        """Return the measures by name; one that has no value is None."""
+        return {name: None if value != value else value for name, value in asdict(self).items()}
+
+
+_TRIAL_JOBS = 1_000_000  # jobs of a trial; a larger plan is tried on batches spread over it
+
+
+def _draw_trial(
+    release: ReleasePlan, homes: NDArray[np.int32], parts: list[slice], seed: int
+) -> NDArray[np.int32]:
+    """Draw the synthetic homes of some batches from homes that are nobody's, so the key may be seeded."""
+    key = synth.RunKey.from_seed(seed)
+    sizes = [int(release.pools.n[part].sum()) for part in parts]
+    halves = np.split(homes, np.cumsum(sizes)[:-1])
+    return np.concatenate(
+        [
+            sample_batch(release, part, own, key, i)[0]  # one implicate is as good as another
+            for i, (part, own) in enumerate(zip(parts, halves, strict=True))
+        ]
+    )
+
+
+def forecast(
+    release: ReleasePlan,
+    model: geo_data.PublicModel,
+    homes: NDArray[np.int32] | None = None,
+    *,
+    seed: int = 0,
+) -> Forecast:
+    """Run a plan, or a million jobs of it, on pseudo-truth and measure what it loses.
+
+    Parameters
+    ----------
+    release : ReleasePlan
+    model : geo_data.PublicModel
+        That the plan was made from.
+    homes : ndarray of int32, shape (n_slots,), optional
+        Public homes to try the plan on, slot after slot; by default drawn from the model.
+    seed : int
+        Of pseudo-truth and trial draw.
+
+    Returns
+    -------
+    Forecast
+    """
+    work, homes, synthetic = _tried(release, model, homes, seed)
+    geography = release.geography
+    flows, block_flows = _variations(release, work, homes, synthetic)
+    means = [mean_commute(geography, work, h) for h in (homes, synthetic)]
+    return Forecast(
+        total_variation=flows,
+        block_variation=block_flows,
+        mean_commute_error=means[1] / means[0] - 1 if means[0] > 0 else 0.0,
+        destination_error=destination_commute_error(geography, work, homes, synthetic),
+        noise_share=release.mechanism.noise_share(release.plan),
+        objective=_weighed(release, flows, block_flows),
+        jobs=work.size,
+    )
+
+
+def objective(
+    release: ReleasePlan, model: geo_data.PublicModel, seed: int, homes: NDArray[np.int32] | None = None
+) -> float:
+    """Return what the planner minimises.
+
+    Where workers are drawn anew, the mean of the two total variations of `Forecast`. For noise on counts,
+    that of flows between units alone: it is what sharing pools makes smaller, up to one pool for all work
+    blocks of a unit.
+
+    Parameters
+    ----------
+    release : ReleasePlan
+    model : geo_data.PublicModel
+        That the plan was made from.
+    seed : int
+        Of pseudo-truth and trial draw.
+    homes : ndarray of int32, shape (n_slots,), optional
+        As for `forecast`.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+    """
+    return _weighed(release, *_variations(release, *_tried(release, model, homes, seed)))
+
+
+def _weighed(release: ReleasePlan, flows: float, block_flows: float) -> float:
+    return (flows + block_flows) / 2 if release.mechanism.resamples else flows
+
+
+def _tried(
+    release: ReleasePlan, model: geo_data.PublicModel, homes: NDArray[np.int32] | None, seed: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+    """Return work blocks, pseudo-true homes and synthetic homes of the jobs on which a plan is tried."""
+    parts = _spread(batches(release), release.pools.n)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(release.pools.n)])
+    tried = np.concatenate([np.arange(offsets[part.start], offsets[part.stop]) for part in parts])
+    work = release.pools.slots.work[tried]
+    homes = geo_data.pseudo_homes(model, work, seed) if homes is None else homes[tried]
+    return work, homes, _draw_trial(release, homes, parts, seed)
+
+
+def _variations(
+    release: ReleasePlan, work: NDArray[np.int32], homes: NDArray[np.int32], synthetic: NDArray[np.int32]
+) -> tuple[float, float]:
+    geography = release.geography
+    of_units = total_variation(geography, release.level, work, homes, synthetic)
+    level = geography.block_level
+    return of_units, total_variation(
+        geography, release.level, work, homes, synthetic, destination_level=level
+    )
+
+
+def _spread(parts: list[slice], n: NDArray[np.int64]) -> list[slice]:
+    """Return as many batches, evenly spread, as hold about `_TRIAL_JOBS` jobs."""
+    wanted = max(1, round(len(parts) * _TRIAL_JOBS / int(n.sum())))
+    if wanted >= len(parts):
+        return parts
+    return [parts[i] for i in np.unique(np.linspace(0, len(parts) - 1, wanted).astype(int))]

@@ -1,0 +1,364 @@
+"""The plan of a release on disk: five Parquet files and one JSON file (docs/plan-format.md).
+
+`plan.json` holds the SHA-256 of the Parquet files, so the hash of `plan.json` is the hash of the plan.
+The same plan gives the same bytes, and loading and storing again does too (with the same Parquet writer).
+"""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+import geo_data
+import synth
+from pipelines.config.implicates import Implicates
+from pipelines.planning.form import PLAN_FORMAT, PLAN_TABLES, check_tables, plan_hash, read_document
+from pipelines.planning.plan import Choices, ReleasePlan
+from pipelines.storage.checksums import sha256_of
+
+__all__ = ["load_geography", "load_plan", "save_plan"]
+
+
+def save_plan(release: ReleasePlan, folder: Path) -> str:
+    """Write a plan to a folder and return its hash.
+
+    Parameters
+    ----------
+    release : ReleasePlan
+    folder : Path
+        Made here; must not exist.
+
+    Returns
+    -------
+    str
+        SHA-256 of plan.json, hexadecimal.
+    """
+    folder.mkdir()
+    for name, table in zip(PLAN_TABLES, _tables(release), strict=True):
+        # Cuts rise slowly: stored as differences they take a sixth of the room.
+        packed = "cuts" in table.column_names
+        pq.write_table(
+            table,
+            folder / name,
+            compression="zstd",
+            use_dictionary=["destination", "stratum.list.element"] if packed else True,
+            column_encoding={"cuts.list.element": "DELTA_BINARY_PACKED"} if packed else None,
+        )
+    files = {name: sha256_of(folder / name) for name in PLAN_TABLES}
+    text = json.dumps(_document(release, files), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    (folder / "plan.json").write_text(text, encoding="utf-8")
+    return plan_hash(folder)
+
+
+def _document(release: ReleasePlan, files: dict[str, str]) -> dict[str, Any]:
+    """Return what plan.json holds; `files` are the hashes of the tables."""
+    plan = release.plan
+    return {
+        "format": PLAN_FORMAT,
+        "mechanism": plan.mechanism,
+        "epsilon": str(plan.epsilon),
+        "delta": str(plan.delta),
+        "guarantee": plan.guarantee,
+        "geography": {
+            "block": release.geography.block_level,
+            "levels": list(release.geography.levels),
+            "outside": list(release.geography.outside),
+        },
+        "model_level": release.level,
+        "pooling": {
+            "level": release.pools.pooling.level,
+            "below": release.pools.pooling.below,
+            "by": list(release.pools.pooling.by),
+        },
+        "choices": {"thresholds": [repr(t) for t in release.choices.thresholds]},
+        "attributes": {name: list(values) for name, values in release.pools.slots.categories.items()},
+        "parameters": plan.parameters.to_json(),
+        "configuration": release.configuration,
+        "notes": list(release.notes),
+        "files": files,
+    }
+
+
+def load_plan(folder: Path) -> ReleasePlan:
+    """Read a plan back.
+
+    Parameters
+    ----------
+    folder : Path
+        With what `save_plan` wrote.
+
+    Returns
+    -------
+    ReleasePlan
+
+    Raises
+    ------
+    ValueError
+        If a file is missing, altered, or not of this format; the file is named.
+    """
+    document = read_document(folder)
+    check_tables(folder, document)
+    geography = load_geography(folder, document)
+    # Columns by kind, in numpy: the files are ours and their hashes have been checked.
+    weights = pq.read_table(folder / "blocks.parquet", columns=["weight"])["weight"].to_numpy()
+    if weights.dtype != np.int64 or weights.min() < 1 or float(weights.sum(dtype=np.float64)) >= 2**62:
+        raise ValueError("blocks.parquet: weights are not whole numbers of at least 1, of a sum below 2^62")
+    domains, unit, size = _load_domains(folder / "domains.parquet", geography, document["model_level"])
+    shares = _load_shares(folder / "shares.parquet", geography, document["model_level"], unit)
+    pools, rest = _load_pools(folder, document, geography)
+    of_run = Implicates.of(document["configuration"]).of_run
+    if not np.array_equal(rest["m"], pools.n * of_run):
+        raise ValueError("pools.parquet: m is not n: a slot has one synthetic worker in every implicate")
+    mechanism = synth.MECHANISMS[document["mechanism"]]
+    plan = synth.Plan(
+        document["mechanism"],
+        Fraction(document["epsilon"]),
+        Fraction(document["delta"]),
+        synth.Pools(pools.n, rest["m"], rest["domain"]),
+        domains,
+        rest["class"],
+        mechanism.parameters_from_json(document["parameters"]),
+        document["guarantee"],
+    )
+    thresholds = tuple(float(text) for text in document["choices"]["thresholds"])
+    release = ReleasePlan(
+        configuration=document["configuration"],
+        geography=geography,
+        weights=weights,
+        shares=shares,
+        pools=pools,
+        level=document["model_level"],
+        domain_unit=unit,
+        domain_size=size,
+        plan=plan,
+        choices=Choices(pools.pooling.level, pools.pooling.below, thresholds),
+        notes=tuple(document["notes"]),
+    )
+    # Written again it must say the same: nothing is in it that nobody reads, and is published.
+    files = {name: document["files"][name] for name in PLAN_TABLES}
+    if json.loads(json.dumps(_document(release, files))) != document or not all(
+        isinstance(note, str) for note in release.notes
+    ):
+        raise ValueError("plan.json: it does not say what a plan says, or says more")
+    return release
+
+
+def load_geography(folder: Path, document: dict[str, Any]) -> geo_data.Geography:
+    """Read the geography of a stored plan, and nothing else of it.
+
+    Parameters
+    ----------
+    folder : Path
+    document : dict
+        Its plan.json (`read_document`).
+
+    Returns
+    -------
+    geo_data.Geography
+
+    Raises
+    ------
+    ValueError
+        If blocks.parquet is not an ordered hierarchy.
+    """
+    names = document["geography"]
+    columns = [names["block"], *names["levels"], "latitude", "longitude"]
+    table = pq.read_table(folder / "blocks.parquet", columns=columns, read_dictionary=names["levels"])
+    try:
+        return geo_data.ordered_geography(
+            names["block"],
+            table[names["block"]],
+            {level: table[level] for level in names["levels"]},
+            table["latitude"].to_numpy(),
+            table["longitude"].to_numpy(),
+            names["outside"],
+        )
+    except ValueError as error:
+        raise ValueError(f"blocks.parquet: {error}") from None
+
+
+def _tables(release: ReleasePlan) -> tuple[pa.Table, ...]:
+    geography, plan, pools = release.geography, release.plan, release.pools
+    blocks = {geography.block_level: geography.block_codes}
+    for level in geography.levels:
+        units = geography.unit_of(level, np.arange(geography.n_blocks))
+        blocks[level] = _text(geography.codes(level), units)
+    blocks |= {
+        "latitude": pa.array(geography.latitude),
+        "longitude": pa.array(geography.longitude),
+        "weight": pa.array(release.weights),
+    }
+    offsets = pa.array(plan.domains.offsets)
+    domains = {
+        "destination": _text(geography.codes(release.level), release.domain_unit),
+        "size": pa.array(release.domain_size),
+        "cuts": pa.LargeListArray.from_arrays(offsets, pa.array(plan.domains.cuts)),
+        "stratum": pa.LargeListArray.from_arrays(offsets, pa.array(plan.domains.stratum)),
+    }
+    categories = pools.slots.categories
+    table = {
+        "place": _block_codes(geography, pools.block),
+        "shared": pa.array(pools.shared),
+        **{name: _text(categories[name], codes) for name, codes in pools.strata.items()},
+        "n": pa.array(pools.n),
+        "m": pa.array(plan.pools.m),
+        "domain": pa.array(plan.pools.domain),
+        "class": pa.array(plan.pool_class),
+    }
+    pool = np.repeat(np.arange(pools.n.size, dtype=np.int32), pools.n)
+    work = pools.slots.work
+    keys = np.stack([pool, work, *(codes.astype(np.int32) for codes in pools.slots.attributes.values())])
+    first = np.flatnonzero(np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0)))
+    slots = {
+        "pool": pa.array(pool[first]),
+        "work": _block_codes(geography, work[first]),
+        **{name: _text(categories[name], codes[first]) for name, codes in pools.slots.attributes.items()},
+        "count": pa.array(np.diff(np.append(first, pool.size))),
+    }
+    of_row = np.unique(release.shares.row, return_index=True)[1]
+    starts = pa.array(release.shares.offsets)
+    shares = {
+        "destination": _text(geography.codes(release.level), release.domain_unit[of_row]),
+        "unit": pa.LargeListArray.from_arrays(starts, pa.array(release.shares.unit)),
+        "share": pa.LargeListArray.from_arrays(starts, pa.array(release.shares.share)),
+    }
+    return tuple(pa.table(columns) for columns in (blocks, domains, shares, table, slots))
+
+
+def _text(codes: Any, positions: Any) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(positions, pa.int32()), pa.array(list(codes), pa.string()))
+
+
+def _block_codes(geography: geo_data.Geography, blocks: np.ndarray[Any, Any]) -> pa.ChunkedArray:
+    """Return block codes as plain text: a dictionary would hold every block, once for each row group."""
+    pieces = np.array_split(blocks, blocks.size // 10_000_000 + 1)  # as an array of text holds 2 GB at most
+    return pa.chunked_array([geography.block_codes.take(pa.array(piece)) for piece in pieces])
+
+
+def _load_shares(
+    path: Path, geography: geo_data.Geography, level: str, domain_unit: np.ndarray[Any, Any]
+) -> synth.OriginShares:
+    table = _read(path).combine_chunks()
+    unit, share = (_chunk(table[name]) for name in ("unit", "share"))
+    row = np.full(geography.n_units(level), -1, np.int32)
+    row[_units(path, geography, level, table)] = np.arange(len(table))
+    return synth.OriginShares(
+        geography.starts(level).astype(np.int64),
+        unit.offsets.to_numpy().astype(np.int64),
+        unit.values.to_numpy(),
+        share.values.to_numpy(),
+        row[domain_unit],
+    )
+
+
+def _load_domains(
+    path: Path, geography: geo_data.Geography, level: str
+) -> tuple[synth.Domains, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    table = _read(path).combine_chunks()
+    cuts, stratum = (_chunk(table[name]) for name in ("cuts", "stratum"))
+    domains = synth.Domains(
+        geography.n_blocks,
+        cuts.offsets.to_numpy().astype(np.int64),
+        cuts.values.to_numpy(),
+        stratum.values.to_numpy(),
+    )
+    size = table["size"].to_numpy()
+    if size.min(initial=1) < 1:
+        raise ValueError(f"{path.name}: sizes are below 1")
+    return domains, _units(path, geography, level, table), size
+
+
+def _read(path: Path) -> pa.Table:
+    """Read a table, none of whose cells is empty: numpy would make floats of them."""
+    table = pq.read_table(path)
+    if any(column.null_count for column in table.columns):
+        raise ValueError(f"{path.name}: there are empty cells")
+    return table
+
+
+def _units(path: Path, geography: geo_data.Geography, level: str, table: pa.Table) -> Any:
+    """Return the unit number of each destination of a table; a number of -1 would stand for the last unit."""
+    numbers = geography.unit_number(level, table["destination"].to_pandas())
+    if len(numbers) and numbers.min() < 0:
+        raise ValueError(f"{path.name}: {(numbers < 0).sum():,} destinations are not units of {level}")
+    return numbers
+
+
+def _chunk(column: pa.ChunkedArray) -> Any:
+    return column.chunk(0)
+
+
+def _load_pools(
+    folder: Path, document: dict[str, Any], geography: geo_data.Geography
+) -> tuple[geo_data.PoolTable, dict[str, np.ndarray[Any, Any]]]:
+    table = _read(folder / "pools.parquet")
+    slots = _read(folder / "slots.parquet")
+    categories = {name: tuple(values) for name, values in document["attributes"].items()}
+    count = slots["count"].to_numpy()
+    place = 2 * _numbers(geography, table["place"]).astype(np.int64) + table["shared"].to_numpy()
+    block = _numbers(geography, slots["work"])
+    work = np.repeat(block, count)
+    n = table["n"].to_numpy()
+    said = document["pooling"]
+    pooling = geo_data.Pooling(said["level"], said["below"], tuple(said["by"]))
+    attributes = {name: np.repeat(_codes(slots[name], values), count) for name, values in categories.items()}
+    row = slots["pool"].to_numpy()
+    if (
+        min(block.min(), place.min(), row.min()) < 0
+        or count.min() < 1
+        or not np.array_equal(np.bincount(row, count, n.size), n)
+    ):
+        raise ValueError("pools.parquet: work blocks or slot counts do not match the rest of the plan")
+    _check_fit(geography, pooling, place[row], row, block, count)
+    strata = {name: _codes(table[name], categories[name]) for name in pooling.by}
+    key = place
+    for name, codes in strata.items():
+        if not np.array_equal(codes[row], _codes(slots[name], categories[name])):
+            raise ValueError(f"pools.parquet: slots are in a pool of another {name}")
+        key = key * len(categories[name]) + codes
+    if np.any(np.diff(key) <= 0):
+        raise ValueError("pools.parquet: pools are not in order, or one comes twice")
+    pools = geo_data.PoolTable(
+        pooling=pooling,
+        place=place,
+        strata=strata,
+        n=n,
+        slots=geo_data.Slots(work, attributes, categories),
+    )
+    return pools, {name: table[name].to_numpy() for name in ("m", "domain", "class")}
+
+
+def _check_fit(
+    geography: geo_data.Geography,
+    pooling: geo_data.Pooling,
+    place: np.ndarray[Any, Any],
+    pool: np.ndarray[Any, Any],
+    block: np.ndarray[Any, Any],
+    count: np.ndarray[Any, Any],
+) -> None:
+    """Refuse slots in another pool than records of their block are: pools must hold disjoint records."""
+    jobs = np.bincount(block, count, geography.n_blocks).astype(np.int64)
+    if not np.array_equal(pooling.place(geography, jobs)[block], place):
+        raise ValueError("pools.parquet: a work block's slots are in a pool of another place")
+    if np.any(np.diff(pool.astype(np.int64) * geography.n_blocks + block) < 0):
+        raise ValueError("slots.parquet: slots are not in the order of pools and work blocks")
+
+
+def _numbers(geography: geo_data.Geography, column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
+    """Return the block numbers of a column of codes, -1 where there is no such block."""
+    number = pc.index_in(column.cast(pa.string()), value_set=geography.block_codes).fill_null(-1)
+    return number.to_numpy().astype(np.int32)
+
+
+def _codes(column: pa.ChunkedArray, categories: tuple[str, ...]) -> np.ndarray[Any, Any]:
+    position = {value: i for i, value in enumerate(categories)}
+    encoded = column.dictionary_encode().unify_dictionaries().combine_chunks()
+    translate = np.array([position[value] for value in encoded.dictionary.to_pylist()])
+    return translate[encoded.indices.to_numpy()].astype(np.uint8 if len(categories) <= 256 else np.uint16)

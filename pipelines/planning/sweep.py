@@ -1,0 +1,322 @@
+"""Comparing plans on public pseudo-truth: the privacy-utility frontier, and a recommendation."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from dask.base import compute
+from dask.delayed import delayed
+from dask.diagnostics.progress import ProgressBar
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+import geo_data
+import synth
+from pipelines.config.loading import ConfigError, PlanSettings, Privacy, ReleaseConfig
+from pipelines.config.problems import problems_across
+from pipelines.planning.guards import refuse_as_public
+from pipelines.planning.public_inputs import (
+    PublicInputs,
+    check_pool_by,
+    public_inputs_for,
+    read_geography,
+    read_public_inputs,
+)
+from pipelines.planning.search import make_plan
+from pipelines.planning.simulation import forecast
+
+__all__ = ["Sweep", "draw_frontier", "recommend", "tune"]
+
+AUTO = "auto"
+"""In a sweep: what the planner chooses."""
+
+_NONE = "none"  # in a sweep of strata: every pool holds all jobs of its place
+
+_PLAN = ("coarsening", "split_threshold", "pool_by", "pool_level", "pool_below", "retention_min")
+_NOT_EVERYWHERE = ("prior", "retention_min")  # settings of [plan] that not every mechanism has
+
+# Colours that the colour-blind tell apart (Okabe and Ito), each with a marker of its own.
+_LINES: tuple[dict[str, Any], ...] = tuple(
+    {"color": colour, "marker": marker}
+    for colour, marker in zip(
+        ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"), "os^vDPX", strict=True
+    )
+)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Values to be combined; an empty tuple keeps what the configuration says.
+
+    Attributes
+    ----------
+    epsilon, delta : tuple of str
+        Exact numbers as text.
+    mechanism : tuple of str
+        Of `synth.MECHANISMS`. What the configuration says of a setting that one of them does not have is
+        left out for that one.
+    coarsening : tuple of str
+        Rules of `geo_data.coarsening`.
+    split_threshold, pool_below : tuple of str
+        Numbers, or "auto" for the planner's choice.
+    pool_by : tuple of str
+        Attributes, those of one candidate joined by "+", or "none".
+    pool_level : tuple of str
+        Levels, or "auto".
+    retention_min : tuple of str
+    """
+
+    epsilon: tuple[str, ...] = ()
+    delta: tuple[str, ...] = ()
+    mechanism: tuple[str, ...] = ()
+    coarsening: tuple[str, ...] = ()
+    split_threshold: tuple[str, ...] = ()
+    pool_by: tuple[str, ...] = ()
+    pool_level: tuple[str, ...] = ()
+    pool_below: tuple[str, ...] = ()
+    retention_min: tuple[str, ...] = ()
+
+    def configurations(self, config: ReleaseConfig) -> list[ReleaseConfig]:
+        """Return the configuration with every combination of the values.
+
+        Raises
+        ------
+        ConfigError
+            If a value cannot be used.
+        """
+        names = [name for name, values in vars(self).items() if values]
+        found = []
+        for combination in itertools.product(*(getattr(self, name) for name in names)):
+            changes: dict[str, Any] = dict(zip(names, combination, strict=True))
+            found.append(_changed(config, changes))
+        return found
+
+
+def _changed(config: ReleaseConfig, changes: dict[str, Any]) -> ReleaseConfig:
+    privacy = {"epsilon": str(config.privacy.epsilon), "delta": str(config.privacy.delta)}
+    privacy["guarantee"] = config.privacy.guarantee
+    release, plan = config.release, config.plan.model_dump(mode="json")
+    if mechanism := synth.MECHANISMS.get(changes.get("mechanism", "")):
+        release = release.model_copy(update={"mechanism": mechanism.name})
+        plan = {name: plan[name] for name in plan if name not in {*_NOT_EVERYWHERE} - mechanism.settings}
+    for name, value in changes.items():
+        if name in privacy:
+            privacy[name] = value
+        elif name == "mechanism":
+            if mechanism is None:
+                raise ConfigError(
+                    [f"mechanism: {value!r} cannot be tried; there are {', '.join(sorted(synth.MECHANISMS))}"]
+                )
+        elif name == "pool_by":
+            plan[name] = [] if value == _NONE else value.split("+")
+        else:
+            plan[name] = (
+                None if value == AUTO else int(value) if name == "pool_below" and value.isdigit() else value
+            )
+    plan["pool_by"] = tuple(plan["pool_by"])
+    try:
+        asked, settings = Privacy.model_validate(privacy), PlanSettings.model_validate(plan)
+    except ValidationError as errors:
+        raise ConfigError(
+            f"{error['loc'][-1]}: {error['input']!r} cannot be tried; write a value as in a configuration, "
+            f'or "{AUTO}" for the planner\'s choice'
+            for error in errors.errors(include_url=False)
+        ) from None
+    chosen = settings.model_dump(mode="json", exclude_none=True)
+    kept = {"mechanism": release.mechanism, "implicate_source": release.implicate_source}
+    levels = {"levels": [*config.geography.levels], "block": config.geography.block}
+    if problems := [*problems_across({"release": kept, "plan": chosen, "geography": levels})]:
+        raise ConfigError(problems)
+    return config.model_copy(update={"release": release, "privacy": asked, "plan": settings})
+
+
+def tune(
+    config: ReleaseConfig,
+    sweep: Sweep,
+    *,
+    pseudo_truth: Path | None = None,
+    seeds: Sequence[int] = (0,),
+    progress: bool = False,
+) -> pd.DataFrame:
+    """Try every combination of a sweep on public homes.
+
+    Parameters
+    ----------
+    config : ReleaseConfig
+    sweep : Sweep
+    pseudo_truth : Path, optional
+        OD file of an earlier release in the LODES form: its jobs are planned for and its homes tried,
+        instead of slots of this release and homes drawn from the public model.
+    seeds : sequence of int
+        Trials of each combination; measures are their means.
+    progress : bool
+        Show a bar on standard error.
+
+    Returns
+    -------
+    DataFrame
+        One row a combination: its settings, what was chosen, pools, cells, and the measures of `Forecast`.
+        Combinations that the budget cannot pay have no measures.
+
+    Raises
+    ------
+    ConfigError
+        If a value of the sweep cannot be used, or a public input or the pseudo-truth is a confidential file.
+    geo_data.InputError
+        If a public input is unusable.
+    """
+    candidates = sweep.configurations(config)
+    refuse_as_public(config, pseudo_truth)
+    if pseudo_truth is None:
+        inputs, earlier = read_public_inputs(config), None
+    else:
+        geography = read_geography(config)
+        earlier = geo_data.LodesJobs(pseudo_truth, geography)
+        inputs = public_inputs_for(config, geography, earlier.slots())
+    for candidate in candidates:
+        check_pool_by(candidate, inputs.slots)
+    strata = {candidate.plan.pool_by for candidate in candidates}
+    records = {by: earlier.records(by) for by in strata} if earlier else {}
+    task = delayed(_try, pure=False, traverse=False)
+    with ProgressBar(out=sys.stderr) if progress else nullcontext():
+        rows = compute(
+            *(
+                task(candidate, inputs, records.get(candidate.plan.pool_by), seeds)
+                for candidate in candidates
+            ),
+            scheduler="threads",
+        )
+    return pd.DataFrame(list(rows))
+
+
+def _try(
+    config: ReleaseConfig,
+    inputs: PublicInputs,
+    records: geo_data.JobRecords | None,
+    seeds: Sequence[int],
+) -> dict[str, Any]:
+    plan, privacy = config.plan, config.privacy
+    row: dict[str, Any] = {
+        "epsilon": synth.decimal_up(privacy.epsilon),
+        "delta": synth.decimal_up(privacy.delta),
+        "mechanism": config.release.mechanism,
+        "coarsening": plan.coarsening,
+        "split_threshold": AUTO if plan.split_threshold is None else str(plan.split_threshold),
+        "pool_by": "+".join(plan.pool_by) or _NONE,
+        "pool_level": plan.pool_level or AUTO,
+        "pool_below": AUTO if plan.pool_below is None else str(plan.pool_below),
+        "retention_min": synth.decimal_up(plan.retention_min),
+    }
+    try:
+        release = make_plan(config, inputs)
+    except synth.BudgetTooSmallError:
+        return row | {"certified": False}
+    homes: NDArray[np.int32] | None = None
+    if records is not None:
+        homes = geo_data.group_records(release.pools, release.geography, records)
+    trials = pd.DataFrame([forecast(release, inputs.model, homes, seed=seed).as_dict() for seed in seeds])
+    return row | {
+        "certified": True,
+        "chosen_pool_level": release.choices.pool_level,
+        "chosen_pool_below": release.choices.pool_below,
+        "pools": release.pools.n.size,
+        "cells_of_a_job": float(
+            np.average(release.plan.domains.n_cells[release.plan.pools.domain], weights=release.pools.n)
+        ),
+        **{str(name): value for name, value in trials.mean().items()},
+    }
+
+
+def recommend(results: pd.DataFrame, config: ReleaseConfig) -> str:
+    """Return the [plan] table of the combination with the smallest objective at the requested privacy.
+
+    Of the configured mechanism: each has an objective of its own (`pipelines.planning.simulation.objective`).
+
+    Parameters
+    ----------
+    results : DataFrame
+        From `tune`.
+    config : ReleaseConfig
+
+    Returns
+    -------
+    str
+        TOML, which takes the place of the whole table: what was not varied stands in it as configured. A
+        comment where no combination has the requested epsilon, delta and mechanism.
+    """
+    asked = _tried(results[results["certified"]], config)
+    if asked.empty:
+        wanted = f"epsilon {synth.decimal_up(config.privacy.epsilon)}, delta "
+        wanted += f"{synth.decimal_up(config.privacy.delta)} and mechanism {config.release.mechanism}"
+        if not _tried(results, config).empty:
+            return f"# no combination was certified at {wanted}, which the configuration has"
+        return f"# nothing was tried at {wanted}, which the configuration has: add them to the values"
+    best: dict[Any, Any] = asked.sort_values("objective").iloc[0].to_dict()
+    plan = _changed(config, {name: best[name] for name in _PLAN}).plan
+    table = plan.model_dump(mode="json", exclude_defaults=True, exclude={"preset"})
+    # Texts, whole numbers and lists of texts are written alike in JSON and TOML.
+    return "\n".join(["[plan]", *(f"{name} = {json.dumps(value)}" for name, value in table.items())])
+
+
+def _tried(results: pd.DataFrame, config: ReleaseConfig) -> pd.DataFrame:
+    """Return what was tried at the epsilon, delta and mechanism of the configuration."""
+    tried = results[results["mechanism"] == config.release.mechanism]
+    for name in ("epsilon", "delta"):
+        tried = tried[tried[name] == synth.decimal_up(getattr(config.privacy, name))]
+    return tried
+
+
+def draw_frontier(results: pd.DataFrame, title: str, path: Path) -> None:
+    """Draw utility against epsilon, a line for every other setting, as a PNG.
+
+    Parameters
+    ----------
+    results : DataFrame
+        From `tune`.
+    title : str
+    path : Path
+    """
+    from matplotlib.figure import Figure  # takes its time
+
+    done = results[results["certified"]].copy()
+    done["x"] = [float(Fraction(value)) for value in done["epsilon"]]
+    varied = [name for name in ("delta", "mechanism", *_PLAN) if len(set(results[name])) > 1]
+    panels = {
+        "total_variation": "total variation of flows",
+        "block_variation": "the same, to work blocks",
+        "destination_error": "error of a large destination's\nmean commute (median)",
+    }
+    fig = Figure(figsize=(13, 4.4), layout="constrained")
+    axes = fig.subplots(1, len(panels))
+    # One group where nothing varies, none where nothing is certified: the last key is the same for all.
+    groups = done.groupby([*varied, "certified"], sort=False)
+    for (key, group), style in zip(groups, itertools.cycle(_LINES)):
+        label = (
+            ", ".join(f"{name} {value}" for name, value in zip(varied, key, strict=False)) or "as configured"
+        )
+        group = group.sort_values("x")
+        for axis, name in zip(axes, panels, strict=True):
+            axis.plot(group["x"], group[name], **style, ms=5, lw=1.5, label=label)
+    for axis, text in zip(axes, panels.values(), strict=True):
+        axis.set(xlabel="epsilon", ylabel=text, ylim=(0, None))
+        ticks = sorted(set(done["x"]))
+        if len(ticks) > 1:
+            axis.set_xscale("log")
+            axis.set_xticks(ticks, [f"{x:g}" for x in ticks])
+            axis.minorticks_off()
+        axis.spines[["top", "right"]].set_visible(False)
+    if len(done):
+        lines, labels = axes[0].get_legend_handles_labels()
+        fig.legend(lines, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    fig.suptitle(f"{title}: tried on public homes, no confidential data", fontsize=12)
+    fig.savefig(path, dpi=110)

@@ -1,0 +1,1 @@
+"""Publication: the public folder of a finished release, copied to where readers find it, once."""

@@ -1,0 +1,202 @@
+"""Where releases are published: a folder here or at any storage that fsspec knows, written with care.
+
+On a local disk a file comes into its place in one step, whole, and a record takes its name or fails. Object
+stores do so by themselves; a storage that cannot create exclusively is asked first whether the name is free.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import fsspec  # type: ignore[import-untyped]
+from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
+
+from pipelines.storage.durable import sync
+
+__all__ = ["Place", "PublishError", "open_place"]
+
+_CHUNK = 1 << 20
+
+
+class PublishError(ValueError):
+    """A release cannot be published, or a remark not be made; nothing published has been changed."""
+
+
+@contextmanager
+def open_place(destination: str | Path, storage_options: dict[str, Any] | None) -> Iterator[Place]:
+    """Open a destination; whatever its storage says no with becomes one `PublishError`."""
+    url = os.fspath(destination)
+    try:
+        if not url or "::" in url:
+            raise PublishError(f"{_hidden(url)!r} is not a destination: name one folder or one URL")
+        fs, root = fsspec.url_to_fs(url, **(storage_options or {}))
+        yield Place(fs, root)
+    except PublishError:
+        raise
+    except Exception as error:  # each storage has errors of its own
+        raise PublishError(f"{_hidden(url)}: {type(error).__name__}: {_hidden(str(error))}") from error
+
+
+def _hidden(text: str) -> str:
+    """The text without user names and passwords of URLs."""
+    return re.sub(r"//[^/\s]*@", "//", text)
+
+
+class Place:
+    """A destination: a file system and a folder of it. Paths begin with `root`."""
+
+    def __init__(self, fs: Any, root: str) -> None:
+        self.fs, self.root, self.local = fs, root.rstrip("/"), isinstance(fs, LocalFileSystem)
+
+    def keep_apart(self, out: Path) -> None:
+        """Refuse a place in or around a release: its confidential folder would lie among what is public."""
+        if self.local:
+            here, there = out.resolve(), Path(self.root or "/").resolve()
+            if here.is_relative_to(there) or there.is_relative_to(here):
+                raise PublishError(
+                    f"{there} and the release {here} lie inside each other; choose another place"
+                )
+
+    def shown(self, path: str) -> str:
+        """Return a path as people may see it."""
+        return path if self.local else _hidden(self.fs.unstrip_protocol(path))
+
+    def exists(self, path: str) -> bool:
+        """Return whether a file is there."""
+        self.fs.invalidate_cache()
+        return bool(self.fs.exists(path))
+
+    def files(self, folder: str) -> set[str]:
+        """Return the names of all files below a folder, relative to it."""
+        self.fs.invalidate_cache()
+        return {path.removeprefix(f"{folder}/") for path in self.fs.find(folder)}
+
+    def content(self, path: str) -> bytes:
+        """Return a small file."""
+        return bytes(self.fs.cat_file(path))
+
+    def record(self, path: str) -> dict[str, str]:
+        """Return a record; one that is not there, or was damaged, says nothing."""
+        with suppress(FileNotFoundError, ValueError):
+            record = json.loads(self.content(path))
+            if isinstance(record, dict):
+                return {name: str(value) for name, value in record.items()}
+        return {}
+
+    def sha256(self, path: str) -> str | None:
+        """Read a file back and return its hash; None if it is not there."""
+        self.fs.invalidate_cache()
+        digest = hashlib.sha256()
+        try:
+            with self.fs.open(path, "rb") as file:
+                while chunk := file.read(_CHUNK):
+                    digest.update(chunk)
+        except FileNotFoundError:
+            return None
+        return digest.hexdigest()
+
+    def create(self, path: str, record: dict[str, str]) -> bool:
+        """Write a record under a name that nobody has taken; return False if somebody has."""
+        data = _written(record)
+        self._make_folder(path)
+        try:
+            if self.local:
+                self._create_here(path, data)
+            else:
+                with self.fs.open(path, "xb") as file:
+                    file.write(data)
+        except FileExistsError:
+            return False
+        except (NotImplementedError, ValueError):  # no exclusive creation in this storage
+            if self.exists(path):
+                return False
+            self.fs.pipe_file(path, data)
+        return True
+
+    def _create_here(self, path: str, data: bytes) -> None:
+        with self._temporary(path) as temporary:
+            temporary.write_bytes(data)
+            sync(temporary)
+            try:
+                os.link(temporary, path)  # all or nothing and, unlike a rename, never over another
+            except FileExistsError:
+                raise
+            except OSError:  # a disk without hard links
+                with Path(path).open("xb") as file:
+                    file.write(data)
+                sync(Path(path))
+        sync(Path(path).parent)  # the name is taken before any file comes, also after a power cut
+
+    def replace(self, path: str, record: dict[str, str]) -> None:
+        """Write a record in the place of one that says nothing."""
+        if self.local:
+            with self._temporary(path) as temporary:
+                temporary.write_bytes(_written(record))
+                sync(temporary)
+                temporary.replace(path)
+        else:
+            self.fs.pipe_file(path, _written(record))
+
+    def copy(self, source: Path, path: str, expected: str) -> None:
+        """Copy a file of a known hash; what turns out to be another file does not stay."""
+        self._make_folder(path)
+        if self.local:
+            with self._temporary(path) as temporary:
+                with temporary.open("wb") as target:
+                    _pour(source, target, expected)
+                sync(temporary)
+                temporary.replace(path)
+            return
+        try:
+            with self.fs.open(path, "wb") as target:
+                _pour(source, target, expected)
+        except Exception:
+            with suppress(Exception):
+                self.fs.rm_file(path)
+            raise
+
+    @contextmanager
+    def _temporary(self, path: str) -> Iterator[Path]:
+        """A file to fill, on the same disk but outside the version's folder: a kill leaves nothing there."""
+        name = path.removeprefix(f"{self.root}/").partition("/")[0]
+        handle, temporary = tempfile.mkstemp(prefix=".partial-", dir=f"{self.root}/{name}")
+        os.close(handle)
+        try:
+            os.chmod(temporary, 0o644)  # what is published is for everybody
+            yield Path(temporary)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+
+    def _make_folder(self, path: str) -> None:
+        folder = path.rpartition("/")[0]
+        if not self.local:
+            self.fs.makedirs(folder, exist_ok=True)
+            return
+        for each in (*reversed(Path(folder).parents), Path(folder)):
+            if not each.is_dir():
+                each.mkdir(exist_ok=True)
+                each.chmod(stat.S_IMODE(each.stat().st_mode) | 0o055)
+
+
+def _written(record: dict[str, str]) -> bytes:
+    return (json.dumps(record, indent=1) + "\n").encode()
+
+
+def _pour(source: Path, target: Any, expected: str) -> None:
+    digest = hashlib.sha256()
+    handle = os.open(source, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
+    with os.fdopen(handle, "rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+            target.write(chunk)
+    if digest.hexdigest() != expected:
+        raise PublishError(f"{source.name} was changed while it was published; the version is not complete")

@@ -1,0 +1,300 @@
+"""Publication: the public folder of a finished release, copied to where readers find it, once.
+
+::
+
+    DESTINATION/NAME/VERSION/                      the files of out/public; SHA256SUMS is written last
+    DESTINATION/NAME/VERSION.publication.json      which content the version stands for; written first
+    DESTINATION/NAME/VERSION.withdrawn.json        why it should not be used any more
+    DESTINATION/NAME/VERSION.erratum-001.json      what is wrong with it
+
+Nothing that is published is ever replaced or deleted, and there is no index: what is there is what is listed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pipelines.publishing.destination import Place, PublishError, open_place
+from pipelines.release.certificate import Certificate
+from pipelines.release.signing import SIGNATURES
+from pipelines.release.verification import verify
+from pipelines.storage.checksums import CHECKSUMS, parse_checksums
+
+__all__ = ["PublishError", "Published", "Remark", "erratum", "publish", "published", "withdraw"]
+
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}(?<!\.json)", re.ASCII)
+_RECORD = re.compile(rf"({_VERSION.pattern})\.(publication|withdrawn|erratum-\d{{3,}})\.json")
+_FORMAT = "odsynth publication 1"
+
+
+@dataclass(frozen=True)
+class Remark:
+    """A withdrawal or an erratum: when it was made (UTC), and its text."""
+
+    date: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Published:
+    """A version at a destination.
+
+    Attributes
+    ----------
+    name, version : str
+    location : str
+        Its folder.
+    status : {"complete", "incomplete", "damaged", "withdrawn"}
+        Incomplete: the publication was interrupted, and the same command completes it. Damaged: files are
+        missing, or SHA256SUMS is another (``odsynth verify`` looks into the files too).
+    begun : str
+        When its publication began (UTC).
+    sha256 : str
+        Hash of its SHA256SUMS, and so of all its content.
+    withdrawn : Remark or None
+    errata : tuple of Remark
+        Oldest first.
+    new : bool
+        Whether this call of `publish` wrote it; False if it was published already.
+    """
+
+    name: str
+    version: str
+    location: str
+    status: str
+    begun: str
+    sha256: str
+    withdrawn: Remark | None
+    errata: tuple[Remark, ...]
+    new: bool = False
+
+
+def publish(
+    out: Path,
+    destination: str | Path,
+    *,
+    version: str | None = None,
+    key: Path | None = None,
+    storage_options: dict[str, Any] | None = None,
+) -> Published:
+    """Verify a release and copy its public folder, and nothing else, to a destination.
+
+    An interrupted publication is completed by the same call. A version that is there already is compared,
+    and left as it is.
+
+    Parameters
+    ----------
+    out : Path
+        Folder of the release, with ``public``.
+    destination : str or Path
+        A folder, or the URL of one that fsspec can write to.
+    version : str, optional
+        By default year, job type and the first 12 digits of the content's hash: the same content has the same
+        name, another content another.
+    key : Path, optional
+        Public key file of the signer who is expected.
+    storage_options : dict, optional
+        For fsspec: credentials and the like.
+
+    Returns
+    -------
+    Published
+
+    Raises
+    ------
+    VerificationError
+        If any check fails, fitness for release included.
+    PublishError
+        If the version is there with another content, was withdrawn, or cannot be written.
+    """
+    public = Path(out) / "public"
+    if public.is_symlink():
+        raise PublishError(f"{public} is a link; only a folder as a run made it is published")
+    if not public.exists() and (Path(out) / "certificate.json").is_file():
+        raise PublishError(f"{out} is a public folder. Cure: name the folder of the release, around it")
+    sealed = _sealed(public)
+    for _ in verify(public, key):
+        pass
+    certificate = (public / "certificate.json").read_bytes()
+    files = parse_checksums(sealed.get(CHECKSUMS, b""))
+    if _sealed(public) != sealed or files.get("certificate.json") != _sha256(certificate):
+        raise PublishError(f"{public} was changed while it was verified; nothing was published")
+    files |= {name: _sha256(data) for name, data in sealed.items() if name != CHECKSUMS}
+    subject = Certificate.model_validate_json(certificate).release
+    sums = _sha256(sealed[CHECKSUMS])
+    if version is None:
+        version = f"{subject.year}-{subject.job_type}-{sums[:12]}"
+    with open_place(destination, storage_options) as place:
+        place.keep_apart(Path(out))
+        title = _Title(place, subject.name, version)
+        new = title.begin(sealed[CHECKSUMS])
+        if new:
+            for name in sorted(files):
+                if place.sha256(f"{title.folder}/{name}") != files[name]:
+                    place.copy(public / name, f"{title.folder}/{name}", files[name])
+        title.compare(files)
+        if new:  # the mark of a complete version, after everything else has been read back
+            place.copy(public / CHECKSUMS, f"{title.folder}/{CHECKSUMS}", sums)
+            title.compare({CHECKSUMS: sums}, extra=files)
+        return replace(title.state(), new=new)
+
+
+def withdraw(
+    destination: str | Path,
+    name: str,
+    version: str,
+    reason: str,
+    *,
+    storage_options: dict[str, Any] | None = None,
+) -> Published:
+    """Record beside a version that it should not be used any more; its files stay where they are.
+
+    A version is withdrawn once, with a reason.
+    """
+    with open_place(destination, storage_options) as place:
+        title = _Title(place, name, version)
+        title.must_exist()
+        if not place.create(title.beside("withdrawn"), _remark(reason)):
+            raise PublishError(f"{title.location} was withdrawn before; add an erratum to say more")
+        return title.state()
+
+
+def erratum(
+    destination: str | Path,
+    name: str,
+    version: str,
+    text: str,
+    *,
+    storage_options: dict[str, Any] | None = None,
+) -> Published:
+    """Record beside a version what is wrong with it, as the next of its numbered errata.
+
+    Anything that exists has errata: withdrawn and incomplete versions too.
+    """
+    with open_place(destination, storage_options) as place:
+        title = _Title(place, name, version)
+        title.must_exist()
+        remark, number = _remark(text), 1
+        while not place.create(title.beside(f"erratum-{number:03}"), remark):
+            number += 1  # taken, perhaps this moment by somebody else
+        return title.state()
+
+
+def published(
+    destination: str | Path, *, storage_options: dict[str, Any] | None = None
+) -> tuple[Published, ...]:
+    """List what has been published at a destination, in order of name and time."""
+    with open_place(destination, storage_options) as place:
+        found = set()
+        for path in place.files(place.root):
+            name, _, rest = path.partition("/")
+            match = _RECORD.fullmatch(rest)
+            if match and match[2] == "publication" and name == _slug(name):
+                found.add((name, match[1]))
+        states = (_Title(place, name, version).state() for name, version in found)
+        return tuple(sorted(states, key=lambda state: (state.name, state.begun, state.version)))
+
+
+class _Title:
+    """A name and a version at a place."""
+
+    def __init__(self, place: Place, name: str, version: str) -> None:
+        if not _VERSION.fullmatch(version):
+            rule = "letters, digits, dots, dashes, underscores; a letter or digit first; .json not last"
+            raise PublishError(f"{version!r} cannot be a version: {rule}")
+        self.place, self.name, self.version = place, _slug(name), version
+        self.folder = f"{place.root}/{self.name}/{version}"
+        self.location = place.shown(self.folder)
+
+    def beside(self, what: str) -> str:
+        return f"{self.folder}.{what}.json"
+
+    def must_exist(self) -> None:
+        if not self.place.exists(self.beside("publication")):
+            raise PublishError(f"{self.location}: no such version was published")
+
+    def begin(self, seal: bytes) -> bool:
+        """Take the version name for a content; False if that is there, completely."""
+        path, mark = self.beside("publication"), f"{self.folder}/{CHECKSUMS}"
+        if self.place.exists(self.beside("withdrawn")):
+            raise PublishError(f"{self.location} was withdrawn and is not published again")
+        if not self.place.exists(path) and self.place.files(self.folder):
+            raise PublishError(f"{self.location} is there, but was not published by this program")
+        record = {"format": _FORMAT, "sha256": _sha256(seal), "date": _now()}
+        taken = not self.place.create(path, record)
+        if taken and not self.place.record(path) and not self.place.files(self.folder):
+            self.place.replace(path, record)  # its writing was cut off, before any file of the version
+        if self.place.record(path).get("sha256") != _sha256(seal):
+            cure = "a version never changes; choose another name, or leave it to the program"
+            raise PublishError(f"{self.location} stands for another content. Cure: {cure}")
+        there = self.place.content(mark) if self.place.exists(mark) else b""
+        if not seal.startswith(there):  # a beginning of it may be left by a storage that writes in place
+            raise PublishError(f"{self.location}/{CHECKSUMS} is not what was published")
+        return there != seal
+
+    def compare(self, files: dict[str, str], extra: Collection[str] = (CHECKSUMS,)) -> None:
+        """Read files back, and see that there are no others but `extra`."""
+        others = sorted(self.place.files(self.folder) - {*files, *extra})
+        if others:
+            raise PublishError(f"{self.location}: {', '.join(others[:5])} does not belong to the release")
+        for name, digest in files.items():
+            if self.place.sha256(f"{self.folder}/{name}") != digest:
+                raise PublishError(f"{self.location}/{name} is not what was published, or did not arrive")
+
+    def state(self) -> Published:
+        """What the place says about the version."""
+        record = self.place.record(self.beside("publication"))
+        around = self.place.files(self.folder.rpartition("/")[0])
+        inside = f"{self.version}/"
+        present = {path.removeprefix(inside) for path in around if path.startswith(inside)}
+        records = {m[2]: m[0] for p in around if (m := _RECORD.fullmatch(p)) and m[1] == self.version}
+        numbered = sorted((kind for kind in records if kind.startswith("erratum")), key=lambda k: (len(k), k))
+        remarks = [self._remark_of(records[kind]) for kind in numbered]
+        status = "incomplete"
+        if "withdrawn" in records:
+            status = "withdrawn"
+        elif CHECKSUMS in present:
+            seal = self.place.content(f"{self.folder}/{CHECKSUMS}")
+            listed = {line.split("  ", 1)[-1] for line in seal.decode("utf-8", "replace").splitlines()}
+            whole = _sha256(seal) == record.get("sha256") and listed <= present
+            status = "complete" if whole else "damaged"
+        begun, sums = record.get("date", ""), record.get("sha256", "")
+        reason = self._remark_of(records["withdrawn"]) if "withdrawn" in records else None
+        return Published(self.name, self.version, self.location, status, begun, sums, reason, tuple(remarks))
+
+    def _remark_of(self, name: str) -> Remark:
+        record = self.place.record(f"{self.folder.rpartition('/')[0]}/{name}")
+        return Remark(record.get("date", ""), record.get("text", "(this record cannot be read)"))
+
+
+def _sealed(public: Path) -> dict[str, bytes]:
+    """SHA256SUMS and what it does not cover: the signatures."""
+    paths = {name: public / name for name in (CHECKSUMS, *SIGNATURES)}
+    return {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
+
+
+def _slug(name: str) -> str:
+    """A name for folders and URLs."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-") or f"release-{_sha256(name.encode())[:8]}"
+
+
+def _remark(text: str) -> dict[str, str]:
+    if not text.strip():
+        raise PublishError("the text is empty; say what readers should know")
+    return {"format": _FORMAT, "date": _now(), "text": text.strip()}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

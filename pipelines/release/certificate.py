@@ -1,0 +1,388 @@
+"""The certificate of a release: what is guaranteed, for whom, at what cost, by which code.
+
+The models below are the format; `certificate_schema` is the JSON Schema that is published with them
+(docs/certificate.schema.json, and a copy in every release). Exact numbers are decimal texts: bounds are
+rounded up to twelve significant digits, a mechanism's numbers are exact ratios.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+import synth
+from pipelines.config.fields import JobType, Line, State, Year
+from pipelines.config.implicates import ImplicateSource
+from pipelines.planning.plan import ReleasePlan
+from pipelines.release.provenance import dependency_versions, source_state
+
+__all__ = [
+    "CERTIFICATE_FORMAT",
+    "Certificate",
+    "certificate_schema",
+    "guarantee_fields",
+    "make_certificate",
+    "randomness_fields",
+    "reasons_against_release",
+]
+
+CERTIFICATE_FORMAT = "odsynth certificate 1"
+
+Decimal = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?$")]
+Ratio = Annotated[str, StringConstraints(pattern=r"^\d+(/\d+)?$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def _utc(text: str) -> str:
+    if datetime.strptime(text, _TIME).strftime(_TIME) != text:
+        raise ValueError("is not a time in UTC")
+    return text
+
+
+def _like(pattern: str) -> AfterValidator:
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"is not of the form {pattern}")
+        return text
+
+    return AfterValidator(check)
+
+
+# What no plan gives: a form leaves no room for prose. The schema does not have these forms, because a release
+# carries the schema that it was made with, and `verify` compares the two.
+Time = Annotated[str, AfterValidator(_utc)]
+Commit = Annotated[str, _like("[0-9a-f]{7,64}")]
+Version = Annotated[str, _like("[0-9][0-9A-Za-z.!+_-]{0,63}")]
+Distribution = Annotated[str, _like("[0-9A-Za-z._-]{1,64}")]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Subject(_Part):
+    """What was released."""
+
+    name: Line
+    state: State
+    year: Year
+    job_type: JobType
+
+
+class Definition(_Part):
+    """The guarantee in words and symbols, and what it rests on."""
+
+    words: str
+    symbols: str
+    neighbours: str
+    unit: str
+    assumed_public: list[str]
+    composition: str
+    delta_sharing: str
+    not_covered: list[str]
+
+
+class Budget(_Part):
+    """An epsilon and a delta."""
+
+    epsilon: Decimal
+    delta: Decimal
+
+
+class Requested(Budget):
+    """What was asked for: which guarantee, at which epsilon and delta."""
+
+    guarantee: Literal["pdp", "dp"]
+    words: str
+
+
+class PersonBudget(Budget):
+    """The (epsilon, delta)-differential privacy of one person with a number of records.
+
+    The curve holds further pairs that are true at the same time, for one record, by rising epsilon; the
+    last one, of delta 0, is pure differential privacy.
+    """
+
+    records: Annotated[int, Field(ge=1)]
+    statement: str
+    curve: list[Budget]
+
+
+class Losses(_Part):
+    """The largest of each part of the loss of any class, in nats, rounded up.
+
+    The mechanism names the parts: block_loss_U and pruning_loss_V, or noise_loss.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Decimal]
+
+
+class Totals(_Part):
+    """Public counts of the plan; synthetic workers of each implicate."""
+
+    pools: int
+    records: int
+    synthetic_workers: int
+    domains: int
+    cells: int
+
+
+class ImplicatesField(_Part):
+    """The synthetic data sets of the release, and which of the numbers are of how many of them."""
+
+    number: Annotated[int, Field(ge=1)]
+    source: ImplicateSource
+    words: str
+
+
+class PoolClassRow(_Part):
+    """One class of pools: its limits, the bound of each of its pools, and the mechanism's numbers.
+
+    The mechanism names its own: lists of exact numbers (prior and retention of each stratum, or the ratio of
+    geometric noise), and the parts of the loss.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Decimal | list[Ratio]]
+
+    pools: int
+    n_min: int
+    n_max: int
+    m_max: int
+    cells: list[int]
+    epsilon: Decimal
+    delta: Decimal
+    person_delta: Decimal
+
+
+class Arithmetic(_Part):
+    """How the bounds were computed."""
+
+    method: str
+    precision_bits: int
+    rounding: Literal["up"]
+
+
+class Software(_Part):
+    """The code that made the release."""
+
+    version: Version
+    commit: Commit | None
+    modified: bool | None
+    dependencies: dict[Distribution, Version]
+
+
+class Randomness(_Part):
+    """Where the randomness came from."""
+
+    secure: bool
+    source: str
+    derivation: str
+
+
+class Certificate(_Part):
+    """The whole certificate."""
+
+    format: Literal["odsynth certificate 1"]
+    release: Subject
+    mechanism: str
+    definition: Definition
+    requested: Requested
+    run: Budget
+    person: PersonBudget
+    losses: Losses
+    implicates: ImplicatesField
+    totals: Totals
+    classes: list[PoolClassRow]
+    arithmetic: Arithmetic
+    plan_sha256: Sha256
+    software: Software
+    randomness: Randomness
+    created: Time
+    for_release: bool
+    not_for_release_because: list[str]
+
+
+def certificate_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of certificates."""
+    schema = Certificate.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+_REQUESTED = {
+    "pdp": "(epsilon, delta)-probabilistic differential privacy of the run",
+    "dp": "(epsilon, delta)-differential privacy of one job record",
+}
+
+_DEFINITION: dict[str, Any] = {
+    "words": (
+        "Whatever the confidential origins are, outside a set of outputs of probability at most delta, the "
+        "released output is at most e^epsilon times more or less likely than it would be if any one job "
+        "record had another origin."
+    ),
+    "symbols": (
+        "(epsilon, delta)-probabilistic differential privacy: for every input h there is a set B of outputs "
+        "with P(B | h) <= delta such that for every s outside B and every neighbour h' of h, "
+        "|ln P(s | h) / P(s | h')| <= epsilon."
+    ),
+    "neighbours": "Two inputs with the same slots; the origin of one job record differs (replace one).",
+    "unit": "One job record: one worker in one job.",
+    "assumed_public": [
+        "the slots: how many jobs each work block has, with their attributes (workplace totals)",
+        "the geography, the auxiliary flows and the weights, none of them derived from the same records",
+        "the plan, and this program",
+    ],
+    "composition": (
+        "Pools hold disjoint records: epsilon of the run is the largest of any pool, delta is the sum over "
+        "pools. Releases of the same records add up their epsilon and their delta."
+    ),
+    "not_covered": [
+        "what is inferred from the public inputs alone",
+        "other releases of the same records: their epsilon and delta add to these",
+        "the attributes of jobs and workplace totals, which are reproduced exactly",
+        "how the curator keeps the confidential data, and side channels such as timing on that machine",
+    ],
+}
+
+
+def make_certificate(
+    release: ReleasePlan, guarantee: synth.Guarantee, plan_sha256: str, *, secure: bool
+) -> Certificate:
+    """Write the certificate of a run.
+
+    Parameters
+    ----------
+    release : ReleasePlan
+    guarantee : synth.Guarantee
+        Of the release (`ReleasePlan.certify`).
+    plan_sha256 : str
+        Hash of the stored plan.
+    secure : bool
+        Whether the run key came from the operating system.
+
+    Returns
+    -------
+    Certificate
+    """
+    state = source_state()
+    software = Software(
+        version=state.version,
+        commit=state.commit,
+        modified=state.modified,
+        dependencies=dependency_versions(),
+    )
+    reasons = reasons_against_release(software, randomness_fields(secure))
+    subject = release.configuration["release"]
+    return Certificate(
+        format="odsynth certificate 1",
+        release=Subject(**{name: subject[name] for name in Subject.model_fields}),
+        mechanism=release.plan.mechanism,
+        **guarantee_fields(release, guarantee),
+        plan_sha256=plan_sha256,
+        software=software,
+        randomness=randomness_fields(secure),
+        created=datetime.now(UTC).strftime(_TIME),
+        for_release=not reasons,
+        not_for_release_because=reasons,
+    )
+
+
+def randomness_fields(secure: bool) -> Randomness:
+    """Return what a certificate says of the randomness of a run with such a key."""
+    return Randomness(
+        secure=secure,
+        source="the operating system's generator" if secure else "a seed (tests only)",
+        derivation="HKDF-SHA256 for each stage and batch, ChaCha20 key streams, rejection sampling",
+    )
+
+
+def reasons_against_release(software: Software, randomness: Randomness) -> list[str]:
+    """Return why a release may not be published, from other fields of its certificate."""
+    reasons = []
+    if not randomness.secure:
+        reasons.append("the run was seeded: its randomness is not secret")
+    if software.commit is None:
+        reasons.append("the commit of the program is unknown")
+    if software.modified or (software.commit is not None and software.modified is None):
+        reasons.append("the program differs from its commit")
+    return reasons
+
+
+def guarantee_fields(release: ReleasePlan, guarantee: synth.Guarantee) -> dict[str, Any]:
+    """Return the part of a certificate that is a function of the plan alone; `verify` recomputes it."""
+    plan, implicates = release.plan, release.implicates
+    epsilon, delta = release.requested
+    up = synth.decimal_up
+    records = int(release.configuration["jobs"].get("records_per_worker", 1))
+    person = synth.group_privacy(guarantee.person_epsilon, guarantee.person_delta, records)
+    return {
+        "definition": Definition(**_DEFINITION, delta_sharing=release.mechanism.delta_sharing),
+        "requested": Requested(
+            guarantee=plan.guarantee,
+            words=_REQUESTED[plan.guarantee],
+            epsilon=up(epsilon),
+            delta=up(delta),
+        ),
+        "run": Budget(epsilon=up(guarantee.epsilon), delta=up(guarantee.delta)),
+        "person": PersonBudget(
+            epsilon=up(person[0]),
+            delta=up(person[1]),
+            records=records,
+            statement=(
+                f"(epsilon, delta)-differential privacy for a person with at most {records} job record(s); "
+                "a person with c records has c times the epsilon of one record, and the delta of one record "
+                "times 1 + e^epsilon + ... + e^((c - 1) epsilon)"
+            ),
+            curve=[Budget(epsilon=up(e), delta=up(d)) for e, d in guarantee.curve],
+        ),
+        "losses": Losses(**_decimals(_largest(guarantee))),
+        "implicates": ImplicatesField(
+            number=implicates.number, source=implicates.source, words=implicates.words
+        ),
+        "totals": Totals(
+            pools=plan.pools.n_pools,
+            records=plan.pools.n_records,
+            synthetic_workers=int(plan.pools.m.sum()) // implicates.of_run,
+            domains=plan.domains.n_domains,
+            cells=int(plan.domains.cuts.size),
+        ),
+        "classes": [_class_row(c) for c in guarantee.classes],
+        "arithmetic": Arithmetic(
+            method="Arb ball arithmetic (python-flint), upper ends",
+            precision_bits=synth.PRECISION_BITS,
+            rounding="up",
+        ),
+    }
+
+
+def _largest(guarantee: synth.Guarantee) -> dict[str, Fraction]:
+    """Return the largest of each part of the loss of any class."""
+    rows = guarantee.classes
+    return {part: max(row.losses[part] for row in rows) for part in rows[0].losses}
+
+
+def _class_row(row: synth.ClassGuarantee) -> PoolClassRow:
+    numbers: dict[str, Any] = {name: [str(x) for x in exact] for name, exact in row.numbers.items()}
+    return PoolClassRow(
+        pools=row.pools,
+        n_min=row.n_min,
+        n_max=row.n_max,
+        m_max=row.m_max,
+        cells=list(row.cells),
+        epsilon=synth.decimal_up(row.epsilon),
+        delta=synth.decimal_up(row.delta),
+        person_delta=synth.decimal_up(row.person_delta),
+        **numbers,
+        **_decimals(row.losses),
+    )
+
+
+def _decimals(values: dict[str, Fraction]) -> dict[str, Any]:
+    return {name: synth.decimal_up(value) for name, value in values.items()}

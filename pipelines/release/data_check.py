@@ -1,0 +1,271 @@
+"""Comparing the data files of a release with its plan, a run of pools at a time.
+
+Nothing is in memory but the plan and the rows of some destination units; so a nation is checked like a town.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+import geo_data
+from pipelines.planning.plan import ReleasePlan
+from pipelines.release.layout import file_names
+from pipelines.running.batches import batches
+from pipelines.storage.parquet_form import FormError, Kind, check_form, is_count, is_text
+
+__all__ = ["DataError", "check_data"]
+
+_AT_A_TIME = 500_000  # jobs
+_ROWS = 262_144  # rows of a file that are read together
+_BYTES = 2**24  # of a CSV file
+
+
+class DataError(ValueError):
+    """The data are not what the plan says; the message quotes no row."""
+
+
+def check_data(folder: Path, release: ReleasePlan, createdate: str) -> str:
+    """Compare the data files with the plan: totals of every work block by every attribute, and each other.
+
+    Parameters
+    ----------
+    folder : Path
+        The public folder.
+    release : ReleasePlan
+    createdate : str
+        ``YYYYMMDD``, that every row must carry.
+
+    Returns
+    -------
+    str
+        What was found.
+
+    Raises
+    ------
+    DataError
+        At the first difference.
+    """
+    implicates, names = release.implicates, file_names(release.configuration)
+    for below in implicates.folders:
+        found = _check(folder, {kind: below + name for kind, name in names.items()}, release, createdate)
+    return found if implicates.number == 1 else f"{implicates.number} implicates; the last: {found}"
+
+
+def _check(folder: Path, names: dict[str, str], release: ReleasePlan, createdate: str) -> str:
+    slots, geography = release.pools.slots, release.geography
+    kinds = [kind for kind in ("od", "aux") if f"{kind}_parquet" in names]
+    columns = [name for of in geo_data.count_columns(slots.categories).values() for name in of]
+    _check_forms(folder, names, ["S000", *columns], [*slots.attributes])
+    files = [_OdRows(folder, names, kind, geography) for kind in kinds]
+    jobs = _JobRows(folder, names["jobs_parquet"], release) if "jobs_parquet" in names else None
+    main = names.get("od_csv", names["od_parquet"])
+    end = np.concatenate([np.zeros(1, np.int64), np.cumsum(release.pools.n)])
+    pairs = blocks = 0
+    counts: list[str] = []
+    for pools in batches(release, _AT_A_TIME):
+        own = slice(end[pools.start], end[pools.stop])
+        work = slots.work[own]
+        attributes = {name: codes[own] for name, codes in slots.attributes.items()}
+        # By destination and then origin, as each of the two is.
+        od = pd.concat([rows.until(int(work.max())) for rows in files], ignore_index=True)
+        place = [geography.number(od[column]) for column in ("h_geocode", "w_geocode")]
+        od = od.iloc[np.lexsort(place)].reset_index(drop=True)
+        public = geo_data.od_table(geography, work, work, attributes, slots.categories).set_index("w_geocode")
+        counts = [name for name in public.columns if name != "h_geocode"]
+        found = od.groupby("w_geocode", sort=False)[counts].sum()
+        if not found.sort_index().equals(public[counts].sort_index().astype(found.dtypes)):
+            raise DataError(f"{main}: totals by work block are not those of the plan's slots")
+        if not _possible(od, public, slots.categories):
+            raise DataError(f"{main} has counts that no jobs can have")
+        if (od["createdate"] != createdate).any():
+            raise DataError(f"{main}: createdate is not the day that certificate.json states")
+        if jobs is not None:
+            counted = jobs.count(work, attributes)
+            if not counted.equals(od[[*counted.columns]].astype(counted.dtypes)):
+                raise DataError(f"{jobs.name} and the OD files hold different commutes")
+        pairs, blocks = pairs + len(od), blocks + len(public)
+    for rows in files:
+        rows.must_end()
+    return (
+        f"{pairs:,} pairs; the totals of {blocks:,} work blocks by {len(counts)} counts are the public ones"
+    )
+
+
+def _possible(od: pd.DataFrame, public: pd.DataFrame, categories: Mapping[str, tuple[str, ...]]) -> bool:
+    """Say whether jobs could give these rows: each attribute adds up, no row has more than its block."""
+    counts = od.drop(columns=["w_geocode", "h_geocode", "createdate"])
+    jobs, at = od["S000"], 1
+    most = public["S000"].reindex(od["w_geocode"]).to_numpy()
+    fine = bool(((counts >= 0).all(axis=None)) and (jobs >= 1).all() and (jobs.to_numpy() <= most).all())
+    for values in categories.values():
+        fine = fine and bool((counts.iloc[:, at : at + len(values)].sum(axis=1) == jobs).all())
+        at += len(values)
+    return fine
+
+
+class _OdRows:
+    """The rows of an OD file, the same from CSV and Parquet, in order and with homes where they belong.
+
+    Without CSV, those of a folder of Parquet files.
+    """
+
+    def __init__(self, folder: Path, names: dict[str, str], kind: str, geography: geo_data.Geography) -> None:
+        self._other = names[f"{kind}_parquet"]
+        self._csv_name = names.get(f"{kind}_csv")
+        self._name = self._csv_name or self._other
+        self._aux, self._geography = kind == "aux", geography
+        self._rows = self._read(folder)
+        self._table, self._work = pd.DataFrame(), np.zeros(0, np.int64)
+        self._last = -1
+        self._ended = False
+
+    def until(self, block: int) -> pd.DataFrame:
+        """Return the next rows, with work blocks up to this one."""
+        tables = []
+        while True:
+            n = int(np.searchsorted(self._work, block, side="right"))
+            tables.append(self._table[:n])
+            self._table, self._work = self._table[n:], self._work[n:]
+            if self._work.size or self._ended:
+                return pd.concat(tables, ignore_index=True)
+            self._next()
+
+    def must_end(self) -> None:
+        """Raise if there are rows left."""
+        while not self._ended and not self._work.size:
+            self._next()
+        if self._work.size:
+            raise DataError(f"{self._name}: totals by work block are not those of the plan's slots")
+
+    def _next(self) -> None:
+        table = next(self._rows, None)
+        if table is None:
+            self._ended = True
+            return
+        geography, name = self._geography, self._name
+        work, home = (geography.number(table[column]) for column in ("w_geocode", "h_geocode"))
+        if len(table) and (work.min() < 0 or home.min() < 0):
+            raise DataError(f"{name} has blocks that are not in the geography")
+        if np.any(geography.is_outside(home) != self._aux) or geography.is_outside(work).any():
+            raise DataError(f"{name} has homes that belong in the other of the main and the aux file")
+        key = work.astype(np.int64) * geography.n_blocks + home
+        if np.any(np.diff(key, prepend=self._last) <= 0):
+            raise DataError(f"{name}: rows are not in order, or a pair comes twice")
+        self._last = int(key[-1]) if key.size else self._last
+        self._table, self._work = table, work.astype(np.int64)
+
+    def _read(self, folder: Path) -> Iterator[pd.DataFrame]:
+        """Yield the rows of the Parquet file, as far as the CSV file has the same."""
+        if self._csv_name is None:
+            yield from _frames(folder / self._other)
+            return
+        parquet = pq.ParquetFile(folder / self._other)
+        text = self._csv(folder / self._csv_name, parquet.schema_arrow)
+        left = parquet.schema_arrow.empty_table()
+        for batch in parquet.iter_batches(batch_size=_ROWS):
+            table = pa.Table.from_batches([batch])
+            while left.num_rows < table.num_rows:
+                more = next(text, None)
+                if more is None:
+                    raise self._different()
+                left = pa.concat_tables([left, more])
+            if not left.slice(0, table.num_rows).equals(table):
+                raise self._different()
+            left = left.slice(table.num_rows)
+            yield table.to_pandas(ignore_metadata=True)
+        if left.num_rows or any(more.num_rows for more in text):
+            raise self._different()
+
+    def _csv(self, path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
+        options = pyarrow.csv.ConvertOptions(
+            column_types={field.name: field.type for field in schema}, null_values=[]
+        )
+        reading = pyarrow.csv.ReadOptions(block_size=_BYTES)
+        fault = False  # raised outside of except: what the library says quotes the row
+        with gzip.open(path) as stream:
+            try:
+                reader = pyarrow.csv.open_csv(stream, read_options=reading, convert_options=options)
+                fault = reader.schema.names != schema.names
+            except pa.ArrowInvalid:
+                fault = True
+            while not fault:
+                try:
+                    batch = reader.read_next_batch()
+                except StopIteration:
+                    return
+                except pa.ArrowInvalid:
+                    fault = True
+                else:
+                    yield pa.Table.from_batches([batch], schema)
+        raise self._different()
+
+    def _different(self) -> DataError:
+        return DataError(f"{self._name} and {self._other} hold different rows")
+
+
+def _check_forms(folder: Path, names: dict[str, str], counts: list[str], attributes: list[str]) -> None:
+    """Refuse files with other columns than a release of these names has, or folders in place of files."""
+    text = dict.fromkeys(("w_geocode", "h_geocode"), is_text)
+    od: dict[str, Kind] = {**text, **dict.fromkeys(counts, is_count), "createdate": is_text}
+    jobs: dict[str, Kind] = {**text, **dict.fromkeys(attributes, is_text)}
+    for kind, name in names.items():
+        if kind.endswith("_csv"):
+            continue
+        if (folder / name).is_dir() == ("od_csv" in names):
+            raise DataError(f"{name}: a file where a folder of parts is due, or the other way round")
+        for part in _files(folder / name):
+            try:
+                check_form(part, jobs if kind == "jobs_parquet" else od)
+            except FormError as fault:
+                raise DataError(f"{name.removesuffix(part.name)}{fault}") from None
+
+
+def _files(path: Path) -> list[Path]:
+    """Return a Parquet file, or those of a folder of them."""
+    return sorted(path.iterdir()) if path.is_dir() else [path]
+
+
+def _frames(path: Path) -> Iterator[pd.DataFrame]:
+    """Yield the rows of a Parquet file, or of a folder of them."""
+    for part in _files(path):
+        for batch in pq.ParquetFile(part).iter_batches(batch_size=_ROWS):
+            yield batch.to_pandas(ignore_metadata=True)
+
+
+class _JobRows:
+    """The jobs of a release, one row each, which must be the plan's slots in their order."""
+
+    def __init__(self, folder: Path, name: str, release: ReleasePlan) -> None:
+        self.name, path = name, folder / name
+        self._slots, self._geography = release.pools.slots, release.geography
+        if sum(pq.read_metadata(part).num_rows for part in _files(path)) != len(self._slots):
+            raise DataError(f"{name}: rows are not those of the plan's slots")
+        self._frames = _frames(path)
+        self._left: list[pd.DataFrame] = []
+
+    def count(self, work: NDArray[np.int32], attributes: Mapping[str, NDArray[np.integer]]) -> pd.DataFrame:
+        """Compare the next jobs with slots, and return them as an OD table."""
+        while sum(map(len, self._left)) < work.size:
+            self._left.append(next(self._frames))
+        whole = pd.concat(self._left, ignore_index=True)
+        jobs, self._left = whole[: work.size], [whole[work.size :]]
+        geography, categories = self._geography, self._slots.categories
+        same = np.array_equal(geography.number(jobs["w_geocode"]), work)
+        for name, codes in attributes.items():
+            values = np.array(categories[name], object)[codes]
+            same = same and bool((jobs[name].to_numpy(dtype=object) == values).all())
+        if not same:
+            raise DataError(f"{self.name}: the jobs are not the plan's slots")
+        home = geography.number(jobs["h_geocode"])
+        if home.min() < 0:
+            raise DataError(f"{self.name} has blocks that are not in the geography")
+        return geo_data.od_table(geography, work, home, attributes, categories)

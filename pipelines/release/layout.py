@@ -1,0 +1,246 @@
+"""The public folder of a release: OD files, read-me, manifest, checksums."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from pipelines.config.implicates import Implicates
+from pipelines.planning.form import PLAN_FILES
+from pipelines.planning.plan import ReleasePlan
+from pipelines.release.certificate import Certificate, certificate_schema
+from pipelines.release.names import NAME_FILE
+from pipelines.release.polygons import polygon_file, polygon_levels
+from pipelines.release.readme import release_readme
+from pipelines.release.signing import SIGNATURES, sign, write_public_key
+from pipelines.storage.checksums import CHECKSUMS, checksum_lines, sha256_of
+
+__all__ = [
+    "MANIFEST",
+    "Part",
+    "Piece",
+    "expected_files",
+    "file_names",
+    "manifest_of",
+    "manifest_text",
+    "public_files",
+    "seal",
+    "without_parts",
+    "write_public",
+]
+
+MANIFEST = "MANIFEST.json"
+_PART_NAME = "part-{:06}.parquet"
+_MANIFEST_FORMAT = "odsynth manifest 1"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of an OD file, as Parquet and as CSV, which is written only if it is wanted."""
+
+    csv: Path
+    parquet: Path
+
+    @classmethod
+    def of(cls, folder: Path, stem: str) -> Piece:
+        """Return the piece in a folder."""
+        return cls(folder / f"{stem}.csv.gz", folder / f"{stem}.parquet")
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one batch wrote: its part of the OD files, and of the jobs if asked for.
+
+    Attributes
+    ----------
+    od : Piece
+    aux : Piece or None
+        If the geography has outside areas: the rows of workers who live in them.
+    jobs : Path or None
+        One row a job with its attributes.
+    """
+
+    od: Piece
+    aux: Piece | None
+    jobs: Path | None
+
+    @classmethod
+    def of(cls, folder: Path, *, aux: bool, jobs: bool) -> Part:
+        """Return the part in a folder."""
+        return cls(
+            Piece.of(folder, "od"),
+            Piece.of(folder, "aux") if aux else None,
+            folder / "jobs.parquet" if jobs else None,
+        )
+
+
+def file_names(configuration: dict[str, Any]) -> dict[str, str]:
+    """Return the names of the data files of a release, by kind; each implicate has files of these names.
+
+    od_csv and od_parquet; aux_csv and aux_parquet, where workers may live outside; jobs_parquet, where jobs
+    have attributes that the OD files count apart. Without CSV, each Parquet file is a folder of parts.
+    """
+    release = configuration["release"]
+    tail = f"main_{release['job_type']}_{release['year']}"
+    names = {
+        "od_csv": f"{release['state']}_od_{tail}.csv.gz",
+        "od_parquet": f"{release['state']}_od_{tail}.parquet",
+    }
+    if configuration["geography"]["outside"]:
+        names["aux_csv"] = names["od_csv"].replace("_main_", "_aux_")
+        names["aux_parquet"] = names["od_parquet"].replace("_main_", "_aux_")
+    if not release["csv"]:
+        names = {kind: name for kind, name in names.items() if not kind.endswith("csv")}
+    # Only job-level input says which attributes belong to one job.
+    jobs = configuration["jobs"]
+    if jobs["format"] == "microdata" and len(jobs["attributes"]) > 1:
+        names["jobs_parquet"] = f"{release['state']}_jobs_{tail}.parquet"
+    return names
+
+
+def write_public(
+    release: ReleasePlan,
+    certificate: Certificate,
+    parts: Sequence[Sequence[Part]],
+    folder: Path,
+    key: Ed25519PrivateKey | None = None,
+) -> None:
+    """Join the parts and write everything but plan, polygons and names (which are there), then seal it.
+
+    Parameters
+    ----------
+    release : ReleasePlan
+    certificate : Certificate
+    parts : sequence of sequence of Part
+        For each implicate, in order; their files are left where they are.
+    folder : Path
+        The public folder, holding ``plan/`` and, where there are polygons or names, these.
+    key : Ed25519PrivateKey, optional
+        Signs the release; its public half is put beside it.
+    """
+    names = file_names(release.configuration)
+    for below, of_implicate in zip(release.implicates.folders, parts, strict=True):
+        (folder / below).mkdir(exist_ok=True)
+        _join(of_implicate, names, folder / below)
+    text = certificate.model_dump_json(indent=1) + "\n"
+    (folder / "certificate.json").write_text(text, encoding="utf-8")
+    schema = json.dumps(certificate_schema(), indent=1) + "\n"
+    (folder / "certificate.schema.json").write_text(schema, encoding="utf-8")
+    named = (folder / NAME_FILE).is_file()
+    (folder / "README.md").write_text(release_readme(release, certificate, names, named), encoding="utf-8")
+    if key is not None:
+        write_public_key(key, folder)
+    seal(folder, certificate)
+    if key is not None:
+        sign(key, folder)
+
+
+def seal(folder: Path, certificate: Certificate) -> None:
+    """Write MANIFEST.json and, over it and all other files, SHA256SUMS."""
+    manifest = manifest_of(folder, certificate)
+    (folder / MANIFEST).write_text(manifest_text(manifest), encoding="utf-8")
+    hashes = {entry["path"]: entry["sha256"] for entry in manifest["files"]}
+    hashes[MANIFEST] = sha256_of(folder / MANIFEST)
+    (folder / CHECKSUMS).write_text("".join(checksum_lines(hashes)), encoding="utf-8")
+
+
+def manifest_of(folder: Path, certificate: Certificate) -> dict[str, Any]:
+    """Return what MANIFEST.json says of a folder."""
+    return {
+        "format": _MANIFEST_FORMAT,
+        "release": certificate.release.model_dump(),
+        "plan_sha256": certificate.plan_sha256,
+        "created": certificate.created,
+        "files": [
+            {"path": name, "bytes": (folder / name).stat().st_size, "sha256": sha256_of(folder / name)}
+            for name in public_files(folder)
+        ],
+    }
+
+
+def manifest_text(manifest: dict[str, Any]) -> str:
+    """Return the text of MANIFEST.json."""
+    return json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
+
+
+def expected_files(configuration: dict[str, Any]) -> list[str]:
+    """Return the relative names of the files that every unsigned release has, but manifest and checksums."""
+    texts = ("README.md", "certificate.json", "certificate.schema.json")
+    plan = (f"plan/{name}" for name in PLAN_FILES)
+    shapes = (polygon_file(level) for level in polygon_levels(configuration))
+    names, folders = file_names(configuration).values(), Implicates.of(configuration).folders
+    data = (f"{folder}{name}" for folder in folders for name in names)
+    return sorted([*texts, *plan, *shapes, *data])
+
+
+def public_files(folder: Path) -> list[str]:
+    """Return the relative names of the files that the manifest lists: all but itself and what covers it."""
+    names = (p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file() or p.is_symlink())
+    return sorted(name for name in names if name not in (MANIFEST, CHECKSUMS, *SIGNATURES))
+
+
+def without_parts(names: Iterable[str]) -> list[str]:
+    """Return names of files with those of each folder of parts replaced by the folder's, sorted.
+
+    Only where the parts are numbered from 0 without a gap, as they are written.
+    """
+    folders: dict[str, list[str]] = {}
+    result = []
+    for name in sorted(names):
+        folder, _, part = name.rpartition("/")
+        if folder.endswith(".parquet"):
+            folders.setdefault(folder, []).append(part)
+        else:
+            result.append(name)
+    for folder, parts in folders.items():
+        complete = parts == [_PART_NAME.format(number) for number in range(len(parts))]
+        result += [folder] if complete else [f"{folder}/{part}" for part in parts]
+    return sorted(result)
+
+
+def _join(parts: Sequence[Part], names: dict[str, str], folder: Path) -> None:
+    """Join the parts of an implicate."""
+    for kind, pieces in {
+        "od": [part.od for part in parts],
+        "aux": [part.aux for part in parts if part.aux is not None],
+    }.items():
+        if f"{kind}_csv" in names:
+            _join_csv([piece.csv for piece in pieces], folder / names[f"{kind}_csv"])
+            _join_parquet([piece.parquet for piece in pieces], folder / names[f"{kind}_parquet"])
+        elif pieces:
+            _gather([piece.parquet for piece in pieces], folder / names[f"{kind}_parquet"])
+    jobs = [part.jobs for part in parts if part.jobs is not None]
+    if jobs:
+        (_join_parquet if "od_csv" in names else _gather)(jobs, folder / names["jobs_parquet"])
+
+
+def _join_csv(parts: Sequence[Path], target: Path) -> None:
+    with target.open("wb") as whole:
+        for part in parts:  # gzip members, one after another, are one gzip file
+            with part.open("rb") as source:
+                shutil.copyfileobj(source, whole)
+
+
+def _gather(parts: Sequence[Path], folder: Path) -> None:
+    """Put parts into a folder; as links where the disk has them: the run still needs its own."""
+    folder.mkdir()
+    for number, part in enumerate(parts):
+        target = folder / _PART_NAME.format(number)
+        try:
+            target.hardlink_to(part)
+        except OSError:
+            shutil.copyfile(part, target)
+
+
+def _join_parquet(parts: Sequence[Path], target: Path) -> None:
+    schema = pq.read_schema(parts[0])
+    with pq.ParquetWriter(target, schema, compression="zstd") as writer:
+        for part in parts:
+            writer.write_table(pq.read_table(part, schema=schema))

@@ -1,0 +1,112 @@
+"""Names of public units in a release: keeping them, reading them, checking them.
+
+They are words for maps and figures. No worker is drawn by them, so neither the plan nor the configuration
+that it quotes speaks of them: a release has them or not, and its checksums cover what was kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import geo_data
+from pipelines.storage.parquet_form import check_form, is_text
+
+__all__ = ["NAME_FILE", "check_names", "read_names", "write_names"]
+
+NAME_FILE = "names.parquet"
+_COLUMNS = ("level", "code", "name")
+
+Names = npt.NDArray[np.object_]
+
+
+def write_names(names: Mapping[str, Names], geography: geo_data.Geography, folder: Path) -> None:
+    """Write the names of units into the public folder; nothing where there are none.
+
+    Parameters
+    ----------
+    names : mapping of str to ndarray of str objects, shape (U,) each
+        By level, as `geo_data.Geography` has them.
+    geography : geo_data.Geography
+    folder : Path
+        The public folder.
+    """
+    parts = []
+    for level in (*geography.levels, geography.block_level):
+        if level in names:
+            named = names[level] != ""
+            columns = [[level] * int(named.sum()), geography.codes(level)[named], names[level][named]]
+            parts.append(pa.table([pa.array(column, pa.string()) for column in columns], names=_COLUMNS))
+    if any(part.num_rows for part in parts):
+        pq.write_table(pa.concat_tables(parts), folder / NAME_FILE, compression="zstd")
+
+
+def read_names(folder: Path, geography: geo_data.Geography) -> dict[str, Names]:
+    """Return the names of the units of all levels.
+
+    Parameters
+    ----------
+    folder : Path
+        The public folder.
+    geography : geo_data.Geography
+
+    Returns
+    -------
+    dict of str to ndarray of str objects, shape (U,) each
+        By level, that of the blocks included; "" where a unit has none. What is of no unit is left out: the
+        file may be unverified.
+    """
+    levels = (*geography.levels, geography.block_level)
+    names = {level: np.full(geography.n_units(level), "", object) for level in levels}
+    path = folder / NAME_FILE
+    table = pq.read_table(path).to_pandas() if path.is_file() else pd.DataFrame(columns=_COLUMNS)
+    for level in levels:
+        part = table[table["level"] == level]
+        unit = geography.unit_number(level, part["code"])
+        names[level][unit[unit >= 0]] = part["name"].fillna("")[unit >= 0]
+    return names
+
+
+def check_names(folder: Path, geography: geo_data.Geography) -> str:
+    """Check that the names in a release are what maps rely on.
+
+    Parameters
+    ----------
+    folder : Path
+        The public folder, with a file of names.
+    geography : geo_data.Geography
+
+    Returns
+    -------
+    str
+        What was found.
+
+    Raises
+    ------
+    ValueError
+        If the file is of another form, has levels or codes that the geography does not have, one twice or in
+        another order, or names that are missing, blank or not on one line.
+    """
+    check_form(folder / NAME_FILE, dict.fromkeys(_COLUMNS, is_text))
+    frame = pq.read_table(folder / NAME_FILE).to_pandas()
+    levels = (*geography.levels, geography.block_level)
+    found = [level for level in levels if (frame["level"] == level).any()]
+    if frame.empty:
+        raise ValueError(f"{NAME_FILE}: it is empty")
+    if pd.unique(frame["level"]).tolist() != found:
+        raise ValueError(f"{NAME_FILE}: levels are not those of the geography, from the coarsest")
+    for level in found:
+        unit = geography.unit_number(level, frame["code"][frame["level"] == level])
+        if (np.diff(unit, prepend=-1) <= 0).any():
+            raise ValueError(f"{NAME_FILE}: codes are not units of {level}, each once and in order")
+    clean = geo_data.clean_names(frame["name"])
+    if not ((clean == frame["name"]) & (clean != "")).all():
+        raise ValueError(f"{NAME_FILE}: names are missing, blank or not on one line")
+    counts = frame["level"].value_counts()
+    return ", ".join(f"{counts[level]:,} of {geography.n_units(level):,} {level}" for level in found)

@@ -1,0 +1,144 @@
+"""Polygons of public units in a release: which levels have them, keeping them, checking them.
+
+They are context for maps and figures. No worker is drawn by them, so the plan does not hold them: its
+configuration names the files that they came from, and the checksums of the release cover what was kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import geopandas as gpd
+import numpy as np
+import shapely
+
+import geo_data
+from pipelines.config.loading import PolygonTable, ReleaseConfig
+from pipelines.storage.parquet_form import Kind, any_kind, check_form, is_text
+
+__all__ = [
+    "POLYGON_FOLDER",
+    "check_polygons",
+    "polygon_file",
+    "polygon_levels",
+    "read_polygon_tables",
+    "write_polygons",
+]
+
+POLYGON_FOLDER = "geo"
+
+
+def polygon_file(level: str) -> str:
+    """Return the name of the file with the shapes of the units of a level, in the public folder."""
+    return f"{POLYGON_FOLDER}/{level}.parquet"
+
+
+def polygon_levels(configuration: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the levels of which a release has polygons, coarsest first.
+
+    Parameters
+    ----------
+    configuration : mapping
+        The canonical configuration (`ReleaseConfig.canonical`).
+
+    Returns
+    -------
+    tuple of str
+        Those that ``[[geography.polygons]]`` names, and that of the blocks where the geography is a file of
+        polygons.
+    """
+    geography = configuration["geography"]
+    named = {table["level"] for table in geography.get("polygons", ())}
+    if geography["latitude"] is None:
+        named.add(geography["block"])
+    return tuple(level for level in (*geography["levels"], geography["block"]) if level in named)
+
+
+def read_polygon_tables(config: ReleaseConfig, geography: geo_data.Geography) -> dict[str, geo_data.Polygons]:
+    """Read the polygons that a configuration names.
+
+    Parameters
+    ----------
+    config : ReleaseConfig
+    geography : geo_data.Geography
+
+    Returns
+    -------
+    dict of str to geo_data.Polygons
+        By level, for each of `polygon_levels`.
+
+    Raises
+    ------
+    geo_data.InputError
+        If a file is unusable.
+    """
+    g = config.geography
+    tables = {table.level: table for table in g.polygons}
+    if g.latitude is None and g.block not in tables:
+        tables[g.block] = PolygonTable.model_construct(level=g.block, file=g.file, code=g.block)
+    return {
+        level: geo_data.read_polygons(table.file, geography, level=level, code=table.code, name=table.name)
+        for level, table in tables.items()
+    }
+
+
+def write_polygons(shapes: Mapping[str, gpd.GeoDataFrame], folder: Path) -> None:
+    """Write polygons into the public folder, one file a level.
+
+    Parameters
+    ----------
+    shapes : mapping of str to GeoDataFrame
+        By level.
+    folder : Path
+        The public folder.
+    """
+    for level, frame in shapes.items():
+        path = folder / polygon_file(level)
+        path.parent.mkdir(exist_ok=True)
+        frame.to_parquet(path, index=False, compression="zstd")
+
+
+def check_polygons(folder: Path, geography: geo_data.Geography, levels: tuple[str, ...]) -> str:
+    """Check that the polygons of a release are what maps rely on.
+
+    Parameters
+    ----------
+    folder : Path
+        The public folder.
+    geography : geo_data.Geography
+    levels : tuple of str
+        The levels that must have a file.
+
+    Returns
+    -------
+    str
+        What was found.
+
+    Raises
+    ------
+    ValueError
+        If a file is missing or of another form, has codes that are not of its level or come twice, another
+        reference system than EPSG:4326, or shapes that are not valid polygons.
+    """
+    found = []
+    for level in levels:
+        name = polygon_file(level)
+        if not (folder / name).is_file():
+            raise ValueError(f"{name} is missing")
+        form: dict[str, Kind] = {level: is_text, "geometry": any_kind}
+        check_form(folder / name, form, frozenset({b"geo", b"pandas"}))
+        frame = gpd.read_parquet(folder / name)
+        unit = geography.unit_number(level, frame[level])
+        if (np.diff(unit, prepend=-1) <= 0).any():
+            raise ValueError(f"{name}: codes are not units of {level}, each once and in order")
+        if frame.crs is None or frame.crs.to_epsg() != 4326:
+            raise ValueError(f"{name}: the reference system is not EPSG:4326")
+        shapes = frame.geometry.to_numpy()
+        polygons = np.isin(shapely.get_type_id(shapes), [3, 6])  # polygon and multipolygon
+        flat = polygons & ~shapely.has_z(shapes)
+        if not (flat & shapely.is_valid(shapes) & ~shapely.is_empty(shapes)).all():
+            raise ValueError(f"{name}: shapes are not valid polygons in the plane")
+        found.append(f"{len(frame):,} of {geography.n_units(level):,} {level}")
+    return ", ".join(found)

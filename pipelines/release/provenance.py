@@ -1,0 +1,144 @@
+"""Which code made a release: version, commit, whether it was modified, and the libraries it ran with."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import platform
+import re
+import subprocess
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+__all__ = ["SourceState", "dependency_versions", "source_state"]
+
+_DISTRIBUTION = "odsynth"
+
+# What counts as code. A user's own configurations, notebooks and outputs lie in the same checkout and say
+# nothing about the mechanism, so they must not mark a release as made by modified code.
+_CODE = ("synth", "geo_data", "pipelines", "pyproject.toml", "requirements.lock")
+
+# How setuptools-scm ends the version of a build from changed files: "+g1a2b3c4.d20261121".
+_BUILT_FROM_MODIFIED = re.compile(r"[+.]d\d{8}$")
+
+
+@dataclass(frozen=True)
+class SourceState:
+    """The state of the code that is running.
+
+    Attributes
+    ----------
+    version : str
+        Version of the installed distribution.
+    commit : str or None
+        Hexadecimal id of the commit: in full from a checkout, shortened from a built package. None if
+        unknown.
+    modified : bool or None
+        Whether the code differs from that commit. None if unknown.
+    """
+
+    version: str
+    commit: str | None
+    modified: bool | None
+
+
+def source_state() -> SourceState:
+    """Return the version, commit and modification state of the running code.
+
+    Run from a git checkout of the project, git says what is there now. Run from an installed package, what
+    was recorded when the package was built counts. A source folder that git cannot speak for (an unpacked
+    archive, git missing) is unknown: what an earlier build recorded there may since have been edited.
+
+    Returns
+    -------
+    SourceState
+
+    Raises
+    ------
+    importlib.metadata.PackageNotFoundError
+        If the package is not installed, not even in editable mode.
+    """
+    version = importlib.metadata.version(_DISTRIBUTION)
+    root = Path(__file__).resolve().parents[2]
+    commit, modified = _checkout_state(root) if _is_source_folder(root) else _recorded_state()
+    return SourceState(version, commit, modified)
+
+
+def dependency_versions() -> dict[str, str]:
+    """Return the versions of Python and of the direct dependencies, by name in sorted order.
+
+    Returns
+    -------
+    dict of str to str
+
+    Raises
+    ------
+    importlib.metadata.PackageNotFoundError
+        If the package or one of its dependencies is not installed.
+    """
+    versions = {"python": platform.python_version()}
+    for text in importlib.metadata.requires(_DISTRIBUTION) or []:
+        requirement = Requirement(text)
+        # Without an extra, the marker of a test dependency is false.
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            versions[requirement.name] = importlib.metadata.version(requirement.name)
+    return dict(sorted(versions.items()))
+
+
+def _is_source_folder(root: Path) -> bool:
+    """Return whether `root` holds this project's pyproject.toml (site-packages does not)."""
+    try:
+        project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8")).get("project", {})
+    except (OSError, ValueError):
+        return False
+    return isinstance(project, dict) and project.get("name") == _DISTRIBUTION
+
+
+def _checkout_state(root: Path) -> tuple[str | None, bool | None]:
+    """Return commit and modification state of the checkout with top folder `root`; (None, None) if none."""
+    top = _git(root, "rev-parse", "--show-toplevel")
+    # A source folder unpacked inside some other repository would be answered for by that repository.
+    if top is None or Path(top).resolve() != root.resolve():
+        return None, None
+    commit = _git(root, "rev-parse", "--verify", "--quiet", "HEAD")
+    if commit is None:  # a repository without any commit
+        return None, True
+    changes = _git(root, "status", "--porcelain", "--untracked-files=all", "--", *_CODE)
+    return commit, None if changes is None else bool(changes)
+
+
+def _recorded_state() -> tuple[str | None, bool | None]:
+    """Return commit and modification state that setuptools-scm wrote into the package when it was built."""
+    try:
+        recorded = importlib.import_module("pipelines._version")
+    except ImportError:
+        return None, None
+    commit = recorded.__commit_id__
+    if commit is None:  # built without git
+        return None, None
+    modified = _BUILT_FROM_MODIFIED.search(recorded.__version__) is not None
+    return str(commit).removeprefix("g"), modified
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """Return the output of a git command in `folder`, or None if there is no git or it fails."""
+    # Inside a git hook, GIT_DIR and its like point at the repository of the hook.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment["GIT_OPTIONAL_LOCKS"] = "0"  # asking must not write, the checkout may be read-only
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments],
+            capture_output=True,
+            check=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+            env=environment,
+            timeout=30,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,352 @@
+"""A release as its readers have it: what maps, figures and exports are made from, the public folder only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+import pyarrow.dataset as ds
+from dask.base import compute
+from dask.delayed import delayed
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+import geo_data
+from pipelines.config.fields import check_level_name
+from pipelines.config.implicates import Implicates
+from pipelines.planning.form import read_document
+from pipelines.planning.storage import load_geography
+from pipelines.release.certificate import Certificate
+from pipelines.release.layout import file_names
+from pipelines.release.names import read_names
+from pipelines.release.polygons import polygon_file
+from pipelines.release.readme import count_meanings
+
+__all__ = ["PublicRelease", "PublicReleaseError", "check_target", "read_public_release"]
+
+_AT_ONCE = 4  # groups of rows, of about 100,000 jobs each, that are in memory
+
+
+class PublicReleaseError(ValueError):
+    """The folder is not the public folder of a release, or what was asked of it is not there."""
+
+
+@dataclass(frozen=True, eq=False)
+class PublicRelease:
+    """A public folder, opened; rows are read when asked for.
+
+    Attributes
+    ----------
+    folder : Path
+    certificate : Certificate
+    plan_document : dict
+        The plan.json of the release.
+    geography : geo_data.Geography
+        Its blocks; the outside areas are among them.
+    implicate : int
+        Which of its synthetic data sets rows and flows are of; the first has number 1.
+    """
+
+    folder: Path
+    certificate: Certificate
+    plan_document: dict
+    geography: geo_data.Geography
+    implicate: int = 1
+
+    @property
+    def implicates(self) -> int:
+        """How many synthetic data sets the release has."""
+        return self.certificate.implicates.number
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Levels at which flows can be asked for, coarsest first; the last is the block."""
+        return (*self.geography.levels, self.geography.block_level)
+
+    @property
+    def categories(self) -> dict[str, tuple[str, ...]]:
+        """Categories of each attribute of the jobs."""
+        return {name: tuple(values) for name, values in self.plan_document["attributes"].items()}
+
+    @property
+    def counts(self) -> dict[str, str]:
+        """Columns that count jobs, in the order of the files, each with its meaning; S000 is the first."""
+        return count_meanings(self.categories)
+
+    @cached_property
+    def rows(self) -> dict[str, ds.Dataset]:
+        """Rows of the release: ``main``, and ``aux`` where workers may live outside.
+
+        Columns w_geocode and h_geocode (text), then `counts`, then createdate.
+        """
+        names = file_names(self.plan_document["configuration"])
+        below = Implicates.of(self.plan_document["configuration"]).folders[self.implicate - 1]
+        kinds = {"main": "od_parquet", "aux": "aux_parquet"}
+        return {
+            kind: ds.dataset(self.folder / below / names[key], format="parquet")
+            for kind, key in kinds.items()
+            if key in names
+        }
+
+    def flows(
+        self, home_level: str, work_level: str, counts: Sequence[str] = ("S000",), kinds: Sequence[str] = ()
+    ) -> pd.DataFrame:
+        """Add up jobs by home and work unit.
+
+        Parameters
+        ----------
+        home_level, work_level : str
+            Of `levels`.
+        counts : sequence of str
+            Of `counts`.
+        kinds : sequence of {"main", "aux"}
+            Rows to count; by default all there are.
+
+        Returns
+        -------
+        DataFrame
+            A row for each pair of units with jobs, sorted by work and then home: ``work`` and ``home``
+            (int32, units of the levels as `geo_data.Geography` numbers them), and the counts (int64).
+
+        Raises
+        ------
+        PublicReleaseError
+            If there is no such level or count, rows are not of the geography, or not in its order.
+        """
+        return pd.concat(self.flow_batches(home_level, work_level, counts, kinds), ignore_index=True)
+
+    def flow_batches(
+        self, home_level: str, work_level: str, counts: Sequence[str] = ("S000",), kinds: Sequence[str] = ()
+    ) -> Iterator[pd.DataFrame]:
+        """Add up jobs by home and work unit, some groups of rows at a time, with Dask.
+
+        Memory is bounded by these groups and by the largest work unit, not by the number of flows: rows of a
+        release are in the order of their work blocks, so the flows to a unit are complete when the next one
+        begins.
+
+        Parameters
+        ----------
+        home_level, work_level, counts, kinds
+            As for `flows`.
+
+        Yields
+        ------
+        DataFrame
+            At least one, as `flows` returns them: together they are what it returns. All flows to a work unit
+            are in the same one.
+
+        Raises
+        ------
+        PublicReleaseError
+            As `flows`.
+        """
+        for level in (home_level, work_level):
+            if level not in self.levels:
+                raise PublicReleaseError(f"there is no level {level!r}; there are: {', '.join(self.levels)}")
+        unknown = [name for name in counts if name not in self.counts]
+        if unknown:
+            raise PublicReleaseError(f"there is no count {unknown[0]!r}; there are: {', '.join(self.counts)}")
+        read = delayed(self._flows_of, pure=False, traverse=False)
+        waiting = {kind: self._groups(kind) for kind in kinds or self.rows}
+        reached = dict.fromkeys(waiting, -1)  # the work unit in which each kind's rows stopped
+        held = pd.DataFrame(
+            {
+                **dict.fromkeys(["work", "home"], np.array([], np.int32)),
+                **dict.fromkeys(counts, np.array([], np.int64)),
+            }
+        )
+        while waiting:
+            behind = min(waiting, key=reached.__getitem__)
+            groups = list(islice(waiting[behind], _AT_ONCE))
+            tasks = [read(group, home_level, work_level, list(counts)) for group in groups]
+            tables = [table for table in compute(*tasks, scheduler="threads") if len(table)]
+            for table in tables:
+                if table["work"].iloc[0] < reached[behind]:
+                    raise PublicReleaseError(
+                        f"{behind} rows are not in the order of their work blocks: not as they were released"
+                    )
+                reached[behind] = table["work"].iloc[-1]
+            if not groups:
+                del waiting[behind]
+            held = _add([held, *tables])
+            if waiting:
+                complete = held["work"].searchsorted(min(reached[kind] for kind in waiting))
+                if complete:
+                    yield held[:complete]
+                    held = held[complete:]
+        yield held
+
+    @cached_property
+    def names(self) -> dict[str, NDArray[np.object_]]:
+        """Names of the units of each of `levels`, text of shape (U,); "" where the release has none."""
+        return read_names(self.folder, self.geography)
+
+    def polygons(self, level: str) -> gpd.GeoDataFrame | None:
+        """Return the shapes of the units of a level, where the release has them.
+
+        Parameters
+        ----------
+        level : str
+
+        Returns
+        -------
+        GeoDataFrame or None
+            A row for each unit that has a shape: ``unit`` (int32) and geometry, EPSG:4326.
+        """
+        path = self.folder / polygon_file(level)
+        if not path.is_file():
+            return None
+        shapes = gpd.read_parquet(path)
+        units = self.geography.unit_number(level, shapes[level])
+        return gpd.GeoDataFrame({"unit": units}, geometry=shapes.geometry.array, crs=shapes.crs)
+
+    def places(self, level: str) -> pd.DataFrame:
+        """Return a point for each unit of a level: the mean of its blocks' centroids.
+
+        Parameters
+        ----------
+        level : str
+
+        Returns
+        -------
+        DataFrame
+            A row for each unit, in order: ``code`` (text), ``latitude`` and ``longitude`` in degrees WGS84
+            (`unbroken`), NaN for outside areas.
+        """
+        geography = self.geography
+        unit = geography.unit_of(level, np.arange(geography.n_blocks))
+        longitude = self.unbroken(geography.longitude)
+        blocks = pd.DataFrame({"latitude": geography.latitude, "longitude": longitude})
+        places = blocks.groupby(unit).mean()
+        places.insert(0, "code", np.asarray(geography.codes(level), object))
+        return places
+
+    def unbroken(self, longitude: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return longitudes without the jump from 180 to -180, as close to the region's middle as they come.
+
+        Parameters
+        ----------
+        longitude : array of float
+            Degrees. In the far west of Alaska 173 becomes -187, so that means and lines stay in Alaska.
+
+        Returns
+        -------
+        array of float
+            The same places, less than 180 degrees from the middle; unchanged in most regions.
+        """
+        angle = np.radians(self.geography.longitude[np.isfinite(self.geography.longitude)])
+        middle = float(np.degrees(np.arctan2(np.sin(angle).sum(), np.cos(angle).sum())))
+        turns = np.floor((longitude - middle + 180) / 360)
+        return longitude - 360 * turns
+
+    def _groups(self, kind: str) -> Iterator[ds.Fragment]:
+        """Yield the groups of rows of the files of a kind, in order."""
+        for fragment in self.rows[kind].get_fragments():
+            yield from fragment.split_by_row_group()
+
+    def _flows_of(
+        self, group: ds.Fragment, home_level: str, work_level: str, counts: list[str]
+    ) -> pd.DataFrame:
+        table = group.to_table(columns=["w_geocode", "h_geocode", *counts]).to_pandas(
+            categories=["w_geocode", "h_geocode"]
+        )
+        pairs = {
+            "work": self._units(table["w_geocode"], work_level),
+            "home": self._units(table["h_geocode"], home_level),
+        }
+        frame = pd.DataFrame({**pairs, **{name: table[name] for name in counts}})
+        return frame.groupby(["work", "home"], as_index=False).sum()
+
+    def _units(self, codes: pd.Series, level: str) -> np.ndarray:
+        block = self.geography.number(pd.Series(codes.cat.categories, dtype="str"))
+        if (block < 0).any():
+            raise PublicReleaseError("the data have blocks that are not in the plan's geography")
+        return self.geography.unit_of(level, block)[codes.cat.codes]
+
+
+def read_public_release(folder: Path, implicate: int = 1) -> PublicRelease:
+    """Open the public folder of a release. It is not verified: `verify` does that.
+
+    Parameters
+    ----------
+    folder : Path
+        With what `run` wrote to ``public``.
+    implicate : int
+        Which of its synthetic data sets to read, from 1.
+
+    Returns
+    -------
+    PublicRelease
+
+    Raises
+    ------
+    PublicReleaseError
+        If a file is missing or not of this program, the plan is of another release than the certificate, a
+        level has a name that cannot name a file, or there is no such implicate.
+    """
+    certificate, plan = folder / "certificate.json", folder / "plan" / "plan.json"
+    for path in (certificate, plan):
+        if not path.is_file():
+            raise PublicReleaseError(
+                f"{folder}: there is no {path.name}. Give the public folder of a release (OUT/public)"
+            )
+    try:
+        certified = Certificate.model_validate_json(certificate.read_bytes())
+        document = read_document(folder / "plan")
+        _check_names(certified, document)
+        release = PublicRelease(
+            folder, certified, document, load_geography(folder / "plan", document), implicate
+        )
+    except ValidationError:
+        raise PublicReleaseError(f"{certificate}: not a certificate of this program") from None
+    except ValueError as error:
+        raise PublicReleaseError(f"{folder / 'plan'}: {error}") from None
+    if not 1 <= implicate <= release.implicates:
+        raise PublicReleaseError(
+            f"{folder}: there is no implicate {implicate}; there are {release.implicates}"
+        )
+    return release
+
+
+def check_target(target: Path, folder: Path) -> None:
+    """Refuse to write into a public folder, whose files are sealed by its checksums.
+
+    Parameters
+    ----------
+    target : Path
+        The file or folder to be written.
+    folder : Path
+        The public folder.
+
+    Raises
+    ------
+    PublicReleaseError
+        If the target is the public folder or lies in it.
+    """
+    if target.resolve().is_relative_to(folder.resolve()):
+        raise PublicReleaseError(
+            f"{target}: a file more in the public folder would make it fail `verify`; choose another place"
+        )
+
+
+def _check_names(certificate: Certificate, document: dict[str, Any]) -> None:
+    """Refuse a plan of another release, or whose names could lead out of a folder: it may be unverified."""
+    said = document["configuration"]["release"]
+    for name, value in certificate.release.model_dump().items():
+        if said.get(name) != value:
+            raise ValueError(f"plan.json: {name} of the release is not that of certificate.json")
+    if said.get("implicates") != certificate.implicates.number:
+        raise ValueError("plan.json: implicates of the release are not those of certificate.json")
+    for level in (*document["geography"]["levels"], document["geography"]["block"]):
+        check_level_name(str(level))
+
+
+def _add(tables: list[pd.DataFrame]) -> pd.DataFrame:
+    return pd.concat(tables, ignore_index=True).groupby(["work", "home"], as_index=False).sum()

@@ -1,0 +1,187 @@
+"""The read-me of a release, and what its certificate promises, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
+
+from geo_data import count_columns
+from pipelines.planning.plan import ReleasePlan
+from pipelines.release.certificate import Certificate
+from pipelines.release.names import NAME_FILE
+from pipelines.release.polygons import polygon_file, polygon_levels
+from synth import decimal_up, exp_up, group_privacy
+
+__all__ = ["count_meanings", "odds_in_words", "release_readme"]
+
+_LODES_MEANING = {
+    "S000": "all jobs",
+    "SA01": "age 29 or younger",
+    "SA02": "age 30 to 54",
+    "SA03": "age 55 or older",
+    "SE01": "earnings of 1,250 dollars a month or less",
+    "SE02": "earnings of 1,251 to 3,333 dollars a month",
+    "SE03": "earnings of more than 3,333 dollars a month",
+    "SI01": "goods producing industries",
+    "SI02": "trade, transportation and utilities",
+    "SI03": "all other services",
+}
+
+
+def count_meanings(categories: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Say in words what each count of an OD file counts.
+
+    Parameters
+    ----------
+    categories : mapping of str to tuple of str
+        The categories of each attribute, in order.
+
+    Returns
+    -------
+    dict of str to str
+        By column, in the order of the file; the first is S000.
+    """
+    meanings = {"S000": _LODES_MEANING["S000"]}
+    for attribute, columns in count_columns(categories).items():
+        for column, category in zip(columns, categories[attribute], strict=True):
+            lodes = column == category
+            meanings[column] = _LODES_MEANING[column] if lodes else f"jobs whose {attribute} is {category}"
+    return meanings
+
+
+def release_readme(release: ReleasePlan, certificate: Certificate, names: dict[str, str], named: bool) -> str:
+    """Return the text of a release's README.md.
+
+    Parameters
+    ----------
+    release : ReleasePlan
+    certificate : Certificate
+    names : dict of str to str
+        Data files by kind (`file_names`).
+    named : bool
+        Whether it has names of units.
+
+    Returns
+    -------
+    str
+        Markdown.
+    """
+    run, person = certificate.run, certificate.person
+    columns = [
+        ("w_geocode", "work block, text"),
+        ("h_geocode", "home block of the synthetic workers, text"),
+        *count_meanings(release.pools.slots.categories).items(),
+    ]
+    columns.append(("createdate", "day of this release, YYYYMMDD"))
+    table = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in columns)
+    aux = (
+        f"- {_files(names, 'aux')}: those of workers who live outside, in coarse areas whose codes end in "
+        "9s;\n  the totals of a work block are those of main and aux together\n"
+        if "aux_parquet" in names
+        else ""
+    )
+    jobs = (
+        f"- `{names['jobs_parquet']}`: one row a synthetic worker, with the attributes of the job\n"
+        if "jobs_parquet" in names
+        else ""
+    )
+    implicates = release.implicates
+    several = (
+        f"\n{implicates.number} **implicates**, synthetic data sets of the same jobs, are in the folders "
+        f"`{implicates.folders[0]}` to\n`{implicates.folders[-1]}`, each with the data files below. An "
+        "analysis is done on each, and the results are\ncombined (`pipelines.combine`). The guarantee is of "
+        "all of them together.\n"
+        if implicates.number > 1
+        else ""
+    )
+    levels = polygon_levels(release.configuration)
+    shapes = (
+        f"- {', '.join(f'`{polygon_file(level)}`' for level in levels)}: shapes of public units, for maps\n"
+        if levels
+        else ""
+    )
+    words = f"- `{NAME_FILE}`: names of public units, for maps\n" if named else ""
+    status = (
+        "Every check of the program passed: this release is **for publication**."
+        if certificate.for_release
+        else "**Not for release**: " + "; ".join(certificate.not_for_release_because) + "."
+    )
+    return f"""# {certificate.release.name}
+
+{certificate.totals.synthetic_workers:,} **synthetic** workers: where they live and where they work. No row is
+a real person. Work blocks have exactly the public number of jobs, by every attribute; the homes were drawn at
+random from {release.mechanism.words}.
+
+{status}
+
+## Files
+{several}
+- {_files(names, "od")}: jobs counted by work block and home block, in the layout of LODES
+{aux}{jobs}- `certificate.json`: the privacy certificate; `certificate.schema.json` describes its fields
+- `plan/`: the public plan from which the certificate can be computed again
+{shapes}{words}- `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)
+
+`odsynth verify` on this folder repeats every check; it needs no confidential data.
+
+## Columns
+
+| column | meaning |
+| --- | --- |
+{table}
+
+## What is guaranteed
+
+Epsilon {run.epsilon}, delta {run.delta}.
+
+{odds_in_words(certificate)}
+
+For one person with at most {person.records} job record(s), the release is (epsilon, delta)-differentially
+private with epsilon {person.epsilon} and delta {person.delta}.
+
+Not protected: {"; ".join(certificate.definition.not_covered)}.
+
+Assumed to be public already: {"; ".join(certificate.definition.assumed_public)}.
+"""
+
+
+def odds_in_words(certificate: Certificate) -> str:
+    """Say how much a release can tell about one home, in the same words wherever they stand.
+
+    Parameters
+    ----------
+    certificate : Certificate
+
+    Returns
+    -------
+    str
+        Two sentences, on several lines. The first is of one job record; the second of one worker, with as
+        many records as the certificate covers.
+    """
+    run, person = certificate.run, certificate.person
+    several = f" with up to {person.records} job records" if person.records > 1 else ""
+    odds, exception = _odds(Fraction(run.epsilon), Fraction(run.delta))
+    together = group_privacy(Fraction(run.epsilon), Fraction(run.delta), person.records)
+    if together[1] == 1:  # it promises nothing; pure differential privacy always promises something
+        together = person.records * Fraction(person.curve[-1].epsilon), Fraction(0)
+    worker_odds, worker_exception = _odds(*together)
+    return (
+        f"Whatever can be seen in this release is at most about {odds} times more or less likely than it "
+        f"would be if\nany one job record had another home{exception}. Someone who thought two homes of a\n"
+        f"worker{several} equally likely can, after seeing everything here, be at most about {worker_odds} "
+        f"to 1 sure of one of them{worker_exception}."
+    )
+
+
+def _odds(epsilon: Fraction, delta: Fraction) -> tuple[str, str]:
+    """Return e^epsilon, rounded up, and what is said of delta."""
+    odds = Decimal(decimal_up(exp_up(epsilon), 3))
+    exception = f", except with probability {decimal_up(delta)}" if delta else ""
+    return f"{odds:,}" if odds >= 10_000 else str(odds), exception
+
+
+def _files(names: dict[str, str], kind: str) -> str:
+    parquet = names[f"{kind}_parquet"]
+    if f"{kind}_csv" in names:
+        return f"`{names[f'{kind}_csv']}`, and as Parquet `{parquet}`"
+    return f"`{parquet}`, a folder of Parquet files"

@@ -1,0 +1,303 @@
+"""Checking a release from its public folder alone: no confidential input, any machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+import synth
+from pipelines.config.loading import ReleaseConfig
+from pipelines.planning.form import plan_hash
+from pipelines.planning.plan import ReleasePlan
+from pipelines.planning.storage import load_plan
+from pipelines.release.certificate import (
+    Certificate,
+    certificate_schema,
+    guarantee_fields,
+    randomness_fields,
+    reasons_against_release,
+)
+from pipelines.release.data_check import DataError, check_data
+from pipelines.release.layout import (
+    MANIFEST,
+    expected_files,
+    file_names,
+    manifest_of,
+    manifest_text,
+    public_files,
+    without_parts,
+)
+from pipelines.release.names import NAME_FILE, check_names
+from pipelines.release.polygons import check_polygons, polygon_levels
+from pipelines.release.readme import release_readme
+from pipelines.release.signing import PUBLIC_KEY, SigningError, check_signatures
+from pipelines.storage.checksums import CHECKSUMS, checksum_lines, sha256_of
+
+__all__ = ["Check", "VerificationError", "contradictions", "verify"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check that passed: its name, and what was found."""
+
+    name: str
+    detail: str
+
+
+class VerificationError(ValueError):
+    """A check failed.
+
+    Attributes
+    ----------
+    check : str
+        Name of the check.
+    """
+
+    def __init__(self, check: str, reason: str) -> None:
+        super().__init__(f"{check}: {reason}")
+        self.check = check
+
+
+def verify(folder: Path, key: Path | None = None) -> Iterator[Check]:
+    """Check a public folder; gives one `Check` after another and stops at the first that fails.
+
+    Parameters
+    ----------
+    folder : Path
+        The public folder of a release.
+    key : Path, optional
+        Public key file of the signer who is expected; a release not signed by it fails.
+
+    Yields
+    ------
+    Check
+        files, signature, certificate form, plan, guarantee, budget, data, texts, polygons and names where
+        there are any, and last fitness for release.
+
+    Raises
+    ------
+    VerificationError
+        At the first check that fails; it names the file or the field.
+    """
+    if not folder.is_dir():
+        raise VerificationError("files", f"{folder} is not a folder")
+    yield Check("files", _run("files", lambda: _check_files(folder)))
+    yield Check("signature", _run("signature", lambda: check_signatures(folder, key)))
+    certificate = _run("certificate", lambda: _read_certificate(folder))
+    yield Check("certificate", f"{certificate.format}, all fields present")
+    release = _run("plan", lambda: _load_plan(folder, certificate))
+    yield Check("plan", f"sha256 {certificate.plan_sha256}; {release.plan!r}")
+    guarantee = _run("guarantee", release.certify)
+    yield Check("guarantee", _run("guarantee", lambda: _check_guarantee(release, guarantee, certificate)))
+    yield Check("budget", _run("budget", lambda: _check_budget(release, guarantee)))
+    yield Check("data", _run("data", lambda: _check_data(folder, release, certificate)))
+    yield Check("texts", _run("texts", lambda: _check_texts(folder, release, certificate)))
+    if levels := polygon_levels(release.configuration):
+        yield Check("polygons", _run("polygons", lambda: check_polygons(folder, release.geography, levels)))
+    if (folder / NAME_FILE).is_file():
+        yield Check("names", _run("names", lambda: check_names(folder, release.geography)))
+    if not certificate.for_release:
+        raise VerificationError("for release", "no: " + "; ".join(certificate.not_for_release_because))
+    yield Check("for release", "yes")
+
+
+def _run(name: str, check: Callable[[], T]) -> T:
+    """Whatever goes wrong inside a check is a failure of that check, never a pass."""
+    try:
+        return check()
+    except VerificationError:
+        raise
+    except SigningError as error:
+        raise VerificationError(name, str(error)) from None
+    except Exception as error:
+        raise VerificationError(name, f"cannot be checked: {error}") from error
+
+
+def _fail(check: str, reason: str) -> VerificationError:
+    return VerificationError(check, reason)
+
+
+def _check_files(folder: Path) -> str:
+    for name in (CHECKSUMS, MANIFEST):
+        if not (folder / name).is_file():
+            raise _fail("files", f"{name} is missing")
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink():  # its target may change, or stay behind when the folder is copied
+            raise _fail("files", f"{path.relative_to(folder).as_posix()} is a link, not a file")
+    present = public_files(folder)
+    actual = {name: sha256_of(folder / name) for name in (*present, MANIFEST)}
+    stated = (folder / CHECKSUMS).read_bytes()
+    if stated == "".join(checksum_lines(actual)).encode():
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        listed = {entry["path"]: entry["sha256"] for entry in manifest["files"]}
+        if listed != {name: actual[name] for name in present}:
+            raise _fail("files", f"{MANIFEST} and {CHECKSUMS} disagree")
+        for path in folder.rglob("*"):
+            if not path.is_file() and not (path.is_dir() and any(path.iterdir())):
+                name = path.relative_to(folder).as_posix()
+                raise _fail("files", f"{name} is neither a file nor a folder that holds one")
+        return f"{len(actual)} files as in {CHECKSUMS} and {MANIFEST}"
+    raise _fail("files", _blame(folder, actual, stated))
+
+
+def _blame(folder: Path, actual: dict[str, str], stated: bytes) -> str:
+    """Say which file differs from what was sealed: the one that its two records do not agree with."""
+    lines = [line.split(b"  ", 1) for line in stated.splitlines()]
+    sums = {
+        parts[1].decode("utf-8", "replace"): parts[0].decode("utf-8", "replace")
+        for parts in lines
+        if len(parts) == 2
+    }
+    try:
+        entries = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
+        manifest = {entry["path"]: entry["sha256"] for entry in entries}
+    except (ValueError, KeyError, TypeError):
+        return f"{MANIFEST} has been changed"
+    manifest_intact = sums.get(MANIFEST) == actual[MANIFEST]
+    if not manifest_intact and all(
+        sums.get(name) == value for name, value in actual.items() if name != MANIFEST
+    ):
+        # Its sum does not agree with it; which of the two is as it was written?
+        return f"{CHECKSUMS if _manifest_is_original(folder) else MANIFEST} has been changed"
+    for name in sorted(manifest.keys() | actual.keys() - {MANIFEST}):
+        if name not in actual:
+            return f"{name} is missing"
+        if name not in manifest:
+            return f"{name} does not belong to the release"
+        if actual[name] not in (sums.get(name), manifest[name]):
+            return f"{name} has been changed"
+    return f"{CHECKSUMS} has been changed"
+
+
+def _manifest_is_original(folder: Path) -> bool:
+    try:
+        certificate = Certificate.model_validate_json(
+            (folder / "certificate.json").read_text(encoding="utf-8")
+        )
+        return (folder / MANIFEST).read_bytes() == manifest_text(manifest_of(folder, certificate)).encode()
+    except (OSError, ValueError):
+        return False
+
+
+def _read_certificate(folder: Path) -> Certificate:
+    text = (folder / "certificate.json").read_text(encoding="utf-8")
+    try:
+        certificate = Certificate.model_validate_json(text)
+    except ValidationError as error:
+        fields = ", ".join(sorted({".".join(map(str, e["loc"])) for e in error.errors()}))
+        raise _fail("certificate", f"certificate.json is not of the published form: {fields}") from None
+    schema = json.loads((folder / "certificate.schema.json").read_text(encoding="utf-8"))
+    if schema != certificate_schema():
+        raise _fail("certificate", "certificate.schema.json is not the schema of this version")
+    return certificate
+
+
+def _load_plan(folder: Path, certificate: Certificate) -> ReleasePlan:
+    if plan_hash(folder / "plan") != certificate.plan_sha256:
+        raise _fail("plan", "plan/plan.json is not the plan that certificate.json names")
+    release = load_plan(folder / "plan")
+    if release.plan.mechanism != certificate.mechanism:
+        raise _fail("plan", "the plan and the certificate name different mechanisms")
+    config = _configuration(release)
+    if others := contradictions(config, release):
+        raise _fail("plan", f"plan.json: {', '.join(others)}: not what its configuration asks for")
+    subject = release.configuration["release"]
+    if any(subject[name] != value for name, value in certificate.release.model_dump().items()):
+        raise _fail("plan", "the plan and the certificate are of different releases")
+    return release
+
+
+def _configuration(release: ReleasePlan) -> ReleaseConfig:
+    """Read the configuration that a plan quotes: as this program quotes one, and nothing more."""
+    quoted = release.configuration
+    whole = quoted | {"release": quoted["release"] | {"out": "out"}}
+    with suppress(ValidationError):
+        config = ReleaseConfig.model_validate(whole, context={"folder": Path("/")})
+        if config.canonical() == quoted:
+            return config
+    raise _fail("plan", "plan.json: the configuration is not one of this program")
+
+
+def contradictions(config: ReleaseConfig, release: ReleasePlan) -> list[str]:
+    """Name what a plan says otherwise than its configuration; what that leaves open, the planner chose.
+
+    Parameters
+    ----------
+    config : ReleaseConfig
+        That the plan quotes.
+    release : ReleasePlan
+
+    Returns
+    -------
+    list of str
+    """
+    privacy, settings, geography = config.privacy, config.plan, release.geography
+    pooling, thresholds = release.pools.pooling, release.choices.thresholds
+    pairs = {
+        "mechanism": (release.plan.mechanism, config.release.mechanism),
+        "epsilon and delta": (release.requested, (privacy.epsilon, privacy.delta)),
+        "guarantee": (release.plan.guarantee, privacy.guarantee),
+        "block": (geography.block_level, config.geography.block),
+        "levels": (tuple(geography.levels), config.geography.levels),
+        "pooling by": (pooling.by, settings.pool_by),
+        "pooling level": (pooling.level, settings.pool_level or pooling.level),
+        "pooling below": (pooling.below, settings.pool_below or pooling.below),
+        "thresholds": (
+            thresholds,
+            thresholds if settings.split_threshold is None else (float(settings.split_threshold),),
+        ),
+    }
+    return [name for name, (planned, asked) in pairs.items() if planned != asked]
+
+
+def _check_guarantee(release: ReleasePlan, guarantee: synth.Guarantee, certificate: Certificate) -> str:
+    computed = guarantee_fields(release, guarantee)
+    for name, value in computed.items():
+        if getattr(certificate, name) != value:
+            raise _fail("guarantee", f"certificate.json: {name} is not what the plan gives")
+    run = certificate.run
+    return f"recomputed from the plan: epsilon {run.epsilon}, delta {run.delta}"
+
+
+def _check_budget(release: ReleasePlan, guarantee: synth.Guarantee) -> str:
+    if not release.met_by(guarantee):
+        raise _fail("budget", "the plan costs more than was requested")
+    epsilon, delta = (synth.decimal_up(x) for x in release.requested)
+    return f"within the requested epsilon {epsilon} and delta {delta} ({release.plan.guarantee})"
+
+
+def _check_data(folder: Path, release: ReleasePlan, certificate: Certificate) -> str:
+    """Compare the data files with the plan: totals of every work block by every attribute, and each other."""
+    try:
+        return check_data(folder, release, certificate.created[:10].replace("-", ""))
+    except DataError as fault:
+        raise _fail("data", str(fault)) from None
+
+
+def _check_texts(folder: Path, release: ReleasePlan, certificate: Certificate) -> str:
+    """Compare what is said in words, and the list of files, with what the certificate gives."""
+    present = set(public_files(folder))
+    named = NAME_FILE in present
+    present -= {NAME_FILE, PUBLIC_KEY}  # of a release with names, of a signed one
+    more = sorted({*without_parts(present)} ^ {*expected_files(release.configuration)})
+    if more:
+        raise _fail("texts", f"a release of this kind has other files: {', '.join(more)}")
+    if not _manifest_is_original(folder):
+        raise _fail("texts", f"{MANIFEST} does not describe this release")
+    readme = release_readme(release, certificate, file_names(release.configuration), named)
+    if (folder / "README.md").read_text(encoding="utf-8") != readme:
+        raise _fail("texts", "README.md is not the text that certificate.json gives")
+    if certificate.randomness != randomness_fields(certificate.randomness.secure):
+        raise _fail("texts", "certificate.json: randomness is not what this program writes")
+    reasons = reasons_against_release(certificate.software, certificate.randomness)
+    if certificate.not_for_release_because != reasons or certificate.for_release == bool(reasons):
+        raise _fail("texts", "certificate.json: for_release is not what its other fields give")
+    return "README.md, MANIFEST.json and the verdict follow from the certificate"

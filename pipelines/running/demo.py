@@ -1,0 +1,102 @@
+"""The built-in demonstration: a generated region through the whole pipeline."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+
+import geo_data
+from pipelines.config.loading import ConfigError, ReleaseConfig, parse_config
+from pipelines.release.layout import MANIFEST
+from pipelines.running.folder import Staging
+from pipelines.running.run import Release, run
+
+__all__ = ["demo", "demo_inputs", "demo_truth"]
+
+_NAME = "demo.toml"
+
+
+def demo(out: Path | None = None, *, report: Callable[[str], None] | None = None) -> Release:
+    """Generate the demo region, and release it.
+
+    The configuration is ``examples/demo.toml``; its paths are taken as if it lay in ``examples`` of the
+    working folder, so inputs go to ``out/demo-inputs`` and the release to ``out/demo``. An earlier demo
+    release there is replaced; any other folder is left alone and refused.
+
+    Parameters
+    ----------
+    out : Path, optional
+        Another output folder.
+    report : callable, optional
+        Told each step.
+
+    Returns
+    -------
+    Release
+
+    Raises
+    ------
+    ConfigError
+        If the output folder holds something else than an earlier demo.
+    """
+    config = parse_config(_text(), Path.cwd() / "examples", _NAME)
+    if out is not None:
+        config = config.with_out(out)
+    target = config.release.out
+    if target.exists():
+        if not _is_demo(target, config.release.name):
+            raise ConfigError(
+                [f"{target}: the output folder exists and is not an earlier demo. Choose another with --out"]
+            )
+        shutil.rmtree(target)
+    if report:
+        report("Generating a region of 60,000 jobs ...")
+    _write_region(config)
+    shutil.rmtree(Staging.of(target).folder, ignore_errors=True)  # of an interrupted demo
+    return run(config, report=report)
+
+
+def demo_inputs(folder: Path) -> Path:
+    """Generate the demo region in a folder, with a configuration that releases it, to try things out on.
+
+    Parameters
+    ----------
+    folder : Path
+        Made where it is not there. Files of an earlier call are replaced by the same.
+
+    Returns
+    -------
+    Path
+        The configuration, ``examples/demo.toml`` in the folder. Its inputs are in ``out/demo-inputs`` there.
+    """
+    path = folder / "examples" / _NAME
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_text(), encoding="utf-8")
+    _write_region(parse_config(_text(), path.parent, _NAME))
+    return path
+
+
+def demo_truth(release: Release) -> geo_data.JobRecords:
+    """Return the demo's true jobs. They are generated, so comparing with them tells nothing of anyone."""
+    inputs = Path.cwd() / "out" / "demo-inputs" / release.plan.configuration["jobs"]["file"]
+    return geo_data.LodesJobs(inputs, release.plan.geography).records()
+
+
+def _text() -> str:
+    return (resources.files("pipelines.examples") / _NAME).read_text(encoding="utf-8")
+
+
+def _write_region(config: ReleaseConfig) -> None:
+    geo_data.write_demo_region(config.jobs.file.parent)
+    config.jobs.file.chmod(0o600)  # as a confidential file would be
+
+
+def _is_demo(folder: Path, name: str) -> bool:
+    try:
+        manifest = json.loads((folder / "public" / MANIFEST).read_text(encoding="utf-8"))
+        return bool(manifest["release"]["name"] == name)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False

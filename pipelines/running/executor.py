@@ -1,0 +1,227 @@
+"""The Dask part of a run: its batches drawn with threads, on a cluster of this machine, or on one given."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dask.base import compute
+from dask.delayed import delayed
+from dask.diagnostics.progress import ProgressBar
+from dask.system import CPU_COUNT
+
+import synth
+from pipelines.planning.plan import ReleasePlan
+from pipelines.planning.storage import load_plan
+from pipelines.release.layout import Part
+from pipelines.running.batches import RunBatches
+from pipelines.running.folder import RunState, Staging
+
+if TYPE_CHECKING:
+    from distributed import Client, LocalCluster
+
+__all__ = ["connect", "local_workers", "sample_release"]
+
+_RETRIES = 5  # of a batch whose worker died
+# Threads share one interpreter; what it does itself of a batch keeps no more than about four of them busy.
+_THREADS = 4
+_CLUSTER_JOBS = 10_000_000  # below, a cluster has hardly started when threads have finished
+_PLAN_SPACE = 4  # a process that reads a plan needs this many times its arrays
+
+
+def sample_release(
+    staging: Staging,
+    release: ReleasePlan,
+    state: RunState,
+    key: synth.RunKey,
+    *,
+    scheduler: str | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    progress: bool = False,
+) -> list[list[Part]]:
+    """Sample all pools with Dask; each batch writes its part, and none is drawn twice.
+
+    Parameters
+    ----------
+    staging : Staging
+        Private folder of the run, with the homes of every batch.
+    release : ReleasePlan
+    state : RunState
+    key : synth.RunKey
+    scheduler : str, optional
+        Address of a Dask cluster whose workers see the same files. By default threads of this process, or,
+        for many jobs on a machine with many cores, a cluster of its own (`local_workers`); threads too if
+        that does not start, as in a script without ``if __name__ == "__main__":``.
+    say : callable
+        Told the address of the Dask dashboard, where there is one.
+    progress : bool
+        Show on standard error how far it is.
+
+    Returns
+    -------
+    list of list of Part
+        For each implicate, in the order of the pools.
+    """
+    run = RunBatches(staging, release, state, key)
+    todo = [batch for batch in range(len(run.slices)) if not run.finished(batch)]
+    workers = local_workers(release)
+    with _client(scheduler, workers, staging) as client:
+        if client is not None:
+            with suppress(KeyError):  # a scheduler without a dashboard
+                say(f"Dask dashboard: {client.dashboard_link}")
+            _on_cluster(client, staging, state.name, todo, progress=progress)
+        else:
+            task = delayed(run.draw, pure=False, traverse=False)
+            with ProgressBar(out=sys.stderr) if progress else nullcontext():
+                compute(*(task(batch) for batch in todo), scheduler="threads")
+    by_batch = (run.parts_of(run.folder(batch)) for batch in range(len(run.slices)))
+    return [list(parts) for parts in zip(*by_batch, strict=True)]
+
+
+def local_workers(release: ReleasePlan, cores: int = CPU_COUNT, memory: int | None = None) -> int:
+    """Return how many processes should draw a release on one machine.
+
+    Parameters
+    ----------
+    release : ReleasePlan
+    cores : int
+        Of the machine, or what this process may use of them.
+    memory : int, optional
+        Bytes; by default those of the machine, or what this process may use of them.
+
+    Returns
+    -------
+    int
+        1, threads of this process, for less than ten million jobs. Above, one process for four cores, as
+        far as half of the memory has room for their copies of the plan.
+    """
+    if release.plan.pools.n_records < _CLUSTER_JOBS or cores < 2 * _THREADS:
+        return 1
+    if memory is None:
+        from distributed.system import MEMORY_LIMIT  # an import of half a second
+
+        memory = MEMORY_LIMIT
+    plan = release.plan
+    arrays = (
+        release.pools.slots.work,
+        *release.pools.slots.attributes.values(),
+        plan.domains.cuts,
+        plan.domains.stratum,
+        release.shares.unit,
+        release.shares.share,
+        release.cumulative_weights,
+    )
+    size = _PLAN_SPACE * sum(array.nbytes for array in arrays)
+    return max(1, min(cores // _THREADS, memory // 2 // size))
+
+
+@contextmanager
+def _client(scheduler: str | None, workers: int, staging: Staging) -> Iterator[Client | None]:
+    """Connect to the cluster given, or to one of our own; None where threads of this process draw."""
+    if scheduler is None and workers == 1:
+        yield None
+        return
+    with ExitStack() as opened:
+        cluster = scheduler or _own_cluster(opened, workers, staging)
+        yield None if cluster is None else opened.enter_context(connect(cluster))
+
+
+def connect(cluster: str | LocalCluster) -> Client:
+    """Connect to a Dask scheduler.
+
+    Parameters
+    ----------
+    cluster : str or LocalCluster
+        Its address, or a cluster of this process.
+
+    Returns
+    -------
+    distributed.Client
+
+    Raises
+    ------
+    ConnectionError
+        If none answers within the time of Dask's configuration; names the address.
+    """
+    from distributed import Client  # an import of half a second
+
+    try:
+        return Client(cluster)
+    except Exception as error:  # an address that is none, certificates that do not fit, nobody there
+        rule = f"no Dask scheduler can be used at the address given ({type(error).__name__})"
+        cure = "check the address (scheduler), and that the scheduler runs"
+        raise ConnectionError(errno.ECONNREFUSED, f"{rule}. Cure: {cure}", str(cluster)) from error
+
+
+def _own_cluster(opened: ExitStack, workers: int, staging: Staging) -> LocalCluster | None:
+    """Start a cluster of this machine, or say that it does not start: the run has been paid for."""
+    from distributed import LocalCluster
+
+    try:
+        return opened.enter_context(
+            LocalCluster(
+                n_workers=workers,
+                threads_per_worker=_THREADS,
+                local_directory=str(staging.scratch),
+                security=True,  # certificates for this run only: no other user can give work or read results
+                memory_limit=None,
+                # Any free port. Plain HTTP, which other users of the machine can read: numbers of tasks and
+                # times, what _draw is given (a folder, the name of the run, a number), errors of _draw.
+                dashboard_address="127.0.0.1:0",
+            )
+        )
+    except Exception as error:  # whatever it is, threads need none of it
+        print(
+            f"A Dask cluster of {workers} processes does not start ({type(error).__name__}): threads of this "
+            'process draw, which is slower. A script needs: if __name__ == "__main__":',
+            file=sys.stderr,
+        )
+        return None
+
+
+def _on_cluster(client: Client, staging: Staging, name: str, todo: list[int], *, progress: bool) -> None:
+    """Draw batches on the workers of a cluster; one that dies is replaced, and gives the same bytes."""
+    from distributed import as_completed
+
+    same: tuple[list[Any], list[Any]] = [staging.folder] * len(todo), [name] * len(todo)
+    try:
+        futures = client.map(_draw, *same, todo, pure=False, retries=_RETRIES)
+        for done, future in enumerate(as_completed(futures), start=1):
+            future.result()
+            if progress:
+                end = "" if done < len(todo) else "\n"
+                print(f"\r{done} of {len(todo)} batches", end=end, file=sys.stderr, flush=True)
+    finally:
+        with suppress(Exception):  # a scheduler that is gone must not hide what went wrong first
+            client.run(_forget)
+
+
+def _forget() -> None:
+    """Let go of the key of the last run."""
+    _run_in.cache_clear()
+
+
+def _draw(folder: Path, name: str, batch: int) -> None:
+    """Draw a batch on a worker, which knows the run from its folder and its name."""
+    run = _run_in(folder, name)
+    try:
+        run.draw(batch)
+    except OSError:  # names of files and the system's reason
+        raise
+    except Exception as error:  # the dashboard shows texts of errors, which may quote data
+        raise RuntimeError(f"batch {batch} could not be drawn ({type(error).__name__})") from None
+
+
+@lru_cache(maxsize=1)
+def _run_in(folder: Path, name: str) -> RunBatches:
+    """Read a run; another one in the same folder is another run, with another key."""
+    staging = Staging(folder)
+    state = staging.load()
+    if state.name != name:
+        raise ValueError("another run has taken the place of this one")
+    return RunBatches(staging, load_plan(staging.public / "plan"), state, staging.key(state))

@@ -1,0 +1,329 @@
+"""The private folder in which a run works, and from which it can be continued.
+
+    .NAME.unfinished/               mode 0700, beside the output folder NAME
+        public/                     what will be published; the plan is there from the beginning
+        confidential/state.json     what was begun: configuration, plan, certificate, inputs, debit
+        confidential/run.key        the run key, until the release is final
+        confidential/log.jsonl      what happened when
+        confidential/run.json       the summary, written when the release has passed its checks
+        homes/                      the confidential homes of each batch of pools, complete before state.json
+        parts/                      what each finished batch wrote, in a folder of the run
+
+Key, state, summary and parts get their names when they are whole and on the disk; plan and homes are on the
+disk before `state.json` is. A folder without `state.json` was abandoned before anything was drawn, and is
+thrown away; one with it is a run that can be resumed with the same result, byte for byte; one with
+`run.json`, whose public files are on the disk too, needs only to be tidied and put in place.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import synth
+from pipelines.config.loading import ConfigError, ReleaseConfig
+from pipelines.release.certificate import Certificate
+from pipelines.storage.durable import sync, sync_tree
+
+__all__ = ["BusyError", "RunState", "Staging"]
+
+_FORMAT = "odsynth run 1"
+
+
+class BusyError(ConfigError):
+    """Another process is making this release."""
+
+
+@dataclass(frozen=True)
+class RunState:
+    """What was begun; everything but the key that a run needs to go on.
+
+    Attributes
+    ----------
+    config : ReleaseConfig
+    certificate : Certificate
+        Of the release to come; a resumed run writes the same.
+    inputs : dict of str to str
+        SHA-256 of each confidential file, by path.
+    secure : bool
+        Whether the key came from the operating system.
+    name : str
+        Name of the run in the ledger, of which there is one.
+    debit : str or None
+        The entry of the ledger that paid for the run; None before it is made, and without a ledger.
+    """
+
+    config: ReleaseConfig
+    certificate: Certificate
+    inputs: dict[str, str]
+    secure: bool
+    name: str
+    debit: str | None = None
+
+
+@dataclass(frozen=True)
+class Staging:
+    """Paths inside the private folder of a run.
+
+    Attributes
+    ----------
+    folder : Path
+    """
+
+    folder: Path
+
+    @classmethod
+    def of(cls, out: Path) -> Staging:
+        """Return the staging folder that belongs to an output folder."""
+        return cls(out.parent / f".{out.name}.unfinished")
+
+    @property
+    def public(self) -> Path:
+        """What will be the public folder."""
+        return self.folder / "public"
+
+    @property
+    def confidential(self) -> Path:
+        """What will be the confidential folder."""
+        return self.folder / "confidential"
+
+    @property
+    def parts(self) -> Path:
+        """What finished batches wrote."""
+        return self.folder / "parts"
+
+    @property
+    def scratch(self) -> Path:
+        """What a cluster of the run's own keeps on disk."""
+        return self.folder / "scratch"
+
+    @property
+    def homes(self) -> Path:
+        """Confidential homes, by batch."""
+        return self.folder / "homes"
+
+    @property
+    def begun(self) -> bool:
+        """Whether a run got as far as being paid for, and can be resumed."""
+        return self._state.is_file()
+
+    @property
+    def checked(self) -> bool:
+        """Whether the release is complete and has passed its checks."""
+        return self.log.is_file()
+
+    @property
+    def journal(self) -> Path:
+        """What happened when, line by line."""
+        return self.confidential / "log.jsonl"
+
+    @property
+    def log(self) -> Path:
+        """The summary of the run."""
+        return self.confidential / "run.json"
+
+    @property
+    def _state(self) -> Path:
+        return self.confidential / "state.json"
+
+    @property
+    def _key(self) -> Path:
+        return self.confidential / "run.key"
+
+    @contextmanager
+    def fresh(self) -> Iterator[None]:
+        """Make the folder, and remove it if the run does not get as far as `save`.
+
+        Raises
+        ------
+        ConfigError
+            If an unfinished run is there, or is being made by another process.
+        """
+        made = [folder for folder in self.folder.parents if not folder.exists()]
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            for folder in (self.folder, self.confidential):
+                folder.mkdir(mode=0o700, exist_ok=True)
+            self._must_be_ours()
+            with self._locked():
+                if self.begun:
+                    raise ConfigError(
+                        [
+                            f"{self.folder}: an unfinished run of this release is there. Continue it with "
+                            "odsynth resume, or remove the folder (what it has spent stays spent)"
+                        ]
+                    )
+                self._clear()
+                try:
+                    for folder in (self.public, self.parts, self.homes):
+                        folder.mkdir(mode=0o700)
+                    yield
+                finally:
+                    if self.folder.exists() and not self.begun:
+                        shutil.rmtree(self.folder, ignore_errors=True)
+        finally:
+            if not self.folder.exists():
+                with suppress(OSError):  # somebody else uses it by now, or the release is in it
+                    for folder in made:
+                        folder.rmdir()
+
+    @contextmanager
+    def again(self) -> Iterator[RunState]:
+        """Open the folder of an unfinished run.
+
+        Raises
+        ------
+        ConfigError
+            If there is none, or another process works in it.
+        """
+        if not self.begun:
+            raise ConfigError([f"{self.folder}: there is no unfinished run here; begin one with odsynth run"])
+        self._must_be_ours()
+        with self._locked():
+            yield self.load()
+
+    def _must_be_ours(self) -> None:
+        """Refuse a folder that somebody else made or can write to: he could put his own key into it."""
+        for folder in (self.folder, self.confidential):
+            found = folder.lstat()
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+                raise ConfigError(
+                    [f"{folder}: this must be a folder of yours that nobody else can use; remove it"]
+                )
+
+    def _clear(self) -> None:
+        """Throw away what an abandoned run left."""
+        for path in (*self.folder.iterdir(), *self.confidential.iterdir()):
+            if path not in (self.confidential, self._lock):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    @property
+    def _lock(self) -> Path:
+        return self.confidential / "lock"
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock of the folder; the system releases it when the process ends, however it ends."""
+        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        with open(descriptor, "r+b") as lock:
+            busy = False
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # The lock of a folder that was removed meanwhile locks nothing.
+                busy = not os.path.samestat(os.fstat(lock.fileno()), self._lock.stat())
+            except OSError:
+                busy = True
+            if busy:
+                raise BusyError(
+                    [f"{self.folder}: another process is making this release; wait for it to end"]
+                )
+            yield
+
+    # --- what is kept
+
+    def save(self, state: RunState, key: synth.RunKey | None = None) -> None:
+        """Write the key and, last, the state: from here on the run can be resumed.
+
+        Parameters
+        ----------
+        state : RunState
+        key : synth.RunKey, optional
+            By default the key that is there.
+        """
+        if key is not None:
+            self.write(self._key, key.secret())
+            sync_tree(self.folder)  # plan and homes
+            sync(self.folder.parent)
+        document = {
+            "format": _FORMAT,
+            "config": state.config.model_dump(mode="python"),
+            "certificate": state.certificate.model_dump_json(),
+            "inputs": state.inputs,
+            "secure": state.secure,
+            "name": state.name,
+            "debit": state.debit,
+        }
+        self.write(self._state, (json.dumps(document, default=str, indent=1) + "\n").encode())
+
+    def load(self) -> RunState:
+        """Read what was begun."""
+        document = json.loads(self._state.read_text(encoding="utf-8"))
+        if document["format"] != _FORMAT:
+            raise ConfigError(
+                [f"{self._state}: begun by another version of the program; resume with that one"]
+            )
+        return RunState(
+            config=ReleaseConfig.model_validate(document["config"], context={"folder": Path("/")}),
+            certificate=Certificate.model_validate_json(document["certificate"]),
+            inputs=document["inputs"],
+            secure=document["secure"],
+            name=document["name"],
+            debit=document["debit"],
+        )
+
+    def key(self, state: RunState) -> synth.RunKey:
+        """Read the run key."""
+        return synth.RunKey(self._key.read_bytes(), secure=state.secure)
+
+    def forget_key(self) -> None:
+        """Overwrite and remove the run key."""
+        with suppress(FileNotFoundError):
+            with self._key.open("r+b") as file:
+                file.write(bytes(self._key.stat().st_size))
+                file.flush()
+                os.fsync(file.fileno())
+            self._key.unlink()
+
+    def add_homes(self, batch: int, homes: NDArray[np.int32]) -> None:
+        """Keep homes of a batch, after those of other parts of the input.
+
+        Parameters
+        ----------
+        batch : int
+        homes : ndarray of int32, shape (3, n)
+            **Confidential**: pool, work block and home block of each job.
+        """
+        with self._homes_of(batch).open("ab") as file:
+            np.save(file, homes)
+
+    def read_homes(self, batch: int) -> NDArray[np.int32]:
+        """Return the homes of a batch, part after part, shape (3, n)."""
+        parts = []
+        with self._homes_of(batch).open("rb") as file:
+            while file.peek(1):
+                parts.append(np.load(file))
+        return np.concatenate(parts, axis=1)
+
+    def _homes_of(self, batch: int) -> Path:
+        return self.homes / f"{batch:06}.npy"
+
+    def abandon(self) -> None:
+        """Give up a run that has not been paid for: `fresh` then throws the folder away."""
+        self._state.unlink()
+
+    def tidy(self) -> None:
+        """Remove what a finished release does not need; it is not drawn from again."""
+        self.forget_key()
+        for folder in (self.homes, self.parts, self.scratch):
+            if folder.exists():  # an error ends the run, which can then be resumed: no home may stay
+                shutil.rmtree(folder)
+
+    def write(self, path: Path, content: bytes) -> None:
+        """Write a file that is there whole or not at all, also after a power cut."""
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(file.name, path)
+        sync(path.parent)

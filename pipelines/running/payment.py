@@ -1,0 +1,161 @@
+"""Runs and the ledger: paid before the first draw, once, and the outcome entered, whatever it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import synth
+from pipelines.config.loading import ConfigError
+from pipelines.config.sections import LedgerSettings
+from pipelines.ledger.budgets import line_of_text
+from pipelines.ledger.chain import check_folder
+from pipelines.ledger.ledger import Budget, Ledger, LedgerError
+from pipelines.running.folder import RunState, Staging
+from pipelines.storage.event_log import Journal
+
+__all__ = ["accounted", "budget_left", "debit_of", "debits_of", "paid"]
+
+
+def budget_left(settings: LedgerSettings) -> tuple[Fraction, Fraction]:
+    """Return the epsilon and delta that a release may still cost; nothing is written.
+
+    Parameters
+    ----------
+    settings : LedgerSettings
+
+    Returns
+    -------
+    tuple of Fraction
+        Of the budget of the period and the one without a period, the smaller.
+
+    Raises
+    ------
+    LedgerError
+        If the ledger cannot be trusted, or its folder is not there.
+    """
+    ledger, budgets = Ledger(settings.file), [Budget(settings.epsilon, settings.delta, settings.period)]
+    if not settings.witness and not settings.file.exists():
+        check_folder(settings.file)  # the first debit makes the file
+        return settings.epsilon, settings.delta
+    ledger.verify(settings.witness)
+    if settings.period is not None:
+        name = line_of_text(settings.data_set, "data set")
+        of_all = (account for account in ledger.accounts() if account.data_set == name)
+        budgets += [account.budget for account in of_all if account.budget.period is None]
+    epsilons, deltas = zip(*(ledger.remaining(settings.data_set, each) for each in budgets), strict=True)
+    return min(epsilons), min(deltas)
+
+
+def paid(state: RunState, staging: Staging, say: Callable[[str], None]) -> RunState:
+    """Pay for a release before its first draw, or see that it has been paid for.
+
+    Parameters
+    ----------
+    state : RunState
+    staging : Staging
+        Where the debit is noted.
+    say : callable
+        Told of a debit that is the first of its data set in the ledger.
+
+    Returns
+    -------
+    RunState
+        With its debit, where the configuration names a ledger.
+
+    Raises
+    ------
+    LedgerError
+        If the budget does not allow the release, or the ledger cannot be trusted. Nothing has been paid.
+    """
+    settings, certificate = state.config.ledger, state.certificate
+    if settings is None:
+        return state
+    ledger = Ledger(settings.file)
+    state = replace(state, debit=state.debit or debit_of(state))  # perhaps killed before it was noted
+    if state.debit is not None:
+        ledger.resume(state.debit, certificate.plan_sha256)
+        staging.save(state)
+        return state
+    # A plan for the DP of one record does not keep the pdp of the whole run as small.
+    cost = certificate.requested if certificate.requested.guarantee == "dp" else certificate.run
+    if not settings.file.exists() or ledger.spent(settings.data_set)[0] == 0:  # made anew, or a mistyped name
+        Journal(staging.journal).write("first debit")
+        say(
+            f"WARNING: {settings.file} has no release of {settings.data_set!r} before this. If there were "
+            "any, what they spent is not counted: put their ledger back, or correct data_set (docs/ledger.md)"
+        )
+    debit = ledger.debit(
+        data_set=settings.data_set,
+        period=settings.period,
+        budget=Budget(settings.epsilon, settings.delta, settings.period),
+        epsilon=synth.exact(cost.epsilon),
+        delta=synth.exact(cost.delta),
+        plan_sha256=certificate.plan_sha256,
+        release=state.name,
+        witness=settings.witness,
+    )
+    state = replace(state, debit=debit.id)
+    staging.save(state)
+    return state
+
+
+def debit_of(state: RunState) -> str | None:
+    """Return the debit of a run in its ledger, noted in its folder or not; None if there is none.
+
+    Raises
+    ------
+    LedgerError
+        If the ledger cannot be trusted.
+    """
+    settings = state.config.ledger
+    if settings is None or not settings.file.exists():
+        return None
+    return next(
+        (entry.hash for entry in Ledger(settings.file).entries() if entry.release == state.name), None
+    )
+
+
+def debits_of(outs: Iterable[Path]) -> list[str]:
+    """Return the entries of the ledger that paid for finished or unfinished runs, by their output folders.
+
+    Raises
+    ------
+    ConfigError
+        If there is no run in a folder, or nothing paid for it.
+    """
+    debits = []
+    for out in outs:
+        staging = Staging(out) if Staging(out).begun else Staging.of(out)
+        if not staging.begun:
+            raise ConfigError([f"{out}: no release with its confidential folder is there"])
+        if (debit := staging.load().debit) is None:
+            raise ConfigError(
+                [
+                    f"{out}: no debit is noted there: nothing paid for this release, or it was stopped just "
+                    "then (odsynth resume notes it)"
+                ]
+            )
+        debits.append(debit)
+    return debits
+
+
+@contextmanager
+def accounted(state: RunState, journal: Journal) -> Iterator[None]:
+    """Enter the outcome in the log and in the ledger; whatever it is, what was paid stays paid."""
+    ledger = Ledger(state.config.ledger.file) if state.config.ledger else None
+    try:
+        yield
+    except BaseException as error:
+        # Neither may hide the first error, nor keep the other from being written.
+        with suppress(OSError):
+            journal.write("failed", error=type(error).__name__)
+        with suppress(LedgerError, OSError):
+            if ledger and state.debit:
+                ledger.outcome(state.debit, "failed", type(error).__name__)
+        raise
+    if ledger and state.debit:
+        ledger.outcome(state.debit, "finished")

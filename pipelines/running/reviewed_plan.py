@@ -1,0 +1,163 @@
+"""A run with a plan given: what was planned and reviewed before is what is drawn from, or nothing is.
+
+The plan is copied into the private folder of the run, and the copy is checked and read: what happens to the
+folder that was given while the run goes on changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import geo_data
+from pipelines.config.loading import ConfigError, ReleaseConfig
+from pipelines.planning.form import PLAN_FILES, plan_hash, read_document
+from pipelines.planning.plan import ReleasePlan
+from pipelines.planning.public_inputs import job_source
+from pipelines.planning.storage import load_plan
+from pipelines.release.names import NAME_FILE, check_names
+from pipelines.release.verification import contradictions
+from pipelines.storage.checksums import sha256_of
+
+__all__ = ["PLAN_FOLDER", "PLAN_NUMBERS", "refuse_other_slots", "take_plan", "usable"]
+
+PLAN_FOLDER, PLAN_NUMBERS = "plan", "forecast.json"  # in the folder that `odsynth plan` writes
+_AGAIN = "Plan again with odsynth plan"
+
+
+@contextmanager
+def usable(given: Path) -> Iterator[None]:
+    """Say of whatever goes wrong with a plan that it is this plan; it is public, so nothing is withheld.
+
+    Raises
+    ------
+    ConfigError
+        In place of any other error but those of the machine.
+    """
+    try:
+        yield
+    except (ConfigError, MemoryError):
+        raise
+    except Exception as error:  # a plan that was changed by hand may do anything to its reader
+        if isinstance(error, OSError) and error.errno is not None:  # of the machine, not of Parquet
+            raise
+        raise ConfigError([f"{given}: the plan cannot be used: {error}. {_AGAIN}"]) from error
+
+
+def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> ReleasePlan:
+    """Copy a plan that was made before, and the names of areas beside it, and read the copy.
+
+    Parameters
+    ----------
+    config : ReleaseConfig
+        Of the run.
+    given : Path
+        Folder that `odsynth plan` wrote.
+    stored : Path
+        Where the copy of the plan goes; made here. The names go beside it.
+
+    Returns
+    -------
+    ReleasePlan
+        Not yet certified.
+
+    Raises
+    ------
+    ConfigError
+        If the folder is none that `odsynth plan` wrote, its plan is not the one that its report is about, or
+        the plan was made for another configuration or says otherwise than its own.
+    ValueError
+        If a file is altered or not of its form (`load_plan`, `check_names`).
+    """
+    stored.mkdir()
+    names = stored.parent / NAME_FILE
+    try:
+        reported = json.loads((given / PLAN_NUMBERS).read_text(encoding="utf-8"))
+        plan_sha256, names_sha256 = reported["plan_sha256"], reported["names_sha256"]
+        for name in PLAN_FILES:
+            shutil.copyfile(given / PLAN_FOLDER / name, stored / name)
+        if config.geography.names == {} and not any(table.name for table in config.geography.polygons):
+            names_sha256 = None  # none are to be published
+        if names_sha256 is not None:
+            shutil.copyfile(given / NAME_FILE, names)
+    except (FileNotFoundError, NotADirectoryError, shutil.SpecialFileError, ValueError, KeyError, TypeError):
+        what = f"{PLAN_NUMBERS}, {NAME_FILE}, or a file in {PLAN_FOLDER}, is not there or not what it writes"
+        raise ConfigError([f"{given}: not a folder that odsynth plan wrote: {what}"]) from None
+    if plan_sha256 != plan_hash(stored) or (names_sha256 is not None and names_sha256 != sha256_of(names)):
+        raise ConfigError([f"{given}: the plan is not the one that {PLAN_NUMBERS} is about. {_AGAIN}"])
+    if others := _differing(read_document(stored)["configuration"], config.canonical()):
+        rule = "the plan was made for another configuration, or by another version of the program"
+        cure = f"{_AGAIN}, or change the configuration back"
+        raise ConfigError([f"{given}: {rule}; they differ in {', '.join(others)}. {cure}"])
+    release = load_plan(stored)
+    if names_sha256 is not None:
+        check_names(names.parent, release.geography)
+    if others := contradictions(config, release):
+        raise ConfigError(
+            [f"{given}: the plan is not what its configuration asks for: {', '.join(others)}. {_AGAIN}"]
+        )
+    return release
+
+
+def _differing(planned: Any, asked: Any, key: str = "") -> list[str]:
+    """Return the keys, as in "privacy.epsilon", under which two canonical configurations differ."""
+    if not (isinstance(planned, Mapping) and isinstance(asked, Mapping)):
+        # As texts: to Python, 1 and true are equal.
+        return [] if _text(planned) == _text(asked) else [key or "all keys"]
+    found: list[str] = []
+    for name in dict.fromkeys([*asked, *planned]):
+        path = f"{key}.{name}" if key else name
+        both = name in planned and name in asked
+        found += _differing(planned[name], asked[name], path) if both else [path]
+    return found
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def refuse_other_slots(config: ReleaseConfig, release: ReleasePlan) -> None:
+    """Refuse jobs with other attributes than the slots of the plan have; no home is read.
+
+    Without attributes there is nothing to do: `keep_homes` counts the jobs of every work block.
+
+    Raises
+    ------
+    InputError
+        With the number of jobs that differ.
+    """
+    planned = release.pools.slots
+    if not planned.categories:
+        return
+    found = job_source(config, release.geography).slots()
+    cure = "plan again: the plan was made for other jobs"
+    for name, categories in planned.categories.items():
+        if found.categories.get(name) != categories:
+            rule = "the categories are not those of the plan"
+            raise geo_data.InputError(config.jobs.file, rule, column=name, cure=cure)
+    keys, counts = zip(_counted(planned), _counted(found), strict=True)
+    both, position = np.unique(np.concatenate(keys), return_inverse=True)
+    more = np.bincount(position, np.concatenate([-counts[0], counts[1]]), both.size)
+    if differ := int(max(more.clip(min=0).sum(), -more.clip(max=0).sum())):
+        rule = "jobs are not as in the plan: another number, work block or attribute"
+        raise geo_data.InputError(config.jobs.file, rule, count=differ, cure=cure)
+
+
+def _counted(slots: geo_data.Slots) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return a number for each work block with each combination of attributes, and its slots.
+
+    Slots that are alike stand together, so none is sorted. A number may come twice.
+    """
+    key = slots.work.astype(np.int64)
+    for name in sorted(slots.categories):
+        key *= len(slots.categories[name])
+        key += slots.attributes[name]
+    first = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
+    return key[first], np.diff(np.append(first, key.size))

@@ -1,0 +1,1 @@
+"""Release calendars: what is due, what became of it, and who is told."""

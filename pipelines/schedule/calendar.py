@@ -1,0 +1,244 @@
+"""Release calendars: which release is due when, and the configuration of each.
+
+A calendar is a folder. Every TOML file in it is the schedule of one kind of release: a configuration to start
+from, when, which period each time is for, and what the period changes in the configuration. The file
+``calendar.toml``, which may be missing, is about the calendar itself.
+
+An occurrence is a schedule and a period, so that editing the hour of a schedule does not release anything
+twice; its time is the first of the schedule's times that is for the period. Times are computed by cronsim.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
+from typing import Any
+
+from cronsim import CronSim
+
+from pipelines.config.loading import ReleaseConfig, check_config
+from pipelines.config.toml import ConfigError, read_toml
+from pipelines.schedule.files import ScheduleFile, SettingsFile, read_model
+from pipelines.schedule.notify import Notify
+from pipelines.schedule.periods import NEEDED, Period, filled, put
+
+__all__ = ["SETTINGS", "Calendar", "Occurrence", "Period", "Schedule", "read_calendar"]
+
+SETTINGS = "calendar.toml"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A kind of release and its times.
+
+    Attributes
+    ----------
+    path : Path
+        Its file.
+    file : ScheduleFile
+        What stands in it.
+    tables : dict
+        The configuration to start from.
+    """
+
+    path: Path
+    file: ScheduleFile
+    tables: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The name of its file, without ``.toml``."""
+        return self.path.stem
+
+    def occurrences(self) -> Iterator[Occurrence]:
+        """Yield all occurrences since `start`, in order of time, without end unless there are dates."""
+        for at in self._times():
+            yield Occurrence(self, at, self._period(at).earlier(self.file.lag))
+
+    def _period(self, at: datetime) -> Period:
+        return Period.of(self.file.period, at.astimezone(self.file.timezone).date())
+
+    def _times(self) -> Iterator[datetime]:
+        start = (
+            datetime.min.replace(tzinfo=UTC) if self.file.start is None else self._instant(self.file.start)
+        )
+        if self.file.cron is None:
+            yield from sorted(at for at in map(self._instant, self.file.dates) if at >= start)
+            return
+        after = start.astimezone(self.file.timezone) - timedelta(seconds=1)
+        while (at := next(CronSim(self.file.cron, after), None)) is not None:
+            yield at.astimezone(UTC)
+            day = self._period(at).earlier(-1).first_day  # what else is for this period does not count
+            after = datetime.combine(day, time(), self.file.timezone) - timedelta(seconds=1)
+
+    def _instant(self, day: datetime) -> datetime:
+        """Return a local time as UTC: the first of two, and the end of a gap, as cronsim has it."""
+        here = day if day.tzinfo else day.replace(tzinfo=self.file.timezone)
+        while here.astimezone(UTC).astimezone(here.tzinfo).replace(tzinfo=None) != here.replace(tzinfo=None):
+            here += timedelta(minutes=1)
+        return here.astimezone(UTC)
+
+    def problems(self) -> Iterator[str]:
+        """Yield what cannot be right in a file whose single values are."""
+        if (self.file.cron is None) == (not self.file.dates):
+            yield "cron: name either cron or dates, one of the two"
+        if self.file.cron is not None and self.file.start is None:
+            yield "start: missing; add a line start = ... with the first date that counts"
+        out = self.file.set.get("release.out", "")
+        for name in NEEDED[self.file.period]:
+            if f"{{{name}}}" not in str(out):
+                yield f'set."release.out": needs {{{name}}}, so that each period has a folder of its own'
+        if self.file.dates:
+            periods = [self._period(self._instant(day)) for day in self.file.dates]
+            for period in {p.number: p for p in periods if periods.count(p) > 1}.values():
+                label = period.earlier(self.file.lag).label
+                yield f"dates: several are for {label}, which is released once; leave one"
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """The release of one period.
+
+    Attributes
+    ----------
+    schedule : Schedule
+    at : datetime
+        When it is due, in UTC.
+    period : Period
+    """
+
+    schedule: Schedule
+    at: datetime
+    period: Period
+
+    @property
+    def name(self) -> str:
+        """Name of its record: the schedule's and the period's, such as ``ri-2025``."""
+        return f"{self.schedule.name}-{self.period.label}"
+
+    @property
+    def local(self) -> str:
+        """When it is due, in the time zone of its schedule."""
+        return self.at.astimezone(self.schedule.file.timezone).isoformat(" ", "minutes")
+
+    def config(self) -> ReleaseConfig:
+        """Return the configuration of the release.
+
+        Raises
+        ------
+        ConfigError
+        """
+        data, names = copy.deepcopy(self.schedule.tables), self.period.names()
+        problems: list[str] = []
+        for key, value in self.schedule.file.set.items():
+            try:
+                put(data, key, filled(value, names))
+            except ValueError as error:
+                problems.append(f'set."{key}": {error}')
+        where = f"{self.schedule.path.name}, {self.period.label}"
+        if problems:
+            raise ConfigError(f"{where}: {problem}" for problem in problems)
+        return check_config(data, self.schedule.file.base.parent, where)
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """The schedules of a folder.
+
+    Attributes
+    ----------
+    folder : Path
+    records : Path
+        Where it is recorded what was done.
+    attempts : int
+        How often a release is tried.
+    scheduler : str or None
+        Address of a Dask cluster to draw on.
+    notify : Notify
+        Who is told.
+    schedules : tuple of Schedule
+        In order of their names.
+    problems : tuple of str
+        What is wrong with the files that are not among them: one line each, beginning with the file's name.
+    """
+
+    folder: Path
+    records: Path
+    attempts: int
+    scheduler: str | None
+    notify: Notify
+    schedules: tuple[Schedule, ...]
+    problems: tuple[str, ...]
+
+    def due(self, now: datetime) -> Iterator[Occurrence]:
+        """Yield the occurrences up to now, done or not, by time and then by name."""
+        past: list[Occurrence] = []
+        for schedule in self.schedules:
+            for occurrence in schedule.occurrences():
+                if occurrence.at > now:
+                    break
+                past.append(occurrence)
+        yield from sorted(past, key=lambda occurrence: (occurrence.at, occurrence.schedule.name))
+
+
+def read_calendar(folder: Path | str) -> Calendar:
+    """Read a calendar. A schedule that cannot be used is left out and told of in `problems`.
+
+    Parameters
+    ----------
+    folder : Path or str
+
+    Returns
+    -------
+    Calendar
+
+    Raises
+    ------
+    ConfigError
+        If there is no schedule in the folder, or its ``calendar.toml`` cannot be used: without it, what was
+        done before would not be known.
+    """
+    folder = Path(folder).absolute()
+    files = sorted(path for path in folder.glob("*.toml") if not path.name.startswith("."))
+    settings = SettingsFile()
+    if folder / SETTINGS in files:
+        files.remove(folder / SETTINGS)
+        settings = read_model(folder / SETTINGS, SettingsFile)
+    if not files:
+        raise ConfigError([f"{folder}: no release calendar; name a folder with the TOML files of schedules"])
+    schedules: list[Schedule] = []
+    problems: list[str] = []
+    for path in files:
+        try:
+            schedules.append(_schedule(path))
+        except ConfigError as error:
+            problems += error.problems
+    own = settings.calendar
+    return Calendar(
+        folder,
+        own.records or folder / "state",
+        own.attempts,
+        own.scheduler,
+        settings.notify,
+        tuple(schedules),
+        tuple(problems),
+    )
+
+
+def _schedule(path: Path) -> Schedule:
+    """Read a schedule, and try its first configuration."""
+    file = read_model(path, ScheduleFile)
+    try:
+        tables = read_toml(file.base)
+    except ConfigError as error:
+        raise ConfigError(f"{path.name}: base: {problem}" for problem in error.problems) from None
+    schedule = Schedule(path, file, tables)
+    if problems := [f"{path.name}: {problem}" for problem in schedule.problems()]:
+        raise ConfigError(problems)
+    for occurrence in schedule.occurrences():
+        occurrence.config()
+        return schedule
+    raise ConfigError([f"{path.name}: nothing is ever due since start; correct dates, cron or start"])

@@ -1,0 +1,277 @@
+"""Running what a release calendar says is due: once, in order, and on from where it stopped.
+
+A record is written before an attempt and after it. Whether a release was made is told by the release itself,
+so that neither a kill between the two nor a lost record makes a second one of the same period.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TextIO
+
+import geo_data
+import synth
+from pipelines.config.loading import ConfigError, ReleaseConfig
+from pipelines.ledger.ledger import Ledger, LedgerError
+from pipelines.publishing.publishing import PublishError, publish
+from pipelines.release.signing import SigningError
+from pipelines.release.verification import VerificationError
+from pipelines.running.folder import Staging
+from pipelines.running.run import resume, run
+from pipelines.schedule.calendar import Calendar, Occurrence, read_calendar
+from pipelines.schedule.notify import notify
+from pipelines.schedule.records import Record, Records
+from pipelines.schedule.summary import EXIT_BUSY, EXIT_FAILED, Result, Summary
+
+__all__ = ["EXIT_BUSY", "EXIT_FAILED", "Result", "Summary", "due", "make_release", "safe_message"]
+
+# Their messages quote no confidential value; those of others might.
+_EXPECTED = (
+    ConfigError,
+    LedgerError,
+    PublishError,
+    SigningError,
+    VerificationError,
+    geo_data.InputError,
+    synth.BudgetTooSmallError,
+)
+
+
+def due(
+    folder: Path | str,
+    *,
+    now: datetime | None = None,
+    dry_run: bool = False,
+    report: Callable[[str], None] | None = None,
+) -> Summary:
+    """Make the releases of a calendar that are due and not made yet, and tell whom the calendar names.
+
+    They are made in order of their times, the missed ones too. One that fails does not keep other schedules
+    waiting, but the later ones of its own; it is tried again by the next call, as often as the calendar
+    allows.
+
+    Parameters
+    ----------
+    folder : Path or str
+        The calendar.
+    now : datetime, optional
+        For tests. By default the clock.
+    dry_run : bool
+        Only say what would be done: writes nothing, tells nobody and reads no confidential file.
+    report : callable, optional
+        Told each step as it begins.
+
+    Returns
+    -------
+    Summary
+
+    Raises
+    ------
+    ConfigError
+        If the folder is no calendar, or what it says about itself cannot be used.
+    """
+    calendar = read_calendar(folder)
+    now = (now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
+    if dry_run:
+        return _Call(calendar, now, True, report).summary()
+    try:
+        with Records(calendar.records).locked() as free:
+            if not free:
+                return Summary(calendar.folder.name, now, busy=True)
+            summary = _Call(calendar, now, False, report).summary()
+    except OSError as error:  # no folder for records, or no lock
+        problem = f"{error.filename or calendar.records}: {safe_message(error)}; nothing was begun"
+        summary = Summary(calendar.folder.name, now, problems=(problem,))
+    if summary.failed or calendar.notify.on == "always":
+        notices = notify(calendar.notify, summary.document(), calendar.folder)
+        summary = replace(summary, notices=notices)
+    return summary
+
+
+@dataclass
+class _Call:
+    """One call: what is recorded, and what is done about it."""
+
+    calendar: Calendar
+    now: datetime
+    dry_run: bool
+    report: Callable[[str], None] | None
+
+    def __post_init__(self) -> None:
+        self.store = Records(self.calendar.records)
+        self.records, self.damaged = self.store.read()
+        self.owners = {record.out: record.name for record in self.records.values()}
+
+    def summary(self) -> Summary:
+        cure = "cannot be read; remove it, and the occurrence is looked at anew"
+        problems = [*self.calendar.problems, *(f"{self.store.path(n)}: {cure}" for n in sorted(self.damaged))]
+        last = max((record.time for record in self.records.values()), default="")
+        results: list[Result] = []
+        if last > self.now.isoformat():
+            cure = f"set it right or, if it was ahead then, remove those records in {self.store.folder}"
+            problems.append(
+                f"the clock is at {self.now.isoformat()}, before the last attempt, {last}: {cure}"
+            )
+        else:
+            blocked: dict[str, str] = {}
+            for occurrence in self.calendar.due(self.now):
+                record, schedule = self.records.get(occurrence.name), occurrence.schedule.name
+                if record is not None and record.status == "finished":
+                    continue
+                if schedule in blocked:
+                    result = _result(occurrence, "behind", f"after {blocked[schedule]}", record)
+                else:
+                    try:
+                        result = self._one(occurrence, record)
+                    except Exception as error:  # a record or log that cannot be written: others go on
+                        result = _result(occurrence, "failed", self._unforeseen(error), record, error)
+                    if result.status not in ("finished", "due"):
+                        blocked[schedule] = occurrence.name
+                results.append(result)
+        name = self.calendar.folder.name
+        return Summary(name, self.now, tuple(results), tuple(problems), dry_run=self.dry_run)
+
+    def _unforeseen(self, error: Exception) -> str:
+        where = getattr(error, "filename", None) or self.store.folder
+        return f"{type(error).__name__}: {safe_message(error)} ({where})"
+
+    def _one(self, occurrence: Occurrence, record: Record | None) -> Result:
+        """Do what is to be done about an occurrence that is not finished."""
+        if occurrence.name in self.damaged:
+            return _result(occurrence, "failed", "its record cannot be read", record)
+        tried = record.attempts if record else 0
+        if tried >= self.calendar.attempts:
+            cure = f"when the cause is removed, remove {self.store.path(occurrence.name)}"
+            return _result(occurrence, "given up", f"{tried} attempts; {cure}", record)
+        try:
+            config = occurrence.config()
+            out = config.release.out
+            if (owner := self.owners.setdefault(str(out), occurrence.name)) != occurrence.name:
+                raise ConfigError([f"{occurrence.name}: {out} is the output folder of {owner} too"])
+            if record is not None and record.out != str(out):
+                cure = f"put release.out back, or remove {self.store.path(occurrence.name)} to begin anew"
+                raise ConfigError([f"{occurrence.name}: was begun in {record.out}; {cure}"])
+        except ConfigError as error:
+            return _result(occurrence, "failed", safe_message(error), record, error)
+        on = Staging.of(out).begun or Staging(out).checked
+        if not on and (missing := [str(path) for path in _inputs(config) if _missing(path)]):
+            return _result(occurrence, "waiting", f"there is no {', '.join(missing)}", record)
+        if self.dry_run:
+            return _result(occurrence, "due", f"{'goes on with' if on else 'writes'} {out}", record)
+        return self._attempt(occurrence, config, tried + 1)
+
+    def _attempt(self, occurrence: Occurrence, config: ReleaseConfig, number: int) -> Result:
+        name, out = occurrence.name, config.release.out
+        record = Record(
+            name, occurrence.at.isoformat(), str(out), "begun", number, self.now.isoformat(timespec="seconds")
+        )
+        self.store.save(record)
+        log = self.store.log(name, number)
+        with log.open("a", encoding="utf-8") as file:
+            log.chmod(0o600)
+            self._tell(file, f"{name}, due {occurrence.local}: attempt {number} of {self.calendar.attempts}")
+            try:
+                make_release(
+                    config,
+                    report=lambda message: self._tell(file, message),
+                    scheduler=self.calendar.scheduler,
+                )
+                if (destination := occurrence.schedule.file.publish) is not None:
+                    self._tell(file, "Publishing the release ...")
+                    record = replace(record, published=publish(out, destination).location)
+            except Exception as error:
+                kind, said = type(error).__name__, safe_message(error)
+                self._tell(file, f"{name}: failed ({kind}): {said}", error=kind)
+                self.store.save(replace(record, status="failed", error=kind))
+                return _result(occurrence, "failed", f"{kind}: {said} (log: {log})", record, error)
+            self._tell(file, f"{name}: finished")
+        self.store.save(replace(record, status="finished"))
+        fit = Staging(out).load().certificate.for_release
+        return _result(occurrence, "finished", f"{out}{'' if fit else ' (not for release)'}", record)
+
+    def _tell(self, file: TextIO, message: str, **more: str) -> None:
+        line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "message": message} | more
+        file.write(json.dumps(line) + "\n")
+        file.flush()
+        if self.report is not None:
+            self.report(message)
+
+
+def _result(
+    occurrence: Occurrence,
+    status: str,
+    detail: str,
+    record: Record | None,
+    error: Exception | None = None,
+) -> Result:
+    kind = type(error).__name__ if error else None
+    if record is not None and kind is None and status == "given up":
+        kind = record.error or "interrupted"
+    attempts = record.attempts if record else 0
+    return Result(occurrence.name, occurrence.at, status, occurrence.local, detail, kind, attempts)
+
+
+def safe_message(error: Exception) -> str:
+    """Return the message of an error as one line, if it is known to quote no confidential value.
+
+    It may name files of this machine.
+    """
+    if isinstance(error, _EXPECTED):
+        return "; ".join(str(error).splitlines())
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return "its message could show confidential values and is withheld"
+
+
+def _inputs(config: ReleaseConfig) -> Iterator[Path]:
+    """Yield the files that a run reads."""
+    yield from config.jobs.files
+    yield config.geography.file
+    for table in config.auxiliary:
+        yield from (path for path in (table.file, getattr(table, "aux", None)) if path is not None)
+    if config.weights is not None:
+        yield config.weights.file
+
+
+def _missing(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False  # no reason to wait for the file: the run will say what is wrong with it
+    return False
+
+
+def make_release(
+    config: ReleaseConfig, *, report: Callable[[str], None] | None = None, scheduler: str | None = None
+) -> None:
+    """Make a release; or go on with it, or leave it, if it is there already.
+
+    Parameters
+    ----------
+    config : ReleaseConfig
+    report, scheduler
+        As for `run`.
+
+    Raises
+    ------
+    ConfigError
+        If another release is in its place; and what `run` and `resume` raise.
+    """
+    out = config.release.out
+    if (staging := Staging.of(out)).begun and staging.load().config.release == config.release:
+        resume(out, report=report, scheduler=scheduler)
+    elif Staging(out).checked and (state := Staging(out).load()).config.release == config.release:
+        settings = state.config.ledger
+        if settings is None or state.debit is None:
+            return
+        entries = Ledger(settings.file).entries()
+        if not any(entry.kind == "finished" and entry.debit == state.debit for entry in entries):
+            resume(out, report=report, scheduler=scheduler)  # killed before the ledger was told
+    else:
+        run(config, report=report, scheduler=scheduler)

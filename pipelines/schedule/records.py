@@ -1,0 +1,121 @@
+"""The records of a release calendar: what became of each occurrence, and who is at work.
+
+    RECORDS/lock                        held by the call that is at work
+    RECORDS/NAME.json                   what became of the occurrence NAME; removed, it is looked at anew
+    RECORDS/NAME.attempt-1.jsonl        log of an attempt
+
+What has its name is whole. A record names output folders and kinds of error; it holds no confidential value.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic_core import from_json
+
+from pipelines.running.folder import Staging
+
+__all__ = ["Record", "Records"]
+
+_FORMAT = "odsynth occurrence 1"
+_Status = Literal["begun", "finished", "failed"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What became of an occurrence.
+
+    Attributes
+    ----------
+    name : str
+    due : str
+        Its time, UTC.
+    out : str
+        The output folder.
+    status : {"begun", "finished", "failed"}
+        Of the last attempt; begun and not at work means interrupted.
+    attempts : int
+        How many were begun.
+    time : str
+        Time of the call that made the last (UTC).
+    error : str or None
+        Type of the error that ended it.
+    published : str or None
+        Where the release was published.
+    """
+
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
+
+    name: str
+    due: str
+    out: str
+    status: _Status
+    attempts: Annotated[int, Field(strict=True, ge=1)]
+    time: str
+    error: str | None = None
+    published: str | None = None
+
+
+_RECORD = TypeAdapter(Record)
+
+
+class Records:
+    """The records in a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        Need not exist.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, name: str) -> Path:
+        """Return the file of an occurrence's record."""
+        return self.folder / f"{name}.json"
+
+    def log(self, name: str, attempt: int) -> Path:
+        """Return the file of an attempt's log."""
+        return self.folder / f"{name}.attempt-{attempt}.jsonl"
+
+    @contextmanager
+    def locked(self) -> Iterator[bool]:
+        """Hold the lock, or find it held; the system releases it when the process ends, however it ends."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (self.folder / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+
+    def read(self) -> tuple[dict[str, Record], set[str]]:
+        """Return the records by name, and the names of those that cannot be read."""
+        records, damaged = {}, set()
+        for path in sorted(self.folder.glob("*.json")):
+            try:
+                document = from_json(path.read_bytes())  # also limits how deep it is nested
+                if document.pop("format") != _FORMAT:
+                    raise ValueError("another format")
+                record = _RECORD.validate_python(document)
+                if record.name != path.stem or datetime.fromisoformat(record.time).tzinfo is None:
+                    raise ValueError("another record")
+                records[record.name] = record
+            except (OSError, ValueError, TypeError, KeyError, AttributeError):
+                damaged.add(path.stem)
+        return records, damaged
+
+    def save(self, record: Record) -> None:
+        """Write a record, which is there whole or not at all."""
+        text = json.dumps({"format": _FORMAT} | asdict(record), indent=1) + "\n"
+        Staging(self.folder).write(self.path(record.name), text.encode())

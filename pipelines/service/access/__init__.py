@@ -1,0 +1,1 @@
+"""Who asks: tokens, sessions, providers of identities."""

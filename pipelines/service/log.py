@@ -1,0 +1,79 @@
+"""The log of the service: JSON lines with a fixed set of fields, in the manner of `pipelines.storage.event_log`.
+
+There is no address of a client, no path and no query in it: a route is logged as the program writes it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pipelines.storage.event_log import check_event
+
+__all__ = ["ServiceLog"]
+
+_EVENTS = ("request", "error", "message")
+_FIELDS: dict[str, type] = {
+    "id": str,
+    "method": str,
+    "route": str,
+    "status": int,
+    "seconds": float,
+    "error": str,  # its type and the line of the program; its words may quote what was sent
+    "level": str,
+    "text": str,  # of the server: that it started, on which port, that it stops
+}
+
+
+class ServiceLog(logging.Handler):
+    """Writes events, and the messages of the server and of this package.
+
+    Parameters
+    ----------
+    path : Path or None
+        File to append to, made with mode 0600; None is standard output.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        super().__init__(logging.INFO)
+        self._line = threading.Lock()
+        self._where = "the log, standard output" if path is None else f"the log, {path}"
+        if path is None:
+            self._stream = sys.stdout
+        else:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            self._stream = open(descriptor, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - until close
+
+    def write(self, event: str, **fields: str | int | float) -> None:
+        """Append an event with the time.
+
+        Raises
+        ------
+        ValueError
+            If the event or a field is not one of those that may be written.
+        OSError
+            If it cannot be written; names the log.
+        """
+        check_event(event, fields, _EVENTS, _FIELDS)
+        line = json.dumps({"time": datetime.now(UTC).isoformat(), "event": event, **fields})
+        with self._line:
+            try:
+                self._stream.write(line + "\n")
+                self._stream.flush()
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, self._where) from None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a message of the server, without its traceback."""
+        self.write("message", level=record.levelname.lower(), text=record.getMessage())
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._stream is not sys.stdout:
+            self._stream.close()
+        super().close()

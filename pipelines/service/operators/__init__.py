@@ -1,0 +1,1 @@
+"""The operators' side: what they see and do, as pages and as an API."""

@@ -1,0 +1,249 @@
+"""What operators see and do besides runs: registered inputs, budgets, withdrawals and errata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from sqlalchemy import update
+
+import synth
+from pipelines.config.loading import ConfigError, ReleaseConfig, load_config
+from pipelines.ledger.ledger import Budget, Ledger, LedgerError
+from pipelines.publishing.publishing import Published, PublishError, erratum, withdraw
+from pipelines.schedule.calendar import read_calendar
+from pipelines.schedule.due import safe_message
+from pipelines.service.access.tokens import Principal
+from pipelines.service.queue.runs import submit
+from pipelines.service.queue.worker_process import without_paths
+from pipelines.service.settings import ServiceSettings
+from pipelines.service.store import ServiceError, Store, record, runs, utc_now
+
+__all__ = [
+    "BudgetLine",
+    "RegisteredInput",
+    "add_erratum",
+    "budgets",
+    "registered_inputs",
+    "submit_input",
+    "withdraw_version",
+]
+
+
+@dataclass(frozen=True)
+class RegisteredInput:
+    """A release configuration that operators may run.
+
+    Attributes
+    ----------
+    name : str
+        In the service's settings.
+    config : ReleaseConfig or None
+        None if it cannot be used.
+    problem : str
+        Why not; names files without their folders.
+    """
+
+    name: str
+    config: ReleaseConfig | None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class BudgetLine:
+    """A budget of a data set and what is left of it.
+
+    Attributes
+    ----------
+    data_set : str
+    period : str or None
+        None is for ever.
+    epsilon, delta : str
+        The budget; decimal text.
+    spent_epsilon, spent_delta : str
+        Rounded up.
+    left_epsilon, left_delta : str
+        Rounded down.
+    releases, unfinished : int
+        Paid from it; those of them that have not finished.
+    """
+
+    data_set: str
+    period: str | None
+    epsilon: str
+    delta: str
+    spent_epsilon: str
+    spent_delta: str
+    left_epsilon: str
+    left_delta: str
+    releases: int
+    unfinished: int
+
+
+def registered_inputs(settings: ServiceSettings) -> list[RegisteredInput]:
+    """Return the registered inputs, in order of their names, as their files are now."""
+    return [_registered(name, path) for name, path in sorted(settings.inputs.items())]
+
+
+def submit_input(
+    store: Store,
+    settings: ServiceSettings,
+    who: Principal,
+    name: str,
+    *,
+    version: str | None = None,
+    dry_run: bool = True,
+    key: str | None = None,
+) -> tuple[int, bool]:
+    """Submit a run of a registered input; see `runs.submit`.
+
+    Raises
+    ------
+    ServiceError
+        404 if there is no such input, 409 if it cannot be used now.
+    """
+    who.must("operator")
+    if name not in settings.inputs:
+        raise ServiceError(
+            404, "not_found", "There is no such input; the list of inputs has those there are."
+        )
+    found = _registered(name, settings.inputs[name])
+    if found.config is None:
+        raise ServiceError(409, "input", f"{name} cannot be used: {found.problem}")
+    return submit(
+        store,
+        who,
+        found.config,
+        input=name,
+        version=version,
+        outs=settings.outs,
+        home=settings.folder,
+        dry_run=dry_run,
+        key=key,
+    )
+
+
+def budgets(settings: ServiceSettings) -> list[BudgetLine]:
+    """Return the budgets of all ledgers that registered inputs and the calendar name, used or not.
+
+    Raises
+    ------
+    ServiceError
+        If a ledger cannot be trusted.
+    """
+    lines: dict[tuple[Path, str, str | None], BudgetLine] = {}
+    for config in _configurations(settings):
+        if (named := config.ledger) is None:
+            continue
+        try:
+            if named.file.exists():
+                for each in Ledger(named.file).accounts():
+                    spent = each.epsilon, each.delta
+                    line = _line(each.data_set, each.budget, spent, each.debits, each.unfinished)
+                    lines[named.file, each.data_set, each.budget.period] = line
+            planned = Budget(named.epsilon, named.delta, named.period)
+        except LedgerError as error:
+            raise ServiceError(503, "ledger", without_paths(safe_message(error), [str(named.file)])) from None
+        unused = _line(named.data_set, planned, (Fraction(0), Fraction(0)), 0, 0)
+        lines.setdefault((named.file, named.data_set, named.period), unused)
+    return sorted(lines.values(), key=lambda line: (line.data_set, line.period or ""))
+
+
+def withdraw_version(
+    store: Store, settings: ServiceSettings, who: Principal, name: str, version: str, reason: str
+) -> Published:
+    """Withdraw what is published, with a reason that everybody sees.
+
+    Parameters
+    ----------
+    store, settings
+    who : Principal
+        An approver.
+    name, version : str
+        Of the catalog.
+    reason : str
+
+    Returns
+    -------
+    Published
+
+    Raises
+    ------
+    ServiceError
+        409 if it was withdrawn before.
+    """
+    with _remark(store, settings, who, "withdrawn", name, version, reason) as connection:
+        state = withdraw(settings.releases, name, version, reason)
+        of = (runs.c.published_name == name) & (runs.c.published_version == version)
+        withdrawn = update(runs).where(of, runs.c.state == "published")
+        connection.execute(withdrawn.values(state="withdrawn", changed=utc_now()))
+    return state
+
+
+def add_erratum(
+    store: Store, settings: ServiceSettings, who: Principal, name: str, version: str, text: str
+) -> Published:
+    """Say beside what is published what is wrong with it; as `withdraw_version`."""
+    with _remark(store, settings, who, "erratum", name, version, text):
+        return erratum(settings.releases, name, version, text)
+
+
+@contextmanager
+def _remark(
+    store: Store, settings: ServiceSettings, who: Principal, action: str, name: str, version: str, text: str
+) -> Iterator:
+    """Enter a remark in the audit trail; a remark that is refused is not entered."""
+    who.must("approver")
+    try:
+        with store.write() as connection:
+            record(connection, who.person, who.credential, action, f"{name}/{version}", text)
+            yield connection
+    except PublishError as error:
+        said = without_paths(safe_message(error), [str(settings.releases / "x")])
+        raise ServiceError(409, "publication", said) from None
+
+
+def _registered(name: str, path: Path) -> RegisteredInput:
+    try:
+        config = load_config(path)
+    except ConfigError as error:
+        said = without_paths(safe_message(error), [str(path)])
+        if (rule := ": not valid TOML") in said:  # a line is quoted there, of what may be a file of data
+            said = f"{said.partition(rule)[0]}{rule}. Cure: odsynth plan, on the server, says where"
+        return RegisteredInput(name, None, said)
+    if config.ledger is None:
+        return RegisteredInput(name, None, "it has no ledger that pays for its releases; add [ledger] to it")
+    return RegisteredInput(name, config)
+
+
+def _configurations(settings: ServiceSettings) -> Iterator[ReleaseConfig]:
+    for each in registered_inputs(settings):
+        if each.config is not None:
+            yield each.config
+    if settings.calendar is not None:
+        with suppress(ConfigError):
+            for schedule in read_calendar(settings.calendar).schedules:
+                for occurrence in schedule.occurrences():
+                    yield occurrence.config()
+                    break
+
+
+def _line(
+    data_set: str, budget: Budget, spent: tuple[Fraction, Fraction], releases: int, unfinished: int
+) -> BudgetLine:
+    left = max(budget.epsilon - spent[0], Fraction(0)), max(budget.delta - spent[1], Fraction(0))
+    return BudgetLine(
+        data_set,
+        budget.period,
+        epsilon=synth.decimal_down(budget.epsilon),
+        delta=synth.decimal_down(budget.delta),
+        spent_epsilon=synth.decimal_up(spent[0]),
+        spent_delta=synth.decimal_up(spent[1]),
+        left_epsilon=synth.decimal_down(left[0]),
+        left_delta=synth.decimal_down(left[1]),
+        releases=releases,
+        unfinished=unfinished,
+    )

@@ -1,0 +1,210 @@
+"""The operators' pages: signing in, what there is to do, releases, calendar, ledger, audit trail, tokens.
+
+A page shows what the operators' API answers, and its forms do what the API does, by the same functions.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Query, Request
+from starlette.responses import HTMLResponse, Response
+
+from pipelines.service.access.auth import close_session, open_session, start_session
+from pipelines.service.access.oidc import CALLBACK, begin_login, finish_login
+from pipelines.service.access.tokens import Principal
+from pipelines.service.operators import api, run_pages
+from pipelines.service.operators.models import Remark, RunEntry, SessionsOf
+from pipelines.service.operators.page import LOGIN, Approver, Before, Viewer, page, see
+from pipelines.service.public.api import Name, VersionName
+from pipelines.service.public.catalog import Catalog
+from pipelines.service.queue.runs import counts, movers
+from pipelines.service.rendering import render
+from pipelines.service.store import ServiceError
+
+__all__ = ["oidc_router", "router"]
+
+router = APIRouter(prefix="/operator", include_in_schema=False, default_response_class=HTMLResponse)
+router.include_router(run_pages.router)
+oidc_router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+
+# Where to go after signing in: a page of ours, and nothing else.
+_Next = Annotated[str, Query(pattern=r"^/operator(/[A-Za-z0-9._/-]*)?$", max_length=500)]
+_BY_OIDC = f"{LOGIN}/oidc"
+_ACTS = 100
+
+
+class _RemarkForm(Remark):
+    csrf: str = ""
+
+
+class _SessionsForm(SessionsOf):
+    csrf: str = ""
+
+
+@router.get("/login")
+def login(request: Request, next: _Next = "/operator") -> Response:
+    """Ask for a token."""
+    # Browsers keep the cookie back when they come from another site, as from a link in a letter.
+    elsewhere = request.headers.get("sec-fetch-site") == "cross-site"
+    return _login_page(request, next, elsewhere=elsewhere)
+
+
+@router.post("/login")
+def sign_in(
+    request: Request, token: Annotated[str, Form(max_length=200)], next: _Next = "/operator"
+) -> Response:
+    """Open a session."""
+    if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
+        raise ServiceError(403, "csrf", "This form is not ours. Cure: sign in at /operator.")
+    response = see(next)
+    if open_session(request, response, token) is None:
+        return _login_page(request, next, problem="This token is not valid, or not any more.")
+    return response
+
+
+@oidc_router.get(_BY_OIDC)
+def sign_in_elsewhere(request: Request) -> Response:
+    """Go to the provider of identities."""
+    return begin_login(request)
+
+
+@oidc_router.get(CALLBACK)
+def come_back(request: Request) -> Response:
+    """Open a session for whom the provider vouches."""
+    who = finish_login(request)
+    response = render(request, "operator/signed_in.html")
+    start_session(request, response, who)
+    return response
+
+
+@router.post("/logout")
+def sign_out(request: Request, _: Viewer) -> Response:
+    """Close the session."""
+    response = see(LOGIN)
+    close_session(request, response)
+    return response
+
+
+@router.get("")
+def dashboard(request: Request, who: Viewer) -> Response:
+    """What waits for whoever asks, what is at work, and what is coming."""
+    state = request.app.state
+    try:
+        agenda, problem = api.get_calendar(request, who), None
+    except ServiceError as error:
+        agenda, problem = None, error.detail
+    return page(
+        request,
+        "dashboard.html",
+        who,
+        counts=counts(state.store),
+        mine=_waits_for(request, who),
+        working=[run for name in run_pages.WORKING for run in _in_state(request, who, name)],
+        agenda=agenda,
+        problem=problem,
+        workers_alive=state.workers_alive(),
+    )
+
+
+@router.get("/releases")
+def releases(request: Request, who: Viewer) -> Response:
+    """What is published."""
+    catalog: Catalog = request.app.state.catalog
+    return page(request, "releases.html", who, versions=catalog.versions())
+
+
+@router.get("/releases/{name}/{version}")
+def release(request: Request, who: Viewer, name: Name, version: VersionName) -> Response:
+    """A published version, with the forms of withdrawal and errata."""
+    catalog: Catalog = request.app.state.catalog
+    return page(request, "release.html", who, version=catalog.version(name, version))
+
+
+@router.post("/releases/{name}/{version}/withdraw")
+def withdraw(
+    request: Request, who: Approver, name: Name, version: VersionName, asked: Annotated[_RemarkForm, Form()]
+) -> Response:
+    """Withdraw a version."""
+    api.withdraw(request, name, version, asked, who)
+    return see(f"/operator/releases/{name}/{version}")
+
+
+@router.post("/releases/{name}/{version}/errata")
+def add_erratum(
+    request: Request, who: Approver, name: Name, version: VersionName, asked: Annotated[_RemarkForm, Form()]
+) -> Response:
+    """Add an erratum."""
+    api.add_erratum(request, name, version, asked, who)
+    return see(f"/operator/releases/{name}/{version}")
+
+
+@router.get("/calendar")
+def calendar(request: Request, who: Viewer) -> Response:
+    """What is due and what is coming."""
+    agenda = api.get_calendar(request, who)
+    has_one = request.app.state.settings.calendar is not None
+    return page(request, "calendar.html", who, agenda=agenda, has_one=has_one)
+
+
+@router.get("/ledger")
+def ledger(request: Request, who: Viewer) -> Response:
+    """The budgets, as bars."""
+    return page(request, "ledger.html", who, budgets=api.get_ledger(request, who).budgets)
+
+
+@router.get("/audit")
+def audit(request: Request, who: Viewer, before: Before = None) -> Response:
+    """Who did what."""
+    acts = api.get_audit(request, who, before, _ACTS).acts
+    return page(request, "audit.html", who, acts=acts, more=len(acts) == _ACTS)
+
+
+@router.get("/tokens")
+def tokens(request: Request, who: Viewer) -> Response:
+    """The tokens that whoever asks may see."""
+    return page(request, "tokens.html", who, tokens=api.get_tokens(request, who).tokens)
+
+
+@router.post("/tokens/{token}/revoke")
+def revoke(request: Request, who: Viewer, token: str) -> Response:
+    """Revoke a token."""
+    api.revoke(request, token, who)
+    return see("/operator/tokens")
+
+
+@router.post("/sessions/end")
+def end_sessions(request: Request, who: Approver, asked: Annotated[_SessionsForm, Form()]) -> Response:
+    """End the sessions of a person."""
+    api.end_all_sessions(request, asked, who)
+    return see("/operator/tokens")
+
+
+def _login_page(
+    request: Request, next: str, *, elsewhere: bool = False, problem: str | None = None
+) -> Response:
+    return render(
+        request,
+        "operator/login.html",
+        status=200 if problem is None else 401,
+        next=next,
+        elsewhere=elsewhere,
+        problem=problem,
+        oidc=None if request.app.state.settings.oidc is None else _BY_OIDC,
+    )
+
+
+def _waits_for(request: Request, who: Principal) -> list[RunEntry]:
+    """The runs about which this person is to decide."""
+    found = []
+    if who.may("operator"):
+        found = [run for state in ("failed", "planned") for run in _in_state(request, who, state)]
+    if who.may("approver"):
+        store = request.app.state.store
+        finished = _in_state(request, who, "finished")
+        found += [run for run in finished if who.person not in movers(store, run.id)]
+    return found
+
+
+def _in_state(request: Request, who: Principal, state: str) -> list[RunEntry]:
+    return api.list_runs(request, who, state).runs

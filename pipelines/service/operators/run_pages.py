@@ -1,0 +1,214 @@
+"""The operators' pages of runs: what may be run, what a plan would cost, progress, approval."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Query, Request
+from markupsafe import Markup
+from pydantic import Field, field_validator
+from starlette.responses import HTMLResponse, Response
+
+from pipelines.service.access.tokens import Principal
+from pipelines.service.errors import not_found
+from pipelines.service.operators import api
+from pipelines.service.operators.models import BudgetEntry, PlanEntry, RunEntry, Submission, Verdict
+from pipelines.service.operators.page import LARGEST, Approver, Before, Operator, RunNumber, Viewer, page, see
+from pipelines.service.public.catalog import Catalog
+from pipelines.service.public.downloads import Download
+from pipelines.service.queue import runs
+from pipelines.service.queue.records import STATES, TASKS
+from pipelines.service.security import POLICY
+from pipelines.service.store import ServiceError
+from pipelines.views.maps import certificate_words
+
+__all__ = ["WORKING", "router"]
+
+router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+
+# States in which a worker has a run, or will take it: the page of such a run follows it.
+WORKING = tuple(state for task in TASKS.values() for state in (task.doing, task.waiting))
+_STEPS = 50
+
+
+class _SubmissionForm(Submission):
+    csrf: str = ""
+    key: Annotated[str, Form(pattern="^[!-~]{1,200}$")]
+
+    @field_validator("version", mode="before")
+    @classmethod
+    def _none_given(cls, value: object) -> object:
+        return value or None
+
+
+class _VerdictForm(Verdict):
+    csrf: str = ""
+
+
+@router.get("/inputs")
+def inputs(request: Request, who: Viewer) -> Response:
+    """What may be run, with a form to plan it."""
+    # A form that is sent twice, by two clicks, submits one run.
+    key = secrets.token_urlsafe(16)
+    return page(request, "inputs.html", who, inputs=api.list_inputs(request, who).inputs, key=key)
+
+
+@router.post("/runs")
+def submit(request: Request, who: Operator, asked: Annotated[_SubmissionForm, Form()]) -> Response:
+    """Submit a dry run."""
+    plain = Submission(input=asked.input, version=asked.version, dry_run=asked.dry_run)
+    made = api.submit_run(request, Response(), plain, who, asked.key)
+    return see(f"/operator/runs/{made.id}")
+
+
+@router.get("/runs")
+def list_runs(
+    request: Request,
+    who: Viewer,
+    state: Annotated[str, Query(pattern=f"^({'|'.join(STATES)})?$")] = "",
+    before: Before = None,
+) -> Response:
+    """The runs, newest first."""
+    found = api.list_runs(request, who, state or None, before, _STEPS).runs
+    return page(
+        request,
+        "runs.html",
+        who,
+        runs=found,
+        state=state,
+        counts=runs.counts(request.app.state.store),
+        more=len(found) == _STEPS,
+    )
+
+
+@router.get("/compare")
+def compare(
+    request: Request,
+    who: Viewer,
+    run: Annotated[list[Annotated[int, Field(ge=1, le=LARGEST)]], Query(max_length=8)] = [],  # noqa: B006
+) -> Response:
+    """Plans side by side."""
+    chosen = [api.get_run(request, each, who) for each in dict.fromkeys(run)]
+    return page(request, "compare.html", who, runs=[each for each in chosen if each.plan is not None])
+
+
+@router.get("/runs/{run}")
+def get_run(request: Request, who: Viewer, run: RunNumber) -> Response:
+    """A run: what it would cost, how far it is, what may be done with it."""
+    found = api.get_run(request, run, who)
+    events = api.get_events(request, run, who).events
+    # A release that was begun before, and failed, may have been paid for; that the ledger shows.
+    begun = runs.release_begun(request.app.state.store, run)
+    unpaid = found.plan if found.state in ("planned", "queued") and not begun else None
+    budgets, problem = _budgets(request, who, found.data_set)
+    return page(
+        request,
+        "run.html",
+        who,
+        run=found,
+        events=events,
+        working=found.state in WORKING,
+        cancellable=found.state in runs.CANCELLABLE and not begun,
+        unpaid=unpaid,
+        budgets=budgets,
+        problem=problem,
+        short=unpaid is not None and not any(_pays(budget, unpaid) for budget in budgets),
+    )
+
+
+@router.post("/runs/{run}/queue")
+def queue(request: Request, who: Operator, run: RunNumber) -> Response:
+    """Let a planned run go on to its release."""
+    return _done(api.queue_run, request, run, who)
+
+
+@router.post("/runs/{run}/cancel")
+def cancel(request: Request, who: Operator, run: RunNumber) -> Response:
+    """Take a run back."""
+    return _done(api.cancel_run, request, run, who)
+
+
+@router.post("/runs/{run}/retry")
+def retry(request: Request, who: Operator, run: RunNumber) -> Response:
+    """Let a failed run try again."""
+    return _done(api.retry_run, request, run, who)
+
+
+@router.get("/runs/{run}/approval")
+def approval(request: Request, who: Viewer, run: RunNumber) -> Response:
+    """A finished release with its certificate and its map, and the form that decides about it."""
+    found = api.get_run(request, run, who)
+    certificate = api.get_certificate(request, run, who)
+    response = page(
+        request,
+        "approval.html",
+        who,
+        run=found,
+        certificate=certificate,
+        words=Markup(certificate_words(certificate)),  # escaped by itself
+        has_map=_preview(request, found) is not None,
+        own=who.person in runs.movers(request.app.state.store, run),
+    )
+    response.headers["Content-Security-Policy"] = f"{POLICY}; frame-src 'self'"
+    return response
+
+
+@router.get("/runs/{run}/map")
+def preview(request: Request, who: Viewer, run: RunNumber) -> Response:
+    """The map of a release before it is published, for the page of its approval."""
+    path = _preview(request, api.get_run(request, run, who))
+    if path is None:
+        raise not_found("There is no map of this run, or not yet.")
+    # The map brings its own orders to the browser, which allow its scripts by their hashes.
+    headers = {"Content-Security-Policy": "frame-ancestors 'self'", "X-Frame-Options": "SAMEORIGIN"}
+    return Download(path, headers=headers, media_type="text/html; charset=utf-8")
+
+
+@router.post("/runs/{run}/approve")
+def approve(
+    request: Request, who: Approver, run: RunNumber, asked: Annotated[_VerdictForm, Form()]
+) -> Response:
+    """Approve the publication; a worker then publishes."""
+    api.approve_run(request, run, asked, who)
+    return see(f"/operator/runs/{run}")
+
+
+@router.post("/runs/{run}/reject")
+def reject(
+    request: Request, who: Approver, run: RunNumber, asked: Annotated[_VerdictForm, Form()]
+) -> Response:
+    """Decide that it is not published."""
+    api.reject_run(request, run, asked, who)
+    return see(f"/operator/runs/{run}")
+
+
+def _done(
+    step: Callable[[Request, int, Principal], RunEntry], request: Request, run: int, who: Principal
+) -> Response:
+    step(request, run, who)
+    return see(f"/operator/runs/{run}")
+
+
+def _preview(request: Request, run: RunEntry) -> Path | None:
+    """The map of what a run made, if it has been drawn."""
+    catalog: Catalog = request.app.state.catalog
+    path = None if run.content_sha256 is None else catalog.prepared(run.content_sha256).map
+    return path if path is not None and path.is_file() else None
+
+
+def _budgets(request: Request, who: Principal, data_set: str) -> tuple[list[BudgetEntry], str | None]:
+    """The budgets of a data set, or why they cannot be shown."""
+    try:
+        found = api.get_ledger(request, who).budgets
+    except ServiceError as error:
+        return [], error.detail
+    return [budget for budget in found if budget.data_set == data_set], None
+
+
+def _pays(budget: BudgetEntry, cost: PlanEntry) -> bool:
+    left = Decimal(budget.left_epsilon), Decimal(budget.left_delta)
+    return left[0] >= Decimal(cost.epsilon) and left[1] >= Decimal(cost.delta)

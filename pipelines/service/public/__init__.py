@@ -1,0 +1,1 @@
+"""The public side: the catalogue, its pages and API, downloads and questions about flows."""

@@ -1,0 +1,68 @@
+"""Downloads: the files of a version, whole or in ranges, each compared with SHA256SUMS before it goes out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request
+from starlette.responses import FileResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from pipelines.service.caching import CONTENT, is_fresh
+from pipelines.service.errors import answers
+from pipelines.service.public.api import Name, VersionName
+from pipelines.service.public.catalog import Catalog
+
+__all__ = ["Download", "router"]
+
+_TYPES = {
+    ".csv.gz": "application/gzip",
+    ".json": "application/json",
+    ".md": "text/markdown; charset=utf-8",
+    ".parquet": "application/vnd.apache.parquet",
+    ".pem": "application/x-pem-file",
+}
+_KINDS = {kind.partition(";")[0] for kind in _TYPES.values()} | {"application/octet-stream"}
+
+router = APIRouter(tags=["public"])
+
+
+class Download(FileResponse):
+    """A file, of which HEAD reads nothing: the method that was asked is known though routes see GET."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        await super().__call__({**scope, "method": scope.get("method_asked", "GET")}, receive, send)
+
+
+@router.get(
+    "/releases/{name}/{version}/files/{path:path}",
+    response_class=FileResponse,
+    responses={
+        200: {"content": {kind: {} for kind in sorted(_KINDS)}, "description": "The file"},
+        206: {
+            "content": {kind: {} for kind in sorted(_KINDS | {"multipart/byteranges"})},
+            "description": "The ranges that were asked for",
+        },
+        304: {"description": "The client holds it"},
+        416: {"description": "The range is not in the file"},
+        **answers(404, 410, 422, 429, 503, pages=True),
+    },
+    summary="Download a file",
+)
+def download(
+    request: Request, name: Name, version: VersionName, path: Annotated[str, Path(max_length=300)]
+) -> Response:
+    """A file that SHA256SUMS lists, SHA256SUMS itself, or a signature. Its ETag is its SHA-256."""
+    catalog: Catalog = request.app.state.catalog
+    file = catalog.file(catalog.usable(name, version), path)
+    headers = {
+        "ETag": f'"{file.sha256}"',
+        "Cache-Control": CONTENT,
+        "Repr-Digest": f"sha-256=:{file.digest}:",
+        "Content-Security-Policy": "default-src 'none'; sandbox",
+    }
+    if is_fresh(request, headers["ETag"]):
+        return Response(status_code=304, headers=headers)
+    kind = next((kind for end, kind in _TYPES.items() if path.endswith(end)), "application/octet-stream")
+    return Download(file.path, headers=headers, media_type=kind, filename=file.name.rpartition("/")[2])

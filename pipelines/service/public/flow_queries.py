@@ -1,0 +1,200 @@
+"""Questions about the flows of a release: where an area's workers live, where its residents work."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.release.reader import PublicRelease, PublicReleaseError
+from pipelines.views.commutes import Area, Side, find_area
+from pipelines.views.labels import unit_names
+
+__all__ = ["Flow", "FlowAnswer", "FlowQuestion", "FlowTables", "ask_flows"]
+
+_OPEN = 8  # releases
+_MEMORY = "512MB"  # of each; beyond it DuckDB uses the disk
+
+
+@dataclass(frozen=True)
+class FlowQuestion:
+    """A question.
+
+    Attributes
+    ----------
+    area : str
+        Code of an area, with its leading zeros.
+    of : {"workers", "residents"}
+        Those who work in the area, or those who live in it.
+    level : str or None
+        Level of the area; by default the coarsest that has the code.
+    other_level : str or None
+        Level of the homes of the workers, or of the workplaces of the residents; by default the area's.
+    attribute : str
+        Of `PublicRelease.counts`.
+    implicate : int
+        Which of the release's synthetic data sets.
+    top : int
+        How many flows to return, the largest first.
+    """
+
+    area: str
+    of: Side
+    level: str | None = None
+    other_level: str | None = None
+    attribute: str = "S000"
+    implicate: int = 1
+    top: int = 20
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Jobs between the area of the question and another.
+
+    Attributes
+    ----------
+    code : str
+        Of the other area.
+    jobs : int
+    outside : bool
+        Whether the other area is one of the coarse areas outside the region.
+    name : str
+        Of the other area; "" where the release has none.
+    """
+
+    code: str
+    jobs: int
+    outside: bool
+    name: str
+
+
+@dataclass(frozen=True)
+class FlowAnswer:
+    """An answer.
+
+    Attributes
+    ----------
+    area : Area
+    name : str
+        Of the area; "" where the release has none.
+    other_level : str
+    jobs : int
+        Of the area, all flows together.
+    areas : int
+        How many flows there are.
+    flows : tuple of Flow
+        The largest; of equal ones, those first that come first in the geography.
+    """
+
+    area: Area
+    name: str
+    other_level: str
+    jobs: int
+    areas: int
+    flows: tuple[Flow, ...]
+
+
+class FlowTables:
+    """The flow tables of releases (`pipelines.service.public.flow_tables`), opened when they are asked for."""
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[Path, duckdb.DuckDBPyConnection] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def cursor(self, path: Path) -> duckdb.DuckDBPyConnection:
+        """Return a connection for one thread; the file is opened once for all."""
+        with self._lock:
+            connection = self._open.get(path)
+            if connection is None:
+                # A question reads little: several threads for one cost it more time than they save.
+                config: dict[str, str | bool | int | float | list[str]] = {
+                    "memory_limit": _MEMORY,
+                    "threads": "1",
+                    "enable_external_access": "false",
+                }
+                connection = duckdb.connect(str(path), read_only=True, config=config)
+                self._open[path] = connection
+                while len(self._open) > _OPEN:  # closed when the last cursor is
+                    self._open.popitem(last=False)
+            self._open.move_to_end(path)
+            return connection.cursor()
+
+    def close(self) -> None:
+        """Close all files."""
+        with self._lock:
+            while self._open:
+                self._open.popitem()[1].close()
+
+
+def ask_flows(release: PublicRelease, connection: duckdb.DuckDBPyConnection, ask: FlowQuestion) -> FlowAnswer:
+    """Answer a question.
+
+    Parameters
+    ----------
+    release : PublicRelease
+    connection : DuckDBPyConnection
+        To the flow tables of this release.
+    ask : FlowQuestion
+
+    Returns
+    -------
+    FlowAnswer
+
+    Raises
+    ------
+    PublicReleaseError
+        If the release has no such area, level, attribute or implicate.
+    """
+    levels, counts = release.levels, list(release.counts)
+    for level in (ask.level, ask.other_level):
+        if level is not None and level not in levels:
+            raise PublicReleaseError(f"there is no such level; there are: {', '.join(levels)}")
+    if ask.attribute not in counts:
+        raise PublicReleaseError(f"there is no such attribute; there are: {', '.join(counts)}")
+    if not 1 <= ask.implicate <= release.implicates:
+        raise PublicReleaseError(f"there is no such implicate; there are {release.implicates}")
+    area = _area(release, ask)
+    other_level = ask.other_level or area.level
+    own, other = levels.index(area.level), levels.index(other_level)
+    table, here, there = ("flows", "w", "h") if ask.of == "workers" else ("residents", "h", "w")
+    # Names of tables and columns are made of positions, and values are bound: nothing of the question is SQL.
+    found = connection.execute(
+        f"SELECT {there}{other} AS unit, sum(c{counts.index(ask.attribute)})::BIGINT AS jobs FROM {table} "
+        f"WHERE implicate = ? AND {here}{own} = ? GROUP BY unit HAVING jobs > 0",
+        [ask.implicate, area.unit],
+    ).fetchnumpy()
+    unit, jobs = (np.asarray(found[name], np.int64) for name in ("unit", "jobs"))
+    codes, outside = release.geography.codes(other_level), _outside_units(release, other_level)
+    names = unit_names(release, other_level)
+    flows = tuple(
+        Flow(str(codes[unit[i]]), int(jobs[i]), int(unit[i]) in outside, str(names[unit[i]]))
+        for i in _largest(unit, jobs, ask.top)
+    )
+    name = str(unit_names(release, area.level)[area.unit])
+    return FlowAnswer(area, name, other_level, int(jobs.sum()), len(jobs), flows)
+
+
+def _largest(unit: NDArray[np.int64], jobs: NDArray[np.int64], top: int) -> NDArray[np.intp]:
+    """Positions of the largest, and of equal ones those of the first units; without sorting all."""
+    rank = jobs * (unit.max(initial=0) + 1) - unit  # no two are equal
+    chosen = np.argpartition(-rank, top)[:top] if len(rank) > top else np.arange(len(rank))
+    return chosen[np.argsort(-rank[chosen])]
+
+
+def _area(release: PublicRelease, ask: FlowQuestion) -> Area:
+    if ask.level is None:
+        return find_area(release, ask.area)
+    unit = int(release.geography.unit_number(ask.level, [ask.area])[0])
+    if unit < 0:
+        raise PublicReleaseError(f"there is no area of this code at the level {ask.level}")
+    return Area(ask.level, unit, ask.area)
+
+
+def _outside_units(release: PublicRelease, level: str) -> frozenset[int]:
+    geography = release.geography
+    return frozenset(geography.unit_of(level, geography.outside_blocks).tolist())

@@ -1,0 +1,171 @@
+"""The JSON of the public API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from pipelines.publishing.publishing import Remark
+from pipelines.service.public.catalog import Version
+
+__all__ = ["FileEntry", "FileList", "FlowEntry", "FlowList", "Note", "ReleaseEntry", "ReleaseList"]
+
+SYNTHETIC = "Synthetic workers: no row is a real person."
+
+
+class Note(BaseModel):
+    """A withdrawal or an erratum: when it was made, UTC, and its text."""
+
+    date: str
+    text: str
+
+    @classmethod
+    def of(cls, remark: Remark) -> Note:
+        """Return a remark of a publication."""
+        return cls(date=remark.date, text=remark.text)
+
+
+class ReleaseEntry(BaseModel):
+    """A published version of a release.
+
+    Attributes
+    ----------
+    name, version : str
+        As in addresses.
+    status : str
+        complete, withdrawn or damaged; only what is complete should be used.
+    published : str
+        When its publication began, UTC.
+    sha256 : str
+        Hash of its SHA256SUMS, and so of all its content.
+    title, state, year, job_type
+        What was released.
+    epsilon, delta : str or None
+        Of the whole run, exact decimal text.
+    workers : int or None
+        Synthetic workers, in all implicates.
+    implicates : int or None
+        Synthetic data sets.
+    plan_sha256 : str or None
+        Of the public plan, from which the certificate can be computed again.
+    withdrawn : Note or None
+    errata : list of Note
+        Oldest first.
+    """
+
+    name: str
+    version: str
+    status: str
+    published: str
+    sha256: str
+    title: str | None = None
+    state: str | None = None
+    year: int | None = None
+    job_type: str | None = None
+    epsilon: str | None = None
+    delta: str | None = None
+    workers: int | None = None
+    implicates: int | None = None
+    plan_sha256: str | None = None
+    withdrawn: Note | None
+    errata: list[Note]
+
+    @classmethod
+    def of(cls, version: Version) -> ReleaseEntry:
+        """Return the entry of a version."""
+        state, certificate = version.state, version.certificate
+        described: dict[str, Any] = {}
+        if certificate is not None:
+            described = {
+                "title": certificate.release.name,
+                "state": certificate.release.state,
+                "year": certificate.release.year,
+                "job_type": certificate.release.job_type,
+                "epsilon": certificate.run.epsilon,
+                "delta": certificate.run.delta,
+                "workers": certificate.totals.synthetic_workers,
+                "implicates": certificate.implicates.number,
+                "plan_sha256": certificate.plan_sha256,
+            }
+        return cls(
+            name=state.name,
+            version=state.version,
+            status=version.status,
+            published=state.begun,
+            sha256=state.sha256,
+            withdrawn=None if state.withdrawn is None else Note.of(state.withdrawn),
+            errata=[Note.of(remark) for remark in state.errata],
+            **described,
+        )
+
+
+class ReleaseList(BaseModel):
+    """Published versions, newest first."""
+
+    releases: list[ReleaseEntry]
+
+
+class FileEntry(BaseModel):
+    """A file of a version: name, bytes, hash, and where it is downloaded."""
+
+    name: str
+    size: int
+    sha256: str
+    href: str
+
+
+class FileList(BaseModel):
+    """Files of a version."""
+
+    files: list[FileEntry]
+
+
+class FlowEntry(BaseModel):
+    """Jobs between the area that was asked for and another; outside: a coarse area outside the region."""
+
+    code: str
+    jobs: int
+    outside: bool
+
+
+class FlowList(BaseModel):
+    """Flows of an area.
+
+    Attributes
+    ----------
+    note : str
+        What the numbers are.
+    name, version : str
+        Of the release.
+    side : str
+        home or work: which end of the flows the area is.
+    area, level : str
+        The area that was asked for.
+    other_level : str
+        Level of the areas in `flows`.
+    attribute, meaning : str
+        Which jobs are counted.
+    implicate : int
+        Of which synthetic data set.
+    jobs : int
+        Of the area, with all areas together.
+    areas : int
+        How many areas it has flows with.
+    flows : list of FlowEntry
+        The largest of them.
+    """
+
+    note: str = SYNTHETIC
+    name: str
+    version: str
+    side: str
+    area: str
+    level: str
+    other_level: str
+    attribute: str
+    meaning: str
+    implicate: int
+    jobs: int
+    areas: int
+    flows: list[FlowEntry]

@@ -1,0 +1,147 @@
+"""The public pages: the list of releases, a page for each, its map, answers about an area, and the API."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, FastAPI, Query, Request
+from markupsafe import Markup
+from starlette.responses import HTMLResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from pipelines.service.caching import CONTENT, STATEMENT, is_fresh, tag
+from pipelines.service.public.api import Name, VersionName, asked_flows, file_address
+from pipelines.service.public.catalog import Catalog
+from pipelines.service.public.downloads import Download
+from pipelines.service.public.flow_queries import FlowQuestion
+from pipelines.service.rendering import render
+from pipelines.service.store import ServiceError
+from pipelines.views.labels import singular
+from pipelines.views.maps import certificate_words
+
+__all__ = ["add_pages"]
+
+# The map brings its own orders to the browser, which allow its scripts by their hashes.
+_MAP_POLICY = "frame-ancestors 'none'"
+_TOP = 25
+
+_router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+
+
+def add_pages(app: FastAPI) -> None:
+    """Add the pages, and the style sheet that they share with the operators', to an application."""
+    app.include_router(_router)
+    app.mount("/static", StaticFiles(packages=[("pipelines.service", "static")]), name="static")
+
+
+@_router.get("/")
+def releases(request: Request) -> Response:
+    """The list of releases, those to be used first."""
+    catalog: Catalog = request.app.state.catalog
+    versions = sorted(catalog.versions(), key=lambda version: version.status != "complete")
+    return _page(request, "releases.html", versions=versions)
+
+
+@_router.get("/releases/{name}/{version}")
+def release(request: Request, name: Name, version: VersionName) -> Response:
+    """Everything about a version."""
+    catalog: Catalog = request.app.state.catalog
+    found = catalog.version(name, version)
+    settings = request.app.state.settings
+    levels = catalog.release(found).levels if found.status == "complete" else ()
+    return _page(
+        request,
+        "release.html",
+        version=found,
+        words=Markup(certificate_words(found.certificate))
+        if found.certificate
+        else None,  # escaped by itself
+        files=[(file, file_address(found, file)) for file in found.files.values()],
+        has_map=found.status == "complete" and catalog.prepared(found.sha256).map.is_file(),
+        levels=[(level, singular(level)) for level in levels],
+        # Not the Host header, which anybody writes: people paste this into a shell.
+        address=settings.public_url or f"http://{settings.host}:{settings.port}",
+    )
+
+
+@_router.get("/releases/{name}/{version}/map")
+def map_page(request: Request, name: Name, version: VersionName) -> Response:
+    """The map, in one file."""
+    catalog: Catalog = request.app.state.catalog
+    found = catalog.usable(name, version)
+    path = catalog.prepared(found.sha256).map
+    if not path.is_file():
+        raise ServiceError(503, "preparing", "The map of this release is being drawn; try again in a minute.")
+    headers = {
+        "ETag": tag("map", found.sha256, path.stat().st_mtime_ns),
+        "Cache-Control": CONTENT,
+        "Content-Security-Policy": _MAP_POLICY,
+    }
+    if is_fresh(request, headers["ETag"]):
+        return Response(status_code=304, headers=headers)
+    return Download(path, headers=headers, media_type="text/html; charset=utf-8")
+
+
+@_router.get("/releases/{name}/{version}/flows")
+def flows(
+    request: Request,
+    name: Name,
+    version: VersionName,
+    area: Annotated[str, Query(max_length=100)] = "",
+    side: Annotated[str, Query(pattern="^(work|home)$")] = "work",
+    level: Annotated[str, Query(max_length=100)] = "",
+    attribute: Annotated[str, Query(max_length=100)] = "S000",
+) -> Response:
+    """The largest flows of an area, without a script."""
+    catalog: Catalog = request.app.state.catalog
+    found = catalog.usable(name, version)
+    opened = catalog.release(found)
+    problem, said = None, None
+    if area.strip():
+        try:
+            said = asked_flows(
+                catalog,
+                found,
+                FlowQuestion(
+                    area=area.strip(),
+                    of="workers" if side == "work" else "residents",
+                    other_level=level or None,
+                    attribute=attribute,
+                    top=_TOP,
+                ),
+            )
+        except ServiceError as error:
+            if error.status != 404:
+                raise
+            problem = error.detail
+    return _page(
+        request,
+        "flows.html",
+        version=found,
+        levels=[(each, singular(each)) for each in opened.levels],
+        counts=opened.counts,
+        asked={"area": area.strip(), "side": side, "level": level, "attribute": attribute},
+        said=said,
+        problem=problem,
+    )
+
+
+@_router.get("/api")
+def api(request: Request) -> Response:
+    """The API in words, made from its OpenAPI document."""
+    document = request.app.openapi()
+    routes = [
+        {"method": method.upper(), "path": path, **operation}
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+        if "public" in operation.get("tags", ())
+    ]
+    return _page(request, "api.html", routes=routes)
+
+
+def _page(request: Request, template: str, **context: Any) -> Response:
+    response = render(request, template, headers={"Cache-Control": STATEMENT}, **context)
+    response.headers["ETag"] = tag(bytes(response.body))
+    if is_fresh(request, response.headers["ETag"]):
+        return Response(status_code=304, headers={k: response.headers[k] for k in ("ETag", "Cache-Control")})
+    return response

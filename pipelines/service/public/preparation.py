@@ -1,0 +1,152 @@
+"""What is made of a release once, when it is published, so that readers do not wait: its map and flow tables.
+
+::
+
+    CACHE/SHA256.map.html     the map, in one file (`pipelines.build_map`)
+    CACHE/SHA256.duckdb       the flows, ready for queries (`pipelines.service.public.flow_tables`)
+
+The names are of the content, so nothing here is ever out of date, and all of it may be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Protocol
+
+from pipelines.release.reader import read_public_release
+from pipelines.service.public.flow_tables import write_flow_tables
+from pipelines.views.maps import build_map
+
+__all__ = ["Preparable", "Preparation", "Prepared", "prepare"]
+
+_LOOK_SECONDS = 2.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Where what was made of a release lies; a file is there, whole, or not at all.
+
+    Attributes
+    ----------
+    map : Path
+    flows : Path
+    """
+
+    map: Path
+    flows: Path
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything has been made."""
+        return self.map.is_file() and self.flows.is_file()
+
+
+class Preparable(Protocol):
+    """A release: the hash of its content, and its public folder."""
+
+    @property
+    def sha256(self) -> str:  # noqa: D102
+        ...
+
+    @property
+    def folder(self) -> Path:  # noqa: D102
+        ...
+
+
+def prepare(folder: Path, prepared: Prepared) -> None:
+    """Make what is missing.
+
+    Parameters
+    ----------
+    folder : Path
+        The public folder of a release.
+    prepared : Prepared
+        Where to put it.
+    """
+    if not prepared.flows.is_file():
+        _write_whole(prepared.flows, lambda target: write_flow_tables(read_public_release(folder), target))
+    if not prepared.map.is_file():
+        # Without the library that draws maps there is none, and all else works.
+        with suppress(FileNotFoundError):
+            page = build_map(folder)
+            _write_whole(prepared.map, lambda target: target.write_text(page, encoding="utf-8"))
+
+
+class Preparation:
+    """Prepares releases in the background, one after the other, in a process that ends with its work.
+
+    A process, so that the seconds that the map of a large release takes are not taken from those who ask.
+
+    Parameters
+    ----------
+    cache : Path
+    """
+
+    def __init__(self, cache: Path) -> None:
+        self._cache = cache
+        self._end = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def of(self, sha256: str) -> Prepared:
+        """Return where what is made of a content lies."""
+        return Prepared(self._cache / f"{sha256}.map.html", self._cache / f"{sha256}.duckdb")
+
+    def start(self, versions: Callable[[], Iterable[Preparable]]) -> None:
+        """Begin; `versions` says, whenever it is called, what should be prepared."""
+        self._end.clear()
+        self._thread = threading.Thread(target=self._work, args=(versions,), daemon=True, name="preparation")
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, at once."""
+        self._end.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _work(self, versions: Callable[[], Iterable[Preparable]]) -> None:
+        tried: set[str] = set()  # what cannot be prepared is not tried again before the next start
+        while not self._end.is_set():
+            with suppress(Exception):  # the folder may be on a disk that is away for a while
+                for version in versions():
+                    if version.sha256 not in tried and not self.of(version.sha256).complete:
+                        tried.add(version.sha256)
+                        self._prepare(version)
+                    if self._end.is_set():
+                        return
+            self._end.wait(_LOOK_SECONDS)
+
+    def _prepare(self, version: Preparable) -> None:
+        pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+        future = pool.submit(prepare, version.folder, self.of(version.sha256))
+        try:
+            while not future.done():
+                if self._end.wait(0.1):
+                    for process in list(pool._processes.values()):
+                        process.terminate()
+                    return
+            future.result()
+        except BrokenProcessPool:
+            _log.error("preparing %s failed: its process was ended", version.sha256)
+        except Exception as error:
+            _log.error("preparing %s failed: %s", version.sha256, type(error).__name__)
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _write_whole(target: Path, write: Callable[[Path], object]) -> None:
+    """Write under another name, then take the name: nobody reads half a file."""
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".making-") as folder:
+        partial = Path(folder) / target.name
+        write(partial)
+        os.replace(partial, target)

@@ -1,0 +1,155 @@
+"""The queue, as workers see it: a run is claimed with a lease, and finished, failed or given back."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, or_, select, update
+from sqlalchemy.exc import IntegrityError
+
+from pipelines.service.queue.records import TASKS, change, happened
+from pipelines.service.store import Store, after, record, runs, utc_now
+
+__all__ = ["Claim", "claim", "fail", "finish", "give_back", "note", "renew"]
+
+_INTERRUPTIONS = 5  # of one task in a row; then somebody should look
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A run that a worker has to itself while the lease lasts.
+
+    Attributes
+    ----------
+    run : int
+    task : {"plan", "release", "publish"}
+    lease : str
+        Secret of the worker.
+    configuration : str
+        Of the release; JSON.
+    version : str or None
+        Under which it is published.
+    content : str or None
+        SHA-256 of the SHA256SUMS that were approved.
+    attempt : int
+        1, or more where earlier workers were interrupted.
+    """
+
+    run: int
+    task: str
+    lease: str
+    configuration: str
+    version: str | None
+    content: str | None
+    attempt: int
+
+
+def claim(store: Store, seconds: float) -> Claim | None:
+    """Take the oldest run that waits for a worker, or whose worker let its lease run out.
+
+    Parameters
+    ----------
+    store : Store
+    seconds : float
+        Of the lease.
+
+    Returns
+    -------
+    Claim or None
+        None if there is nothing to do now.
+    """
+    try:
+        with store.write() as connection:
+            while (row := connection.execute(_claimable()).one_or_none()) is not None:
+                if row.attempts < _INTERRUPTIONS:
+                    break
+                said = f"its worker was interrupted {_INTERRUPTIONS} times"
+                change(connection, row.id, state="failed", lease=None, error="Interrupted", message=said)
+                happened(connection, row.id, "failed", said)
+            if row is None:
+                return None
+            lease = secrets.token_hex(16)
+            change(
+                connection,
+                row.id,
+                state=TASKS[row.task].doing,
+                lease=lease,
+                leased_until=after(seconds),
+                attempts=row.attempts + 1,
+            )
+            word = "begun" if row.attempts == 0 and row.lease is None else "resumed"
+            happened(connection, row.id, word, row.task)
+    except IntegrityError:  # another worker took a run of the same data set at the same moment
+        return None
+    kept = row.configuration, row.version, row.content
+    return Claim(row.id, row.task, lease, *kept, attempt=row.attempts + 1)
+
+
+def renew(store: Store, claimed: Claim, seconds: float) -> bool:
+    """Lengthen a lease; False if it was lost, and the work must stop."""
+    with store.write() as connection:
+        return _update_leased(connection, claimed, leased_until=after(seconds))
+
+
+def give_back(store: Store, claimed: Claim, *, interrupted: bool, wait: float = 0) -> None:
+    """Let go of a run that is not done; the next claim goes on with it.
+
+    Parameters
+    ----------
+    store : Store
+    claimed : Claim
+    interrupted : bool
+        Whether this counts among the interruptions of which there may not be many; an orderly end does not.
+    wait : float
+        Seconds until it may be claimed.
+    """
+    with store.write() as connection:
+        attempts = claimed.attempt if interrupted else claimed.attempt - 1
+        if _update_leased(connection, claimed, leased_until=after(wait), attempts=attempts):
+            happened(connection, claimed.run, "interrupted")
+
+
+def note(store: Store, claimed: Claim, step: str) -> None:
+    """Record that a step began; its name is one of the program's."""
+    with store.write() as connection:
+        happened(connection, claimed.run, "step", step)
+
+
+def finish(store: Store, claimed: Claim, **result: str) -> bool:
+    """Record what a task came to, once; False if the lease was lost."""
+    state = TASKS[claimed.task].done
+    with store.write() as connection:
+        known = _update_leased(connection, claimed, state=state, lease=None, attempts=0, **result)
+        if known:
+            happened(connection, claimed.run, state)
+            record(connection, "service", "worker", state, f"run {claimed.run}")
+        return known
+
+
+def fail(store: Store, claimed: Claim, error: str, message: str) -> bool:
+    """Record that a task failed, and why; False if the lease was lost."""
+    with store.write() as connection:
+        values = {"state": "failed", "lease": None, "error": error[:100], "message": message[:2000]}
+        known = _update_leased(connection, claimed, **values)
+        if known:
+            happened(connection, claimed.run, "failed", error)
+            record(connection, "service", "worker", "failed", f"run {claimed.run}", error)
+        return known
+
+
+def _claimable() -> Any:
+    """Return the query of the run to take next."""
+    other = runs.alias()
+    busy = select(other.c.id).where(other.c.data_set == runs.c.data_set, other.c.state == "running").exists()
+    tasks = [and_(runs.c.state == task.waiting, runs.c.task == name) for name, task in TASKS.items()]
+    free = or_(runs.c.state != TASKS["release"].waiting, ~busy)
+    lost = and_(runs.c.state.in_([t.doing for t in TASKS.values()]), runs.c.leased_until < utc_now())
+    query = select(runs).where(or_(and_(or_(*tasks), free), lost)).order_by(runs.c.id).limit(1)
+    return query.with_for_update(skip_locked=True, of=runs)
+
+
+def _update_leased(connection: Connection, claimed: Claim, **values: Any) -> bool:
+    mine: ColumnElement[bool] = (runs.c.id == claimed.run) & (runs.c.lease == claimed.lease)
+    return connection.execute(update(runs).where(mine).values(changed=utc_now(), **values)).rowcount == 1

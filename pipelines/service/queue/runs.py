@@ -1,0 +1,322 @@
+"""The life of a run, from submission to publication: who may move it on, and what is kept of it.
+
+::
+
+    submitted -> planning -> planned            dry run; nothing is spent
+    queued -> running -> finished               the release
+    approved -> publishing -> published         its publication; or rejected
+    withdrawn
+
+An operator lets a planned run go on to the queue, or cancels it; an approver, who is somebody else, decides
+about a finished one. What ends in -ing is done by workers (`claims`): what they were interrupted in goes on
+where it stopped. A task that fails leaves the run failed; it can be tried again, and is not paid for twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, insert, select
+from sqlalchemy.exc import IntegrityError
+
+from pipelines.config.loading import ReleaseConfig
+from pipelines.service.access.tokens import Principal
+from pipelines.service.queue.records import TASKS, change, happened, run_row
+from pipelines.service.store import ServiceError, Store, approvals, audit, events, record, runs, utc_now
+
+__all__ = [
+    "CALENDAR",
+    "CANCELLABLE",
+    "TASKS",
+    "approve",
+    "cancel",
+    "counts",
+    "decision_of",
+    "get_run",
+    "list_events",
+    "list_runs",
+    "movers",
+    "queue",
+    "reject",
+    "release_begun",
+    "retry",
+    "submit",
+]
+
+CALENDAR = Principal("calendar", "operator", "calendar")
+CANCELLABLE = ("submitted", "planned", "queued")
+
+
+def submit(
+    store: Store,
+    who: Principal,
+    config: ReleaseConfig,
+    *,
+    input: str,
+    version: str | None = None,
+    outs: Path | None = None,
+    home: Path | None = None,
+    dry_run: bool = True,
+    key: str | None = None,
+) -> tuple[int, bool]:
+    """Submit a run: for its dry run, or straight to the queue.
+
+    Parameters
+    ----------
+    store : Store
+    who : Principal
+        An operator.
+    config : ReleaseConfig
+        With a ledger. It is kept: a file that is edited later changes no run.
+    input : str
+        The name under which it is registered.
+    version : str, optional
+        Under which the release is published; by default it is named by its content.
+    outs : Path, optional
+        Folder in which the run gets a folder of its own; by default it writes where its configuration says.
+    home : Path, optional
+        Folder of the service. Paths in it are kept relative to it, so that it can be restored elsewhere.
+    dry_run : bool
+        Only plan it; `queue` then lets it go on.
+    key : str, optional
+        Of idempotency: the same person's second submission with it is the first.
+
+    Returns
+    -------
+    tuple of (int, bool)
+        The number of the run, and whether it is new.
+
+    Raises
+    ------
+    ServiceError
+        If the configuration has no ledger, or the key stands for another submission.
+    """
+    who.must("operator")
+    if config.ledger is None:
+        cure = "Cure: add [ledger] to its configuration"
+        raise ServiceError(409, "no_ledger", f"{input} has no ledger that pays for its releases. {cure}.")
+    task = "plan" if dry_run else "release"
+    now = utc_now()
+    row: dict[str, Any] = {
+        "input": input,
+        "version": version,
+        "task": task,
+        "data_set": config.ledger.data_set,
+        "title": config.release.name,
+        "configuration": "",
+        "state": TASKS[task].waiting,
+        "submitted_by": who.person,
+        "submitted": now,
+        "changed": now,
+        "key": key,
+        "queued_by": None if dry_run else who.person,
+    }
+    try:
+        with store.write() as connection:
+            made = connection.execute(insert(runs).values(**row).returning(runs.c.id)).scalar_one()
+            kept = config if outs is None else config.with_out(outs / f"run-{made:06}")
+            # Numbers as they were written, paths as text: the form in which a run keeps its configuration.
+            configuration = json.dumps(kept.model_dump(mode="python"), default=lambda v: _text(v, home))
+            change(connection, made, configuration=configuration)
+            happened(connection, made, TASKS[task].waiting)
+            record(connection, who.person, who.credential, "submitted", f"run {made}", f"{input}, {task}")
+            return made, True
+    except IntegrityError:
+        if key is None:
+            raise
+    with store.read() as connection:
+        same = (runs.c.submitted_by == who.person) & (runs.c.key == key)
+        first = connection.execute(select(runs).where(same)).one()
+        # It may have gone on from its dry run; what happened to it first says what was asked for.
+        begin = select(events.c.event).where(events.c.run == first.id).order_by(events.c.id).limit(1)
+        state = connection.execute(begin).scalar_one()
+    if (first.input, first.version, state) != (input, version, TASKS[task].waiting):
+        cure = "Cure: a new key for a new submission"
+        raise ServiceError(409, "idempotency", f"This idempotency key stands for another submission. {cure}.")
+    return first.id, False
+
+
+def queue(store: Store, who: Principal, run: int) -> Row[Any]:
+    """Let a planned run go on to its release: from here on it costs privacy."""
+    values = {"state": "queued", "task": "release", "queued_by": who.person}
+    return _move(store, who, run, "queued", ("planned",), values)
+
+
+def cancel(store: Store, who: Principal, run: int) -> Row[Any]:
+    """Take back a run that no worker has and whose release was never begun: nothing was spent on it."""
+    return _move(store, who, run, "cancelled", CANCELLABLE, {"state": "cancelled"})
+
+
+def retry(store: Store, who: Principal, run: int) -> Row[Any]:
+    """Let a failed run try its task again. What has been paid for is not paid for again."""
+    row = get_run(store, run)
+    values = {"state": TASKS[row.task].waiting, "attempts": 0, "error": None, "message": None}
+    return _move(store, who, run, "retried", ("failed",), values)
+
+
+def approve(store: Store, who: Principal, run: int, content: str, comment: str = "") -> Row[Any]:
+    """Approve the publication of a finished run. Of several decisions at once, exactly one counts.
+
+    Parameters
+    ----------
+    store : Store
+    who : Principal
+        An approver who is not among the `movers` of the run, by whatever token.
+    run : int
+    content : str
+        SHA-256 of the release's SHA256SUMS, as the approver saw it.
+    comment : str
+
+    Returns
+    -------
+    Row
+        The run.
+
+    Raises
+    ------
+    ServiceError
+    """
+    return _decide(store, who, run, "approved", content, comment)
+
+
+def reject(store: Store, who: Principal, run: int, content: str, comment: str = "") -> Row[Any]:
+    """Decide that a finished run is not published; as `approve`, but its submitter may do it too."""
+    return _decide(store, who, run, "rejected", content, comment)
+
+
+def get_run(store: Store, run: int) -> Row[Any]:
+    """Return a run.
+
+    Raises
+    ------
+    ServiceError
+        If there is none of this number.
+    """
+    with store.read() as connection:
+        return run_row(connection, run)
+
+
+def decision_of(store: Store, run: int) -> Row[Any] | None:
+    """Return what was decided about a run, or None."""
+    with store.read() as connection:
+        return connection.execute(select(approvals).where(approvals.c.run == run)).one_or_none()
+
+
+def movers(store: Store, run: int) -> frozenset[str]:
+    """Return who submitted, queued or retried a run: the persons who cannot approve it."""
+    with store.read() as connection:
+        return _movers(connection, run)
+
+
+def release_begun(store: Store, run: int) -> bool:
+    """Whether a worker has begun the release of a run, which is paid for then, or may be."""
+    with store.read() as connection:
+        return _release_begun(connection, run)
+
+
+def list_runs(
+    store: Store, *, state: str | None = None, before: int | None = None, limit: int = 50
+) -> Sequence[Row[Any]]:
+    """Return the newest runs, of a state if one is given, with numbers below `before`."""
+    query = select(runs).order_by(runs.c.id.desc()).limit(limit)
+    if state is not None:
+        query = query.where(runs.c.state == state)
+    if before is not None:
+        query = query.where(runs.c.id < before)
+    with store.read() as connection:
+        return connection.execute(query).all()
+
+
+def list_events(store: Store, run: int, after: int = 0, limit: int = 1000) -> Sequence[Row[Any]]:
+    """Return what happened to a run since event `after`: states and names of steps."""
+    query = select(events).where(events.c.run == run, events.c.id > after).order_by(events.c.id).limit(limit)
+    with store.read() as connection:
+        run_row(connection, run)
+        return connection.execute(query).all()
+
+
+def counts(store: Store) -> dict[str, int]:
+    """Return how many runs are in each state."""
+    with store.read() as connection:
+        rows = connection.execute(select(runs.c.state, func.count()).group_by(runs.c.state)).all()
+    return {row[0]: row[1] for row in rows}
+
+
+def _text(value: object, home: Path | None) -> str:
+    if home is not None and isinstance(value, Path) and value.is_relative_to(home):
+        value = value.relative_to(home)
+    return str(value)
+
+
+def _move(
+    store: Store, who: Principal, run: int, action: str, states: tuple[str, ...], values: dict[str, Any]
+) -> Row[Any]:
+    """Change the state of a run that is in one of `states`, for an operator."""
+    who.must("operator")
+    with store.write() as connection:
+        row = run_row(connection, run, lock=True)
+        _must_be(row, states)
+        if action == "cancelled" and _release_begun(connection, run):
+            cure = "Cure: let it go on; an approver may reject what it makes"
+            raise ServiceError(409, "state", f"Run {run} may have been paid for already. {cure}.")
+        change(connection, run, **values)
+        happened(connection, run, action)
+        record(connection, who.person, who.credential, action, f"run {run}")
+        return run_row(connection, run)
+
+
+def _decide(store: Store, who: Principal, run: int, decision: str, content: str, comment: str) -> Row[Any]:
+    who.must("approver")
+    try:
+        with store.write() as connection:
+            row = run_row(connection, run, lock=True)
+            if decision == "approved":
+                _must_be_another(connection, run, who)
+            _must_be(row, ("finished",))
+            if content != row.content:
+                raise ServiceError(409, "content", "This is not the release that was made. Cure: look again.")
+            if decision == "approved":
+                _must_be_for_release(row)
+            values = {"decision": decision, "content": content, "comment": comment, "time": utc_now()}
+            connection.execute(insert(approvals).values(run=run, person=who.person, **values))
+            task = {"task": "publish"} if decision == "approved" else {}
+            change(connection, run, state=decision, **task)
+            happened(connection, run, decision)
+            record(connection, who.person, who.credential, decision, f"run {run}", content)
+            return run_row(connection, run)
+    except IntegrityError:  # the other decision was made in the same moment
+        raise ServiceError(409, "state", f"Run {run} is decided already.") from None
+
+
+def _must_be(row: Row[Any], states: tuple[str, ...]) -> None:
+    if row.state not in states:
+        raise ServiceError(409, "state", f"Run {row.id} is {row.state}; this needs {' or '.join(states)}.")
+
+
+def _must_be_another(connection: Connection, run: int, who: Principal) -> None:
+    if who.person in _movers(connection, run):
+        rule = "Whoever submitted, queued or retried a run cannot approve it"
+        raise ServiceError(403, "four_eyes", f"{rule}; somebody else must.")
+
+
+def _movers(connection: Connection, run: int) -> frozenset[str]:
+    # Of the audit trail, where nobody is forgotten: a run may be retried more than once.
+    acts = audit.c.action.in_(("submitted", "queued", "retried"))
+    query = select(audit.c.actor).where(audit.c.subject == f"run {run}", acts)
+    return frozenset(connection.execute(query).scalars())
+
+
+def _release_begun(connection: Connection, run: int) -> bool:
+    begun = events.c.event.in_(("begun", "resumed")) & (events.c.text == "release")
+    query = select(events.c.id).where(events.c.run == run, begun).limit(1)
+    return connection.execute(query).first() is not None
+
+
+def _must_be_for_release(row: Row[Any]) -> None:
+    certificate = json.loads(row.certificate)
+    if not certificate["for_release"]:
+        why = "; ".join(certificate["not_for_release_because"])
+        raise ServiceError(409, "not_for_release", f"Its certificate says that it is not for release: {why}.")

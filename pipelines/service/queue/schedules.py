@@ -1,0 +1,155 @@
+"""The release calendar in the service: what is due is submitted as a run, once, and published after approval.
+
+Times, periods and what has been made already are told by `pipelines.due` and the calendar itself, so that the
+command ``odsynth due`` and the service may keep the same calendar. One with a schedule that publishes is
+refused: here a person approves, and the command would publish what he rejected.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import select
+
+from pipelines.config.loading import ConfigError
+from pipelines.schedule.calendar import read_calendar
+from pipelines.schedule.due import due
+from pipelines.service.queue.runs import CALENDAR, submit
+from pipelines.service.settings import ServiceSettings
+from pipelines.service.store import ServiceError, Store, runs
+
+__all__ = ["Agenda", "Due", "read_agenda", "submit_due"]
+
+_OVER = ("finished", "approved", "publishing", "published", "withdrawn", "rejected", "cancelled")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Due:
+    """A time of the calendar.
+
+    Attributes
+    ----------
+    name : str
+        Of the schedule and the period, such as ``ri-2025``.
+    schedule : str
+    at : datetime
+        UTC.
+    status : str
+        ``"coming"``; the state of its run, where it has one; or what `pipelines.due` says: ``"due"``,
+        ``"waiting"`` (for inputs), ``"behind"``, ``"failed"``, ``"given up"``.
+    run : int or None
+    """
+
+    name: str
+    schedule: str
+    at: datetime
+    status: str
+    run: int | None = None
+
+
+@dataclass(frozen=True)
+class Agenda:
+    """What the calendar says now.
+
+    Attributes
+    ----------
+    due : tuple of Due
+        Past times that are not finished on the command line, in order.
+    coming : tuple of Due
+        The next time of every schedule.
+    problems : int
+        Of the calendar's files; ``odsynth due --dry-run`` names them on the server.
+    """
+
+    due: tuple[Due, ...] = ()
+    coming: tuple[Due, ...] = ()
+    problems: int = 0
+
+
+def read_agenda(store: Store, settings: ServiceSettings, now: datetime | None = None) -> Agenda:
+    """Return what is due, what is coming, and which runs were made of it.
+
+    Parameters
+    ----------
+    store : Store
+    settings : ServiceSettings
+    now : datetime, optional
+        For tests.
+
+    Returns
+    -------
+    Agenda
+        Empty if there is no calendar.
+
+    Raises
+    ------
+    ServiceError
+        If the calendar cannot be read, or would publish without an approval.
+    """
+    if settings.calendar is None:
+        return Agenda()
+    now = now or datetime.now(UTC)
+    try:
+        calendar, summary = read_calendar(settings.calendar), due(settings.calendar, now=now, dry_run=True)
+    except ConfigError:
+        detail = "The release calendar cannot be read. Cure: odsynth due --dry-run, on the server."
+        raise ServiceError(503, "calendar", detail) from None
+    if publishing := [schedule.name for schedule in calendar.schedules if schedule.file.publish is not None]:
+        why = "odsynth due would publish without an approval, also what was rejected"
+        cure = "Cure: take publish out of the schedule; what is approved is published by the service"
+        detail = f"The release calendar is not kept: {', '.join(publishing)} has publish, so {why}. {cure}."
+        raise ServiceError(503, "calendar", detail)
+    query = select(runs.c.key, runs.c.id, runs.c.state).where(runs.c.submitted_by == CALENDAR.person)
+    with store.read() as connection:
+        made = {key: (id, state) for key, id, state in connection.execute(query)}
+    schedules = {occurrence.name: occurrence.schedule.name for occurrence in calendar.due(now)}
+    past = []
+    for result in summary.results:
+        run, status = made.get(result.name, (None, result.status))
+        past.append(Due(result.name, schedules[result.name], result.due, status, run))
+    following = (next((o for o in s.occurrences() if o.at > now), None) for s in calendar.schedules)
+    coming = tuple(Due(o.name, o.schedule.name, o.at, "coming") for o in following if o is not None)
+    return Agenda(tuple(past), coming, len(summary.problems))
+
+
+def submit_due(store: Store, settings: ServiceSettings, now: datetime | None = None) -> list[int]:
+    """Submit what is due: of each schedule the first that is not over, when its inputs are there.
+
+    Parameters
+    ----------
+    store, settings, now
+        As for `read_agenda`.
+
+    Returns
+    -------
+    list of int
+        Numbers of new runs.
+
+    Raises
+    ------
+    ServiceError
+        As by `read_agenda`; nothing is submitted then.
+    """
+    if settings.calendar is None:
+        return []
+    now = now or datetime.now(UTC)
+    agenda = read_agenda(store, settings, now)
+    occurrences = {o.name: o for o in read_calendar(settings.calendar).due(now)}
+    behind: set[str] = set()
+    made = []
+    for each in agenda.due:
+        if each.schedule in behind or each.status in _OVER:
+            continue
+        behind.add(each.schedule)
+        if each.status == "due":
+            try:
+                config = occurrences[each.name].config()
+                name, home = each.name, settings.folder
+                run, new = submit(store, CALENDAR, config, input=name, home=home, dry_run=False, key=name)
+                made += [run] * new
+            except ServiceError as error:
+                _log.error("%s is due and cannot be submitted: %s", each.name, error.error)
+    return made

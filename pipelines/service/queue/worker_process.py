@@ -1,0 +1,158 @@
+"""A process that does one task of one run and ends: ``python -m pipelines.service.queue.worker_main``.
+
+It is told its job in one line of JSON on standard input, and answers in lines of JSON on standard output: the
+names of steps as they begin, and last what came of it. It knows no database and no address; confidential data
+are read here and nowhere else. It ends with the service: gone, as if killed, when standard input is closed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
+
+from pipelines.config.loading import ReleaseConfig
+from pipelines.planning.public_inputs import read_public_inputs
+from pipelines.planning.search import make_plan
+from pipelines.publishing.publishing import PublishError, publish
+from pipelines.running.folder import BusyError
+from pipelines.running.report import report_plan, write_plan_report
+from pipelines.running.run import certified, check_ready
+from pipelines.schedule.due import make_release, safe_message
+from pipelines.storage.checksums import CHECKSUMS
+
+__all__ = ["EXIT_BUSY", "main", "without_paths"]
+
+EXIT_BUSY = 75  # EX_TEMPFAIL of sysexits.h: another process is making this release
+
+_Say = Callable[[str], None]
+
+# What a run says when a step begins, without the numbers that some of the messages have.
+_STEPS = {
+    "Reading public inputs": "Reading public inputs and planning",
+    "Certifying": "Certifying the plan",
+    "Reading the confidential": "Reading the confidential origins",
+    "Drawing": "Drawing synthetic workers",
+    "Writing": "Writing the release",
+    "Checking": "Checking the release",
+}
+_PATH = re.compile(r"(?<![\w.:/])/(?:[^\s/:;,'\"]+/)*")
+
+
+def main() -> int:
+    """Do the job.
+
+    Returns
+    -------
+    int
+        Exit code: 0, 1 if the task failed, `EXIT_BUSY`.
+    """
+    # What libraries print is not for the service: it goes where errors go, into the private log of the run.
+    answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+    os.dup2(2, 1)
+    with os.fdopen(0, "rb", buffering=0, closefd=False) as asked:
+        job = json.loads(asked.readline())
+    threading.Thread(target=_end_with_the_service, daemon=True).start()
+    config = ReleaseConfig.model_validate(job["configuration"], context={"folder": Path(job["folder"])})
+    try:
+        result = _TASKS[job["task"]](config, job, lambda step: _answer(answers, step=step))
+    except BusyError:
+        return EXIT_BUSY
+    except Exception as error:
+        if os.environ.get("ODSYNTH_DEBUG"):
+            traceback.print_exc()
+        whole = json.loads(json.dumps(config.model_dump(mode="python"), default=str))
+        message = without_paths(safe_message(error), [*_paths(whole), *_paths(job["places"])])
+        _answer(answers, failed=type(error).__name__, message=message)
+        return 1
+    _answer(answers, done=result)
+    return 0
+
+
+def without_paths(text: str, paths: list[str]) -> str:
+    """Return a message in which files are named without their folders.
+
+    Parameters
+    ----------
+    text : str
+    paths : list of str
+        Absolute paths whose folders may have spaces in their names; other paths are recognised without help.
+
+    Returns
+    -------
+    str
+    """
+    folders = {str(folder) for path in paths for folder in Path(path).parents if folder != Path("/")}
+    for folder in sorted(folders, key=len, reverse=True):
+        text = text.replace(f"{folder}/", "")
+    return _PATH.sub("", text)
+
+
+def _plan(config: ReleaseConfig, _: dict[str, Any], say: _Say) -> dict[str, str]:
+    """What `odsynth plan` does; reads no home."""
+    check_ready(config)
+    say("Reading public inputs")
+    inputs = read_public_inputs(config)
+    say("Choosing cells and pools, and planning")
+    release = make_plan(config, inputs)
+    guarantee = certified(release)
+    say("Trying the plan on homes drawn from the public model")
+    report = report_plan(release, guarantee, inputs.model)
+    folder = config.release.out.with_name(f"{config.release.out.name}-plan")
+    write_plan_report(report, folder, inputs.names)
+    numbers = json.loads((folder / "forecast.json").read_text(encoding="utf-8"))
+    return {"plan": json.dumps({**numbers, "report": report.text()})}
+
+
+def _release(config: ReleaseConfig, job: dict[str, Any], say: _Say) -> dict[str, str]:
+    """What `odsynth run` and `odsynth resume` do."""
+    os.umask(os.umask(0) | 0o007)
+
+    def step(message: str) -> None:
+        for begin, name in _STEPS.items():
+            if message.startswith(begin):
+                say(name)
+
+    make_release(config, report=step, scheduler=job["scheduler"])
+    public = config.release.out / "public"
+    certificate = (public / "certificate.json").read_text(encoding="utf-8")
+    return {"certificate": certificate, "content": _content(public)}
+
+
+def _publish(config: ReleaseConfig, job: dict[str, Any], say: _Say) -> dict[str, str]:
+    """What `odsynth publish` does, with the content that was approved and no other."""
+    say("Verifying and copying the public files")
+    if _content(config.release.out / "public") != job["content"]:
+        raise PublishError("the release was changed after it was approved; nothing was published")
+    done = publish(config.release.out, job["releases"], version=job["version"])
+    return {"published_name": done.name, "published_version": done.version}
+
+
+_TASKS = {"plan": _plan, "release": _release, "publish": _publish}
+
+
+def _content(public: Path) -> str:
+    return hashlib.sha256((public / CHECKSUMS).read_bytes()).hexdigest()
+
+
+def _paths(value: Any) -> list[str]:
+    """Return the absolute paths in a document."""
+    if isinstance(value, dict | list):
+        parts = value.values() if isinstance(value, dict) else value
+        return [path for part in parts for path in _paths(part)]
+    return [value] if isinstance(value, str) and value.startswith("/") else []
+
+
+def _answer(answers: TextIO, **line: object) -> None:
+    answers.write(json.dumps(line) + "\n")
+
+
+def _end_with_the_service() -> None:
+    os.read(0, 1)
+    os._exit(EXIT_BUSY)

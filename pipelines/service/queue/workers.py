@@ -1,0 +1,201 @@
+"""Workers: threads that claim runs from the queue and have each done by a process of its own.
+
+The thread renews the lease while the process works, and records what it says. Whoever is killed, process or
+service, at whatever point: the run is claimed again, and goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import IO, Any
+
+from fastapi import FastAPI
+from sqlalchemy.exc import SQLAlchemyError
+
+from pipelines.service.queue.claims import Claim, claim, fail, finish, give_back, note, renew
+from pipelines.service.queue.schedules import submit_due
+from pipelines.service.queue.worker_process import EXIT_BUSY
+from pipelines.service.settings import ServiceSettings
+from pipelines.service.store import ServiceError, Store
+
+__all__ = ["Workers", "start", "stop"]
+
+COMMAND = (sys.executable, "-m", "pipelines.service.queue.worker_main")
+_LEASE_SECONDS = 30.0
+_LOOK_SECONDS = 1.0
+_CALENDAR_SECONDS = 60.0
+_GRACE_SECONDS = 5.0  # until a run that is in work at the end of the service is interrupted
+_LONGEST_ANSWER = 10_000_000
+
+_log = logging.getLogger(__name__)
+
+
+class Workers:
+    """The workers of one service.
+
+    Parameters
+    ----------
+    settings : ServiceSettings
+        How many, and where they write.
+    store : Store
+    lease : float
+        Seconds after which a run whose worker is silent is claimed by another.
+    """
+
+    def __init__(self, settings: ServiceSettings, store: Store, *, lease: float = _LEASE_SECONDS) -> None:
+        self._settings, self._store, self._lease = settings, store, lease
+        self._end = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Begin to work, and to submit what the release calendar says is due."""
+        jobs = [self._work] * self._settings.workers
+        if jobs and self._settings.calendar is not None:
+            jobs.append(self._keep_calendar)
+        self._threads = [threading.Thread(target=job, daemon=True, name="worker") for job in jobs]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Claim nothing more, and return a few seconds later; what is not done by then is resumed."""
+        self._end.set()
+        for thread in self._threads:
+            thread.join()
+
+    @property
+    def alive(self) -> bool:
+        """Whether all workers are at work."""
+        return all(thread.is_alive() for thread in self._threads)
+
+    def _work(self) -> None:
+        while not self._end.is_set():
+            with self._going_on("a worker"):
+                if (claimed := claim(self._store, self._lease)) is not None:
+                    self._carry_out(claimed)
+                    continue
+            self._end.wait(_LOOK_SECONDS)
+
+    def _keep_calendar(self) -> None:
+        while not self._end.is_set():
+            with self._going_on("the release calendar"):
+                submit_due(self._store, self._settings)
+            self._end.wait(_CALENDAR_SECONDS)
+
+    @contextmanager
+    def _going_on(self, what: str) -> Iterator[None]:
+        """Outlive errors, as of a database that is away; their words may quote anything."""
+        try:
+            yield
+        except ServiceError as error:
+            _log.error("%s was stopped: %s", what, error.detail)
+        except Exception as error:
+            _log.error("%s was stopped by %s; it goes on", what, type(error).__name__)
+
+    def _carry_out(self, claimed: Claim) -> None:
+        job = {
+            "task": claimed.task,
+            "configuration": json.loads(claimed.configuration),
+            "folder": str(self._settings.folder),
+            "content": claimed.content,
+            "version": claimed.version,
+            "scheduler": self._settings.scheduler,
+            "releases": str(self._settings.releases),
+            "places": [str(path / "x") for path in (self._settings.outs, self._settings.releases)],
+        }
+        with self._private_log(claimed) as log:
+            process = subprocess.Popen(
+                COMMAND,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=_environment(),
+                start_new_session=True,  # Ctrl-C is for the service, which ends it in order
+            )
+        outcome: dict[str, Any] = {}
+        assert process.stdin is not None
+        assert process.stdout is not None
+        reader = threading.Thread(target=self._listen, args=(claimed, process.stdout, outcome), daemon=True)
+        reader.start()
+        try:
+            with suppress(BrokenPipeError):
+                process.stdin.write(json.dumps(job).encode() + b"\n")
+                process.stdin.flush()
+            self._watch(claimed, process)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            reader.join()
+            for pipe in (process.stdin, process.stdout):
+                with suppress(BrokenPipeError):
+                    pipe.close()
+        if "done" in outcome:
+            finish(self._store, claimed, **outcome["done"])
+        elif "failed" in outcome:
+            fail(self._store, claimed, outcome["failed"], outcome["message"])
+        elif process.returncode == EXIT_BUSY:
+            give_back(self._store, claimed, interrupted=False, wait=self._lease)
+        else:
+            give_back(self._store, claimed, interrupted=not self._end.is_set())
+
+    def _watch(self, claimed: Claim, process: subprocess.Popen[bytes]) -> None:
+        """Renew the lease until the process ends, the lease is lost, or the service ends."""
+        renewed = time.monotonic()
+        while True:
+            ending = self._end.is_set()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=_GRACE_SECONDS if ending else min(0.2, self._lease / 10))
+                return
+            if ending:
+                return
+            if (now := time.monotonic()) - renewed > self._lease / 3:
+                try:
+                    if not renew(self._store, claimed, self._lease):
+                        return
+                    renewed = now
+                except SQLAlchemyError:  # the database may come back before the lease is over
+                    if now - renewed > self._lease * 0.9:
+                        return
+
+    def _listen(self, claimed: Claim, answers: IO[bytes], outcome: dict[str, Any]) -> None:
+        while line := answers.readline(_LONGEST_ANSWER):
+            with self._going_on("progress"):
+                said = json.loads(line)
+                if "step" in said:
+                    note(self._store, claimed, said["step"])
+                else:
+                    outcome.update(said)
+
+    @contextmanager
+    def _private_log(self, claimed: Claim) -> Iterator[IO[bytes]]:
+        """Open the file of what a run's processes print, which nobody is shown over the network."""
+        path = self._settings.outs / f"run-{claimed.run:06}.log"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with open(descriptor, "ab") as file:
+            yield file
+
+
+def start(app: FastAPI) -> None:
+    """Start the workers of an application; for its lifespan."""
+    app.state.workers = Workers(app.state.settings, app.state.store)
+    app.state.workers_alive = lambda: app.state.workers.alive
+    app.state.workers.start()
+
+
+def stop(app: FastAPI) -> None:
+    """Stop the workers of an application."""
+    app.state.workers.stop()
+
+
+def _environment() -> dict[str, str]:
+    """What a process is told of ours: the service's settings, which may hold passwords, are not for it."""
+    return {k: v for k, v in os.environ.items() if not k.startswith("ODSYNTH_") or k == "ODSYNTH_DEBUG"}

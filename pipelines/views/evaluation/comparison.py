@@ -1,0 +1,293 @@
+"""What is compared: the flows of a release, and a reference: the confidential truth, or a public table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+import geo_data
+from pipelines.config.loading import load_config
+from pipelines.planning.auxiliary_tables import read_auxiliary
+from pipelines.planning.public_inputs import job_source
+from pipelines.release.reader import PublicRelease
+from pipelines.storage.checksums import CHECKSUMS, sha256_of
+from pipelines.views.evaluation.commute_measures import add_distance
+from pipelines.views.evaluation.flow_measures import side_variation
+
+__all__ = ["Comparison", "compare_with_public", "compare_with_truth"]
+
+_PAIR = ["work", "home"]
+_SAME = 1e-9  # of shares that are equal but for rounding
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """Two tables of flows between the same areas. Its repr shows nothing, because one may be confidential.
+
+    Attributes
+    ----------
+    name : str
+        What the release is compared with, for people.
+    reference, release : DataFrame
+        Tables of flows: ``work``, ``home`` (unit numbers) and ``S000`` (jobs), sorted. The reference
+        is scaled to the jobs of the release.
+    home_level, work_level : str
+        Levels of the two sides.
+    homes, works : DataFrame
+        Places of the two levels (`PublicRelease.places`).
+    geography : geo_data.Geography
+    notes : tuple of str
+        What a reader has to know about the reference.
+    """
+
+    name: str
+    reference: pd.DataFrame
+    release: pd.DataFrame
+    home_level: str
+    work_level: str
+    homes: pd.DataFrame
+    works: pd.DataFrame
+    geography: geo_data.Geography
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def distances(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """The two tables with ``km``, without the rows that have no distance."""
+        reference, release = (add_distance(t, self.homes, self.works) for t in (self.reference, self.release))
+        return reference, release
+
+    def __repr__(self) -> str:
+        return "<Comparison>"
+
+
+def compare_with_truth(release: PublicRelease, truth: Path) -> Comparison:
+    """Read the confidential truth of a release.
+
+    Parameters
+    ----------
+    release : PublicRelease
+    truth : Path
+        The release's configuration (``.toml``), which says how its jobs are read, or, for a release without
+        outside areas, a file of jobs in the form of a LODES origin-destination file.
+
+    Returns
+    -------
+    Comparison
+        **Confidential**, from block to block.
+
+    Raises
+    ------
+    geo_data.InputError
+        If the jobs are unusable, or not of the release's geography.
+    ConfigError
+        If the configuration is unusable.
+    """
+    if truth.suffix == ".toml":
+        source = job_source(load_config(truth), release.geography)
+    elif "aux" in release.rows:
+        raise geo_data.InputError(
+            truth,
+            "one file is not the truth of this release, which has workers who live outside",
+            cure="name the configuration of the release, which says where main and aux jobs are",
+        )
+    else:
+        source = geo_data.LodesJobs(truth, release.geography)
+    block = release.levels[-1]
+    jobs = _count(source, release.geography)
+    comparison = _compare(release, "the confidential truth", jobs, (block, block))
+    same = int(jobs["S000"].sum()) == int(comparison.release["S000"].sum())
+    if same and side_variation(jobs, comparison.release, "work") < _SAME:
+        return comparison
+    note = (
+        "Totals at workplaces are not those of the release. A release keeps them exactly, so this is not the "
+        "truth it was made from, or only a part of it."
+    )
+    return replace(comparison, notes=(note,))
+
+
+def compare_with_public(release: PublicRelease, tables: Sequence[Path]) -> list[Comparison]:
+    """Read public tables that a release can be compared with.
+
+    Parameters
+    ----------
+    release : PublicRelease
+    tables : sequence of Path
+        Each a configuration (``.toml``), whose auxiliary tables are read (and nothing else that it names), or
+        a published LODES origin-destination file, such as last year's, which is compared at the finest level
+        above the block.
+
+    Returns
+    -------
+    list of Comparison
+        One a table, at the levels that the table has.
+
+    Raises
+    ------
+    geo_data.InputError
+        If a table is unusable, or seems to be of the confidential jobs of the release.
+    ConfigError
+        If a configuration is unusable, or has no auxiliary table.
+    """
+    found: list[geo_data.Flows] = []
+    for path in tables:
+        _refuse_input(release, path)
+        if path.suffix == ".toml":
+            config = load_config(path)
+            for table in config.auxiliary:
+                _refuse_input(release, table.file)
+                read = read_auxiliary(config.model_copy(update={"auxiliary": (table,)}), release.geography)
+                for flows in read:
+                    _refuse_jobs(release, table.file, flows, np.equal)
+                found += read
+        else:
+            above, block = release.levels[max(len(release.levels) - 2, 0)], release.levels[-1]
+            levels = {level: _read_lodes(path, release.geography, above, level) for level in {above, block}}
+            # Whether at most as many: the main jobs alone, or one file of several, are confidential, too.
+            _refuse_jobs(release, path, levels[block], np.less_equal)
+            found.append(levels[above])
+    if not found:
+        raise geo_data.InputError(
+            tables[0],
+            "there is no public table to compare with",
+            cure="name a published origin-destination file, or a configuration with [[auxiliary]] tables",
+        )
+    return [_compare_table(release, table) for table in found if table.flow.sum() > 0]
+
+
+def _compare_table(release: PublicRelease, table: geo_data.Flows) -> Comparison:
+    flows = pd.DataFrame({"work": table.destination, "home": table.origin, "S000": table.flow})
+    flows = flows[flows["S000"] > 0].sort_values(_PAIR, ignore_index=True)
+    whole = _compare(release, _file_name(table.source), flows, (table.origin_level, table.destination_level))
+    notes = [] if table.same_jobs else ["The table may count other commuters; only shares are compared."]
+    shown = _shown(whole)
+    if shown.all():
+        return replace(whole, notes=tuple(notes))
+    left_out = 1 - whole.release["S000"][shown].sum() / whole.release["S000"].sum()
+    notes.append(
+        f"The table does not show all pairs: {left_out:.1%} of the release's jobs are between larger areas "
+        "between which it shows nobody, and are left out."
+    )
+    return _scaled(replace(whole, release=whole.release[shown].reset_index(drop=True), notes=tuple(notes)))
+
+
+def _shown(comparison: Comparison) -> NDArray[np.bool_]:
+    """Say of each flow of the release whether the reference has any between the next larger areas.
+
+    A table may show pairs within counties only; what it leaves out altogether is not absent in reality.
+    """
+    geography, levels = comparison.geography, (comparison.home_level, comparison.work_level)
+    names = [*geography.levels, geography.block_level]
+    above = [name for name in names[: min(map(names.index, levels))] if geography.n_units(name) > 1]
+    if not above:
+        return np.ones(len(comparison.release), np.bool_)
+    pairs = [
+        pd.MultiIndex.from_arrays(
+            [
+                geography.unit_of(above[-1], geography.starts(level)[table[side]])
+                for side, level in zip(("home", "work"), levels, strict=True)
+            ]
+        )
+        for table in (comparison.release, comparison.reference)
+    ]
+    return pairs[0].isin(pairs[1].unique())
+
+
+def _compare(release: PublicRelease, name: str, flows: pd.DataFrame, levels: tuple[str, str]) -> Comparison:
+    homes, works = levels
+    places = {level: release.places(level) for level in {homes, works}}
+    released = release.flows(homes, works)
+    comparison = Comparison(
+        name, flows, released, homes, works, places[homes], places[works], release.geography
+    )
+    return _scaled(comparison)
+
+
+def _scaled(comparison: Comparison) -> Comparison:
+    """Scale the reference to the jobs of the release."""
+    flows, jobs = comparison.reference, comparison.release["S000"].sum()
+    if flows["S000"].sum() == jobs:
+        return comparison
+    return replace(comparison, reference=flows.assign(S000=flows["S000"] * (jobs / flows["S000"].sum())))
+
+
+def _count(source: geo_data.JobSource, geography: geo_data.Geography) -> pd.DataFrame:
+    """Count jobs by pair of blocks, a file at a time."""
+    counts = pd.Series(dtype=np.int64)
+    for part in source.parts():
+        pairs, jobs = np.unique(
+            part.work.astype(np.int64) * geography.n_blocks + part.home, return_counts=True
+        )
+        counts = pd.concat([counts, pd.Series(jobs, pairs)])
+    counts = counts.groupby(level=0).sum()
+    pair = counts.index.to_numpy(np.int64)
+    return pd.DataFrame(
+        {
+            "work": (pair // geography.n_blocks).astype(np.int32),
+            "home": (pair % geography.n_blocks).astype(np.int32),
+            "S000": counts.to_numpy(np.int64),
+        }
+    )
+
+
+def _read_lodes(path: Path, geography: geo_data.Geography, homes: str, works: str) -> geo_data.Flows:
+    return geo_data.read_lodes_flows(path, geography, origin_level=homes, destination_level=works)
+
+
+def _refuse_jobs(release: PublicRelease, path: Path, table: geo_data.Flows, compare: np.ufunc) -> None:
+    """Refuse a "public" table whose totals at workplaces say that it is of the release's confidential jobs.
+
+    A release keeps these totals exactly, so an earlier one of the same jobs has them, too: that is known by
+    its public folder.
+    """
+    level = table.destination_level
+    jobs = release.flows(release.levels[0], level)
+    totals = [
+        np.bincount(work, count, release.geography.n_units(level))
+        for work, count in ((table.destination, table.flow), (jobs["work"], jobs["S000"]))
+    ]
+    if compare(*totals).all() and not _released(path):
+        raise geo_data.InputError(
+            path,
+            "its totals at workplaces are those of the release, or nowhere above them: these seem to be the "
+            "confidential jobs of the release, or a part of them",
+            cure="name the jobs with --truth; name a file of an earlier release where it lies in its public "
+            "folder, beside the SHA256SUMS that lists it",
+        )
+
+
+def _released(path: Path) -> bool:
+    """Say whether a file is one of a release: listed, as it is, in the checksums of a public folder."""
+    path = path.resolve()
+    for folder in path.parents:
+        sums = folder / CHECKSUMS
+        if sums.is_file() and (folder / "certificate.json").is_file() and path.is_file():
+            line = f"{sha256_of(path)}  {path.relative_to(folder).as_posix()}"
+            return line in sums.read_text(encoding="utf-8").splitlines()
+    return False
+
+
+def _refuse_input(release: PublicRelease, table: Path) -> None:
+    """Refuse a "public" table that is one of the confidential inputs, where the run has left their hashes."""
+    log = release.folder.parent / "confidential" / "run.json"
+    if not (log.is_file() and table.is_file()):
+        return
+    inputs = json.loads(log.read_text(encoding="utf-8"))["inputs_sha256"]
+    if sha256_of(table) in inputs.values():
+        raise geo_data.InputError(
+            table,
+            "this is a confidential input of the release, not a public table",
+            cure="name it with --truth; what is derived from it is confidential",
+        )
+
+
+def _file_name(source: str) -> str:
+    """Return the name of a table without its folder, which may tell something."""
+    path, bracket, part = source.partition(" (")
+    return Path(path).name + bracket + part

@@ -1,0 +1,190 @@
+"""Evaluating a release: against the confidential truth, or against public tables."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines.config.loading import ConfigError
+from pipelines.release.reader import PublicRelease, read_public_release
+from pipelines.views.evaluation.comparison import Comparison, compare_with_public, compare_with_truth
+from pipelines.views.evaluation.measuring import compared_levels, measure, measure_implicates
+
+__all__ = ["MEASURES_FILE", "REPORT_FILE", "evaluate", "evaluate_public", "evaluation_folder"]
+
+REPORT_FILE = "report.html"
+MEASURES_FILE = "measures.parquet"
+# Whatever folder holds one of these is a public folder, finished or being made.
+_OF_PUBLIC = ("certificate.json", "plan/plan.json")
+_MARK = {
+    True: b"CONFIDENTIAL: derived from confidential jobs, never publish",
+    False: b"PUBLIC: made from the release and public tables only",
+}
+
+
+def evaluate(out: Path, truth: Path, to: Path | None = None) -> pd.DataFrame:
+    """Measure how far a release is from the confidential truth, and write a confidential report.
+
+    Parameters
+    ----------
+    out : Path
+        Folder of the release, with ``public``.
+    truth : Path
+        The release's configuration (``.toml``), which names its jobs, or a LODES origin-destination file of
+        the true jobs.
+    to : Path, optional
+        Folder to make (mode 0700, its files 0600); by default ``confidential/evaluation`` in `out`. An
+        earlier evaluation there is replaced.
+
+    Returns
+    -------
+    DataFrame
+        **Confidential.** One row a number: ``compared_with``, ``measure``, ``level``, ``group`` (text) and
+        ``value`` (float64); `pipelines.views.evaluation.MEASURES` says what each is.
+
+    Raises
+    ------
+    ConfigError
+        If the folder would lie in a public folder, or holds something else.
+    PublicReleaseError, geo_data.InputError
+        If the release, or the truth, cannot be read.
+    """
+    release, target = _open(out, to, confidential=True)
+    return _write(release, [compare_with_truth(release, truth)], target, confidential=True)
+
+
+def evaluate_public(out: Path, tables: Sequence[Path], to: Path | None = None) -> pd.DataFrame:
+    """Measure how far a release is from public tables, and write a report that may be published.
+
+    Parameters
+    ----------
+    out : Path
+        Folder of the release, or its public folder.
+    tables : sequence of Path
+        Configurations (``.toml``), of which only the auxiliary tables are read, or LODES origin-destination
+        files that are published, such as last year's.
+    to : Path, optional
+        Folder to make; by default ``evaluation`` beside the public folder. An earlier evaluation there is
+        replaced.
+
+    Returns
+    -------
+    DataFrame
+        As `evaluate`; public.
+
+    Raises
+    ------
+    ConfigError, PublicReleaseError, geo_data.InputError
+        As `evaluate`; also where a table seems to be of the confidential jobs of the release.
+    """
+    release, target = _open(out, to, confidential=False)
+    return _write(release, compare_with_public(release, tables), target, confidential=False)
+
+
+def evaluation_folder(out: Path, *, confidential: bool) -> Path:
+    """Return the folder of an evaluation where none is named."""
+    if confidential:
+        return out / "confidential" / "evaluation"
+    return _public_folder(out).resolve().parent / "evaluation"
+
+
+def _public_folder(out: Path) -> Path:
+    return out / "public" if (out / "public").is_dir() else out
+
+
+def _open(out: Path, to: Path | None, *, confidential: bool) -> tuple[PublicRelease, Path]:
+    release = read_public_release(_public_folder(out))
+    target = (to or evaluation_folder(out, confidential=confidential)).resolve()  # wherever links lead
+    for folder in (target, *target.parents):
+        if any((folder / name).exists() for name in _OF_PUBLIC) or folder == release.folder.resolve():
+            raise ConfigError(
+                [f"{target}: this is inside the public folder {folder}. Choose another folder with --to"]
+            )
+    _check_replaceable(target, confidential)
+    return release, target
+
+
+def _check_replaceable(target: Path, confidential: bool) -> None:
+    if not _replaceable(target, confidential):
+        raise ConfigError(
+            [
+                f"{target}: this exists and is no {'confidential' if confidential else 'public'} evaluation. "
+                "Choose another folder with --to"
+            ]
+        )
+
+
+def _replaceable(target: Path, confidential: bool) -> bool:
+    """Say whether nothing is there, or an evaluation of the same kind: what is public may be published."""
+    try:
+        files = {path.name for path in target.iterdir()}
+        if files <= {REPORT_FILE, MEASURES_FILE} and MEASURES_FILE in files:
+            return (pq.read_schema(target / MEASURES_FILE).metadata or {}).get(b"odsynth") == _MARK[
+                confidential
+            ]
+        return not files
+    except FileNotFoundError:  # or no longer
+        return True
+    except NotADirectoryError:
+        return False
+
+
+def _put_in_place(made: Path, target: Path, *, confidential: bool) -> None:
+    """Rename a finished evaluation to its place, where an earlier one or a quicker writer's may be."""
+    for number in itertools.count():
+        try:
+            made.rename(target)
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
+        _check_replaceable(target, confidential)
+        with suppress(FileNotFoundError):  # somebody else has moved it
+            target.rename(made.with_name(f"earlier-{number}"))
+
+
+def _write(
+    release: PublicRelease, comparisons: Sequence[Comparison], target: Path, *, confidential: bool
+) -> pd.DataFrame:
+    from pipelines.views.evaluation.report import report_html  # matplotlib takes its time
+
+    tables = [
+        pd.concat([measure(comparison), measure_implicates(release, compared_levels(comparison))])
+        for comparison in comparisons
+    ]
+    page = report_html(release, comparisons, tables, confidential=confidential)
+    named = [
+        table.assign(compared_with=comparison.name)
+        for table, comparison in zip(tables, comparisons, strict=True)
+    ]
+    measures = pd.concat(named, ignore_index=True)[["compared_with", "measure", "level", "group", "value"]]
+    target.parent.mkdir(mode=0o700 if confidential else 0o777, parents=True, exist_ok=True)
+    # In a folder that nobody else can look into, until everything is there and has its mode.
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as private:
+        made = Path(private) / target.name
+        made.mkdir(mode=0o700)
+        (made / REPORT_FILE).write_text(page, encoding="utf-8")
+        arrow = pa.Table.from_pandas(measures, preserve_index=False)
+        arrow = arrow.replace_schema_metadata({**arrow.schema.metadata, b"odsynth": _MARK[confidential]})
+        pq.write_table(arrow, made / MEASURES_FILE)
+        shared = 0 if confidential else ~_umask()
+        for file in made.iterdir():
+            file.chmod(0o600 | 0o066 & shared)
+        made.chmod(0o700 | 0o077 & shared)
+        _put_in_place(made, target, confidential=confidential)
+    return measures
+
+
+def _umask() -> int:
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return umask

@@ -1,0 +1,165 @@
+"""Exports of a release for the programs of its readers: which formats there are, and writing them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipelines.release.reader import PublicRelease, check_target, read_public_release
+from pipelines.views.exports.kepler import write_kepler
+from pipelines.views.exports.lodes import write_lodes
+from pipelines.views.exports.matrices import write_omx
+from pipelines.views.exports.source import ExportError, Source, usual_level
+from pipelines.views.exports.spatial import (
+    write_flatgeobuf,
+    write_geojson,
+    write_geopackage,
+    write_geoparquet,
+    write_pmtiles,
+)
+from pipelines.views.exports.tables import write_csv, write_flowmap
+
+__all__ = ["FORMATS", "Format", "export"]
+
+README = "README.txt"
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format in which a release can be exported.
+
+    Attributes
+    ----------
+    meaning : str
+        What it is for, in a line.
+    tool : str
+        What opens it.
+    write : callable
+        Given a `Source` and an empty folder, writes the files into it and returns remarks for their read-me.
+    """
+
+    meaning: str
+    tool: str
+    write: Callable[[Source, Path], list[str]]
+
+
+FORMATS: dict[str, Format] = {
+    "lodes": Format("OD (main, aux), RAC and WAC of blocks, as LODES", "any LODES program", write_lodes),
+    "csv": Format("aggregated flows, all counts", "spreadsheets, R, pandas", write_csv),
+    "geoparquet": Format("zones with geometry, flows by code", "DuckDB, GeoPandas, QGIS", write_geoparquet),
+    "geopackage": Format("zones and flows in one file", "QGIS, ArcGIS", write_geopackage),
+    "flatgeobuf": Format("zones and flow lines, read in part", "QGIS, web maps", write_flatgeobuf),
+    "geojson": Format("zones and flow lines as text", "web maps, any GIS", write_geojson),
+    "pmtiles": Format("zones as vector tiles in one file", "MapLibre, QGIS", write_pmtiles),
+    "omx": Format("home x work matrices, one for each count", "transport models, openmatrix", write_omx),
+    "flowmap": Format("locations.csv and flows.csv", "flowmap.gl, flowmap.blue", write_flowmap),
+    "kepler": Format("a map with zones and arcs", "kepler.gl", write_kepler),
+}
+"""The formats by name; a new one is an entry here."""
+
+
+def export(
+    folder: Path,
+    formats: Sequence[str],
+    to: Path | None = None,
+    *,
+    home_level: str | None = None,
+    work_level: str | None = None,
+    implicate: int = 1,
+) -> dict[str, list[Path]]:
+    """Write a release in formats of other programs, each in a folder of its own, with a read-me.
+
+    Parameters
+    ----------
+    folder : Path
+        The public folder of a release; nothing else is read. It is not verified: `verify` does that.
+    formats : sequence of str
+        Of `FORMATS`.
+    to : Path, optional
+        Gets a folder for each format; by default ``exports`` beside the public folder.
+    home_level, work_level : str, optional
+        Levels of the zones; with one of them, the other is the same, and with none, it is the finest level
+        with polygons, or zones of about 1,000 workers.
+    implicate : int
+        Which of the release's synthetic data sets.
+
+    Returns
+    -------
+    dict of str to list of Path
+        The files of each format.
+
+    Raises
+    ------
+    ExportError
+        If there is no such format or level, a level is none of a format, or files would be overwritten. Then
+        nothing is written.
+    PublicReleaseError
+        If the folder is not the public folder of a release, or `to` lies in it.
+
+    Notes
+    -----
+    Every format is written under another name and renamed when all are complete.
+    """
+    release = read_public_release(folder, implicate)
+    to = to or folder.resolve().parent / "exports"
+    names = tuple(dict.fromkeys(formats))
+    if names == ("lodes",) and (home_level or work_level):
+        raise ExportError("lodes: LODES has blocks, and no other level; leave out the levels, or choose csv")
+    home_level = home_level or work_level or usual_level(release)
+    work_level = work_level or home_level
+    _check(release, (home_level, work_level), names, to)
+    to.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=to, prefix=".unfinished-") as staging:
+        source = Source(release, home_level, work_level, Path(staging))
+        for name in names:
+            part = Path(staging) / name
+            part.mkdir()
+            remarks = FORMATS[name].write(source, part)
+            (part / README).write_text(_readme(source, name, part, remarks), encoding="utf-8")
+        for name in names:
+            (Path(staging) / name).rename(to / name)
+    return {name: sorted((to / name).iterdir()) for name in names}
+
+
+def _check(release: PublicRelease, levels: Sequence[str], names: Sequence[str], to: Path) -> None:
+    unknown = [name for name in names if name not in FORMATS]
+    if unknown or not names:
+        wrong = f"there is no format {unknown[0]!r}" if unknown else "no format is named"
+        raise ExportError(f"{wrong}; there are: {', '.join(FORMATS)}")
+    if missing := [level for level in levels if level not in release.levels]:
+        raise ExportError(f"there is no level {missing[0]!r}; there are: {', '.join(release.levels)}")
+    check_target(to, release.folder)
+    present = [to / name for name in names if (to / name).exists()]
+    if present:
+        raise ExportError(f"{present[0]}: is there already. Remove it, or export to another folder")
+
+
+def _readme(source: Source, name: str, folder: Path, remarks: list[str]) -> str:
+    release, counts = source.release, source.release.counts
+    certificate = release.certificate
+    status = "; ".join(certificate.not_for_release_because)
+    levels = "" if name == "lodes" else f"Homes by {source.home_level}, workplaces by {source.work_level}.\n"
+    if name == "flowmap":  # which has one count
+        counts = {"count": counts["S000"]}
+    lines = [
+        f"{certificate.release.name}: {FORMATS[name].meaning}",
+        "",
+        f"{certificate.totals.synthetic_workers:,} SYNTHETIC workers: no row is a real person.",
+        *([f"Implicate {release.implicate} of {release.implicates}."] if release.implicates > 1 else []),
+        *([f"NOT FOR RELEASE: {status}."] if status else []),
+        f"epsilon {certificate.run.epsilon}, delta {certificate.run.delta}",
+        f"plan {certificate.plan_sha256}",
+        "What that guarantees is said in the README.md and certificate.json of the release.",
+        "",
+        f"{levels}Codes are text: leading zeros count. Coordinates, if any, are degrees, WGS84 (EPSG:4326).",
+        *remarks,
+        "",
+        "Files:",
+        *(f"  {path.name}" for path in sorted(folder.iterdir())),
+        "",
+        "Counts (home_ before a name: of those who live there; work_: of those who work there):",
+        *(f"  {count}  {meaning}" for count, meaning in counts.items()),
+    ]
+    return "\n".join(lines) + "\n"

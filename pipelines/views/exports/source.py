@@ -1,0 +1,275 @@
+"""What every export is made from: a public release at a pair of levels, and the words that go with it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pipelines.release.polygons import polygon_file
+from pipelines.release.reader import PublicRelease, PublicReleaseError
+
+__all__ = ["ENDS", "ExportError", "Source", "usual_level"]
+
+_MOST_ZONES = 20_000
+"""Of a level that is chosen by default: who loads a matrix of so many needs 1.6 GB for each count."""
+
+_WORKERS_PER_ZONE = 1_000  # about what a census tract has
+_ROWS = 100_000  # flows of a batch: what an export has in memory
+ENDS = [f"{side}_{axis}" for side in ("home", "work") for axis in ("longitude", "latitude")]
+"""Columns of `Source.journeys`: where a flow begins and ends."""
+
+
+class ExportError(PublicReleaseError):
+    """An export that cannot be made: an unknown format, a file in its way, too many zones."""
+
+
+def usual_level(release: PublicRelease) -> str:
+    """Return the level at which a release is exported unless another is asked for.
+
+    Parameters
+    ----------
+    release : PublicRelease
+
+    Returns
+    -------
+    str
+        The finest level with polygons; without polygons, the finest whose zones have 1,000 workers on
+        average. Levels of more than 20,000 zones are passed over; the coarsest is what remains.
+    """
+    fine_enough = [level for level in release.levels if release.geography.n_units(level) <= _MOST_ZONES]
+    with_shapes = [level for level in fine_enough if (release.folder / polygon_file(level)).is_file()]
+    workers = release.certificate.totals.synthetic_workers
+    large = [
+        level for level in fine_enough if workers >= _WORKERS_PER_ZONE * release.geography.n_units(level)
+    ]
+    return [release.levels[0], *large, *with_shapes][-1]
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A release at a pair of levels; what several formats need is made once.
+
+    Attributes
+    ----------
+    release : PublicRelease
+    home_level, work_level : str
+        Of ``release.levels``.
+    folder : Path
+        For a file of flows while the exports are made.
+    """
+
+    release: PublicRelease
+    home_level: str
+    work_level: str
+    folder: Path
+
+    @property
+    def counts(self) -> list[str]:
+        """Columns that count jobs; S000 is the first."""
+        return list(self.release.counts)
+
+    def flows(self) -> Iterator[pd.DataFrame]:
+        """Yield all flows of the pair of levels, outside areas included, a batch at a time.
+
+        Yields
+        ------
+        DataFrame
+            At most 100,000 rows of what `PublicRelease.flows` returns for the levels and all counts, in its
+            order; at least one batch, which may be empty.
+        """
+        with pa.OSFile(str(self._added_up[0])) as file, pa.ipc.open_stream(file) as batches:
+            for batch in batches:
+                yield batch.to_pandas()
+
+    @property
+    def totals(self) -> dict[str, NDArray[np.int64]]:
+        """Jobs of all zones, outside areas included, by side, ``home`` and ``work``: (zones, counts)."""
+        return self._added_up[1]
+
+    @cached_property
+    def _added_up(self) -> tuple[Path, dict[str, NDArray[np.int64]]]:
+        """The flows, added up once and put into a file, from which all formats read them; the totals."""
+        levels = {"home": self.home_level, "work": self.work_level}
+        zones = {side: self.release.geography.n_units(level) for side, level in levels.items()}
+        totals = {side: np.zeros((number, len(self.counts)), np.int64) for side, number in zones.items()}
+        batches = self.release.flow_batches(self.home_level, self.work_level, self.counts)
+        first = next(batches)
+        schema = pa.Schema.from_pandas(first, preserve_index=False).remove_metadata()
+        path = self.folder / "flows.arrow"
+        with pa.ipc.new_stream(path, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as file:
+            for flows in itertools.chain([first], batches):
+                for side, total in totals.items():
+                    added = flows.groupby(side)[self.counts].sum()
+                    total[added.index] += added.to_numpy()
+                # A run of work units has few flows or very many; from the file come as many as asked for.
+                table = pa.Table.from_pandas(flows, schema, preserve_index=False)
+                file.write_table(table, max_chunksize=_ROWS)
+        return path, totals
+
+    @cached_property
+    def zones(self) -> dict[str, gpd.GeoDataFrame]:
+        """Zones with their totals, by level: one level where homes and workplaces have the same, else two.
+
+        A row for each unit, in order: ``code`` (text), ``home_<count>`` where homes have this level,
+        ``work_<count>`` where workplaces have it (int64), and geometry, EPSG:4326: polygons where the release
+        has them for the level, else points. None for outside areas and units without a shape.
+        """
+        return {level: self._zones(level) for level in dict.fromkeys([self.home_level, self.work_level])}
+
+    @property
+    def placed_zones(self) -> dict[str, gpd.GeoDataFrame]:
+        """The same without those that have no geometry."""
+        return {level: zones[zones.geometry.notna()] for level, zones in self.zones.items()}
+
+    def _zones(self, level: str) -> gpd.GeoDataFrame:
+        places = self.release.places(level)
+        columns: dict[str, pd.Series] = {"code": places["code"]}
+        for side, side_level in {"home": self.home_level, "work": self.work_level}.items():
+            if level == side_level:
+                totals = pd.DataFrame(self.totals[side], places.index, self.counts)
+                columns |= {f"{side}_{name}": totals[name] for name in self.counts}
+        shapes = self.release.polygons(level)
+        if shapes is None:
+            longitude = places["longitude"] - 360 * np.sign(places["longitude"]) * (
+                places["longitude"].abs() > 180
+            )
+            geometry = gpd.GeoSeries.from_xy(longitude, places["latitude"])
+            geometry[places["latitude"].isna()] = None
+        else:
+            geometry = shapes.set_index("unit").geometry.reindex(places.index)
+        return gpd.GeoDataFrame(columns, geometry=geometry.array, crs="EPSG:4326")
+
+    def flow_tables(self) -> Iterator[pd.DataFrame]:
+        """Yield the flows with codes instead of numbers.
+
+        Yields
+        ------
+        DataFrame
+            The rows of a batch of `flows`: ``work`` and ``home`` (text), and the counts (int64).
+        """
+        codes = self._codes
+        for flows in self.flows():
+            yield flows.assign(**{side: codes[side].take(flows[side].to_numpy()) for side in codes})
+
+    def journeys(self) -> Iterator[pd.DataFrame]:
+        """Yield the flows that can be drawn as lines: both ends have a place, and not the same.
+
+        Yields
+        ------
+        DataFrame
+            Rows of a batch of `flow_tables`, with ``home_longitude``, ``home_latitude``, ``work_longitude``
+            and ``work_latitude`` (degrees, WGS84) of the zones' points before the counts. Where a region
+            crosses 180 degrees, longitudes go on beyond, so that lines do not go round the earth.
+        """
+        codes = self._codes
+        levels = {"home": self.home_level, "work": self.work_level}
+        points = {
+            side: self.release.places(level)[["longitude", "latitude"]].to_numpy()
+            for side, level in levels.items()
+        }
+        for flows in self.flows():
+            home, work = points["home"][flows["home"]], points["work"][flows["work"]]
+            drawn = np.isfinite(home).all(axis=1) & np.isfinite(work).all(axis=1) & (home != work).any(axis=1)
+            ends = pd.DataFrame(np.hstack([home, work]), columns=ENDS)
+            named = {side: codes[side].take(flows[side].to_numpy()) for side in codes}
+            table = pd.concat([pd.DataFrame(named), ends, flows[self.counts]], axis=1)
+            yield table[drawn].reset_index(drop=True)
+
+    @cached_property
+    def _codes(self) -> dict[str, pd.Index]:
+        levels = {"work": self.work_level, "home": self.home_level}
+        return {
+            side: pd.Index(self.release.geography.codes(level), dtype="str") for side, level in levels.items()
+        }
+
+    def not_drawn(self, drawn: int) -> list[str]:
+        """Say in words how many workers have no line, if there are any.
+
+        Parameters
+        ----------
+        drawn : int
+            Workers in `journeys`.
+
+        Returns
+        -------
+        list of str
+            A remark for the read-me, or none.
+        """
+        total = int(self.totals["work"][:, 0].sum())
+        where = "they live and work in the same zone, or live in an area outside that has no place on a map"
+        return [f"{total - drawn:,} of {total:,} workers have no line: {where}."] if total > drawn else []
+
+    def without_shape(self, what: str) -> list[str]:
+        """Say in words which zones have no geometry, if there are any.
+
+        Parameters
+        ----------
+        what : str
+            What that means for them in a format, as in "are left out".
+
+        Returns
+        -------
+        list of str
+            A remark for the read-me for each level that has such zones.
+        """
+        remarks = []
+        for level, zones in self.zones.items():
+            bare = zones[zones.geometry.isna()]
+            if len(bare):
+                homes = (
+                    f" Workers who live there: {bare['home_S000'].sum():,}." if "home_S000" in bare else ""
+                )
+                which = f"Zones of {level} that are outside areas or have no shape {what}"
+                remarks.append(f"{which}: {len(bare):,} of {len(zones):,}.{homes}")
+        return remarks
+
+    def name(self, what: str, suffix: str) -> str:
+        """Return the name of a file in the manner of LODES, such as ``ri_zones_trct_JT00_2019.fgb``.
+
+        Parameters
+        ----------
+        what, suffix : str
+            As ``zones_trct`` and ``fgb`` there.
+
+        Returns
+        -------
+        str
+        """
+        subject = self.release.certificate.release
+        return f"{subject.state}_{what}_{subject.job_type}_{subject.year}.{suffix}"
+
+    @property
+    def flows_name(self) -> str:
+        """What a file of flows is called: ``flows_<home level>_to_<work level>``."""
+        return f"flows_{self.home_level}_to_{self.work_level}"
+
+    @property
+    def about(self) -> dict[str, str]:
+        """What belongs to every copy of the data, for formats that hold metadata."""
+        certificate = self.release.certificate
+        return {
+            "title": certificate.release.name,
+            "description": self.sentence,
+            "epsilon": certificate.run.epsilon,
+            "delta": certificate.run.delta,
+            "plan_sha256": certificate.plan_sha256,
+        }
+
+    @property
+    def sentence(self) -> str:
+        """The same as `about` in one sentence."""
+        certificate = self.release.certificate
+        status = "" if certificate.for_release else "NOT FOR RELEASE. "
+        return (
+            f"{status}Synthetic workers: no row is a real person. {certificate.release.name}; epsilon "
+            f"{certificate.run.epsilon}, delta {certificate.run.delta}, plan {certificate.plan_sha256}."
+        )

@@ -1,0 +1,237 @@
+"""What a figure shows: the commutes of an area, the units of a level on a map, and words for both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pyproj import CRS
+
+from pipelines.release.reader import PublicRelease, PublicReleaseError
+from pipelines.views.commutes import Area, Side, add_travel, area_flows
+from pipelines.views.labels import singular, unit_names
+from synth import decimal_up
+
+__all__ = ["Subject"]
+
+_MOST_POINTS = 500  # units of a level that are told apart as points
+_CORE = 0.95  # of the commutes lie inside the frame of a map, in each direction
+_ASPECT = 1.25  # width of a map by its height
+_LEAST_KM = 3.0
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """The commutes of an area, ready to be drawn.
+
+    Parameters
+    ----------
+    release : PublicRelease
+    area : Area or None
+        None is the whole release.
+    of : {"workers", "residents"}
+    count : str
+        Of `PublicRelease.counts`.
+    asked : str or None
+        Level of the units on the maps; None chooses the finest that has polygons, or else the finest that is
+        not too fine for points.
+    """
+
+    release: PublicRelease
+    area: Area | None
+    of: Side
+    count: str
+    asked: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.asked is not None and self.asked not in self.release.levels:
+            raise PublicReleaseError(
+                f"there is no level {self.asked!r}; there are: {', '.join(self.release.levels)}"
+            )
+        if self.flows.empty:
+            raise PublicReleaseError(f"there are no {self.noun}: nothing can be drawn")
+
+    @cached_property
+    def flows(self) -> pd.DataFrame:
+        """Flows from block to block (`area_flows`), with distances and directions (`add_travel`)."""
+        flows = area_flows(self.release, self.area, self.of, self.count)
+        return add_travel(flows, self._blocks, self._blocks)
+
+    @cached_property
+    def level(self) -> str:
+        """Level of the units on the maps."""
+        if self.asked is not None:
+            return self.asked
+        drawn = [level for level in self.release.levels if self.release.polygons(level) is not None]
+        n_units = self.release.geography.n_units
+        few = [level for level in self.release.levels if n_units(level) <= _MOST_POINTS]
+        return (drawn or few or self.release.levels[:1])[-1]
+
+    @cached_property
+    def pairs(self) -> pd.DataFrame:
+        """Flows between units of the level: columns work, home, jobs."""
+        unit_of = self.release.geography.unit_of
+        pairs = self.flows[["work", "home", "jobs"]].assign(
+            work=unit_of(self.level, self.flows["work"]), home=unit_of(self.level, self.flows["home"])
+        )
+        return pairs.groupby(["work", "home"], as_index=False).sum()
+
+    @cached_property
+    def jobs(self) -> pd.Series:
+        """Jobs by unit of the level at the other end: where workers live, where residents work."""
+        return self.pairs.groupby(self.far)["jobs"].sum()
+
+    @property
+    def far(self) -> str:
+        """The other end of the commutes: "home" of workers, "work" of residents."""
+        return "home" if self.of == "workers" else "work"
+
+    @property
+    def total(self) -> int:
+        """Number of jobs."""
+        return int(self.flows["jobs"].sum())
+
+    # --- on the map
+
+    @cached_property
+    def crs(self) -> CRS:
+        """A metric, equal-area reference system with its centre in the middle of the commutes."""
+        blocks = self._blocks.iloc[pd.unique(self.flows[["home", "work"]].to_numpy().ravel())]
+        middle = blocks[["latitude", "longitude"]].median()
+        centre = f"+lat_0={middle['latitude']:.4f} +lon_0={middle['longitude']:.4f}"
+        return CRS.from_proj4(f"+proj=laea {centre} +datum=WGS84 +units=m")
+
+    @cached_property
+    def places(self) -> NDArray[np.float64]:
+        """Metres east and north of each unit of the level, shape (U, 2); NaN for outside areas."""
+        return self._metres(self.release.places(self.level))
+
+    @cached_property
+    def shapes(self) -> gpd.GeoDataFrame | None:
+        """Shapes of the units of the level in `crs`, indexed by unit, where the release has them."""
+        polygons = self.release.polygons(self.level)
+        return None if polygons is None else polygons.set_index("unit").to_crs(self.crs)
+
+    @cached_property
+    def background(self) -> gpd.GeoDataFrame | None:
+        """The shapes, or else those of the finest level that has any, in `crs`."""
+        if self.shapes is not None:
+            return self.shapes
+        known = (self.release.polygons(level) for level in reversed(self.release.levels))
+        found = next((polygons for polygons in known if polygons is not None), None)
+        return None if found is None else found.set_index("unit").to_crs(self.crs)
+
+    @cached_property
+    def outline(self) -> gpd.GeoSeries | None:
+        """Shape of the area in `crs`, where it can be made from shapes of its own or of a finer level."""
+        if self.area is None:
+            return None
+        geography = self.release.geography
+        for level in (self.area.level, self.level):
+            polygons = self.release.polygons(level)
+            if polygons is None or self.release.levels.index(level) < self.release.levels.index(
+                self.area.level
+            ):
+                continue
+            first = geography.starts(level)[polygons["unit"]]
+            own = polygons[geography.unit_of(self.area.level, first) == self.area.unit]
+            if len(own):
+                return gpd.GeoSeries([own.to_crs(self.crs).union_all()], crs=self.crs)
+        return None
+
+    @cached_property
+    def centre(self) -> NDArray[np.float64] | None:
+        """Metres east and north of the area."""
+        if self.area is None:
+            return None
+        return self._metres(self.release.places(self.area.level).iloc[[self.area.unit]])[0]
+
+    @cached_property
+    def frame(self) -> tuple[float, float, float, float]:
+        """West, south, east and north of the maps in metres: where nearly all commutes lie, and the area."""
+        points, weight = self._far_points
+        low, high = np.full(2, np.inf), np.full(2, -np.inf)
+        for axis in (0, 1) if len(points) else ():
+            order = np.argsort(points[:, axis])
+            running = np.cumsum(weight[order]) / weight.sum()
+            ends = np.searchsorted(running, [(1 - _CORE) / 2, (1 + _CORE) / 2])
+            low[axis], high[axis] = points[order[np.minimum(ends, len(points) - 1)], axis]
+        if self.outline is not None:
+            bounds = self.outline.total_bounds
+            low, high = np.minimum(low, bounds[:2]), np.maximum(high, bounds[2:])
+        elif self.centre is not None and np.isfinite(self.centre).all():
+            low, high = np.minimum(low, self.centre), np.maximum(high, self.centre)
+        size = np.maximum((high - low) * 1.12, _LEAST_KM * 1000)
+        size = np.maximum(size, [size[1] * _ASPECT, size[0] / _ASPECT])
+        (west, south), (east, north) = (low + high - size) / 2, (low + high + size) / 2
+        return float(west), float(south), float(east), float(north)
+
+    @cached_property
+    def beyond(self) -> float:
+        """Share of the commutes whose other end is not inside the frame, or at no known place."""
+        points, weight = self._far_points
+        west, south, east, north = self.frame
+        inside = (points > [west, south]).all(axis=1) & (points < [east, north]).all(axis=1)
+        return 1.0 - float(weight[inside].sum()) / self.total
+
+    # --- in words
+
+    @property
+    def place(self) -> str:
+        """The area: its name, where the release has one, and its code."""
+        if self.area is None:
+            return "the whole region"
+        code = f"{singular(self.area.level)} {self.area.code}"
+        name = unit_names(self.release, self.area.level)[self.area.unit]
+        return f"{name} ({code})" if name else code
+
+    @property
+    def noun(self) -> str:
+        """Who is shown."""
+        return f"{self.of} of {self.place}"
+
+    @property
+    def title(self) -> str:
+        """What the figure shows, and how many."""
+        meaning = self.release.counts[self.count]
+        return (
+            f"Where the {self.noun} {'live' if self.of == 'workers' else 'work'}\n"
+            f"{self.total:,} synthetic workers: {meaning}"
+        )
+
+    @property
+    def source(self) -> str:
+        """Where it is from, with what guarantee."""
+        certificate = self.release.certificate
+        run = certificate.run
+        epsilon, delta = (decimal_up(Fraction(str(x)), 3) for x in (run.epsilon, run.delta))
+        words = (
+            f"Synthetic workers, no real person. Release: {certificate.release.name}; epsilon {epsilon}, "
+            f"delta {delta}."
+        )
+        return words if certificate.for_release else f"NOT FOR RELEASE. {words}"
+
+    @cached_property
+    def _blocks(self) -> pd.DataFrame:
+        return self.release.places(self.release.levels[-1])
+
+    @cached_property
+    def _far_points(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Places of the other ends that have one, in metres, and the jobs at each."""
+        jobs = self.flows.groupby(self.far)["jobs"].sum()
+        points = self._metres(self._blocks.iloc[jobs.index.to_numpy()])
+        known = np.isfinite(points).all(axis=1)
+        return points[known], jobs.to_numpy()[known]
+
+    def _metres(self, places: pd.DataFrame) -> NDArray[np.float64]:
+        points = gpd.GeoSeries.from_xy(places["longitude"], places["latitude"], crs="EPSG:4326").to_crs(
+            self.crs
+        )
+        metres = np.column_stack([points.x, points.y])
+        metres[places["latitude"].isna().to_numpy()] = np.nan
+        return metres

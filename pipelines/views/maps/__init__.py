@@ -1,0 +1,5 @@
+"""Maps of a release: one offline HTML file with flows, distances and the certificate."""
+
+from pipelines.views.maps.page import build_map, certificate_words, write_map
+
+__all__ = ["build_map", "certificate_words", "write_map"]

@@ -1,0 +1,182 @@
+"""The page of a map: one HTML file with its program, its library, its data and its certificate inside."""
+
+from __future__ import annotations
+
+import base64
+import errno
+import hashlib
+import html
+import json
+import re
+from fractions import Fraction
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from pipelines.release.certificate import Certificate
+from pipelines.release.reader import check_target, read_public_release
+from pipelines.release.readme import odds_in_words
+from pipelines.views.maps.payload import make_payload
+from synth import decimal_up
+
+__all__ = ["build_map", "certificate_words", "write_map"]
+
+_HERE = files("pipelines.views.maps")
+# One module in the end: each file uses the names of those before it.
+_SCRIPTS = ("dom", "data", "places", "flows", "scale", "charts", "mapview", "panel", "search", "main")
+# With the library and the page less than 15 MB; only a coarsest level may be larger.
+_PAYLOAD_LIMIT = 13_500_000
+
+
+def build_map(folder: Path, implicate: int = 1) -> str:
+    """Return the map of a release as one HTML page that needs nothing else.
+
+    Parameters
+    ----------
+    folder : Path
+        The public folder of a release. Nothing else is read.
+    implicate : int
+        Which of its synthetic data sets.
+
+    Returns
+    -------
+    str
+        HTML. The finest levels are left out, and the page says so, where they would make it larger than
+        15 MB; the coarsest level is always there, however large. It holds no external address but the names
+        of XML namespaces, and forbids the browser every request.
+
+    Raises
+    ------
+    PublicReleaseError
+        If the folder is not a public folder.
+    FileNotFoundError
+        If the library that draws the map has not been set up.
+    """
+    release = read_public_release(folder, implicate)
+    library = {name: _library(name) for name in ("maplibre-gl.js", "maplibre-gl.css", "LICENSE.txt")}
+    payload = make_payload(release, _PAYLOAD_LIMIT)
+    library_script = _without_addresses(library["maplibre-gl.js"])
+    script = "\n" + "\n".join(_text(f"js/{name}.js") for name in _SCRIPTS)
+    library_version = re.search(r"maplibre-gl-js/blob/v([\d.]+)/", library["maplibre-gl.js"])
+    return Template(_text("page.html")).substitute(
+        policy=_policy(library_script, script),
+        title=html.escape(release.certificate.release.name),
+        version=html.escape(version("odsynth")),
+        library_version=library_version.group(1) if library_version else "",
+        licence=html.escape(_without_addresses(library["LICENSE.txt"])).replace("--", "- -"),
+        library_style=_without_addresses(library["maplibre-gl.css"]),
+        style=_text("map.css"),
+        finest=html.escape(payload.meta["levels"][-1]["many"]),
+        certificate=certificate_words(release.certificate),
+        # "<" could end the element that the text stands in.
+        meta=json.dumps(payload.meta, separators=(",", ":")).replace("<", "\\u003c"),
+        arrays=payload.arrays,
+        texts=payload.texts,
+        library=library_script,
+        script=script,
+    )
+
+
+def write_map(folder: Path, target: Path | None = None, implicate: int = 1) -> Path:
+    """Write the map of a release into one HTML file.
+
+    Parameters
+    ----------
+    folder : Path
+        The public folder of a release.
+    target : Path, optional
+        By default ``map.html`` beside the public folder, whose files are sealed by its checksums. Its folder
+        is made if it is not there; a map that is there already is replaced when the new one is complete.
+    implicate : int
+        Which of its synthetic data sets.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    PublicReleaseError, FileNotFoundError
+        As `build_map`; also if the target lies in the public folder.
+    """
+    target = target or folder.resolve().parent / "map.html"
+    check_target(target, folder)
+    page = build_map(folder, implicate)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.partial")
+    try:
+        partial.write_text(page, encoding="utf-8")
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+    return target
+
+
+def _text(name: str) -> str:
+    return _HERE.joinpath(name).read_text(encoding="utf-8")
+
+
+def _library(name: str) -> str:
+    try:
+        return _text(f"vendor/{name}")
+    except FileNotFoundError as error:
+        cure = "the library that draws maps is not set up. Install Node.js with npm, then run: make library"
+        raise FileNotFoundError(errno.ENOENT, cure, error.filename) from None
+
+
+def _without_addresses(text: str) -> str:
+    """Take the scheme from every address, so that none can be opened; XML namespaces are names only."""
+    text = re.sub(r"(?m)^(//#|/\*#) sourceMappingURL=.*$", "", text)
+    return re.sub(r"https?://(?!www\.w3\.org/)", "", text)
+
+
+def _policy(*scripts: str) -> str:
+    """The browser's orders: run these scripts and the worker made from them, ask nobody for anything."""
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+        for script in scripts
+    )
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "worker-src blob:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def certificate_words(certificate: Certificate) -> str:
+    """Return the certificate in plain words.
+
+    Parameters
+    ----------
+    certificate : Certificate
+
+    Returns
+    -------
+    str
+        HTML, paragraphs.
+    """
+    run, person = certificate.run, certificate.person
+
+    def short(bound: str) -> str:
+        return decimal_up(Fraction(bound), 4)
+
+    def items(lines: list[str]) -> str:
+        return "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+
+    return Template(_text("certificate.html")).substitute(
+        status=html.escape(
+            "Every check of the program passed: this release is for publication."
+            if certificate.for_release
+            else "Not for release: " + "; ".join(certificate.not_for_release_because) + "."
+        ),
+        odds=html.escape(odds_in_words(certificate)),
+        epsilon=short(run.epsilon),
+        delta=short(run.delta),
+        records="one job record" if person.records == 1 else f"at most {person.records} job records",
+        person_epsilon=short(person.epsilon),
+        person_delta=short(person.delta),
+        not_covered=items(certificate.definition.not_covered),
+        assumed_public=items(certificate.definition.assumed_public),
+        plan=certificate.plan_sha256,
+    )

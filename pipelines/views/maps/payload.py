@@ -1,0 +1,172 @@
+"""The data inside a map: flows at the finest level that fits, places, codes and shapes, packed."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+from pyproj import CRS
+
+import geo_data
+from pipelines.release.reader import PublicRelease
+from pipelines.views.labels import level_words, outside_names, unit_names
+from pipelines.views.maps.shapes import centroid_cells, geojson, level_shapes
+
+__all__ = ["Payload", "make_payload"]
+
+_DEGREE = 1_000_000  # places are whole millionths of a degree, about a tenth of a metre
+# A row of flows takes 3.5 to 8 bytes of a map. Where two bytes a row are too much already, not even the table
+# of flows is made.
+_LEAST_BYTES = 2
+
+
+@dataclass(frozen=True)
+class Payload:
+    """What a page's program reads.
+
+    Attributes
+    ----------
+    meta : dict
+        Levels, counts and names, small enough to be read as they stand; ``arrays`` says where each array
+        lies in `arrays`.
+    arrays : str
+        Little-endian arrays one after another, each beginning at a multiple of 4 bytes; gzip, base64.
+    texts : str
+        JSON with the codes, the names (null where there is none) and the shapes of each level; gzip,
+        base64.
+    """
+
+    meta: dict[str, Any]
+    arrays: str
+    texts: str
+
+    @property
+    def size(self) -> int:
+        """Length in a page, in bytes."""
+        return len(self.arrays) + len(self.texts)
+
+
+def make_payload(release: PublicRelease, limit: int) -> Payload:
+    """Pack a release for a map.
+
+    Parameters
+    ----------
+    release : PublicRelease
+    limit : int
+        Largest size in bytes. The finest levels are left out as far as this demands, never the coarsest.
+
+    Returns
+    -------
+    Payload
+        ``meta["left_out"]`` names the levels that did not fit.
+    """
+    rows = sum(part.count_rows() for part in release.rows.values())
+    for n in range(len(release.levels), 0, -1):
+        finest_of_all = n == len(release.levels)
+        if n > 1 and finest_of_all and rows * _LEAST_BYTES > limit:
+            continue
+        payload = _payload(release, release.levels[:n])
+        if payload.size <= limit:
+            break
+    return payload
+
+
+def _payload(release: PublicRelease, levels: tuple[str, ...]) -> Payload:
+    geography, finest = release.geography, levels[-1]
+    flows = release.flows(finest, finest, list(release.counts))
+    arrays = _flow_arrays(flows, geography.n_units(finest), list(release.counts))
+    texts: dict[str, Any] = {"codes": {}, "names": {}, "shapes": {}}
+    for level in levels:
+        places = release.places(level)
+        texts["codes"][level] = places["code"].tolist()
+        names = unit_names(release, level)
+        if names.any():
+            texts["names"][level] = [name or None for name in names]
+        for name in ("latitude", "longitude"):
+            # Outside areas have no place; the page knows them by name and never asks for one.
+            degrees = places[name].fillna(0).to_numpy()
+            arrays[f"{name}:{level}"] = np.rint(degrees * _DEGREE).astype(np.int32)
+        # A level's units as ranges of the finest level's.
+        starts = geography.unit_of(finest, geography.starts(level))
+        arrays[f"starts:{level}"] = starts.astype(np.int32)
+    shapes_of = level_shapes(release, levels)
+    drawn_around = not shapes_of
+    if drawn_around:
+        shapes_of = centroid_cells(release, levels)
+    for level, shapes in shapes_of.items():
+        texts["shapes"][level] = geojson(shapes)
+        if not drawn_around:
+            arrays[f"area:{level}"] = _areas(shapes, geography.n_units(level))
+    meta = {
+        "levels": [{"id": level, **level_words(level)} for level in levels],
+        "left_out": [level_words(level)["many"] for level in release.levels[len(levels) :]],
+        "counts": _count_groups(release),
+        "outside": {
+            int(geography.unit_of(finest, [block])[0]): name for block, name in outside_names(release).items()
+        },
+        "drawn_around_centroids": drawn_around,
+        "degree": _DEGREE,
+    }
+    meta["arrays"], packed = _concatenated(arrays)
+    return Payload(meta, _embedded(packed), _embedded(_json(texts)))
+
+
+def _areas(shapes: gpd.GeoDataFrame, n_units: int) -> np.ndarray:
+    """Thousandths of a square kilometre of each unit; 0 where it has no shape."""
+    west, _, east, _ = shapes.total_bounds
+    equal_area = CRS.from_proj4(f"+proj=cea +lon_0={(west + east) / 2:.4f} +datum=WGS84 +units=m")
+    areas = np.zeros(n_units)
+    areas[shapes["unit"]] = shapes.to_crs(equal_area).area / 1e3
+    return np.rint(areas).astype(np.uint32)
+
+
+def _flow_arrays(flows: pd.DataFrame, n_units: int, counts: list[str]) -> dict[str, np.ndarray]:
+    """Rows are sorted by work: how many each work unit has says which they are."""
+    arrays = {
+        "rows_of_work": np.bincount(flows["work"], minlength=n_units),
+        "home": flows["home"].to_numpy(),
+        **{f"count:{name}": flows[name].to_numpy() for name in counts},
+    }
+    return {name: _smallest(values) for name, values in arrays.items()}
+
+
+def _smallest(values: np.ndarray) -> np.ndarray:
+    """Non-negative integers in the smallest unsigned type that a browser has an array for."""
+    largest = int(values.max(initial=0))
+    return values.astype(next(t for t in (np.uint8, np.uint16, np.uint32) if largest <= np.iinfo(t).max))
+
+
+def _count_groups(release: PublicRelease) -> list[dict[str, Any]]:
+    """The counts as a reader chooses among them: all jobs, then attribute by attribute."""
+    words = release.counts
+    groups = {"": ["S000"], **geo_data.count_columns(release.categories)}
+    return [
+        {"attribute": attribute, "columns": [{"id": column, "words": words[column]} for column in columns]}
+        for attribute, columns in groups.items()
+    ]
+
+
+def _concatenated(arrays: dict[str, np.ndarray]) -> tuple[dict[str, list[Any]], bytes]:
+    """The arrays one after another, and of each: type, first byte, length."""
+    where, pieces, offset = {}, [], 0
+    for name, values in arrays.items():
+        piece = values.astype(values.dtype.newbyteorder("<")).tobytes()
+        where[name] = [values.dtype.name, offset, len(values)]
+        pieces.append(piece + bytes(-len(piece) % 4))
+        offset += len(pieces[-1])
+    return where, b"".join(pieces)
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _embedded(content: bytes) -> str:
+    # No time stamp: the same release makes the same map.
+    return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode("ascii")

@@ -1,0 +1,166 @@
+"""Shapes of the areas of a map: simplified together, so that neighbours still fit, and written as GeoJSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import geopandas as gpd
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
+from pipelines.release.reader import PublicRelease
+
+__all__ = ["centroid_cells", "geojson", "level_shapes"]
+
+# Detail finer than this part of the region's extent is left out: half a pixel of a large screen.
+_DETAIL = 1 / 5000
+_DECIMALS = 5  # of a degree: about a metre
+_MOST_CELLS = 50_000  # from which cells are made; they take a second for every 10,000
+_MOST_DRAWN = 3_000  # cells of a level; of more, points show more
+
+
+def level_shapes(release: PublicRelease, levels: Sequence[str]) -> dict[str, gpd.GeoDataFrame]:
+    """Return the shapes of the levels that have them, or whose parts have them.
+
+    Parameters
+    ----------
+    release : PublicRelease
+    levels : sequence of str
+        Levels of the map.
+
+    Returns
+    -------
+    dict of str to GeoDataFrame
+        By level, those without shapes left out: ``unit`` (int32) and geometry, EPSG:4326, simplified. The
+        shapes of a level that has none of its own are put together from those of the next finer level.
+        Longitudes go on where 180 is crossed (`PublicRelease.unbroken`). Empty if the release has no
+        polygons.
+    """
+    own = {level: release.polygons(level) for level in release.levels}
+    simplified = {
+        level: _simplified(_unbroken(release, shapes[shapes["unit"] >= 0]))
+        for level, shapes in own.items()
+        if shapes is not None
+    }
+    return _with_coarser(release, simplified, levels)
+
+
+def centroid_cells(release: PublicRelease, levels: Sequence[str]) -> dict[str, gpd.GeoDataFrame]:
+    """Return cells around centroids, for a release without polygons.
+
+    Parameters
+    ----------
+    release : PublicRelease
+    levels : sequence of str
+        Levels of the map.
+
+    Returns
+    -------
+    dict of str to GeoDataFrame
+        As `level_shapes`, for levels of few enough areas. A place belongs to the area of the nearest
+        centroid (Voronoi), if that is not farther than the neighbourhood of centroids is wide; so these are
+        not the true borders.
+    """
+    n_units = {level: release.geography.n_units(level) for level in levels}
+    small = [level for level in levels if n_units[level] <= _MOST_CELLS]
+    drawn = [level for level in levels if n_units[level] <= _MOST_DRAWN]
+    if not drawn:
+        return {}
+    finest = small[-1]
+    places = release.places(finest).dropna().drop_duplicates(["latitude", "longitude"])
+    # Degrees of longitude are shorter than those of latitude, so the plane is squeezed while cells are made.
+    squeeze = np.cos(np.radians(places["latitude"].mean()))
+    centroids = shapely.points(places["longitude"] * squeeze, places["latitude"])
+    reach = _neighbourhood(centroids)
+    land = shapely.union_all(shapely.buffer(centroids, 1.5 * reach)).buffer(-reach / 2)
+    cells = np.array([land])
+    if len(centroids) > 1:
+        around = shapely.box(*land.bounds)
+        diagram = shapely.voronoi_polygons(shapely.multipoints(centroids), extend_to=around, ordered=True)
+        cells = shapely.get_parts(diagram)
+    whole = gpd.GeoDataFrame({"unit": places.index.to_numpy()}, geometry=cells)
+    shapes = _with_coarser(release, {finest: whole}, drawn)
+
+    def clipped(cells: gpd.GeoDataFrame) -> gpd.GeoDataFrame:
+        inside = shapely.intersection(np.asarray(cells.geometry.array), land)
+        unsqueezed = shapely.transform(inside, lambda xy: xy / [squeeze, 1])
+        return gpd.GeoDataFrame({"unit": cells["unit"]}, geometry=unsqueezed, crs="EPSG:4326")
+
+    # Clipped last: only cells that are whole have their borders exactly in common.
+    return {level: clipped(cells) for level, cells in shapes.items()}
+
+
+def geojson(shapes: gpd.GeoDataFrame) -> dict[str, Any]:
+    """Return shapes as a GeoJSON FeatureCollection; the id of each feature is its unit.
+
+    Parameters
+    ----------
+    shapes : GeoDataFrame
+        As `level_shapes` returns them.
+
+    Returns
+    -------
+    dict
+        Coordinates rounded to about a metre.
+    """
+    # Corners that are shared stay shared: equal numbers are rounded alike.
+    rounded = shapely.transform(np.asarray(shapes.geometry.array), lambda xy: np.round(xy, _DECIMALS))
+    return {
+        "type": "FeatureCollection",
+        "features": [
+            {
+                "type": "Feature",
+                "id": int(unit),
+                "properties": {},
+                "geometry": shapely.geometry.mapping(shape),
+            }
+            for unit, shape in zip(shapes["unit"], rounded, strict=True)
+            if not shape.is_empty
+        ],
+    }
+
+
+def _with_coarser(
+    release: PublicRelease, own: dict[str, gpd.GeoDataFrame], levels: Sequence[str]
+) -> dict[str, gpd.GeoDataFrame]:
+    """Shapes of the levels: their own, else put together from the next finer level that has any."""
+    geography = release.geography
+    found: dict[str, gpd.GeoDataFrame] = {}
+    latest: tuple[str, gpd.GeoDataFrame] | None = None
+    for level in reversed(release.levels):
+        if level in own:
+            latest = level, own[level]
+        elif latest is not None:
+            finer, shapes = latest
+            unit = geography.unit_of(level, geography.starts(finer)[shapes["unit"]])
+            together = shapes.assign(unit=unit).dissolve("unit", grid_size=10**-_DECIMALS / 10)
+            latest = level, together.reset_index()[["unit", "geometry"]]
+        if latest is not None and level in levels:
+            found[level] = latest[1]
+    return found
+
+
+def _unbroken(release: PublicRelease, shapes: gpd.GeoDataFrame) -> gpd.GeoDataFrame:
+    def moved(xy: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.column_stack([release.unbroken(xy[:, 0]), xy[:, 1]])
+
+    return shapes.set_geometry(shapes.geometry.transform(moved))
+
+
+def _simplified(shapes: gpd.GeoDataFrame) -> gpd.GeoDataFrame:
+    west, south, east, north = shapes.total_bounds
+    detail = max(east - west, north - south) * _DETAIL
+    # All at once: a border that two areas share stays one line (Visvalingam-Whyatt on the whole coverage).
+    simple = shapely.coverage_simplify(np.asarray(shapes.geometry.array), detail)
+    return shapes.set_geometry(gpd.GeoSeries(simple, index=shapes.index, crs=shapes.crs))
+
+
+def _neighbourhood(centroids: np.ndarray) -> float:
+    """Three times the usual distance to the nearest other centroid, which closes gaps inside a town."""
+    if len(centroids) < 2:
+        return 0.01
+    tree = shapely.STRtree(centroids)
+    _, distance = tree.query_nearest(centroids, exclusive=True, all_matches=False, return_distance=True)
+    return 3 * float(np.quantile(distance, 0.9))

@@ -1,0 +1,808 @@
+"""The command line: help, exit codes, one clear error for bad input, and no word of the data."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click.testing
+import pandas as pd
+import pytest
+
+import geo_data
+import pipelines
+import synth
+from pipelines.cli.main import main
+
+Invoke = Callable[..., click.testing.Result]
+VERBS = ["demo", "plan", "run", "tune", "verify"]
+CODES = {"w_geocode": "str", "h_geocode": "str"}
+OD = "demo_od_main_JT00_2019.csv.gz"
+
+
+@pytest.fixture
+def invoke() -> Invoke:
+    """Run odsynth inside this process."""
+    runner = click.testing.CliRunner(env={"ODSYNTH_DEBUG": ""})
+    return lambda *arguments, **more: runner.invoke(main, [str(word) for word in arguments], **more)
+
+
+def odsynth(*arguments: object, **more: object) -> subprocess.CompletedProcess[str]:
+    """Run odsynth as a process of its own."""
+    command = [sys.executable, "-m", "pipelines.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **more)  # type: ignore[call-overload]
+
+
+@pytest.fixture
+def write_config(tmp_path: Path, config_text: Callable[..., str]) -> Callable[..., Path]:
+    """Write a configuration of the small region to a folder of its own."""
+
+    def write(*change: tuple[str, str], jobs: Path | None = None) -> Path:
+        folder = tmp_path / "config"
+        folder.mkdir(exist_ok=True)
+        (folder / "small.toml").write_text(config_text(*change, jobs=jobs))
+        return folder / "small.toml"
+
+    return write
+
+
+def tree(folder: Path) -> dict[str, int]:
+    """All files and folders, with the time of the last change of the files."""
+    return {
+        str(path.relative_to(folder)): 0 if path.is_dir() else path.lstat().st_mtime_ns
+        for path in folder.rglob("*")
+    }
+
+
+# --- help
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+@pytest.mark.parametrize("verb", ["", *VERBS])
+def test_help(verb: str, option: str, invoke: Invoke) -> None:
+    result = invoke(*([verb] if verb else []), option)
+    assert result.exit_code == 0
+    assert f"Usage: main {verb}".rstrip() in result.output
+    if verb:
+        assert len(result.output.split("Options:")[0].splitlines()) > 3, "says what it does"
+    else:
+        assert all(f"\n  {name}" in result.output for name in VERBS)
+
+
+def test_version(invoke: Invoke) -> None:
+    result = invoke("--version")
+    assert result.exit_code == 0
+    assert re.search(r"version \d", result.output)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["frobnicate"], ["run"], ["plan"], ["verify"], ["run", "a", "b"], ["plan", "--no-such", "x"]],
+)
+def test_wrong_usage_is_code_2_with_a_hint(arguments: list[str], invoke: Invoke) -> None:
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert "Error: " in result.stderr
+    assert "--help" in result.stderr
+
+
+# --- plan, run, verify
+
+
+def test_plan_says_what_it_costs_and_reads_no_homes(
+    write_config: Callable[..., Path], invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(geo_data.LodesJobs, "parts", pytest.fail)
+    config = write_config()
+    account = '\n[ledger]\nfile = "ledger.sqlite"\ndata_set = "jobs"\nepsilon = "5"\ndelta = "1e-4"\n'
+    config.write_text(config.read_text() + account)
+    before = tree(tmp_path)
+    result = invoke("plan", config)
+    assert result.exit_code == 0, result.output
+    report = config.parent / "release-plan"
+    assert {p.name for p in report.iterdir()} == {
+        *("plan", "plan.txt", "forecast.json", "cells.png", "names.parquet")
+    }
+    assert (report / "plan.txt").read_text() in result.stdout
+    assert re.search(r"flows     total variation 0\.\d+ between trct units", result.stdout)
+    assert "of which  noise" in result.stdout
+    assert "Budget      jobs: left epsilon 5, delta 0.0001; THIS RELEASE COSTS MORE" in result.stdout
+    assert "600 jobs in 21 pools" in result.stdout
+    assert "requested 8.6 and 0.00001" in result.stdout
+    assert re.search(r"epsilon [78]\.\d+, delta 0\.0000\d+ for the run", result.stdout)
+    assert "noise" in result.stdout
+    assert not (config.parent / "release").exists()
+    shutil.rmtree(report)
+    assert tree(tmp_path) == before, "plan writes its report and nothing else"
+
+
+def test_a_plan_replaces_its_report_and_nothing_else(
+    write_config: Callable[..., Path], invoke: Invoke, tmp_path: Path
+) -> None:
+    config, out = write_config(), tmp_path / "report"
+    for _ in range(2):
+        assert invoke("plan", config, "--out", out).exit_code == 0
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("years of work")
+    refused = invoke("plan", config, "--out", mine)
+    assert refused.exit_code == 1
+    assert "is not an earlier plan" in refused.output
+    assert [p.name for p in mine.iterdir()] == ["thesis.txt"]
+    assert not list(tmp_path.glob(".*partial*"))
+
+
+def test_tune_compares_and_recommends(
+    write_config: Callable[..., Path],
+    invoke: Invoke,
+    small_region: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = write_config()
+    arguments = [
+        "tune",
+        config,
+        "--epsilon",
+        "4,8.6",
+        "--split-threshold",
+        "1,30",
+        "--coarsening",
+        "threshold",
+        "--mechanism",
+        "dirichlet",
+    ]
+    with monkeypatch.context() as patch:
+        patch.setattr(geo_data.LodesJobs, "parts", pytest.fail)
+        result = invoke(*arguments)
+    assert result.exit_code == 0, result.output
+    folder = config.parent / "release-tune"
+    assert {p.name for p in folder.iterdir()} == {"tune.parquet", "frontier.png"}
+    assert len(pd.read_parquet(folder / "tune.parquet")) == 4
+    assert '[plan]\ncoarsening = "threshold"\nsplit_threshold = "' in result.stdout
+    bad = invoke("tune", config, "--retention-min", "2")
+    assert bad.exit_code == 1
+    assert "retention_min: '2' cannot be tried" in bad.output
+    confidential = invoke("tune", config, "--pseudo-truth", small_region["od"])
+    assert confidential.exit_code == 1
+    assert "is a confidential file of [jobs]" in confidential.output
+
+
+def test_run_and_verify(write_config: Callable[..., Path], invoke: Invoke, clean_source: object) -> None:
+    config = write_config()
+    result = invoke("run", config)
+    assert result.exit_code == 0, result.output
+    public = config.parent / "release" / "public"
+    assert "Released    600 synthetic workers: Demo region 2019, all jobs" in result.stdout
+    assert str(public) in result.stdout
+    assert "never publish" in result.stdout
+    assert "Not for release" not in result.output
+    assert "Drawing 600 synthetic workers ..." in result.stderr
+    certificate = json.loads((public / "certificate.json").read_text())
+    assert f"epsilon {certificate['run']['epsilon']}, delta {certificate['run']['delta']}" in result.stdout
+
+    checked = invoke("verify", public)
+    assert checked.exit_code == 0, checked.output
+    lines = checked.stdout.splitlines()
+    assert {line.split()[0] for line in lines[:-1]} == {"ok"}
+    assert lines[-2] == "ok  for release: yes"
+    assert lines[-1] == f"{public} is what its certificate says."
+
+    (public / "README.md").write_text("other")
+    failed = invoke("verify", public)
+    assert failed.exit_code == 1
+    assert "Error: files: README.md has been changed" in failed.stderr
+    assert "is what its certificate says" not in failed.output
+
+
+def test_out_is_relative_to_the_working_folder(
+    write_config: Callable[..., Path], invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    config = write_config()
+    assert invoke("run", config, "--out", "here/release").exit_code == 0
+    assert (elsewhere / "here" / "release" / "public").is_dir()
+    assert not (config.parent / "release").exists()
+
+
+def test_run_reports_repairs_and_fall_backs(
+    write_config: Callable[..., Path], small_region: dict[str, Path], invoke: Invoke, tmp_path: Path
+) -> None:
+    """Two rows of a crosswalk that do not nest, and a destination without any flow: repaired, and said so."""
+    tables = {
+        name: pd.read_csv(small_region[name], dtype="str")
+        for name in ("crosswalk", "county_flows", "tract_flows")
+    }
+    tables["crosswalk"].loc[[3, 9], ["st", "trct"]] = ["25", "25005000100"]
+    tables["county_flows"] = tables["county_flows"].query("w_county == '03001'")
+    tables["tract_flows"] = tables["tract_flows"][tables["tract_flows"]["w_tract"].str.startswith("03001")]
+    for name, table in tables.items():
+        table.to_csv(tmp_path / f"{name}.csv", index=False)
+    config = write_config(*((str(small_region[name]), str(tmp_path / f"{name}.csv")) for name in tables))
+    for verb in ("plan", "run"):
+        result = invoke(verb, config)
+        assert result.exit_code == 0, result.output
+        for level in ("st", "trct"):
+            assert (
+                f"Note        level {level}: 2 of 120 rows disagreed with their block code" in result.stdout
+            )
+        assert re.search(
+            r"Note        \d+ of 6 trct units with jobs have no flow in any auxiliary table", result.stdout
+        )
+
+
+def test_run_says_when_it_is_not_for_release(
+    write_config: Callable[..., Path], invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = pipelines.release.provenance.SourceState("1", "a" * 40, True)
+    monkeypatch.setattr("pipelines.release.certificate.source_state", lambda: state)
+    config = write_config()
+    result = invoke("run", config)
+    assert result.exit_code == 0
+    assert "Not for release: the program differs from its commit" in result.stdout
+    checked = invoke("verify", config.parent / "release" / "public")
+    assert checked.exit_code == 1
+    assert "ok  data: " in checked.stdout
+    assert "ok  for release" not in checked.stdout
+    assert "Error: for release: no: the program differs from its commit" in checked.stderr
+
+
+def test_output_of_a_run_holds_no_canary(
+    write_config: Callable[..., Path],
+    invoke: Invoke,
+    microdata: dict[str, Path],
+    microdata_change: Callable[[Path], tuple[str, str]],
+    canary: str,
+) -> None:
+    config = write_config(microdata_change(microdata["csv"]))
+    for verb in ("plan", "run"):
+        result = invoke(verb, config)
+        assert result.exit_code == 0, result.output
+        assert canary not in result.output
+        assert not re.search(r"(?<![\d.])\d{11}", result.output), "no block code either"
+
+
+@pytest.mark.slow
+def test_real_processes(write_config: Callable[..., Path], tmp_path: Path) -> None:
+    """As installed: exit codes, and messages on standard error only."""
+    config = write_config()
+    assert odsynth("--help").returncode == 0
+    done = odsynth("run", config)
+    assert done.returncode == 0, done.stderr
+    assert "Released    600 synthetic workers" in done.stdout
+    again = odsynth("run", config)
+    assert again.returncode == 1
+    assert again.stdout == ""
+    assert "the output folder exists" in again.stderr
+    assert "Traceback" not in again.stderr
+    (config.parent / "release" / "public" / "README.md").write_text("other")
+    checked = odsynth("verify", config.parent / "release" / "public")
+    assert checked.returncode == 1
+    assert "README.md has been changed" in checked.stderr
+
+
+@pytest.mark.slow
+def test_two_processes_into_one_folder(write_config: Callable[..., Path]) -> None:
+    config = write_config()
+    command = [sys.executable, "-m", "pipelines.cli", "run", str(config)]
+    both = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    errors = [process.communicate()[1] for process in both]
+    codes = [process.returncode for process in both]
+    assert sorted(codes) == [0, 1], errors
+    loser = errors[codes.index(1)]
+    assert re.search("output folder exists|another process is making this release", loser)
+    assert "Traceback" not in loser
+    assert sorted(path.name for path in config.parent.iterdir()) == ["release", "small.toml"]
+    load = pipelines.load_plan(config.parent / "release" / "public" / "plan")
+    assert load.plan.pools.n_records == 600
+
+
+# --- bad input: one clear error, nothing written, no value shown
+
+
+def one_clear_error(result: click.testing.Result) -> str:
+    """The one line of the error; fails if there is more, or a value of the data in it."""
+    assert result.exit_code == 1, result.output
+    assert result.stdout == ""
+    assert result.stderr.count("Error: ") == 1
+    message = result.stderr.split("Error: ")[1]
+    assert message.endswith("\n")
+    assert message.count("\n") == 1, "one line"
+    assert "Traceback" not in result.stderr
+    # Block codes are 15 digits, tracts 11; the paths of these tests have no such numbers.
+    assert not re.search(r"(?<![\d.])\d{8}", result.stderr), "shows a value of the data"
+    assert "nowhere" not in result.stderr
+    return message.strip()
+
+
+def od_table(region: dict[str, Path]) -> pd.DataFrame:
+    return pd.read_csv(region["od"], dtype="str")
+
+
+BadJobs = Callable[[pd.DataFrame], pd.DataFrame]
+
+
+def zeros_lost(column: str) -> BadJobs:
+    return lambda od: od.assign(**{column: od[column].str.lstrip("0")})
+
+
+def floats(column: str) -> BadJobs:
+    return lambda od: od.assign(**{column: od[column] + ".0"})
+
+
+def cell(column: str, value: str, rows: int = 1) -> BadJobs:
+    return lambda od: od.assign(**{column: od[column].where(od.index >= rows, value)})
+
+
+def vintage(column: str) -> BadJobs:
+    """Blocks of the right counties with tract numbers of another census."""
+    return lambda od: od.assign(**{column: od[column].str[:5] + "99" + od[column].str[7:]})
+
+
+def doubled(od: pd.DataFrame) -> pd.DataFrame:
+    return pd.concat([od, od[:3]])
+
+
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [
+        (zeros_lost("h_geocode"), ["column h_geocode", "lost leading zeros", "keep geocodes as text"]),
+        (zeros_lost("w_geocode"), ["column w_geocode", "lost leading zeros", "keep geocodes as text"]),
+        (floats("h_geocode"), ["column h_geocode", "written as decimal numbers", "keep geocodes as text"]),
+        (floats("w_geocode"), ["column w_geocode", "written as decimal numbers", "keep geocodes as text"]),
+        (
+            cell("h_geocode", "440070001001000"),
+            ["column h_geocode: 1 row is not in the geography", "crosswalk"],
+        ),
+        (cell("w_geocode", "440070001001000"), ["column w_geocode: ", "not in the geography", "crosswalk"]),
+        (cell("h_geocode", "nowhere"), ["column h_geocode: 1 row is not in the geography"]),
+        (vintage("h_geocode"), ["column h_geocode", "mixed 2010 and 2020 blocks", "use the other crosswalk"]),
+        (vintage("w_geocode"), ["column w_geocode", "mixed 2010 and 2020 blocks", "use the other crosswalk"]),
+        (doubled, ["column h_geocode: 3 rows repeat an origin-destination pair", "add the counts"]),
+        (cell("S000", "-1"), ["column S000: 1 value is not a whole number from 0 up", "correct the counts"]),
+        (cell("SA01", "0.5", 2), ["column SA01: 2 values are not whole numbers", "correct the counts"]),
+        (cell("SI03", "many"), ["column SI03: 1 value is not a whole number", "correct the counts"]),
+        (cell("S000", ""), ["column S000: 1 value is missing or blank", "fill them"]),
+        (cell("h_geocode", "", 4), ["column h_geocode: 4 values are missing or blank", "fill them"]),
+        (cell("S000", "9999"), ["do not add up to S000", "use the file as published"]),
+        (lambda od: od.assign(wage="1"), ["unknown columns: wage", "the format has: w_geocode"]),
+        (lambda od: od.drop(columns="SE02"), ["missing columns: SE02", "name the columns"]),
+        (lambda od: od[:0], ["the file is empty: it has a header and no rows"]),
+    ],
+)
+def test_bad_jobs(
+    change: BadJobs,
+    parts: list[str],
+    write_config: Callable[..., Path],
+    small_region: dict[str, Path],
+    invoke: Invoke,
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "jobs.csv.gz"
+    od = change(od_table(small_region))
+    path.write_bytes(gzip.compress(od.to_csv(index=False).encode()))
+    config = write_config(('out = "release"', 'out = "new/release"'), jobs=path)
+    before = tree(tmp_path)
+    message = one_clear_error(invoke("run", config))
+    assert message.startswith(f"{path}: ")
+    assert " Cure: " in message or "the format has" in message
+    for part in parts:
+        assert part in message
+    assert tree(tmp_path) == before, "nothing written"
+
+
+@pytest.mark.parametrize(
+    ("harm", "part"),
+    [
+        ("empty", "the file is empty"),
+        ("truncated", "the file is truncated or corrupt"),
+        ("truncated in the header", "the file is truncated or corrupt"),
+        ("wrong checksum", "the file is truncated or corrupt"),
+        ("cut off text", "do not have as many fields as the header"),
+        ("not UTF-8", "the text is not UTF-8"),
+        ("missing", "there is no such file"),
+    ],
+)
+@pytest.mark.parametrize("which", ["od", "crosswalk", "tract_flows", "population"])
+def test_broken_files(
+    harm: str,
+    part: str,
+    which: str,
+    write_config: Callable[..., Path],
+    small_region: dict[str, Path],
+    invoke: Invoke,
+    tmp_path: Path,
+) -> None:
+    original = small_region[which]
+    text = original.read_bytes()
+    if original.suffix == ".gz":
+        text = gzip.decompress(text)
+    packed = gzip.compress(text)
+    path = tmp_path / "broken.csv.gz"
+    data = {
+        "empty": b"",
+        "truncated": packed[: len(packed) * 2 // 3],
+        "truncated in the header": packed[:12],
+        "wrong checksum": packed[:-8] + b"\0" * 8,
+        "cut off text": text[: text.rindex(b",")],
+        "not UTF-8": text.replace(b",", b"\xff,", 40),
+        "missing": None,
+    }[harm]
+    if data is not None:
+        path.write_bytes(data)
+    config = write_config((str(original), str(path)))
+    before = tree(tmp_path)
+    message = one_clear_error(invoke("run", config))
+    assert message.startswith(f"{path}: ")
+    assert part in message
+    assert " Cure: " in message
+    assert tree(tmp_path) == before
+
+
+def test_numbers_in_parquet_have_lost_their_zeros(
+    write_config: Callable[..., Path],
+    microdata: dict[str, Path],
+    microdata_change: Callable[[Path], tuple[str, str]],
+    invoke: Invoke,
+    tmp_path: Path,
+) -> None:
+    table = pd.read_parquet(microdata["parquet"])
+    for column, kind in (("live", "int64"), ("toil", "float64")):
+        path = tmp_path / f"{column}.parquet"
+        table.astype({column: kind}).to_parquet(path, index=False)
+        message = one_clear_error(invoke("run", write_config(microdata_change(path))))
+        assert message.startswith(f"{path}: column {column}: geocodes are stored as ")
+        assert "store the column as text" in message
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "part"),
+    [
+        ("live", "440070001001000", "column live: 1 row is not in the geography"),
+        ("live", "", "column live: 1 value is missing or blank"),
+        ("toil", "440070001001000", "column toil: 1 row is not in the geography"),
+        ("age", "", "column age: 1 value is missing or blank"),
+        ("person", "", "column person: 1 value is missing or blank"),
+    ],
+)
+def test_bad_microdata(
+    column: str,
+    value: str,
+    part: str,
+    write_config: Callable[..., Path],
+    microdata: dict[str, Path],
+    microdata_change: Callable[[Path], tuple[str, str]],
+    invoke: Invoke,
+    canary: str,
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "jobs.csv"
+    cell(column, value)(pd.read_csv(microdata["csv"], dtype="str").reset_index(drop=True)).to_csv(
+        path, index=False
+    )
+    config = write_config(microdata_change(path))
+    before = tree(tmp_path)
+    message = one_clear_error(invoke("run", config))
+    assert message.startswith(f"{path}: {part}")
+    assert canary not in message
+    assert tree(tmp_path) == before
+
+
+def test_workers_with_too_many_jobs(
+    write_config: Callable[..., Path],
+    microdata: dict[str, Path],
+    microdata_change: Callable[[Path], tuple[str, str]],
+    invoke: Invoke,
+    canary: str,
+) -> None:
+    old, new = microdata_change(microdata["parquet"])
+    config = write_config((old, new.replace("records_per_worker = 3", "records_per_worker = 1")))
+    message = one_clear_error(invoke("run", config))
+    assert "column person: 300 workers have more than 1 row(s)" in message
+    assert canary not in message
+
+
+@pytest.mark.parametrize(
+    ("which", "change", "parts"),
+    [
+        (
+            "crosswalk",
+            lambda t: t.assign(cty=["x" * (i % 2 + 1) for i in range(len(t))]),
+            ["column trct", "lie in more than one unit of cty", "levels that nest"],
+        ),
+        ("crosswalk", lambda t: pd.concat([t, t[:2]]), ["column tabblk2010: 2 rows repeat a block"]),
+        ("crosswalk", lambda t: t.assign(blklatdd="91"), ["column blklatdd: 120 coordinates are outside"]),
+        (
+            "crosswalk",
+            lambda t: t.assign(tabblk2010=t["tabblk2010"].where(t.index > 4, t["tabblk2010"].str[1:])),
+            ["column tabblk2010: 5 numeric codes are shorter", "lost leading zeros"],
+        ),
+        ("crosswalk", lambda t: t.drop(columns="bgrp"), ["missing columns: bgrp"]),
+        (
+            "tract_flows",
+            lambda t: t.assign(jobs=t["jobs"].where(t.index > 0, "-3")),
+            ["column jobs: 1 flow is negative"],
+        ),
+        (
+            "tract_flows",
+            lambda t: t.assign(jobs=t["jobs"].where(t.index > 0, "few")),
+            ["column jobs: 1 value is not a finite number"],
+        ),
+        ("tract_flows", lambda t: pd.concat([t, t[:1]]), ["1 rows repeat a pair"]),
+        (
+            "tract_flows",
+            lambda t: t.assign(h_tract="44" + t["h_tract"].str[2:]),
+            ["no row has origin and destination in the geography (trct to trct)"],
+        ),
+        (
+            "tract_flows",
+            lambda t: t.assign(h_tract=t["h_tract"].str[1:]),
+            ["column h_tract", "lost their leading zeros"],
+        ),
+        ("population", lambda t: t.assign(POP10="-1"), ["column POP10: 6 weights are negative"]),
+        ("population", lambda t: pd.concat([t, t[:1]]), ["column GEOID: 1 rows repeat an area"]),
+        ("population", lambda t: t.assign(GEOID="44007000100"), ["column GEOID"]),
+    ],
+)
+def test_bad_public_tables(
+    which: str,
+    change: Callable[[pd.DataFrame], pd.DataFrame],
+    parts: list[str],
+    write_config: Callable[..., Path],
+    small_region: dict[str, Path],
+    invoke: Invoke,
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "table.csv"
+    change(pd.read_csv(small_region[which], dtype="str")).to_csv(path, index=False)
+    config = write_config((str(small_region[which]), str(path)))
+    before = tree(tmp_path)
+    message = one_clear_error(invoke("run", config))
+    assert message.startswith(f"{path}: ")
+    for part in parts:
+        assert part in message
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ('epsilon = "8.6"', 'epsilon = "0"', "privacy.epsilon"),
+        ('epsilon = "8.6"', 'epsilon = "-1"', "privacy.epsilon"),
+        ('epsilon = "8.6"', "epsilon = 8.6", "privacy.epsilon"),
+        ('delta = "1e-5"', 'delta = "1"', "privacy.delta"),
+        ('delta = "1e-5"', "delta = 1e-5", "privacy.delta"),
+        (
+            'delta = "1e-5"',
+            'delta = "1e-5"\nguarantee = "DP"',
+            'privacy.guarantee: "DP" is not known; use "pdp" or "dp"',
+        ),
+        ('retention_min = "0.5"', 'retention_min = "0"', "plan.retention_min"),
+        ('retention_min = "0.5"', 'retention_min = "1.5"', "plan.retention_min"),
+        ('retention_min = "0.5"', "retention_min = 0.5", "plan.retention_min"),
+        ('retention_min = "0.5"', 'retention = "0.5"', "plan.retention"),
+        ('delta = "1e-5"', 'delta = "1e-5', "not valid TOML"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["plan", "run"])
+def test_bad_configurations(
+    verb: str, old: str, new: str, key: str, write_config: Callable[..., Path], invoke: Invoke, tmp_path: Path
+) -> None:
+    config = write_config((old, new))
+    before = tree(tmp_path)
+    message = one_clear_error(invoke(verb, config))
+    assert message.startswith(f"small.toml: {key}")
+    assert tree(tmp_path) == before
+
+
+def test_a_configuration_that_is_not_there(invoke: Invoke, tmp_path: Path) -> None:
+    path = tmp_path / "nowhere.toml"
+    result = invoke("run", path)
+    assert result.exit_code == 1
+    assert f"Error: {path}: there is no such file" in result.stderr
+
+
+def test_an_output_folder_that_exists(
+    write_config: Callable[..., Path], invoke: Invoke, tmp_path: Path
+) -> None:
+    config = write_config()
+    (config.parent / "release").mkdir()
+    before = tree(tmp_path)
+    message = one_clear_error(invoke("run", config))
+    assert message.startswith(f"{config.parent / 'release'}: the output folder exists")
+    assert "--out" in message
+    assert tree(tmp_path) == before
+
+
+def test_an_output_folder_that_cannot_be_made(
+    write_config: Callable[..., Path], invoke: Invoke, tmp_path: Path
+) -> None:
+    config = write_config(('out = "release"', 'out = "small.toml/release"'))
+    before = tree(tmp_path)
+    message = one_clear_error(invoke("run", config))
+    assert "small.toml" in message
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [('epsilon = "8.6"', 'epsilon = "0.5"'), ('retention_min = "0.5"', 'retention_min = "0.5"')],
+        [('epsilon = "8.6"', 'epsilon = "1"'), ('retention_min = "0.5"', 'retention_min = "0.01"')],
+        [('retention_min = "0.5"', 'retention_min = "0.5"\nprior = "0.001"')],
+    ],
+)
+def test_a_budget_too_small_names_the_smallest_epsilon_and_that_one_works(
+    changes: list[tuple[str, str]], write_config: Callable[..., Path], invoke: Invoke, tmp_path: Path
+) -> None:
+    config = write_config(*changes)
+    before = tree(tmp_path)
+    message = one_clear_error(invoke("run", config))
+    found = re.search(r"the smallest epsilon that would do is (\d+(\.\d+)?)", message)
+    assert found, message
+    assert tree(tmp_path) == before
+    asked = re.search(r'epsilon = "([^"]+)"', config.read_text())
+    assert asked
+    assert float(found[1]) > float(asked[1])
+    text = config.read_text()
+    config.write_text(text.replace(asked[0], f'epsilon = "{found[1]}"'))
+    result = invoke("run", config)
+    assert result.exit_code == 0, result.output
+    # And it is the smallest: 1 % less does not do.
+    less = float(found[1]) * 0.99
+    if less > float(asked[1]):
+        config.write_text(text.replace(asked[0], f'epsilon = "{less:.6f}"'))
+        assert "the smallest epsilon" in one_clear_error(invoke("run", config, "--out", tmp_path / "less"))
+
+
+# --- errors that were not foreseen
+
+
+@pytest.mark.parametrize(
+    ("verb", "function"), [("run", "run"), ("plan", "make_plan"), ("demo", "demo"), ("verify", "verify")]
+)
+def test_details_of_unforeseen_errors_are_withheld(
+    verb: str,
+    function: str,
+    write_config: Callable[..., Path],
+    invoke: Invoke,
+    canary: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        try:
+            raise KeyError(f"{canary} lives in 030010001001000")
+        except KeyError as error:
+            raise RuntimeError(f"row of {canary}") from error
+
+    monkeypatch.setattr(pipelines, function, fail)
+    arguments = [verb] if verb == "demo" else [verb, write_config()]
+    message = one_clear_error(invoke(*arguments))
+    assert "RuntimeError" in message
+    assert canary not in message
+    assert "ODSYNTH_DEBUG=1" in message
+
+    shown = invoke(*arguments, env={"ODSYNTH_DEBUG": "1"})
+    assert shown.exit_code == 1
+    assert isinstance(shown.exception, RuntimeError)
+    assert canary in str(shown.exception)
+
+
+def test_unforeseen_errors_in_a_task_are_withheld_too(
+    write_config: Callable[..., Path], invoke: Invoke, canary: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError(f"worker {canary}")
+
+    monkeypatch.setattr("pipelines.running.batches.sample_batch", fail)
+    message = one_clear_error(invoke("run", write_config()))
+    assert "ValueError" in message
+    assert canary not in message
+
+
+def test_an_interrupt_is_code_1_without_a_traceback(
+    write_config: Callable[..., Path], invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    config = write_config()
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.running.run.write_public", fail)
+        result = invoke("run", config)
+    assert result.exit_code == 1
+    assert "Aborted!" in result.stderr
+    assert "Traceback" not in result.stderr
+    out = config.parent / "release"
+    assert not out.exists()
+    assert f"Continue with: odsynth resume {out}" in result.stderr
+    again = invoke("run", config)
+    assert again.exit_code == 1
+    assert "an unfinished run of this release is there. Continue it with odsynth resume" in again.stderr
+    assert "Released    600 synthetic workers" in invoke("resume", out).stdout
+    assert invoke("resume", out).exit_code == 1
+
+
+# --- demo
+
+
+@pytest.fixture
+def small_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder in which the demo region is small."""
+    small = functools.partial(geo_data.write_demo_region, counties=2, tracts=6, blocks=120, jobs=600)
+    monkeypatch.setattr(geo_data, "write_demo_region", small)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_demo_twice(small_demo: Path, invoke: Invoke, clean_source: object) -> None:
+    first = invoke("demo")
+    assert first.exit_code == 0, first.output
+    assert "Released    600 synthetic workers" in first.stdout
+    assert "Compared    with the generated truth" in first.stdout
+    assert sorted(path.name for path in (small_demo / "out").iterdir()) == ["demo", "demo-inputs"]
+    public = small_demo / "out" / "demo" / "public"
+    data = (public / OD).read_bytes()
+    assert invoke("verify", public).exit_code == 0
+    second = invoke("demo")
+    assert second.exit_code == 0, second.output
+    assert (public / OD).read_bytes() != data, "drawn anew"
+    assert invoke("verify", public).exit_code == 0
+
+
+def test_demo_elsewhere(small_demo: Path, invoke: Invoke) -> None:
+    assert invoke("demo", "--out", "mine/demo").exit_code == 0
+    assert (small_demo / "mine" / "demo" / "public" / OD).is_file()
+    assert not (small_demo / "out" / "demo").exists()
+
+
+@pytest.mark.parametrize("kind", ["folder", "empty folder", "file", "another release", "broken manifest"])
+def test_demo_refuses_what_is_not_a_demo(
+    kind: str, small_demo: Path, invoke: Invoke, small_release: pipelines.Release
+) -> None:
+    target = small_demo / "out" / "demo"
+    target.parent.mkdir()
+    if kind == "file":
+        target.write_text("mine")
+    else:
+        (target / "public").mkdir(parents=True)
+        if kind == "folder":
+            (target / "thesis.txt").write_text("mine")
+        elif kind == "empty folder":
+            (target / "public").rmdir()
+        elif kind == "broken manifest":
+            (target / "public" / "MANIFEST.json").write_text("[]")
+        else:
+            manifest = json.loads((small_release.public / "MANIFEST.json").read_text())
+            manifest["release"]["name"] = "Rhode Island 2019, all jobs"
+            (target / "public" / "MANIFEST.json").write_text(json.dumps(manifest))
+    before = tree(small_demo)
+    message = one_clear_error(invoke("demo"))
+    assert message.startswith(f"{target}: the output folder exists and is not an earlier demo")
+    assert tree(small_demo) == before
+
+
+@pytest.mark.slow
+def test_the_real_demo(tmp_path: Path) -> None:
+    environment = {**os.environ, "ODSYNTH_DEBUG": ""}
+    first = odsynth("demo", cwd=tmp_path, env=environment)
+    assert first.returncode == 0, first.stderr
+    assert "Released    60,000 synthetic workers" in first.stdout
+    public = tmp_path / "out" / "demo" / "public"
+    data = (public / OD).read_bytes()
+    second = odsynth("demo", cwd=tmp_path, env=environment)
+    assert second.returncode == 0, second.stderr
+    assert (public / OD).read_bytes() != data
+    plan = pipelines.load_plan(public / "plan").plan
+    assert synth.Dirichlet().certify(plan).delta <= plan.delta

@@ -1,0 +1,111 @@
+"""The verbs around a release: what was spent, what is published, what was fetched."""
+
+from __future__ import annotations
+
+import gzip
+import http.server
+import json
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import click.testing
+import pytest
+
+import pipelines
+from pipelines.cli.main import main
+
+
+@pytest.fixture
+def invoke() -> Callable[..., click.testing.Result]:
+    return lambda *arguments: click.testing.CliRunner().invoke(main, [str(a) for a in arguments])
+
+
+def test_the_ledger_is_shown_checked_and_exported(
+    config_text: Callable[..., str], tmp_path: Path, invoke: Callable[..., click.testing.Result]
+) -> None:
+    book = tmp_path / "book.sqlite"
+    budget = (
+        f'\n[ledger]\nfile = "{book}"\ndata_set = "jobs"\nperiod = "2026"\nepsilon = "10"\ndelta = "1e-3"\n'
+    )
+    (tmp_path / "small.toml").write_text(config_text() + budget)
+    done = invoke("run", tmp_path / "small.toml")
+    assert "Ledger      debit " in done.stdout
+    shown = invoke("ledger", "show", book).stdout
+    assert shown.startswith("jobs, 2026: 1 release(s), 0 unfinished; spent epsilon 8.")
+    assert "left epsilon 1.4" in shown
+    checked = invoke("ledger", "verify", book, "--release", tmp_path / "release")
+    assert checked.stdout.startswith("ok  3 entries, head ")
+    debit = done.stdout.partition("Ledger      debit ")[2].split()[0]
+    assert invoke("ledger", "verify", book, "--witness", debit).exit_code == 0
+    unknown = invoke("ledger", "verify", book, "--witness", debit, "--witness", "a" * 64)
+    assert "1 of 2 known heads are not in the ledger" in unknown.stderr
+    lines = [json.loads(line) for line in invoke("ledger", "export", book).stdout.splitlines()]
+    assert [line["kind"] for line in lines] == ["budget", "debit", "finished"]
+    assert invoke("ledger", "export", "--format", "csv", book).stdout.count("\n") == 4
+    again = invoke("run", tmp_path / "small.toml", "--out", tmp_path / "second")
+    assert again.exit_code == 1
+    assert "does not allow this release" in again.stderr
+    assert "Continue with" not in again.stderr
+    book.write_bytes(book.read_bytes()[:4096] + b"\0" * 4096)
+    damaged = invoke("ledger", "verify", book)
+    assert damaged.exit_code == 1
+    assert damaged.stderr.startswith("Error: ")
+    missing = invoke("ledger", "verify", book, "--release", tmp_path)
+    assert "no release with its confidential folder is there" in missing.stderr
+
+
+def test_a_release_is_published_listed_corrected_and_withdrawn(
+    small_release: pipelines.Release, tmp_path: Path, invoke: Callable[..., click.testing.Result]
+) -> None:
+    target = tmp_path / "site"
+    first = invoke("publish", small_release.out, target)
+    assert first.exit_code == 0, first.stderr
+    assert first.stdout.startswith("Published: ")
+    assert invoke("publish", small_release.out, target).stdout.startswith("Already published: ")
+    name, version, status = invoke("published", target).stdout.split(",")[0].replace(":", "").split()
+    assert status == "complete"
+    assert not list(target.rglob("run.json"))
+    assert invoke("erratum", target, name, version, "Column S000 is explained wrongly.").exit_code == 0
+    assert invoke("withdraw", target, name, version, "The wrong year.").exit_code == 0
+    listed = invoke("published", target).stdout
+    assert "withdrawn" in listed
+    assert "The wrong year." in listed
+    assert "Column S000 is explained wrongly." in listed
+    refused = invoke("withdraw", target, name, "nothing", "x")
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith("Error: ")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """A small copy of the layout in which LODES is published."""
+    root = tmp_path / "www"
+    files = ["ri_xwalk.csv.gz", "od/ri_od_main_JT00_2019.csv.gz", "od/ri_od_aux_JT00_2019.csv.gz"]
+    for name in files:
+        path = root / "LODES7" / "ri" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(name.encode()))
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(root))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{running.server_port}/"
+        running.shutdown()
+
+
+def test_lodes_and_other_tables_are_fetched(
+    server: str, tmp_path: Path, invoke: Callable[..., click.testing.Result]
+) -> None:
+    folder = tmp_path / "data"
+    options = ["--state", "ri", "--year", 2019, "--lodes", 7, "--base-url", server, "--to", folder]
+    done = invoke("fetch", "lodes", *options)
+    assert done.exit_code == 0, done.stderr
+    assert {line.split()[0] for line in done.stdout.splitlines()} == {"main", "aux", "crosswalk"}
+    assert gzip.decompress((folder / "ri_xwalk.csv.gz").read_bytes()) == b"ri_xwalk.csv.gz"
+    one = invoke("fetch", "table", f"{server}LODES7/ri/ri_xwalk.csv.gz", "--to", tmp_path / "other")
+    assert one.stdout.strip() == str(tmp_path / "other" / "ri_xwalk.csv.gz")
+    options[3] = 2018
+    absent = invoke("fetch", "lodes", *options)
+    assert absent.exit_code == 1
+    assert "Traceback" not in absent.stderr

@@ -1,0 +1,925 @@
+"""Configurations: what is accepted, and one clear line with a cure for everything that is not."""
+
+import json
+import tomllib
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pydantic
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.config.loading import (
+    AcsTable,
+    ConfigError,
+    CtppTable,
+    FlowTable,
+    LodesJobs,
+    LodesTable,
+    MicrodataJobs,
+    ReleaseConfig,
+    load_config,
+    parse_config,
+)
+from synth.exact import exact
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+
+MINIMAL = """\
+[release]
+name = "Test"
+state = "ri"
+year = 2019
+out = "../out/test"
+
+[privacy]
+epsilon = "8.6"
+delta = "1e-5"
+
+[jobs]
+format = "lodes"
+file = "secret place/jobs.csv.gz"
+
+[geography]
+file = "xwalk.csv.gz"
+block = "tabblk2010"
+levels = ["st", "cty", "trct"]
+latitude = "lat"
+longitude = "lon"
+"""
+
+AUXILIARY = """
+[[auxiliary]]
+format = "flows"
+file = "flows.csv"
+origin = "h_county"
+origin_level = "cty"
+destination = "w_county"
+destination_level = "tabblk2010"
+flow = "flow"
+"""
+
+CTPP = """
+[[auxiliary]]
+format = "ctpp"
+file = "TX_2012thru2016_A302100.csv"
+levels = { C43 = "cty", C54 = "trct" }
+table = "A302100"
+line = 2
+"""
+
+ACS = """
+[[auxiliary]]
+format = "acs"
+file = "table1.csv"
+level = "cty"
+"""
+
+LODES = """
+[[auxiliary]]
+format = "lodes"
+file = "od_2018.csv.gz"
+aux = "aux_2018.csv.gz"
+origin_level = "trct"
+destination_level = "cty"
+same_jobs = false
+"""
+
+WEIGHTS = """
+[weights]
+file = "population.csv"
+level = "trct"
+area = "GEOID"
+weight = "POP10"
+"""
+
+PLAN = """
+[plan]
+pool_by = ["age"]
+split_threshold = "1/3"
+retention_min = "0.5"
+prior = "0.01"
+"""
+
+MICRODATA = """\
+[jobs]
+format = "microdata"
+file = "jobs.parquet"
+home = "home"
+work = "work"
+worker = "id"
+attributes = ["age", "industry"]
+records_per_worker = 2
+
+[geography]"""
+
+JOBS = MINIMAL[MINIMAL.index("[jobs]") : MINIMAL.index("[geography]")]
+FULL = MINIMAL.replace(JOBS + "[geography]", MICRODATA) + AUXILIARY + WEIGHTS + PLAN
+
+
+def parse(text: str, folder: Path = Path("/data/configs")) -> ReleaseConfig:
+    return parse_config(text, folder, "test.toml")
+
+
+def problems(text: str) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as caught:
+        parse(text)
+    assert str(caught.value) == "\n".join(caught.value.problems)
+    assert all(line.startswith("test.toml: ") and "\n" not in line for line in caught.value.problems)
+    return tuple(line.removeprefix("test.toml: ") for line in caught.value.problems)
+
+
+def changed(old: str, new: str, text: str = MINIMAL) -> str:
+    assert text.count(old) == 1
+    return text.replace(old, new)
+
+
+# --- what is accepted
+
+
+def test_defaults() -> None:
+    config = parse(MINIMAL)
+    assert config.release.job_type == "JT00"
+    assert config.release.mechanism == "dirichlet"
+    assert config.auxiliary == ()
+    assert config.weights is None
+    assert config.plan.pool_by == ()
+    assert config.plan.retention_min == 1
+    assert config.plan.coarsening == "balanced"
+    assert config.plan.split_threshold is config.plan.pool_below is config.plan.prior is None
+    assert isinstance(config.jobs, LodesJobs)
+
+
+def test_everything_given() -> None:
+    config = parse(FULL)
+    assert isinstance(config.jobs, MicrodataJobs)
+    assert config.jobs.attributes == ("age", "industry")
+    assert config.jobs.worker == "id"
+    assert config.jobs.records_per_worker == 2
+    assert config.geography.levels == ("st", "cty", "trct")
+    assert config.auxiliary[0].destination_level == "tabblk2010"
+    assert config.weights is not None
+    assert config.weights.weight == "POP10"
+    assert config.plan.split_threshold == Fraction(1, 3)
+    assert config.plan.retention_min == Fraction(1, 2)
+    assert config.plan.prior == Fraction(1, 100)
+
+
+def wide(text: str) -> str:
+    """A configuration with outside areas, and so with an aux file of the jobs."""
+    text = changed('longitude = "lon"\n', 'longitude = "lon"\noutside = ["us-states"]\n', text)
+    return changed('jobs.csv.gz"\n', 'jobs.csv.gz"\naux = "secret place/aux.csv.gz"\n', text)
+
+
+def test_formats_of_auxiliary_tables() -> None:
+    flows, ctpp, lodes, acs = parse(wide(MINIMAL) + AUXILIARY + CTPP + LODES + ACS).auxiliary
+    assert isinstance(flows, FlowTable)
+    assert (flows.origin, flows.destination) == (("h_county",), ("w_county",))
+    assert flows.margin is None
+    assert not flows.same_jobs
+    assert isinstance(ctpp, CtppTable)
+    assert ctpp.levels == {"C43": "cty", "C54": "trct"}
+    assert (ctpp.table, ctpp.line) == ("A302100", 2)
+    assert isinstance(lodes, LodesTable)
+    assert lodes.aux == Path("/data/configs/aux_2018.csv.gz")
+    assert (lodes.origin_level, lodes.destination_level, lodes.same_jobs) == ("trct", "cty", False)
+    assert isinstance(acs, AcsTable)
+    assert (acs.file, acs.level) == (Path("/data/configs/table1.csv"), "cty")
+
+
+def test_defaults_of_auxiliary_tables() -> None:
+    text = changed('table = "A302100"\nline = 2\n', "", CTPP)
+    text += changed('aux = "aux_2018.csv.gz"\n', "", changed("same_jobs = false\n", "", LODES))
+    ctpp, lodes = parse(MINIMAL + text).auxiliary
+    assert isinstance(ctpp, CtppTable)
+    assert (ctpp.table, ctpp.line) == (None, 1)
+    assert isinstance(lodes, LodesTable)
+    assert (lodes.aux, lodes.same_jobs) == (None, True)
+
+
+def test_columns_to_be_joined() -> None:
+    text = changed('origin = "h_county"', 'origin = ["h_state", "h_county"]\nmargin = "moe"', AUXILIARY)
+    (flows,) = parse(MINIMAL + text).auxiliary
+    assert isinstance(flows, FlowTable)
+    assert flows.origin == ("h_state", "h_county")
+    assert flows.margin == "moe"
+    one, other = (changed('"h_county"', column, AUXILIARY) for column in ('"a"', '["a"]'))
+    assert parse(MINIMAL + one).canonical() == parse(MINIMAL + other).canonical()
+
+
+def test_numbers_are_exact() -> None:
+    privacy = parse(MINIMAL).privacy
+    assert privacy.epsilon == Fraction(43, 5)
+    assert privacy.delta == Fraction(1, 100_000)
+
+
+def test_paths_are_relative_to_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "configs"
+    folder.mkdir()
+    (folder / "release.toml").write_text(MINIMAL, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for path in (folder / "release.toml", Path("configs/release.toml")):
+        config = load_config(path)
+        assert config.release.out == tmp_path / "out" / "test"
+        assert config.jobs.file == folder / "secret place" / "jobs.csv.gz"
+
+
+def test_absolute_path() -> None:
+    assert parse(changed('"xwalk.csv.gz"', '"/srv/x.csv"')).geography.file == Path("/srv/x.csv")
+
+
+def test_link_keeps_its_own_name(tmp_path: Path) -> None:
+    (tmp_path / "2019-secret.csv").touch()
+    (tmp_path / "xwalk.csv.gz").symlink_to(tmp_path / "2019-secret.csv")
+    assert parse(MINIMAL, tmp_path).geography.file == tmp_path / "xwalk.csv.gz"
+
+
+def test_configuration_cannot_be_changed() -> None:
+    config = parse(MINIMAL)
+    with pytest.raises(pydantic.ValidationError):
+        config.privacy.epsilon = Fraction(99)  # type: ignore[misc]
+
+
+def test_another_output_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = parse(MINIMAL)
+    other = config.with_out(Path("elsewhere"))
+    assert other.release.out == tmp_path / "elsewhere"
+    assert other.canonical() == config.canonical()
+    assert config.release.out.name == "test"
+
+
+def test_byte_order_mark_is_harmless(tmp_path: Path) -> None:
+    path = tmp_path / "release.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + MINIMAL.encode())
+    assert load_config(str(path)).release.name == "Test"
+
+
+def test_no_levels() -> None:
+    assert parse(changed('["st", "cty", "trct"]', "[]")).geography.levels == ()
+
+
+@pytest.mark.parametrize("delta", ["0", "0.0", "1/100000"])
+def test_delta_may_be(delta: str) -> None:
+    assert parse(changed('"1e-5"', f'"{delta}"')).privacy.delta == Fraction(delta)
+
+
+# --- the canonical form
+
+
+def test_canonical_is_json_without_folders() -> None:
+    config = parse(FULL)
+    text = json.dumps(config.canonical())
+    assert json.loads(text) == config.canonical()
+    assert "/" not in text.replace("1/3", "")
+    assert "out" not in config.canonical()["release"]
+    assert "secret place" not in json.dumps(parse(MINIMAL).canonical())
+
+
+def test_canonical_values() -> None:
+    canonical = parse(FULL).canonical()
+    assert canonical["privacy"] == {"epsilon": "8.6", "delta": "0.00001", "guarantee": "pdp"}
+    assert canonical["plan"] == {
+        "preset": "tuned",
+        "coarsening": "balanced",
+        "split_threshold": "1/3",
+        "distance_miles": "100",
+        "share": "0.9",
+        "pool_by": ["age"],
+        "pool_level": None,
+        "pool_below": None,
+        "retention_min": "0.5",
+        "prior": "0.01",
+    }
+    assert canonical["geography"]["file"] == "xwalk.csv.gz"
+    assert canonical["auxiliary"][0]["file"] == "flows.csv"
+    lodes = parse(wide(MINIMAL) + LODES).canonical()["auxiliary"][0]
+    assert (lodes["file"], lodes["aux"]) == ("od_2018.csv.gz", "aux_2018.csv.gz")
+    ctpp = parse(MINIMAL + CTPP).canonical()["auxiliary"][0]
+    assert ctpp == {
+        "format": "ctpp",
+        "file": "TX_2012thru2016_A302100.csv",
+        "levels": {"C43": "cty", "C54": "trct"},
+        "table": "A302100",
+        "line": 2,
+    }
+    assert parse(MINIMAL).canonical()["plan"]["prior"] is None
+
+
+def test_canonical_does_not_depend_on_how_it_was_written() -> None:
+    other = changed('"8.6"', '" 43/5"').replace('"1e-5"', '"0.0000100"')
+    assert parse(other, Path("/other")).canonical() == parse(MINIMAL).canonical()
+
+
+@given(st.fractions(min_value=0, max_value=10**6))
+def test_exact_numbers_survive_the_canonical_form(number: Fraction) -> None:
+    canonical = parse(changed('"8.6"', f'"{number + 1}"')).canonical()
+    assert exact(canonical["privacy"]["epsilon"]) == number + 1
+
+
+@given(st.decimals(min_value="1e-40", max_value="1e6", allow_nan=False))
+def test_decimals_survive_the_canonical_form(number: Any) -> None:
+    canonical = parse(changed('"8.6"', f'"{number}"')).canonical()
+    assert exact(canonical["privacy"]["epsilon"]) == Fraction(number)
+
+
+# --- what is refused
+
+MODIFICATIONS = {
+    "float": ('"8.6"', "8.6", 'privacy.epsilon: 8.6 is a float; write it as text: "8.6"'),
+    "float_as_written": ('"1e-5"', "1e-5", 'privacy.delta: 1e-5 is a float; write it as text: "1e-5"'),
+    "infinity": ('"8.6"', "inf", 'privacy.epsilon: inf is a float; write it as text: "inf"'),
+    "integer": ('"8.6"', "8", 'privacy.epsilon: 8 is a bare number; write it as text: "8"'),
+    "boolean_number": (
+        '"8.6"',
+        "true",
+        'privacy.epsilon: true is not a number written as text, such as "8.6" or "1/3"',
+    ),
+    "no_number": (
+        '"8.6"',
+        '"small"',
+        'privacy.epsilon: "small" is not a number; write for example "8.6", "1e-5" or "1/3"',
+    ),
+    "zero_denominator": (
+        '"8.6"',
+        '"1/0"',
+        'privacy.epsilon: "1/0" is not a number; write for example "8.6", "1e-5" or "1/3"',
+    ),
+    "epsilon_zero": ('"8.6"', '"0"', 'privacy.epsilon: "0" is not above 0; write a number above 0'),
+    "epsilon_negative": ('"8.6"', '"-2"', 'privacy.epsilon: "-2" is not above 0; write a number above 0'),
+    "delta_one": (
+        '"1e-5"',
+        '"1"',
+        'privacy.delta: "1" is not in [0, 1); write a small probability such as "1e-5"',
+    ),
+    "delta_negative": (
+        '"1e-5"',
+        '"-1e-5"',
+        'privacy.delta: "-1e-5" is not in [0, 1); write a small probability such as "1e-5"',
+    ),
+    "unknown_key": (
+        'delta = "1e-5"',
+        'delta = "1e-5"\nepsilom = "1"',
+        "privacy.epsilom: unknown key; did you mean epsilon?",
+    ),
+    "unknown_key_case": (
+        "year = 2019",
+        "year = 2019\nYear = 1",
+        "release.Year: unknown key; did you mean year?",
+    ),
+    "key_of_another_table": (
+        "year = 2019",
+        'year = 2019\nepsilon = "1"',
+        "release.epsilon: unknown key; it belongs to [privacy]",
+    ),
+    "key_of_the_other_format": (
+        'format = "lodes"',
+        'format = "lodes"\nworker = "id"',
+        'jobs.worker: unknown key; it belongs to [jobs] with format = "microdata"',
+    ),
+    "key_of_nothing": (
+        "[privacy]",
+        "[privacy]\nzzz = 1",
+        "privacy.zzz: unknown key; the keys here are epsilon, delta, guarantee",
+    ),
+    "missing_key": ("year = 2019\n", "", "release.year: missing; add a line year = ..."),
+    "missing_format": (
+        'format = "lodes"\n',
+        "",
+        'jobs.format: missing; add a line format = "lodes" or "microdata"',
+    ),
+    "unknown_format": (
+        '"lodes"',
+        '"stata"',
+        'jobs.format: "stata" is not a format; use "lodes" or "microdata"',
+    ),
+    "format_no_text": ('"lodes"', "[1]", 'jobs.format: [1] is not a format; use "lodes" or "microdata"'),
+    "number_as_name": ('"Test"', "7", "release.name: 7 is not text; write it in quotes"),
+    "empty_name": ('"Test"', '""', "release.name: the text is empty; write at least one character"),
+    "two_lines": ('"Test"', '"a\\nb"', 'release.name: "a\\nb" is not allowed; write one line of text'),
+    "state": (
+        '"ri"',
+        '"RI"',
+        'release.state: "RI" is not allowed; '
+        'use lower-case letters, digits and underscores only, such as "ri"',
+    ),
+    "state_with_line_end": (
+        '"ri"',
+        '"ri\\n"',
+        'release.state: "ri\\n" is not allowed; '
+        'use lower-case letters, digits and underscores only, such as "ri"',
+    ),
+    "state_as_path": (
+        '"ri"',
+        '"../ri"',
+        'release.state: "../ri" is not allowed; '
+        'use lower-case letters, digits and underscores only, such as "ri"',
+    ),
+    "job_type": (
+        "year = 2019",
+        'year = 2019\njob_type = "JT06"',
+        'release.job_type: "JT06" is not allowed; use "JT00" (all jobs) to "JT05"',
+    ),
+    "mechanism": (
+        "year = 2019",
+        'year = 2019\nmechanism = "magic"',
+        'release.mechanism: "magic" is not a mechanism; use "dirichlet" or "geometric"',
+    ),
+    "year_as_text": (
+        "2019",
+        '"2019"',
+        'release.year: "2019" is not a whole number; write it without quotes and point',
+    ),
+    "year_as_float": (
+        "2019",
+        "2019.0",
+        "release.year: 2019.0 is not a whole number; write it without quotes and point",
+    ),
+    "year_as_date": (
+        "2019",
+        "2019-01-01",
+        "release.year: 2019-01-01 is not a whole number; write it without quotes and point",
+    ),
+    "year_early": ("2019", "19", "release.year: 19 is too small; write a number of at least 1900"),
+    "year_late": ("2019", "20190", "release.year: 20190 is too large; write a number of at most 2999"),
+    "path_number": ('"xwalk.csv.gz"', "1", "geography.file: 1 is not a path; write it as text"),
+    "path_empty": ('"xwalk.csv.gz"', '" "', 'geography.file: " " is not a path; write it as text'),
+    "path_home": (
+        '"xwalk.csv.gz"',
+        '"~/x.csv"',
+        'geography.file: "~/x.csv": ~ is not expanded here; write the whole path',
+    ),
+    "levels_no_list": (
+        '["st", "cty", "trct"]',
+        '"st"',
+        'geography.levels: "st" is not a list; write for example ["a", "b"], or [] for none',
+    ),
+    "level_no_text": (
+        '["st", "cty", "trct"]',
+        '["st", 5]',
+        "geography.levels #2: 5 is not text; write it in quotes",
+    ),
+    "level_as_path": (
+        '["st", "cty", "trct"]',
+        '["st", "a/../../b"]',
+        'geography.levels #2: "a/../../b" cannot name a level: files are named after levels; '
+        'leave out "/", "\\" and a leading "."',
+    ),
+    "level_with_backslash": (
+        '["st", "cty", "trct"]',
+        "['st', 'a\\b']",
+        'geography.levels #2: "a\\\\b" cannot name a level: files are named after levels; '
+        'leave out "/", "\\" and a leading "."',
+    ),
+    "hidden_block": (
+        '"tabblk2010"',
+        '".block"',
+        'geography.block: ".block" cannot name a level: files are named after levels; '
+        'leave out "/", "\\" and a leading "."',
+    ),
+    "block_as_level": (
+        '["st", "cty", "trct"]',
+        '["st", "tabblk2010"]',
+        'geography: "tabblk2010" is named 2 times; name a column for one purpose only',
+    ),
+    "same_column": (
+        '"lon"',
+        '"lat"',
+        'geography: "lat" is named 2 times; name a column for one purpose only',
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "line"), MODIFICATIONS.values(), ids=MODIFICATIONS)
+def test_one_problem(old: str, new: str, line: str) -> None:
+    assert problems(changed(old, new)) == (line,)
+
+
+def test_unknown_table() -> None:
+    assert problems(changed("[privacy]", "[privcy]")) == (
+        "privacy: missing; add a table [privacy]",
+        "privcy: unknown key; did you mean privacy?",
+    )
+
+
+FULL_MODIFICATIONS = {
+    "auxiliary_level": (
+        'origin_level = "cty"',
+        'origin_level = "county"',
+        'auxiliary #1.origin_level: "county" is not a level of the geography; '
+        'use "st" or "cty" or "trct" or "tabblk2010", or add it to geography.levels or geography.partitions',
+    ),
+    "weights_level": (
+        'level = "trct"\narea',
+        'level = "tract"\narea',
+        'weights.level: "tract" is not a level of the geography; '
+        'use "st" or "cty" or "trct" or "tabblk2010", or add it to geography.levels',
+    ),
+    "auxiliary_key": (
+        'flow = "flow"',
+        'flow = "flow"\nflows = "x"',
+        "auxiliary #1.flows: unknown key; did you mean flow?",
+    ),
+    "auxiliary_missing": (
+        'flow = "flow"\n',
+        "",
+        "auxiliary #1.flow: missing; add a line flow = ...",
+    ),
+    "auxiliary_column": (
+        'flow = "flow"',
+        'flow = "h_county"',
+        'auxiliary #1: "h_county" is named 2 times; name a column for one purpose only',
+    ),
+    "weights_column": (
+        '"POP10"',
+        '"GEOID"',
+        'weights: "GEOID" is named 2 times; name a column for one purpose only',
+    ),
+    "pool_by_unknown": (
+        'pool_by = ["age"]',
+        'pool_by = ["sex"]',
+        'plan.pool_by: "sex" is not in jobs.attributes; add it there',
+    ),
+    "pool_by_twice": (
+        'pool_by = ["age"]',
+        'pool_by = ["age", "age"]',
+        'plan: "age" is named 2 times; name a column for one purpose only',
+    ),
+    "attribute_is_home": (
+        '["age", "industry"]',
+        '["age", "home"]',
+        'jobs: "home" is named 2 times; name a column for one purpose only',
+    ),
+    "no_records": (
+        "records_per_worker = 2",
+        "records_per_worker = 0",
+        "jobs.records_per_worker: 0 is too small; write a number of at least 1",
+    ),
+    "threshold": (
+        '"1/3"',
+        '"0"',
+        'plan.split_threshold: "0" is not above 0; write a number above 0',
+    ),
+    "threshold_float": ('"1/3"', "0.3", 'plan.split_threshold: 0.3 is a float; write it as text: "0.3"'),
+    "retention_zero": (
+        '"0.5"',
+        '"0"',
+        'plan.retention_min: "0" is not in (0, 1]; write "0.5", say, or "1" for no pruning',
+    ),
+    "retention_large": (
+        '"0.5"',
+        '"1.01"',
+        'plan.retention_min: "1.01" is not in (0, 1]; write "0.5", say, or "1" for no pruning',
+    ),
+    "prior": ('"0.01"', '"-0.01"', 'plan.prior: "-0.01" is not above 0; write a number above 0'),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "line"), FULL_MODIFICATIONS.values(), ids=FULL_MODIFICATIONS)
+def test_one_problem_of_optional_tables(old: str, new: str, line: str) -> None:
+    assert problems(changed(old, new, FULL)) == (line,)
+
+
+TABLE_MODIFICATIONS = {
+    "no_format": (
+        'format = "flows"\n',
+        "",
+        'auxiliary #1.format: missing; add a line format = "flows" or "ctpp" or "acs" or "lodes"',
+    ),
+    "unknown_format": (
+        'format = "flows"',
+        'format = "matrix"',
+        'auxiliary #1.format: "matrix" is not a format; use "flows" or "ctpp" or "acs" or "lodes"',
+    ),
+    "key_of_another_format": (
+        'format = "flows"',
+        'format = "flows"\naux = "x"',
+        'auxiliary #1.aux: unknown key; it belongs to [[auxiliary]] with format = "lodes"',
+    ),
+    "key_of_another_table": (
+        'format = "flows"',
+        'format = "flows"\nworker = "x"',
+        'auxiliary #1.worker: unknown key; it belongs to [jobs] with format = "microdata"',
+    ),
+    "no_column": (
+        '"h_county"',
+        "[]",
+        'auxiliary #1.origin: [] is not a column; write its name, or those to be joined: ["state", "county"]',
+    ),
+    "number_as_column": (
+        '"w_county"',
+        "5",
+        "auxiliary #1.destination: 5 is not a column; write its name, or those to be joined: "
+        '["state", "county"]',
+    ),
+    "number_in_columns": (
+        '"h_county"',
+        '["h_state", 5]',
+        "auxiliary #1.origin #2: 5 is not text; write it in quotes",
+    ),
+    "column_in_both_lists": (
+        '"h_county"',
+        '["state", "w_county"]',
+        'auxiliary #1: "w_county" is named 2 times; name a column for one purpose only',
+    ),
+    "flow_as_margin": (
+        'flow = "flow"',
+        'flow = "flow"\nmargin = "flow"',
+        'auxiliary #1: "flow" is named 2 times; name a column for one purpose only',
+    ),
+    "same_jobs_as_text": (
+        'flow = "flow"',
+        'flow = "flow"\nsame_jobs = "yes"',
+        'auxiliary #1.same_jobs: "yes" is neither true nor false; write one of them, without quotes',
+    ),
+    "ctpp_unknown_level": (
+        'C54 = "trct"',
+        'C54 = "tract"',
+        'auxiliary #2.levels.C54: "tract" is not a level of the geography; '
+        'use "st" or "cty" or "trct" or "tabblk2010", or add it to geography.levels or geography.partitions',
+    ),
+    "ctpp_no_summary_level": (
+        'C54 = "trct"',
+        'tract = "trct"',
+        'auxiliary #2.levels: "tract" is not a summary level of flows; write the three first characters of '
+        'the GEOID: "C43" counties, "C54" tracts',
+    ),
+    "ctpp_level_no_text": (
+        'C54 = "trct"',
+        "C54 = 11",
+        "auxiliary #2.levels: 11 is not a level of the geography; write its name in quotes, or one for "
+        'residence and one for workplace: ["stplc", "cty"]',
+    ),
+    "ctpp_levels_as_list": (
+        '{ C43 = "cty", C54 = "trct" }',
+        '["cty"]',
+        'auxiliary #2.levels: ["cty"] is not a table of summary levels; write for example '
+        '{ C43 = "cty", C54 = "trct" }',
+    ),
+    "ctpp_no_levels": (
+        'levels = { C43 = "cty", C54 = "trct" }\n',
+        "",
+        "auxiliary #2.levels: missing; add a line levels = ...",
+    ),
+    "ctpp_line": ("line = 2", "line = 0", "auxiliary #2.line: 0 is too small; write a number of at least 1"),
+    "acs_level": (
+        '\nlevel = "cty"',
+        '\nlevel = "county"',
+        'auxiliary #4.level: "county" is not a level of the geography; '
+        'use "st" or "cty" or "trct" or "tabblk2010", or add it to geography.levels or geography.partitions',
+    ),
+    "lodes_level": (
+        'destination_level = "cty"',
+        'destination_level = "county"',
+        'auxiliary #3.destination_level: "county" is not a level of the geography; '
+        'use "st" or "cty" or "trct" or "tabblk2010", or add it to geography.levels or geography.partitions',
+    ),
+    "lodes_key": (
+        "same_jobs = false",
+        'same_jobs = false\nflow = "S000"',
+        'auxiliary #3.flow: unknown key; it belongs to [[auxiliary]] with format = "flows"',
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "line"), TABLE_MODIFICATIONS.values(), ids=TABLE_MODIFICATIONS)
+def test_one_problem_of_auxiliary_tables(old: str, new: str, line: str) -> None:
+    tables = AUXILIARY + CTPP + LODES + ACS
+    assert problems(wide(MINIMAL) + changed(old, new, tables)) == (line,)
+
+
+def test_an_aux_file_needs_outside_areas() -> None:
+    assert problems(MINIMAL + LODES) == (
+        "auxiliary #1.aux: the aux file needs areas to live in; add geography.outside, for example "
+        'outside = ["us-states"]',
+    )
+
+
+def test_auxiliary_tables_that_are_values() -> None:
+    line = "auxiliary #1: 5 is not a table; write [[auxiliary]] above its keys"
+    assert line in problems("auxiliary = [5]\n" + MINIMAL)
+
+
+def test_auxiliary_in_single_brackets() -> None:
+    (line,) = problems(MINIMAL + AUXILIARY.replace("[[auxiliary]]", "[auxiliary]"))
+    assert line.startswith("auxiliary: {")
+    assert line.endswith("is not a list of tables; write [[auxiliary]] above it, in double brackets")
+
+
+@pytest.mark.parametrize("table", ["release", "privacy", "jobs", "geography", "weights", "plan"])
+def test_table_that_is_a_value(table: str) -> None:
+    rest = MINIMAL.replace(f"[{table}]", "[unused]")
+    lines = problems(f"{table} = 5\n" + rest)
+    assert f"{table}: 5 is not a table; write [{table}] above its keys, in single brackets" in lines
+
+
+def test_everything_wrong_is_said_at_once() -> None:
+    text = changed('"8.6"', "8.6", FULL)
+    text = changed('"1e-5"', '"2"', text)
+    text = changed("year = 2019", "yaer = 2019", text)
+    text = changed('origin_level = "cty"', 'origin_level = "county"', text)
+    assert [line.split(": ")[0] for line in problems(text)] == [
+        "release.year",
+        "release.yaer",
+        "privacy.epsilon",
+        "privacy.delta",
+        "auxiliary #1.origin_level",
+    ]
+
+
+def test_empty_text() -> None:
+    assert [line.split(":")[0] for line in problems("")] == ["release", "privacy", "jobs", "geography"]
+
+
+def test_syntax_error_names_the_line() -> None:
+    (line,) = problems(changed("year = 2019", "year 2019"))
+    assert line.startswith("not valid TOML: ")
+    assert "line 4" in line
+    assert line.endswith(": year 2019")
+
+
+def test_key_given_twice() -> None:
+    (line,) = problems(changed("year = 2019", "year = 2019\nyear = 2020"))
+    assert line.startswith("not valid TOML: ")
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_a_config_error(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^test\.toml: "):
+        parse(text)
+
+
+WORDS = st.sampled_from(["", "cty", "8.6", "lodes", "\0", "age"])
+JUNK = st.recursive(
+    st.just(1.5) | st.booleans() | st.integers(-5, 3000) | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=2),
+    max_leaves=5,
+)
+
+
+def inline(value: Any) -> str:
+    """A value as TOML writes it inside a line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {inline(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(inline(part) for part in value) + "]"
+    return json.dumps(value)
+
+
+def outcome(text: str) -> tuple[str, ...]:
+    try:
+        parse(text)
+    except ConfigError as error:
+        return error.problems
+    return ()
+
+
+@given(st.data())
+def test_no_value_breaks_the_messages(data: st.DataObject) -> None:
+    """Whatever stands at a key, the outcome is a configuration or known words that name file and key."""
+    flows = changed('flow = "flow"', 'flow = "flow"\nsame_jobs = true\nmargin = "moe"', FULL)
+    tables = tomllib.loads(data.draw(st.sampled_from([flows, MINIMAL + CTPP, wide(MINIMAL) + LODES])))
+    table = data.draw(st.sampled_from(sorted(tables)))
+    if data.draw(st.booleans()):
+        tables[table] = data.draw(JUNK)
+    else:
+        members = tables[table][0] if table == "auxiliary" else tables[table]
+        members[data.draw(st.sampled_from([*sorted(members), "zzz", ""]))] = data.draw(JUNK)
+    text = "\n".join(f"{name} = {inline(value)}" for name, value in tables.items())
+    for line in outcome(text):
+        assert line.startswith("test.toml: ")
+        assert "see the examples" not in line  # the words for an error that nobody expected
+
+
+# --- files
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.toml: there is no such file; give the path"):
+        load_config(tmp_path / "nowhere.toml")
+
+
+def test_folder_instead_of_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="this is a folder"):
+        load_config(tmp_path)
+
+
+def test_not_utf8(tmp_path: Path) -> None:
+    path = tmp_path / "latin.toml"
+    path.write_bytes('name = "Orléans"'.encode("latin-1"))
+    with pytest.raises(ConfigError, match=r"latin\.toml: the text is not UTF-8"):
+        load_config(path)
+
+
+@pytest.mark.parametrize("name", ["demo.toml", "rhode_island.toml"])
+def test_examples_are_valid(name: str) -> None:
+    config = load_config(EXAMPLES / name)
+    assert config.privacy.epsilon == Fraction(43, 5)
+    assert config.release.out.parent == EXAMPLES.parent / "out"
+    assert len(config.auxiliary) == 2
+
+
+def test_rhode_island_reads_the_data_beside_the_project() -> None:
+    config = load_config(EXAMPLES / "rhode_island.toml")
+    data = EXAMPLES.parent.parent / "shared" / "data" / "ri_2019"
+    if not data.is_dir():
+        pytest.skip("the Rhode Island files are not beside the project (../shared/data)")
+    assert config.weights is not None
+    sources = [config.jobs, config.geography, config.weights, *config.auxiliary]
+    assert all(source.file.is_file() and source.file.parent.samefile(data) for source in sources)
+
+
+# --- geographies with few levels, and workers from outside
+
+
+def with_geography(line: str, levels: str = '["st", "cty", "trct"]') -> str:
+    return MINIMAL.replace('["st", "cty", "trct"]', levels) + line + "\n"
+
+
+def test_groupings_are_levels_with_numbers_of_parts() -> None:
+    config = parse_config(with_geography("groupings = { part = 4 }", '["st", "part"]'), Path(), "x.toml")
+    assert config.geography.groupings == {"part": 4}
+    assert config.canonical()["geography"]["groupings"] == {"part": 4}
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("groupings = { part = 4 }", 'geography.groupings: "part" is not in geography.levels; add it'),
+        ("groupings = { trct = 1 }", "geography.groupings: 1 is not a number of parts; write a whole number"),
+        ("groupings = { trct = true }", "is not a number of parts"),
+        ('groupings = { trct = "4" }', "is not a number of parts"),
+        ("groupings = 4", "geography.groupings: 4 is not a table; write for example { district = 6 }"),
+        ('outside = ["25"]', "geography.outside: the LODES main file has no such workers; add the aux file"),
+        ('outside = "25"', 'geography.outside: "25" is not a list'),
+    ],
+)
+def test_faults_of_the_geography(line: str, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(with_geography(line), Path(), "x.toml")
+    assert words in str(caught.value)
+
+
+PLACES = """
+[[auxiliary]]
+format = "ctpp"
+file = "flows.csv"
+levels = { C43 = "cty", C45 = "stplc", C50 = ["stplc", "cty"] }
+"""
+
+
+def test_auxiliary_tables_may_be_of_partitions() -> None:
+    config = parse_config(with_geography('partitions = ["stplc"]') + PLACES, Path(), "x.toml")
+    assert config.geography.partitions == ("stplc",)
+    (table,) = config.auxiliary
+    assert isinstance(table, CtppTable)
+    assert table.levels == {"C43": "cty", "C45": "stplc", "C50": ("stplc", "cty")}
+    assert config.canonical()["geography"]["partitions"] == ["stplc"]
+    assert config.canonical()["auxiliary"][0]["levels"]["C50"] == ["stplc", "cty"]
+
+
+def test_nothing_else_may_be_of_a_partition() -> None:
+    weights = '\n[weights]\nfile = "w.csv"\nlevel = "stplc"\narea = "a"\nweight = "w"\n'
+    known = 'use "st" or "cty" or "trct" or "tabblk2010"'
+    for text, words in [
+        (
+            with_geography("") + PLACES,
+            f'levels.C45: "stplc" is not a level of the geography; {known}, or add',
+        ),
+        (
+            with_geography("") + PLACES,
+            f'levels.C50: "stplc" is not a level of the geography; {known}, or add',
+        ),
+        (
+            with_geography('partitions = ["stplc"]') + weights,
+            'weights.level: "stplc" is not a level of the geo',
+        ),
+        (with_geography('partitions = ["trct"]'), 'geography: "trct" is named 2 times'),
+    ]:
+        with pytest.raises(ConfigError) as caught:
+            parse_config(text, Path(), "x.toml")
+        assert words in str(caught.value)
+
+
+def test_places_may_come_from_polygons() -> None:
+    both = 'latitude = "lat"\nlongitude = "lon"\n'
+    config = parse_config(MINIMAL.replace(both, ""), Path(), "x.toml")
+    assert config.geography.latitude is None
+    with pytest.raises(ConfigError, match=r"geography\.longitude: missing beside latitude"):
+        parse_config(MINIMAL.replace('longitude = "lon"\n', ""), Path(), "x.toml")
+
+
+def test_rows_that_count_jobs_name_no_worker() -> None:
+    jobs = 'format = "microdata"\nhome = "h"\nwork = "w"\ncount = "n"\n'
+    text = MINIMAL.replace('format = "lodes"\n', jobs)
+    config = parse_config(text, Path(), "x.toml")
+    assert isinstance(config.jobs, MicrodataJobs)
+    assert config.jobs.count == "n"
+    with pytest.raises(
+        ConfigError, match=r"jobs\.count: rows that count several jobs cannot name one worker"
+    ):
+        parse_config(text.replace("[geography]", 'worker = "p"\n[geography]'), Path(), "x.toml")
+    with pytest.raises(ConfigError, match='"h" is named 2 times'):
+        parse_config(text.replace('count = "n"', 'count = "h"'), Path(), "x.toml")

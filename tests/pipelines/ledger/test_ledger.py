@@ -1,0 +1,239 @@
+"""The ledger: what it enters, what it refuses, and that nothing is written when it does."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import stat
+from datetime import UTC, datetime, timedelta, timezone
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.ledger.ledger import Account, Budget, Debit, Ledger, LedgerError, OverBudgetError
+
+PLAN, OTHER_PLAN = "a" * 64, "b" * 64
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+TEN = Budget(Fraction(10), Fraction("1e-4"))
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    """A ledger that does not exist yet."""
+    return Ledger(tmp_path / "ledger.sqlite")
+
+
+def pay(ledger: Ledger, epsilon: str = "1", delta: str = "1e-6", **change: Any) -> Debit:
+    budget = change.setdefault("budget", TEN)
+    usual = {"data_set": "jobs", "plan_sha256": PLAN, "release": "r", "period": budget.period}
+    return ledger.debit(epsilon=Fraction(epsilon), delta=Fraction(delta), **(usual | change))
+
+
+def chained(rows: list[dict[str, Any]]) -> list[str]:
+    """The hashes that exported rows must have, by the rule in docs/ledger.md."""
+    hashes, previous = [], "odsynth ledger 1"
+    for row in rows:
+        body = {name: value for name, value in row.items() if name != "hash"}
+        text = previous + json.dumps(body, sort_keys=True, separators=(",", ":"))
+        previous = hashlib.sha256(text.encode()).hexdigest()
+        hashes.append(previous)
+    return hashes
+
+
+def story(ledger: Ledger) -> list[Debit]:
+    """One entry of each kind, and more than one data set."""
+    first = pay(ledger, now=NOON, release="Größe 1")
+    second = pay(
+        ledger,
+        "1/3",
+        data_set="wages",
+        budget=Budget(Fraction(1, 3), Fraction(0), "2026"),
+        delta="0",
+        now=NOON,
+    )
+    ledger.outcome(first.id, "failed", "disk full", now=NOON)
+    ledger.resume(first.id, PLAN, now=NOON)
+    ledger.outcome(first.id, "finished", now=NOON + timedelta(seconds=1))
+    ledger.outcome(second.id, "abandoned", now=NOON + timedelta(seconds=1))
+    return [first, second]
+
+
+def test_a_debit_is_entered(ledger: Ledger) -> None:
+    with ledger:
+        debit = pay(ledger, "8.6", "9.9e-6", now=NOON.astimezone(timezone(timedelta(hours=-5))))
+    assert stat.S_IMODE(ledger.path.stat().st_mode) == 0o600
+    budget, entry = ledger.entries()
+    assert (budget.kind, budget.epsilon, budget.delta) == ("budget", 10, Fraction("1e-4"))
+    assert (entry.kind, entry.entry, entry.data_set, entry.period) == ("debit", 2, "jobs", None)
+    assert entry.time == debit.time == "2026-03-01T12:00:00.000000Z"
+    assert debit.id == debit.head == entry.hash == ledger.verify().head
+    assert ledger.spent("jobs") == (Fraction("8.6"), Fraction("9.9e-6"))
+    assert ledger.remaining("jobs", TEN) == (Fraction("1.4"), Fraction("90.1e-6"))
+    assert [path.name for path in ledger.path.parent.iterdir() if path.name.startswith(".")] == []
+
+
+def test_any_path_will_do(tmp_path: Path) -> None:
+    folder = tmp_path / "a b%20?mode=ro#é"
+    folder.mkdir()
+    assert pay(Ledger(folder / "file:x?mode=memory")).entry == 2
+    assert [path.name for path in folder.iterdir()] == ["file:x?mode=memory"]
+
+
+def test_one_clock_for_all(ledger: Ledger) -> None:
+    before = datetime.now(UTC)
+    written = datetime.fromisoformat(pay(ledger).time)
+    assert before <= written <= datetime.now(UTC)
+    with pytest.raises(ValueError, match="time zone"):
+        pay(ledger, now=datetime(2026, 1, 1))
+
+
+@pytest.mark.parametrize(("amount", "times"), [("1/3", 3), ("0.1", 10)])
+def test_sums_are_exact(ledger: Ledger, amount: str, times: int) -> None:
+    one = Budget(Fraction(1), Fraction(1, 2))
+    for _ in range(times):
+        pay(ledger, amount, str(Fraction(amount) / 2), budget=one)
+    assert ledger.spent("jobs") == (1, Fraction(1, 2))
+    assert ledger.remaining("jobs", one) == (0, 0)
+    with pytest.raises(OverBudgetError):
+        pay(ledger, "1e-300", "0", budget=one)
+    with pytest.raises(OverBudgetError):
+        pay(ledger, "0", "1e-300", budget=one)
+
+
+def test_over_budget_says_everything_and_enters_nothing(ledger: Ledger) -> None:
+    pay(ledger, "8.6")
+    before = ledger.path.read_bytes()
+    with pytest.raises(OverBudgetError) as refusal:
+        pay(ledger, "1.5", budget=Budget(Fraction(10), Fraction("1e-5")))
+    message = str(refusal.value)
+    for part in ("jobs", "spent epsilon 8.6", "remaining epsilon 1.4", "asked epsilon 1.5", "Cure"):
+        assert part in message
+    with pytest.raises(OverBudgetError, match=r"remaining epsilon 10, delta 0\.0001; asked epsilon 0"):
+        pay(ledger, "0", "2e-4", data_set="other")
+    assert ledger.path.read_bytes() == before
+
+
+def test_data_sets_and_periods_are_independent(ledger: Ledger) -> None:
+    for data_set in ("jobs", "wages"):
+        for period in ("2026", "2027"):
+            pay(ledger, "10", data_set=data_set, budget=Budget(Fraction(10), Fraction(1, 2), period))
+    assert ledger.spent("jobs", "2026") == (10, Fraction("1e-6"))
+    assert ledger.spent("jobs") == (20, Fraction("2e-6"))  # for ever is all periods
+    assert ledger.spent("nobody") == (0, 0)
+    assert [(a.data_set, a.budget.period) for a in ledger.accounts()] == [
+        ("jobs", "2026"),
+        ("jobs", "2027"),
+        ("wages", "2026"),
+        ("wages", "2027"),
+    ]
+
+
+def test_a_budget_for_ever_is_not_escaped_by_naming_a_period(ledger: Ledger) -> None:
+    pay(ledger, "9")
+    yearly = Budget(Fraction(10), Fraction(1, 2), "2026")
+    with pytest.raises(OverBudgetError, match="for ever"):
+        pay(ledger, "2", budget=yearly)
+    pay(ledger, "1", budget=yearly)
+    assert ledger.remaining("jobs", TEN)[0] == 0
+    with pytest.raises(LedgerError, match="period"):
+        pay(ledger, budget=yearly, period="2027")
+
+
+def test_a_change_of_budget_is_entered(ledger: Ledger) -> None:
+    pay(ledger)
+    pay(ledger)
+    pay(ledger, budget=Budget(Fraction(20), Fraction("1e-4")))
+    pay(ledger)
+    kinds = [(entry.kind, entry.epsilon) for entry in ledger.entries()]
+    paid = ("debit", 1)
+    assert kinds == [("budget", 10), paid, paid, ("budget", 20), paid, ("budget", 10), paid]
+    assert ledger.accounts() == [Account("jobs", TEN, Fraction(4), Fraction("4e-6"), 4, 4)]
+    assert ledger.remaining("jobs", Budget(Fraction(3), Fraction(0))) == (0, 0)
+
+
+def test_what_became_of_a_release(ledger: Ledger) -> None:
+    debit = pay(ledger)
+    ledger.outcome(debit.id, "failed", "no space")
+    assert ledger.resume(debit.id, PLAN) == debit
+    ledger.outcome(debit.id, "abandoned")
+    ledger.resume(debit.id, PLAN)
+    assert ledger.spent("jobs")[0] == 1  # a failed run keeps its debit, a resumed one costs nothing
+    with pytest.raises(LedgerError, match="another plan"):
+        ledger.resume(debit.id, OTHER_PLAN)
+    assert ledger.accounts()[0].unfinished == 1
+    done = ledger.outcome(debit.id, "finished")
+    assert done.hash == ledger.verify().head
+    assert ledger.accounts()[0].unfinished == 0
+    for use in (
+        lambda: ledger.resume(debit.id, PLAN),
+        lambda: ledger.outcome(debit.id, "finished"),
+        lambda: ledger.outcome(debit.id, "failed"),
+    ):
+        with pytest.raises(LedgerError, match="entry 2 is finished"):
+            use()
+    with pytest.raises(LedgerError, match="debit is not in the ledger"):
+        ledger.resume(done.hash, PLAN)
+    with pytest.raises(LedgerError, match="no such outcome"):
+        ledger.outcome(debit.id, "resumed")  # type: ignore[arg-type]
+
+
+def test_the_clock_does_not_go_back(ledger: Ledger) -> None:
+    debit = pay(ledger, now=NOON)
+    pay(ledger, now=NOON)
+    for use in (pay, lambda one, now: one.resume(debit.id, PLAN, now=now)):
+        with pytest.raises(LedgerError, match=r"11:59:59.999999Z, before the last .*Cure: set"):
+            use(ledger, now=NOON - timedelta(microseconds=1))
+    late = ledger.outcome(debit.id, "finished", now=NOON - timedelta(days=1))
+    assert late.time == "2026-03-01T12:00:00.000000Z"
+
+
+@pytest.mark.parametrize(
+    "name", ["Pendlerströme 2026", "通勤", "حركة", "x'); DROP TABLE spends; --", '"', "a,b;=1+1", "%s?*"]
+)
+def test_names_are_only_names(ledger: Ledger, name: str) -> None:
+    pay(ledger, data_set=name, release=name, budget=Budget(Fraction(1), Fraction(1, 2), name))
+    assert ledger.spent(name, name) == (1, Fraction("1e-6"))
+    assert ledger.entries()[1].release == name
+    pay(ledger, data_set="e\u0301", release="r")
+    assert ledger.spent("\u00e9")[0] == 1  # the same letter, written in another way
+    assert ledger.verify().entries == 4
+
+
+@pytest.mark.parametrize("name", ["", " jobs", "jobs\n", "a\0b", "a\u202eb", "x" * 201, "\ud800"])
+def test_names_that_are_refused(ledger: Ledger, name: str) -> None:
+    for change in ({"data_set": name}, {"release": name}, {"period": name}):
+        with pytest.raises(LedgerError, match="printable"):
+            pay(ledger, **change)
+    assert not ledger.path.exists()
+
+
+def test_amounts_that_are_refused(ledger: Ledger) -> None:
+    for bad in ("-1", "1e-2000", "1e-5000"):
+        with pytest.raises(LedgerError, match="Cure"):
+            pay(ledger, bad)
+    with pytest.raises(LedgerError, match="anything"):
+        Budget(Fraction(1), Fraction(1))
+    with pytest.raises(TypeError, match="float"):
+        Budget(1.0, Fraction(0))  # type: ignore[arg-type]
+    with pytest.raises(LedgerError, match="SHA-256"):
+        pay(ledger, plan_sha256="A" * 64)
+    assert not ledger.path.exists()
+
+
+def test_export_is_the_chain(ledger: Ledger) -> None:
+    story(ledger)
+    lines = [json.loads(line) for line in ledger.export("jsonl").splitlines()]
+    cells = [
+        {name: int(cell) if name == "entry" else cell for name, cell in row.items() if cell}
+        for row in csv.DictReader(io.StringIO(ledger.export("csv")))
+    ]
+    assert cells == lines
+    assert chained(lines) == [line["hash"] for line in lines] == [e.hash for e in ledger.entries()]
+    assert {line["kind"] for line in lines} > {"budget", "debit", "resumed", "finished", "failed"}
+    assert (lines[1]["epsilon"], lines[3]["epsilon"]) == ("1", "1/3")
+    with pytest.raises(LedgerError, match="jsonl or csv"):
+        ledger.export("xml")  # type: ignore[arg-type]

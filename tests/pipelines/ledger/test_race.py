@@ -1,0 +1,217 @@
+"""Many processes, kill -9, and any sequence of debits: the budget is never exceeded, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.ledger.ledger import Budget, Ledger, OverBudgetError
+
+# Imports once and forks. Every child debits one unit at a time until it is refused (or killed), and tells
+# each debit that it was given by one byte through a pipe.
+SCRIPT = """
+import os, signal, sys, time
+from fractions import Fraction
+from pipelines.ledger.ledger import Budget, Ledger, OverBudgetError
+
+path, children, budget, *delays = sys.argv[1:]
+ledger = Ledger(path)
+total = Budget(Fraction(budget), Fraction(1, 2))
+start = time.time() + 0.3
+
+def debit_until_refused(said):
+    while time.time() < start:
+        pass
+    while True:
+        try:
+            ledger.debit(data_set="jobs", budget=total, epsilon=Fraction(1), delta=Fraction(1, 1000),
+                         plan_sha256="a" * 64, release=str(os.getpid()))
+        except OverBudgetError:
+            os._exit(0)
+        os.write(said, b".")
+
+for number in range(int(children)):
+    said, heard = os.pipe()[::-1]
+    child = os.fork()
+    if child == 0:
+        try:
+            debit_until_refused(said)
+        except BaseException as error:
+            print(type(error).__name__, error, file=sys.stderr, flush=True)
+            os._exit(1)
+    os.close(said)
+    if delays:
+        time.sleep(max(0, start - time.time()) + float(delays[number]))
+        os.kill(child, signal.SIGKILL)
+        print(os.waitpid(child, 0)[1], len(os.read(heard, 1 << 20)), flush=True)
+if not delays:
+    for _ in range(int(children)):
+        print(os.wait()[1])
+"""
+
+
+def forked(path: Path, children: int, budget: int, *delays: str) -> list[list[int]]:
+    arguments = [str(path), str(children), str(budget), *delays]
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *arguments], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    return [[int(number) for number in line.split()] for line in done.stdout.splitlines()]
+
+
+@pytest.mark.slow
+def test_sixteen_processes_get_exactly_the_budget(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"  # which they also race to make
+    assert forked(path, 16, 100) == [[0]] * 16
+    ledger = Ledger(path)
+    assert ledger.verify().entries == 101
+    assert ledger.spent("jobs") == (100, Fraction(1, 10))
+    assert len({entry.release for entry in ledger.entries()}) > 2  # it was a race
+    assert [name for name in os.listdir(tmp_path) if name.startswith(".")] == []
+
+
+@pytest.mark.slow
+def test_kill_in_the_middle_of_debits(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    delays = [f"{0.001 + 0.0037 * step:.4f}" for step in range(25)]
+    result = forked(path, 25, 10**6, *delays)
+    assert all(os.WTERMSIG(status) == 9 for status, _ in result)
+    ledger = Ledger(path)
+    debits = ledger.verify().entries - 1
+    told = sum(count for _, count in result)
+    assert 25 < told <= debits <= told + 25  # a crash wastes at most the debit it was in
+    assert ledger.spent("jobs")[0] == debits
+
+
+# One child a moment; it dies before or after a statement or a call of its debit.
+DYING = """
+import os, signal, sqlite3, sys
+from fractions import Fraction
+from pipelines.ledger.ledger import Budget, Ledger
+
+def dying(real, when, what):
+    def call(*arguments, **options):
+        armed = what in (real.__name__, *(str(argument)[:len(what)] for argument in arguments))
+        if armed and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = real(*arguments, **options)
+        if armed:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+    return call
+
+def arm(*moment):
+    class Connection(sqlite3.Connection):
+        execute = dying(sqlite3.Connection.execute, *moment)
+    connect = sqlite3.connect
+    sqlite3.connect = lambda *a, **k: connect(*a, factory=Connection, **k)
+    os.link, os.fsync = dying(os.link, *moment), dying(os.fsync, *moment)
+
+for number, moment in enumerate(sys.argv[2:]):
+    child = os.fork()
+    if child == 0:
+        arm(*moment.split(":"))
+        Ledger(f"{sys.argv[1]}/{number}/ledger.sqlite").debit(
+            data_set="jobs", budget=Budget(Fraction(5), Fraction(0)), epsilon=Fraction(1), delta=Fraction(0),
+            plan_sha256="a" * 64, release="r")
+        os._exit(0)
+    print(os.waitpid(child, 0)[1])
+"""
+# Entries left by a child that dies at that moment: in a new ledger (None: no file), and in one that had two.
+NEW: dict[str, int | None] = {
+    "before:CREATE TABLE releases": None,
+    "before:PRAGMA user_version =": None,
+    "before:link": None,
+    "after:link": 0,
+    "after:fsync": 0,
+}
+OLD = {
+    "before:BEGIN IMMEDIATE": 2,
+    "after:PRAGMA integrity_check": 2,
+    "before:INSERT": 2,
+    "after:INSERT": 2,
+    "before:COMMIT": 2,
+    "after:COMMIT": 3,
+    "after:PRAGMA wal_checkpoint": 3,
+}
+
+
+@pytest.mark.slow
+def test_kill_at_every_step_of_a_debit(tmp_path: Path) -> None:
+    moments = [*NEW.items(), *OLD.items()]
+    for number, (moment, _) in enumerate(moments):
+        (tmp_path / str(number)).mkdir()
+        if moment in OLD:
+            debit(Ledger(tmp_path / str(number) / "ledger.sqlite"))
+    script = [sys.executable, "-c", DYING, str(tmp_path), *dict(moments)]
+    done = subprocess.run(script, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["9"] * len(moments), done.stderr
+    for number, (_, left) in enumerate(moments):
+        ledger = Ledger(tmp_path / str(number) / "ledger.sqlite")
+        assert ledger.path.exists() == (left is not None)
+        if left is not None:
+            assert ledger.verify().entries == left
+        assert debit(ledger) == max(left or 0, 1) + 1  # and the next run goes on
+
+
+def debit(ledger: Ledger) -> int:
+    budget = Budget(Fraction(5), Fraction(0))
+    cost = {"epsilon": Fraction(1), "delta": Fraction(0)}
+    return ledger.debit(data_set="jobs", budget=budget, plan_sha256="a" * 64, release="r", **cost).entry
+
+
+amounts = st.fractions(min_value=0, max_value=3, max_denominator=12)
+accounts = st.sampled_from([("a", None), ("a", "1"), ("a", "2"), ("b", None), ("b", "1"), ("b", "2")])
+Paid = list[tuple[str, str | None, Fraction, Fraction]]
+
+
+def total(paid: Paid, data_set: str, period: str | None) -> tuple[Fraction, Fraction]:
+    """The model: what was paid from a budget; for ever is every period."""
+    lines = [line for line in paid if line[0] == data_set and period in (None, line[1])]
+    return sum((line[2] for line in lines), Fraction(0)), sum((line[3] for line in lines), Fraction(0))
+
+
+@settings(max_examples=40)
+@given(amounts, amounts, st.lists(st.tuples(accounts, amounts, amounts), max_size=12))
+def test_no_sequence_of_debits_exceeds_a_budget(
+    epsilon: Fraction, part: Fraction, asked: list[tuple[tuple[str, str | None], Fraction, Fraction]]
+) -> None:
+    """A debit is refused if, and only if, it would exceed its own budget or one for ever that was entered."""
+    paid: Paid = []
+    entered = set()
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = Ledger(Path(folder) / "ledger.sqlite")
+        for (name, period), cost, share in asked:
+            after = [*paid, (name, period, cost, share / 12)]
+            binding = {period} | ({None} if (name, None) in entered else set())
+            sums = [total(after, name, one) for one in binding]
+            try:
+                ledger.debit(
+                    data_set=name,
+                    period=period,
+                    budget=Budget(epsilon, part / 4, period),
+                    epsilon=cost,
+                    delta=share / 12,
+                    plan_sha256="a" * 64,
+                    release="r",
+                )
+            except OverBudgetError:
+                assert any(e > epsilon or d > part / 4 for e, d in sums)
+            else:
+                assert all(e <= epsilon and d <= part / 4 for e, d in sums)
+                paid = after
+                entered.add((name, period))
+        if paid:
+            debits = [entry for entry in ledger.entries() if entry.kind == "debit"]
+            assert [(e.data_set, e.period, e.epsilon, e.delta) for e in debits] == paid
+            found = {(a.data_set, a.budget.period): (a.epsilon, a.delta) for a in ledger.accounts()}
+            assert found == {key: total(paid, *key) for key in entered}
+            ledger.verify()

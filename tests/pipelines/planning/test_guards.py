@@ -1,0 +1,95 @@
+"""Confidential files are not taken for public ones, whatever they are called."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import pipelines
+from pipelines import ConfigError, ReleaseConfig, Sweep, read_public_inputs, tune
+
+Configs = Callable[..., ReleaseConfig]
+
+RULE = r"is a confidential file of \[jobs\], or a copy of one.*name a table that is public"
+
+
+@pytest.fixture(params=["itself", "link", "hard link", "copy"])
+def disguised(request: pytest.FixtureRequest, small_region: dict[str, Path], tmp_path: Path) -> Path:
+    """The jobs of the small region under another name."""
+    jobs, other = small_region["od"], tmp_path / "public.csv.gz"
+    match request.param:
+        case "itself":
+            return jobs
+        case "link":
+            other.symlink_to(jobs)
+        case "hard link":
+            other.hardlink_to(jobs)
+        case "copy":
+            shutil.copy(jobs, other)
+    return other
+
+
+def lodes_table(file: Path, aux: Path | None = None) -> tuple[str, str]:
+    """Return the change that names a table of earlier jobs."""
+    more = "" if aux is None else f'aux = "{aux}"\n'
+    lines = f'[[auxiliary]]\nformat = "lodes"\nfile = "{file}"\n{more}origin_level = "trct"\n'
+    return "\n[weights]", f'\n{lines}destination_level = "trct"\n\n[weights]'
+
+
+def replaced(path: Path, other: Path) -> tuple[str, str]:
+    return f'file = "{path}"', f'file = "{other}"'
+
+
+def test_a_confidential_file_is_no_public_table(
+    disguised: Path, small_config: Configs, small_region: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused before anything is read."""
+    monkeypatch.setattr("pipelines.planning.public_inputs.read_geography", pytest.fail)
+    shapes = f'[[geography.polygons]]\nlevel = "bgrp"\nfile = "{disguised}"\ncode = "x"\n\n[weights]'
+    places = {
+        "auxiliary #3.file": lodes_table(disguised),
+        "weights.file": replaced(small_region["population"], disguised),
+        "geography.file": replaced(small_region["crosswalk"], disguised),
+        "geography.polygons #2.file": ("[weights]", shapes),
+    }
+    for key, change in places.items():
+        with pytest.raises(ConfigError, match=f"^{key}: {disguised.name} {RULE}"):
+            read_public_inputs(small_config(change))
+
+
+def test_a_confidential_file_is_no_pseudo_truth(disguised: Path, small_config: Configs) -> None:
+    with pytest.raises(ConfigError, match=f"^pseudo-truth: {disguised.name} {RULE}"):
+        tune(small_config(), Sweep(), pseudo_truth=disguised)
+
+
+def test_files_of_patterns_and_aux_files_are_compared(
+    config_text: Callable[..., str], small_region: dict[str, Path], tmp_path: Path
+) -> None:
+    for name in ("ri_main.csv.gz", "ma_main.csv.gz", "ri_aux.csv.gz"):
+        (tmp_path / name).write_text(name)
+    text = config_text(
+        (
+            f'file = "{small_region["od"]}"',
+            f'file = "{tmp_path / "*_main.csv.gz"}"\naux = "{tmp_path / "ri_aux.csv.gz"}"',
+        ),
+        ('longitude = "blklondd"', 'longitude = "blklondd"\noutside = ["25"]'),
+        lodes_table(tmp_path / "ri_main.csv.gz", tmp_path / "ri_aux.csv.gz"),
+    )
+    config = pipelines.parse_config(text, tmp_path, "patterns.toml")
+    with pytest.raises(
+        ConfigError, match=f"#3.file: ri_main.csv.gz {RULE}.*\n.*#3.aux: ri_aux.csv.gz {RULE}"
+    ):
+        read_public_inputs(config)
+
+
+def test_a_file_of_equal_size_may_be_public(
+    small_config: Configs, small_region: dict[str, Path], tmp_path: Path
+) -> None:
+    """What counts is the content."""
+    jobs = bytearray(small_region["od"].read_bytes())
+    jobs[4:8] = b"\x01\x02\x03\x04"  # the time of the gzip member
+    (tmp_path / "earlier.csv.gz").write_bytes(jobs)
+    assert read_public_inputs(small_config(lodes_table(tmp_path / "earlier.csv.gz"))).model.tables

@@ -1,0 +1,452 @@
+"""The plan: a function of public inputs alone, stored and read back to the same bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import geo_data
+from pipelines import ReleaseConfig, ReleasePlan, load_plan, make_plan, plan_hash, save_plan
+from pipelines.planning.form import PLAN_FORMAT
+from pipelines.planning.public_inputs import job_source
+from pipelines.storage.checksums import sha256_of
+
+Configs = Callable[..., ReleaseConfig]
+PLAN_FILES = [
+    "blocks.parquet",
+    "domains.parquet",
+    "plan.json",
+    "pools.parquet",
+    "shares.parquet",
+    "slots.parquet",
+]
+
+
+def stored(release: ReleasePlan, folder: Path) -> dict[str, bytes]:
+    """The files of a plan by name."""
+    digest = save_plan(release, folder)
+    assert digest == plan_hash(folder)
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+# --- the plan cannot depend on where people live
+
+
+def other_homes(table: pd.DataFrame, kind: str, blocks: np.ndarray) -> pd.DataFrame:
+    """Replace the confidential column, and nothing else."""
+    rng = np.random.default_rng(4)
+    home = "h_geocode" if "h_geocode" in table else "live"
+    match kind:
+        case "other homes":
+            values = blocks[rng.integers(0, len(blocks), len(table))]
+        case "one home":
+            values = [blocks[0]] * len(table)
+        case "junk":
+            values = [f"nowhere {i}" for i in range(len(table))]
+        case _:  # as if the column were not there
+            values = [""] * len(table)
+    return table.assign(**{home: values})
+
+
+@pytest.mark.parametrize("kind", ["other homes", "one home", "junk", "blank"])
+def test_lodes_plan_does_not_depend_on_homes(
+    kind: str,
+    small_config: Configs,
+    small_region: dict[str, Path],
+    small_geography: geo_data.Geography,
+    tmp_path: Path,
+) -> None:
+    pooled = ("retention_min", 'pool_by = ["SE"]\nretention_min')
+    table = pd.read_csv(small_region["od"], dtype="str")
+    replaced = tmp_path / "elsewhere" / small_region["od"].name
+    replaced.parent.mkdir()
+    other_homes(table, kind, small_geography.blocks).to_csv(replaced, index=False)
+    for number, change in enumerate([[], [pooled]]):
+        truth = stored(make_plan(small_config(*change)), tmp_path / f"truth{number}")
+        assert stored(make_plan(small_config(*change, jobs=replaced)), tmp_path / f"other{number}") == truth
+        assert sorted(truth) == PLAN_FILES
+
+
+def test_lodes_plan_does_not_depend_on_how_homes_group_the_rows(
+    small_config: Configs, small_region: dict[str, Path], small_geography: geo_data.Geography, tmp_path: Path
+) -> None:
+    """The rows of an OD file follow the homes: which jobs share a row is confidential."""
+    table = pd.read_csv(small_region["od"], dtype={"w_geocode": "str", "h_geocode": "str"})
+    counts = list(table.columns[2:-1])
+    merged = table.groupby("w_geocode", as_index=False)[counts].sum()
+    merged = merged.assign(h_geocode=small_geography.blocks[0], createdate="20211018")[table.columns]
+    assert len(merged) < len(table) / 2
+    single = []  # as many rows as jobs: the k-th of a work block takes its k-th age, earnings and industry
+    for row in merged.to_dict("records"):
+        groups = [
+            [name for name in counts if name.startswith(g) for _ in range(row[name])]
+            for g in ("SA", "SE", "SI")
+        ]
+        for k, names in enumerate(zip(*groups, strict=True)):
+            single.append(
+                {
+                    "w_geocode": row["w_geocode"],
+                    "h_geocode": small_geography.blocks[k % 120],
+                    **{name: int(name == "S000" or name in names) for name in counts},
+                    "createdate": "20211018",
+                }
+            )
+    expected = stored(make_plan(small_config()), tmp_path / "truth")
+    variants = [merged, pd.DataFrame(single), table.sample(frac=1, random_state=1), table.iloc[::-1]]
+    for number, variant in enumerate(variants):
+        path = tmp_path / str(number) / small_region["od"].name
+        path.parent.mkdir()
+        variant.to_csv(path, index=False)
+        assert stored(make_plan(small_config(jobs=path)), tmp_path / f"plan{number}") == expected
+
+
+@pytest.mark.parametrize("kind", ["other homes", "junk", "blank", "permuted", "other workers"])
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_microdata_plan_does_not_depend_on_homes(
+    kind: str,
+    form: str,
+    small_config: Configs,
+    microdata: dict[str, Path],
+    microdata_change: Callable[[Path], tuple[str, str]],
+    small_geography: geo_data.Geography,
+    tmp_path: Path,
+) -> None:
+    table = pd.read_csv(microdata["csv"], dtype="str")
+    if kind == "permuted":
+        table = table.sample(frac=1, random_state=2)
+    elif kind == "other workers":
+        table = table.assign(person="one and the same", note="")
+    else:
+        table = other_homes(table, kind, small_geography.blocks)
+    path = tmp_path / microdata[form].name
+    if form == "csv":
+        table.to_csv(path, index=False)
+    else:
+        table.to_parquet(path, index=False)
+    # Without pools by attribute, the order of the jobs inside a work block must not be the file's either.
+    pooled = ("retention_min", 'pool_by = ["age", "sector"]\nretention_min')
+    for number, change in enumerate([[], [pooled]]):
+        truth = make_plan(small_config(microdata_change(microdata[form]), *change))
+        other = make_plan(small_config(microdata_change(path), *change))
+        assert len(truth.pools.strata) == 2 * number
+        assert stored(other, tmp_path / f"other{number}") == stored(truth, tmp_path / f"truth{number}")
+
+
+def test_planning_never_asks_for_records(small_config: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("planning read the confidential side")
+
+    monkeypatch.setattr(geo_data.LodesJobs, "records", refuse)
+    monkeypatch.setattr(geo_data.LodesJobs, "parts", refuse)
+    make_plan(small_config())
+
+
+# --- stored and read back
+
+DEEP = (('retention_min = "0.5"', 'retention_min = "3/100"'), ('threshold = "1"', 'threshold = "1/8"'))
+
+
+def variants(
+    name: str, small_config: Configs, british: Configs, microdata: dict[str, Path], microdata_change: Callable
+) -> ReleaseConfig:
+    pooled = "retention_min"
+    match name:
+        case "lodes":
+            return small_config()
+        case "pool by one":
+            return small_config((pooled, 'pool_by = ["SE"]\nretention_min'))
+        case "pool by two":
+            change = (pooled, 'pool_by = ["sector", "age"]\nretention_min')
+            return small_config(microdata_change(microdata["parquet"]), change)
+        case "deep pruning":
+            return small_config(*DEEP)
+        case "given prior":
+            return small_config(('retention_min = "0.5"', 'retention_min = "1"\nprior = "1/3"'))
+        case "british":
+            return british()
+        case "british, no tables":
+            return british(tables=False, retention_min="0.3")
+        case _:  # "no levels"
+            return british(levels="[]", tables=False, split_threshold="1/7")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lodes",
+        "pool by one",
+        "pool by two",
+        "deep pruning",
+        "given prior",
+        "british",
+        "british, no tables",
+        "no levels",
+    ],
+)
+def test_save_load_save_gives_the_same_bytes(
+    name: str,
+    small_config: Configs,
+    british: Configs,
+    microdata: dict[str, Path],
+    microdata_change: Callable[[Path], tuple[str, str]],
+    tmp_path: Path,
+) -> None:
+    config = variants(name, small_config, british, microdata, microdata_change)
+    release = make_plan(config)
+    once = stored(release, tmp_path / "once")
+    loaded = load_plan(tmp_path / "once")
+    assert stored(loaded, tmp_path / "twice") == once
+    assert stored(make_plan(config), tmp_path / "again") == once
+
+    # Equal bytes could hide what neither stores: compare what the draw needs.
+    for field in ("weights", "domain_unit", "domain_size"):
+        np.testing.assert_array_equal(getattr(loaded, field), getattr(release, field))
+    for field in ("place", "block", "shared", "n"):
+        np.testing.assert_array_equal(getattr(loaded.pools, field), getattr(release.pools, field))
+    assert loaded.pools.pooling == release.pools.pooling
+    np.testing.assert_array_equal(loaded.pools.slots.work, release.pools.slots.work)
+    for field in ("starts", "offsets", "unit", "share", "row"):
+        np.testing.assert_array_equal(getattr(loaded.shares, field), getattr(release.shares, field))
+    assert (loaded.level, loaded.choices) == (release.level, release.choices)
+    for attribute, codes in release.pools.slots.attributes.items():
+        np.testing.assert_array_equal(loaded.pools.slots.attributes[attribute], codes)
+    for attribute, codes in release.pools.strata.items():
+        np.testing.assert_array_equal(loaded.pools.strata[attribute], codes)
+    for field in ("offsets", "cuts", "stratum"):
+        np.testing.assert_array_equal(
+            getattr(loaded.plan.domains, field), getattr(release.plan.domains, field)
+        )
+    assert loaded.plan.parameters == release.plan.parameters
+    assert list(loaded.pools.slots.categories.items()) == list(release.pools.slots.categories.items())
+    assert loaded.geography.blocks.tolist() == release.geography.blocks.tolist()
+    assert (loaded.notes, loaded.configuration) == (release.notes, release.configuration)
+    assert (loaded.plan.epsilon, loaded.plan.delta) == (release.plan.epsilon, release.plan.delta)
+    assert loaded.mechanism.certify(loaded.plan) == release.mechanism.certify(release.plan)
+
+
+def test_the_variants_are_what_they_are_called(small_config: Configs, british: Configs) -> None:
+    deep = make_plan(small_config(*DEEP))
+    assert deep.plan.domains.strata_counts.shape[1] > 2
+    flat = make_plan(british(levels="[]", tables=False, split_threshold="1/7"))
+    assert flat.geography.levels == ()
+    assert flat.level == "oa"
+    tree = make_plan(british())
+    codes = tree.geography.codes("msoa")
+    assert not any(str(block).startswith(tuple(codes)) for block in tree.geography.blocks)
+    assert tree.plan.domains.n_domains > 1
+
+
+@pytest.mark.parametrize("name", PLAN_FILES)
+@pytest.mark.parametrize("harm", ["missing", "one byte", "empty", "from another plan"])
+def test_altered_plan_files_are_refused_by_name(
+    name: str, harm: str, small_config: Configs, small_region: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "plan"
+    save_plan(make_plan(small_config()), folder)
+    target = folder / name
+    if harm == "missing":
+        target.unlink()
+    elif harm == "empty":
+        target.write_bytes(b"")
+    elif harm == "one byte":
+        data = bytearray(target.read_bytes())
+        data[len(data) // 2] ^= 0xFF  # not UTF-8 in plan.json
+        target.write_bytes(data)
+    else:
+        other, fewer = tmp_path / "other", tmp_path / "fewer.csv"
+        pd.read_csv(small_region["od"], dtype="str")[40:].to_csv(fewer, index=False)
+        change = [('split_threshold = "1"', 'split_threshold = "2"'), ("POP10", "HU10")]
+        save_plan(make_plan(small_config(*change, jobs=fewer)), other)
+        assert (other / name).read_bytes() != target.read_bytes()
+        target.write_bytes((other / name).read_bytes())
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - its text is looked at
+        load_plan(folder)
+    if name == "plan.json" and harm == "from another plan":
+        assert "parquet" in str(caught.value)  # the file that disagrees with it
+    else:
+        assert name in str(caught.value)
+
+
+def test_a_plan_of_another_format_is_refused(small_config: Configs, tmp_path: Path) -> None:
+    save_plan(make_plan(small_config()), tmp_path / "plan")
+    path = tmp_path / "plan" / "plan.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": "odsynth plan 2"}))
+    with pytest.raises(ValueError, match=r"plan\.json: the format is not"):
+        load_plan(tmp_path / "plan")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": PLAN_FORMAT, "mechanism": "magic"}))
+    with pytest.raises(ValueError, match=r"plan\.json: the mechanism is none of dirichlet, geometric"):
+        load_plan(tmp_path / "plan")
+
+
+@pytest.mark.parametrize("name", ["domains.parquet", "shares.parquet"])
+def test_a_destination_that_is_none_is_refused(name: str, small_config: Configs, tmp_path: Path) -> None:
+    """It would be taken for the last one."""
+    folder = tmp_path / "plan"
+    save_plan(make_plan(small_config()), folder)
+    table = pq.read_table(folder / name)
+    codes = ["nowhere", *table["destination"].to_pylist()[1:]]
+    pq.write_table(table.set_column(0, "destination", pa.array(codes).dictionary_encode()), folder / name)
+    document = json.loads((folder / "plan.json").read_text())
+    document["files"][name] = sha256_of(folder / name)
+    (folder / "plan.json").write_text(json.dumps(document))
+    with pytest.raises(ValueError, match=rf"{name}: 1 destinations are not units of"):
+        load_plan(folder)
+
+
+# --- what planning says and refuses
+
+
+def test_notes_name_files_but_no_folders(
+    small_config: Configs, small_region: dict[str, Path], tmp_path: Path
+) -> None:
+    """Notes are published; a folder name may be confidential."""
+    folder = tmp_path / "secret-survey-folder"
+    folder.mkdir()
+    weights, flows = folder / "weights.csv", folder / "flows.csv"
+    table = pd.read_csv(small_region["population"], dtype="str")
+    pd.concat([table[1:], table[:1].assign(GEOID="99999999999")]).to_csv(weights, index=False)
+    rows = pd.read_csv(small_region["tract_flows"], dtype="str")
+    pd.concat([rows, rows[:1].assign(h_tract="99999999999")]).to_csv(flows, index=False)
+    release = make_plan(
+        small_config(
+            (str(small_region["population"]), str(weights)), (str(small_region["tract_flows"]), str(flows))
+        )
+    )
+    text = " ".join(release.notes)
+    assert "weights.csv" in text
+    assert "flows.csv: 1 rows outside the geography left out" in text
+    assert "secret-survey-folder" not in text
+    assert "secret-survey-folder" not in json.dumps(release.configuration)
+
+
+def test_repairs_and_fall_backs_are_noted_with_counts(
+    small_config: Configs, small_region: dict[str, Path], tmp_path: Path
+) -> None:
+    crosswalk, flows = tmp_path / "xwalk.csv", tmp_path / "flows.csv"
+    table = pd.read_csv(small_region["crosswalk"], dtype="str")
+    table.loc[3, "trct"] = "25000000000"
+    table.to_csv(crosswalk, index=False)
+    rows = pd.read_csv(small_region["county_flows"], dtype="str")
+    rows[rows["w_county"] == "03001"].to_csv(flows, index=False)
+    tracts = tmp_path / "tracts.csv"
+    inside = pd.read_csv(small_region["tract_flows"], dtype="str")
+    inside[inside["w_tract"].str.startswith("03001")].to_csv(tracts, index=False)
+    config = small_config(
+        (str(small_region["crosswalk"]), str(crosswalk)),
+        (str(small_region["county_flows"]), str(flows)),
+        (str(small_region["tract_flows"]), str(tracts)),
+    )
+    release = make_plan(config)
+    geography, work = release.geography, np.unique(release.pools.slots.work)
+    places = np.unique(geography.unit_of("trct", work))
+    without = np.unique(geography.unit_of("trct", work[geography.unit_of("cty", work) == 1])).size
+    assert 0 < without < places.size
+    assert (
+        f"{without:,} of {places.size:,} trct units with jobs have no flow in any auxiliary table: "
+        in " ".join(release.notes)
+    )
+    assert "level trct: 1 of 120 rows disagreed with their block code" in " ".join(release.notes)
+
+
+def test_lodes_pools_by_two_attributes_are_refused(small_config: Configs) -> None:
+    config = small_config(("retention_min", 'pool_by = ["SA", "SE"]\nretention_min'))
+    with pytest.raises(geo_data.InputError, match="more than one attribute") as caught:
+        make_plan(config)
+    assert "name one attribute in plan.pool_by" in str(caught.value)
+
+
+def test_an_unknown_attribute_to_pool_by_is_refused_with_those_there_are(small_config: Configs) -> None:
+    with pytest.raises(geo_data.InputError, match=r"pool_by names wage.* the attributes are: SA, SE, SI"):
+        make_plan(small_config(("retention_min", 'pool_by = ["wage"]\nretention_min')))
+
+
+@pytest.mark.parametrize("name", ["class", "n", "work", "domain", "count", "pool", "h_geocode"])
+def test_attributes_named_like_our_own_columns_do_no_harm(
+    name: str,
+    small_config: Configs,
+    microdata: dict[str, Path],
+    microdata_change: Callable[[Path], tuple[str, str]],
+    tmp_path: Path,
+) -> None:
+    """Class of worker is a common attribute: it must not overwrite the plan's column of that name."""
+    path = tmp_path / "jobs.csv"
+    pd.read_csv(microdata["csv"], dtype="str").rename(columns={"age": name}).to_csv(path, index=False)
+    old, new = microdata_change(path)
+    config = small_config(
+        (old, new.replace('"age"', f'"{name}"')), ("retention_min", f'pool_by = ["{name}"]\nretention_min')
+    )
+    with pytest.raises(geo_data.InputError, match=f"attribute.* {name}") as caught:
+        make_plan(config)
+    assert "rename" in caught.value.cure
+
+
+@pytest.mark.parametrize("mark", [",", '"', "\n"])
+def test_categories_that_cannot_be_column_names_are_refused_before_any_draw(
+    mark: str,
+    small_config: Configs,
+    microdata: dict[str, Path],
+    microdata_change: Callable[[Path], tuple[str, str]],
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "jobs.parquet"
+    table = pd.read_csv(microdata["csv"], dtype="str")
+    table.replace({"sector": {"field": f"trade{mark} transport"}}).to_parquet(path, index=False)
+    with pytest.raises(geo_data.InputError, match="categories") as caught:
+        make_plan(small_config(microdata_change(path)))
+    assert (caught.value.column, caught.value.count) == ("sector", 1)
+    assert caught.value.cure
+    assert "transport" not in str(caught.value)
+
+
+def test_attributes_and_categories_that_give_one_column_are_refused(
+    small_config: Configs,
+    microdata: dict[str, Path],
+    microdata_change: Callable[[Path], tuple[str, str]],
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "jobs.csv"
+    table = pd.read_csv(microdata["csv"], dtype="str").rename(columns={"age": "a", "sector": "a_b"})
+    table.replace({"a": {"old": "b_c"}, "a_b": {"field": "c"}}).to_csv(path, index=False)
+    old, new = microdata_change(path)
+    change = (old, new.replace('"age"', '"a"').replace('"sector"', '"a_b"'))
+    with pytest.raises(geo_data.InputError, match="give the same column") as caught:
+        make_plan(small_config(change))
+    assert caught.value.count == 1
+
+
+def test_a_category_that_would_take_the_place_of_the_homes_is_refused(
+    small_config: Configs,
+    microdata: dict[str, Path],
+    microdata_change: Callable[[Path], tuple[str, str]],
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "jobs.csv"
+    table = pd.read_csv(microdata["csv"], dtype="str").rename(columns={"age": "h"})
+    table.replace({"h": {"old": "geocode"}}).to_csv(path, index=False)
+    old, new = microdata_change(path)
+    with pytest.raises(geo_data.InputError, match=r"one that it has anyway .*h_geocode") as caught:
+        make_plan(small_config((old, new.replace('"age"', '"h"'))))
+    assert caught.value.count == 1
+
+
+def test_a_level_named_like_our_own_columns_is_refused(
+    small_config: Configs, small_region: dict[str, Path], tmp_path: Path
+) -> None:
+    path = tmp_path / "xwalk.csv"
+    table = pd.read_csv(small_region["crosswalk"], dtype="str").rename(columns={"st": "weight"})
+    table.to_csv(path, index=False)
+    config = small_config((str(small_region["crosswalk"]), str(path)), ('"st"', '"weight"'))
+    with pytest.raises(geo_data.InputError, match="the level weight has the name") as caught:
+        make_plan(config)
+    assert "rename the column" in caught.value.cure
+
+
+def test_job_source_reads_nothing_yet(small_config: Configs, small_geography: geo_data.Geography) -> None:
+    job_source(small_config(jobs=Path("/nowhere/jobs.csv")), small_geography)

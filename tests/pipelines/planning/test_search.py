@@ -1,0 +1,382 @@
+"""Choices, forecasts and sweeps: from public data alone, for the better, and the same every time."""
+
+from __future__ import annotations
+
+import importlib
+import tomllib
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import geo_data
+import pipelines
+import synth
+from pipelines import ReleaseConfig, forecast, make_plan, read_public_inputs
+from pipelines.planning.plan import Choices, assemble
+from pipelines.planning.public_inputs import PublicInputs
+from pipelines.planning.search import _descend, _Sample, choose
+from pipelines.planning.sweep import AUTO, Sweep, draw_frontier, recommend, tune
+from pipelines.running.report import run_cost
+
+Configs = Callable[..., ReleaseConfig]
+FREE = [('split_threshold = "1"\n', ""), ("pool_below = 8\n", "")]
+
+
+@pytest.fixture(scope="module")
+def region(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A region large enough for choices to matter."""
+    folder = tmp_path_factory.mktemp("region")
+    return geo_data.write_demo_region(folder, counties=3, tracts=24, blocks=700, jobs=12_000)
+
+
+@pytest.fixture
+def config_of(
+    region: dict[str, Path], small_region: dict[str, Path], config_text: Callable[..., str], tmp_path: Path
+) -> Callable[..., ReleaseConfig]:
+    def config(epsilon: str = "8.6", *change: tuple[str, str]) -> ReleaseConfig:
+        text = config_text(*FREE, ('epsilon = "8.6"', f'epsilon = "{epsilon}"'), *change)
+        for name, path in small_region.items():
+            text = text.replace(str(path), str(region[name]))
+        return pipelines.parse_config(text, tmp_path, "region.toml")
+
+    return config
+
+
+def test_choices_are_the_same_every_time_and_read_no_homes(
+    config_of: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(geo_data.LodesJobs, "parts", pytest.fail)
+    config = config_of()
+    first, second = (choose(config, read_public_inputs(config)) for _ in range(2))
+    assert first == second
+    assert all(np.log2(t) == round(np.log2(t)) for t in first.thresholds)
+
+
+@pytest.mark.parametrize("limit", [1, 100])
+def test_every_candidate_is_tried_on_the_same_pseudo_truth(limit: int, config_of: Configs) -> None:
+    """Each job keeps its home, in whichever pool it is."""
+    inputs = read_public_inputs(config_of())
+    sample = _Sample(geo_data.Slots(inputs.slots.work, {}, {}), inputs.model)
+    pooling = geo_data.Pooling(inputs.model.level, limit)
+    pools = geo_data.build_pools(sample.slots, inputs.geography, pooling)
+    drawn = geo_data.pseudo_homes(inputs.model, pools.slots.work, sample.seed)
+    assert np.array_equal(sample.homes_of(pools), drawn)
+    moved = not np.array_equal(pools.slots.work, sample.slots.work)
+    assert moved == (limit > 1) == (not np.array_equal(drawn, sample.homes))
+
+
+@pytest.mark.parametrize("epsilon", ["2", "6"])
+def test_the_choice_is_better_than_extreme_ones(epsilon: str, config_of: Configs) -> None:
+    """On pseudo-truth that the search did not see."""
+    config = config_of(epsilon, ('retention_min = "0.5"', 'retention_min = "1"'))
+    inputs = read_public_inputs(config)
+    chosen = choose(config, inputs)
+
+    def objective(choices: Choices) -> float:
+        release = assemble(config, inputs, inputs.slots, choices, config.privacy.delta)
+        return float(np.mean([forecast(release, inputs.model, seed=seed).objective for seed in (101, 102)]))
+
+    best = objective(chosen)
+    assert best < objective(replace(chosen, thresholds=(2.0**-7,)))
+    assert best < objective(replace(chosen, thresholds=(2.0**8,)))
+    assert best <= objective(replace(chosen, pool_below=1)) + 0.01
+    assert best <= objective(replace(chosen, pool_below=10_000)) + 0.01
+
+
+def test_little_privacy_loss_asks_for_fewer_cells(config_of: Configs) -> None:
+    sizes = []
+    for epsilon in ("2", "8.6"):
+        config = config_of(epsilon, ('retention_min = "0.5"', 'retention_min = "1"'))
+        release = make_plan(config)
+        cells = release.plan.domains.n_cells[release.plan.pools.domain]
+        sizes.append(np.average(cells, weights=release.pools.n))
+    assert sizes[0] < sizes[1] / 2
+
+
+def test_noise_on_counts_is_planned_for_flows_between_areas(config_of: Configs) -> None:
+    """Work blocks share all they can, unless the configuration says otherwise; resampling weighs both."""
+    noisy = (('mechanism = "dirichlet"', 'mechanism = "geometric"'), ('retention_min = "0.5"', ""))
+    config = config_of("2", *noisy)
+    inputs = read_public_inputs(config)
+    release = make_plan(config, inputs)
+    assert release.pools.shared.all()
+    found = forecast(release, inputs.model)
+    assert found.objective == found.total_variation
+    unshared = make_plan(config_of("2", *noisy, ("[plan]", "[plan]\npool_below = 1")), inputs)
+    assert not unshared.pools.shared.any()
+    assert forecast(unshared, inputs.model).total_variation > 1.3 * found.total_variation
+    resampled = forecast(make_plan(config_of("8.6"), inputs), inputs.model)
+    assert resampled.objective == (resampled.total_variation + resampled.block_variation) / 2
+
+
+def test_what_the_configuration_fixes_is_not_chosen(config_of: Configs) -> None:
+    fixed = ("[plan]", '[plan]\nsplit_threshold = "3"\npool_below = 40\npool_level = "bgrp"')
+    config = config_of("8.6", fixed)
+    assert choose(config, read_public_inputs(config)) == Choices("bgrp", 40, (3.0,))
+    other = config_of("8.6", ("[plan]", '[plan]\ncoarsening = "share"'))
+    assert choose(other, read_public_inputs(other)) == Choices("trct", 1, (1.0,))
+
+
+def test_thresholds_serve_their_size_class() -> None:
+    choices = Choices("trct", 1, (0.5, 1.0, 2.0))
+    assert [choices.threshold(n) for n in (1, 2, 3, 4, 7, 8, 1e6)] == [0.5, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize("bottom", [-8, -3, 0, 5, 8])
+@pytest.mark.parametrize("start", [-8, -1, 0, 7, 8])
+def test_descent_finds_the_bottom_of_a_valley(bottom: int, start: int) -> None:
+    asked: list[int] = []
+
+    def value(point: int) -> float:
+        asked.append(point)
+        return abs(point - bottom)
+
+    assert _descend(value, start) == bottom
+    assert len(asked) == len(set(asked)) <= abs(bottom - start) + 3
+
+
+def test_a_budget_that_pays_nothing_is_an_error_not_a_choice(config_of: Configs) -> None:
+    with pytest.raises(synth.BudgetTooSmallError):
+        make_plan(config_of("0.01", ('retention_min = "0.5"', 'prior = "0.01"')))
+
+
+# --- forecasts
+
+
+def test_forecast_of_noise_and_of_none(config_of: Configs) -> None:
+    config = config_of("8.6", ('retention_min = "0.5"', 'retention_min = "1"'))
+    inputs = read_public_inputs(config)
+    found = [
+        forecast(
+            assemble(
+                config.model_copy(update={"privacy": config.privacy.model_copy(update={"epsilon": e})}),
+                inputs,
+                inputs.slots,
+                Choices("trct", 1, (0.25,)),
+                config.privacy.delta,
+            ),
+            inputs.model,
+        )
+        for e in (Fraction(1), Fraction(20))
+    ]
+    noisy, clean = found
+    assert noisy.noise_share > 0.5 > 0.001 > clean.noise_share
+    assert noisy.objective > clean.objective
+    assert abs(clean.mean_commute_error) < 0.02
+    assert noisy.jobs == clean.jobs == 12_000
+
+
+def test_forecast_takes_given_homes(config_of: Configs) -> None:
+    """Homes that are all one block: whatever the plan does, what is lost is the noise."""
+    config = config_of("20", ("[plan]", '[plan]\nsplit_threshold = "0.001"\npool_below = 1'))
+    inputs = read_public_inputs(config)
+    release = make_plan(config, inputs)
+    homes = np.full(len(inputs.slots), 7, np.int32)
+    result = forecast(release, inputs.model, homes)
+    assert result.total_variation < 0.01
+
+
+def test_large_plans_are_tried_in_part(config_of: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = config_of("8.6", ("[plan]", '[plan]\nsplit_threshold = "1"\npool_below = 1'))
+    inputs = read_public_inputs(config)
+    release = make_plan(config, inputs)
+    whole = forecast(release, inputs.model)
+    cut = pipelines.running.batches.batches
+    module = importlib.import_module("pipelines.forecast")
+    monkeypatch.setattr(module, "batches", lambda release: cut(release, 500))
+    monkeypatch.setattr(module, "_TRIAL_JOBS", 3_000)
+    part = forecast(release, inputs.model)
+    assert 1_500 < part.jobs < 6_000
+    assert part.block_variation == pytest.approx(whole.block_variation, abs=0.08)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "planned", "run"),
+    [(60_000, (9.7, 0.42), (9.3, 0.49)), (406_052, (13.0, 0.54), (17.0, 0.84))],
+)
+def test_cost_of_a_run_is_forecast_from_that_of_planning(
+    jobs: int, planned: tuple[float, float], run: tuple[float, float]
+) -> None:
+    """Measured for the demo region and for Rhode Island, in processes of their own."""
+    found = run_cost(*planned, jobs)
+    assert np.allclose(found, run, rtol=0.3)
+
+
+# --- sweeps
+
+
+def test_sweep_gives_every_combination(config_of: Configs) -> None:
+    config = config_of("8.6", ("[plan]", '[plan]\npool_by = ["SE"]'))
+    sweep = Sweep(epsilon=("2", "4"), pool_below=(AUTO, "7"), retention_min=("1", "1/3"))
+    found = sweep.configurations(config)
+    assert len(found) == len({str(c.canonical()) for c in found}) == 8
+    assert {c.plan.pool_below for c in found} == {None, 7}
+    assert {c.privacy.epsilon for c in found} == {2, 4}
+    assert all(c.plan.pool_by == ("SE",) and c.privacy.delta == config.privacy.delta for c in found)
+
+
+def test_bad_values_are_named(config_of: Configs) -> None:
+    for name, value in (("epsilon", "0"), ("coarsening", "fine"), ("pool_below", "x"), ("delta", "2")):
+        with pytest.raises(pipelines.ConfigError, match=f"{name}: '{value}' cannot be tried"):
+            Sweep(**{name: (value,)}).configurations(config_of())
+
+
+@pytest.mark.parametrize("epsilons", [("0.1",), ("0.1", "0.2")])
+def test_nothing_certified_is_an_empty_picture(epsilons: tuple[str, ...], tmp_path: Path) -> None:
+    same = ("delta", "mechanism", "coarsening", "split_threshold", "pool_by", "pool_level", "pool_below")
+    results = pd.DataFrame(
+        {"epsilon": epsilons, **dict.fromkeys(same, "same"), "retention_min": epsilons, "certified": False}
+    )
+    draw_frontier(results, "none", tmp_path / "frontier.png")
+    assert (tmp_path / "frontier.png").stat().st_size > 0
+
+
+def test_tune_on_the_model_and_on_an_earlier_release(
+    config_of: Configs, region: dict[str, Path], tmp_path: Path
+) -> None:
+    earlier = tmp_path / "earlier.csv.gz"
+    pd.read_csv(region["od"], dtype="str").iloc[:-9].to_csv(earlier, index=False)
+    config = config_of("8.6", ('retention_min = "0.5"', 'pool_below = 1\nprior = "0.5"'))
+    sweep = Sweep(epsilon=("0.01", "5", "8.6"), split_threshold=("0.5", "200"))
+    for truth in (None, earlier):
+        results = tune(config, sweep, pseudo_truth=truth)
+        assert results["certified"].tolist() == [False, False, True, True, True, True]
+        done = results[results["certified"]]
+        assert done["total_variation"].between(0, 1, inclusive="neither").all()
+        fine = done[done["split_threshold"] == "1/2"].set_index("epsilon")["objective"]
+        assert fine["8.6"] == fine["5"]  # the prior is given: epsilon decides only whether it is certified
+        best = done[done["epsilon"] == "8.6"].sort_values("objective").iloc[0]["split_threshold"]
+        text = recommend(results, config)
+        recommended = tomllib.loads(text)["plan"]
+        assert Fraction(recommended["split_threshold"]) == Fraction(best)
+        assert recommended["pool_below"] == 1
+        assert recommended["prior"] == "0.5"  # what was not varied is kept
+
+
+def test_mechanisms_are_compared_each_with_the_settings_that_it_has(config_of: Configs) -> None:
+    config = config_of("8.6", ('retention_min = "0.5"', 'retention_min = "0.5"\nprior = "0.5"'))
+    both = Sweep(mechanism=("dirichlet", "geometric"), split_threshold=("1",), pool_below=("1",))
+    results = tune(config, both)
+    assert results["certified"].all()
+    assert results["retention_min"].tolist() == ["0.5", "1"]
+    # Objectives of two mechanisms are of two kinds, so the configured one is kept, whatever they are.
+    assert recommend(results.assign(objective=[1.0, 0.0]), config).count("retention_min") == 1
+    for value, retention, said in (
+        ("other", (), "there are dirichlet"),
+        ("geometric", ("1", "0.5"), "every"),
+    ):
+        with pytest.raises(pipelines.ConfigError, match=said):
+            Sweep(mechanism=(value,), retention_min=retention).configurations(config)
+
+
+def test_strata_and_their_level_are_swept(
+    config_of: Configs, region: dict[str, Path], tmp_path: Path
+) -> None:
+    earlier = tmp_path / "earlier.csv.gz"
+    pd.read_csv(region["od"], dtype="str").iloc[:-9].to_csv(earlier, index=False)
+    config = config_of("8.6", ("[plan]", '[plan]\nsplit_threshold = "1"\npool_below = 9999'))
+    sweep = Sweep(pool_by=("none", "SE", "SI"), pool_level=("trct", AUTO))
+    results = tune(config, sweep, pseudo_truth=earlier).set_index(["pool_by", "pool_level"])
+    pools = results["pools"]
+    assert pools["none", "trct"] == 24  # tracts
+    assert pools["SE", "trct"] == pools["SE", AUTO] > 2 * pools["none", "trct"]
+    assert 'pool_by = ["SE"]' in recommend(results.loc[["SE"]].reset_index(), config)
+    with pytest.raises(geo_data.InputError, match=r"plan\.pool_by names auto, which is not an attribute"):
+        tune(config, Sweep(pool_by=(AUTO,)))
+    with pytest.raises(pipelines.ConfigError, match=r'plan\.pool_level: "ward" is not a level'):
+        tune(config, Sweep(pool_level=("ward",)))
+
+
+def test_sharing_is_tried_with_the_strata_that_there_are(
+    config_of: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to one urn for all jobs of a stratum in a unit."""
+    tried = []
+
+    def spy(config: ReleaseConfig, inputs: PublicInputs, slots: geo_data.Slots, choices: Choices, _: object):  # type: ignore[no-untyped-def]
+        tried.append((config.plan.pool_by, tuple(slots.attributes), choices.pool_below))
+        raise synth.BudgetTooSmallError("not needed here", lambda: None)
+
+    monkeypatch.setattr(importlib.import_module("pipelines.planning.search"), "assemble", spy)
+    config = config_of("8.6", ("[plan]", '[plan]\npool_by = ["SI"]\nsplit_threshold = "1"'))
+    inputs = read_public_inputs(config)
+    choose(config, inputs)
+    assert {names[:2] for names in tried} == {(("SI",), ("SI",))}
+    assert max(limit for _, _, limit in tried) > np.bincount(inputs.slots.work).max()
+
+
+def test_a_larger_epsilon_costs_less_utility(config_of: Configs) -> None:
+    results = tune(config_of(), Sweep(epsilon=("5", "8.6"))).set_index("epsilon")
+    assert results["objective"]["8.6"] < results["objective"]["5"]
+    assert results["noise_share"]["8.6"] < results["noise_share"]["5"]
+
+
+def test_nothing_is_recommended_where_nothing_is_certified(config_of: Configs) -> None:
+    results = pd.DataFrame(
+        [{"certified": False, "epsilon": "8.6", "delta": "0.00001", "mechanism": "dirichlet"}]
+    )
+    assert recommend(results, config_of()).startswith("# no combination")
+    others = results.assign(certified=True, epsilon="2")
+    assert recommend(others, config_of()) == (
+        "# nothing was tried at epsilon 8.6, delta 0.00001 and mechanism dirichlet, which the configuration "
+        "has: add them to the values"
+    )
+
+
+def test_a_recommendation_can_be_used(config_of: Configs, inputs_of: Callable[..., PublicInputs]) -> None:
+    config = config_of()
+    results = tune(config, Sweep(coarsening=("balanced", "threshold"), pool_below=("1", "20")))
+    text = recommend(results, config)
+    parsed = config_of("8.6", ('[plan]\nretention_min = "0.5"', text))
+    assert inputs_of(parsed).model.level == "trct"
+    assert parsed.plan.pool_below in (1, 20)
+
+
+@pytest.fixture
+def inputs_of() -> Callable[..., PublicInputs]:
+    return read_public_inputs
+
+
+# --- presets
+
+
+def test_onthemap_preset_fills_in_what_is_not_said(config_of: Configs) -> None:
+    plan = config_of("8.6", ('retention_min = "0.5"', 'preset = "onthemap"')).plan
+    assert (plan.coarsening, plan.distance_miles, plan.pool_below) == ("distance", 100, 1)
+    assert plan.retention_min == Fraction("0.0378")
+    other = config_of("8.6", ('retention_min = "0.5"', 'preset = "onthemap"\ndistance_miles = "5"')).plan
+    assert (other.distance_miles, other.coarsening) == (5, "distance")
+
+
+@pytest.mark.parametrize("rule", ["distance", "share"])
+def test_historical_rules_release(rule: str, config_of: Configs, clean_source: object) -> None:
+    change = ("[plan]", f'[plan]\ncoarsening = "{rule}"\ndistance_miles = "10"')
+    release = pipelines.run(config_of("8.6", change))
+    assert release.certificate.for_release
+    assert release.certificate.totals.synthetic_workers == 12_000
+
+
+def test_onthemap_preset_is_certified_by_the_same_code(config_of: Configs, clean_source: object) -> None:
+    """Where nothing else is said, its noise changes odds by at most 100."""
+    preset, other = (
+        ('retention_min = "0.5"', f'preset = "onthemap"\n{line}') for line in ("", 'retention_min = "0.2"')
+    )
+    silent = ('epsilon = "8.6"\n', ""), ('delta = "1e-5"\n', "")
+    config = config_of("8.6", preset, *silent)
+    assert (config.privacy.epsilon, config.privacy.delta) == (Fraction("7.88"), Fraction("1e-5"))
+    guarantee = pipelines.certified(pipelines.run(config).plan)
+    assert guarantee.epsilon <= config.privacy.epsilon
+    assert Fraction("0.0378") in guarantee.classes[0].retention
+    assert any(row.pruning_loss > 0 for row in guarantee.classes)
+    noise = max(float(row.block_loss) for row in guarantee.classes) - np.log(1 / 0.0378)
+    assert 50 < np.exp(noise) <= 100
+    assert config_of("8.6", preset).privacy.epsilon == Fraction("8.6")  # what is said holds
+    with pytest.raises(
+        pipelines.ConfigError, match=r"privacy\.epsilon: missing"
+    ):  # other pruning, other cost
+        config_of("8.6", other, *silent)

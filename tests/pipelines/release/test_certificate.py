@@ -1,0 +1,372 @@
+"""The certificate: valid by its schema, rounded against the curator, honest about its use."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pydantic
+import pytest
+
+import pipelines
+import synth
+from pipelines import (
+    Certificate,
+    Release,
+    ReleaseConfig,
+    ReleasePlan,
+    certificate_schema,
+    certified,
+    make_plan,
+)
+from pipelines.release.certificate import Budget, guarantee_fields, make_certificate
+from pipelines.release.provenance import SourceState
+from pipelines.release.readme import odds_in_words
+
+Configs = Callable[..., ReleaseConfig]
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def stored(small_release: Release) -> dict[str, Any]:
+    text = (small_release.public / "certificate.json").read_text(encoding="utf-8")
+    return dict(json.loads(text))
+
+
+@pytest.fixture(scope="module")
+def guarantee(small_release: Release) -> synth.Guarantee:
+    return certified(small_release.plan)
+
+
+def validate(document: object) -> None:
+    jsonschema.validate(
+        document,
+        certificate_schema(),
+        cls=jsonschema.Draft202012Validator,
+        format_checker=jsonschema.FormatChecker(),
+    )
+
+
+# --- form
+
+
+def test_schema_is_a_schema() -> None:
+    schema = certificate_schema()
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_published_schema_is_the_programs() -> None:
+    published = json.loads((ROOT / "docs" / "certificate.schema.json").read_text(encoding="utf-8"))
+    assert published == certificate_schema()
+
+
+def test_certificate_validates_and_carries_its_schema(small_release: Release, stored: dict[str, Any]) -> None:
+    validate(stored)
+    beside = json.loads((small_release.public / "certificate.schema.json").read_text(encoding="utf-8"))
+    assert beside == certificate_schema()
+    assert Certificate.model_validate(stored) == small_release.certificate
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("run", "delta"), "1e-5"),
+        (("run", "epsilon"), 8.6),
+        (("run", "epsilon"), "-1"),
+        (("person", "records"), 0),
+        (("plan_sha256",), "abc"),
+        (("arithmetic", "rounding"), "nearest"),
+        (("for_release",), "yes"),
+        (("format",), "odsynth certificate 2"),
+        (("classes", 0, "prior"), ["0.5"]),
+        (("extra",), 1),
+        (("totals", "secret_records"), 1),
+        (("release", "state"), "/somewhere/else"),
+        (("release", "state"), ""),
+        (("release", "job_type"), "../JT00"),
+        (("release", "year"), 12019),
+        (("release", "name"), "two\nlines"),
+    ],
+)
+def test_other_forms_are_refused_by_schema_and_model(
+    path: tuple[str | int, ...], value: object, stored: dict[str, Any]
+) -> None:
+    changed = json.loads(json.dumps(stored))
+    place = changed
+    for step in path[:-1]:
+        place = place[step]
+    assert place.get(path[-1]) != value
+    place[path[-1]] = value
+    with pytest.raises(jsonschema.ValidationError):
+        validate(changed)
+    with pytest.raises(pydantic.ValidationError):
+        Certificate.model_validate_json(json.dumps(changed))
+
+
+@pytest.mark.parametrize("field", sorted(Certificate.model_fields))
+def test_no_field_may_be_left_out(field: str, stored: dict[str, Any]) -> None:
+    changed = {name: value for name, value in stored.items() if name != field}
+    with pytest.raises(jsonschema.ValidationError, match=field):
+        validate(changed)
+
+
+# --- numbers
+
+
+def rounded_up(text: str, value: Fraction) -> bool:
+    """Whether a decimal text is at least the value, and above it by less than one part in 10^11."""
+    return value <= Fraction(text) <= value * (1 + Fraction(1, 10**11))
+
+
+def test_bounds_are_rounded_up_and_never_printed_as_zero(
+    small_release: Release, guarantee: synth.Guarantee
+) -> None:
+    certificate = small_release.certificate
+    pairs = [
+        (certificate.run.epsilon, guarantee.epsilon),
+        (certificate.run.delta, guarantee.delta),
+        (certificate.person.epsilon, guarantee.person_epsilon),
+        (certificate.person.delta, guarantee.person_delta),
+    ]
+    assert len(certificate.classes) == len(guarantee.classes) > 1
+    for row, exact in zip(certificate.classes, guarantee.classes, strict=True):
+        pairs += [
+            (row.block_loss_U, exact.block_loss),
+            (row.pruning_loss_V, exact.pruning_loss),
+            (row.epsilon, exact.epsilon),
+            (row.delta, exact.delta),
+            (row.person_delta, exact.person_delta),
+        ]
+    assert len(certificate.person.curve) == len(guarantee.curve) > 1
+    for point, (epsilon, delta) in zip(certificate.person.curve, guarantee.curve, strict=True):
+        pairs += [(point.epsilon, epsilon), (point.delta, delta)]
+    for text, value in pairs:
+        assert rounded_up(text, value)
+        assert (Fraction(text) == 0) == (value == 0)
+    assert guarantee.delta > 0
+    assert max(row.delta for row in guarantee.classes) > 0
+
+
+def test_tiny_bounds_are_not_printed_as_zero(small_release: Release, guarantee: synth.Guarantee) -> None:
+    tiny = Fraction(1, 3 * 10**400)
+    classes = tuple(replace(c, delta=tiny, person_delta=tiny) for c in guarantee.classes)
+    less = replace(
+        guarantee, delta=tiny, person_delta=tiny, curve=((guarantee.epsilon, tiny),), classes=classes
+    )
+    fields = guarantee_fields(small_release.plan, less)
+    texts = [fields["run"].delta, fields["person"].delta]
+    texts += [row.delta for row in (*fields["person"].curve, *fields["classes"])]
+    assert all(Fraction(text) >= tiny for text in texts)
+    assert all(Fraction(text) < 2 * tiny for text in texts)
+
+
+def test_costs_stay_within_the_request(small_release: Release) -> None:
+    certificate = small_release.certificate
+    assert (certificate.requested.epsilon, certificate.requested.delta) == ("8.6", "0.00001")
+    assert Fraction(certificate.run.epsilon) <= Fraction("8.6")
+    assert 0 < Fraction(certificate.run.delta) <= Fraction("1e-5")
+
+
+def test_the_curve_ends_in_pure_differential_privacy(small_release: Release) -> None:
+    curve = small_release.certificate.person.curve
+    epsilons = [Fraction(point.epsilon) for point in curve]
+    deltas = [Fraction(point.delta) for point in curve]
+    assert epsilons == sorted(set(epsilons))
+    assert deltas == sorted(deltas, reverse=True)
+    assert curve[-1].delta == "0"
+    assert all(delta > 0 for delta in deltas[:-1])
+
+
+def test_a_guarantee_for_one_record_can_be_asked_for(small_config: Configs, clean_source: object) -> None:
+    release = pipelines.run(small_config(('delta = "1e-5"', 'delta = "1e-5"\nguarantee = "dp"')))
+    certificate = release.certificate
+    assert certificate.requested.guarantee == "dp"
+    assert Fraction(certificate.person.epsilon) <= Fraction("8.6")
+    assert Fraction(certificate.person.delta) <= Fraction("1e-5")
+    # The whole run is not protected as well as one record, and the certificate does not pretend it is.
+    assert Fraction(certificate.run.delta) > Fraction(certificate.person.delta)
+    assert list(pipelines.verify(release.public))
+    readme = (release.public / "README.md").read_text(encoding="utf-8")
+    assert readme.count(f", except with probability {certificate.run.delta}.") == 2
+
+
+def test_classes_add_up_to_the_run(small_release: Release, guarantee: synth.Guarantee) -> None:
+    certificate, plan = small_release.certificate, small_release.plan.plan
+    totals = certificate.totals
+    assert sum(row.pools for row in certificate.classes) == totals.pools == plan.pools.n_pools
+    assert totals.records == totals.synthetic_workers == 600
+    assert totals.cells == plan.domains.cuts.size
+    assert totals.domains == plan.domains.n_domains
+    exact = sum((row.pools * row.delta for row in guarantee.classes), Fraction(0))
+    assert exact <= guarantee.delta
+    assert exact <= Fraction(certificate.run.delta)
+    assert Fraction(certificate.run.epsilon) == max(Fraction(row.epsilon) for row in certificate.classes)
+    assert Fraction(certificate.losses.block_loss_U) == max(
+        Fraction(r.block_loss_U) for r in certificate.classes
+    )
+    assert Fraction(certificate.losses.pruning_loss_V) == max(
+        Fraction(r.pruning_loss_V) for r in certificate.classes
+    )
+
+
+def test_class_rows_bound_their_pools(small_release: Release) -> None:
+    """Each pool lies inside its row's limits, so a reader can check which bound is its own."""
+    plan = small_release.plan.plan
+    for number, row in enumerate(small_release.certificate.classes):
+        members = plan.pool_class == number
+        n, m = plan.pools.n[members], plan.pools.m[members]
+        assert members.sum() == row.pools
+        assert (row.n_min, row.n_max) == (n.min(), n.max())
+        assert row.m_max == m.max()
+        counts = plan.domains.strata_counts[plan.pools.domain[members]]
+        assert row.cells[: counts.shape[1]] == counts.max(axis=0).tolist()
+        # delta is shared by size: n of N records, n/N of the run's delta.
+        assert Fraction(row.delta) <= Fraction("1e-5") * int(row.n_min) / 600 * (1 + Fraction(1, 10**11))
+
+
+@pytest.mark.parametrize("records", [1, 2, 3])
+def test_a_person_with_several_records_has_group_privacy(
+    records: int,
+    small_config: Configs,
+    microdata: dict[str, Path],
+    microdata_change: Callable[[Path], tuple[str, str]],
+) -> None:
+    old, new = microdata_change(microdata["csv"])
+    change = (old, new.replace("records_per_worker = 3", f"records_per_worker = {records}"))
+    plan = make_plan(small_config(change))
+    guarantee = certified(plan)
+    person = guarantee_fields(plan, guarantee)["person"]
+    assert person.records == records
+    assert f"at most {records} job record(s)" in person.statement
+    assert rounded_up(person.epsilon, records * guarantee.person_epsilon)
+    # delta (1 + e^eps + e^(2 eps)), e^eps from above: between e^eps with a lower and an upper rational.
+    from flint import arb, ctx
+
+    ctx.prec = 400
+    base = guarantee.person_epsilon
+    epsilon = arb(base.numerator) / arb(base.denominator)
+    times = sum(((epsilon * i).exp() for i in range(records)), arb(0))
+    exact = times * arb(guarantee.person_delta.numerator) / arb(guarantee.person_delta.denominator)
+    if exact > 1:
+        assert person.delta == "1"
+        return
+    printed = Fraction(person.delta)
+    ball = arb(printed.numerator) / arb(printed.denominator)
+    assert ball >= exact
+    assert ball <= exact * (1 + arb(10) ** -10)
+
+
+def test_lodes_jobs_are_one_record_a_person(small_release: Release) -> None:
+    assert small_release.certificate.person.records == 1
+
+
+# --- what it may be used for
+
+
+def certificate_of(release: ReleasePlan, *, secure: bool = True) -> Certificate:
+    return make_certificate(release, certified(release), "0" * 64, secure=secure)
+
+
+@pytest.mark.parametrize(
+    ("state", "secure", "reasons"),
+    [
+        (SourceState("1", "a" * 40, False), True, []),
+        (SourceState("1", "a" * 40, False), False, ["the run was seeded: its randomness is not secret"]),
+        (SourceState("1", "a" * 40, True), True, ["the program differs from its commit"]),
+        (SourceState("1", "a" * 40, None), True, ["the program differs from its commit"]),
+        (SourceState("1", None, None), True, ["the commit of the program is unknown"]),
+        (
+            SourceState("1", None, True),
+            False,
+            [
+                "the run was seeded: its randomness is not secret",
+                "the commit of the program is unknown",
+                "the program differs from its commit",
+            ],
+        ),
+    ],
+)
+def test_reasons_against_release(
+    state: SourceState,
+    secure: bool,
+    reasons: list[str],
+    small_release: Release,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pipelines.release.certificate.source_state", lambda: state)
+    certificate = certificate_of(small_release.plan, secure=secure)
+    assert certificate.not_for_release_because == reasons
+    assert certificate.for_release == (not reasons)
+    assert certificate.randomness.secure == secure
+    assert certificate.software.commit == state.commit
+    assert certificate.software.modified == state.modified
+
+
+def test_what_it_says_in_words(small_release: Release) -> None:
+    certificate = small_release.certificate
+    definition = certificate.definition
+    assert "probability at most delta" in definition.words
+    assert "P(B | h) <= delta" in definition.symbols
+    assert "replace one" in definition.neighbours
+    assert any("workplace totals" in line for line in definition.assumed_public)
+    assert any("other releases" in line for line in definition.not_covered)
+    assert certificate.software.dependencies.keys() >= {"python", "numpy", "python-flint", "cryptography"}
+    assert certificate.plan_sha256 == pipelines.plan_hash(small_release.public / "plan")
+    assert certificate.arithmetic.precision_bits == synth.PRECISION_BITS
+
+
+# --- the odds, in the words of the read-me, the map and the service
+
+
+def odds_of(
+    certificate: Certificate, epsilon: str, delta: str, records: int
+) -> list[tuple[Fraction, Fraction]]:
+    """Return the odds, and the probability with which they may be exceeded, for a record and for a worker."""
+    person = certificate.person.model_copy(update={"records": records})
+    run = Budget(epsilon=epsilon, delta=delta)
+    words = odds_in_words(certificate.model_copy(update={"run": run, "person": person})).replace("\n", " ")
+    assert ("job records equally" in words) == (records > 1)
+    said = re.findall(r"at most about ([\d.,]+\d)\b.*?(?:probability ([\d.]+\d))?\.(?= |$)", words)
+    return [(Fraction(odds.replace(",", "")), Fraction(failure or 0)) for odds, failure in said]
+
+
+def test_the_odds_hold_for_a_worker_with_several_jobs(small_release: Release) -> None:
+    """One pool of two jobs and two cells of prior 1/2, both jobs of one worker: 35/3, with e^epsilon = 5."""
+
+    def likelihood(h: int) -> Fraction:  # of both draws from the cell of h workers
+        return (h + Fraction(1, 2)) * (h + Fraction(3, 2)) / ((2 + 1) * (2 + 2))
+
+    assert likelihood(2) / likelihood(1) <= likelihood(1) / likelihood(0) == 5
+    record, worker = odds_of(small_release.certificate, "1.60943791244", "0", 2)
+    assert record[0] >= 5
+    assert worker[0] >= likelihood(2) / likelihood(0) == Fraction(35, 3)
+    assert record[1] == worker[1] == 0
+
+
+def test_the_odds_name_their_exception(small_release: Release) -> None:
+    certificate = small_release.certificate
+    e = synth.exp_up(Fraction("8.6"))
+    record, worker = odds_of(certificate, "8.6", "0.00001", 1)
+    assert record == worker
+    assert (record[0] >= e, record[1]) == (True, Fraction("1e-5"))
+    worker = odds_of(certificate, "8.6", "0.00001", 2)[1]
+    assert worker[0] >= e**2
+    assert Fraction("0.054") < Fraction("1e-5") * (1 + e) <= worker[1] < Fraction("0.055")
+    # Of three records delta would be 1 and promise nothing; their pure differential privacy is left.
+    worker = odds_of(certificate, "8.6", "0.00001", 3)[1]
+    assert worker[0] >= synth.exp_up(3 * Fraction(certificate.person.curve[-1].epsilon)) > e**3
+    assert worker[1] == 0
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.toml")), ids=lambda path: path.name)
+def test_examples_load(path: Path) -> None:
+    config = pipelines.load_config(path)
+    assert config.release.mechanism in synth.MECHANISMS
+    assert config.privacy.epsilon > 0

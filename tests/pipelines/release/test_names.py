@@ -1,0 +1,241 @@
+"""Names of units in a release: configured, kept, verified, and never part of the plan."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import geo_data
+import pipelines
+import synth
+from pipelines import ConfigError, Release, VerificationError, resume, run, verify
+from pipelines.release.certificate import Certificate
+from pipelines.release.layout import public_files, seal
+from pipelines.release.names import NAME_FILE, check_names, read_names, write_names
+from pipelines.views.labels import unit_names
+
+Configs = Callable[..., pipelines.ReleaseConfig]
+HOSTILE = '</script><img src=x onerror="x">, "quoted" & \'single\' $x$ {{ 1 }}'
+LINE = 'longitude = "blklondd"\n'
+
+
+# --- configuration
+
+
+def test_what_can_be_said(small_config: Configs) -> None:
+    assert small_config().geography.names is None
+    assert small_config((LINE, f"{LINE}names = {{}}\n")).geography.names == {}
+    config = small_config((LINE, f'{LINE}names = {{ trct = "trctname" }}\n'))
+    assert config.geography.names == {"trct": "trctname"}
+    assert config.canonical() == small_config().canonical()  # words for maps are no part of a plan
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('names = "trctname"', 'geography.names: "trctname" is not a table; write for example { trct ='),
+        ("names = { trct = 5 }", "geography.names: 5 is not a column; write its name in quotes"),
+        ('names = { trct = " " }', 'geography.names: " " is not a column'),
+        ('names = { tract = "trctname" }', 'geography.names: "tract" is not a level of the geography'),
+        ('names = { trct = "bgrp" }', 'geography: "bgrp" is named 2 times'),
+        ('names = { trct = "x", cty = "x" }', 'geography: "x" is named 2 times'),
+        (
+            'names = { bgrp = "x" }\ngroupings = { bgrp = 4 }',
+            'geography.names: "bgrp" is a grouping, whose units have no names',
+        ),
+    ],
+)
+def test_faults(line: str, words: str, small_config: Configs) -> None:
+    with pytest.raises(ConfigError) as caught:
+        small_config((LINE, f"{LINE}{line}\n"))
+    assert any(words in problem for problem in caught.value.problems), caught.value
+
+
+def test_names_from_two_files(small_config: Configs) -> None:
+    shapes = ('code = "GEOID"\n', 'code = "GEOID"\nname = "NAME"\n')
+    assert small_config(shapes).canonical() == small_config().canonical()
+    with pytest.raises(ConfigError, match=r'geography\.names: "trct" has names in geography\.polygons too'):
+        small_config((LINE, f'{LINE}names = {{ trct = "trctname" }}\n'), shapes)
+
+
+# --- a run
+
+
+def test_a_release_keeps_them(small_release: Release, small_region: dict[str, Path]) -> None:
+    given = pd.read_csv(small_region["crosswalk"], dtype="str")
+    public = pipelines.read_public_release(small_release.public)
+    for level in ("st", "cty", "trct", "bgrp"):
+        expected = given.drop_duplicates(level).set_index(level)[f"{level}name"]
+        codes = public.geography.codes(level)
+        assert public.names[level].tolist() == expected[codes].tolist()
+    assert not public.names["tabblk2010"].any()
+    assert f"- `{NAME_FILE}`: names of" in (small_release.public / "README.md").read_text(encoding="utf-8")
+    manifest = json.loads((small_release.public / "MANIFEST.json").read_text(encoding="utf-8"))
+    assert NAME_FILE in [entry["path"] for entry in manifest["files"]]
+    checks = {check.name: check.detail for check in verify(small_release.public)}
+    assert checks["names"] == "1 of 1 st, 2 of 2 cty, 6 of 6 trct, 6 of 6 bgrp"
+    assert (small_release.public / NAME_FILE).stat().st_mode & 0o777 == 0o644
+
+
+def test_a_release_without_them(small_config: Configs, clean_source: object) -> None:
+    release = run(small_config((LINE, f"{LINE}names = {{}}\n")), key=synth.RunKey.from_seed(1))
+    assert not (release.public / NAME_FILE).exists()
+    assert NAME_FILE not in (release.public / "README.md").read_text(encoding="utf-8")
+    with pytest.raises(VerificationError, match="for release"):  # it was drawn with a key for tests
+        list(verify(release.public))
+    public = pipelines.read_public_release(release.public)
+    assert not any(names.any() for names in public.names.values())
+
+
+def test_they_change_nothing_else(small_config: Configs, frozen_day: None) -> None:
+    """Neither the plan nor a worker."""
+    folders = [
+        run(small_config(*change), key=synth.RunKey.from_seed(1)).public
+        for change in ((), ((LINE, f"{LINE}names = {{}}\n"),))
+    ]
+    named, nameless = (
+        {name: (folder / name).read_bytes() for name in public_files(folder)} for folder in folders
+    )
+    del named[NAME_FILE]
+    assert {name for name in named if named[name] != nameless[name]} == {"README.md"}
+
+
+def test_names_from_a_file_of_shapes(
+    small_config: Configs, small_region: dict[str, Path], tmp_path: Path
+) -> None:
+    path = tmp_path / "tracts.geojson"
+    frame = gpd.read_file(small_region["tracts"]).sort_values("GEOID")
+    frame.assign(NAME=[HOSTILE, *"ABCD", None]).to_file(path)
+    config = small_config(
+        (str(small_region["tracts"]), str(path)), ('code = "GEOID"\n', 'code = "GEOID"\nname = "NAME"\n')
+    )
+    release = run(config, key=synth.RunKey.from_seed(1))
+    public = pipelines.read_public_release(release.public)
+    assert public.names["trct"].tolist() == [HOSTILE, *"ABCD", ""]  # instead of the crosswalk's
+    assert public.names["cty"].all()
+
+
+def test_a_missing_column_is_found_before_anything_confidential_is_read(
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.running.run._keep_homes", lambda *_: pytest.fail("homes were read"))
+    with pytest.raises(geo_data.InputError, match="missing columns: label"):
+        run(small_config((LINE, f'{LINE}names = {{ trct = "label" }}\n')))
+
+
+def test_a_resumed_run_has_them_without_reading_them_again(
+    small_config: Configs, small_region: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "xwalk.csv.gz"
+    path.write_bytes(small_region["crosswalk"].read_bytes())
+    config = small_config((str(small_region["crosswalk"]), str(path)))
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.running.run.write_public", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run(config, key=synth.RunKey.from_seed(1))
+    path.unlink()
+    release = resume(config.release.out)
+    assert pipelines.read_public_release(release.public).names["cty"].tolist() == [
+        "Centre County, DM",
+        "Shore County 1, DM",
+    ]
+
+
+def test_published_with_the_release(small_release: Release, tmp_path: Path) -> None:
+    pipelines.publish(small_release.out, tmp_path / "web")
+    assert len(list(tmp_path.rglob(NAME_FILE))) == 1
+
+
+def test_written_and_read_again(small_geography: geo_data.Geography, tmp_path: Path) -> None:
+    names = {"trct": np.array([HOSTILE, "", "Mayagüez", "3", "a\u202eb", "x" * 500], object)}
+    write_names(names, small_geography, tmp_path)
+    read = read_names(tmp_path, small_geography)
+    assert read["trct"].tolist() == names["trct"].tolist()
+    assert [level for level, found in read.items() if found.any()] == ["trct"]
+    assert check_names(tmp_path, small_geography) == "5 of 6 trct"
+
+
+def test_what_is_of_no_unit_is_left_out(small_geography: geo_data.Geography, tmp_path: Path) -> None:
+    """Before it is verified, a file may hold anything."""
+    columns = {"level": ["cty", "cty", "none"], "code": ["99999", "03001", "1"], "name": ["a", None, "c"]}
+    pq.write_table(pa.table(columns), tmp_path / NAME_FILE)
+    assert not any(names.any() for names in read_names(tmp_path, small_geography).values())
+
+
+def test_states_have_names_of_their_own(small_release: Release) -> None:
+    """Of outside areas too; but what the crosswalk says comes first."""
+    public = pipelines.read_public_release(small_release.public)
+    assert unit_names(public, "st").tolist() == ["Demo State"]
+    public.names["st"][:] = ""
+    assert unit_names(public, "st").tolist() == [""]  # 03 is no state
+    assert unit_names(public, "cty").tolist() == public.names["cty"].tolist()
+
+
+# --- verification
+
+
+def broken(folder: Path, change: Callable[[pa.Table], pa.Table]) -> str:
+    """Change the names, seal the release again, and return what `verify` says."""
+    path = folder / NAME_FILE
+    pq.write_table(change(pq.read_table(path)), path)
+    seal(folder, Certificate.model_validate_json((folder / "certificate.json").read_bytes()))
+    with pytest.raises(VerificationError) as caught:
+        list(verify(folder))
+    assert caught.value.check == "names"
+    return str(caught.value)
+
+
+def with_names(*names: str | None) -> Callable[[pa.Table], pa.Table]:
+    """The first names are others."""
+    return lambda t: t.set_column(2, "name", pa.array([*names, *t["name"].to_pylist()[len(names) :]]))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda t: t.rename_columns(["level", "code", "words"]), "columns are not level, code, name"),
+        (lambda t: t.append_column("note", t["name"]), "columns are not level, code, name"),
+        (lambda t: t.set_column(2, "name", pa.array(range(len(t)))), "column name is of another type"),
+        (lambda t: t.replace_schema_metadata({"note": "x"}), "the file has notes of its own"),
+        (lambda t: t.slice(0, 0), "it is empty"),
+        (
+            lambda t: t.set_column(0, "level", pa.array(["x"] * len(t))),
+            "levels are not those of the geography",
+        ),
+        (lambda t: t.take(list(range(len(t)))[::-1]), "levels are not those of the geography"),
+        (
+            lambda t: t.take([0, 2, 1, *range(3, len(t))]),
+            "codes are not units of cty, each once and in order",
+        ),
+        (
+            lambda t: t.take([0, 1, 1, *range(2, len(t))]),
+            "codes are not units of cty, each once and in order",
+        ),
+        (lambda t: t.set_column(1, "code", pa.array(["x"] * len(t))), "codes are not units of st"),
+        (with_names(None), "names are missing, blank or not on one line"),
+        (with_names(""), "names are missing, blank or not on one line"),
+        (with_names("two\nlines"), "names are missing, blank or not on one line"),
+        (with_names(" padded"), "names are missing, blank or not on one line"),
+    ],
+)
+def test_what_is_not_as_it_was_written_is_found(
+    change: Callable[[pa.Table], pa.Table], words: str, public_copy: Path
+) -> None:
+    assert words in broken(public_copy, change)
+
+
+def test_names_that_were_taken_away_are_missed(public_copy: Path) -> None:
+    (public_copy / NAME_FILE).unlink()
+    with pytest.raises(VerificationError, match=f"files: {NAME_FILE} is missing"):
+        list(verify(public_copy))
+    seal(public_copy, Certificate.model_validate_json((public_copy / "certificate.json").read_bytes()))
+    with pytest.raises(VerificationError, match=r"texts: README\.md is not the text"):
+        list(verify(public_copy))

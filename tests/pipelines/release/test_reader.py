@@ -1,0 +1,392 @@
+"""A release as its readers have it: flows at every pair of levels, places, meanings; against plain pandas."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+import pipelines
+import pipelines.views.exports
+import synth
+from pipelines import PublicRelease, PublicReleaseError, Release, read_public_release
+from pipelines.release.layout import file_names
+
+LEVELS = ("st", "cty", "trct", "bgrp", "tabblk2010")
+CODES = {"w_geocode": "str", "h_geocode": "str"}
+LENGTH = dict(zip(LEVELS, (2, 5, 11, 12, 15), strict=True))  # the levels of the demo region are prefixes
+
+
+@pytest.fixture(scope="module")
+def release(small_release: Release) -> PublicRelease:
+    return read_public_release(small_release.public)
+
+
+@pytest.fixture(scope="module")
+def with_aux(
+    config_text: Callable[..., str], small_region: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> PublicRelease:
+    """A release of the small region, a fifth of whose workers live in two other states."""
+    jobs = pd.read_csv(small_region["od"], dtype=CODES)
+    moved = np.arange(len(jobs)) % 5 == 0
+    aux = jobs[moved].copy()
+    aux["h_geocode"] = np.where(np.arange(len(aux)) % 3, "25", "09") + aux["h_geocode"].str[2:]
+    folder = tmp_path_factory.mktemp("with-aux")
+    jobs[~moved].to_csv(folder / "main.csv", index=False)
+    aux.to_csv(folder / "aux.csv", index=False)
+    text = config_text(
+        (f'file = "{small_region["od"]}"\n', f'file = "{folder}/main.csv"\naux = "{folder}/aux.csv"\n'),
+        ('longitude = "blklondd"\n', 'longitude = "blklondd"\noutside = ["09", "25"]\n'),
+    )
+    made = pipelines.run(pipelines.parse_config(text, folder, "aux.toml"), key=synth.RunKey.from_seed(1))
+    return read_public_release(made.public)
+
+
+def table(release: PublicRelease, kind: str = "od") -> pd.DataFrame:
+    """The rows as anybody reads them: from the csv.gz."""
+    name = file_names(release.plan_document["configuration"])[f"{kind}_csv"]
+    return pd.read_csv(release.folder / name, dtype=CODES)
+
+
+def plain(rows: pd.DataFrame, home_level: str, work_level: str, counts: list[str]) -> pd.DataFrame:
+    """Flows by the prefixes of codes."""
+    keys = {
+        "work": rows["w_geocode"].str[: LENGTH[work_level]],
+        "home": rows["h_geocode"].str[: LENGTH[home_level]],
+    }
+    return rows[counts].groupby(list(keys.values())).sum().rename_axis(list(keys)).reset_index()
+
+
+def named(release: PublicRelease, flows: pd.DataFrame, home_level: str, work_level: str) -> pd.DataFrame:
+    """Flows with codes in place of numbers, in the order of codes."""
+    codes = {"work": release.geography.codes(work_level), "home": release.geography.codes(home_level)}
+    words = flows.assign(**{end: pd.Series(codes[end][flows[end]], dtype="str") for end in codes})
+    return words.sort_values(["work", "home"], ignore_index=True)
+
+
+# --- flows
+
+
+@pytest.mark.parametrize(("home_level", "work_level"), list(itertools.product(LEVELS, repeat=2)))
+def test_flows_are_those_of_the_csv(home_level: str, work_level: str, release: PublicRelease) -> None:
+    counts = ["S000", "SE03"]
+    flows = release.flows(home_level, work_level, counts)
+    assert list(flows.columns) == ["work", "home", *counts]
+    assert flows[["work", "home"]].dtypes.eq(np.int32).all()
+    assert flows[counts].dtypes.eq(np.int64).all()
+    assert flows["S000"].sum() == 600
+    pd.testing.assert_frame_equal(flows, flows.sort_values(["work", "home"], ignore_index=True))
+    expected = plain(table(release), home_level, work_level, counts)
+    pd.testing.assert_frame_equal(named(release, flows, home_level, work_level), expected)
+
+
+def test_every_count_of_every_job(release: PublicRelease) -> None:
+    counts = list(release.counts)
+    flows = release.flows("trct", "cty", counts)
+    pd.testing.assert_frame_equal(
+        named(release, flows, "trct", "cty"), plain(table(release), "trct", "cty", counts)
+    )
+
+
+def test_no_count_asks_for_the_pairs_alone(release: PublicRelease) -> None:
+    pairs = release.flows("trct", "trct", [])
+    assert list(pairs.columns) == ["work", "home"]
+    pd.testing.assert_frame_equal(pairs, release.flows("trct", "trct")[["work", "home"]])
+
+
+@pytest.mark.parametrize("rows", [1, 7, 100])
+def test_row_groups_add_up(rows: int, release: PublicRelease, public_copy: Path) -> None:
+    path = public_copy / file_names(release.plan_document["configuration"])["od_parquet"]
+    whole = pq.read_table(path)
+    pq.write_table(whole, path, row_group_size=rows)
+    assert pq.ParquetFile(path).num_row_groups == -(-len(whole) // rows)
+    again = read_public_release(public_copy)
+    for levels in (("trct", "trct"), ("tabblk2010", "st")):
+        pd.testing.assert_frame_equal(again.flows(*levels), release.flows(*levels))
+
+
+def test_a_folder_of_parts_is_read_like_a_file(release: PublicRelease, public_copy: Path) -> None:
+    path = public_copy / file_names(release.plan_document["configuration"])["od_parquet"]
+    whole = pq.read_table(path)
+    path.unlink()
+    path.mkdir()
+    for part, start in enumerate(range(0, len(whole), 60)):
+        pq.write_table(whole.slice(start, 60), path / f"part-{part:03}.parquet", row_group_size=25)
+    assert len(list(path.iterdir())) >= 5
+    again = read_public_release(public_copy)
+    for levels in itertools.product(("cty", "tabblk2010"), repeat=2):
+        pd.testing.assert_frame_equal(again.flows(*levels), release.flows(*levels))
+
+
+def test_a_release_without_csv_is_read(
+    small_config: Callable[..., pipelines.ReleaseConfig], release: PublicRelease
+) -> None:
+    config = small_config(('state = "demo"', 'state = "demo"\ncsv = false'))
+    parts = read_public_release(pipelines.run(config, key=synth.RunKey.from_seed(1)).public)
+    again = small_config()
+    whole = read_public_release(pipelines.run(again, key=synth.RunKey.from_seed(1)).public)
+    assert parts.rows["main"].count_rows() == whole.rows["main"].count_rows()
+    pd.testing.assert_frame_equal(parts.flows("bgrp", "bgrp"), whole.flows("bgrp", "bgrp"))
+
+
+@pytest.mark.parametrize(("rows", "levels"), [(10, ("trct", "tabblk2010")), (40, ("tabblk2010", "trct"))])
+def test_batches_of_flows(
+    rows: int,
+    levels: tuple[str, str],
+    with_aux: PublicRelease,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A work unit is in one batch, and no more is read than what comes next."""
+    monkeypatch.setattr("pipelines.release.reader._AT_ONCE", 1)
+    folder = Path(shutil.copytree(with_aux.folder, tmp_path / "public"))
+    for kind in ("od", "aux"):
+        path = folder / file_names(with_aux.plan_document["configuration"])[f"{kind}_parquet"]
+        pq.write_table(pq.read_table(path), path, row_group_size=rows)
+    release = read_public_release(folder)
+    add, read = PublicRelease._flows_of, []
+
+    def noted(self: PublicRelease, *arguments: Any) -> pd.DataFrame:
+        read.append(add(self, *arguments))
+        return read[-1]
+
+    monkeypatch.setattr(PublicRelease, "_flows_of", noted)
+    batches, waiting = [], []
+    for batch in release.flow_batches(*levels):
+        batches.append(batch)
+        reached = batch["work"].max() if len(batch) else np.inf
+        waiting.append(sum((table["work"] > reached).any() for table in read))
+    assert max(waiting) <= 2, "groups that were read long before they are needed"
+    assert len(batches) >= 5
+    ends = [(batch["work"].min(), batch["work"].max()) for batch in batches if len(batch)]
+    assert all(last < first for (_, last), (first, _) in itertools.pairwise(ends))
+    pd.testing.assert_frame_equal(pd.concat(batches, ignore_index=True), with_aux.flows(*levels))
+
+
+def test_rows_in_another_order_are_refused(release: PublicRelease, public_copy: Path) -> None:
+    """Flows to a unit would be in two batches."""
+    path = public_copy / file_names(release.plan_document["configuration"])["od_parquet"]
+    whole = pq.read_table(path)
+    pq.write_table(whole.take(np.arange(len(whole))[::-1]), path, row_group_size=50)
+    with pytest.raises(PublicReleaseError, match="main rows are not in the order of their work blocks"):
+        read_public_release(public_copy).flows("trct", "trct")
+
+
+def test_workers_from_outside_are_counted_with_the_others(with_aux: PublicRelease) -> None:
+    assert list(with_aux.rows) == ["main", "aux"]
+    main, aux = table(with_aux), table(with_aux, "aux")
+    assert len(aux) > 0
+    for kinds, rows in (((), pd.concat([main, aux])), (("main",), main), (("aux",), aux)):
+        flows = with_aux.flows("cty", "trct", kinds=kinds)
+        keys = [rows["w_geocode"].str[:11], rows["h_geocode"].str[:5]]
+        expected = rows["S000"].groupby(keys).sum().rename_axis(["work", "home"]).reset_index()
+        pd.testing.assert_frame_equal(named(with_aux, flows, "cty", "trct"), expected)
+    assert set(aux["h_geocode"].str[:5]) <= {"09999", "25999"}
+
+
+def test_nobody_from_outside(with_aux: PublicRelease, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(with_aux.folder, tmp_path / "public"))
+    path = folder / file_names(with_aux.plan_document["configuration"])["aux_parquet"]
+    pq.write_table(pq.read_schema(path).empty_table(), path)
+    release = read_public_release(folder)
+    none = release.flows("trct", "trct", ["S000", "SA01"], kinds=["aux"])
+    assert none.empty
+    assert none.dtypes.astype(str).to_dict() == {
+        "work": "int32",
+        "home": "int32",
+        "S000": "int64",
+        "SA01": "int64",
+    }
+    main = with_aux.flows("trct", "trct", kinds=["main"])
+    pd.testing.assert_frame_equal(release.flows("trct", "trct"), main)
+
+
+def test_levels_need_no_prefixes(british: Callable[..., pipelines.ReleaseConfig]) -> None:
+    config = british()
+    made = read_public_release(pipelines.run(config, key=synth.RunKey.from_seed(1)).public)
+    assert made.levels == ("lad", "msoa", "lsoa", "oa")
+    crosswalk = pd.read_csv(config.geography.file, dtype="str").set_index("oa")
+    rows = table(made)
+    keys = [rows["w_geocode"].map(crosswalk["msoa"]), rows["h_geocode"].map(crosswalk["lad"])]
+    expected = rows["S000"].groupby(keys).sum().rename_axis(["work", "home"]).reset_index()
+    pd.testing.assert_frame_equal(named(made, made.flows("lad", "msoa"), "lad", "msoa"), expected)
+
+
+# --- what is known of units and counts
+
+
+def test_a_release_says_what_it_has(release: PublicRelease, small_release: Release) -> None:
+    assert release.levels == LEVELS
+    assert release.certificate == small_release.certificate
+    assert release.plan_document["format"] == "odsynth plan 1"
+    assert release.categories == small_release.plan.pools.slots.categories
+    assert list(release.rows) == ["main"]
+    assert release.rows["main"].schema.names == ["w_geocode", "h_geocode", *release.counts, "createdate"]
+
+
+def test_places_are_the_means_of_their_blocks(release: PublicRelease, small_region: dict[str, Path]) -> None:
+    blocks = pd.read_csv(small_region["crosswalk"], dtype="str")
+    for level in LEVELS:
+        expected = blocks[["blklatdd", "blklondd"]].astype(float).groupby(blocks[level]).mean()
+        places = release.places(level)
+        assert places["code"].tolist() == expected.index.tolist() == release.geography.codes(level).tolist()
+        assert places.index.tolist() == list(range(len(expected)))
+        np.testing.assert_allclose(places["latitude"], expected["blklatdd"])
+        np.testing.assert_allclose(places["longitude"], expected["blklondd"])
+
+
+def test_places_across_the_antimeridian(release: PublicRelease) -> None:
+    """As in the far west of Alaska: a mean of 173 E and 177 W is not near Greenwich."""
+    near = release.geography
+    shift = 180 - near.longitude.mean()
+    there = near.longitude + shift
+    geography = dataclasses.replace(near, longitude=np.where(there > 180, there - 360, there))
+    assert np.ptp(geography.longitude) > 350
+    far = dataclasses.replace(release, geography=geography)
+    for level in LEVELS:
+        moved = far.places(level)["longitude"] - release.places(level)["longitude"] - shift
+        np.testing.assert_allclose(moved % 360, moved.iloc[0] % 360, atol=1e-9)
+        assert np.ptp(moved) < 1e-9  # all go on from one another
+
+
+def test_outside_areas_have_no_place(with_aux: PublicRelease) -> None:
+    for level in LEVELS:
+        places = with_aux.places(level).set_index("code")
+        outside = [code for code in places.index if code.startswith(("09", "25"))]
+        assert len(outside) == 2
+        assert places.loc[outside].isna().all(axis=None)
+        assert places.drop(outside).notna().all(axis=None)
+
+
+def test_lodes_counts_have_their_meaning(release: PublicRelease) -> None:
+    assert list(release.counts) == [
+        c for c in table(release).columns if c not in ("w_geocode", "h_geocode", "createdate")
+    ]
+    assert release.counts["S000"] == "all jobs"
+    assert release.counts["SE03"] == "earnings of more than 3,333 dollars a month"
+
+
+def test_other_counts_are_told_from_attribute_and_category(
+    small_config: Callable[..., pipelines.ReleaseConfig],
+    microdata: dict[str, Path],
+    microdata_change: Callable[[Path], tuple[str, str]],
+) -> None:
+    config = small_config(microdata_change(microdata["parquet"]))
+    made = read_public_release(pipelines.run(config, key=synth.RunKey.from_seed(1)).public)
+    assert set(made.categories["age"]) == {"young", "middle", "old"}
+    assert made.counts["age_old"] == "jobs whose age is old"
+    rows = table(made)
+    assert [*made.counts] == [c for c in rows.columns if c not in ("w_geocode", "h_geocode", "createdate")]
+    flows = made.flows("cty", "cty", ["age_old", "sector_field"])
+    pd.testing.assert_frame_equal(
+        named(made, flows, "cty", "cty"), plain(rows, "cty", "cty", ["age_old", "sector_field"])
+    )
+
+
+def test_shapes_are_numbered_like_units(release: PublicRelease) -> None:
+    shapes = release.polygons("trct")
+    assert shapes is not None
+    assert shapes.crs == "EPSG:4326"
+    assert shapes["unit"].tolist() == list(range(6))
+    places = release.places("trct")
+    inside = shapes.contains(
+        type(shapes.geometry).from_xy(places["longitude"], places["latitude"], crs="EPSG:4326")
+    )
+    assert inside.all()
+    assert release.polygons("bgrp") is None
+
+
+# --- errors
+
+
+def test_what_is_not_there_is_named(release: PublicRelease) -> None:
+    with pytest.raises(PublicReleaseError, match="there is no level 'tract'; there are: st, cty, trct, bgrp"):
+        release.flows("trct", "tract")
+    with pytest.raises(PublicReleaseError, match="there is no level 'tract'"):
+        release.flows("tract", "trct")
+    with pytest.raises(PublicReleaseError, match="there is no count 'SA99'; there are: S000, SA01"):
+        release.flows("trct", "trct", ["S000", "SA99"])
+
+
+@pytest.mark.parametrize("name", ["certificate.json", "plan/plan.json"])
+def test_a_folder_that_is_no_release(name: str, public_copy: Path) -> None:
+    (public_copy / name).unlink()
+    with pytest.raises(PublicReleaseError, match=rf"there is no {Path(name).name}. Give the public folder"):
+        read_public_release(public_copy)
+
+
+def test_a_certificate_or_plan_of_another_program(public_copy: Path) -> None:
+    certificate, plan = public_copy / "certificate.json", public_copy / "plan" / "plan.json"
+    document = json.loads(plan.read_text(encoding="utf-8"))
+    plan.write_text(json.dumps(document | {"format": "another plan 7"}), encoding="utf-8")
+    with pytest.raises(PublicReleaseError, match=r"plan: plan\.json: the format is not 'odsynth plan 1'"):
+        read_public_release(public_copy)
+    certificate.write_text("{}", encoding="utf-8")
+    with pytest.raises(PublicReleaseError, match=r"certificate\.json: not a certificate of this program"):
+        read_public_release(public_copy)
+
+
+def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    document = json.loads(path.read_text(encoding="utf-8"))
+    change(document)
+    path.write_text(json.dumps(document), encoding="utf-8")
+
+
+def test_a_certificate_cannot_name_a_place_to_write_to(public_copy: Path, tmp_path: Path) -> None:
+    """Exports have the state in their names; the release may not have been verified."""
+    edit(public_copy / "certificate.json", lambda c: c["release"].update(state=str(tmp_path / "evil")))
+    with pytest.raises(PublicReleaseError, match="not a certificate of this program"):
+        pipelines.views.exports.export(public_copy, ["csv"], tmp_path / "exports")
+    assert not list(tmp_path.glob("evil*"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("state", "../other"), ("job_type", "JT01"), ("year", 2018), ("name", "Another")]
+)
+def test_a_plan_of_another_release(key: str, value: object, public_copy: Path) -> None:
+    """The state in the plan names the files that are read."""
+    edit(public_copy / "plan" / "plan.json", lambda p: p["configuration"]["release"].update({key: value}))
+    with pytest.raises(PublicReleaseError, match=rf"{key} of the release is not that of certificate\.json"):
+        read_public_release(public_copy)
+
+
+@pytest.mark.parametrize("name", ["../trct", "a/b", "a\\b", "a\0b", ".hidden"])
+@pytest.mark.parametrize("kind", ["level", "block"])
+def test_levels_cannot_name_another_folder(kind: str, name: str, public_copy: Path) -> None:
+    old = "trct" if kind == "level" else "tabblk2010"
+
+    def rename(document: dict[str, Any]) -> None:
+        geography = document["geography"]
+        geography["levels"] = [name if level == old else level for level in geography["levels"]]
+        geography["block"] = name if geography["block"] == old else geography["block"]
+
+    edit(public_copy / "plan" / "plan.json", rename)
+    blocks = public_copy / "plan" / "blocks.parquet"
+    table = pq.read_table(blocks)
+    pq.write_table(table.rename_columns([name if c == old else c for c in table.column_names]), blocks)
+    with pytest.raises(PublicReleaseError, match="cannot name a level: files are named after levels"):
+        read_public_release(public_copy)
+
+
+def test_rows_of_another_geography(public_copy: Path, release: PublicRelease, tmp_path: Path) -> None:
+    path = public_copy / file_names(release.plan_document["configuration"])["od_parquet"]
+    rows = pq.read_table(path).to_pandas()
+    rows.loc[0, "h_geocode"] = "440070001011000"
+    rows.to_parquet(path, index=False)
+    with pytest.raises(PublicReleaseError, match="blocks that are not in the plan's geography") as caught:
+        read_public_release(public_copy).flows("trct", "trct")
+    assert "44007" not in str(caught.value)
+
+
+def test_nothing_but_the_public_folder_is_read(small_release: Release, tmp_path: Path) -> None:
+    moved = Path(shutil.copytree(small_release.public, tmp_path / "elsewhere"))
+    assert read_public_release(moved).flows("st", "st")["S000"].tolist() == [600]

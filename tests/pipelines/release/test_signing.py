@@ -1,0 +1,173 @@
+"""Signatures: made, checked, pinned; keys never overwritten, never readable by others, never published."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import pipelines
+from pipelines.release.layout import seal
+from pipelines.release.signing import (
+    PUBLIC_KEY,
+    SIGNATURES,
+    SigningError,
+    generate_keys,
+    read_private_key,
+    sign,
+)
+from pipelines.release.verification import VerificationError, verify
+
+SIGNED = (*SIGNATURES, PUBLIC_KEY, "certificate.json", "SHA256SUMS")
+
+
+@pytest.fixture(scope="session")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return generate_keys(tmp_path_factory.mktemp("keys") / "own")
+
+
+@pytest.fixture(scope="session")
+def signed_release(
+    config_text: Callable[..., str],
+    clean_source: object,
+    keys: tuple[Path, Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> pipelines.Release:
+    text = config_text() + f'\n[signature]\nkey = "{keys[0]}"\n'
+    return pipelines.run(pipelines.parse_config(text, tmp_path_factory.mktemp("signed"), "signed.toml"))
+
+
+@pytest.fixture
+def signed(signed_release: pipelines.Release, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(signed_release.public, tmp_path / "public"))
+
+
+def reason(folder: Path, key: Path | None = None) -> str:
+    with pytest.raises(VerificationError) as error:
+        list(verify(folder, key))
+    return str(error.value)
+
+
+def test_a_signed_release_passes_with_and_without_the_pinned_key(
+    signed: Path, keys: tuple[Path, Path]
+) -> None:
+    details = {check.name: check.detail for check in verify(signed, keys[1])}
+    assert details["signature"] == "signed by the key given"
+    assert details["for release"] == "yes"
+    assert "give --key" in {check.name: check.detail for check in verify(signed)}["signature"]
+
+
+def test_the_private_key_is_not_in_the_release_and_is_not_readable_by_others(
+    signed_release: pipelines.Release, keys: tuple[Path, Path]
+) -> None:
+    secret = b"".join(keys[0].read_bytes().splitlines()[1:-1])
+    assert len(secret) > 40
+    for path in signed_release.out.rglob("*"):
+        assert path.is_dir() or secret not in path.read_bytes()
+    assert stat.S_IMODE(keys[0].stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("name", SIGNED)
+@pytest.mark.parametrize("place", [0, -1])
+def test_one_changed_byte_of_anything_signed_is_found(name: str, place: int, signed: Path) -> None:
+    data = bytearray((signed / name).read_bytes())
+    data[place] ^= 1
+    (signed / name).write_bytes(data)
+    assert name in reason(signed)
+
+
+@pytest.mark.parametrize("name", [*SIGNATURES, PUBLIC_KEY])
+def test_a_missing_part_is_found(name: str, signed: Path) -> None:
+    (signed / name).unlink()
+    assert name in reason(signed)
+
+
+def test_a_release_resealed_and_signed_by_another_is_found_by_who_pinned(
+    signed: Path, keys: tuple[Path, Path], tmp_path: Path
+) -> None:
+    private, public = generate_keys(tmp_path / "another")
+    shutil.copy(public, signed / PUBLIC_KEY)
+    certificate = pipelines.Certificate.model_validate_json((signed / "certificate.json").read_text())
+    seal(signed, certificate)
+    sign(read_private_key(private), signed)
+    assert [check.name for check in verify(signed)][-1] == "for release"  # nobody said who must have signed
+    assert "somebody else signed" in reason(signed, keys[1])
+
+
+def test_an_unsigned_release_fails_who_pinned(
+    small_release: pipelines.Release, keys: tuple[Path, Path]
+) -> None:
+    assert "SHA256SUMS.sig" in reason(small_release.public, keys[1])
+
+
+def test_a_signature_stripped_and_resealed_fails_who_pinned(signed: Path, keys: tuple[Path, Path]) -> None:
+    for name in (*SIGNATURES, PUBLIC_KEY):
+        (signed / name).unlink()
+    certificate = pipelines.Certificate.model_validate_json((signed / "certificate.json").read_text())
+    seal(signed, certificate)
+    assert [check.name for check in verify(signed)][-1] == "for release"
+    assert "is missing" in reason(signed, keys[1])
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no openssl command on this machine")
+@pytest.mark.parametrize("name", ["certificate.json", "SHA256SUMS"])
+def test_another_tool_agrees(name: str, signed: Path) -> None:
+    command = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", PUBLIC_KEY, "-rawin", "-in", name]
+    command += ["-sigfile", f"{name}.sig"]
+    assert subprocess.run(command, cwd=signed, check=False, capture_output=True).returncode == 0
+    (signed / name).write_bytes((signed / name).read_bytes() + b" ")
+    assert subprocess.run(command, cwd=signed, check=False, capture_output=True).returncode != 0
+
+
+def test_keys_are_never_overwritten(keys: tuple[Path, Path]) -> None:
+    before = keys[0].read_bytes()
+    with pytest.raises(SigningError, match="already"):
+        generate_keys(keys[0].parent)
+    assert keys[0].read_bytes() == before
+
+
+def test_a_key_that_others_can_read_is_refused(keys: tuple[Path, Path], tmp_path: Path) -> None:
+    copy = Path(shutil.copy(keys[0], tmp_path / "key.pem"))
+    copy.chmod(0o640)
+    with pytest.raises(SigningError, match="chmod 600"):
+        read_private_key(copy)
+
+
+def test_the_other_key_of_the_pair_and_a_missing_one_are_named(
+    keys: tuple[Path, Path], tmp_path: Path
+) -> None:
+    with pytest.raises(SigningError, match="this is a public key"):
+        read_private_key(keys[1])
+    with pytest.raises(SigningError, match="odsynth keygen FOLDER makes one"):
+        read_private_key(tmp_path / "key.pem")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"no key", b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"]
+)
+def test_a_file_that_is_no_key_is_refused_before_anything_is_read(
+    content: bytes, config_text: Callable[..., str], tmp_path: Path
+) -> None:
+    path = tmp_path / "key.pem"
+    path.write_bytes(content)
+    path.chmod(0o600)
+    text = config_text() + f'\n[signature]\nkey = "{path}"\n'
+    with pytest.raises(SigningError, match=r"key\.pem: this is not"):
+        pipelines.run(pipelines.parse_config(text, tmp_path, "signed.toml"))
+    assert [p.name for p in tmp_path.iterdir()] == ["key.pem"]
+
+
+def test_a_key_of_another_kind_is_refused(tmp_path: Path) -> None:
+    from cryptography.hazmat.primitives.asymmetric import x25519
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    path = tmp_path / "key.pem"
+    key = x25519.X25519PrivateKey.generate()
+    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    path.chmod(0o600)
+    with pytest.raises(SigningError, match="not an Ed25519 key"):
+        read_private_key(path)

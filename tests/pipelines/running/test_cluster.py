@@ -1,0 +1,206 @@
+"""A real Dask cluster: the same bytes as with threads, also when a worker is killed in the middle."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import LocalCluster
+
+import pipelines
+import synth
+from pipelines import ReleaseConfig, run
+from pipelines.running import executor as drawing
+from pipelines.running import run as releasing
+from pipelines.running.folder import Staging
+
+Configs = Callable[..., ReleaseConfig]
+
+pytestmark = [
+    pytest.mark.slow,
+    # What distributed itself leaves behind when a worker is killed.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as running:
+        yield running
+
+
+@pytest.fixture
+def same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    make = releasing.make_certificate
+    monkeypatch.setattr(
+        releasing,
+        "make_certificate",
+        lambda *a, **k: make(*a, **k).model_copy(update={"created": "2026-01-02T03:04:05Z"}),
+    )
+
+
+@pytest.fixture
+def many_batches(small_config: Configs) -> Callable[[], ReleaseConfig]:
+    return lambda: small_config(("[plan]", "[run]\nbatch_jobs = 20\n\n[plan]"))
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def public_bytes(release: pipelines.Release) -> dict[str, bytes]:
+    return content(release.public)
+
+
+def test_a_cluster_gives_the_bytes_of_threads(
+    many_batches: Callable[[], ReleaseConfig], cluster: LocalCluster, same_time: None
+) -> None:
+    threads = public_bytes(run(many_batches(), key=synth.RunKey.from_seed(1)))
+    release = run(many_batches(), key=synth.RunKey.from_seed(1), scheduler=cluster.scheduler_address)
+    assert public_bytes(release) == threads
+    assert not list(release.out.rglob("run.key"))
+
+
+def test_a_killed_worker_changes_no_byte(
+    many_batches: Callable[[], ReleaseConfig], cluster: LocalCluster, same_time: None
+) -> None:
+    threads = public_bytes(run(many_batches(), key=synth.RunKey.from_seed(1)))
+    config = many_batches()
+    parts = Staging.of(config.release.out).parts
+    killed: list[int] = []
+
+    def kill() -> None:
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            drawn = len([path for path in parts.glob("*/*") if path.name.isdigit()])
+            if drawn >= 2:
+                pid = next(iter(cluster.workers.values())).pid
+                os.kill(pid, signal.SIGKILL)
+                killed.append(pid)
+                return
+            time.sleep(0.001)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    release = run(config, key=synth.RunKey.from_seed(1), scheduler=cluster.scheduler_address)
+    killer.join()
+    assert killed
+    assert public_bytes(release) == threads
+    assert sorted(path.name for path in release.out.iterdir()) == ["confidential", "public"]
+
+
+# Makes one release with threads, and another on the cluster, but for a kill -9 after two of its batches.
+CLIENT = """
+import os, signal, sys
+import distributed, synth
+from pipelines import load_config, releasing, run
+
+made, completed = releasing.make_certificate, distributed.as_completed
+fixed = {"created": "2026-01-02T03:04:05Z"}
+releasing.make_certificate = lambda *a, **k: made(*a, **k).model_copy(update=fixed)
+
+def two(futures):
+    batches = completed(futures)
+    yield next(batches)
+    yield next(batches)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+distributed.as_completed = two
+whole, killed, address = sys.argv[1:]
+run(load_config(whole), key=synth.RunKey.from_seed(1))
+run(load_config(killed), key=synth.RunKey.from_seed(1), scheduler=address)
+"""
+
+
+def test_a_killed_client_changes_no_byte(
+    config_text: Callable[..., str], cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """Resumed on the same cluster, whose workers may still draw what the killed client had asked for."""
+    configs = []
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+        configs.append(tmp_path / name / "small.toml")
+        configs[-1].write_text(config_text(("[plan]", "[run]\nbatch_jobs = 20\n\n[plan]")))
+    command = [sys.executable, "-c", CLIENT, *map(str, configs), cluster.scheduler_address]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    whole, killed = (config.with_name("release") for config in configs)
+    assert Staging.of(killed).begun
+    assert not killed.exists()
+    resume = (
+        "import sys, pathlib, pipelines; pipelines.resume(pathlib.Path(sys.argv[1]), scheduler=sys.argv[2])"
+    )
+    subprocess.run([sys.executable, "-c", resume, killed, cluster.scheduler_address], check=True)
+    assert content(killed / "public") == content(whole / "public")
+    assert sorted(path.name for path in killed.iterdir()) == ["confidential", "public"]
+
+
+def test_what_a_cluster_began_threads_can_finish(
+    many_batches: Callable[[], ReleaseConfig],
+    cluster: LocalCluster,
+    same_time: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads = public_bytes(run(many_batches(), key=synth.RunKey.from_seed(1)))
+    config = many_batches()
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(releasing, "write_public", fail)
+        with pytest.raises(OSError, match="No space"):
+            run(config, key=synth.RunKey.from_seed(1), scheduler=cluster.scheduler_address)
+    assert public_bytes(pipelines.resume(config.release.out)) == threads
+
+
+def test_nothing_confidential_is_on_the_disks_of_workers(
+    many_batches: Callable[[], ReleaseConfig], cluster: LocalCluster, same_time: None
+) -> None:
+    run(many_batches(), key=synth.RunKey.from_seed(1), scheduler=cluster.scheduler_address)
+    folders = [Path(worker.local_directory) for worker in cluster.workers.values() if worker.local_directory]
+    assert folders
+    assert not [path for folder in folders for path in folder.rglob("*.npy")]
+
+
+def test_a_large_run_on_many_cores_has_a_cluster_of_its_own(
+    many_batches: Callable[[], ReleaseConfig],
+    same_time: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads = public_bytes(run(many_batches(), key=synth.RunKey.from_seed(1)))
+    monkeypatch.setattr(drawing, "local_workers", lambda _: 2)
+    opened: list[tuple[str, str]] = []
+    client_of = drawing._client
+
+    @contextmanager
+    def seen(*arguments: Any) -> Iterator[Any]:
+        with client_of(*arguments) as client:
+            workers = client.scheduler_info()["workers"]
+            opened.extend((address, worker["local_directory"]) for address, worker in workers.items())
+            yield client
+
+    monkeypatch.setattr(drawing, "_client", seen)
+    config = many_batches()
+    said: list[str] = []
+    release = run(config, key=synth.RunKey.from_seed(1), report=said.append)
+    assert public_bytes(release) == threads
+    assert [line for line in said if line.startswith("Dask dashboard: http://127.0.0.1:")]
+    assert len(opened) == 2
+    for address, folder in opened:  # encrypted, and nothing outside of the private folder
+        assert address.startswith("tls://127.0.0.1")
+        assert Path(folder).is_relative_to(Staging.of(config.release.out).folder)
+    assert sorted(path.name for path in release.out.iterdir()) == ["confidential", "public"]

@@ -1,0 +1,162 @@
+"""Threads or a cluster: what decides, and what happens where a cluster fails."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import dask
+import numpy as np
+import pytest
+
+import synth
+from pipelines import ReleaseConfig, make_plan, run
+from pipelines.running import executor as drawing
+from pipelines.running.executor import _draw, local_workers
+
+MANY = 10_000_000
+GIB = 2**30
+
+
+def nation(jobs: int = MANY) -> Any:
+    """What `local_workers` looks at, of a plan of so many jobs: 100 MB of arrays."""
+    array = np.broadcast_to(np.zeros(1, np.int8), 20_000_000)
+    return SimpleNamespace(
+        plan=SimpleNamespace(
+            pools=SimpleNamespace(n_records=jobs), domains=SimpleNamespace(cuts=array, stratum=array)
+        ),
+        pools=SimpleNamespace(slots=SimpleNamespace(work=array, attributes={})),
+        shares=SimpleNamespace(unit=array, share=array[:0]),
+        cumulative_weights=array,
+    )
+
+
+def test_few_jobs_or_few_cores_are_for_threads() -> None:
+    assert local_workers(nation(MANY - 1), cores=64, memory=64 * GIB) == 1
+    assert local_workers(nation(), cores=7, memory=64 * GIB) == 1
+
+
+@pytest.mark.parametrize(("cores", "workers"), [(8, 2), (15, 3), (64, 16)])
+def test_one_process_for_four_cores(cores: int, workers: int) -> None:
+    assert local_workers(nation(), cores=cores, memory=64 * GIB) == workers
+
+
+@pytest.mark.parametrize(("memory", "workers"), [(64 * GIB, 16), (4 * 10**9, 5), (10**9, 1), (10**6, 1)])
+def test_no_more_processes_than_memory_has_room_for(memory: int, workers: int) -> None:
+    assert local_workers(nation(), cores=64, memory=memory) == workers
+
+
+def test_the_memory_of_the_machine_is_asked_for() -> None:
+    assert 1 <= local_workers(nation(), cores=64) <= 16
+
+
+def test_a_real_plan_has_what_is_looked_at(
+    small_config: Callable[..., ReleaseConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = make_plan(small_config())
+    assert local_workers(release) == 1
+    monkeypatch.setattr("pipelines.running.executor._CLUSTER_JOBS", 1)
+    assert local_workers(release, cores=8, memory=GIB) == 2
+
+
+@pytest.mark.parametrize("error", [RuntimeError("Nanny failed to start."), OSError(24, "x"), TimeoutError()])
+def test_threads_draw_where_no_cluster_starts(
+    error: Exception,
+    small_config: Callable[..., ReleaseConfig],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def broken(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(drawing, "local_workers", lambda _: 2)
+    monkeypatch.setattr("distributed.LocalCluster", broken)
+    release = run(small_config(), key=synth.RunKey.from_seed(1))
+    words = capsys.readouterr().err
+    assert f"A Dask cluster of 2 processes does not start ({type(error).__name__})" in words
+    assert 'if __name__ == "__main__":' in words
+    monkeypatch.undo()
+    expected = run(small_config(), key=synth.RunKey.from_seed(1))
+    (data,) = (path.name for path in release.public.glob("*_od_*.parquet"))
+    assert (release.public / data).read_bytes() == (expected.public / data).read_bytes()
+
+
+def test_a_scheduler_that_does_not_answer_costs_nothing(
+    small_config: Callable[..., ReleaseConfig], tmp_path: Path
+) -> None:
+    ledger = (
+        f'[ledger]\nfile = "{tmp_path}/book"\ndata_set = "jobs"\nepsilon = "20"\ndelta = "1e-4"\n\n[plan]'
+    )
+    config = small_config(("[plan]", ledger))
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "100ms"}),
+        pytest.raises(ConnectionError, match="no Dask scheduler") as caught,
+    ):
+        run(config, scheduler="tcp://127.0.0.1:1")
+    assert caught.value.filename == "tcp://127.0.0.1:1"
+    assert not (tmp_path / "book").exists()
+    assert list(config.release.out.parent.iterdir()) == []
+
+
+def test_the_first_error_is_told_when_the_scheduler_is_gone(
+    small_config: Callable[..., ReleaseConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Gone:
+        """A client whose scheduler dies while it is given work."""
+
+        def __init__(self, _: str) -> None: ...
+
+        def __enter__(self) -> Gone:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def close(self) -> None: ...
+
+        dashboard_link = "http://127.0.0.1:8787/status"
+
+        def map(self, *_: object, **__: object) -> None:
+            raise OSError("the first error")
+
+        def run(self, _: object) -> None:
+            raise RuntimeError("the scheduler is gone")
+
+    monkeypatch.setattr("distributed.Client", Gone)
+    with pytest.raises(OSError, match="the first error"):
+        run(small_config(), scheduler="tcp://127.0.0.1:1")
+
+
+@pytest.mark.slow
+def test_a_script_without_a_guard_makes_its_release(config_text: Callable[..., str], tmp_path: Path) -> None:
+    """Processes that Dask starts import it again, and would begin the run again."""
+    script = tmp_path / "script.py"
+    (tmp_path / "small.toml").write_text(config_text(), encoding="utf-8")
+    script.write_text(
+        "import pathlib, pipelines\n"
+        "pipelines.running.executor.local_workers = lambda _: 2\n"
+        "pipelines.run(pipelines.load_config(pathlib.Path(__file__).parent / 'small.toml'))\n",
+        encoding="utf-8",
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "does not start (RuntimeError): threads" in done.stderr
+    assert sorted(path.name for path in (tmp_path / "release").iterdir()) == ["confidential", "public"]
+
+
+def test_an_error_on_a_worker_says_nothing_of_the_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The dashboard, which every user of the machine can open, shows the texts of errors."""
+
+    class Broken:
+        def draw(self, _: int) -> None:
+            raise KeyError("CANARY lives in 440070001001000")
+
+    monkeypatch.setattr("pipelines.running.executor._run_in", lambda *_: Broken())
+    with pytest.raises(RuntimeError, match=r"^batch 3 could not be drawn \(KeyError\)$") as caught:
+        _draw(tmp_path, "a run", 3)
+    assert caught.value.__suppress_context__

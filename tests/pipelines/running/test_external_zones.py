@@ -1,0 +1,221 @@
+"""Workers from outside the geography: kept in coarse areas, released in a file of their own, and checked."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import geo_data
+import pipelines
+from geo_data.outside import US_STATES
+from pipelines import ConfigError, Release, VerificationError, make_plan, plan_hash, run, verify
+from pipelines.planning.storage import load_plan, save_plan
+from pipelines.release.certificate import Certificate
+from pipelines.release.layout import file_names, seal
+
+Configs = Callable[..., pipelines.ReleaseConfig]
+CODES = {"w_geocode": "str", "h_geocode": "str", "createdate": "str"}
+FILLED = {"09": "099999999999999", "25": "259999999999999"}
+COUNTS = ["S000", *(name for names in geo_data.LODES_CATEGORIES.values() for name in names)]
+
+
+@pytest.fixture(scope="module")
+def split(small_region: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The jobs of the small region, some of whose workers have moved to two other states."""
+    jobs = pd.read_csv(small_region["od"], dtype=CODES)
+    moved = np.arange(len(jobs)) % 5 == 0
+    aux = jobs[moved].copy()
+    aux["h_geocode"] = np.where(np.arange(len(aux)) % 3, "25", "09") + aux["h_geocode"].str[2:]
+    folder = tmp_path_factory.mktemp("split")
+    paths = {"main": folder / "main.csv.gz", "aux": folder / "aux.csv.gz"}
+    jobs[~moved].to_csv(paths["main"], index=False)
+    aux.to_csv(paths["aux"], index=False)
+    return paths
+
+
+@pytest.fixture
+def outside_config(
+    small_config: Configs, small_region: dict[str, Path], split: dict[str, Path]
+) -> Callable[..., pipelines.ReleaseConfig]:
+    """Return the configuration of a release with main and aux file."""
+
+    def config(
+        *change: tuple[str, str], aux: Path | None = split["aux"], outside: str = '["09", "25"]'
+    ) -> pipelines.ReleaseConfig:
+        file = f'file = "{split["main"]}"\n' + ("" if aux is None else f'aux = "{aux}"\n')
+        lines = 'longitude = "blklondd"\n' + (f"outside = {outside}\n" if outside else "")
+        return small_config(
+            (f'file = "{small_region["od"]}"\n', file), ('longitude = "blklondd"\n', lines), *change
+        )
+
+    return config
+
+
+@pytest.fixture(scope="module")
+def release(
+    config_text: Callable[..., str],
+    small_region: dict[str, Path],
+    split: dict[str, Path],
+    clean_source: object,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Release:
+    text = config_text(
+        (f'file = "{small_region["od"]}"\n', f'file = "{split["main"]}"\naux = "{split["aux"]}"\n'),
+        ('longitude = "blklondd"\n', 'longitude = "blklondd"\noutside = ["09", "25"]\n'),
+    )
+    return run(pipelines.parse_config(text, tmp_path_factory.mktemp("outside"), "outside.toml"))
+
+
+def read(folder: Path, kind: str) -> pd.DataFrame:
+    return pd.read_csv(folder / f"demo_od_{kind}_JT00_2019.csv.gz", dtype=CODES)
+
+
+def test_every_worker_is_kept(release: Release, small_region: dict[str, Path]) -> None:
+    main, aux = (read(release.public, kind) for kind in ("main", "aux"))
+    assert set(aux["h_geocode"]) == set(FILLED.values())
+    assert not set(main["h_geocode"]) & set(FILLED.values())
+    truth = pd.read_csv(small_region["od"], dtype=CODES).groupby("w_geocode")[COUNTS].sum()
+    found = pd.concat([main, aux]).groupby("w_geocode")[COUNTS].sum()
+    pd.testing.assert_frame_equal(found, truth)
+    # How many of a block's workers live outside is confidential, so main alone need not have its total.
+    assert not main.groupby("w_geocode")["S000"].sum().equals(truth["S000"])
+
+
+def test_the_release_verifies_and_names_its_files(release: Release) -> None:
+    assert [check.name for check in verify(release.public)][-1] == "for release"
+    names = file_names(release.plan.configuration)
+    assert sorted(names) == ["aux_csv", "aux_parquet", "od_csv", "od_parquet"]
+    readme = (release.public / "README.md").read_text(encoding="utf-8")
+    assert names["aux_csv"] in readme
+    assert names["aux_parquet"] in readme
+
+
+def test_the_release_is_read_back(release: Release) -> None:
+    names = file_names(release.plan.configuration)
+    main, aux = (release.public / names[kind] for kind in ("od_csv", "aux_csv"))
+    jobs = geo_data.LodesJobs(main, release.plan.geography, aux)
+    assert len(jobs.records()) == release.plan.pools.slots.work.size
+    assert sorted(jobs.slots().work) == sorted(release.plan.pools.slots.work)
+    table = pq.read_table(release.public / names["aux_parquet"]).to_pandas()
+    assert table.astype(str).equals(read(release.public, "aux").astype(str))
+
+
+def test_the_plan_is_stored_and_read_back(release: Release, tmp_path: Path) -> None:
+    folder = tmp_path / "plan"
+    loaded = load_plan(release.public / "plan")
+    assert loaded.geography.outside == ("09", "25")
+    assert save_plan(loaded, folder) == plan_hash(release.public / "plan")
+    blocks = pq.read_table(folder / "blocks.parquet").to_pandas()
+    assert blocks["tabblk2010"].tolist() == loaded.geography.blocks.tolist()
+    known = blocks.notna()
+    assert known.drop(columns=["latitude", "longitude"]).all(axis=None)
+    assert blocks["st"][~known["latitude"]].tolist() == ["09", "25"]
+
+
+def test_the_plan_does_not_depend_on_homes(
+    outside_config: Configs, split: dict[str, Path], tmp_path: Path
+) -> None:
+    """Neither on where people live nor on which of the files they are in."""
+    first = tmp_path / "first"
+    save_plan(make_plan(outside_config()), first)
+
+    main, aux = (pd.read_csv(split[kind], dtype=CODES) for kind in ("main", "aux"))
+    both = pd.concat([main, aux], ignore_index=True)
+    both["h_geocode"] = "CANARY"
+    swapped = tmp_path / "swapped"
+    swapped.mkdir()
+    both.iloc[::2].to_csv(swapped / "main.csv.gz", index=False)
+    both.iloc[1::2].to_csv(swapped / "aux.csv.gz", index=False)
+    config = outside_config((str(split["main"]), str(swapped / "main.csv.gz")), aux=swapped / "aux.csv.gz")
+    second = tmp_path / "second"
+    save_plan(make_plan(config), second)
+    names = sorted(path.name for path in first.iterdir())
+    assert len(names) == 6
+    for name in names:
+        assert (first / name).read_bytes() == (second / name).read_bytes(), name
+
+
+def test_outside_and_aux_need_each_other(outside_config: Configs) -> None:
+    with pytest.raises(ConfigError, match=r"geography\.outside: the LODES main file has no such workers"):
+        outside_config(aux=None)
+    with pytest.raises(ConfigError, match=r"jobs\.aux: the aux file needs areas to live in"):
+        outside_config(outside="")
+    with pytest.raises(ConfigError, match=r'geography: "25" is named 2 times'):
+        outside_config(outside='["25", "25"]')
+    with pytest.raises(ConfigError, match=r"geography\.outside: .* is not a list"):
+        outside_config(outside='"everywhere"')
+
+
+def test_every_state_may_be_outside(outside_config: Configs) -> None:
+    plan = make_plan(outside_config(outside='["us-states"]'))
+    assert len(plan.geography.outside) == len(US_STATES)  # the demo region is in none
+    assert plan.notes[-1] == (
+        "no auxiliary table has flows from 56 of 56 outside areas: what is expected from them follows "
+        "population and distance alone, unknown for 56 of them"
+    )
+
+
+# --- tampering, sealed anew
+
+
+def moved_to(
+    folder: Path, edit: Callable[[pd.DataFrame, pd.DataFrame], tuple[pd.DataFrame, pd.DataFrame]]
+) -> None:
+    tables = [pq.read_table(folder / f"demo_od_{kind}_JT00_2019.parquet") for kind in ("main", "aux")]
+    edited = edit(*(table.to_pandas() for table in tables))
+    for kind, table, old in zip(("main", "aux"), edited, tables, strict=True):
+        stem = folder / f"demo_od_{kind}_JT00_2019"
+        changed = pa.Table.from_pandas(table, schema=old.schema, preserve_index=False)
+        pq.write_table(changed.replace_schema_metadata(), f"{stem}.parquet")
+        Path(f"{stem}.csv.gz").write_bytes(gzip.compress(table.to_csv(index=False).encode()))
+    seal(folder, Certificate.model_validate_json((folder / "certificate.json").read_text(encoding="utf-8")))
+
+
+def all_in_main(main: pd.DataFrame, aux: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    return pd.concat([main, aux]).sort_values(["w_geocode", "h_geocode"]), aux[:0]
+
+
+def one_row_in_aux(main: pd.DataFrame, aux: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    return main[1:], pd.concat([main[:1], aux]).sort_values(["w_geocode", "h_geocode"])
+
+
+def aux_dropped(main: pd.DataFrame, aux: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    return main, aux[:0]
+
+
+def aux_turned_around(main: pd.DataFrame, aux: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    return main, aux[::-1]
+
+
+def a_block_of_another_state(main: pd.DataFrame, aux: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    return main, aux.assign(h_geocode=aux["h_geocode"].replace(FILLED["25"], "250173000000001"))
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        (all_in_main, "homes that belong in the other"),
+        (one_row_in_aux, "homes that belong in the other"),
+        (aux_dropped, "totals"),
+        (aux_turned_around, "rows are not in order"),
+        (a_block_of_another_state, "blocks that are not in the geography"),
+    ],
+)
+def test_tampering_with_the_two_files_is_found(
+    edit: Callable[..., tuple[pd.DataFrame, pd.DataFrame]], words: str, release: Release, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(release.public, tmp_path / "public"))
+    moved_to(folder, lambda main, aux: (main, aux))
+    assert [check.name for check in verify(folder)][-1] == "for release"
+    moved_to(folder, edit)
+    with pytest.raises(VerificationError, match=words) as caught:
+        list(verify(folder))
+    assert caught.value.check == "data"

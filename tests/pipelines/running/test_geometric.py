@@ -1,0 +1,270 @@
+"""A release by two-sided geometric noise: run, checked, resumed, and found out when it is changed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+import pipelines
+import synth
+from pipelines import Release, ReleaseConfig, ReleasePlan, VerificationError, resume, run, verify
+from pipelines.planning.form import plan_hash
+from pipelines.planning.public_inputs import read_public_inputs
+from pipelines.planning.simulation import forecast, objective
+from pipelines.planning.storage import load_plan, save_plan
+from pipelines.planning.sweep import Sweep, tune
+from pipelines.release.certificate import Certificate, certificate_schema, guarantee_fields
+from pipelines.release.layout import file_names, seal
+from pipelines.release.names import NAME_FILE
+from pipelines.release.readme import release_readme
+from pipelines.running.summary import plan_summary, release_summary
+
+Configs = Callable[..., ReleaseConfig]
+Document = dict[str, Any]
+GEOMETRIC = [('mechanism = "dirichlet"', 'mechanism = "geometric"'), ('retention_min = "0.5"', "")]
+
+
+@pytest.fixture
+def config(small_config: Configs) -> Configs:
+    """The configuration of the small region with this mechanism."""
+    return lambda *change: small_config(*GEOMETRIC, *change)
+
+
+@pytest.fixture
+def release(config: Configs, clean_source: object) -> Release:
+    return run(config())
+
+
+def test_tune_does_not_try_a_retention_that_the_mechanism_has_not(config: Configs) -> None:
+    with pytest.raises(pipelines.ConfigError, match='"geometric" keeps every cell') as caught:
+        tune(config(), Sweep(epsilon=("4",), retention_min=("0.5",)))
+    assert len(caught.value.problems) == 1
+    assert tune(config(), Sweep(epsilon=("8.6",), retention_min=("1.0",)))["certified"].tolist() == [True]
+
+
+def data_of(release: Release) -> dict[str, bytes]:
+    return {
+        name: (release.public / name).read_bytes() for name in file_names(release.plan.configuration).values()
+    }
+
+
+def test_a_release_is_made_and_passes_every_check(release: Release) -> None:
+    assert [check.name for check in verify(release.public)][-1] == "for release"
+    document = json.loads((release.public / "certificate.json").read_text(encoding="utf-8"))
+    jsonschema.validate(document, certificate_schema(), cls=jsonschema.Draft202012Validator)
+    assert document["mechanism"] == "geometric"
+    assert document["run"] == {"epsilon": "8.6", "delta": "0"}
+    assert document["requested"]["delta"] == "0.00001"
+    assert document["person"]["curve"] == [document["run"]]
+    assert (document["person"]["epsilon"], document["person"]["delta"]) == ("8.6", "0")
+    assert document["losses"] == {"noise_loss": "8.6"}
+    (row,) = document["classes"]
+    ratio = Fraction(*map(int, row["ratio"][0].split("/")))
+    assert float(ratio) == pytest.approx(np.exp(-4.3), rel=1e-14)
+    assert row["n_max"] == release.plan.plan.pools.n.max()
+    assert "no pool fails" in document["definition"]["delta_sharing"]
+    assert "prior" not in row
+
+
+def test_what_is_said_of_it_is_true_of_it(release: Release) -> None:
+    """Nothing that only the other mechanism does is said, and that no output is excepted is."""
+    readme = (release.public / "README.md").read_text(encoding="utf-8")
+    summary = plan_summary(release.plan, release.plan.mechanism.certify(release.plan.plan))
+    for text in (readme, summary, release_summary(release), json.dumps(release.certificate.model_dump())):
+        assert not any(word in text for word in ("prior", "pruning", "retention", "urn", "Dirichlet"))
+    assert "to each of which random noise was added" in readme
+    assert "except with probability" not in readme
+    assert "two-sided geometric noise" in summary
+
+
+def test_totals_of_work_blocks_are_exact(release: Release) -> None:
+    block = release.plan.geography.block_level
+    found = pipelines.read_public_release(release.public).flows(block, block).groupby("work")["S000"].sum()
+    work = np.bincount(release.plan.pools.slots.work)
+    assert found.to_dict() == {int(i): int(work[i]) for i in np.flatnonzero(work)}
+
+
+def test_one_key_gives_the_same_bytes_however_it_is_cut_off(
+    config: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut, draw = pipelines.running.batches.batches, pipelines.running.batches.sample_batch
+    monkeypatch.setattr(pipelines.running.batches, "batches", lambda release, _=None: cut(release, 50))
+    whole, again, other = (run(config(), key=synth.RunKey.from_seed(seed)) for seed in (1, 1, 2))
+    assert data_of(whole) == data_of(again)
+    assert data_of(whole) != data_of(other)
+
+    def failing(
+        release: ReleasePlan, pools: slice, homes: object, key: object, batch: int, run: int
+    ) -> object:
+        if batch == 3:
+            raise OSError("no power")
+        return draw(release, pools, homes, key, batch, run)  # type: ignore[arg-type]
+
+    broken = config()
+    with monkeypatch.context() as patch:
+        patch.setattr(pipelines.running.batches, "sample_batch", failing)
+        with pytest.raises(OSError, match="no power"):
+            run(broken, key=synth.RunKey.from_seed(1))
+    assert data_of(resume(broken.release.out)) == data_of(whole)
+
+
+def test_a_plan_is_stored_and_read_without_loss(release: Release, tmp_path: Path) -> None:
+    plan = load_plan(release.public / "plan")
+    assert plan.plan.parameters == release.plan.plan.parameters
+    assert save_plan(plan, tmp_path / "again") == plan_hash(release.public / "plan")
+
+
+# --- changes that are made consistent, as far as they can be
+
+
+def reseal(folder: Path, document: Document) -> None:
+    """Write the hash of the plan, the read-me and the seals anew."""
+    document["plan_sha256"] = plan_hash(folder / "plan")
+    certificate = Certificate.model_validate(document)
+    (folder / "certificate.json").write_text(certificate.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    plan = load_plan(folder / "plan")
+    text = release_readme(plan, certificate, file_names(plan.configuration), (folder / NAME_FILE).is_file())
+    (folder / "README.md").write_text(text, encoding="utf-8")
+    seal(folder, certificate)
+
+
+def read(path: Path) -> Document:
+    return dict(json.loads(path.read_text(encoding="utf-8")))
+
+
+def change_noise(folder: Path, step: int) -> None:
+    path = folder / "plan" / "plan.json"
+    document = read(path)
+    document["parameters"]["numerator"] += step
+    path.write_text(
+        json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8"
+    )
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (-1, "certificate.json: run is not what the plan gives"),
+        (-(10**15), "certificate.json: run is not what the plan gives"),
+        (1, "guarantee: cannot be checked"),
+    ],
+)
+def test_another_noise_is_found(step: int, message: str, release: Release) -> None:
+    document = read(release.public / "certificate.json")
+    reseal(release.public, document)
+    assert list(verify(release.public))  # resealing alone changes nothing
+    change_noise(release.public, step)
+    with pytest.raises(VerificationError, match=re.escape("plan/plan.json has been changed")):
+        list(verify(release.public))
+    reseal(release.public, document)
+    with pytest.raises(VerificationError, match=re.escape(message)):
+        list(verify(release.public))
+
+
+def test_less_noise_with_a_true_certificate_costs_more_than_was_asked(release: Release) -> None:
+    change_noise(release.public, -(10**15))
+    plan = load_plan(release.public / "plan")
+    guarantee = plan.mechanism.certify(plan.plan)
+    document = read(release.public / "certificate.json")
+    for name, value in guarantee_fields(plan, guarantee).items():
+        dump = [row.model_dump() for row in value] if isinstance(value, list) else value.model_dump()
+        document[name] = dump
+    reseal(release.public, document)
+    with pytest.raises(VerificationError, match="costs more than was requested"):
+        list(verify(release.public))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("losses", "noise_loss"), "1"),
+        (("losses", "other"), "1"),
+        (("classes", 0, "ratio"), ["1/2"]),
+        (("classes", 0, "noise_loss"), "0.1"),
+        (("classes", 0, "more"), "0.1"),
+        (("definition", "delta_sharing"), "equally"),
+        (("run", "epsilon"), "1"),
+    ],
+)
+def test_a_changed_certificate_is_found(path: tuple[str | int, ...], value: object, release: Release) -> None:
+    document = read(release.public / "certificate.json")
+    place: Any = document
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    reseal(release.public, document)
+    with pytest.raises(VerificationError, match=f"certificate.json: {path[0]} is not what the plan gives"):
+        list(verify(release.public))
+
+
+# --- planning
+
+
+@pytest.mark.parametrize(
+    ("line", "cure"),
+    [
+        ('prior = "0.1"', 'plan.prior: the mechanism "geometric" has no prior; leave this line out'),
+        (
+            'retention_min = "0.5"',
+            'plan.retention_min: the mechanism "geometric" keeps every cell; write retention_min = "1"',
+        ),
+        (
+            'preset = "onthemap"',
+            'plan.retention_min: the mechanism "geometric" keeps every cell; write retention_min = "1"',
+        ),
+    ],
+)
+def test_settings_of_the_other_mechanism_are_refused(line: str, cure: str, config: Configs) -> None:
+    with pytest.raises(pipelines.ConfigError) as caught:
+        config(("pool_below = 8", f"pool_below = 8\n{line}"))
+    assert str(caught.value).endswith(cure)
+
+
+@pytest.mark.parametrize("lines", ['retention_min = "1"', 'preset = "onthemap"\nretention_min = "1"'])
+def test_settings_that_change_nothing_are_not(lines: str, config: Configs) -> None:
+    assert config(("pool_below = 8", f"pool_below = 8\n{lines}")).plan.retention_min == 1
+
+
+def test_the_planner_plans_for_the_mechanism(small_config: Configs, config: Configs) -> None:
+    """With cells chosen for it, this mechanism loses less than the other, and than with other cells."""
+    chosen = ('split_threshold = "1"\npool_below = 8', "")
+    ours, theirs = config(chosen), small_config(chosen, GEOMETRIC[1])
+    inputs = read_public_inputs(ours)
+    plan, other = pipelines.make_plan(ours, inputs), pipelines.make_plan(theirs, inputs)
+    losses = [np.mean([objective(p, inputs.model, seed) for seed in range(5)]) for p in (plan, other)]
+    assert losses[0] < losses[1]
+    coarse = pipelines.make_plan(config(('split_threshold = "1"', 'split_threshold = "200"')), inputs)
+    assert losses[0] < np.mean([objective(coarse, inputs.model, seed) for seed in range(5)])
+
+
+def test_a_forecast_counts_the_noise(config: Configs) -> None:
+    inputs = read_public_inputs(config())
+    shares = []
+    for epsilon in ("8.6", "1"):
+        plan = pipelines.make_plan(config(('epsilon = "8.6"', f'epsilon = "{epsilon}"')), inputs)
+        shares.append(forecast(plan, inputs.model).noise_share)
+        assert plan.plan.epsilon == Fraction(epsilon)
+    assert 0 < shares[0] < shares[1] < 1
+
+
+def test_an_epsilon_that_is_too_small_says_which_is_not(config: Configs) -> None:
+    tiny = config(('epsilon = "8.6"', 'epsilon = "1e-6"'))
+    with pytest.raises(synth.BudgetTooSmallError, match=r"smallest epsilon that would do is 0\.001"):
+        pipelines.make_plan(tiny)
+
+
+def test_rows_of_a_certificate_take_numbers_only(release: Release) -> None:
+    row = release.certificate.classes[0]
+    for bad in ("x", ["0.5"], 1, None):
+        with pytest.raises(ValueError, match="ratio"):
+            type(row).model_validate({**row.model_dump(), "ratio": bad})
+    assert replace(release.plan).mechanism is synth.MECHANISMS["geometric"]

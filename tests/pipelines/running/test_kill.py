@@ -1,0 +1,186 @@
+"""kill -9 at any moment: the output folder is absent, or whole; and resuming gives what would have been."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipelines import Ledger, debits_of
+from pipelines.planning.storage import load_plan
+from pipelines.release.layout import expected_files, public_files
+from pipelines.release.names import NAME_FILE
+from pipelines.running.folder import Staging
+
+pytestmark = pytest.mark.slow
+
+# Imports once and forks for every run. A number is when the process is killed, as a part of the time that an
+# uninterrupted run takes; a name is a function that it does not come back from (after:) or that it does not
+# get to (before:). Key and time are fixed, so that releases can be compared; batches are small, so that there
+# are many.
+SCRIPT = """
+import os, signal, sys, time
+from pathlib import Path
+import pipelines, synth
+import pipelines.running.run, pipelines.running.batches, pipelines.release.layout, pipelines.running.folder
+from pipelines.cli.main import main
+
+made, cut = pipelines.running.run.make_certificate, pipelines.running.batches.batches
+fixed = {"created": "2026-01-02T03:04:05Z"}
+pipelines.running.run.make_certificate = lambda *a, **k: made(*a, **k).model_copy(update=fixed)
+pipelines.running.batches.batches = lambda release, _=None: cut(release, 50)
+synth.RunKey.generate = lambda: synth.RunKey.from_seed(7)
+
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def arm(moment):
+    when, name = moment.split(":")
+    owner, _, attribute = name.rpartition(".")
+    module, _, inner = owner.partition(".")
+    target = Path if owner == "Path" else sys.modules["pipelines." + module]
+    target = getattr(target, inner) if inner else target
+    real = getattr(target, attribute)
+    setattr(target, attribute, die if when == "before" else lambda *a, **k: (real(*a, **k), die()))
+
+def start(moment, *arguments):
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if ":" in moment:
+            arm(moment)
+        main(list(arguments))
+    if moment and ":" not in moment:
+        time.sleep(float(moment) * whole)
+        os.kill(child, signal.SIGKILL)
+    return os.waitpid(child, 0)[1]
+
+whole = 0
+for number, moments in enumerate(sys.argv[2:]):
+    folder = Path(sys.argv[1]) / str(number)
+    begun, statuses = False, []
+    for moment in [*moments.split(), ""]:
+        verb = ["resume", str(folder / "release")] if begun else ["run", str(folder / "small.toml")]
+        if not (folder / "release").exists():
+            began = time.monotonic()
+            statuses.append(start(moment, *verb))
+            if not moments:  # a run that is not interrupted; the last of these counts, for the first is slow
+                whole = time.monotonic() - began
+        begun = (folder / ".release.unfinished" / "confidential" / "state.json").exists()
+    if statuses[-1]:  # killed when all was done but the entry in the ledger
+        start("", "resume", str(folder / "release"))
+    print(number, *statuses, flush=True)
+"""
+STEPS = [
+    "after:releasing.save_plan",
+    "before:releasing.keep_homes",
+    "after:releasing.keep_homes",
+    "after:ledger.Ledger.debit",
+    "before:releasing.sample_release",
+    "after:sampling.sample_batch",
+    "before:sampling.os.rename",
+    "after:sampling.os.rename",
+    "before:releasing.write_public",
+    "before:release_files.seal",
+    "after:release_files.seal",
+    "before:releasing.verify",
+    "after:releasing._log",
+    "before:staging.shutil.rmtree",
+    "after:staging.shutil.rmtree",
+    "before:Path.rename",
+    "after:Path.rename",
+]
+
+
+def moments(seed: int) -> list[str]:
+    """Five runs, each killed up to three times at random moments."""
+    rng = random.Random(seed)
+    return [" ".join(f"{rng.uniform(0, 1):.3f}" for _ in range(rng.choice([1, 2, 3]))) for _ in range(5)]
+
+
+def digest(public: Path) -> str:
+    files = sorted(path for path in public.rglob("*") if path.is_file())
+    content = b"".join(path.relative_to(public).as_posix().encode() + path.read_bytes() for path in files)
+    return hashlib.sha256(content).hexdigest()
+
+
+def killed(config_text: Callable[..., str], tmp_path: Path, plans: list[str]) -> list[int]:
+    """Say how often each run was killed; all of them must have ended alike, each paid for once."""
+    plans = ["", *plans]  # the first is not killed
+    book = tmp_path / "ledger.sqlite"
+    for number in range(len(plans)):
+        (tmp_path / str(number)).mkdir()
+        paid = (
+            f'\n[ledger]\nfile = "{book}"\ndata_set = "jobs"\nepsilon = "{8.6 * len(plans)}"\ndelta = "0.1"\n'
+        )
+        (tmp_path / str(number) / "small.toml").write_text(config_text() + paid)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(tmp_path), *plans], capture_output=True, text=True, check=True
+    )
+    statuses = [[int(word) for word in line.split()[1:]] for line in done.stdout.splitlines()]
+    assert len(statuses) == len(plans), done.stderr
+    kills = [sum(os.WIFSIGNALED(s) and os.WTERMSIG(s) == signal.SIGKILL for s in run) for run in statuses]
+    assert kills[0] == 0, done.stderr
+    digests = set()
+    for number in range(len(plans)):
+        folder = tmp_path / str(number)
+        assert sorted(path.name for path in folder.iterdir()) == ["release", "small.toml"]
+        out = folder / "release"
+        assert stat.S_IMODE((out / "confidential").stat().st_mode) == 0o700
+        assert not list(out.rglob("run.key"))
+        configuration = load_plan(out / "public" / "plan").configuration
+        assert public_files(out / "public") == sorted([*expected_files(configuration), NAME_FILE])
+        digests.add(digest(out / "public"))
+    assert len(digests) == 1
+    account = Ledger(book).accounts()[0]
+    assert (account.debits, account.unfinished) == (
+        len(plans),
+        0,
+    )  # one for each release, however often killed
+    debits = debits_of(tmp_path / str(number) / "release" for number in range(len(plans)))
+    assert len(set(debits)) == len(plans)
+    Ledger(book).verify(witness=debits)
+    return kills[1:]
+
+
+@pytest.mark.deep  # the next test kills at the same steps, in one run
+@pytest.mark.parametrize("steps", [STEPS[:9], STEPS[9:]], ids=["drawing", "finishing"])
+def test_kill_at_a_step_and_resume(config_text: Callable[..., str], tmp_path: Path, steps: list[str]) -> None:
+    assert killed(config_text, tmp_path, steps) == [1] * len(steps)
+
+
+def test_kill_at_one_step_after_the_other(config_text: Callable[..., str], tmp_path: Path) -> None:
+    assert killed(config_text, tmp_path, [" ".join(STEPS)])[0] >= 10
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(5))
+def test_kill_at_any_moment_and_resume(config_text: Callable[..., str], tmp_path: Path, seed: int) -> None:
+    assert sum(killed(config_text, tmp_path, ["", *moments(seed)])) >= 3  # of about ten that are tried
+
+
+def test_what_a_killed_run_leaves_is_closed_to_others(
+    config_text: Callable[..., str], tmp_path: Path
+) -> None:
+    """Looked at while it is there: no confidential byte outside a folder of mode 0700."""
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0" / "small.toml").write_text(config_text())
+    script = SCRIPT.replace('for moment in [*moments.split(), ""]:', "for moment in moments.split():")
+    script = script.replace("if statuses[-1]:", "if False:")
+    subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path), "before:releasing.write_public"],
+        capture_output=True,
+        check=True,
+    )
+    staging = Staging.of(tmp_path / "0" / "release")
+    assert staging.begun
+    assert stat.S_IMODE(staging.folder.stat().st_mode) == 0o700
+    assert {path.name for path in (tmp_path / "0").iterdir()} == {"small.toml", ".release.unfinished"}

@@ -1,0 +1,149 @@
+"""Inputs in several files: the same jobs, the same slots, the same release, byte for byte."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import click.testing
+import numpy as np
+import pandas as pd
+import pytest
+
+import geo_data
+import pipelines
+import synth
+from pipelines import ReleaseConfig, run
+from pipelines.cli.main import main
+from pipelines.running import run as releasing
+
+Configs = Callable[..., ReleaseConfig]
+
+
+@pytest.fixture
+def pieces(small_region: dict[str, Path], tmp_path: Path) -> Path:
+    """The jobs of the small region in three files: a work block may be in two of them."""
+    folder = tmp_path / "pieces"
+    folder.mkdir()
+    jobs = pd.read_csv(small_region["od"], dtype="str")
+    cuts = [0, len(jobs) // 5, len(jobs) // 2 + 1, len(jobs)]
+    for number, (a, b) in enumerate(itertools.pairwise(cuts)):
+        jobs[a:b].to_csv(folder / f"jobs_{number}.csv.gz", index=False)
+    return folder
+
+
+@pytest.fixture
+def same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    make = releasing.make_certificate
+    monkeypatch.setattr(
+        releasing,
+        "make_certificate",
+        lambda *a, **k: make(*a, **k).model_copy(update={"created": "2026-01-02T03:04:05Z"}),
+    )
+
+
+def data(release: pipelines.Release) -> dict[str, bytes]:
+    """Data and plan, without the name of the input."""
+    names = [*release.public.glob("*.csv.gz"), *release.public.rglob("*.parquet")]
+    return {path.relative_to(release.public).as_posix(): path.read_bytes() for path in names}
+
+
+def test_lodes_files_are_one_set_of_jobs(
+    pieces: Path, small_region: dict[str, Path], small_geography: geo_data.Geography
+) -> None:
+    whole = geo_data.LodesJobs(small_region["od"], small_geography)
+    parts = geo_data.LodesJobs(sorted(pieces.iterdir()), small_geography)
+    assert parts.slots().work.tolist() == whole.slots().work.tolist()
+    for name, codes in whole.slots().attributes.items():
+        assert parts.slots().attributes[name].tolist() == codes.tolist()
+    assert parts.records(("SA",)).home.tolist() == whole.records(("SA",)).home.tolist()
+    assert [len(part) for part in parts.parts()] == [
+        len(geo_data.LodesJobs(path, small_geography).records()) for path in sorted(pieces.iterdir())
+    ]
+
+
+@pytest.mark.parametrize("batch_jobs", [30, 100_000])
+def test_a_release_from_several_files_is_that_from_one(
+    batch_jobs: int, pieces: Path, small_region: dict[str, Path], small_config: Configs, same_time: None
+) -> None:
+    change = ("[plan]", f"[run]\nbatch_jobs = {batch_jobs}\n\n[plan]")
+    files = (f'file = "{small_region["od"]}"', f'file = "{pieces}/jobs_?.csv.gz"')
+    one, several = (
+        data(run(small_config(*changes), key=synth.RunKey.from_seed(1)))
+        for changes in ([change], [change, files])
+    )
+    assert one.keys() == several.keys()
+    assert all(one[name] == several[name] for name in one)
+
+
+def test_categories_are_those_of_all_files(tmp_path: Path, small_geography: geo_data.Geography) -> None:
+    rng = np.random.default_rng(2)
+    blocks = small_geography.blocks
+    frame = pd.DataFrame(
+        {
+            "live": rng.choice(blocks, 90),
+            "toil": rng.choice(blocks[:5], 90),
+            "mode": np.repeat(["bus", "foot", "car"], 30),
+            "who": [f"w{i // 2}" for i in range(90)],
+        }
+    )
+    paths = []
+    for number in range(3):
+        path = tmp_path / f"{number}.parquet"
+        frame[30 * number : 30 * number + 30].to_parquet(path)
+        paths.append(path)
+    whole = tmp_path / "whole.parquet"
+    frame.to_parquet(whole)
+    options = {"home": "live", "work": "toil", "attributes": ("mode",)}
+    jobs = geo_data.MicrodataJobs(paths, small_geography, **options)  # type: ignore[arg-type]
+    one = geo_data.MicrodataJobs(whole, small_geography, **options)  # type: ignore[arg-type]
+    assert jobs.slots().categories == one.slots().categories == {"mode": ("bus", "car", "foot")}
+    assert (
+        jobs.records(("mode",)).attributes["mode"].tolist()
+        == one.records(("mode",)).attributes["mode"].tolist()
+    )
+    parts = list(jobs.parts(("mode",), jobs.slots().categories))
+    assert [set(part.attributes["mode"]) for part in parts] == [{0}, {2}, {1}]
+
+
+def test_a_worker_may_not_hide_in_another_file(tmp_path: Path, small_geography: geo_data.Geography) -> None:
+    block = str(small_geography.blocks[0])
+    paths = []
+    for number in range(2):
+        path = tmp_path / f"{number}.csv"
+        path.write_text(f"live,toil,who\n{block},{block},same\n{block},{block},other{number}\n")
+        paths.append(path)
+    jobs = geo_data.MicrodataJobs(paths, small_geography, home="live", work="toil", worker="who")
+    with pytest.raises(geo_data.InputError, match=r"1 workers have more than 1 row") as caught:
+        jobs.records()
+    assert str(caught.value).startswith(str(paths[1]))
+    twice = geo_data.MicrodataJobs(
+        paths, small_geography, home="live", work="toil", worker="who", records_per_worker=2
+    )
+    assert len(twice.records()) == 4
+
+
+def test_a_pattern_without_files_names_itself(small_region: dict[str, Path], small_config: Configs) -> None:
+    config = small_config((f'file = "{small_region["od"]}"', 'file = "nothing/jobs_*.csv.gz"'))
+    with pytest.raises(geo_data.InputError, match=r"jobs_\*\.csv\.gz: there is no such file"):
+        run(config)
+
+
+def test_a_simulated_nation_is_released(tmp_path: Path, clean_source: object) -> None:
+    done = click.testing.CliRunner().invoke(main, ["simulate", str(tmp_path), "--workers", "5000"])
+    assert done.exit_code == 0, done.output
+    release = run(pipelines.load_config(tmp_path / "nation.toml"))
+    assert release.certificate.totals.records == 5000
+    assert [check.name for check in pipelines.verify(release.public)][-1] == "for release"
+
+
+def test_a_file_given_twice_is_refused(
+    pieces: Path, small_region: dict[str, Path], small_config: Configs
+) -> None:
+    (pieces / "jobs_3.csv.gz").write_bytes((pieces / "jobs_1.csv.gz").read_bytes())
+    (pieces / "jobs_3.csv.gz").chmod(0o600)
+    config = small_config((f'file = "{small_region["od"]}"', f'file = "{pieces}/jobs_?.csv.gz"'))
+    with pytest.raises(geo_data.InputError, match="same, byte for byte"):
+        run(config)
+    assert not config.release.out.exists()

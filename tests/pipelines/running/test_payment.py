@@ -1,0 +1,234 @@
+"""Runs and the ledger: paid before the first draw, once, whatever happens then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import synth
+from pipelines import ConfigError, Ledger, LedgerError, Release, ReleaseConfig, debits_of, resume, run
+from pipelines.ledger.ledger import Budget
+from pipelines.release.signing import SigningError
+from pipelines.running import run as releasing
+from pipelines.running.folder import RunState, Staging
+from pipelines.running.payment import budget_left
+from pipelines.running.summary import budget_line, release_summary
+
+Configs = Callable[..., ReleaseConfig]
+Change = tuple[str, str]
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.sqlite"
+
+
+@pytest.fixture
+def paid_config(small_config: Configs, book: Path) -> Callable[..., ReleaseConfig]:
+    """Return the configuration of a release that a budget of epsilon 20 pays for."""
+
+    def config(*change: Change, epsilon: str = "20") -> ReleaseConfig:
+        text = (
+            f'[ledger]\nfile = "{book}"\ndata_set = "jobs"\nepsilon = "{epsilon}"\ndelta = "1e-4"\n\n[plan]'
+        )
+        return small_config(("[plan]", text), *change)
+
+    return config
+
+
+def test_a_release_is_paid_once_with_what_its_certificate_says(
+    paid_config: Configs, book: Path, clean_source: object
+) -> None:
+    release = run(paid_config())
+    account = Ledger(book).accounts()[0]
+    assert (account.data_set, account.debits, account.unfinished) == ("jobs", 1, 0)
+    assert account.epsilon == synth.exact(str(release.certificate.run.epsilon))
+    assert account.delta == synth.exact(str(release.certificate.run.delta))
+    debit = next(entry for entry in Ledger(book).entries() if entry.kind == "debit")
+    assert debit.plan_sha256 == release.certificate.plan_sha256
+    assert debits_of([release.out]) == [debit.hash]
+    plan, guarantee = release.plan, releasing.certified(release.plan)
+    for epsilon, refused in (("20", False), ("10", True)):  # what `odsynth plan` says of the next one
+        settings = paid_config(epsilon=epsilon).ledger
+        assert settings is not None
+        line = budget_line(settings, plan, guarantee)
+        left = synth.decimal_down(Fraction(epsilon) - account.epsilon)
+        assert line.startswith(f"Budget      jobs: left epsilon {left}, delta ")
+        assert ("COSTS MORE" in line) == refused
+    assert "ledger" not in release.plan.configuration  # where the agency keeps its books is nobody's business
+    with pytest.raises(ConfigError, match="the output folder exists"):
+        run(paid_config(('out = "release"', f'out = "{release.out}"')))
+
+
+def test_what_is_left_counts_the_budget_without_a_period(
+    paid_config: Callable[..., ReleaseConfig], book: Path
+) -> None:
+    settings = paid_config().ledger
+    assert settings is not None
+    settings = settings.model_copy(update={"period": "2026"})
+    assert budget_left(settings) == (20, Fraction("1e-4"))
+    assert not book.exists()
+    spent = Fraction(1), Fraction("1e-6")
+    budget = Budget(Fraction(3), Fraction("1e-2"))
+    Ledger(book).debit(
+        data_set="jobs",
+        budget=budget,
+        epsilon=spent[0],
+        delta=spent[1],
+        plan_sha256="0" * 64,
+        release="one",
+    )
+    assert budget_left(settings) == (2, Fraction("1e-4"))
+
+
+def test_planning_refuses_what_a_run_would_refuse_later(
+    paid_config: Callable[..., ReleaseConfig], tmp_path: Path
+) -> None:
+    releasing.check_ready(paid_config())
+    nowhere = tmp_path / "nowhere"
+    with pytest.raises(LedgerError, match="nowhere: the ledger's folder does not exist"):
+        releasing.check_ready(paid_config(("ledger.sqlite", "nowhere/ledger.sqlite")))
+    signed = paid_config(("[plan]", f'[signature]\nkey = "{nowhere}.pem"\n\n[plan]'))
+    with pytest.raises(SigningError, match=r"nowhere\.pem: there is no such key"):
+        releasing.check_ready(signed)
+
+
+def test_a_plan_for_one_record_is_paid_with_what_was_asked_of_it(
+    paid_config: Configs, book: Path, clean_source: object
+) -> None:
+    """Probabilistic privacy of its whole run would cost a delta of more than the budget has."""
+    release = run(paid_config(('delta = "1e-5"', 'delta = "1e-5"\nguarantee = "dp"')))
+    assert Fraction(release.certificate.run.delta) > Fraction("1e-4")
+    assert Ledger(book).spent("jobs") == (Fraction("8.6"), Fraction("1e-5"))
+
+
+def test_what_the_budget_does_not_allow_is_not_drawn(
+    paid_config: Configs, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    first = run(paid_config(), report=said.append)
+    assert [line for line in said if "has no release of 'jobs' before this" in line]
+    assert '"first debit"' in (first.out / "confidential" / "log.jsonl").read_text()
+    said.clear()
+    second = run(paid_config(), report=said.append)
+    assert not [line for line in said if "WARNING" in line]
+    assert '"first debit"' not in (second.out / "confidential" / "log.jsonl").read_text()
+    before = Ledger(book).entries()
+    monkeypatch.setattr(releasing, "sample_release", pytest.fail)
+    config = paid_config()
+    with pytest.raises(LedgerError, match="the budget for ever does not allow this release"):
+        run(config)
+    assert Ledger(book).entries() == before
+    assert list(config.release.out.parent.iterdir()) == []
+
+
+def test_the_debit_comes_before_the_first_draw_and_stays(
+    paid_config: Configs, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = paid_config()
+    seen = []
+
+    def fail(*_: object, **__: object) -> None:
+        seen.append(Ledger(book).accounts()[0])
+        raise OSError(28, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipelines.running.batches.sample_batch", fail)
+        with pytest.raises(OSError, match="No space"):
+            run(config)
+    assert (seen[0].debits, seen[0].unfinished) == (1, 1)
+    assert [entry.kind for entry in Ledger(book).entries()] == ["budget", "debit", "failed"]
+    assert [entry.detail for entry in Ledger(book).entries()][-1] == "OSError"
+    spent = Ledger(book).spent("jobs")
+    release = resume(config.release.out)
+    assert Ledger(book).spent("jobs") == spent != (Fraction(0), Fraction(0))
+    assert Ledger(book).accounts()[0].unfinished == 0
+    Ledger(book).verify(witness=debits_of([release.out]))
+
+
+@pytest.mark.parametrize("moment", ["debit", "note", "finished"])
+def test_a_crash_beside_the_ledger_costs_nothing(
+    moment: str, paid_config: Configs, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the debit; while it is noted in the run's folder; between the last rename and the ledger."""
+    config = paid_config()
+    debit, save = Ledger.debit, Staging.save
+
+    class Killed(BaseException):
+        pass
+
+    def killed(self: Ledger, *arguments: object, **named: object) -> None:
+        if moment == "debit":
+            debit(self, **named)  # type: ignore[arg-type]
+        raise Killed
+
+    def saved(self: Staging, state: RunState, key: synth.RunKey | None = None) -> None:
+        if state.debit is not None:
+            raise Killed
+        save(self, state, key)
+
+    with pytest.MonkeyPatch.context() as patch:
+        if moment == "note":
+            patch.setattr(Staging, "save", saved)
+        else:
+            patch.setattr(Ledger, "debit" if moment == "debit" else "outcome", killed)
+        with pytest.raises(Killed):
+            run(config)
+    release = resume(config.release.out)
+    assert release.out.exists()
+    account = Ledger(book).accounts()[0]
+    assert (account.debits, account.unfinished) == (1, 0)
+    with pytest.raises((ConfigError, LedgerError)):
+        resume(config.release.out)
+
+
+def test_a_run_that_stops_before_its_debit_leaves_nothing(
+    paid_config: Configs, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(paid_config())
+    before = Ledger(book).entries()
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Ledger, "debit", interrupted)
+    config = paid_config()
+    with pytest.raises(KeyboardInterrupt):
+        run(config)
+    assert Ledger(book).entries() == before
+    assert list(config.release.out.parent.iterdir()) == []
+
+
+def test_a_ledger_that_does_not_know_the_witness_is_not_used(paid_config: Configs, book: Path) -> None:
+    config = paid_config(('delta = "1e-4"\n', f'delta = "1e-4"\nwitness = ["{"a" * 64}"]\n'))
+    with pytest.raises(LedgerError, match="there is no such ledger"):
+        run(config)
+    assert not book.exists()
+    assert list(config.release.out.parent.iterdir()) == []
+
+
+def test_a_run_without_its_ledger_is_not_resumed(
+    paid_config: Configs, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = paid_config()
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(releasing, "write_public", fail)
+        with pytest.raises(OSError, match="No space"):
+            run(config)
+    book.rename(book.with_suffix(".away"))
+    with pytest.raises((LedgerError, OSError)):
+        resume(config.release.out)
+    assert not config.release.out.exists()
+
+
+def test_an_unpaid_release_says_so(small_release: Release) -> None:
+    assert "Ledger      none: nobody adds up what is spent" in release_summary(small_release)
+    with pytest.raises(ConfigError, match="no debit is noted there"):
+        debits_of([small_release.out])

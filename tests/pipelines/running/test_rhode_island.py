@@ -1,0 +1,139 @@
+"""Rhode Island 2019, the real data: the figures that the project promises."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import geo_data
+import pipelines
+from pipelines import Release, mean_commute, run, total_variation, verify
+from pipelines.planning.utility import destination_commute_error
+
+pytestmark = pytest.mark.slow
+
+COUNTS = ["S000", *(name for names in geo_data.LODES_CATEGORIES.values() for name in names)]
+CONFIG = Path(__file__).resolve().parents[3] / "examples" / "rhode_island.toml"
+TRUTH = "ri_od_main_JT00_2019.csv.gz"
+
+
+# What docs/planning.md and docs/utility-study.md promise, by mechanism and epsilon: largest total variation
+# between tract flows, error of the mean commute, and median error of the mean commute of destinations with at
+# least 100 jobs.
+PROMISES = {
+    ("dirichlet", "8.6"): (0.145, 0.01, 0.10),
+    ("dirichlet", "4.6"): (0.175, 0.02, 0.12),
+    ("dirichlet", "2"): (0.24, 0.03, 0.18),
+    ("geometric", "8.6"): (0.03, 0.01, 0.10),
+    ("geometric", "4.6"): (0.05, 0.01, 0.10),
+    ("geometric", "2"): (0.09, 0.01, 0.10),
+    ("geometric", "1"): (0.14, 0.01, 0.10),
+}
+# Noise depends on epsilon alone, so one geometric release says most; `make deep` has the others.
+DEEP = {key for key in PROMISES if key[0] == "geometric" and key[1] != "8.6"}
+PARAMS = [
+    pytest.param(key, id=" ".join(key), marks=[pytest.mark.deep] if key in DEEP else []) for key in PROMISES
+]
+
+
+@pytest.fixture(scope="module", params=PARAMS)
+def release(
+    request: pytest.FixtureRequest,
+    shared_data: Path,
+    clean_source: object,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Release:
+    mechanism, epsilon = request.param
+    text = CONFIG.read_text(encoding="utf-8")
+    changes = {'epsilon = "8.6"': f'epsilon = "{epsilon}"'}
+    if mechanism == "geometric":
+        changes |= {'mechanism = "dirichlet"': f'mechanism = "{mechanism}"', 'delta = "1e-5"': 'delta = "0"'}
+    for old, new in changes.items():
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    config = pipelines.parse_config(text, CONFIG.parent, CONFIG.name)
+    return run(config.with_out(tmp_path_factory.mktemp("rhode-island") / "release"))
+
+
+@pytest.fixture(scope="module")
+def homes(release: Release, shared_data: Path) -> tuple[np.ndarray, np.ndarray]:
+    """True and synthetic homes, pool after pool."""
+    geography = release.plan.geography
+    sources = [shared_data / "ri_2019" / TRUTH, release.public / TRUTH]
+    true, synthetic = (
+        geo_data.group_records(release.plan.pools, geography, geo_data.LodesJobs(path, geography).records())
+        for path in sources
+    )
+    return true, synthetic
+
+
+def test_cost(release: Release) -> None:
+    certificate = release.certificate
+    assert certificate.totals.records == certificate.totals.synthetic_workers == 406_052
+    assert Fraction(certificate.run.epsilon) <= Fraction(certificate.requested.epsilon)
+    assert (0 < Fraction(certificate.run.delta) <= Fraction("1e-5")) == (
+        release.plan.plan.mechanism == "dirichlet"
+    )
+    assert Fraction(certificate.run.delta) <= Fraction(certificate.requested.delta)
+
+
+def test_utility(release: Release, homes: tuple[np.ndarray, np.ndarray]) -> None:
+    geography, work = release.plan.geography, release.plan.pools.slots.work
+    flows, commute, destinations = PROMISES[
+        release.plan.plan.mechanism, release.certificate.requested.epsilon
+    ]
+    assert 0 < total_variation(geography, "trct", work, *homes) <= flows
+    true, synthetic = (mean_commute(geography, work, h) for h in homes)
+    assert true == pytest.approx(13.08, abs=0.005)
+    assert synthetic == pytest.approx(true, rel=commute)
+    assert 0 < destination_commute_error(geography, work, *homes) <= destinations
+
+
+def test_verification(release: Release) -> None:
+    assert [check.name for check in verify(release.public)][-1] == "for release"
+
+
+def test_workers_from_other_states_are_kept(shared_data: Path, clean_source: object, tmp_path: Path) -> None:
+    """The example with its two commented lines: 476,789 jobs, 70,737 of them of people who live elsewhere."""
+    text = CONFIG.read_text(encoding="utf-8")
+    for line in ("aux = ", "outside = "):
+        assert text.count(f"# {line}") == 1
+        text = text.replace(f"# {line}", line)
+    config = pipelines.parse_config(text, CONFIG.parent, CONFIG.name)
+    release = run(config.with_out(tmp_path / "release"))
+    assert [check.name for check in verify(release.public)][-1] == "for release"
+    codes = {"w_geocode": "str", "h_geocode": "str"}
+    truth, found = (
+        pd.read_csv(path / TRUTH.replace("main", "aux"), dtype=codes)
+        for path in (shared_data / "ri_2019", release.public)
+    )
+    main = pd.read_csv(release.public / TRUTH, dtype=codes)
+    assert main["S000"].sum() + found["S000"].sum() == 476_789
+    assert found["S000"].sum() == pytest.approx(70_737, rel=0.07)
+    true, ours = (jobs.groupby(jobs["h_geocode"].str[:2])["S000"].sum() for jobs in (truth, found))
+    assert set(ours.index[ours > 100]) <= set(true.index)
+    assert 0 < (true / true.sum()).sub(ours / ours.sum(), fill_value=0).abs().sum() / 2 < 0.04
+
+
+def test_totals_by_work_block_are_the_public_ones(release: Release, shared_data: Path) -> None:
+    codes = {"w_geocode": "str", "h_geocode": "str"}
+    truth, found = (
+        pd.read_csv(path, dtype=codes).groupby("w_geocode")[COUNTS].sum()
+        for path in (shared_data / "ri_2019" / TRUTH, release.public / TRUTH)
+    )
+    pd.testing.assert_frame_equal(found, truth)
+
+
+def test_the_crosswalks_two_faulty_rows_are_reported(release: Release) -> None:
+    text = (release.public / "plan" / "plan.json").read_text(encoding="utf-8")
+    assert any("disagreed with their block code" in note for note in release.plan.notes)
+    assert all(note in text for note in release.plan.notes)
+
+
+def test_the_stored_plan_is_the_plan(release: Release, tmp_path: Path) -> None:
+    loaded = pipelines.load_plan(release.public / "plan")
+    assert pipelines.save_plan(loaded, tmp_path / "again") == release.certificate.plan_sha256

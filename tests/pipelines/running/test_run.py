@@ -1,0 +1,905 @@
+"""Runs: exact totals, equal bytes for equal keys, all or nothing, and nothing confidential in public."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import dask
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+import geo_data
+import pipelines
+import synth
+from pipelines import ConfigError, Release, ReleaseConfig, resume, run, verify
+from pipelines.release.layout import MANIFEST, expected_files, file_names, public_files
+from pipelines.release.names import NAME_FILE
+from pipelines.running import run as module
+from pipelines.running.folder import Staging
+from pipelines.storage.event_log import Journal
+
+Configs = Callable[..., ReleaseConfig]
+COUNTS = ["S000", *(name for names in geo_data.LODES_CATEGORIES.values() for name in names)]
+
+
+def read_od(release: Release) -> pd.DataFrame:
+    path = release.public / file_names(release.plan.configuration)["od_csv"]
+    return pd.read_csv(path, dtype={"w_geocode": "str", "h_geocode": "str", "createdate": "str"})
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
+
+
+def left_over(config: ReleaseConfig) -> list[str]:
+    """What lies in the folder that the output folder should appear in."""
+    parent = config.release.out.parent
+    return sorted(path.name for path in parent.iterdir()) if parent.exists() else []
+
+
+def data_bytes(release: Release) -> dict[str, str]:
+    names = file_names(release.plan.configuration).values()
+    return {name: hashlib.sha256((release.public / name).read_bytes()).hexdigest() for name in names}
+
+
+@pytest.fixture(scope="module")
+def micro_releases(
+    config_text: Callable[..., str],
+    microdata: dict[str, Path],
+    microdata_change: Callable[[Path], tuple[str, str]],
+    clean_source: object,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, Release]:
+    """Releases of the microdata by age and sector, from CSV and from Parquet."""
+    releases = {}
+    for form, path in microdata.items():
+        folder = tmp_path_factory.mktemp(f"micro-{form}")
+        text = config_text(
+            microdata_change(path), ("retention_min", 'pool_by = ["age", "sector"]\nretention_min')
+        )
+        releases[form] = run(pipelines.parse_config(text, folder, "micro.toml"))
+    return releases
+
+
+# --- what comes out
+
+
+def test_lodes_release_has_the_public_totals(small_release: Release, small_region: dict[str, Path]) -> None:
+    truth = pd.read_csv(small_region["od"], dtype={"w_geocode": "str"})
+    found = read_od(small_release).groupby("w_geocode")[COUNTS].sum()
+    pd.testing.assert_frame_equal(found, truth.groupby("w_geocode")[COUNTS].sum())
+    assert small_release.certificate.for_release
+    assert [check.name for check in verify(small_release.public)][-1] == "for release"
+
+
+def test_homes_are_not_simply_copied(small_release: Release, small_region: dict[str, Path]) -> None:
+    truth = pd.read_csv(small_region["od"], dtype={"w_geocode": "str", "h_geocode": "str"})
+    keys = ["w_geocode", "h_geocode"]
+    both = truth.merge(read_od(small_release), on=keys, how="outer", suffixes=("", "_synthetic")).fillna(
+        {"S000": 0}
+    )
+    assert (both["S000"] != both["S000_synthetic"].fillna(0)).mean() > 0.1
+
+
+def test_every_pool_gets_as_many_homes_as_slots_by_stratum(
+    small_config: Configs, small_region: dict[str, Path]
+) -> None:
+    """Pooled by earnings, the urn of each earnings class is its own."""
+    release = run(
+        small_config(("retention_min", 'pool_by = ["SE"]\nretention_min')), key=synth.RunKey.from_seed(3)
+    )
+    truth = pd.read_csv(small_region["od"], dtype={"w_geocode": "str"}).groupby("w_geocode")[COUNTS].sum()
+    pd.testing.assert_frame_equal(read_od(release).groupby("w_geocode")[COUNTS].sum(), truth)
+    assert release.plan.pools.n.sum() == 600
+    assert release.plan.pools.n.size > truth.shape[0]
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_microdata_release_has_the_public_totals(
+    form: str, micro_releases: dict[str, Release], microdata: dict[str, Path]
+) -> None:
+    release = micro_releases[form]
+    truth = pd.read_csv(microdata["csv"], dtype="str").rename(columns={"toil": "w_geocode"})
+    names = file_names(release.plan.configuration)
+    jobs = pq.read_table(release.public / names["jobs_parquet"]).to_pandas()
+    assert list(jobs.columns) == ["w_geocode", "h_geocode", "age", "sector"]
+    keys = ["w_geocode", "age", "sector"]
+    assert jobs.groupby(keys).size().to_dict() == truth.groupby(keys).size().to_dict()
+
+    od = read_od(release)
+    counts = [name for name in od.columns if name.startswith(("S000", "age_", "sector_"))]
+    assert counts == ["S000", "age_middle", "age_old", "age_young", "sector_field", "sector_office"]
+    expected = pd.concat(
+        [
+            jobs.groupby(["w_geocode", "h_geocode"]).size().rename("S000"),
+            *(
+                (jobs[attribute] == value)
+                .groupby([jobs["w_geocode"], jobs["h_geocode"]])
+                .sum()
+                .rename(f"{attribute}_{value}")
+                for attribute, value in (name.split("_") for name in counts[1:])
+            ),
+        ],
+        axis=1,
+    )
+    pd.testing.assert_frame_equal(od.set_index(["w_geocode", "h_geocode"])[counts], expected[counts])
+    assert list(verify(release.public))
+
+
+def test_microdata_csv_and_parquet_give_the_same_release(
+    small_config: Configs,
+    microdata: dict[str, Path],
+    microdata_change: Callable[[Path], tuple[str, str]],
+    frozen_day: None,
+) -> None:
+    releases = [
+        run(small_config(microdata_change(path)), key=synth.RunKey.from_seed(9))
+        for path in microdata.values()
+    ]
+    assert data_bytes(releases[0]) == data_bytes(releases[1])
+    assert len(data_bytes(releases[0])) == 3
+
+
+def test_british_codes_go_through(british: Configs, clean_source: object) -> None:
+    release = run(british())
+    assert list(verify(release.public))
+    od = read_od(release)
+    truth = pd.read_csv(release.out.parent / "jobs.csv")
+    assert od.groupby("w_geocode")["S000"].sum().to_dict() == truth.groupby("toil").size().to_dict()
+    assert list(od.columns) == ["w_geocode", "h_geocode", "S000", "createdate"]
+
+
+# --- the form of the files
+
+
+def test_csv_is_exactly_lodes(small_release: Release, tmp_path: Path) -> None:
+    path = small_release.public / "demo_od_main_JT00_2019.csv.gz"
+    raw = gzip.decompress(path.read_bytes())
+    zcat = subprocess.run(["gzip", "-dc", str(path)], check=True, capture_output=True).stdout
+    assert zcat == raw
+    assert subprocess.run(["gzip", "--test", str(path)], check=False).returncode == 0
+    assert b'"' not in raw
+    assert b"\r" not in raw
+    assert raw.endswith(b"\n")
+    lines = raw.decode("ascii").splitlines()
+    assert lines[0] == ("w_geocode,h_geocode,S000,SA01,SA02,SA03,SE01,SE02,SE03,SI01,SI02,SI03,createdate")
+    rows = [line.split(",") for line in lines[1:]]
+    day = small_release.certificate.created[:10].replace("-", "")
+    assert {len(row) for row in rows} == {13}
+    assert {row[12] for row in rows} == {day}
+    assert {len(row[0]) for row in rows} | {len(row[1]) for row in rows} == {15}
+    pairs = [(row[0], row[1]) for row in rows]
+    assert pairs == sorted(set(pairs))
+    for row in rows:
+        total, *parts = map(int, row[2:12])
+        assert total >= 1
+        assert [sum(parts[i : i + 3]) for i in (0, 3, 6)] == [total] * 3
+
+
+def test_lodes_reader_reads_the_release(small_release: Release, small_geography: geo_data.Geography) -> None:
+    source = geo_data.LodesJobs(small_release.public / "demo_od_main_JT00_2019.csv.gz", small_geography)
+    assert len(source.records()) == 600
+
+
+def test_parquet_equals_csv(small_release: Release, micro_releases: dict[str, Release]) -> None:
+    for release in (small_release, *micro_releases.values()):
+        parquet = pq.read_table(
+            release.public / file_names(release.plan.configuration)["od_parquet"]
+        ).to_pandas()
+        csv = read_od(release)
+        assert list(parquet.columns) == list(csv.columns)
+        pd.testing.assert_frame_equal(parquet.astype("str"), csv.astype("str"), check_dtype=False)
+
+
+def test_folder_holds_what_is_promised(small_release: Release, micro_releases: dict[str, Release]) -> None:
+    for release in (small_release, micro_releases["csv"]):
+        assert sorted(path.name for path in release.out.iterdir()) == ["confidential", "public"]
+        expected = [*expected_files(release.plan.configuration), NAME_FILE]
+        assert public_files(release.public) == sorted(expected)
+        sums = subprocess.run(
+            ["sha256sum", "--strict", "-c", "SHA256SUMS"],
+            cwd=release.public,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert sums.returncode == 0, sums.stderr
+        assert sums.stdout.count(": OK") == len(public_files(release.public)) + 1
+        manifest = json.loads((release.public / MANIFEST).read_text())
+        assert manifest["release"]["state"] == "demo"
+        for entry in manifest["files"]:
+            assert (release.public / entry["path"]).stat().st_size == entry["bytes"]
+
+
+def test_readme_names_every_file_and_column(
+    small_release: Release, micro_releases: dict[str, Release]
+) -> None:
+    for release in (small_release, micro_releases["parquet"]):
+        text = (release.public / "README.md").read_text(encoding="utf-8")
+        for name in file_names(release.plan.configuration).values():
+            assert f"`{name}`" in text
+        for column in read_od(release).columns:
+            assert f"| `{column}` |" in text
+        assert f"Epsilon {release.certificate.run.epsilon}, delta {release.certificate.run.delta}" in text
+        assert "for publication" in text
+
+
+# --- equal keys, equal bytes
+
+
+def test_same_key_gives_the_same_bytes_and_another_key_others(
+    small_config: Configs, frozen_day: None
+) -> None:
+    one, again, other = (
+        data_bytes(run(small_config(), key=synth.RunKey.from_seed(seed))) for seed in (1, 1, 2)
+    )
+    assert one == again
+    assert all(one[name] != other[name] for name in one)
+
+
+def test_number_of_threads_does_not_matter(
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch, frozen_day: None
+) -> None:
+    """Many small batches, drawn by one thread and by several: the same bytes."""
+    cut = pipelines.running.batches.batches
+    monkeypatch.setattr(pipelines.running.batches, "batches", lambda release, _=None: cut(release, 50))
+    found = []
+    for threads in (1, 4):
+        with dask.config.set(num_workers=threads):
+            release = run(small_config(), key=synth.RunKey.from_seed(1))
+        assert len(cut(release.plan, 50)) > 4
+        found.append(data_bytes(release))
+    assert found[0] == found[1]
+
+
+def test_no_key_stream_is_used_twice(small_config: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two batches, or two stages, on one stream would be correlated, outside the guarantee."""
+    cut, stream = pipelines.running.batches.batches, synth.RunKey.stream
+    monkeypatch.setattr(pipelines.running.batches, "batches", lambda release, _=None: cut(release, 50))
+    used: list[tuple[str, int]] = []
+    monkeypatch.setattr(
+        synth.RunKey,
+        "stream",
+        lambda key, stage, batch: (used.append((stage, batch)), stream(key, stage, batch))[1],
+    )
+    release = run(small_config())
+    assert len(used) == 2 * len(cut(release.plan, 50)) > 8
+    assert len(set(used)) == len(used)
+
+
+def test_operating_system_keys_differ(small_config: Configs, clean_source: object) -> None:
+    one, other = (read_od(run(small_config())) for _ in range(2))
+    assert not one.equals(other)
+
+
+# --- all or nothing
+
+
+@pytest.mark.parametrize("kind", ["folder", "empty folder", "file", "link", "dangling link"])
+def test_an_existing_output_is_refused_and_not_touched(
+    kind: str, small_config: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small_config()
+    out = config.release.out
+    target = out.parent / "elsewhere"
+    target.mkdir()
+    if kind == "folder":
+        out.mkdir()
+        (out / "mine.txt").write_text("mine")
+    elif kind == "empty folder":
+        out.mkdir()
+    elif kind == "file":
+        out.write_text("mine")
+    else:
+        out.symlink_to(target if kind == "link" else out.parent / "nothing")
+    before = left_over(config)
+    monkeypatch.setattr(module, "make_plan", pytest.fail)  # refused before anything is read
+    with pytest.raises(ConfigError, match="the output folder exists") as caught:
+        run(config)
+    assert str(out) in str(caught.value)
+    assert "--out" in str(caught.value)
+    assert left_over(config) == before
+    if kind == "folder":
+        assert everything(out) == {"mine.txt": b"mine"}
+
+
+# Everything that run() calls before the first draw, and what those call that writes; and from then on.
+BEFORE = [
+    "releasing.make_plan",
+    "releasing.certified",
+    "releasing.save_plan",
+    "releasing.make_certificate",
+    "releasing.job_source",
+    "releasing.sha256_of",
+    "releasing.keep_homes",
+    "sampling.geo_data.PoolFinder",
+    "plan_files.pq.write_table",
+    "staging.np.save",
+    "staging.json.dumps",
+]
+AFTER = [
+    "releasing.sample_release",
+    "releasing.write_public",
+    "releasing.verify",
+    "releasing._log",
+    "sampling.sample_batch",
+    "sampling.geo_data.write_od_csv",
+    "sampling.tempfile.mkdtemp",
+    "release_files.release_readme",
+    "release_files.seal",
+    "release_files.shutil.copyfileobj",
+    "staging.shutil.rmtree",
+]
+faults = pytest.mark.parametrize(
+    "fault", [OSError(28, "No space left on device"), KeyboardInterrupt(), MemoryError()]
+)
+
+
+def failing(step: str, fault: BaseException, patch: pytest.MonkeyPatch) -> list[str]:
+    """Make a step fail; the list says whether it was called."""
+    called: list[str] = []
+
+    def fail(*_: object, **__: object) -> None:
+        called.append(step)
+        raise fault
+
+    patch.setattr(f"pipelines.{step}", fail)
+    return called
+
+
+@faults
+@pytest.mark.parametrize("step", BEFORE)
+def test_a_failure_before_the_first_draw_leaves_nothing(
+    step: str, fault: BaseException, small_config: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small_config(('out = "release"', 'out = "new/folder/release"'))
+    called = failing(step, fault, monkeypatch)
+    with pytest.raises(type(fault)):
+        run(config, key=synth.RunKey.from_seed(1))
+    assert called
+    top = config.release.out.parent.parent.parent
+    assert list(top.iterdir()) == [], "not even the folders made for the output"
+    with pytest.raises(ConfigError, match="there is no unfinished run here"):
+        resume(config.release.out)
+
+
+@faults
+@pytest.mark.parametrize("step", AFTER)
+def test_a_failure_from_the_first_draw_on_can_be_resumed(
+    step: str,
+    fault: BaseException,
+    small_config: Configs,
+    drawn_with_seed_one: dict[str, bytes],
+    frozen_day: None,
+) -> None:
+    config = small_config()
+    with pytest.MonkeyPatch.context() as patch:
+        called = failing(step, fault, patch)
+        with pytest.raises(type(fault)):
+            run(config, key=synth.RunKey.from_seed(1))
+    assert called
+    assert left_over(config) == [".release.unfinished"]
+    assert mode(Staging.of(config.release.out).folder) == 0o700
+    with pytest.raises(ConfigError, match="an unfinished run of this release is there"):
+        run(config)
+    release = resume(config.release.out)
+    assert everything(release.public) == drawn_with_seed_one
+    assert left_over(config) == ["release"]
+    assert sorted(path.name for path in release.out.iterdir()) == ["confidential", "public"]
+    names = sorted(path.name for path in (release.out / "confidential").iterdir())
+    assert names == ["lock", "log.jsonl", "run.json", "state.json"]  # and no key
+    assert everything(release.out / "public") == drawn_with_seed_one
+
+
+@pytest.fixture
+def drawn_with_seed_one(small_config: Configs, frozen_day: None) -> dict[str, bytes]:
+    """The public folder of an uninterrupted run with the key of seed 1."""
+    return everything(run(small_config(), key=synth.RunKey.from_seed(1)).public)
+
+
+def test_a_finished_batch_is_not_drawn_again(
+    small_config: Configs, drawn_with_seed_one: dict[str, bytes], frozen_day: None
+) -> None:
+    cut, draw = pipelines.running.batches.batches, pipelines.running.batches.sample_batch
+    config = small_config()
+    drawn: list[int] = []
+
+    def sample(*arguments: object) -> object:
+        batch = int(arguments[-2])  # type: ignore[call-overload]
+        if len(drawn) == 3:
+            raise OSError(5, "Input/output error")
+        drawn.append(batch)
+        return draw(*arguments)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipelines.running.batches, "batches", lambda release, _=None: cut(release, 50))
+        with dask.config.set(num_workers=1):
+            uninterrupted = everything(run(small_config(), key=synth.RunKey.from_seed(1)).public)
+            patch.setattr(pipelines.running.batches, "sample_batch", sample)
+            with pytest.raises(OSError, match="Input/output"):
+                run(config, key=synth.RunKey.from_seed(1))
+            first = list(drawn)
+            drawn[:] = [-1] * 4  # no more faults
+            release = resume(config.release.out)
+    total = len(cut(release.plan, 50))
+    assert len(first) == 3
+    assert sorted(first + drawn[4:]) == list(range(total))
+    assert everything(release.public) == uninterrupted
+
+
+def test_a_part_that_was_cut_off_is_drawn_again(
+    small_config: Configs, drawn_with_seed_one: dict[str, bytes], frozen_day: None
+) -> None:
+    config = small_config()
+    with pytest.MonkeyPatch.context() as patch:
+        failing("releasing.write_public", OSError(5, "Input/output error"), patch)
+        with pytest.raises(OSError, match="Input/output"):
+            run(config, key=synth.RunKey.from_seed(1))
+    for path in Staging.of(config.release.out).parts.rglob("od.*"):
+        os.truncate(path, 10)
+    assert everything(resume(config.release.out).public) == drawn_with_seed_one
+
+
+def test_a_run_that_was_moved_ends_where_it_is(
+    small_config: Configs, drawn_with_seed_one: dict[str, bytes], frozen_day: None, tmp_path: Path
+) -> None:
+    config = small_config()
+    with pytest.MonkeyPatch.context() as patch:
+        failing("releasing.write_public", OSError(28, "No space left on device"), patch)
+        with pytest.raises(OSError, match="No space"):
+            run(config, key=synth.RunKey.from_seed(1))
+    out = tmp_path / "larger" / "disk"
+    out.parent.mkdir()
+    shutil.move(Staging.of(config.release.out).folder, Staging.of(out).folder)
+    assert everything(resume(out).public) == drawn_with_seed_one
+    assert left_over(config) == []
+    assert [path.name for path in out.parent.iterdir()] == ["disk"]
+
+
+def test_what_a_power_cut_must_not_take_is_on_the_disk(
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plan and homes before drawing, parts before they get their names, the release before its key goes."""
+    config = small_config()
+    staging = Staging.of(config.release.out)
+    synced: set[int] = set()
+    moments: list[str] = []
+
+    def looking(moment: str, folder: Path) -> None:
+        moments.append(moment)
+        for path in folder.rglob("*"):
+            if path.is_file() and path.name not in ("lock", "log.jsonl"):
+                assert path.stat().st_ino in synced, (moment, path.name)
+
+    fsync, rename, draw, forget = os.fsync, os.rename, module.sample_release, Staging.forget_key
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.add(os.fstat(fd).st_ino), fsync(fd)))
+    monkeypatch.setattr(os, "rename", lambda a, b: (looking("name", Path(a)), rename(a, b)))
+    monkeypatch.setattr(
+        module, "sample_release", lambda *a, **k: (looking("draw", staging.folder), draw(*a, **k))[1]
+    )
+    monkeypatch.setattr(Staging, "forget_key", lambda s: (looking("forget", s.public), forget(s)))
+    run(config)
+    assert moments == ["draw", "name", "forget", "name"]  # of the one part, of the release
+
+
+def test_two_processes_do_not_work_in_one_folder(
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small_config()
+    seen: list[str] = []
+    real = module.sample_release
+
+    def meanwhile(*arguments: object, **named: object) -> object:
+        for other in (lambda: run(config), lambda: resume(config.release.out)):
+            with pytest.raises(ConfigError, match="another process is making this release"):
+                other()
+            seen.append("refused")
+        return real(*arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "sample_release", meanwhile)
+    run(config)
+    assert seen == ["refused", "refused"]
+
+
+def test_a_worker_does_not_draw_a_new_run_with_the_key_of_an_old_one(
+    small_config: Configs, frozen_day: None, drawn_with_seed_one: dict[str, bytes]
+) -> None:
+    """A cluster's worker lives on when a run is lost; the next run of the same output is another one."""
+    config = small_config()
+
+    def one_process(_: object, staging: Staging, name: str, todo: list[int], *, progress: bool) -> None:
+        for batch in todo:
+            pipelines.running.executor._draw(staging.folder, name, batch)
+
+    with pytest.MonkeyPatch.context() as patch:
+        client = SimpleNamespace(dashboard_link="")
+        patch.setattr(pipelines.running.executor, "_client", lambda *_: nullcontext(client))
+        patch.setattr(pipelines.running.executor, "_on_cluster", one_process)  # which never forgets
+        with pytest.MonkeyPatch.context() as failure:
+            failing("releasing.write_public", OSError(28, "No space left on device"), failure)
+            with pytest.raises(OSError, match="No space"):
+                run(config, key=synth.RunKey.from_seed(2))
+        shutil.rmtree(Staging.of(config.release.out).folder)  # given up, as the message says one may
+        release = run(config, key=synth.RunKey.from_seed(1))
+    assert everything(release.public) == drawn_with_seed_one
+    pipelines.running.executor._forget()
+
+
+def test_a_task_of_a_run_that_is_gone_puts_nothing_into_its_successor(small_config: Configs) -> None:
+    config = small_config()
+    with pytest.MonkeyPatch.context() as patch:
+        failing("releasing.write_public", OSError(28, "No space left on device"), patch)
+        with pytest.raises(OSError, match="No space"):
+            run(config)
+        staging = Staging.of(config.release.out)
+        lost = staging.load()
+        task = pipelines.running.batches.RunBatches(
+            staging, pipelines.load_plan(staging.public / "plan"), lost, staging.key(lost)
+        )
+        shutil.rmtree(staging.folder)
+        with pytest.raises(OSError, match="No space"):
+            run(config)
+    before = everything(staging.parts)
+    with pytest.raises(OSError):  # noqa: PT011 - its folder is gone
+        task.draw(0)
+    assert everything(staging.parts) == before
+    with pytest.raises(ValueError, match="another run has taken the place"):
+        pipelines.running.executor._draw(staging.folder, lost.name, 0)
+
+
+@pytest.mark.parametrize("where", ["folder", "confidential"])
+def test_a_folder_that_somebody_else_prepared_is_refused(
+    where: str, small_config: Configs, tmp_path: Path
+) -> None:
+    config = small_config()
+    staging = Staging.of(config.release.out)
+    staging.folder.mkdir(mode=0o700)
+    target = staging.folder if where == "folder" else staging.confidential
+    if where == "confidential":
+        target.mkdir()
+    target.chmod(0o777)
+    with pytest.raises(ConfigError, match="must be a folder of yours that nobody else can use"):
+        run(config)
+    shutil.rmtree(staging.folder)
+    (tmp_path / "victim").write_text("mine")
+    staging.confidential.mkdir(mode=0o700, parents=True)
+    staging.folder.chmod(0o700)
+    (staging.confidential / "lock").symlink_to(tmp_path / "victim")
+    with pytest.raises(OSError):  # noqa: PT011 - a link is not followed
+        run(config)
+    assert (tmp_path / "victim").read_text() == "mine"
+
+
+def test_homes_that_cannot_be_removed_keep_the_release_back(
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small_config()
+    with pytest.MonkeyPatch.context() as patch:
+        failing("staging.shutil.rmtree", OSError(16, "Device or resource busy"), patch)
+        with pytest.raises(OSError, match="busy"):
+            run(config)
+    assert not config.release.out.exists()
+    release = resume(config.release.out)
+    assert not (release.out / "homes").exists()
+
+
+def test_another_version_does_not_resume(small_config: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = small_config()
+    with pytest.MonkeyPatch.context() as patch:
+        failing("releasing.write_public", OSError(28, "No space left on device"), patch)
+        with pytest.raises(OSError, match="No space"):
+            run(config)
+    before = everything(Staging.of(config.release.out).folder)
+    monkeypatch.setattr("pipelines.release.certificate.dependency_versions", lambda: {"python": "4.0"})
+    with pytest.raises(ConfigError, match="begun by another version"):
+        resume(config.release.out)
+    assert everything(Staging.of(config.release.out).folder) == before
+
+
+def test_what_an_abandoned_run_left_is_thrown_away(small_config: Configs) -> None:
+    """Killed before its first draw: nothing was spent, so the next run begins anew."""
+    config = small_config()
+    folder = Staging.of(config.release.out).folder
+    folder.mkdir(mode=0o700)
+    (folder / "homes").mkdir()
+    (folder / "homes" / "000000.npy").write_bytes(b"old")
+    (folder / "confidential").mkdir(mode=0o700)
+    (folder / "confidential" / "run.key").write_bytes(b"old")
+    release = run(config)
+    assert left_over(config) == ["release"]
+    assert not list(release.out.rglob("run.key"))
+
+
+@pytest.mark.parametrize("method", ["rename", "chmod"])
+def test_a_failure_when_the_release_is_put_in_place_can_be_resumed(
+    method: str, small_config: Configs, drawn_with_seed_one: dict[str, bytes], frozen_day: None
+) -> None:
+    config = small_config()
+
+    def fail(*_: object, **__: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, method, fail)
+        with pytest.raises(PermissionError):
+            run(config, key=synth.RunKey.from_seed(1))
+    assert left_over(config) == [".release.unfinished"]
+    assert everything(resume(config.release.out).public) == drawn_with_seed_one
+
+
+def test_a_release_that_fails_its_own_check_is_not_put_in_place(
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sampler that loses a job (here: moves one to another work block) must not get out."""
+    table = geo_data.od_table
+
+    def wrong(geography: geo_data.Geography, work: np.ndarray, *rest: object) -> pd.DataFrame:
+        moved = work.copy()
+        moved[0] = moved[-1]
+        return table(geography, moved, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("pipelines.running.batches.geo_data.od_table", wrong, raising=True)
+    monkeypatch.setattr("pipelines.release.data_check.geo_data", _with(geo_data, od_table=table))
+    config = small_config()
+    with pytest.raises(pipelines.VerificationError, match="data"):
+        run(config)
+    assert left_over(config) == [".release.unfinished"]
+
+
+def _with(module: object, **changed: object) -> object:
+    """A module with some names replaced."""
+    return type(
+        "Module",
+        (),
+        {**{n: staticmethod(v) if callable(v) else v for n, v in vars(module).items()}, **changed},
+    )
+
+
+def test_a_plan_that_costs_more_than_requested_is_not_drawn(
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certify = synth.Dirichlet.certify
+
+    def dear(self: synth.Dirichlet, plan: synth.Plan) -> synth.Guarantee:
+        return replace(certify(self, plan), epsilon=plan.epsilon + 1)
+
+    monkeypatch.setattr(synth.Dirichlet, "certify", dear)
+    monkeypatch.setattr(module, "job_source", pytest.fail)
+    config = small_config()
+    with pytest.raises(ValueError, match="exceed what was requested"):
+        run(config)
+    assert left_over(config) == []
+
+
+def test_the_certificate_is_made_before_origins_are_read(
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    for name in ("make_plan", "certified", "save_plan", "make_certificate", "sample_release"):
+        real = getattr(module, name)
+        monkeypatch.setattr(
+            module, name, lambda *a, _name=name, _real=real, **k: (order.append(_name), _real(*a, **k))[1]
+        )
+    records = geo_data.LodesJobs._records
+    monkeypatch.setattr(
+        geo_data.LodesJobs, "_records", lambda *a, **k: (order.append("records"), records(*a, **k))[1]
+    )
+    run(small_config())
+    assert order == ["make_plan", "certified", "save_plan", "make_certificate", "records", "sample_release"]
+
+
+def test_a_release_put_in_place_at_the_same_moment_is_not_replaced(
+    small_config: Configs, small_release: Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two runs into one folder: both saw that it was free; the later one gets an error, the first stays."""
+    config = small_config()
+    rename = Path.rename
+
+    def late(staging: Path, out: Path) -> Path:
+        shutil.copytree(small_release.out, out)
+        return rename(staging, out)
+
+    monkeypatch.setattr(Path, "rename", late)
+    with pytest.raises(OSError, match="not empty") as caught:
+        run(config)
+    assert caught.value.filename or caught.value.filename2
+    assert left_over(config) == [".release.unfinished", "release"]
+    assert everything(config.release.out) == everything(small_release.out)
+
+
+def test_a_folder_that_appears_during_the_run_is_not_replaced(
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small_config()
+    log = module._log
+
+    def meanwhile(*arguments: object) -> None:
+        log(*arguments)  # type: ignore[arg-type]
+        config.release.out.mkdir()
+        (config.release.out / "mine.txt").write_text("mine")
+
+    monkeypatch.setattr(module, "_log", meanwhile)
+    with pytest.raises(ConfigError, match="appeared during the run"):
+        run(config)
+    assert left_over(config) == [".release.unfinished", "release"]
+    assert everything(config.release.out) == {"mine.txt": b"mine"}
+    shutil.rmtree(config.release.out)
+    assert [check.name for check in verify(resume(config.release.out).public)]
+
+
+# --- who can read what
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def test_permissions(small_release: Release) -> None:
+    assert mode(small_release.out / "confidential") == 0o700
+    assert mode(small_release.out / "confidential" / "run.json") == 0o600
+    assert {mode(path) for path in (small_release.public, small_release.public / "plan")} == {0o755}
+    assert {mode(path) for path in small_release.public.rglob("*") if path.is_file()} == {0o644}
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022])
+def test_staging_is_never_open_to_others(
+    umask: int, small_config: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small_config()
+    seen: list[int] = []
+
+    def look() -> None:
+        folders = [path for path in config.release.out.parent.iterdir() if path.name.startswith(".")]
+        seen.extend(mode(folder) for folder in folders)
+
+    for step in ("save_plan", "sample_release", "write_public", "verify", "_log"):
+        real = getattr(module, step)
+        monkeypatch.setattr(module, step, lambda *a, _real=real, **k: (look(), _real(*a, **k))[1])
+    before = os.umask(umask)
+    try:
+        release = run(config)
+    finally:
+        os.umask(before)
+    assert len(seen) == 5
+    assert set(seen) == {0o700}
+    assert mode(release.out / "confidential") == 0o700
+
+
+def hidden_in(folder: Path, secrets: list[bytes]) -> Iterator[tuple[str, bytes]]:
+    """Yield the files that hold one of the secrets, also when unpacked."""
+    for name, data in everything(folder).items():
+        texts = [data]
+        if name.endswith(".gz"):
+            texts.append(gzip.decompress(data))
+        if name.endswith(".parquet"):
+            table = pq.read_table(folder / name)
+            texts.append(table.to_pandas().to_csv().encode() + str(table.schema.metadata).encode())
+        yield from ((name, secret) for secret in secrets if any(secret in text for text in texts))
+
+
+def test_no_public_file_holds_a_canary(
+    micro_releases: dict[str, Release], canary: str, microdata: dict[str, Path]
+) -> None:
+    for form, release in micro_releases.items():
+        log = json.loads((release.out / "confidential" / "run.json").read_text())
+        jobs = hashlib.sha256(microdata[form].read_bytes()).hexdigest()
+        assert log["inputs_sha256"] == {str(microdata[form]): jobs}
+        secrets = [canary.encode(), jobs.encode(), str(microdata[form].parent).encode()]
+        assert list(hidden_in(release.public, secrets)) == []
+        assert list(hidden_in(release.out / "confidential", [canary.encode()])) == []
+
+
+def test_files_that_everybody_can_read_are_refused(
+    small_config: Configs, small_region: dict[str, Path]
+) -> None:
+    od = small_region["od"]
+    before = mode(od)
+    od.chmod(0o604)
+    try:
+        config = small_config()
+        with pytest.raises(
+            ConfigError, match="everybody on this machine can read the confidential jobs"
+        ) as error:
+            run(config)
+        assert str(od) in str(error.value)
+        assert left_over(config) == []
+        for read in (pipelines.make_plan, lambda config: pipelines.tune(config, pipelines.Sweep())):
+            with pytest.raises(ConfigError, match="everybody on this machine can read"):
+                read(small_config())
+        run(small_config(("[plan]", "[run]\nworld_readable = true\n\n[plan]")))
+    finally:
+        od.chmod(before)
+
+
+def test_the_log_says_what_happened_and_nothing_else(small_config: Configs, canary: str) -> None:
+    config = small_config()
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, f"No space left for {canary}", canary)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "write_public", fail)
+        with pytest.raises(OSError, match="No space"):
+            run(config)
+    release = resume(config.release.out)
+    path = release.out / "confidential" / "log.jsonl"
+    assert mode(path) == 0o600
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    events = [line["event"] for line in lines]
+    assert [event for event in events if event != "step"] == ["began", "failed", "resumed", "finished"]
+    assert lines[events.index("failed")]["error"] == "OSError"
+    assert canary not in path.read_text(encoding="utf-8")
+    journal = Journal(path)
+    for event, fields in (("home", {}), ("step", {"home": "1"}), ("step", {"seconds": "440070001001000"})):
+        with pytest.raises(ValueError, match="log"):
+            journal.write(event, **fields)  # type: ignore[arg-type]
+
+
+def test_the_search_for_canaries_finds_them(microdata: dict[str, Path], canary: str) -> None:
+    found = {name for name, _ in hidden_in(microdata["csv"].parent, [canary.encode()])}
+    assert found == {"jobs.csv", "jobs.parquet"}
+
+
+def test_no_public_file_names_a_folder_of_this_machine(small_release: Release) -> None:
+    secrets = [str(small_release.out.parent).encode(), str(Path.home()).encode() + b"/", b"/tmp/"]
+    assert list(hidden_in(small_release.public, secrets)) == []
+
+
+def test_the_run_key_is_in_no_file_and_is_destroyed(
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = bytes(range(100, 132))
+    monkeypatch.setattr("synth.randomness.secrets.token_bytes", lambda n: raw[:n])
+    keys: list[synth.RunKey] = []
+    generate = synth.RunKey.generate
+    monkeypatch.setattr(synth.RunKey, "generate", lambda: keys.append(generate()) or keys[-1])
+    release = run(small_config())
+    assert len(keys) == 1
+    assert keys[0].secure
+    secrets = [raw, raw.hex().encode(), str(list(raw)).encode()]
+    assert list(hidden_in(release.out, secrets)) == []
+    with pytest.raises(RuntimeError, match="destroyed"):
+        keys[0].stream("urn", 0)
+
+
+def test_the_key_is_destroyed_after_a_failure_too(
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    key = synth.RunKey.from_seed(1)
+    monkeypatch.setattr(module, "write_public", fail)
+    with pytest.raises(OSError, match="Input/output"):
+        run(small_config(), key=key)
+    with pytest.raises(RuntimeError, match="destroyed"):
+        key.stream("urn", 0)
+
+
+def test_every_step_is_reported(small_config: Configs) -> None:
+    said: list[str] = []
+    run(small_config(), report=said.append)
+    assert len(said) == 6
+    assert all(line.endswith(" ...") for line in said)
+    assert "Drawing 600 synthetic workers ..." in said
+
+
+def test_confidential_log_is_not_in_the_public_folder(small_release: Release) -> None:
+    assert not any("run.json" in name for name in public_files(small_release.public))
+    copied = shutil.copytree(small_release.public, small_release.out.parent / "published")
+    assert list(verify(Path(copied)))

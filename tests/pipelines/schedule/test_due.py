@@ -1,0 +1,773 @@
+"""Running a release calendar: once, in order, after downtime, kills, failures and beside another copy."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from pipelines import Ledger, published
+from pipelines.release.provenance import source_state
+from pipelines.running.folder import Staging
+from pipelines.schedule.due import EXIT_BUSY, EXIT_FAILED, Summary, due
+from pipelines.schedule.notify import Notify, notify
+
+DUE = sys.modules[due.__module__]  # pipelines.due may also be the function
+NOW = datetime(2024, 6, 1, 12, tzinfo=UTC)  # 2021, 2022 and 2023 are due
+SCHEDULE = """\
+base = "../base.toml"
+start = 2022-01-01
+cron = "0 6 1 2 *"
+period = "year"
+
+[set]
+"release.name" = "Small region {year}"
+"release.year" = "{year}"
+"release.out" = "out/{year}"
+"jobs.file" = "jobs/{year}.csv.gz"
+"""
+LEDGER = """
+[ledger]
+file = "ledger.sqlite"
+data_set = "jobs"
+epsilon = "1000"
+delta = "0.5"
+"""
+CANARY = "CANARY440070001"
+
+
+class World:
+    """A calendar with inputs, a ledger and what comes out."""
+
+    def __init__(self, folder: Path, config: str, jobs: Path) -> None:
+        self.folder, self.jobs = folder, jobs
+        self.calendar, self.state, self.out = (
+            folder / "calendar",
+            folder / "calendar" / "state",
+            folder / "out",
+        )
+        self.calendar.mkdir()
+        (folder / "jobs").mkdir()
+        (folder / "base.toml").write_text(config + LEDGER)
+        self.write(ri=SCHEDULE)
+        for year in (2021, 2022, 2023):
+            self.deliver(year)
+
+    def write(self, **files: str) -> None:
+        for name, text in files.items():
+            (self.calendar / f"{name}.toml").write_text(text)
+
+    def edit_base(self, old: str, new: str) -> None:
+        path = self.folder / "base.toml"
+        assert old in path.read_text()
+        path.write_text(path.read_text().replace(old, new))
+
+    def deliver(self, year: int) -> None:
+        """Put the input of a year in place."""
+        self._put(year, self.jobs.read_bytes())
+
+    def spoil(self, year: int) -> None:
+        """Put an input in place that cannot be used and says something confidential."""
+        self._put(year, f"{CANARY},{CANARY}\n{CANARY}\n".encode())
+
+    def _put(self, year: int, content: bytes) -> None:
+        path = self.folder / "jobs" / f"{year}.csv.gz"
+        path.write_bytes(content)
+        path.chmod(0o600)
+
+    def record(self, name: str) -> dict[str, object]:
+        return dict(json.loads((self.state / f"{name}.json").read_text()))
+
+    def log(self, name: str, attempt: int = 1) -> list[dict[str, str]]:
+        lines = (self.state / f"{name}.attempt-{attempt}.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    def years(self) -> list[str]:
+        return sorted(path.name for path in self.out.iterdir()) if self.out.exists() else []
+
+    def paid(self) -> tuple[int, int]:
+        """Debits, and how many of them are for releases that have not finished."""
+        (account,) = Ledger(self.folder / "ledger.sqlite").accounts()
+        return account.debits, account.unfinished
+
+    def tree(self) -> dict[str, tuple[int, int, bytes]]:
+        """Everything there, with modes, times of change and content."""
+        return {
+            str(path): (
+                path.stat().st_mode,
+                path.stat().st_mtime_ns,
+                path.read_bytes() if path.is_file() else b"",
+            )
+            for path in self.folder.rglob("*")
+        }
+
+
+@pytest.fixture
+def world(config_text: Callable[..., str], small_region: dict[str, Path], tmp_path: Path) -> World:
+    return World(tmp_path, config_text(), small_region["od"])
+
+
+def statuses(summary: Summary) -> dict[str, str]:
+    return {result.name: result.status for result in summary.results}
+
+
+def interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+# --- once, in order, after downtime
+
+
+def test_everything_missed_in_order_and_once(world: World, capfd: pytest.CaptureFixture[str]) -> None:
+    said: list[str] = []
+    summary = due(world.calendar, now=NOW, report=said.append)
+    assert list(statuses(summary).items()) == [(f"ri-{year}", "finished") for year in (2021, 2022, 2023)]
+    assert summary.exit_code == 0
+    assert world.years() == ["2021", "2022", "2023"]
+    assert world.paid() == (3, 0)
+    releases = [entry.release for entry in Ledger(world.folder / "ledger.sqlite").entries() if entry.release]
+    assert [name.partition(",")[0] for name in releases] == [f"Small region {y}" for y in (2021, 2022, 2023)]
+    assert [line for line in said if line.endswith(": finished")] == [
+        f"ri-{year}: finished" for year in (2021, 2022, 2023)
+    ]
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err == ""
+
+    before = world.tree()
+    again = due(world.calendar, now=NOW)
+    assert (again.results, again.exit_code, again.text()) == ((), 0, "Nothing is due.")
+    changed = {path for path, content in world.tree().items() if before.get(path) != content}
+    assert changed <= {str(world.state / "lock")}
+
+    assert world.record("ri-2021") == {
+        "format": "odsynth occurrence 1",
+        "name": "ri-2021",
+        "due": "2022-02-01T06:00:00+00:00",
+        "out": str(world.out / "2021"),
+        "status": "finished",
+        "attempts": 1,
+        "time": "2024-06-01T12:00:00+00:00",
+        "error": None,
+        "published": None,
+    }
+    log = world.log("ri-2021")
+    assert log[0]["message"] == "ri-2021, due 2022-02-01 06:00+00:00: attempt 1 of 3"
+    assert any("Certifying" in line["message"] for line in log)
+    assert stat.S_IMODE(world.state.stat().st_mode) == 0o700
+    for path in world.state.iterdir():
+        assert path.name == "lock" or stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_two_schedules_by_time_then_name(world: World) -> None:
+    world.write(ri=SCHEDULE.replace("2022-01-01", "2024-01-01"))
+    world.write(aa=SCHEDULE.replace("2022-01-01", "2024-01-01").replace("out/", "out/aa"))
+    assert list(statuses(due(world.calendar, now=NOW)).values()) == ["finished"] * 2
+    releases = [entry.time for entry in Ledger(world.folder / "ledger.sqlite").entries() if entry.release]
+    assert len(releases) == 2
+    assert world.log("aa-2023")[-1]["time"] < world.log("ri-2023")[0]["time"]
+    assert world.years() == ["2023", "aa2023"]
+
+
+def test_an_edited_hour_releases_nothing_twice(world: World) -> None:
+    one = SCHEDULE.replace("2022-01-01", "2024-01-01")
+    world.write(ri=one)
+    assert statuses(due(world.calendar, now=NOW)) == {"ri-2023": "finished"}
+    world.write(ri=one.replace("0 6 1 2", "30 7 * 2-5"))
+    assert due(world.calendar, now=NOW).results == ()
+    assert world.paid() == (1, 0)
+
+
+def test_a_lost_record_releases_nothing_twice(world: World) -> None:
+    world.write(ri=SCHEDULE.replace("2022-01-01", "2024-01-01"))
+    due(world.calendar, now=NOW)
+    before = world.tree()
+    (world.state / "ri-2023.json").unlink()
+    assert statuses(due(world.calendar, now=NOW)) == {"ri-2023": "finished"}
+    assert world.paid() == (1, 0)
+    after = world.tree()
+    assert all(after[path] == content for path, content in before.items() if str(world.out) in path)
+
+
+def test_a_release_of_something_else_is_in_the_way(world: World) -> None:
+    world.write(ri=SCHEDULE.replace("2022-01-01", "2024-01-01"))
+    due(world.calendar, now=NOW)
+    (world.state / "ri-2023.json").unlink()
+    world.edit_base('state = "demo"', 'state = "other"')
+    summary = due(world.calendar, now=NOW)
+    assert statuses(summary) == {"ri-2023": "failed"}
+    assert "the output folder exists" in summary.results[0].detail
+    assert world.paid() == (1, 0)
+
+
+def test_two_schedules_may_not_share_a_folder(world: World) -> None:
+    world.write(
+        ri=SCHEDULE.replace("2022-01-01", "2024-01-01"), zz=SCHEDULE.replace("2022-01-01", "2024-01-01")
+    )
+    summary = due(world.calendar, now=NOW)
+    assert statuses(summary) == {"ri-2023": "finished", "zz-2023": "failed"}
+    assert "is the output folder of ri-2023 too" in summary.results[1].detail
+    (world.calendar / "ri.toml").unlink()  # renamed to zz, as it were
+    assert statuses(due(world.calendar, now=NOW)) == {"zz-2023": "failed"}
+    assert world.paid() == (1, 0)
+
+
+def test_the_clock_went_back(world: World) -> None:
+    world.write(ri=SCHEDULE.replace("2022-01-01", "2024-01-01"))
+    due(world.calendar, now=NOW)
+    world.write(ri=SCHEDULE)
+    summary = due(world.calendar, now=NOW.replace(month=5))
+    assert (summary.results, summary.exit_code) == ((), EXIT_FAILED)
+    assert "the clock is at 2024-05-01T12:00:00+00:00, before the last attempt" in summary.problems[0]
+    assert world.years() == ["2023"]
+
+
+# --- what cannot go on
+
+
+def test_waiting_for_inputs(world: World) -> None:
+    """Not a failure, no attempt; what comes after it in the same file waits, what is in another does not."""
+    (world.folder / "jobs" / "2022.csv.gz").unlink()
+    world.write(zz=SCHEDULE.replace("2022-01-01", "2024-01-01").replace("out/", "out/zz"))
+    for _ in range(5):
+        summary = due(world.calendar, now=NOW)
+    assert statuses(summary) == {"ri-2022": "waiting", "ri-2023": "behind"}
+    assert (summary.exit_code, summary.results[0].attempts) == (0, 0)
+    assert "jobs/2022.csv.gz" in summary.results[0].detail
+    assert summary.results[1].detail == "after ri-2022"
+    assert world.years() == ["2021", "zz2023"]
+    assert not (world.state / "ri-2022.json").exists()
+    world.deliver(2022)
+    assert statuses(due(world.calendar, now=NOW)) == {"ri-2022": "finished", "ri-2023": "finished"}
+    assert world.paid() == (4, 0)
+
+
+def test_failures_are_tried_three_times(world: World) -> None:
+    world.spoil(2021)
+    world.write(zz=SCHEDULE.replace("2022-01-01", "2024-01-01").replace("out/", "out/zz"))
+    for attempt in (1, 2, 3):
+        summary = due(world.calendar, now=NOW)
+        assert statuses(summary) | {"zz-2023": "finished"} == {
+            "ri-2021": "failed",
+            "ri-2022": "behind",
+            "ri-2023": "behind",
+            "zz-2023": "finished",
+        }
+        failed = summary.results[0]
+        assert (failed.attempts, failed.error, summary.exit_code) == (attempt, "InputError", EXIT_FAILED)
+        last = world.log("ri-2021", attempt)[-1]
+        assert last["error"] == "InputError"
+        assert last["message"] in summary.text() or last["message"].split(": ", 2)[2] in summary.text()
+        assert world.record("ri-2021")["status"] == "failed"
+    for _ in range(2):
+        summary = due(world.calendar, now=NOW)
+        assert statuses(summary) == {"ri-2021": "given up", "ri-2022": "behind", "ri-2023": "behind"}
+        assert (summary.exit_code, summary.results[0].error) == (EXIT_FAILED, "InputError")
+    assert not (world.state / "ri-2021.attempt-4.jsonl").exists()
+    for path in world.state.iterdir():
+        assert CANARY not in path.read_text()
+    assert CANARY not in summary.text() + json.dumps(summary.document())
+
+    world.deliver(2021)
+    (world.state / "ri-2021.json").unlink()  # somebody has looked at it
+    assert list(statuses(due(world.calendar, now=NOW)).values()) == ["finished"] * 3
+    assert world.paid() == (4, 0)
+
+
+def test_the_message_of_an_unforeseen_error_is_withheld(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def burst(*_: object, **__: object) -> None:
+        raise RuntimeError(CANARY)
+
+    monkeypatch.setattr(DUE, "run", burst)
+    said: list[str] = []
+    summary = due(world.calendar, now=NOW, report=said.append)
+    assert (summary.results[0].status, summary.results[0].error) == ("failed", "RuntimeError")
+    everything = summary.text() + json.dumps(summary.document()) + "".join(said)
+    assert CANARY not in everything + "".join(p.read_text() for p in world.state.iterdir())
+
+
+def test_a_disk_that_is_full_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(DUE, "run", full)
+    assert "OSError: No space left on device" in due(world.calendar, now=NOW).text()
+
+
+def test_attempts_can_be_configured(world: World) -> None:
+    world.write(calendar='[calendar]\nattempts = 1\nrecords = "../records"\n')
+    world.spoil(2021)
+    assert statuses(due(world.calendar, now=NOW))["ri-2021"] == "failed"
+    assert statuses(due(world.calendar, now=NOW))["ri-2021"] == "given up"
+    assert not world.state.exists()
+    assert (world.folder / "records" / "ri-2021.json").exists()
+
+
+def test_a_calendar_may_name_a_cluster(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(DUE, "make_release", lambda *_, scheduler, **__: asked.append(scheduler))
+    one = SCHEDULE.replace("2022-01-01", "2024-01-01")
+    world.write(calendar='[calendar]\nscheduler = "tcp://10.0.0.1:8786"\n', ri=one)
+    due(world.calendar, now=NOW)
+    assert asked == ["tcp://10.0.0.1:8786"]
+
+
+def test_a_failure_after_the_debit_costs_nothing_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.write(ri=SCHEDULE.replace("2022-01-01", "2024-01-01"))
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.running.run.write_public", full)
+        assert statuses(due(world.calendar, now=NOW)) == {"ri-2023": "failed"}
+    assert world.paid() == (1, 1)
+    assert Staging.of(world.out / "2023").begun
+    summary = due(world.calendar, now=NOW)
+    assert statuses(summary) == {"ri-2023": "finished"}
+    assert summary.results[0].attempts == 2
+    assert world.paid() == (1, 0)
+
+
+def test_what_was_begun_elsewhere_is_not_begun_anew(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.write(ri=SCHEDULE.replace("2022-01-01", "2024-01-01"))
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.running.run.write_public", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            due(world.calendar, now=NOW)
+    world.write(ri=SCHEDULE.replace("2022-01-01", "2024-01-01").replace("out/{", "out/new{"))
+    summary = due(world.calendar, now=NOW)
+    assert statuses(summary) == {"ri-2023": "failed"}
+    assert f"was begun in {world.out / '2023'}" in summary.results[0].detail
+    assert world.paid() == (1, 1)
+    world.write(ri=SCHEDULE.replace("2022-01-01", "2024-01-01"))
+    assert statuses(due(world.calendar, now=NOW)) == {"ri-2023": "finished"}
+    assert world.paid() == (1, 0)
+
+
+def test_an_unfinished_run_of_something_else_is_in_the_way(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.write(ri=SCHEDULE.replace("2022-01-01", "2024-01-01"))
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.running.run.write_public", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            due(world.calendar, now=NOW)
+    world.edit_base('state = "demo"', 'state = "other"')
+    summary = due(world.calendar, now=NOW)
+    assert statuses(summary) == {"ri-2023": "failed"}
+    assert "an unfinished run of this release is there" in summary.results[0].detail
+    world.edit_base('state = "other"', 'state = "demo"')
+    assert statuses(due(world.calendar, now=NOW)) == {"ri-2023": "finished"}
+    assert world.paid() == (1, 0)
+
+
+def test_a_bad_file_does_not_stop_the_others(world: World) -> None:
+    world.write(bad=SCHEDULE.replace("0 6 1 2 *", "0 6 1 13 *"), ri=SCHEDULE.replace("2022-", "2024-"))
+    summary = due(world.calendar, now=NOW)
+    assert statuses(summary) == {"ri-2023": "finished"}
+    assert summary.exit_code == EXIT_FAILED
+    assert len(summary.problems) == 1
+    assert summary.problems[0].startswith("bad.toml: cron: ")
+
+
+RECORD = {
+    "format": "odsynth occurrence 1",
+    "name": "ri-2021",
+    "due": "2022-02-01T06:00:00+00:00",
+    "out": "out",
+    "status": "begun",
+    "attempts": 1,
+    "time": "2024-06-01T12:00:00+00:00",
+}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{",
+        "[]",
+        '{"format": "odsynth occurrence 2"}',
+        "\xff",
+        *(json.dumps(RECORD | part) for part in ({"attempts": "1"}, {"time": None}, {"time": "noon"})),
+        "[" * 100_000,
+    ],
+    ids=["half", "list", "format", "bytes", "attempts", "no time", "time", "deep"],
+)
+def test_a_damaged_record_is_reported_and_not_guessed(world: World, content: str) -> None:
+    world.state.mkdir()
+    (world.state / "ri-2021.json").write_bytes(content.encode("latin-1"))
+    summary = due(world.calendar, now=NOW)
+    assert statuses(summary) == {"ri-2021": "failed", "ri-2022": "behind", "ri-2023": "behind"}
+    assert "ri-2021.json: cannot be read" in summary.problems[0]
+    assert world.years() == []
+    assert (world.state / "ri-2021.json").read_bytes() == content.encode("latin-1")
+
+
+def test_a_log_that_cannot_be_written_stops_its_schedule_only(world: World) -> None:
+    world.write(
+        calendar='[notify]\ncommand = ["touch", "told"]\n',
+        zz=SCHEDULE.replace("2022-01-01", "2024-01-01").replace("out/", "out/zz"),
+    )
+    log = world.state / "ri-2021.attempt-1.jsonl"
+    log.mkdir(parents=True)
+    summary = due(world.calendar, now=NOW)
+    assert statuses(summary) == {
+        "ri-2021": "failed",
+        "ri-2022": "behind",
+        "ri-2023": "behind",
+        "zz-2023": "finished",
+    }
+    assert summary.exit_code == EXIT_FAILED
+    assert str(log) in summary.text()
+    assert (world.calendar / "told").exists()
+    assert world.years() == ["zz2023"]
+
+
+def test_a_folder_of_records_that_cannot_be_made_is_told(world: World) -> None:
+    world.write(calendar='[notify]\ncommand = ["touch", "told"]\n')
+    world.state.write_text("in the way")
+    summary = due(world.calendar, now=NOW)
+    assert (summary.results, summary.exit_code) == ((), EXIT_FAILED)
+    assert summary.problems == (f"{world.state}: File exists; nothing was begun",)
+    assert (world.calendar / "told").exists()
+    assert world.years() == []
+
+
+# --- publishing
+
+
+def test_publishing(world: World, clean_source: object) -> None:
+    world.write(ri='publish = "../published"\n' + SCHEDULE.replace("2022-01-01", "2024-01-01"))
+    (world.folder / "published").write_text("in the way")
+    summary = due(world.calendar, now=NOW)
+    assert statuses(summary) == {"ri-2023": "failed"}
+    assert summary.results[0].error == "PublishError"
+    assert world.years() == ["2023"]
+    (world.folder / "published").unlink()
+    assert statuses(due(world.calendar, now=NOW)) == {"ri-2023": "finished"}
+    (version,) = published(world.folder / "published")
+    assert (version.status, version.location) == ("complete", world.record("ri-2023")["published"])
+    assert world.paid() == (1, 0)
+
+
+def test_what_is_not_for_release_is_said_and_not_published(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dirty = replace(source_state(), commit=None)
+    monkeypatch.setattr("pipelines.release.certificate.source_state", lambda: dirty)
+    one = SCHEDULE.replace("2022-01-01", "2024-01-01")
+    world.write(ri=one)
+    assert "(not for release)" in due(world.calendar, now=NOW).text()
+    (world.state / "ri-2023.json").unlink()
+    world.write(ri='publish = "../published"\n' + one)
+    summary = due(world.calendar, now=NOW)
+    assert (summary.results[0].status, summary.results[0].error) == ("failed", "VerificationError")
+    assert not (world.folder / "published").exists()
+
+
+# --- a dry run
+
+
+def test_a_dry_run_writes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.write(calendar='[notify]\non = "always"\ncommand = ["touch", "told"]\n')
+    (world.folder / "jobs" / "2023.csv.gz").unlink()
+    world.spoil(2021)  # is not looked at
+    before = world.tree()
+    summary = due(world.calendar, now=NOW, dry_run=True)
+    assert world.tree() == before
+    assert statuses(summary) == {"ri-2021": "due", "ri-2022": "due", "ri-2023": "waiting"}
+    assert summary.exit_code == 0
+    assert summary.text().splitlines()[0] == (
+        f"due       ri-2021, due 2022-02-01 06:00+00:00: writes {world.out / '2021'}"
+    )
+    world.deliver(2021)
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.running.run.write_public", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            due(world.calendar, now=NOW)
+    before = world.tree()
+    monkeypatch.setattr(Staging, "load", interrupted)  # confidential
+    summary = due(world.calendar, now=NOW, dry_run=True)
+    assert (summary.results[0].status, summary.results[0].detail) == (
+        "due",
+        f"goes on with {world.out / '2021'}",
+    )
+    assert world.tree() == before
+
+
+# --- kills and copies
+
+SCRIPT = """
+import os, signal, sys
+from datetime import datetime
+from pathlib import Path
+import pipelines.running.run, pipelines.running.folder, pipelines.ledger.ledger, pipelines.running.batches
+from pipelines.schedule.due import due
+
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def arm(moment):
+    when, name = moment.split(":")
+    owner, _, attribute = name.rpartition(".")
+    module, _, inner = owner.partition(".")
+    target = Path if owner == "Path" else sys.modules["pipelines." + module]
+    target = getattr(target, inner) if inner else target
+    real = getattr(target, attribute)
+    setattr(target, attribute, die if when == "before" else lambda *a, **k: (real(*a, **k), die()))
+
+folder, *moments = sys.argv[1:]
+for moment in moments:  # a fork for each call
+    if os.fork() == 0:
+        if moment != "none":
+            arm(moment)
+        summary = due(folder, now=datetime.fromisoformat("2024-06-01T12:00:00+00:00"))
+        os._exit(summary.exit_code)
+    status = os.wait()[1]
+    print("killed" if os.WIFSIGNALED(status) else os.WEXITSTATUS(status), flush=True)
+"""
+MOMENTS = [
+    "after:_due_records.Records.save",
+    "before:due.run",
+    "before:releasing.keep_homes",
+    "after:ledger.Ledger.debit",
+    "after:sampling.sample_batch",
+    "before:releasing.write_public",
+    "before:Path.rename",
+    "after:Path.rename",
+    "after:due.run",
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "moment",
+    [*MOMENTS[::3], *(pytest.param(m, marks=pytest.mark.deep) for m in MOMENTS if m not in MOMENTS[::3])],
+)
+def test_killed_in_the_middle_and_gone_on(world: World, moment: str) -> None:
+    """Killed in the first of three releases, at a step of it; the next call ends it and makes the others."""
+    world.write(calendar="[calendar]\nattempts = 2\n")
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(world.calendar), moment, "none", "none"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.split() == ["killed", "0", "0"], done.stderr
+    assert world.years() == ["2021", "2022", "2023"]
+    assert not list(world.out.glob(".*"))
+    assert world.paid() == (3, 0)  # one debit for each, and each is finished
+    Ledger(world.folder / "ledger.sqlite").verify()
+    assert [world.record(f"ri-{year}")["attempts"] for year in (2021, 2022, 2023)] == [2, 1, 1]
+    for year in (2021, 2022, 2023):
+        assert world.record(f"ri-{year}")["status"] == "finished"
+
+
+def test_interrupted_every_time_is_given_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DUE, "run", interrupted)
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            due(world.calendar, now=NOW)
+    summary = due(world.calendar, now=NOW)
+    assert (summary.results[0].status, summary.results[0].error) == ("given up", "interrupted")
+
+
+def test_a_second_copy_is_locked_out(world: World) -> None:
+    """While one is at work, another does nothing and says so; when it was killed, the lock is free."""
+    world.write(calendar='[notify]\non = "always"\ncommand = ["touch", "told"]\n')
+    script = (
+        "import sys, time; from pipelines.schedule.due import due\n"
+        "work = lambda *_, **__: (print('at work', flush=True), time.sleep(60))\n"
+        "sys.modules['pipelines.due'].run = work\n"
+        "due(sys.argv[1])\n"
+    )
+    first = subprocess.Popen([sys.executable, "-c", script, str(world.calendar)], stdout=subprocess.PIPE)
+    try:
+        assert first.stdout is not None
+        assert first.stdout.readline() == b"at work\n"
+        before = world.tree()
+        summary = due(world.calendar)
+        assert (summary.busy, summary.exit_code, summary.results) == (True, EXIT_BUSY, ())
+        assert "Another odsynth due is at work" in summary.text()
+        after = world.tree()
+        assert {path for path in after if before.get(path) != after[path]} <= {str(world.state / "lock")}
+    finally:
+        first.kill()
+        first.communicate()
+    (world.state / "ri-2021.json").unlink()  # of today
+    assert list(statuses(due(world.calendar, now=NOW)).values()) == ["finished"] * 3
+
+
+@pytest.mark.slow
+def test_four_copies_at_once(world: World) -> None:
+    script = (
+        "import sys; from datetime import *; from pipelines.schedule.due import due\n"
+        "sys.stdin.readline()\n"
+        "sys.exit(due(sys.argv[1], now=datetime(2024, 6, 1, 12, tzinfo=UTC)).exit_code)\n"
+    )
+    copies = [
+        subprocess.Popen([sys.executable, "-c", script, str(world.calendar)], stdin=subprocess.PIPE)
+        for _ in range(4)
+    ]
+    for copy in copies:
+        copy.communicate(b"\n")
+    assert {copy.returncode for copy in copies} <= {0, EXIT_BUSY}
+    assert 0 in {copy.returncode for copy in copies}
+    assert world.paid() == (3, 0)
+    assert [world.record(f"ri-{year}")["attempts"] for year in (2021, 2022, 2023)] == [1, 1, 1]
+
+
+# --- notifications
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Answers with a code, or not at all; keeps what it was sent."""
+
+    daemon_threads = True
+
+    def __init__(self, code: int) -> None:
+        self.code, self.got, self.over = code, [], threading.Event()
+        super().__init__(("127.0.0.1", 0), Handler)
+
+    got: list[tuple[str, str, bytes]]
+
+
+SLOW = -1  # in place of a code: the answer comes byte by byte, without end
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    server: Server
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.got.append((self.path, self.headers["Content-Type"], body))
+        if self.server.code == 0:
+            self.server.over.wait(30)
+            return
+        if self.server.code == SLOW:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\n")
+            while not self.server.over.wait(0.1):
+                self.wfile.write(b"X")
+            return
+        self.send_response(self.server.code)
+        self.send_header("Location", "/elsewhere")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@contextmanager
+def server(code: int) -> Iterator[tuple[Server, str]]:
+    with Server(code) as it:
+        thread = threading.Thread(target=it.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield it, f"http://127.0.0.1:{it.server_address[1]}/hook/secret-token"
+        finally:
+            it.over.set()
+            it.shutdown()
+            thread.join()
+
+
+def test_who_is_told_of_a_failure(world: World) -> None:
+    world.spoil(2021)
+    with server(200) as (it, address):
+        command = '["sh", "-c", "cat > ../told.json"]'
+        world.write(calendar=f'[notify]\ncommand = {command}\nwebhook = "{address}"\n')
+        summary = due(world.calendar, now=NOW)
+        assert summary.notices == ()
+        ((path, kind, body),) = it.got
+        assert (path, kind) == ("/hook/secret-token", "application/json")
+        assert body == (world.folder / "told.json").read_bytes()
+        document = json.loads(body)
+        assert document["text"] == ("odsynth due calendar: 1 failed (ri-2021), 2 behind (ri-2022, ri-2023)")
+        assert document["failed"] is True
+        assert document["occurrences"][0] == {
+            "name": "ri-2021",
+            "due": "2022-02-01T06:00:00+00:00",
+            "status": "failed",
+            "error": "InputError",
+            "attempts": 1,
+        }
+        assert str(world.folder) not in body.decode()
+        assert CANARY not in body.decode()
+
+        world.deliver(2021)
+        due(world.calendar, now=NOW)  # all is well: nobody is told
+        assert len(it.got) == 1
+        world.write(calendar=f'[notify]\nwebhook = "{address}"\non = "always"\n')
+        due(world.calendar, now=NOW)
+        assert json.loads(it.got[1][2])["text"] == "odsynth due calendar: nothing is due"
+
+
+@pytest.mark.parametrize(
+    ("code", "notice"),
+    [
+        (500, "the server answered 500"),
+        (302, "the server answered 302"),
+        (0, "no answer within 1 s"),
+        (SLOW, "no answer within 1 s"),
+    ],
+)
+def test_a_webhook_that_does_not_work_changes_nothing(world: World, code: int, notice: str) -> None:
+    world.write(ri=SCHEDULE.replace("2022-01-01", "2024-01-01"))
+    with server(code) as (it, address):
+        world.write(calendar=f'[notify]\nwebhook = "{address}"\non = "always"\ntimeout = 1\n')
+        began = time.monotonic()
+        summary = due(world.calendar, now=NOW)
+        assert time.monotonic() - began < 20
+        assert len(it.got) == 1
+    assert summary.notices == (f"notify.webhook: {notice}",)
+    assert (statuses(summary), summary.exit_code) == ({"ri-2023": "finished"}, 0)
+    assert "secret-token" not in summary.text()
+    assert "notice    notify.webhook" in summary.text()
+
+
+def test_no_server(tmp_path: Path) -> None:
+    with server(200) as (_, address):
+        pass
+    (notice,) = notify(Notify(webhook=address), {}, tmp_path)
+    assert notice == "notify.webhook: the server cannot be reached (ConnectionRefusedError)"
+
+
+def test_commands_that_do_not_work(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def told(*command: str) -> tuple[str, ...]:
+        return notify(Notify(command=list(command), timeout=1), {"text": "x" * 1_000_000}, tmp_path)
+
+    assert told("true") == ()  # does not read what it is told
+    assert told("sh", "-c", "echo loud; echo loud >&2; cat > told") == ()
+    assert json.loads((tmp_path / "told").read_text())["text"][0] == "x"
+    assert told("no-such-program") == (
+        "notify.command: no-such-program cannot be run: No such file or directory",
+    )
+    assert told("sh", "-c", "exit 3") == ("notify.command: sh ended with code 3",)
+    began = time.monotonic()
+    assert told("sh", "-c", "sleep 60 & echo $! > child; wait") == (
+        "notify.command: sh was stopped after 1 s",
+    )
+    assert time.monotonic() - began < 10
+    child = int((tmp_path / "child").read_text())
+    for _ in range(100):  # the child of the child has ended too
+        stat_file = Path(f"/proc/{child}/stat")
+        if not stat_file.exists() or stat_file.read_text().rpartition(")")[2].split()[0] == "Z":
+            break
+        time.sleep(0.05)
+    else:
+        os.kill(child, signal.SIGKILL)
+        pytest.fail("a command that was stopped left a process behind")
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,30 @@
+"""SHA256SUMS: written and read as sha256sum does."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pipelines.storage.checksums import CHECKSUMS, checksum_lines, parse_checksums, sha256_of
+
+
+def test_written_as_sha256sum_reads_it(tmp_path: Path) -> None:
+    names = ["b  two spaces.txt", "a.txt", "ä.bin"]
+    for number, name in enumerate(names):
+        (tmp_path / name).write_bytes(bytes([number]) * 1000)
+    hashes = {name: sha256_of(tmp_path / name) for name in names}
+    text = "".join(checksum_lines(hashes))
+    assert parse_checksums(text.encode()) == hashes
+    assert list(parse_checksums(text.encode())) == sorted(names)
+    if shutil.which("sha256sum"):
+        (tmp_path / CHECKSUMS).write_text(text, encoding="utf-8")
+        subprocess.run(["sha256sum", "--check", "--strict", CHECKSUMS], cwd=tmp_path, check=True)
+
+
+@pytest.mark.parametrize("seal", [b"0123", b"\xff  name\n", b"0123 name\n"])
+def test_what_is_none_is_a_value_error(seal: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - any of them
+        parse_checksums(seal)

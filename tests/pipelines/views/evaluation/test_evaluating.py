@@ -1,0 +1,433 @@
+"""Evaluation end to end: where it writes, who can read it, what is in it, and that nothing else changes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+import geo_data
+import pipelines
+from pipelines.cli.evaluate import evaluate as command
+from pipelines.views import evaluation
+from pipelines.views.evaluation import evaluating
+from pipelines.views.evaluation.charts import CHARTS
+
+LEVELS = ["cty", "trct", "bgrp", "tabblk2010"]
+
+
+def test_every_measure_is_documented() -> None:
+    page = (Path(__file__).resolve().parents[4] / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    assert [name for name in evaluation.MEASURES if f"`{name}`" not in page] == []
+
+
+@pytest.fixture
+def out(small_release: pipelines.Release, tmp_path: Path) -> Path:
+    """A copy of the small release, public and confidential."""
+    return Path(shutil.copytree(small_release.out, tmp_path / "release"))
+
+
+@pytest.fixture
+def config_file(config_text: Callable[..., str], tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(config_text(), encoding="utf-8")
+    return path
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Hash and mode of everything in a folder."""
+    return {
+        f"{path.relative_to(folder)} {path.stat().st_mode}": hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    } | {f"{path.relative_to(folder)}/": "" for path in folder.rglob("*") if path.is_dir()}
+
+
+def value(measures: pd.DataFrame, name: str, level: str, group: str = "all") -> float:
+    keys = (measures["measure"] == name) & (measures["level"] == level) & (measures["group"] == group)
+    assert keys.sum() == 1
+    return float(measures.loc[keys, "value"].iloc[0])
+
+
+def test_measures_of_the_small_release(
+    out: Path, small_release: pipelines.Release, small_region: dict[str, Path]
+) -> None:
+    measures = pipelines.evaluate(out, small_region["od"])
+    assert list(measures.columns) == ["compared_with", "measure", "level", "group", "value"]
+    assert set(measures["measure"]) == set(evaluation.MEASURES) - {"implicate_deviation"}  # there is one
+    assert not measures.duplicated(["measure", "level", "group"]).any()
+    # The measures that compare jobs one by one, on the same tables.
+    geography, pools = small_release.plan.geography, small_release.plan.pools
+    sources = [small_region["od"], small_release.public / "demo_od_main_JT00_2019.parquet"]
+    true, synthetic = (
+        geo_data.group_records(pools, geography, geo_data.LodesJobs(path, geography).records())
+        for path in sources
+    )
+    work = pools.slots.work
+    for level in LEVELS:
+        expected = pipelines.total_variation(geography, level, work, true, synthetic)
+        assert value(measures, "total_variation", level) == pytest.approx(expected)
+        assert value(measures, "common_part", level) == pytest.approx(1 - expected)
+        assert value(measures, "workplace_variation", level) == 0
+    block = "tabblk2010"
+    assert value(measures, "mean_commute_reference", block) == pytest.approx(
+        pipelines.mean_commute(geography, work, true)
+    )
+    assert value(measures, "mean_commute_release", block) == pytest.approx(
+        pipelines.mean_commute(geography, work, synthetic)
+    )
+    assert value(measures, "destinations", block) == np.unique(work).size
+    assert value(measures, "total_variation", "cty") < value(measures, "total_variation", block)
+
+
+def test_a_release_of_itself_is_perfect(out: Path) -> None:
+    measures = pipelines.evaluate(out, out / "public" / "demo_od_main_JT00_2019.csv.gz")
+    zero = ["total_variation", "jensen_shannon", "lost_pairs", "spurious_jobs", "residence_error"]
+    zero += ["earth_movers_distance", "destination_absolute_error", "query_error", "pmse"]
+    for name in zero:
+        assert measures.loc[measures["measure"] == name, "value"].abs().max() == pytest.approx(0, abs=1e-9), (
+            name
+        )
+    for name in ("common_part", "top_recall", "query_share"):
+        assert measures.loc[measures["measure"] == name, "value"].min() == pytest.approx(1), name
+
+
+def test_what_is_derived_from_the_truth_is_closed(out: Path, config_file: Path) -> None:
+    before = contents(out / "public")
+    pipelines.evaluate(out, config_file)
+    folder = out / "confidential" / "evaluation"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert folder.parent.stat().st_mode & 0o777 == 0o700
+    assert {path.name for path in folder.iterdir()} == {"report.html", "measures.parquet"}
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in folder.iterdir())
+    assert contents(out / "public") == before
+    assert not [path.name for path in out.iterdir() if path.name not in ("public", "confidential")]
+    assert b"CONFIDENTIAL" in pq.read_schema(folder / "measures.parquet").metadata[b"odsynth"]
+    pipelines.verify(out / "public")
+
+
+def test_a_truth_that_everybody_can_read_is_refused(
+    out: Path, config_file: Path, small_region: dict[str, Path]
+) -> None:
+    before = small_region["od"].stat().st_mode
+    small_region["od"].chmod(0o604)
+    try:
+        with pytest.raises(pipelines.ConfigError, match="everybody on this machine can read"):
+            pipelines.evaluate(out, config_file)
+    finally:
+        small_region["od"].chmod(before)
+
+
+def test_again_replaces_and_leaves_nothing(out: Path, config_file: Path) -> None:
+    first = pipelines.evaluate(out, config_file)
+    again = pipelines.evaluate(out, config_file)
+    pd.testing.assert_frame_equal(first, again)  # no chance is in it
+    stored = pd.read_parquet(out / "confidential" / "evaluation" / "measures.parquet")
+    pd.testing.assert_frame_equal(first, stored, check_dtype=False)
+    assert not [path for path in (out / "confidential").iterdir() if path.name.startswith(".")]
+
+
+def test_writers_of_one_report_do_not_disturb_each_other(tmp_path: Path) -> None:
+    """Each puts its own in the place of whatever is there; the last one stays, whole."""
+    table = pa.table({"value": [1.0]}).replace_schema_metadata({b"odsynth": evaluating._MARK[True]})
+
+    def write(number: int) -> None:
+        with tempfile.TemporaryDirectory(dir=tmp_path) as private:
+            made = Path(private) / "evaluation"
+            made.mkdir()
+            pq.write_table(table, made / "measures.parquet")
+            (made / "report.html").write_text("whole", encoding="utf-8")
+            evaluating._put_in_place(made, tmp_path / "evaluation", confidential=True)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(200)))
+    assert [path.name for path in tmp_path.iterdir()] == ["evaluation"]
+    assert (tmp_path / "evaluation" / "report.html").read_text(encoding="utf-8") == "whole"
+
+
+@pytest.mark.parametrize("place", ["public", "public/new", "public/plan", "link/new", "published/new"])
+def test_never_into_a_public_folder(out: Path, config_file: Path, place: str) -> None:
+    (out / "link").symlink_to(out / "public")
+    shutil.copytree(out / "public", out / "published")
+    before = contents(out)
+    with pytest.raises(pipelines.ConfigError, match="inside the public folder"):
+        pipelines.evaluate(out, config_file, out / place)
+    with pytest.raises(pipelines.ConfigError, match="inside the public folder"):
+        pipelines.evaluate_public(out, [config_file], out / place)
+    assert contents(out) == before
+
+
+def test_a_linked_confidential_folder_is_seen(out: Path, config_file: Path) -> None:
+    shutil.rmtree(out / "confidential")
+    (out / "confidential").symlink_to(out / "public")
+    before = contents(out / "public")
+    with pytest.raises(pipelines.ConfigError, match="inside the public folder"):
+        pipelines.evaluate(out, config_file)
+    assert contents(out / "public") == before
+
+
+def test_nothing_else_is_replaced(out: Path, config_file: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("kept", encoding="utf-8")
+    with pytest.raises(pipelines.ConfigError, match="is no confidential evaluation"):
+        pipelines.evaluate(out, config_file, folder)
+    assert (folder / "notes.txt").read_text(encoding="utf-8") == "kept"
+    # A public report may be on its way to readers: a confidential one does not take its place.
+    pipelines.evaluate_public(out, [config_file], tmp_path / "open")
+    with pytest.raises(pipelines.ConfigError, match="is no confidential evaluation"):
+        pipelines.evaluate(out, config_file, tmp_path / "open")
+
+
+def test_report_stands_alone(out: Path, config_file: Path) -> None:
+    pipelines.evaluate(out, config_file)
+    page = (out / "confidential" / "evaluation" / "report.html").read_text(encoding="utf-8")
+    assert page.count("CONFIDENTIAL") >= 4  # title, banner, watermark, margin of printed pages
+    assert "default-src 'none'" in page
+    assert not re.search(r"https?:|<script|<link|url\(", page)
+    assert re.findall(r'(?:src|href)="(?!data:image/svg\+xml;base64,)', page) == []
+    assert page.count("<figure>") == len(CHARTS)
+    for about in [evaluation.MEASURES[name] for name in set(evaluation.MEASURES) - {"implicate_deviation"}]:
+        if not about.title.startswith(("Mean commute to", "Destinations")):
+            assert html.escape(about.title, quote=False).replace("'", "&#39;") in page
+    assert "nan" not in page.split("<figure>")[0]
+    assert "not the truth" not in page
+    # Levels have the names of their units, not of columns of the crosswalk.
+    assert '<th class="number" scope="col">block group</th>' in page
+    assert not re.search(r"\b(trct|bgrp|tabblk2010)\b", page)
+
+
+def test_pictures_name_nothing_outside(out: Path, small_region: dict[str, Path]) -> None:
+    pipelines.evaluate(out, small_region["od"])
+    page = (out / "confidential" / "evaluation" / "report.html").read_text(encoding="utf-8")
+    pictures = [base64.b64decode(part).decode() for part in re.findall(r"base64,([^\"]+)", page)]
+    assert pictures
+    for picture in pictures:
+        # The names of the formats of a picture are addresses; nothing is fetched from them.
+        addresses = set(re.findall(r"https?://[^\"]+", picture))
+        assert addresses == {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+
+
+def test_another_truth_is_noticed(out: Path, small_region: dict[str, Path], tmp_path: Path) -> None:
+    table = pd.read_csv(small_region["od"], dtype={"w_geocode": str, "h_geocode": str})
+    table.iloc[: len(table) // 2].to_csv(tmp_path / "half.csv", index=False)
+    pipelines.evaluate(out, tmp_path / "half.csv", tmp_path / "half")
+    assert "this is not the truth it was made from" in (tmp_path / "half" / "report.html").read_text(
+        encoding="utf-8"
+    )
+
+
+def test_public_evaluation(out: Path, config_file: Path) -> None:
+    before = contents(out / "public")
+    measures = pipelines.evaluate_public(out, [config_file])
+    folder = out / "evaluation"
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "PUBLIC" in page
+    assert "CONFIDENTIAL" not in page
+    assert "may be published" in page
+    assert contents(out / "public") == before
+    names = ["demo_acs_county_flows.csv", "demo_lodes2018_tract_flows.csv"]
+    assert measures["compared_with"].unique().tolist() == names
+    assert str(config_file.parent) not in page
+    assert measures.loc[measures["compared_with"] == names[0], "level"].unique().tolist() == ["cty"]
+    assert b"PUBLIC" in pq.read_schema(folder / "measures.parquet").metadata[b"odsynth"]
+
+
+def test_public_evaluation_reads_no_job(
+    out: Path, config_text: Callable[..., str], small_region: dict[str, Path], tmp_path: Path
+) -> None:
+    """The confidential file need not even be there."""
+    path = tmp_path / "elsewhere.toml"
+    path.write_text(config_text(jobs=tmp_path / "absent.csv.gz"), encoding="utf-8")
+    expected = pipelines.evaluate_public(out, [path])
+    shutil.rmtree(out / "confidential")
+    again = pipelines.evaluate_public(out / "public", [path], tmp_path / "again")
+    pd.testing.assert_frame_equal(expected, again)
+
+
+def test_the_truth_is_no_public_table(out: Path, small_region: dict[str, Path], tmp_path: Path) -> None:
+    copied = shutil.copy(small_region["od"], tmp_path / "harmless.csv.gz")
+    with pytest.raises(geo_data.InputError, match="confidential input"):
+        pipelines.evaluate_public(out, [Path(copied)])
+    assert not (out / "evaluation").exists()
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["run.json", "no run.json"])
+def test_the_truth_in_other_bytes_is_no_public_table(
+    out: Path, small_region: dict[str, Path], tmp_path: Path, recorded: bool
+) -> None:
+    """Unpacked, in another order, or a part of it: totals at workplaces tell, whatever the bytes."""
+    if not recorded:
+        (out / "confidential" / "run.json").unlink()
+    table = pd.read_csv(small_region["od"], dtype={"w_geocode": str, "h_geocode": str})
+    versions = {"unpacked": table, "sorted": table.sort_values("h_geocode"), "part": table[: len(table) // 2]}
+    for name, version in versions.items():
+        version.to_csv(tmp_path / f"{name}.csv", index=False)
+        with pytest.raises(geo_data.InputError, match="confidential jobs of the release"):
+            pipelines.evaluate_public(out, [tmp_path / f"{name}.csv"])
+    # Also where a configuration calls it an auxiliary table. Copied checksums do not make it a release.
+    posing = tmp_path / "posing"
+    posing.mkdir()
+    for name in (out / "public" / "SHA256SUMS", out / "public" / "certificate.json", tmp_path / "sorted.csv"):
+        shutil.copy(name, posing)
+    levels = 'origin_level = "trct"\ndestination_level = "trct"\n'
+    auxiliary = f'[[auxiliary]]\nformat = "lodes"\nfile = "{posing / "sorted.csv"}"\n{levels}'
+    (tmp_path / "planned.toml").write_text(small_text(small_region) + auxiliary, encoding="utf-8")
+    with pytest.raises(geo_data.InputError, match="confidential jobs of the release") as error:
+        pipelines.evaluate_public(out, [tmp_path / "planned.toml"])
+    assert "sorted.csv" in str(error.value)
+    assert not (out / "evaluation").exists()
+
+
+def test_an_earlier_release_of_the_same_jobs_is_public(out: Path, tmp_path: Path) -> None:
+    """Its totals are those of the truth, too; its public folder says what it is."""
+    file = out / "public" / "demo_od_main_JT00_2019.csv.gz"
+    measures = pipelines.evaluate_public(out, [file])
+    assert value(measures, "total_variation", "bgrp") == pytest.approx(0)
+    with pytest.raises(geo_data.InputError, match="beside the SHA256SUMS"):
+        pipelines.evaluate_public(out, [Path(shutil.copy(file, tmp_path))])
+
+
+def test_last_years_release(out: Path, small_region: dict[str, Path], tmp_path: Path) -> None:
+    table = pd.read_csv(small_region["od"], dtype={"w_geocode": str, "h_geocode": str})
+    table.iloc[10:].assign(S000=table["S000"] + 1).to_csv(tmp_path / "earlier.csv", index=False)
+    measures = pipelines.evaluate_public(out, [tmp_path / "earlier.csv"])
+    assert value(measures, "total_variation", "bgrp") > 0
+    assert "tabblk2010" not in set(measures["level"])
+
+
+def test_pairs_that_a_table_never_shows_are_left_out(
+    out: Path, small_region: dict[str, Path], small_geography: geo_data.Geography, tmp_path: Path
+) -> None:
+    """A table of flows within counties says nothing of those between them."""
+    release = pipelines.read_public_release(out / "public")
+    flows = release.flows("trct", "trct")
+    county = small_geography.unit_of("cty", small_geography.starts("trct"))
+    within = flows[county[flows["work"]] == county[flows["home"]]]
+    codes = small_geography.codes("trct")
+    pd.DataFrame(
+        {"h": codes[within["home"]], "w": codes[within["work"]], "n": within["S000"].to_numpy()}
+    ).to_csv(tmp_path / "within.csv", index=False)
+    text = f"""
+        [[auxiliary]]
+        format = "flows"
+        file = "{tmp_path / "within.csv"}"
+        origin = "h"
+        origin_level = "trct"
+        destination = "w"
+        destination_level = "trct"
+        flow = "n"
+    """
+    config = out.parent / "within.toml"
+    config.write_text(small_text(small_region) + text, encoding="utf-8")
+    measures = pipelines.evaluate_public(out, [config])
+    assert value(measures, "total_variation", "trct") == pytest.approx(0, abs=1e-12)
+    share = 1 - within["S000"].sum() / flows["S000"].sum()
+    assert share > 0  # some commute across a county line, in whatever was drawn
+    assert f"{share:.1%} of the release" in (out / "evaluation" / "report.html").read_text(encoding="utf-8")
+
+
+def small_text(region: dict[str, Path]) -> str:
+    """A configuration of the small region without auxiliary tables."""
+    return f"""
+        [release]
+        name = "Small"
+        state = "demo"
+        year = 2019
+        out = "nowhere"
+        [privacy]
+        epsilon = "8"
+        delta = "1e-5"
+        [jobs]
+        format = "lodes"
+        file = "{region["od"]}"
+        [geography]
+        file = "{region["crosswalk"]}"
+        block = "tabblk2010"
+        levels = ["st", "cty", "trct", "bgrp"]
+        latitude = "blklatdd"
+        longitude = "blklondd"
+    """
+
+
+def test_no_public_table(out: Path, small_region: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "none.toml").write_text(small_text(small_region), encoding="utf-8")
+    with pytest.raises(geo_data.InputError, match="no public table"):
+        pipelines.evaluate_public(out, [tmp_path / "none.toml"])
+
+
+def test_jobs_of_another_geography(out: Path, tmp_path: Path, small_region: dict[str, Path]) -> None:
+    table = pd.read_csv(small_region["od"], dtype=str)
+    table["h_geocode"] = "99" + table["h_geocode"].str[2:]
+    table.to_csv(tmp_path / "other.csv", index=False)
+    with pytest.raises(geo_data.InputError, match="not in the geography") as error:
+        pipelines.evaluate(out, tmp_path / "other.csv")
+    assert not any(code in str(error.value) for code in table["h_geocode"])
+
+
+def test_microdata_and_canaries(
+    microdata: dict[str, Path],
+    microdata_change: Callable[[Path], tuple[str, str]],
+    config_text: Callable[..., str],
+    canary: str,
+    clean_source: object,
+    tmp_path: Path,
+) -> None:
+    """Codes of workers stand in every row of the truth, and nowhere in what is printed or written."""
+    text = config_text(microdata_change(microdata["parquet"]))
+    release = pipelines.run(pipelines.parse_config(text, tmp_path, "micro.toml"))
+    (tmp_path / "micro.toml").write_text(text, encoding="utf-8")
+    result = CliRunner().invoke(command, [str(release.out), "--truth", str(tmp_path / "micro.toml")])
+    assert result.exit_code == 0, result.output
+    written = b"".join(path.read_bytes() for path in (release.out / "confidential" / "evaluation").iterdir())
+    assert canary not in result.output
+    assert canary.encode() not in written
+    blocks = [code.encode() for code in pipelines.read_public_release(release.public).geography.blocks]
+    assert not any(code in written for code in blocks)  # nor is any block singled out
+    # Nothing is said about the truth but where the report is.
+    told = result.output.replace(str(release.out), "")
+    assert not re.search(r"\d", told)
+
+
+def test_command(out: Path, config_file: Path, small_region: dict[str, Path]) -> None:
+    run = CliRunner()
+    neither = run.invoke(command, [str(out)])
+    both = run.invoke(command, [str(out), "--truth", str(config_file), "--public", str(config_file)])
+    assert (neither.exit_code, both.exit_code) == (2, 2)
+    result = run.invoke(command, [str(out), "--public", str(config_file)])
+    assert result.exit_code == 0, result.output
+    assert f"Written {out / 'evaluation'}" in result.output
+    refused = run.invoke(
+        command, [str(out), "--truth", str(small_region["od"]), "--to", str(out / "public" / "x")]
+    )
+    assert refused.exit_code == 1
+    assert "inside the public folder" in refused.output
+    absent = run.invoke(command, [str(out.parent / "none"), "--truth", str(config_file)])
+    assert absent.exit_code == 1
+    assert "there is no certificate.json" in absent.output
+
+
+def test_umask_decides_about_public_reports(out: Path, config_file: Path, tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        pipelines.evaluate_public(out, [config_file], tmp_path / "open")
+        pipelines.evaluate(out, config_file, tmp_path / "closed")
+    finally:
+        os.umask(before)
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("open", "closed")] == [0o755, 0o700]
+    assert (tmp_path / "open" / "report.html").stat().st_mode & 0o777 == 0o644
+    assert (tmp_path / "closed" / "report.html").stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,206 @@
+"""All formats: where they go, what their read-me says, what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pyogrio
+import pytest
+
+import pipelines
+from pipelines.release.polygons import polygon_file
+from pipelines.release.reader import PublicRelease, PublicReleaseError
+from pipelines.views.exports import FORMATS, ExportError, Format, Source, export
+from pipelines.views.exports.source import usual_level
+
+DOCS = Path(__file__).resolve().parents[4] / "docs" / "exports.md"
+
+
+def all_files(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+
+
+def test_every_format_comes_with_what_must_be_known(public: Path, tmp_path: Path) -> None:
+    before = all_files(public)
+    found = export(public, list(FORMATS), tmp_path / "exports")
+    assert sorted(path.name for path in (tmp_path / "exports").iterdir()) == sorted(FORMATS)
+    certificate = pipelines.read_public_release(public).certificate
+    for name, paths in found.items():
+        assert [path.parent.name for path in paths] == [name] * len(paths)
+        assert paths == sorted((tmp_path / "exports" / name).iterdir())
+        readme = (tmp_path / "exports" / name / "README.txt").read_text(encoding="utf-8")
+        for words in (
+            certificate.release.name,
+            "SYNTHETIC",
+            f"epsilon {certificate.run.epsilon}, delta {certificate.run.delta}",
+            certificate.plan_sha256,
+            "age 29 or younger" if name != "flowmap" else "\n  count  all jobs",
+            *(path.name for path in paths if path.name != "README.txt"),
+        ):
+            assert words in readme, (name, words)
+        assert name != "flowmap" or "S000" not in readme
+        assert len(paths) > 1, "a read-me of nothing"
+    assert all_files(public) == before
+
+
+def test_a_release_that_may_not_be_published_says_so(public: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(public, tmp_path / "public"))
+    text = (copy / "certificate.json").read_text(encoding="utf-8")
+    reason = '"not_for_release_because": ["the run was seeded"]'
+    text = text.replace('"for_release": true', '"for_release": false')
+    text = re.sub(r'"not_for_release_because": \[\]', reason, text)
+    (copy / "certificate.json").write_text(text, encoding="utf-8")
+    export(copy, ["csv", "kepler"])
+    assert "NOT FOR RELEASE: the run was seeded." in (tmp_path / "exports/csv/README.txt").read_text()
+    assert '"description":"NOT FOR RELEASE. ' in (tmp_path / "exports/kepler/kepler.gl.json").read_text()
+
+
+def test_nothing_is_overwritten(public: Path, tmp_path: Path) -> None:
+    export(public, ["csv"], tmp_path)
+    before = {path: path.read_bytes() for path in (tmp_path / "csv").iterdir()}
+    with pytest.raises(ExportError, match=r"csv: is there already\. Remove it"):
+        export(public, ["flowmap", "csv"], tmp_path, home_level="cty")
+    assert {path: path.read_bytes() for path in (tmp_path / "csv").iterdir()} == before
+    assert all_files(tmp_path) == ["csv", *sorted(f"csv/{path.name}" for path in before)]
+
+
+@pytest.mark.parametrize(
+    ("formats", "levels", "words"),
+    [
+        (["csv", "shapefile"], {}, "there is no format 'shapefile'; there are: lodes, csv"),
+        ([], {}, "no format is named"),
+        (["csv"], {"work_level": "ward"}, "there is no level 'ward'; there are: st, cty, trct"),
+        (["lodes"], {"home_level": "cty"}, "LODES has blocks, and no other level"),
+    ],
+)
+def test_what_is_not_there_is_refused(
+    formats: list[str], levels: dict[str, str], words: str, public: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ExportError, match=words):
+        export(public, formats, tmp_path / "new", **levels)
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_public_folder_stays_as_it_was_checked(public: Path) -> None:
+    before = all_files(public)
+    with pytest.raises(PublicReleaseError, match="would make it fail `verify`"):
+        export(public, ["csv"], public / "exports")
+    assert all_files(public) == before
+
+
+def test_a_failure_leaves_nothing_half_written(
+    public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(source: Source, folder: Path) -> list[str]:
+        (folder / "half").write_text("written")
+        raise OSError("disk full")
+
+    monkeypatch.setitem(FORMATS, "broken", Format("", "", fail))
+    with pytest.raises(OSError, match="disk full"):
+        export(public, ["csv", "broken"], tmp_path)
+    assert all_files(tmp_path) == []
+
+
+def test_a_new_format_is_one_entry(public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(source: Source, folder: Path) -> list[str]:
+        (folder / "workers.txt").write_text(str(sum(flows["S000"].sum() for flows in source.flows())))
+        return ["A remark."]
+
+    monkeypatch.setitem(FORMATS, "sum", Format("the number of workers", "anything", write))
+    export(public, ["sum"], tmp_path)
+    assert (tmp_path / "sum" / "workers.txt").read_text() == "600"
+    assert "\nA remark.\n" in (tmp_path / "sum" / "README.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("home", "work", "name"),
+    [
+        (None, None, "trct_to_trct"),  # the only level with polygons
+        ("cty", None, "cty_to_cty"),
+        (None, "cty", "cty_to_cty"),
+        ("tabblk2010", "st", "tabblk2010_to_st"),
+    ],
+)
+def test_levels(home: str | None, work: str | None, name: str, public: Path, tmp_path: Path) -> None:
+    export(public, ["csv"], tmp_path, home_level=home, work_level=work)
+    assert (tmp_path / "csv" / f"demo_flows_{name}_JT00_2019.csv.gz").is_file()
+
+
+def test_the_usual_level(public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = Path(shutil.copytree(public, tmp_path / "public"))
+    release = pipelines.read_public_release(copy)
+    assert usual_level(release) == "trct"
+    (copy / polygon_file("trct")).rename(copy / polygon_file("tabblk2010"))
+    assert usual_level(release) == "tabblk2010"
+    monkeypatch.setattr("pipelines.views.exports.source._MOST_ZONES", 30)
+    assert usual_level(release) == "st"  # blocks are too many
+    (copy / polygon_file("tabblk2010")).unlink()
+    assert usual_level(release) == "st"  # 600 workers: no level has zones of 1,000
+    counties = release.geography.n_units("cty")
+    monkeypatch.setattr("pipelines.views.exports.source._WORKERS_PER_ZONE", 600 / counties)
+    assert usual_level(release) == "cty"
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name not in ("lodes", "pmtiles")])
+def test_flows_are_written_in_batches(
+    name: str, public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files made of many small batches are those of one; no table is longer than a batch."""
+    level = {"home_level": "tabblk2010", "work_level": "bgrp"}
+    export(public, [name], tmp_path / "one", **level)
+    copy = Path(shutil.copytree(public, tmp_path / "public"))
+    for kind in ("main", "aux"):
+        path = copy / f"demo_od_{kind}_JT00_2019.parquet"
+        pq.write_table(pq.read_table(path), path, row_group_size=50)
+    lengths: dict[str, list[int]] = {}
+
+    def counted(method: Callable[..., Iterator[pd.DataFrame]]) -> Callable[..., Iterator[pd.DataFrame]]:
+        def run(*arguments: object) -> Iterator[pd.DataFrame]:
+            for batch in method(*arguments):
+                lengths.setdefault(method.__name__, []).append(len(batch))
+                yield batch
+
+        return run
+
+    monkeypatch.setattr("pipelines.views.exports.source._ROWS", 7)
+    monkeypatch.setattr("pipelines.release.reader._AT_ONCE", 1)
+    monkeypatch.setattr(Source, "flows", counted(Source.flows))
+    monkeypatch.setattr(PublicRelease, "flow_batches", counted(PublicRelease.flow_batches))
+    export(copy, [name], tmp_path / "many", **level)
+    assert max(lengths["flows"]) <= 7 < 50 < sum(lengths["flows"])
+    assert max(lengths["flow_batches"]) <= 2 * 50  # a group of main and one of aux
+    for path in (tmp_path / "one" / name).iterdir():
+        again = tmp_path / "many" / name / path.name
+        if path.suffix == ".gpkg":
+            tables = [pyogrio.read_dataframe(file, layer="flows") for file in (path, again)]
+        elif path.suffix == ".parquet":
+            tables = [pd.read_parquet(file) for file in (path, again)]
+        else:
+            opened = gzip.open if path.suffix == ".gz" else open
+            with opened(path, "rb") as one, opened(again, "rb") as many:
+                assert one.read() == many.read()
+            continue
+        pd.testing.assert_frame_equal(*tables)
+    left = [path for path in tmp_path.rglob("*.arrow") if path.is_file()]
+    assert not left, "the file of flows is still there"
+
+
+def test_codes_that_are_no_prefixes(british: Callable[..., pipelines.ReleaseConfig], tmp_path: Path) -> None:
+    """A British release: other levels, other codes, no LODES categories, no polygons."""
+    release = pipelines.run(british())
+    found = export(release.public, list(FORMATS), tmp_path, home_level="lsoa", work_level="lad")
+    assert set(found) == set(FORMATS)
+    rac = tmp_path / "lodes" / "leeds_rac_S000_JT00_2021.csv.gz"
+    assert rac in found["lodes"]
+
+
+def test_the_docs_have_every_format() -> None:
+    """The table is the one that benchmarks/exports.py prints."""
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \|", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
+    assert rows == [(name, form.meaning, form.tool) for name, form in FORMATS.items()]

@@ -1,0 +1,126 @@
+"""OMX files, opened by openmatrix, which stands on another HDF5 library than the writer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import h5py
+import numpy as np
+import openmatrix
+import pandas as pd
+import pytest
+
+from pipelines.views.exports import Source
+from pipelines.views.exports.matrices import write_omx
+
+Exporter = Callable[..., tuple[Path, Source]]
+
+
+def matrix(flows: pd.Series, homes: np.ndarray, works: np.ndarray) -> np.ndarray:
+    cells = np.zeros((len(homes), len(works)), int)
+    for (work, home), workers in flows.items():
+        cells[homes.tolist().index(home), works.tolist().index(work)] = workers
+    return cells
+
+
+def test_a_matrix_for_each_count(exported: Exporter, tract_flows: pd.Series, rows: pd.DataFrame) -> None:
+    folder, source = exported("omx")
+    codes = source.release.geography.codes("trct")
+    expected = matrix(tract_flows, codes, codes)
+    with openmatrix.open_file(str(folder / "demo_flows_trct_to_trct_JT00_2019.omx")) as file:
+        assert file.version() == b"0.2"
+        assert file.shape() == (len(codes), len(codes))
+        assert sorted(file.list_matrices()) == sorted(source.counts)
+        assert sorted(file.list_mappings()) == ["home", "work"]
+        for side in ("home", "work"):
+            assert [code.decode() for code in file.map_entries(side)] == codes.tolist()
+        np.testing.assert_array_equal(file["S000"][:], expected)
+        for name in source.counts:
+            assert file[name][:].sum() == rows[name].sum()
+        # Homes are rows: a cell found by the lookups alone.
+        (work, home), workers = next(iter(tract_flows[tract_flows > 1].items()))
+        cell = file.mapping("home")[home.encode()], file.mapping("work")[work.encode()]
+        assert file["S000"][cell] == workers
+        outside = [file.mapping("home")[code] for code in (b"09999999999", b"25999999999")]
+        assert file["S000"][outside, :].sum() == rows["h_geocode"].str[:2].isin(["09", "25"]).dot(
+            rows["S000"]
+        )
+        assert file["S000"][:, outside].sum() == 0
+        assert file.root._v_attrs["plan_sha256"].decode() == source.release.certificate.plan_sha256
+
+
+def test_levels_may_differ(exported: Exporter, tract_flows: pd.Series) -> None:
+    folder, source = exported("omx", "cty", "trct")
+    by_county = tract_flows.groupby(["work", tract_flows.index.get_level_values("home").str[:5]]).sum()
+    expected = matrix(by_county, *(source.release.geography.codes(level) for level in ("cty", "trct")))
+    with openmatrix.open_file(str(folder / "demo_flows_cty_to_trct_JT00_2019.omx")) as file:
+        assert file.shape() == expected.shape
+        np.testing.assert_array_equal(file["S000"][:], expected)
+
+
+@pytest.mark.parametrize("side", [1, 4, 7])
+def test_only_tiles_with_flows_are_in_the_file(
+    side: int, exported: Exporter, rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the level of blocks; the matrix in slices is that of the rows of the release."""
+    monkeypatch.setattr("pipelines.views.exports.matrices._SIDE", side)
+    monkeypatch.setattr("pipelines.views.exports.source._ROWS", 10)
+    folder, source = exported("omx", "tabblk2010", "tabblk2010")
+    path = folder / "demo_flows_tabblk2010_to_tabblk2010_JT00_2019.omx"
+    codes = source.release.geography.codes("tabblk2010")
+    for name in ("S000", "SE02"):
+        expected = matrix(rows.groupby(["w_geocode", "h_geocode"])[name].sum(), codes, codes)
+        with openmatrix.open_file(str(path)) as file:
+            slices = [file[name][first : first + 10, :] for first in range(0, len(codes), 10)]
+            np.testing.assert_array_equal(np.vstack(slices), expected)
+        homes, works = np.nonzero(expected)
+        with h5py.File(path) as file:
+            tiles = file["data"][name].id.get_num_chunks()
+        assert tiles == len(set(zip(homes // side, works // side, strict=True)))
+        assert 0 < tiles < np.ceil(len(codes) / side) ** 2
+
+
+def test_a_large_state(tmp_path: Path) -> None:
+    """A matrix of 300,000 x 300,000 cells, 360 GB in memory, of which few are not 0."""
+    zones = 300_000
+    rng = np.random.default_rng(1)
+    flows = pd.DataFrame(
+        {
+            "work": np.sort(rng.integers(0, zones, 100)).astype(np.int32),
+            "home": rng.integers(0, zones, 100).astype(np.int32),
+            "S000": rng.integers(1, 2**31 - 1, 100),
+        }
+    )
+    codes = np.array([f"{zone:015}" for zone in range(zones)], object)
+    geography = SimpleNamespace(n_units=lambda _: zones, codes=lambda _: codes, outside=())
+    source: Any = SimpleNamespace(
+        release=SimpleNamespace(geography=geography),
+        home_level="block",
+        work_level="block",
+        counts=["S000"],
+        about={},
+        flows=lambda: iter([flows[:30], flows[30:]]),
+        flows_name="flows",
+        name=lambda what, suffix: f"{what}.{suffix}",
+    )
+    remarks = write_omx(source, tmp_path)
+    path = tmp_path / "flows.omx"
+    assert path.stat().st_size < 2 * zones * 16 + 1e6  # the lookups, and little more
+    with openmatrix.open_file(str(path)) as file:
+        assert file.shape() == (zones, zones)
+        assert file.mapping("home")[codes[-1].encode()] == zones - 1
+        total = 0
+        for (home, work), jobs in flows.groupby(["home", "work"])["S000"].sum().items():
+            part = file["S000"][home : home + 1, max(0, work - 5) : work + 5]
+            assert jobs in part
+            total += int(jobs)
+        assert file["S000"][:0, :].shape == (0, zones)
+    assert total == flows["S000"].sum()
+    assert any("needs 360 GB" in remark for remark in remarks)
+
+
+def test_a_small_matrix_needs_no_warning(exported: Exporter) -> None:
+    assert " GB " not in (exported("omx")[0] / "README.txt").read_text(encoding="utf-8")

@@ -1,0 +1,296 @@
+"""GeoParquet, GeoPackage, FlatGeobuf, GeoJSON and PMTiles, each opened by a reader that is not ours."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import geojson_pydantic
+import geopandas as gpd
+import mapbox_vector_tile
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pyogrio
+import pyproj
+import pytest
+import shapely
+from pmtiles.reader import MmapSource, Reader, all_tiles
+from pmtiles.tile import Compression, TileType
+
+from pipelines import read_public_release
+from pipelines.views.exports import Source
+from pipelines.views.exports.kepler import write_kepler
+from pipelines.views.exports.spatial import write_flatgeobuf, write_geojson
+
+Exporter = Callable[..., tuple[Path, Source]]
+ZONES, FLOWS = "demo_zones_trct_JT00_2019", "demo_flows_trct_to_trct_JT00_2019"
+OUTSIDE = ["09999999999", "25999999999"]
+SHAPELESS = 3  # two outside areas, and the tract that the polygons lack
+
+
+def check_totals(zones: pd.DataFrame, flows: pd.Series) -> None:
+    """Zones have codes as text, and the workers that the rows of the release have."""
+    assert zones["code"].str.fullmatch(r"\d{11}").all()
+    assert zones["code"].is_unique
+    counted = zones.set_index("code")
+    for side in ("home", "work"):
+        expected = flows.groupby(side).sum().reindex(counted.index, fill_value=0)
+        assert counted[f"{side}_S000"].tolist() == expected.tolist()
+        groups = counted[[f"{side}_SA0{number}" for number in (1, 2, 3)]].sum(axis=1)
+        assert groups.tolist() == expected.tolist()
+
+
+def check_flows(table: pd.DataFrame, flows: pd.Series) -> None:
+    found = table.astype({"work": "str", "home": "str"}).set_index(["work", "home"])["S000"]
+    pd.testing.assert_series_equal(found.sort_index(), flows.sort_index(), check_dtype=False)
+
+
+def drawn(flows: pd.Series) -> pd.Series:
+    """Flows that can be lines."""
+    work, home = (flows.index.get_level_values(side) for side in ("work", "home"))
+    return flows[(work != home) & ~home.isin(OUTSIDE)]
+
+
+def test_geoparquet(exported: Exporter, tract_flows: pd.Series) -> None:
+    folder, source = exported("geoparquet")
+    zones = gpd.read_parquet(folder / f"{ZONES}.parquet")
+    check_totals(zones, tract_flows)
+    assert zones.crs == pyproj.CRS("EPSG:4326")
+    assert zones.geometry.isna().sum() == SHAPELESS
+    assert zones.attrs["plan_sha256"] == source.release.certificate.plan_sha256
+    given = gpd.read_parquet(source.release.folder / "geo" / "trct.parquet").set_index("trct").geometry
+    assert zones.dropna().set_index("code").geometry.geom_equals(given).all()
+    flows = pq.read_table(folder / f"{FLOWS}.parquet")
+    assert flows.schema.metadata[b"epsilon"] == source.release.certificate.run.epsilon.encode()
+    assert not {"geometry", "geo"} & {*flows.column_names, *map(bytes.decode, flows.schema.metadata)}
+    check_flows(flows.to_pandas(), tract_flows)
+
+
+def test_geoparquet_has_the_metadata_of_version_1_1(exported: Exporter) -> None:
+    path = exported("geoparquet")[0] / f"{ZONES}.parquet"
+    schema = pq.read_schema(path)
+    geo = json.loads(schema.metadata[b"geo"])
+    assert (geo["version"], geo["primary_column"]) == ("1.1.0", "geometry")
+    column = geo["columns"]["geometry"]
+    assert (column["encoding"], column["geometry_types"]) == ("WKB", ["Polygon"])
+    # In GeoParquet the order is longitude, latitude whatever the CRS says, as in OGC:CRS84.
+    assert pyproj.CRS.from_json_dict(column["crs"]).equals("EPSG:4326", ignore_axis_order=True)
+    corners = ("xmin", "ymin", "xmax", "ymax")
+    assert column["covering"] == {"bbox": {corner: ["bbox", corner] for corner in corners}}
+    zones = pd.read_parquet(path)
+    shapes = shapely.from_wkb(zones["geometry"])
+    boxes = pd.json_normalize(zones["bbox"][shapes != None])[list(corners)]  # noqa: E711 - elementwise
+    np.testing.assert_allclose(boxes, shapely.bounds(shapes[shapes != None]))  # noqa: E711
+
+
+def test_geoparquet_is_read_in_part(exported: Exporter) -> None:
+    path = exported("geoparquet")[0] / f"{ZONES}.parquet"
+    whole = gpd.read_parquet(path).dropna()
+    box = tuple(whole.geometry.iloc[0].bounds)
+    part = gpd.read_parquet(path, bbox=box)
+    assert set(part["code"]) == set(whole["code"][whole.intersects(shapely.box(*box))])
+    assert len(part) < len(whole)
+
+
+def test_geopackage(exported: Exporter, tract_flows: pd.Series) -> None:
+    folder, source = exported("geopackage")
+    path = folder / f"{FLOWS}.gpkg"
+    assert dict(pyogrio.list_layers(path).tolist()) == {"zones_trct": "Polygon", "flows": None}
+    zones = pyogrio.read_dataframe(path, layer="zones_trct")
+    check_totals(zones, tract_flows)
+    assert zones.crs == pyproj.CRS("EPSG:4326")
+    assert zones.geometry.isna().sum() == SHAPELESS
+    flows = pyogrio.read_dataframe(path, layer="flows")
+    assert not isinstance(flows, gpd.GeoDataFrame)
+    check_flows(flows, tract_flows)
+    for layer in ("zones_trct", "flows"):
+        metadata = pyogrio.read_info(path, layer=layer)["layer_metadata"]
+        assert metadata["plan_sha256"] == source.release.certificate.plan_sha256
+        assert metadata["DESCRIPTION"] == source.sentence
+
+
+def test_geopackage_is_one(exported: Exporter) -> None:
+    """SQLite agrees: the file is sound, says what it is, and has an index of the zones in space."""
+    path = exported("geopackage")[0] / f"{FLOWS}.gpkg"
+    assert path.read_bytes()[68:72] == b"GPKG"
+    database = sqlite3.connect(path)
+    try:
+        assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert database.execute("PRAGMA foreign_key_check").fetchall() == []
+        contents = "SELECT table_name, data_type, srs_id FROM gpkg_contents ORDER BY table_name"
+        found = database.execute(contents).fetchall()
+        assert [row[:2] for row in found] == [("flows", "attributes"), ("zones_trct", "features")]
+        assert found[1][2] == 4326
+        index = "SELECT table_name FROM gpkg_extensions WHERE extension_name = 'gpkg_rtree_index'"
+        assert database.execute(index).fetchall() == [("zones_trct",)]
+        assert database.execute("SELECT typeof(home), typeof(S000) FROM flows").fetchone() == (
+            "text",
+            "integer",
+        )
+    finally:
+        database.close()
+
+
+@pytest.mark.parametrize(("name", "suffix"), [("flatgeobuf", "fgb"), ("geojson", "geojson")])
+def test_zones_and_lines(name: str, suffix: str, exported: Exporter, tract_flows: pd.Series) -> None:
+    folder, source = exported(name)
+    zones = pyogrio.read_dataframe(folder / f"{ZONES}.{suffix}")
+    check_totals(zones, tract_flows)
+    assert len(zones) == source.release.geography.n_units("trct") - SHAPELESS
+    lines = pyogrio.read_dataframe(folder / f"{FLOWS}.{suffix}")
+    assert zones.crs == lines.crs == pyproj.CRS("EPSG:4326")
+    check_flows(lines.drop(columns="geometry"), drawn(tract_flows))
+    points = source.release.places("trct").set_index("code")
+    for end, side in enumerate(("home", "work")):
+        expected = points.loc[lines[side], ["longitude", "latitude"]].to_numpy()
+        found = shapely.get_coordinates(shapely.get_point(lines.geometry.array, end))
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    missing = tract_flows.sum() - drawn(tract_flows).sum()
+    readme = (folder / "README.txt").read_text(encoding="utf-8")
+    assert f"{missing:,} of 600 workers have no line" in readme
+    assert f"are left out: {SHAPELESS} of {source.release.geography.n_units('trct')}" in readme
+
+
+def test_flatgeobuf_is_read_in_part(exported: Exporter) -> None:
+    folder, source = exported("flatgeobuf")
+    path = folder / f"{ZONES}.fgb"
+    info = pyogrio.read_info(path)
+    assert info["capabilities"]["fast_spatial_filter"]
+    assert info["layer_metadata"]["DESCRIPTION"] == source.sentence
+    whole = pyogrio.read_dataframe(path)
+    box = tuple(whole.geometry.iloc[0].bounds)
+    part = pyogrio.read_dataframe(path, bbox=box)
+    assert set(part["code"]) == set(whole["code"][whole.intersects(shapely.box(*box))])
+
+
+@pytest.mark.parametrize("stem", [ZONES, FLOWS])
+def test_geojson_is_rfc_7946(stem: str, exported: Exporter) -> None:
+    folder, source = exported("geojson")
+    text = (folder / f"{stem}.geojson").read_text(encoding="utf-8")
+    collection = geojson_pydantic.FeatureCollection.model_validate_json(text)
+    document = json.loads(text)
+    assert "crs" not in document, "RFC 7946 knows one CRS"
+    assert document["description"] == source.sentence
+    for feature in collection.features:
+        geometry = shapely.from_geojson(feature.geometry.model_dump_json())
+        if geometry.geom_type == "Polygon":
+            assert geometry.exterior.is_ccw
+        west, south, east, north = geometry.bounds
+        assert -180 <= west <= east <= 180
+        assert -90 <= south <= north <= 90
+
+
+@pytest.fixture
+def tiles(exported: Exporter) -> Callable[[int, int, int], dict[str, object]]:
+    folder, _ = exported("pmtiles")
+    path = folder / f"{ZONES}.pmtiles"
+
+    def tile(zoom: int, x: int, y: int) -> dict[str, object]:
+        with path.open("rb") as file:
+            content = Reader(MmapSource(file)).get(zoom, x, y)
+        assert content is not None
+        return mapbox_vector_tile.decode(gzip.decompress(content), default_options={"y_coord_down": True})
+
+    return tile
+
+
+def test_pmtiles_says_what_it_is(exported: Exporter) -> None:
+    folder, source = exported("pmtiles")
+    with (folder / f"{ZONES}.pmtiles").open("rb") as file:
+        reader = Reader(MmapSource(file))
+        header, metadata = reader.header(), reader.metadata()
+    assert (header["tile_type"], header["tile_compression"]) == (TileType.MVT, Compression.GZIP)
+    west, south, east, north = source.zones["trct"].total_bounds
+    first = int(np.log2(360 / max(east - west, north - south))) - 2  # as seen on a phone
+    assert (header["min_zoom"], header["max_zoom"]) == (first, 10)
+    extent = [header[f"{key}_e7"] / 1e7 for key in ("min_lon", "min_lat", "max_lon", "max_lat")]
+    np.testing.assert_allclose(extent, source.zones["trct"].total_bounds, atol=1e-5)
+    assert metadata["description"] == source.sentence
+    (layer,) = metadata["vector_layers"]
+    assert layer["id"] == "zones"
+    assert layer["fields"]["code"] == "String"
+    assert set(layer["fields"]) == set(source.zones["trct"].columns) - {"geometry"}
+
+
+def test_every_zoom_has_every_zone(exported: Exporter, tract_flows: pd.Series) -> None:
+    path = exported("pmtiles")[0] / f"{ZONES}.pmtiles"
+    found: dict[int, list[dict[str, object]]] = {}
+    with path.open("rb") as file:
+        for (zoom, _, _), content in all_tiles(MmapSource(file)):
+            features = mapbox_vector_tile.decode(gzip.decompress(content))["zones"]["features"]
+            found.setdefault(zoom, []).extend(feature["properties"] for feature in features)
+    assert max(found) == 10
+    for properties in found.values():
+        check_totals(pd.DataFrame(properties).drop_duplicates(), tract_flows)
+
+
+def test_every_zone_is_where_it_should_be(
+    tiles: Callable[[int, int, int], dict[str, object]], exported: Exporter, public: Path
+) -> None:
+    """At the closest zoom, the tile under a zone's middle has the zone around that point."""
+    shapes = gpd.read_parquet(public / "geo" / "trct.parquet").to_crs("EPSG:3857")
+    half = np.pi * 6378137.0  # of the width of the world in Web Mercator
+    for code, shape in zip(shapes["trct"], shapes.geometry, strict=True):
+        middle = shape.representative_point()
+        x, y = (middle.x + half) / (2 * half) * 2**10, (half - middle.y) / (2 * half) * 2**10
+        layer = tiles(10, int(x), int(y))["zones"]
+        point = shapely.Point((x % 1) * layer["extent"], (y % 1) * layer["extent"])
+        around = [
+            feature["properties"]["code"]
+            for feature in layer["features"]
+            if shapely.from_geojson(json.dumps(feature["geometry"])).buffer(2).covers(point)
+        ]
+        assert code in around
+
+
+def test_points_where_there_are_no_polygons(exported: Exporter) -> None:
+    folder, source = exported("geoparquet", "cty", "tabblk2010")
+    homes = gpd.read_parquet(folder / "demo_zones_cty_JT00_2019.parquet")
+    works = gpd.read_parquet(folder / "demo_zones_tabblk2010_JT00_2019.parquet")
+    assert (homes.geom_type.dropna() == "Point").all()
+    assert homes["home_S000"].sum() == works["work_S000"].sum() == 600
+    assert "work_S000" not in homes
+    geography = source.release.geography
+    inside = works.geometry.notna()
+    assert works["code"][~inside].tolist() == [f"{code:9<15}" for code in geography.outside]
+    np.testing.assert_array_equal(works.geometry[inside].x, geography.longitude[inside])
+
+
+def test_across_the_antimeridian(public: Path, tmp_path: Path) -> None:
+    """Lines do not go round the earth; points are where they are known to be."""
+    near = read_public_release(public)
+    there = near.geography.longitude + 180 - np.nanmean(near.geography.longitude)
+    longitude = np.where(there > 180, there - 360, there)
+    release = replace(near, geography=replace(near.geography, longitude=longitude))
+    source = Source(release, "cty", "bgrp", tmp_path)
+    for write in (write_flatgeobuf, write_geojson, write_kepler):
+        write(source, tmp_path)
+    for suffix in ("fgb", "geojson"):
+        lines = pyogrio.read_dataframe(tmp_path / f"demo_flows_cty_to_bgrp_JT00_2019.{suffix}").geometry
+        assert shapely.length(lines.to_numpy()).max() < 5
+        zones = pyogrio.read_dataframe(tmp_path / f"demo_zones_bgrp_JT00_2019.{suffix}").geometry
+        assert zones.x.min() < -175 < 175 < zones.x.max()
+        assert zones.x.abs().max() <= 180
+    assert (lines.geom_type == "MultiLineString").any()  # cut at 180 degrees, as RFC 7946 wants
+    document = json.loads((tmp_path / "kepler.gl.json").read_text(encoding="utf-8"))
+    arcs = pd.DataFrame(document["datasets"][0]["data"]["allData"])
+    assert (arcs[2] - arcs[4]).abs().max() < 5
+    assert document["config"]["config"]["mapState"]["zoom"] > 6
+
+
+@pytest.mark.parametrize("name", ["geopackage", "flatgeobuf", "geojson", "pmtiles"])
+def test_two_levels_are_two_layers(name: str, exported: Exporter) -> None:
+    folder, _ = exported(name, "cty", "trct")
+    layers = {
+        (layer if name == "geopackage" else path.name, geometry)
+        for path in folder.iterdir()
+        if path.suffix != ".txt"
+        for layer, geometry in pyogrio.list_layers(path).tolist()
+    }
+    assert sum("zones_" in layer for layer, _ in layers) == 2
+    assert {geometry for layer, geometry in layers if "zones_cty" in layer} <= {"Point", "MultiPoint"}

@@ -1,0 +1,76 @@
+"""CSV files, read by pandas and by the standard library."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from pipelines.views.exports import Source
+
+Exporter = Callable[..., tuple[Path, Source]]
+
+
+@pytest.mark.parametrize(
+    ("home", "work"), [("trct", "trct"), ("cty", "bgrp"), ("tabblk2010", "st"), ("tabblk2010", "tabblk2010")]
+)
+def test_csv_at_any_pair_of_levels(home: str, work: str, exported: Exporter, rows: pd.DataFrame) -> None:
+    folder, source = exported("csv", home, work)
+    path = folder / f"demo_flows_{home}_to_{work}_JT00_2019.csv.gz"
+    found = pd.read_csv(path, dtype={"work": "str", "home": "str"})
+    assert list(found.columns) == ["work", "home", *source.counts]
+    length = {"st": 2, "cty": 5, "trct": 11, "bgrp": 12, "tabblk2010": 15}
+    keys = [rows["w_geocode"].str[: length[work]], rows["h_geocode"].str[: length[home]]]
+    expected = rows.groupby(keys)[source.counts].sum().rename_axis(["work", "home"]).reset_index()
+    pd.testing.assert_frame_equal(found.sort_values(["work", "home"], ignore_index=True), expected)
+
+
+def test_csv_as_bytes(exported: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line a flow with leading zeros, whatever the system; the same again, byte for byte."""
+    monkeypatch.setattr("pipelines.views.exports.source._ROWS", 7)
+    path = exported("csv")[0] / "demo_flows_trct_to_trct_JT00_2019.csv.gz"
+    content = gzip.decompress(path.read_bytes()).decode()
+    assert "\r" not in content
+    lines = list(csv.reader(content.splitlines()))
+    assert {len(line) for line in lines} == {12}
+    assert {line[0][:2] for line in lines[1:]} == {"03"}
+    assert {line[1][:2] for line in lines[1:]} == {"03", "09", "25"}
+    assert path.read_bytes()[4:8] == bytes(4), "a time in the file"
+
+
+def test_flowmap(exported: Exporter, tract_flows: pd.Series) -> None:
+    folder, source = exported("flowmap")
+    locations = pd.read_csv(folder / "locations.csv", dtype={"id": "str", "name": "str"})
+    flows = pd.read_csv(folder / "flows.csv", dtype={"origin": "str", "dest": "str"})
+    assert list(locations.columns) == ["id", "name", "lat", "lon"]
+    assert list(flows.columns) == ["origin", "dest", "count"]
+    assert locations["id"].is_unique
+    assert locations.notna().all(axis=None)
+    assert flows["origin"].isin(locations["id"]).all()
+    assert flows["dest"].isin(locations["id"]).all()
+    inside = tract_flows[~tract_flows.index.get_level_values("home").str.endswith("999999999")]
+    found = flows.set_index(["dest", "origin"])["count"].rename_axis(["work", "home"]).rename("S000")
+    pd.testing.assert_series_equal(found.sort_index(), inside.sort_index())
+    assert (flows["origin"] == flows["dest"]).any(), "flows inside a zone are flows"
+    places = source.release.places("trct").set_index("code").loc[locations["id"]]
+    assert (places["latitude"].to_numpy() - locations["lat"]).abs().max() < 1e-6
+    assert (places["longitude"].to_numpy() - locations["lon"]).abs().max() < 1e-6
+    missing = tract_flows.sum() - inside.sum()
+    assert f"{missing:,} workers are left out" in (folder / "README.txt").read_text(encoding="utf-8")
+
+
+def test_flowmap_of_two_levels_keeps_their_codes_apart(exported: Exporter) -> None:
+    folder, source = exported("flowmap", "cty", "st")
+    locations, flows = (pd.read_csv(folder / f"{name}.csv", dtype="str") for name in ("locations", "flows"))
+    assert locations["id"].str.startswith(("cty:03", "st:03")).all()
+    assert locations["name"].str.fullmatch(r"03(\d{3})?").all()
+    assert flows["origin"].str.startswith("cty:").all()
+    assert flows["dest"].isin(locations["id"]).all()
+    assert int(flows["count"].astype(int).sum()) == sum(
+        flows["S000"][~flows["home"].isin(source.release.places("cty").query("latitude.isna()").index)].sum()
+        for flows in source.flows()
+    )

@@ -1,0 +1,204 @@
+"""Figures as files, from Python and from the command line."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+import matplotlib.image
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+
+import pipelines
+from pipelines import PublicRelease, PublicReleaseError, Release, draw_figure, read_public_release
+from pipelines.cli.figure import figure
+from pipelines.release.names import write_names
+from pipelines.views.figures import KINDS
+
+SVG = "http://www.w3.org/2000/svg"
+NAMESPACES = ("http://www.w3.org/", "http://purl.org/dc/", "http://creativecommons.org/ns#")
+
+
+@pytest.fixture(scope="module")
+def release(small_release: Release) -> PublicRelease:
+    return read_public_release(small_release.public)
+
+
+def ink(path: Path) -> float:
+    """The share of pixels that are not white."""
+    return float((matplotlib.image.imread(path)[..., :3] < 0.99).any(axis=2).mean())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_drawn(kind: str, release: PublicRelease, tmp_path: Path) -> None:
+    path = tmp_path / "new" / "folder" / "figure.png"
+    draw_figure(release, path, area=release.geography.codes("cty")[0], kind=kind)
+    height, width = matplotlib.image.imread(path).shape[:2]
+    assert (width, height) == ((2160, 2160) if kind == "all" else (1300, 1320))
+    assert 0.03 < ink(path) < 0.9
+
+
+@pytest.mark.parametrize("of", ["workers", "residents"])
+def test_svg_holds_its_words_and_no_address(of: str, release: PublicRelease, tmp_path: Path) -> None:
+    path, again = tmp_path / "figure.svg", tmp_path / "again.svg"
+    draw_figure(release, path, of=of)  # type: ignore[arg-type]
+    draw_figure(release, again, of=of)  # type: ignore[arg-type]
+    text = path.read_text(encoding="utf-8")
+    assert text == again.read_text(encoding="utf-8")
+    words = [element.text or "" for element in ElementTree.fromstring(text).iter(f"{{{SVG}}}text")]
+    assert any(f"Where the {of} of the whole region" in line for line in words)
+    assert all(url.startswith(NAMESPACES) for url in re.findall(r"https?://[^\"'\s<>]+", text))
+
+
+def test_a_name_is_no_formula(release: PublicRelease, tmp_path: Path) -> None:
+    """Nor markup: what matplotlib would typeset, and XML would read, stands there as it is."""
+    folder = Path(shutil.copytree(release.folder, tmp_path / "public"))
+    name = '$\\frac$ & <b>"Sure"</b> $x'
+    names = {"cty": np.array([name, ""], object)}
+    write_names(names, release.geography, folder)
+    path = tmp_path / "figure.svg"
+    code = release.geography.codes("cty")[0]
+    draw_figure(read_public_release(folder), path, area=code, kind="distance")
+    root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
+    words = " ".join(element.text or "" for element in root.iter(f"{{{SVG}}}text"))
+    assert f"Where the workers of {name} (county {code}) live" in words
+
+
+def test_png_names_no_address(release: PublicRelease, tmp_path: Path) -> None:
+    path = tmp_path / "figure.png"
+    draw_figure(release, path, kind="distance")
+    assert b"http" not in path.read_bytes()
+
+
+def test_every_level_of_area_and_of_map(release: PublicRelease, tmp_path: Path) -> None:
+    block = int(release.flows("tabblk2010", "tabblk2010")["work"].mode()[0])
+    for level in release.levels:
+        code = release.geography.codes(level)[release.geography.unit_of(level, [block])[0]]
+        for shown in ("st", "trct", "tabblk2010"):
+            path = tmp_path / f"{level}-{shown}.png"
+            draw_figure(release, path, area=code, level=shown, kind="flows")
+            assert path.stat().st_size > 10_000
+
+
+def test_a_release_with_one_level_and_no_polygons(british: object, tmp_path: Path) -> None:
+    config = british("[]", tables=False)  # type: ignore[operator]
+    made = read_public_release(pipelines.run(config).public)
+    path = tmp_path / "figure.png"
+    draw_figure(made, path, area=made.geography.blocks[made.flows("oa", "oa")["work"][0]])
+    assert ink(path) > 0.03
+
+
+def test_workers_who_all_live_outside(
+    small_config: object, small_region: dict[str, Path], tmp_path: Path
+) -> None:
+    """Nothing is known of their homes but the area; the figure says so."""
+    jobs = pd.read_csv(small_region["od"], dtype={"w_geocode": "str", "h_geocode": "str"})
+    work = jobs["w_geocode"].mode()[0]
+    away = jobs["w_geocode"] == work
+    aux = jobs[away].assign(h_geocode="250000000000000")
+    aux = aux.groupby(["w_geocode", "h_geocode", "createdate"], as_index=False).sum()[jobs.columns]
+    jobs[~away].to_csv(tmp_path / "main.csv", index=False)
+    aux.to_csv(tmp_path / "aux.csv", index=False)
+    config = small_config(  # type: ignore[operator]
+        (f'file = "{small_region["od"]}"\n', f'file = "{tmp_path}/main.csv"\naux = "{tmp_path}/aux.csv"\n'),
+        ('longitude = "blklondd"\n', 'longitude = "blklondd"\noutside = ["25"]\n'),
+        ('epsilon = "8.6"', 'epsilon = "40"'),
+    )
+    made = read_public_release(pipelines.run(config).public)
+    for area, of in ((work, "workers"), ("25", "residents"), (None, "workers")):
+        code = "259999999999999" if area == "25" else area
+        path = tmp_path / f"{of}-{area}.png"
+        draw_figure(made, path, area=code, of=of)  # type: ignore[arg-type]
+        assert ink(path) > 0.02
+
+
+# --- errors
+
+
+def test_names_of_files_and_kinds(release: PublicRelease, tmp_path: Path) -> None:
+    with pytest.raises(
+        PublicReleaseError, match=r"figure\.pdf: the name of a figure ends with \.png or \.svg"
+    ):
+        draw_figure(release, tmp_path / "figure.pdf")
+    with pytest.raises(PublicReleaseError, match="there is no kind 'pie'; there are: all, choropleth"):
+        draw_figure(release, tmp_path / "figure.png", kind="pie")
+    assert not list(tmp_path.iterdir())
+
+
+# --- command line
+
+
+def call(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(figure, [str(argument) for argument in arguments])
+
+
+def test_the_command_draws(small_release: Release, release: PublicRelease, tmp_path: Path) -> None:
+    path, same = tmp_path / "figure.svg", tmp_path / "same.svg"
+    code = release.geography.codes("trct")[0]
+    result = call(
+        small_release.public,
+        "--to",
+        path,
+        "--area",
+        code,
+        "--of",
+        "residents",
+        "--count",
+        "SA01",
+        "--kind",
+        "rose",
+    )
+    assert result.exit_code == 0, result.output
+    assert result.output == f"Written {path}\n"
+    draw_figure(release, same, area=code, of="residents", count="SA01", kind="rose")
+    assert path.read_bytes() == same.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--area", "1"), "there is no area '1' at any level (st, cty, trct, bgrp, tabblk2010)"),
+        (("--level", "tract"), "there is no level 'tract'; there are: st, cty"),
+        (("--count", "S1"), "there is no count 'S1'; there are: S000"),
+    ],
+)
+def test_the_command_says_what_is_wrong(
+    arguments: tuple[str, str], words: str, small_release: Release, tmp_path: Path
+) -> None:
+    result = call(small_release.public, "--to", tmp_path / "figure.png", *arguments)
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: ")
+    assert words in result.output
+    assert len(result.output.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_wants_a_public_folder(small_release: Release, tmp_path: Path) -> None:
+    result = call(small_release.out, "--to", tmp_path / "figure.png")
+    assert result.exit_code == 1
+    assert "Give the public folder of a release (OUT/public)" in result.output
+
+
+def test_only_public_files_are_needed(small_release: Release, tmp_path: Path) -> None:
+    public = Path(shutil.copytree(small_release.public, tmp_path / "downloaded"))
+    result = call(public, "--to", tmp_path / "figure.png", "--kind", "choropleth")
+    assert result.exit_code == 0, result.output
+    assert np.isfinite(ink(tmp_path / "figure.png"))
+
+
+@pytest.mark.parametrize("name", ["figure.svg", "geo/figure.png"])
+def test_the_public_folder_stays_as_it_was_checked(name: str, public_copy: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(public_copy, target_is_directory=True)
+    before = sorted(public_copy.rglob("*"))
+    for folder in (public_copy, link):
+        with pytest.raises(PublicReleaseError, match="would make it fail `verify`"):
+            draw_figure(read_public_release(public_copy), folder / name)
+        done = CliRunner().invoke(figure, [str(folder), "--to", str(public_copy / name)])
+        assert done.exit_code == 1
+        assert "would make it fail `verify`" in done.output
+    assert sorted(public_copy.rglob("*")) == before

@@ -1,0 +1,124 @@
+"""What figures show: units, frame and words."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pipelines import PublicRelease, PublicReleaseError, Release, read_public_release
+from pipelines.views.commutes import find_area
+from pipelines.views.figures.subject import Subject
+
+
+@pytest.fixture(scope="module")
+def release(small_release: Release) -> PublicRelease:
+    return read_public_release(small_release.public)
+
+
+@pytest.fixture
+def bare(small_release: Release, tmp_path: Path) -> PublicRelease:
+    """The release without polygons."""
+    folder = Path(shutil.copytree(small_release.public, tmp_path / "bare"))
+    shutil.rmtree(folder / "geo")
+    return read_public_release(folder)
+
+
+def of_busiest(release: PublicRelease, level: str = "trct", **how: object) -> Subject:
+    """The subject of the area with the most jobs."""
+    flows = release.flows(level, level)
+    unit = int(flows.groupby("work")["S000"].sum().idxmax())
+    given: dict = {"of": "workers", "count": "S000"} | how
+    return Subject(release, find_area(release, release.geography.codes(level)[unit]), **given)
+
+
+def test_jobs_are_counted_where_the_other_end_is(release: PublicRelease) -> None:
+    workers, residents = of_busiest(release), of_busiest(release, of="residents")
+    flows = release.flows("trct", "trct")
+    assert workers.area is not None
+    unit = workers.area.unit
+    homes = flows[flows["work"] == unit].set_index("home")["S000"]
+    works = flows[flows["home"] == unit].set_index("work")["S000"]
+    pd.testing.assert_series_equal(workers.jobs, homes, check_names=False, check_index_type=False)
+    pd.testing.assert_series_equal(residents.jobs, works, check_names=False, check_index_type=False)
+    assert workers.total == homes.sum()
+    assert residents.total == works.sum()
+
+
+def test_the_level_is_the_finest_that_can_be_drawn(release: PublicRelease, bare: PublicRelease) -> None:
+    assert Subject(release, None, "workers", "S000").level == "trct"  # it has polygons
+    assert Subject(bare, None, "workers", "S000").level == "tabblk2010"  # 120 points can be told apart
+    assert Subject(release, None, "workers", "S000", "cty").level == "cty"
+    with pytest.raises(PublicReleaseError, match="there is no level 'tract'; there are: st"):
+        Subject(release, None, "workers", "S000", "tract")
+
+
+def test_nobody_there_is_an_error(release: PublicRelease) -> None:
+    flows = release.flows("tabblk2010", "tabblk2010")
+    empty = sorted(set(range(120)) - set(flows["work"]))[0]
+    code = release.geography.blocks[empty]
+    with pytest.raises(PublicReleaseError, match=f"there are no workers of block {code}"):
+        Subject(release, find_area(release, code), "workers", "S000")
+
+
+def test_the_map_is_metric_and_has_nearly_everybody(release: PublicRelease, bare: PublicRelease) -> None:
+    for subject in (of_busiest(release), of_busiest(bare), Subject(release, None, "residents", "S000")):
+        west, south, east, north = subject.frame
+        assert (east - west) / (north - south) == pytest.approx(1.25)
+        assert 3_000 <= east - west < 200_000
+        assert 0 <= subject.beyond <= 0.1
+        assert subject.crs.axis_info[0].unit_name == "metre"
+
+
+def test_areas_are_true_to_size(release: PublicRelease) -> None:
+    subject = of_busiest(release)
+    assert subject.shapes is not None
+    polygons = release.polygons("trct")
+    assert polygons is not None
+    expected = polygons.to_crs("EPSG:6933").area
+    np.testing.assert_allclose(subject.shapes.area, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("level", ["st", "cty", "trct"])
+def test_an_area_has_an_outline_where_shapes_make_it_up(level: str, release: PublicRelease) -> None:
+    subject = of_busiest(release, level)
+    assert subject.outline is not None
+    assert subject.shapes is not None
+    assert subject.area is not None
+    first = release.geography.starts("trct")[subject.shapes.index]
+    own = release.geography.unit_of(level, first) == subject.area.unit
+    assert subject.outline.area.sum() == pytest.approx(subject.shapes[own].area.sum(), rel=1e-4)
+
+
+def test_an_area_has_a_centre_where_no_shapes_make_it_up(release: PublicRelease, bare: PublicRelease) -> None:
+    for subject in (of_busiest(release, "tabblk2010"), of_busiest(bare)):
+        assert subject.outline is None
+        assert subject.centre is not None
+        west, south, east, north = subject.frame
+        x, y = subject.centre
+        assert west < x < east
+        assert south < y < north
+
+
+def test_words(release: PublicRelease, small_release: Release) -> None:
+    subject = of_busiest(release, of="residents", count="SE03")
+    assert subject.area is not None
+    first, second = subject.title.splitlines()
+    name = release.names["trct"][subject.area.unit]
+    assert first == f"Where the residents of {name} (tract {subject.area.code}) work"
+    assert second == f"{subject.total:,} synthetic workers: earnings of more than 3,333 dollars a month"
+    assert "epsilon 8.6, delta 0.0000" in subject.source
+    assert small_release.certificate.release.name in subject.source
+    assert "NOT FOR RELEASE" not in subject.source
+    assert Subject(release, None, "workers", "S000").title.startswith(
+        "Where the workers of the whole region live"
+    )
+
+
+def test_what_is_not_for_release_says_so(release: PublicRelease) -> None:
+    certificate = release.certificate.model_copy(update={"for_release": False})
+    other = PublicRelease(release.folder, certificate, release.plan_document, release.geography)
+    assert Subject(other, None, "workers", "S000").source.startswith("NOT FOR RELEASE.")

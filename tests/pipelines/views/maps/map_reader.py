@@ -1,0 +1,184 @@
+"""A reader of a map in a browser, and what the reader should find there, computed from the release."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import geo_data
+from pipelines.release.reader import PublicRelease
+
+LAPTOP, PHONE = (1366, 768), (390, 844)
+
+
+# As it was when it was opened: kept in the page, and brought back.
+KEEP = """() => {
+    const { map } = document.getElementById("map");
+    const camera = map && { center: map.getCenter(), zoom: map.getZoom(), bearing: map.getBearing() };
+    window.first = { level: document.getElementById("level").value, camera };
+}"""
+RESET = """() => {
+    const { map } = document.getElementById("map");
+    const set = (id, value) => {
+        document.getElementById(id).value = value;
+        document.getElementById(id).dispatchEvent(new Event("change"));
+    };
+    document.getElementById("clear").click();
+    document.querySelector("input[name=side][value=work]").click();
+    if (document.getElementById("density").checked) document.getElementById("density").click();
+    Object.entries({ unit: "km", count: "S000" }).forEach(([id, value]) => set(id, value));
+    ["st", "cty", window.first.level].forEach((level) => set("level", level)); // other flows: the slider too
+    map.getStyle().layers.forEach(({ id }) => map.setLayoutProperty(id, "visibility", "visible"));
+    map.jumpTo(window.first.camera);
+}"""
+
+
+class Reader:
+    """A page of its own in the browser, offline; remembers every request and every complaint."""
+
+    def __init__(self, browser: Any, file: Path, size: tuple[int, int] = LAPTOP, **context: Any) -> None:
+        self.context = browser.new_context(
+            viewport={"width": size[0], "height": size[1]}, offline=True, **context
+        )
+        self.page = self.context.new_page()
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("console", self._heard)
+        self.file = file
+
+    def _heard(self, message: Any) -> None:
+        # Reading pixels back from a graphics card that is none is slow, and says so.
+        if message.type in ("error", "warning") and "GPU stall" not in message.text:
+            self.complaints.append(message.text)
+
+    def __enter__(self) -> Reader:
+        self.page.goto(self.file.as_uri())
+        self.page.wait_for_selector("html[data-ready]", timeout=60_000, state="attached")
+        self.page.evaluate(KEEP)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.context.close()
+
+    def reset(self) -> None:
+        """Undo every choice."""
+        self.page.evaluate(RESET)
+
+    def text(self, element: str) -> str:
+        return self.page.inner_text(f"#{element}").replace("\xa0", " ")
+
+    def number(self, element: str) -> float:
+        return float(self.text(element).split()[0].replace(",", ""))
+
+    def chosen(self) -> str:
+        """Name and code of the chosen area, without spaces."""
+        return (self.text("chosen") + self.text("chosen-code")).replace(" ", "")
+
+    def search(self, code: str) -> None:
+        self.page.fill("#search", code)
+        self.page.press("#search", "Enter")
+
+    def type(self, words: str) -> list[list[str]]:
+        """Type into the empty search field, key by key; the lines of each area that is found."""
+        self.page.fill("#search", "")
+        self.page.locator("#search").press_sequentially(words)
+        found = self.page.locator("#found li").all_inner_texts()
+        return [lines.replace("\xa0", " ").splitlines() for lines in found]
+
+    def pick_side(self, side: str) -> None:
+        self.page.locator(f"input[name=side][value={side}]").check(force=True)
+
+    def table(self, element: str) -> list[list[str]]:
+        """Rows of a table without its head."""
+        rows = self.page.locator(f"#{element} tr").all()[1:]
+        return [[cell.inner_text().replace("\xa0", " ") for cell in row.locator("td").all()] for row in rows]
+
+    def top(self) -> dict[str, float]:
+        codes = [button.get_attribute("data-code") or "" for button in self.page.locator("#top button").all()]
+        return {
+            code: float(row[1].replace(",", "")) for code, row in zip(codes, self.table("top"), strict=True)
+        }
+
+    def flow_words(self) -> tuple[int, int, int]:
+        """Threshold, flows drawn, all flows."""
+        drawn, _, every, *_ = self.text("flow-count").replace(",", "").split()
+        return int(self.number("threshold-words")), int(drawn), int(every)
+
+    def slide(self, position: int) -> None:
+        self.page.locator("#threshold").fill(str(position))
+
+    def features(self, source: str) -> list[dict[str, Any]]:
+        """What a source of the map holds."""
+        data = f"document.getElementById('map').map.getSource('{source}').getData()"
+        return self.page.evaluate(f"{data}.then(({{ features }}) => features)")
+
+    def still(self) -> None:
+        """Wait until the map is drawn."""
+        self.page.evaluate(
+            """() => new Promise((done) => {
+                const { map } = document.getElementById("map");
+                map.once("idle", done);
+                map.triggerRepaint();
+            })"""
+        )
+
+    def pixel_of(self, place: tuple[float, float]) -> dict[str, float]:
+        """Where in the window a longitude and latitude are."""
+        return self.page.evaluate(
+            """(place) => {
+                const element = document.getElementById("map");
+                const { left, top } = element.getBoundingClientRect();
+                const { x, y } = element.map.project(place);
+                return { x: left + x, y: top + y };
+            }""",
+            list(place),
+        )
+
+
+def expected(
+    release: PublicRelease,
+    *,
+    work: tuple[str, str] | None = None,
+    home: tuple[str, str] | None = None,
+    count: str = "S000",
+) -> pd.DataFrame:
+    """Rows of the release, block to block, by (level, code) of workplaces or homes: work, home, jobs, km."""
+    geography, block = release.geography, release.levels[-1]
+    rows = release.flows(block, block, [count]).rename(columns={count: "jobs"})
+    for side, chosen in (("work", work), ("home", home)):
+        if chosen:
+            level, code = chosen
+            unit = geography.unit_number(level, [code])[0]
+            rows = rows[geography.unit_of(level, rows[side].to_numpy()) == unit]
+    ends = [
+        values[rows[side]]
+        for side in ("home", "work")
+        for values in (geography.latitude, geography.longitude)
+    ]
+    placed = np.isfinite(ends).all(axis=0)
+    km = np.full(len(rows), np.nan)
+    km[placed] = geo_data.distance_km(*(values[placed] for values in ends))
+    return rows.assign(km=km)[rows["jobs"] > 0]
+
+
+def by_code(release: PublicRelease, rows: pd.DataFrame, side: str, level: str) -> pd.Series:
+    """Jobs by the code of a level's units on one side, outside areas left out."""
+    geography = release.geography
+    inside = rows[~geography.is_outside(rows[side].to_numpy())]
+    unit = geography.unit_of(level, inside[side].to_numpy())
+    return inside["jobs"].groupby(geography.codes(level)[unit]).sum().sort_values(ascending=False)
+
+
+def mean_km(rows: pd.DataFrame) -> float:
+    placed = rows.dropna()
+    return float(np.average(placed["km"], weights=placed["jobs"]))
+
+
+def median_km(rows: pd.DataFrame) -> float:
+    placed = rows.dropna().sort_values("km")
+    return float(placed["km"].iloc[np.searchsorted(placed["jobs"].cumsum(), placed["jobs"].sum() / 2)])

@@ -1,0 +1,54 @@
+"""The verb `map`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pipelines.cli.map import map_command
+from pipelines.release.reader import PublicRelease
+from pipelines.views.maps import page
+
+
+def test_it_writes_the_map(mapped: PublicRelease, map_file: Path, tmp_path: Path) -> None:
+    target = tmp_path / "new" / "folder" / "my map.html"
+    result = CliRunner().invoke(map_command, [str(mapped.folder), "--to", str(target)])
+    assert result.exit_code == 0, result.output
+    assert target.read_bytes() == map_file.read_bytes()
+    assert str(target) in result.output
+    assert "MB" in result.output
+    assert [path.name for path in target.parent.iterdir()] == [target.name]
+
+
+def test_it_says_what_is_missing(
+    mapped: PublicRelease, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(page, "_HERE", tmp_path)
+    result = CliRunner().invoke(map_command, [str(mapped.folder), "--to", str(tmp_path / "map.html")])
+    assert result.exit_code == 1
+    assert "make library" in result.output
+    assert not (tmp_path / "map.html").exists()
+
+
+def test_not_a_public_folder(tmp_path: Path) -> None:
+    result = CliRunner().invoke(map_command, [str(tmp_path)])
+    assert result.exit_code == 1
+    assert "OUT/public" in result.output
+
+
+def test_a_map_is_replaced_when_the_new_one_is_complete(
+    mapped: PublicRelease, library: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    target = tmp_path / "map.html"
+    target.write_text("before")
+
+    def fail(path: Path, *_: object) -> None:
+        assert target.read_text() == "before"
+        raise OSError("disk full")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        page.write_map(mapped.folder, target)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["before"]

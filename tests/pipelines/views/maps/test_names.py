@@ -1,0 +1,37 @@
+"""Names of levels and of what lies outside."""
+
+from __future__ import annotations
+
+import pytest
+
+from geo_data.outside import US_STATES
+from pipelines.release.reader import PublicRelease
+from pipelines.views.labels import STATE_NAMES, level_words, outside_names
+
+
+@pytest.mark.parametrize(
+    ("level", "one", "length"),
+    [
+        ("st", "state", 2),
+        ("cty", "county", 5),
+        ("trct", "tract", 11),
+        ("bgrp", "block group", 12),
+        ("tabblk2020", "block", 15),
+    ],
+)
+def test_levels_of_lodes(level: str, one: str, length: int) -> None:
+    words = level_words(level)
+    assert words["one"] == one
+    assert sum(words["groups"]) == length
+
+
+def test_another_level_is_called_as_its_column() -> None:
+    assert level_words("geo_code") == {"one": "geo code", "many": "geo code areas", "groups": []}
+
+
+def test_every_state_has_a_name() -> None:
+    assert tuple(STATE_NAMES) == US_STATES
+
+
+def test_outside(mapped: PublicRelease) -> None:
+    assert list(outside_names(mapped).values()) == ["Connecticut", "Massachusetts"]

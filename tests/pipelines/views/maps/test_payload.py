@@ -1,0 +1,127 @@
+"""The data inside a map: they are the release, and fit."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pipelines.release.reader import PublicRelease
+from pipelines.views.maps.payload import Payload, make_payload
+
+LARGE = 10_000_000
+
+
+def arrays_of(payload: Payload) -> dict[str, np.ndarray]:
+    packed = gzip.decompress(base64.b64decode(payload.arrays))
+    return {
+        name: np.frombuffer(packed, np.dtype(kind).newbyteorder("<"), length, offset)
+        for name, (kind, offset, length) in payload.meta["arrays"].items()
+    }
+
+
+def texts_of(payload: Payload) -> dict[str, Any]:
+    return json.loads(gzip.decompress(base64.b64decode(payload.texts)))
+
+
+@pytest.fixture(scope="module")
+def payload(mapped: PublicRelease) -> Payload:
+    return make_payload(mapped, LARGE)
+
+
+def test_the_flows_are_those_of_the_release(payload: Payload, mapped: PublicRelease) -> None:
+    arrays = arrays_of(payload)
+    block = mapped.levels[-1]
+    n_rows = arrays["rows_of_work"]
+    found = pd.DataFrame(
+        {
+            "work": np.repeat(np.arange(len(n_rows)), n_rows),
+            "home": arrays["home"],
+            **{name: arrays[f"count:{name}"] for name in mapped.counts},
+        }
+    )
+    pd.testing.assert_frame_equal(found, mapped.flows(block, block, list(mapped.counts)), check_dtype=False)
+
+
+def test_places_codes_and_ranges(payload: Payload, mapped: PublicRelease) -> None:
+    arrays, texts = arrays_of(payload), texts_of(payload)
+    for level in mapped.levels:
+        places = mapped.places(level)
+        assert texts["codes"][level] == places["code"].tolist()
+        inside = places["latitude"].notna()
+        for name in ("latitude", "longitude"):
+            degrees = arrays[f"{name}:{level}"] / payload.meta["degree"]
+            assert np.abs(degrees - places[name])[inside].max() < 1e-6
+        assert (arrays[f"starts:{level}"] == mapped.geography.starts(level)).all()
+
+
+def test_arrays_begin_where_a_browser_can_read_them(payload: Payload) -> None:
+    for kind, offset, _ in payload.meta["arrays"].values():
+        assert offset % np.dtype(kind).itemsize == 0
+
+
+def test_outside_areas_have_names(payload: Payload, mapped: PublicRelease) -> None:
+    names = {mapped.geography.blocks[unit]: name for unit, name in payload.meta["outside"].items()}
+    assert names == {"099999999999999": "Connecticut", "259999999999999": "Massachusetts"}
+
+
+def test_areas_of_shapes(payload: Payload, mapped: PublicRelease, shapeless: PublicRelease) -> None:
+    shapes = mapped.polygons("trct")
+    assert shapes is not None
+    arrays = arrays_of(payload)
+    truth = shapes.to_crs("EPSG:6933").area.to_numpy() / 1e6
+    assert arrays["area:trct"][shapes["unit"]] / 1000 == pytest.approx(truth, rel=0.01)
+    assert "area:tabblk2010" not in arrays
+    # Cells around centroids have no area that means anything.
+    assert not [name for name in arrays_of(make_payload(shapeless, LARGE)) if name.startswith("area")]
+
+
+def test_states_have_names(mapped: PublicRelease) -> None:
+    names = texts_of(make_payload(mapped, 1))["names"]["st"]
+    codes = mapped.places("st")["code"].tolist()
+    assert dict(zip(codes, names, strict=True))["25"] == "Massachusetts"
+
+
+def test_names(payload: Payload, mapped: PublicRelease) -> None:
+    names = texts_of(payload)["names"]
+    assert [name or "" for name in names["trct"]] == mapped.names["trct"].tolist()
+    assert "Centre County, DM" in names["cty"]
+    assert "tabblk2010" not in names
+
+
+def test_a_release_without_names(payload: Payload, nameless: PublicRelease) -> None:
+    texts = texts_of(make_payload(nameless, LARGE))
+    assert list(texts["names"]) == ["st"]
+    assert {**texts, "names": {}} == {**texts_of(payload), "names": {}}
+
+
+def test_what_does_not_fit_is_left_out(payload: Payload, mapped: PublicRelease) -> None:
+    smaller = make_payload(mapped, payload.size - 1)
+    kept = len(smaller.meta["levels"])
+    assert 0 < kept < len(mapped.levels)
+    assert smaller.size < payload.size
+    assert len(smaller.meta["left_out"]) == len(mapped.levels) - kept
+    finest = mapped.levels[kept - 1]
+    assert smaller.meta["levels"][-1]["id"] == finest
+    # Nobody is lost: the rest are sums of it.
+    assert arrays_of(smaller)["count:S000"].sum() == mapped.certificate.totals.synthetic_workers
+    assert len(texts_of(smaller)["codes"][finest]) == mapped.geography.n_units(finest)
+    outside = {texts_of(smaller)["codes"][finest][unit][:2] for unit in smaller.meta["outside"]}
+    assert outside == set(mapped.geography.outside)
+
+
+def test_the_coarsest_level_always_stays(mapped: PublicRelease) -> None:
+    assert [level["id"] for level in make_payload(mapped, 1).meta["levels"]] == [mapped.levels[0]]
+
+
+def test_shapes_or_cells(payload: Payload, mapped: PublicRelease, shapeless: PublicRelease) -> None:
+    assert not payload.meta["drawn_around_centroids"]
+    assert sorted(texts_of(payload)["shapes"]) == ["cty", "st", "trct"]
+    around = make_payload(shapeless, LARGE)
+    assert around.meta["drawn_around_centroids"]
+    assert sorted(texts_of(around)["shapes"]) == sorted(mapped.levels)

@@ -1,0 +1,115 @@
+"""Shapes on a map: neighbours fit, coarser levels are put together, cells are around their centroids."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import geopandas as gpd
+import numpy as np
+import pytest
+import shapely
+
+from pipelines.release.reader import PublicRelease, read_public_release
+from pipelines.views.maps.shapes import centroid_cells, geojson, level_shapes
+
+
+def plane(shapes: gpd.GeoDataFrame) -> gpd.GeoSeries:
+    return shapes.set_index("unit").geometry.set_crs(None, allow_override=True)
+
+
+def wavy_tracts(release: PublicRelease) -> gpd.GeoDataFrame:
+    """Stripes side by side, with far more corners than anybody can see; true neighbours."""
+    codes = release.geography.codes("trct")
+    y = np.linspace(40, 41, 4001)
+    borders = [
+        np.column_stack([i + 0.3 * np.sin(9 * y) + 0.00001 * np.cos(9e4 * y), y])
+        for i in range(len(codes) + 1)
+    ]
+    shapes = [shapely.Polygon([*left, *right[::-1]]) for left, right in pairwise(borders)]
+    return gpd.GeoDataFrame({"trct": codes}, geometry=shapes, crs="EPSG:4326")
+
+
+@pytest.fixture
+def stripes(shapeless: PublicRelease) -> PublicRelease:
+    (shapeless.folder / "geo").mkdir()
+    wavy_tracts(shapeless).to_parquet(shapeless.folder / "geo" / "trct.parquet")
+    return read_public_release(shapeless.folder)
+
+
+def test_neighbours_fit(stripes: PublicRelease) -> None:
+    before = wavy_tracts(stripes)
+    shapes = plane(level_shapes(stripes, ["trct"])["trct"])
+    corners = shapely.get_num_coordinates(shapes.to_numpy())
+    assert corners.sum() < shapely.get_num_coordinates(before.geometry.to_numpy()).sum() / 20
+    assert shapely.coverage_is_valid(shapes.to_numpy())
+    assert shapes.union_all().area == pytest.approx(shapes.area.sum(), rel=1e-9)
+    truth = before.geometry.set_crs(None, allow_override=True)
+    assert np.abs(shapes.area.to_numpy() - truth.area.to_numpy()).max() < 0.001 * truth.area.mean()
+
+
+def test_a_level_above_is_put_together(stripes: PublicRelease) -> None:
+    found = level_shapes(stripes, stripes.levels)
+    assert set(found) == {"st", "cty", "trct"}
+    tracts, counties = plane(found["trct"]), plane(found["cty"])
+    geography = stripes.geography
+    parent = geography.unit_of("cty", geography.starts("trct")[tracts.index])
+    areas = tracts.area.groupby(parent).sum()
+    assert counties.area.to_dict() == pytest.approx(areas.to_dict(), rel=1e-4)
+
+
+def test_levels_that_the_map_leaves_out_may_still_give_shapes(stripes: PublicRelease) -> None:
+    assert set(level_shapes(stripes, ["st", "cty"])) == {"st", "cty"}
+
+
+def test_shapes_go_on_beyond_180_degrees(shapeless: PublicRelease) -> None:
+    geography = shapeless.geography
+    n = geography.n_units("trct")
+    west = 180 - n // 2 + np.arange(n)
+    west = np.where(west < 180, west, west - 360)
+    boxes = shapely.box(west, 40, west + 1, 41)
+    (shapeless.folder / "geo").mkdir()
+    shapes = gpd.GeoDataFrame({"trct": geography.codes("trct")}, geometry=boxes, crs="EPSG:4326")
+    shapes.to_parquet(shapeless.folder / "geo" / "trct.parquet")
+    unit = geography.unit_of("trct", np.arange(geography.n_blocks))
+    longitude = np.where(np.isfinite(geography.longitude), west[unit] + 0.5, np.nan)
+    release = replace(shapeless, geography=replace(geography, longitude=longitude))
+    drawn = plane(level_shapes(release, ["trct"])["trct"])
+    assert drawn.union_all().geom_type == "Polygon"
+    places = release.places("trct").dropna()
+    np.testing.assert_allclose(drawn[places.index].centroid.x, places["longitude"])
+
+
+def test_none(shapeless: PublicRelease) -> None:
+    assert level_shapes(shapeless, shapeless.levels) == {}
+
+
+def test_cells(shapeless: PublicRelease) -> None:
+    geography, block = shapeless.geography, shapeless.levels[-1]
+    cells = {level: plane(shapes) for level, shapes in centroid_cells(shapeless, shapeless.levels).items()}
+    places = shapeless.places(block).dropna()
+    points = shapely.points(places["longitude"], places["latitude"])
+    for level, shapes in cells.items():
+        unit = geography.unit_of(level, places.index.to_numpy())
+        assert shapely.distance(shapes.loc[unit].to_numpy(), points).max() < 1e-9
+        assert shapes.union_all().area == pytest.approx(shapes.area.sum(), rel=1e-6)  # none overlaps another
+        assert set(shapes.index) == set(unit)
+
+
+def test_cells_of_too_many_units(shapeless: PublicRelease, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.views.maps.shapes._MOST_DRAWN", 10)
+    drawn = centroid_cells(shapeless, shapeless.levels)
+    assert drawn
+    assert all(len(shapes) <= 10 for shapes in drawn.values())
+    monkeypatch.setattr("pipelines.views.maps.shapes._MOST_DRAWN", 0)
+    assert centroid_cells(shapeless, shapeless.levels) == {}
+
+
+def test_geojson(stripes: PublicRelease, tmp_path: Path) -> None:
+    shapes = level_shapes(stripes, ["trct"])["trct"]
+    written = geojson(shapes)
+    assert [feature["id"] for feature in written["features"]] == shapes["unit"].tolist()
+    read = gpd.GeoDataFrame.from_features(written)
+    assert shapely.hausdorff_distance(read.geometry.to_numpy(), shapes.geometry.to_numpy()).max() < 1e-5
+    assert shapely.coverage_is_valid(read.geometry.to_numpy())

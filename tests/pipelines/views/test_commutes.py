@@ -1,0 +1,77 @@
+"""Commutes of an area: whose they are, how long, in which direction."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import geo_data
+from pipelines import PublicRelease, PublicReleaseError, Release, read_public_release
+from pipelines.views.commutes import add_travel, area_flows, find_area
+
+BLOCK = "tabblk2010"
+
+
+@pytest.fixture(scope="module")
+def release(small_release: Release) -> PublicRelease:
+    return read_public_release(small_release.public)
+
+
+def test_an_area_is_found_at_its_level(release: PublicRelease) -> None:
+    for level in release.levels:
+        codes = release.geography.codes(level)
+        area = find_area(release, codes[-1])
+        assert (area.level, area.unit, area.code) == (level, len(codes) - 1, codes[-1])
+
+
+def test_an_area_that_is_not_there(release: PublicRelease) -> None:
+    code = release.geography.codes("trct")[0].lstrip("0")
+    with pytest.raises(PublicReleaseError, match=f"there is no area '{code}' at any level .* leading zeros"):
+        find_area(release, code)
+
+
+@pytest.mark.parametrize("level", ["st", "cty", "trct", "bgrp", BLOCK])
+def test_flows_of_an_area_are_its_part_of_all_flows(level: str, release: PublicRelease) -> None:
+    every = release.flows(BLOCK, BLOCK, ["SE01"]).rename(columns={"SE01": "jobs"})
+    every = every[every["jobs"] > 0]
+    busiest = release.geography.unit_of(level, every["work"]).max()
+    area = find_area(release, release.geography.codes(level)[busiest])
+    for of, end in (("workers", "work"), ("residents", "home")):
+        flows = area_flows(release, area, of, "SE01")  # type: ignore[arg-type]
+        own = every[release.geography.unit_of(level, every[end]) == busiest]
+        assert len(own) or level == BLOCK
+        pd.testing.assert_frame_equal(
+            flows.sort_values(["work", "home"], ignore_index=True), own.reset_index(drop=True)
+        )
+
+
+def test_without_an_area_all_are_meant(release: PublicRelease) -> None:
+    assert area_flows(release, None)["jobs"].sum() == 600
+
+
+def test_a_count_that_is_not_there(release: PublicRelease) -> None:
+    for area in (None, find_area(release, release.geography.codes("st")[0])):
+        with pytest.raises(PublicReleaseError, match="there is no count 'S999'; there are: S000"):
+            area_flows(release, area, count="S999")
+
+
+def test_distance_and_directions() -> None:
+    places = pd.DataFrame({"latitude": [53.8, 53.9, np.nan], "longitude": [-1.5, -1.5, np.nan]})
+    flows = pd.DataFrame({"work": [0, 1, 0, 0], "home": [1, 0, 0, 2], "jobs": [4, 3, 2, 1]}, dtype="int32")
+    travel = add_travel(flows, places, places)
+    assert travel["jobs"].tolist() == [4, 3, 2, 1]
+    tenth = geo_data.distance_km(53.8, -1.5, 53.9, -1.5)
+    np.testing.assert_allclose(travel["km"], [tenth, tenth, 0, np.nan])
+    np.testing.assert_allclose(travel["to_home"], [0, 180, np.nan, np.nan])
+    np.testing.assert_allclose(travel["to_work"], [180, 0, np.nan, np.nan])
+
+
+def test_homes_and_workplaces_may_be_of_different_levels(release: PublicRelease) -> None:
+    flows = release.flows("trct", "cty")
+    homes, works = release.places("trct"), release.places("cty")
+    travel = add_travel(flows, homes, works)
+    row = travel.iloc[-1]
+    home, work = homes.iloc[int(row["home"])], works.iloc[int(row["work"])]
+    km = geo_data.distance_km(home["latitude"], home["longitude"], work["latitude"], work["longitude"])
+    assert row["km"] == pytest.approx(km)
