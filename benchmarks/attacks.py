@@ -78,7 +78,7 @@ class Case:
     def promise(self) -> tuple[Fraction, Fraction]:
         """Epsilon and delta that the audit is held against: one record's (epsilon, delta)-DP."""
         g = self.setting.guarantee
-        return self.cost or (g.person_epsilon, g.person_delta)
+        return self.cost or (g.record_epsilon, g.record_delta)
 
     def audited(self, runs: int, key: RunKey | None) -> AuditResult:
         """Run the auditor."""

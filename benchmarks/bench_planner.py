@@ -5,7 +5,7 @@ from __future__ import annotations
 from conftest import Measure, Planned
 
 import pipelines
-from pipelines.planning.plan import assemble
+from pipelines.planning.assembling import assemble
 from pipelines.planning.search import choose
 
 TABLE = "Planner: Rhode Island"

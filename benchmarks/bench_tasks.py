@@ -15,7 +15,7 @@ import pytest
 from conftest import Measure, Planned
 
 import pipelines
-from pipelines.running.batches import batches
+from pipelines.planning.plan import batches
 
 TABLE = "Dask tasks that draw a release"
 

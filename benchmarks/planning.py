@@ -22,10 +22,11 @@ import pandas as pd
 import geo_data
 import pipelines
 import synth
+from pipelines.planning.plan import batches
 from pipelines.planning.public_inputs import job_source
-from pipelines.planning.simulation import forecast
+from pipelines.planning.sampling import sample_batch
+from pipelines.planning.simulation import simulate_utility
 from pipelines.planning.utility import destination_commute_error
-from pipelines.running.batches import batches, sample_batch
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -80,7 +81,7 @@ def show(name: str, text: str) -> None:
     inputs = pipelines.read_public_inputs(config)
     release = pipelines.make_plan(config, inputs)
     seconds = time.perf_counter() - begin
-    guarantee = pipelines.certified(release)
+    guarantee = pipelines.certify(release)
     work, homes = truth(config, release)
     key = synth.RunKey.generate()
     offsets = np.concatenate([[0], np.cumsum(release.pools.n)])
@@ -114,7 +115,7 @@ def compared(
     drawn: np.ndarray,
 ) -> str:
     """Return the measures, and the forecast of two of them, as cells of the table."""
-    geography, expected = release.geography, forecast(release, model)
+    geography, expected = release.geography, simulate_utility(release, model)
     means = [pipelines.mean_commute(geography, work, h) for h in (homes, drawn)]
     return (
         f"{pipelines.total_variation(geography, 'trct', work, homes, drawn):.4f} | "

@@ -71,7 +71,7 @@ def compare(public: Path, figure: Path | None) -> None:
     """Print what the release costs and how far it is from the truth."""
     config = pipelines.load_config(CONFIG)
     release = pipelines.load_plan(public / "plan")
-    guarantee = pipelines.certified(release)
+    guarantee = pipelines.certify(release)
     geography, slots = release.geography, release.pools.slots
     truth = job_source(config, geography).records(config.plan.pool_by)
     homes = geo_data.group_records(release.pools, release.geography, truth)

@@ -1,6 +1,6 @@
 """The ways to make synthetic commutes that the utility study compares, each as a plan that is drawn.
 
-All but the general tool are drawn by the functions that draw a release (`pipelines.running.batches.sample_batch`),
+All but the general tool are drawn by the functions that draw a release (`sample_batch`),
 so that they differ in their plan only: in the numbers of the mechanism, or in cells and pools too.
 """
 
@@ -19,8 +19,9 @@ import geo_data
 import pipelines
 import synth
 from pipelines.config.loading import PlanSettings
+from pipelines.planning.plan import batches
 from pipelines.planning.public_inputs import PublicInputs, job_source
-from pipelines.running.batches import batches, sample_batch
+from pipelines.planning.sampling import sample_batch
 from synth.losses import PoolClass
 from synth.paper import paper_prior
 from synth.parameters import DirichletParameters
@@ -105,21 +106,21 @@ def drafts(subject: Subject, epsilon: str) -> Iterator[Draft]:
     settings = subject.config.plan
     kept = settings.model_copy(update={"retention_min": Fraction(1)})  # geometric noise prunes nothing
     own = subject.plan(epsilon, settings)
-    yield certified("dirichlet", own)
+    yield certify("dirichlet", own)
     paper = with_priors(own, paper_priors(own))
     yield Draft("paper", paper, float(paper.certify().delta))
     preset = PlanSettings(preset="onthemap")
     try:
-        yield certified("onthemap", subject.plan(epsilon, preset))
+        yield certify("onthemap", subject.plan(epsilon, preset))
     except synth.BudgetTooSmallError as error:
         least = "100" if error.smallest is None else synth.decimal_up(error.smallest, 3)
         yield Draft("onthemap", None, note=f"cannot be certified below epsilon {least}")
     unpruned = preset.model_copy(update={"retention_min": Fraction(1)})
-    yield certified("unpruned", subject.plan(epsilon, unpruned))
-    yield certified("geometric_same", with_noise(own, own.plan.epsilon))
-    yield certified("geometric", subject.plan(epsilon, kept, "geometric"))
+    yield certify("unpruned", subject.plan(epsilon, unpruned))
+    yield certify("geometric_same", with_noise(own, own.plan.epsilon))
+    yield certify("geometric", subject.plan(epsilon, kept, "geometric"))
     unshared = kept.model_copy(update={"pool_below": 1})
-    yield certified("geometric_blocks", subject.plan(epsilon, unshared, "geometric"))
+    yield certify("geometric_blocks", subject.plan(epsilon, unshared, "geometric"))
     yield Draft("model", without_cells(own))
     yield Draft("resampling", with_priors(own, np.full(own.pools.n.size, 1 / Q)))
     yield Draft("cells", with_noise(own, NO_NOISE))
@@ -140,9 +141,9 @@ def true_homes(subject: Subject, release: pipelines.ReleasePlan) -> np.ndarray:
     return geo_data.group_records(release.pools, release.geography, subject.records)
 
 
-def certified(method: str, release: pipelines.ReleasePlan) -> Draft:
+def certify(method: str, release: pipelines.ReleasePlan) -> Draft:
     """Return the draft of a plan that promises what was asked for."""
-    return Draft(method, release, float(pipelines.certified(release).delta))
+    return Draft(method, release, float(pipelines.certify(release).delta))
 
 
 def paper_priors(release: pipelines.ReleasePlan) -> np.ndarray:

@@ -30,7 +30,7 @@ import synth
 from synth.calibration import calibrate_class
 from synth.losses import PoolClass
 from synth.pairs import Pair, pair_delta
-from synth.person import person_delta_bound
+from synth.record import record_delta_bound
 from synth.tails import rigorous, upper_fraction
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -132,7 +132,7 @@ def pair_row(n: int, epsilon: Fraction) -> list[str]:
     prior = Fraction(found.prior[0], Q)
     pair = Pair(1, 0, prior, prior, n - 1 + (CELLS - 2) * prior, n)
     with rigorous() as balls:
-        certified = upper_fraction(person_delta_bound(found, SURE, Q, epsilon, balls))
+        certified = upper_fraction(record_delta_bound(found, SURE, Q, epsilon, balls))
         exact = max(upper_fraction(pair_delta(p, epsilon, balls)) for p in (pair, pair.turned))
     figures = [f"{float(x):.4g}" for x in (prior, certified, exact)]
     return [str(n), f"{float(epsilon):g}", *figures, f"{float(certified / exact):.4g}" if exact else "-"]

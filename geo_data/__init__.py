@@ -32,7 +32,7 @@ from geo_data.model import PublicModel, build_model
 from geo_data.od_files import OD_COLUMNS, count_columns, od_table, write_od_csv
 from geo_data.polygons import Polygons, read_polygons
 from geo_data.pools import PoolFinder, Pooling, PoolTable, build_pools, group_records
-from geo_data.pseudo_truth import pseudo_homes
+from geo_data.proxy_truth import pseudo_homes
 from geo_data.unit_names import clean_names
 from geo_data.weights import BlockWeights, read_weights, uniform_weights
 

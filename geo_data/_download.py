@@ -120,7 +120,7 @@ class Download:
             raise InputError(
                 shown(self.url),
                 "the server sent a web page in place of the file",
-                cure="open the address in a browser and read what the page says",
+                fix="open the address in a browser and read what the page says",
             )
         if headers.get("Content-Encoding", "identity") != "identity" and not self.name.endswith(".gz"):
             raise InputError(shown(self.url), "the server packs the file on the way, though asked not to")
@@ -132,7 +132,7 @@ class Download:
             raise InputError(
                 shown(self.url),
                 "the server does not say how long the file is, so that a part could pass for the whole",
-                cure="give the file's sha256",
+                fix="give the file's sha256",
             )
         return None
 
@@ -204,7 +204,7 @@ def compare(what: str | Path, path: Path, expected: str) -> None:
         raise InputError(
             what,
             f"the file has changed or is damaged: its sha256 is {actual}, and must be {expected}",
-            cure="if it should be as it was, remove it and fetch again; if its publisher replaced it on "
+            fix="if it should be as it was, remove it and fetch again; if its publisher replaced it on "
             "purpose, remove the line of the old one from SHA256SUMS too, and give the new hash where you "
             "give one",
         )
@@ -218,8 +218,8 @@ def shown(url: str) -> str:
 def check_address(url: str) -> None:
     """Raise an error if this is not an address to fetch from."""
     if not _URL.fullmatch(url):
-        cure = "an address begins with http:// or https:// and has no password, space or accent"
-        raise InputError(shown(url), "this is not an address to fetch from", cure=cure)
+        fix = "an address begins with http:// or https:// and has no password, space or accent"
+        raise InputError(shown(url), "this is not an address to fetch from", fix=fix)
 
 
 def _digest(url: str) -> str:
@@ -238,7 +238,7 @@ def _retrying(url: str, work: Callable[[], T]) -> T:
     raise InputError(
         shown(url),
         f"the file did not come in {TRIES} tries; at last, {reason}",
-        cure="try again later; what has come is kept, and continued where the server can do so",
+        fix="try again later; what has come is kept, and continued where the server can do so",
     )
 
 
@@ -263,10 +263,8 @@ def _open(url: str, headers: dict[str, str]) -> Any:
     except urllib.error.HTTPError as error:
         error.close()
         if error.code in (404, 410):
-            cure = "compare the address with the publisher's list of files"
-            raise NotFoundError(
-                shown(url), f"the server has no such file ({error.code})", cure=cure
-            ) from None
+            fix = "compare the address with the publisher's list of files"
+            raise NotFoundError(shown(url), f"the server has no such file ({error.code})", fix=fix) from None
         if 300 <= error.code < 400:
             raise InputError(shown(url), "the server redirects to where this program does not go") from None
         if error.code in (408, 416, 425, 429) or error.code >= 500:

@@ -59,7 +59,7 @@ def read_acs(path: str | os.PathLike[str], geography: Geography, *, level: str) 
             "rows do not have the codes of the published table, two and three digits of the residence and "
             "three and three of the workplace (44, 007, 044, 007): lost leading zeros?",
             count=wrong,
-            cure=_SAVE,
+            fix=_SAVE,
         )
     areas = codes.str.extract(_CODES).fillna("")
     homes, works = (areas[side].str.replace(" ", "") for side in areas)
@@ -79,7 +79,7 @@ def read_acs(path: str | os.PathLike[str], geography: Geography, *, level: str) 
 def _read(path: str | os.PathLike[str]) -> pd.DataFrame:
     """Return the rows between header and footnotes as text."""
     if not Path(path).is_file():
-        raise InputError(path, "there is no such file", cure="check the path in the configuration")
+        raise InputError(path, "there is no such file", fix="check the path in the configuration")
     try:
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
             lines = [[cell.strip() for cell in line] for line in csv.reader(file, strict=True)]
@@ -87,7 +87,7 @@ def _read(path: str | os.PathLike[str]) -> pd.DataFrame:
         lines = []
     # Raised after the handler: a chained error would carry the file's content along.
     if not lines:
-        raise InputError(path, "the file is empty or not CSV in UTF-8", cure=_SAVE)
+        raise InputError(path, "the file is empty or not CSV in UTF-8", fix=_SAVE)
     header = next((number for number, line in enumerate(lines) if _is_header(line)), len(lines))
     rows = lines[header + 1 :]
     while rows and not any(rows[-1][1:]):  # a footnote has its first cell only
@@ -96,11 +96,11 @@ def _read(path: str | os.PathLike[str]) -> pd.DataFrame:
         raise InputError(
             path,
             f"no line is the header of the table, with rows below it: {', '.join(_COLUMNS)}",
-            cure="use the table of residence county to workplace county flows; " + _SAVE,
+            fix="use the table of residence county to workplace county flows; " + _SAVE,
         )
     short = sum(len(row) < len(_COLUMNS) for row in rows)
     if short:
-        raise InputError(path, f"rows have fewer than {len(_COLUMNS)} fields", count=short, cure=_SAVE)
+        raise InputError(path, f"rows have fewer than {len(_COLUMNS)} fields", count=short, fix=_SAVE)
     names = [*range(len(_COLUMNS) - 2), _FLOW, _MARGIN]
     return pd.DataFrame([row[: len(_COLUMNS)] for row in rows], columns=names, dtype="str")
 

@@ -1,4 +1,4 @@
-"""Auxiliary flows: public tables of who commutes where, at any level or partition on either side."""
+"""Auxiliary flows: public tables of who commutes where, at any level or non-nesting area on either side."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Flows:
     Parameters
     ----------
     origin_level, destination_level : str
-        Levels of the two sides (or the block level, or partitions).
+        Levels of the two sides (or the block level, or non_nesting_areas).
     origin, destination : ndarray of int32, shape (F,)
-        Unit numbers at these levels; no pair comes twice. Nobody works in an outside area.
+        Unit numbers at these levels; no pair comes twice. Nobody works in an external zone.
     flow : ndarray of float64, shape (F,)
         Commuters or jobs, >= 0. Units of different tables differ; shares can be compared.
     dropped : dict of str to int
@@ -95,7 +95,7 @@ def read_flows(
     origin, destination : str or sequence of str
         Columns of unit codes, text. The texts of several columns are joined: state and county, say.
     origin_level, destination_level : str
-        The levels, or partitions, these codes belong to.
+        The levels, or non_nesting_areas, these codes belong to.
     flow : str
         Column of the flow; "1,234" is read as 1234.
     margin : str, optional
@@ -104,7 +104,7 @@ def read_flows(
     Returns
     -------
     Flows
-        The rows with a destination in the geography and an origin there or in an outside area, sorted, one
+        The rows with a destination in the geography and an origin there or in an external zone, sorted, one
         for each pair of units.
 
     Raises
@@ -122,7 +122,7 @@ def read_flows(
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(
-            path, f"one column is named for two purposes: {', '.join(twice)}", cure="name each column once"
+            path, f"one column is named for two purposes: {', '.join(twice)}", fix="name each column once"
         )
     columns: dict[str, Kind] = {**dict.fromkeys((*origins, *destinations), "code"), flow: "number"}
     if margin is not None:
@@ -159,14 +159,14 @@ def check_estimates(path: str | os.PathLike[str], column: str, flow: pd.Series, 
     """
     negative = int((flow < 0).sum())
     if negative:
-        raise InputError(path, "flows are negative", column=column, count=negative, cure="correct the table")
+        raise InputError(path, "flows are negative", column=column, count=negative, fix="correct the table")
     duplicates = int(pairs.duplicated().sum())
     if duplicates:
         raise InputError(
             path,
             "rows repeat a pair that has a row already",
             count=duplicates,
-            cure="keep one row per pair: the table may hold several years, groups or levels",
+            fix="keep one row per pair: the table may hold several years, groups or levels",
         )
 
 
@@ -206,14 +206,14 @@ def sum_flows(
     -------
     Flows
         Sorted by origin and destination. Variances add; in a sum, a flow with an unknown error counts as
-        the model counts it, with its size as variance. Destinations in outside areas are left out.
+        the model counts it, with its size as variance. Destinations in external zones are left out.
 
     Raises
     ------
     InputError
         If no row is left.
     """
-    works = np.isin(destinations, geography.unit_of(levels[1], geography.outside_blocks))
+    works = np.isin(destinations, geography.unit_of(levels[1], geography.external_blocks))
     destinations = np.where(works, np.int32(-1), destinations)
     inside = (origins >= 0) & (destinations >= 0)
     if not inside.any():
@@ -222,7 +222,7 @@ def sum_flows(
             f"no row has origin and destination in the geography ({levels[0]} to {levels[1]}): of "
             f"{len(inside):,} rows {int((origins < 0).sum()):,} have an unknown origin, and "
             f"{int((destinations < 0).sum()):,} an unknown destination",
-            cure="name the levels of this table, or use the table of the geography's region and vintage",
+            fix="name the levels of this table, or use the table of the geography's region and vintage",
         )
     frame = pd.DataFrame({"origin": origins, "destination": destinations, "flow": flow}).astype(
         {"flow": np.float64}
@@ -265,7 +265,7 @@ def locate_units(
     Returns
     -------
     ndarray of int32, shape (n,)
-        Codes in outside areas have the unit of the area.
+        Codes in external zones have the unit of the area.
 
     Raises
     ------
@@ -278,7 +278,7 @@ def locate_units(
     texts = pd.Series(distinct, dtype="str")
     numbers = geography.locate_unit(level, texts)
     length = max(len(code) for code in geography.codes(level))
-    # Asked of codes in outside areas too: county 4013 begins like a state, and is 04013 in another one.
+    # Asked of codes in external zones too: county 4013 begins like a state, and is 04013 in another one.
     short = texts[
         (geography.unit_number(level, texts) < 0) & texts.str.isdigit() & (texts.str.len() < length)
     ]
@@ -289,7 +289,7 @@ def locate_units(
             f"rows have {level} codes that lost their leading zeros",
             column=column,
             count=int(np.isin(index, lost).sum()),
-            cure="keep geocodes as text in the program that wrote the file",
+            fix="keep geocodes as text in the program that wrote the file",
         )
     return numbers[index]
 
@@ -308,7 +308,7 @@ def _joined(path: str | os.PathLike[str], geography: Geography, level: str, part
                 "lost leading zeros?",
                 column=str(name),
                 count=short,
-                cure="keep geocodes as text in the program that wrote the file",
+                fix="keep geocodes as text in the program that wrote the file",
             )
     joined = parts.iloc[:, 0].str.cat(parts.iloc[:, 1:]).rename(" + ".join(parts.columns))
     length = max(len(code) for code in geography.codes(level))
@@ -320,6 +320,6 @@ def _joined(path: str | os.PathLike[str], geography: Geography, level: str, part
             "zeros, a part too few, or a state of three digits?",
             column=str(joined.name),
             count=wrong,
-            cure="name the parts of a whole code in their order, each as text with its leading zeros",
+            fix="name the parts of a whole code in their order, each as text with its leading zeros",
         )
     return joined

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from geo_data.errors import InputError
+from geo_data.external_zones import fill, find_external_zones
 from geo_data.geography import Geography, Partition
 from geo_data.groupings import group_places
-from geo_data.outside import fill, outside_areas
 from geo_data.polygons import read_centroids
 from geo_data.tables import Kind, read_table
 from geo_data.unit_names import unit_names
@@ -30,9 +30,9 @@ def read_crosswalk(
     levels: Sequence[str],
     latitude: str | None = None,
     longitude: str | None = None,
-    outside: Sequence[str] = (),
+    external_zones: Sequence[str] = (),
     groupings: Mapping[str, int] | None = None,
-    partitions: Sequence[str] = (),
+    non_nesting_areas: Sequence[str] = (),
     names: Mapping[str, str] | None = None,
 ) -> Geography:
     """Read the public geography from a crosswalk and make its hierarchy nest.
@@ -49,12 +49,12 @@ def read_crosswalk(
     latitude, longitude : str, optional
         Columns of the centroid, degrees WGS84. Without them the file has geometry, and centroids are those of
         the polygons (`geo_data.polygons`).
-    outside : sequence of str
-        Outside areas to add (`geo_data.outside`).
+    external_zones : sequence of str
+        External zones to add (`geo_data.external_zones`).
     groupings : mapping of str to int, optional
         Levels that are no columns: the number of parts into which each unit of the next coarser level (or
         everything) is divided by place (`geo_data.groupings`).
-    partitions : sequence of str
+    non_nesting_areas : sequence of str
         Columns of areas that need not nest with the levels (``["stplc"]``).
     names : mapping of str to str, optional
         By level, the column of its units' names; empty for none. By default each level's own column with
@@ -68,8 +68,8 @@ def read_crosswalk(
     ------
     InputError
         A file or column fault (see `read_table`); block codes twice, or of differing lengths though
-        numeric (lost leading zeros); a level or partition whose codes lost theirs; units that do not nest;
-        coordinates out of range; an outside area that is in the crosswalk.
+        numeric (lost leading zeros); a level or non-nesting area whose codes lost theirs; units that do not
+        nest; coordinates out of range; an external zone that is in the crosswalk.
 
     Notes
     -----
@@ -87,14 +87,14 @@ def read_crosswalk(
     levels = tuple(levels)
     polygons = latitude is None or longitude is None
     latitude, longitude = latitude or "latitude", longitude or "longitude"
-    used = (block, *levels, *partitions, latitude, longitude, *(names or {}).values())
+    used = (block, *levels, *non_nesting_areas, latitude, longitude, *(names or {}).values())
     if len(set(used)) < len(used):
         raise InputError(
-            path, f"one column is named for two purposes: {', '.join(used)}", cure="name each once"
+            path, f"one column is named for two purposes: {', '.join(used)}", fix="name each once"
         )
     groupings = groupings or {}
     written = [level for level in levels if level not in groupings]
-    columns: dict[str, Kind] = dict.fromkeys((block, *written, *partitions), "code")
+    columns: dict[str, Kind] = dict.fromkeys((block, *written, *non_nesting_areas), "code")
     asked: dict[str, Kind] = dict.fromkeys((names or {}).values(), "name")
     usual: dict[str, Kind] = {}
     if names is None:
@@ -115,7 +115,7 @@ def read_crosswalk(
                 f"coordinates are outside [-{limit}, {limit}] degrees",
                 column=column,
                 count=beyond,
-                cure="give WGS84 degrees, and latitude and longitude in the right order",
+                fix="give WGS84 degrees, and latitude and longitude in the right order",
             )
     repairs = []
     for level in written:
@@ -140,11 +140,11 @@ def read_crosswalk(
     for coarse, fine in itertools.pairwise(levels):
         _check_nesting(path, frame, coarse, fine)
 
-    areas = outside_areas(outside, frame[block])
+    areas = find_external_zones(external_zones, frame[block])
     longest = max(map(len, areas), default=0)
-    shared = {name: _shared(path, frame[block], frame[name], longest) for name in partitions}
+    shared = {name: _shared(path, frame[block], frame[name], longest) for name in non_nesting_areas}
     if areas:
-        frame = _with_outside(path, frame, block, levels, areas, shared)
+        frame = _with_external(path, frame, block, levels, areas, shared)
     frame = frame.sort_values([*levels, block])
     unit_codes, unit_starts = [], []
     for level in levels:
@@ -160,7 +160,7 @@ def read_crosswalk(
         (*levels, block), (*unit_codes, blocks), (*unit_starts, every_block), strict=True
     ):
         if level in named:
-            # In the order of the blocks; an outside area has no row in the file, and no name.
+            # In the order of the blocks; an external zone has no row in the file, and no name.
             known[level], several = unit_names(named[level].reindex(frame.index), codes, starts)
             if several:
                 repairs.append(f"level {level}: {several:,} units have several names; most rows decide")
@@ -172,16 +172,16 @@ def read_crosswalk(
         unit_starts=tuple(unit_starts),
         latitude=frame[latitude].to_numpy(dtype=np.float64),
         longitude=frame[longitude].to_numpy(dtype=np.float64),
-        outside=areas,
+        external_zones=areas,
         repairs=tuple(repairs),
         source=os.fspath(path),
-        partitions={name: _partition(frame[name], shared[name]) for name in partitions},
+        non_nesting_areas={name: _partition(frame[name], shared[name]) for name in non_nesting_areas},
         names={level: names for level, names in known.items() if names.any()},
     )
 
 
 def _shared(path: str | os.PathLike[str], blocks: pd.Series, codes: pd.Series, longest: int) -> int:
-    """Return how many leading characters, `longest` at most, the codes of a partition share with blocks'."""
+    """Return how many leading characters, `longest` at most, their codes share with blocks'."""
     length = int(codes.str.len().max())
     codes = codes[~codes.str.fullmatch("9+")]  # as where a block is in no place
     blocks = blocks[codes.index]
@@ -193,7 +193,7 @@ def _shared(path: str | os.PathLike[str], blocks: pd.Series, codes: pd.Series, l
             "codes lost their leading zeros",
             column=str(codes.name),
             count=int(short.sum()),
-            cure="write the codes as text, with leading zeros",
+            fix="write the codes as text, with leading zeros",
         )
     agree = [(codes.str[:n] == blocks.str[:n]).mean() >= _PREFIX_SHARE for n in range(1, longest + 1)]
     return agree.index(False) if False in agree else longest
@@ -204,7 +204,7 @@ def _partition(codes: pd.Series, shared: int) -> Partition:
     return Partition(np.asarray(names, dtype=object), area.astype(np.int32), shared)
 
 
-def _with_outside(
+def _with_external(
     path: str | os.PathLike[str],
     frame: pd.DataFrame,
     block: str,
@@ -212,23 +212,26 @@ def _with_outside(
     areas: tuple[str, ...],
     shared: Mapping[str, int],
 ) -> pd.DataFrame:
-    """Add a row for every outside area; places stay NaN."""
+    """Add a row for every external zone; places stay NaN."""
     added = pd.DataFrame(
         {
             name: pd.Series([fill(area, int(frame[name].str.len().max())) for area in areas], dtype="str")
             for name in (*levels, *shared, block)
         }
     )
-    for name, n in shared.items():  # what a partition's codes do not tell has none, that no table can name it
+    for (
+        name,
+        n,
+    ) in shared.items():  # what their codes do not tell has none, that no table can name it
         added[name] = added[name].where(np.array([len(area) <= n for area in areas]), "")
     finest = levels[-1] if levels else block
     twice = int(added[finest].isin(frame[finest]).sum()) + int(added[finest].duplicated().sum())
     if twice:
         raise InputError(
             path,
-            f"outside areas are areas of the crosswalk, or of one another, at level {finest}",
+            f"external zones are areas of the crosswalk, or of one another, at level {finest}",
             count=twice,
-            cure="name only areas of which the crosswalk has no block",
+            fix="name only areas of which the crosswalk has no block",
         )
     return pd.concat([frame, added], ignore_index=True)
 
@@ -241,7 +244,7 @@ def _check_blocks(path: str | os.PathLike[str], blocks: pd.Series) -> None:
             "rows repeat a block that has a row already",
             column=str(blocks.name),
             count=duplicates,
-            cure="keep one row per block",
+            fix="keep one row per block",
         )
     lengths = blocks.str.len()
     short = int((lengths < lengths.max()).sum())
@@ -251,7 +254,7 @@ def _check_blocks(path: str | os.PathLike[str], blocks: pd.Series) -> None:
             "numeric codes are shorter than the others: lost leading zeros",
             column=str(blocks.name),
             count=short,
-            cure="write the codes as text of one length, with leading zeros",
+            fix="write the codes as text of one length, with leading zeros",
         )
 
 
@@ -276,7 +279,7 @@ def _repair(
                     "codes lost their leading zeros",
                     column=level,
                     count=int((lengths < length).sum()),
-                    cure="write the codes as text, with leading zeros",
+                    fix="write the codes as text, with leading zeros",
                 )
     return codes, pd.Series(False, codes.index)
 
@@ -290,5 +293,5 @@ def _check_nesting(path: str | os.PathLike[str], frame: pd.DataFrame, coarse: st
             f"units lie in more than one unit of {coarse}",
             column=fine,
             count=torn,
-            cure="list the levels from the coarsest to the finest, and only levels that nest",
+            fix="list the levels from the coarsest to the finest, and only levels that nest",
         )

@@ -35,8 +35,8 @@ def read_ctpp(
         ``C4300US4400144007`` is from county 44001 to county 44007.
     geography : Geography
     levels : mapping of str to str or tuple of str
-        The summary levels to read, and the level or partition of the geography that each has: ``{"C43":
-        "cty"}``; that of residences and that of workplaces where they differ: ``{"C50": ("stplc", "cty")}``.
+        The summary levels to read, and the level or non-nesting area that each has: ``{"C43": "cty"}``;
+        that of residences and that of workplaces where they differ: ``{"C50": ("stplc", "cty")}``.
         Rows of other summary levels are ignored.
     table : str, optional
         The TBLID to read; needed where the file has several.
@@ -74,7 +74,7 @@ def read_ctpp(
             path,
             f"no row has line {line}",
             column="LINENO",
-            cure="name the line of the total with the key line",
+            fix="name the line of the total with the key line",
         )
     summary = frame["GEOID"].str[:3].where(frame["GEOID"].str[3 : 3 + len(_COMPONENT)] == _COMPONENT)
     there = sorted(summary[summary.str.fullmatch(r"C\d\d", na=False)].unique())
@@ -84,7 +84,7 @@ def read_ctpp(
                 path,
                 f"no row has summary level {name}; the file has: {', '.join(there) or 'none'}",
                 column="GEOID",
-                cure="name summary levels of the file, or use the file that has this one",
+                fix="name summary levels of the file, or use the file that has this one",
             )
     return [
         _flows(
@@ -103,7 +103,7 @@ def _of_table(path: str | os.PathLike[str], frame: pd.DataFrame, table: str | No
                 "tables are in this file",
                 column="TBLID",
                 count=several,
-                cure="name the one of all workers with the key table, such as A302100",
+                fix="name the one of all workers with the key table, such as A302100",
             )
         return frame
     frame = frame[frame["TBLID"] == table]
@@ -112,7 +112,7 @@ def _of_table(path: str | os.PathLike[str], frame: pd.DataFrame, table: str | No
             path,
             f"no row has table {table}",
             column="TBLID",
-            cure="name a table of the file; without the key table, the only one of the file is read",
+            fix="name a table of the file; without the key table, the only one of the file is read",
         )
     return frame
 
@@ -138,7 +138,7 @@ def _flows(
             f"rows of summary level {summary} do not have {two}",
             column="GEOID",
             count=wrong,
-            cure="name the level of the geography that this summary level has; use the file as published",
+            fix="name the level of the geography that this summary level has; use the file as published",
         )
     estimates = numbers(path, "EST", rows["EST"])
     check_estimates(path, "EST", estimates, rows[["GEOID"]])

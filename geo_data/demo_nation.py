@@ -132,7 +132,7 @@ def simulate_nation(
         raise ValueError("a nation has at least 1,000 workers")
     folder, say = Path(folder), report or (lambda _: None)
     if folder.is_dir() and any(folder.iterdir()):
-        raise InputError(folder, "the folder is not empty", cure="name another, or remove what is in it")
+        raise InputError(folder, "the folder is not empty", fix="name another, or remove what is in it")
     (folder / "jobs").mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
     say("Places ...")

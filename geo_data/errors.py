@@ -1,4 +1,4 @@
-"""The one error for bad input: which file, which column, which rule, how many, and the cure."""
+"""The one error for bad input: which file, which column, which rule, how many, and the fix."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class InputError(ValueError):
         Column name, from the configuration or the file's header.
     count : int, optional
         How many rows, values or units break the rule.
-    cure : str
+    fix : str
         What the user can do about it.
 
     Examples
@@ -42,26 +42,26 @@ class InputError(ValueError):
         *,
         column: str | None = None,
         count: int | None = None,
-        cure: str = "",
+        fix: str = "",
     ) -> None:
         self.file = os.fspath(file)
         self.rule = rule
         self.column = column
         self.count = count
-        self.cure = cure
+        self.fix = fix
         message = f"{self.file}: "
         if column is not None:
             message += f"column {column}: "
         if count is not None:
             message += f"{count:,} "
         message += f"{_of_one(rule) if count == 1 else rule}."
-        if cure:
-            message += f" Cure: {cure}."
+        if fix:
+            message += f" Fix: {fix}."
         super().__init__(message)
 
     def __reduce__(self) -> tuple[object, ...]:
         # The default would rebuild from the message alone and fail on the way back from a Dask worker.
-        return _rebuild, (self.file, self.rule, self.column, self.count, self.cure)
+        return _rebuild, (self.file, self.rule, self.column, self.count, self.fix)
 
 
 def _of_one(rule: str) -> str:
@@ -69,5 +69,5 @@ def _of_one(rule: str) -> str:
     return re.sub(r"\b(not|as) (\w+) numbers", r"\1 a \2 number", re.sub(r"^(\w+)s are\b", r"\1 is", rule))
 
 
-def _rebuild(file: str, rule: str, column: str | None, count: int | None, cure: str) -> InputError:
-    return InputError(file, rule, column=column, count=count, cure=cure)
+def _rebuild(file: str, rule: str, column: str | None, count: int | None, fix: str) -> InputError:
+    return InputError(file, rule, column=column, count=count, fix=fix)

@@ -102,7 +102,7 @@ def fetch_lodes(
             raise InputError(
                 shown(url),
                 f"LODES {version} has no {what}, state {state} (404)",
-                cure=f"see {shown(urljoin(url, '.'))} for what there is; years differ from state to state, "
+                fix=f"see {shown(urljoin(url, '.'))} for what there is; years differ from state to state, "
                 "and from version to version",
             ) from None
     return files
@@ -154,8 +154,8 @@ def _obtain(
         expected = recorded or known or stated()
         if path.exists():  # and is not in SHA256SUMS
             if expected is None:
-                cure = f"remove it, or add its sum to {_SUMS} if you know that it is right"
-                raise InputError(path, f"the file is there, but {_SUMS} does not have it", cure=cure)
+                fix = f"remove it, or add its sum to {_SUMS} if you know that it is right"
+                raise InputError(path, f"the file is there, but {_SUMS} does not have it", fix=fix)
             compare(path, path, expected)
         else:
             # pooch makes the temporary name, checks the hash once more and moves the file into its place. It
@@ -175,12 +175,12 @@ def _is_cached(path: Path, url: str, known: str | None, stated: Callable[[], str
     recorded, source = _records(path.parent).get(path.name, (None, ""))
     if recorded is None:
         return False
-    cure = f"if the new one is right, remove the file and its line in {_SUMS}, and fetch again"
+    fix = f"if the new one is right, remove the file and its line in {_SUMS}, and fetch again"
     if known is not None and known != recorded:
-        raise InputError(path, f"sha256 {recorded} is in {_SUMS}, {known} is asked for", cure=cure)
+        raise InputError(path, f"sha256 {recorded} is in {_SUMS}, {known} is asked for", fix=fix)
     if source not in ("", shown(url)) and (known or stated()) != recorded:
-        cure = "use one folder for each source"
-        raise InputError(path, f"the file came from {source}, not from {shown(url)}", cure=cure)
+        fix = "use one folder for each source"
+        raise InputError(path, f"the file came from {source}, not from {shown(url)}", fix=fix)
     if not path.exists():
         return False
     compare(path, path, recorded)

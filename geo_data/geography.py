@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import shapely
 
-from geo_data.outside import OutsideFacts, fill, longest_prefix, outside_facts
+from geo_data.external_zones import ExternalFacts, external_facts, fill, longest_prefix
 
 __all__ = ["Geography", "Partition", "ordered_geography"]
 
@@ -36,7 +36,7 @@ class Partition:
         The area of each block.
     shared : int
         That many leading characters are those of the block code, as the state of a place is; at most the
-        length of the longest outside area. By them codes beyond the geography are found in outside areas.
+        length of the longest external zone. By them codes beyond the geography are found in external zones.
     """
 
     codes: Codes
@@ -65,14 +65,14 @@ class Geography:
     unit_starts : tuple of ndarray of int32, shape (U,) each
         Per level, the first block of each unit; starts at 0, strictly increasing.
     latitude, longitude : ndarray of float64, shape (B,)
-        Block centroids in degrees, WGS84; NaN for outside areas.
-    outside : tuple of str
-        Outside areas (`geo_data.outside`), sorted: prefixes of geocodes. Each is one block.
+        Block centroids in degrees, WGS84; NaN for external zones.
+    external_zones : tuple of str
+        External zones (`geo_data.external_zones`), sorted: prefixes of geocodes. Each is one block.
     repairs : tuple of str
         Report lines: what was repaired while reading, with counts.
     source : str
         The file it was read from.
-    partitions : mapping of str to Partition
+    non_nesting_areas : mapping of str to Partition
         Further divisions of the blocks, in which auxiliary tables may be; not kept in a plan.
     names : mapping of str to ndarray of str objects, shape (U,) each
         By level, where its units have names: the name of each, "" where it has none.
@@ -80,7 +80,7 @@ class Geography:
     Notes
     -----
     ``level`` arguments accept a name of `levels` or `block_level` itself, where unit and block are the same;
-    a partition too, whose areas are its units, but for `starts`.
+    non-nesting areas too, whose areas are its units, but for `starts`.
     """
 
     block_level: str
@@ -90,10 +90,10 @@ class Geography:
     unit_starts: tuple[Int32, ...]
     latitude: Float64
     longitude: Float64
-    outside: tuple[str, ...] = ()
+    external_zones: tuple[str, ...] = ()
     repairs: tuple[str, ...] = ()
     source: str | os.PathLike[str] = field(default="")
-    partitions: Mapping[str, Partition] = field(default_factory=dict)
+    non_nesting_areas: Mapping[str, Partition] = field(default_factory=dict)
     names: Mapping[str, Codes] = field(default_factory=dict)
 
     @property
@@ -103,7 +103,7 @@ class Geography:
 
     @cached_property
     def _indexes(self) -> tuple[pd.Index, ...]:
-        """One hash index per level, the block level and partitions last."""
+        """One hash index per level, the block level and non-nesting areas last."""
         return tuple(pd.Index(codes, dtype="str") for codes in self._codes)
 
     @cached_property
@@ -113,19 +113,19 @@ class Geography:
 
     @property
     def _codes(self) -> tuple[Codes, ...]:
-        return (*self.unit_codes, self.blocks, *(part.codes for part in self.partitions.values()))
+        return (*self.unit_codes, self.blocks, *(part.codes for part in self.non_nesting_areas.values()))
 
     def __getstate__(self) -> dict[str, object]:
         # The hash indexes are rebuilt where they are needed rather than sent to every Dask worker.
         return {
             name: value
             for name, value in self.__dict__.items()
-            if name not in ("_indexes", "_units", "block_codes", "outside_blocks")
+            if name not in ("_indexes", "_units", "block_codes", "external_blocks")
         }
 
     def __repr__(self) -> str:
         counts = [f"{self.n_units(level):,} {level}" for level in (*self.levels, self.block_level)]
-        beyond = f"; {len(self.outside)} outside areas" if self.outside else ""
+        beyond = f"; {len(self.external_zones)} external zones" if self.external_zones else ""
         return f"<Geography: {' > '.join(counts)}{beyond}>"
 
     def codes(self, level: str) -> Codes:
@@ -133,9 +133,9 @@ class Geography:
         return self._codes[self._position(level)]
 
     def starts(self, level: str) -> Int32:
-        """Return the first block of each unit of `level`, no partition, int32 of shape (U,)."""
+        """Return the first block of each unit of `level`, not of non-nesting areas, int32 of shape (U,)."""
         position = self._position(level)
-        if level in self.partitions:
+        if level in self.non_nesting_areas:
             raise ValueError(f"areas of {level} are no runs of blocks")
         if position == len(self.levels):
             return np.arange(self.n_blocks, dtype=np.int32)
@@ -195,8 +195,8 @@ class Geography:
         if position == len(self.levels):
             return numbers.astype(np.int32)
         if position not in self._units:
-            if level in self.partitions:
-                of_block = self.partitions[level].area
+            if level in self.non_nesting_areas:
+                of_block = self.non_nesting_areas[level].area
             else:
                 sizes = np.diff(np.append(self.unit_starts[position], self.n_blocks))
                 of_block = np.repeat(np.arange(sizes.size, dtype=np.int32), sizes)
@@ -209,25 +209,25 @@ class Geography:
         return pa.array(self.blocks, type=pa.string())
 
     @cached_property
-    def outside_blocks(self) -> Int32:
-        """Block number of each outside area, int32 of shape (len(outside),)."""
-        if not self.outside:  # without making the index
+    def external_blocks(self) -> Int32:
+        """Block number of each external zone, int32 of shape (len(external_zones),)."""
+        if not self.external_zones:  # without making the index
             return np.zeros(0, np.int32)
         length = max(len(code) for code in self.blocks)
-        return self.number([fill(area, length) for area in self.outside])
+        return self.number([fill(area, length) for area in self.external_zones])
 
     @cached_property
-    def outside_facts(self) -> OutsideFacts:
-        """What is publicly known of each outside area."""
-        inside = self.blocks[~self.is_outside(np.arange(self.n_blocks))] if self.outside else ()
-        return outside_facts(self.outside, inside)
+    def external_facts(self) -> ExternalFacts:
+        """What is publicly known of each external zone."""
+        inside = self.blocks[~self.is_external(np.arange(self.n_blocks))] if self.external_zones else ()
+        return external_facts(self.external_zones, inside)
 
-    def is_outside(self, block_numbers: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
-        """Say of each block whether it is an outside area."""
-        return np.isin(block_numbers, self.outside_blocks)
+    def is_external(self, block_numbers: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+        """Say of each block whether it is an external zone."""
+        return np.isin(block_numbers, self.external_blocks)
 
     def locate_unit(self, level: str, codes: npt.ArrayLike | pd.Series) -> Int32:
-        """Return the unit numbers of codes of `level`, beyond the geography those of outside areas.
+        """Return the unit numbers of codes of `level`, beyond the geography those of external zones.
 
         Parameters
         ----------
@@ -237,31 +237,31 @@ class Geography:
         Returns
         -------
         ndarray of int32, shape (n,)
-            -1 where a code is in neither; of several outside areas it is in the one with the longest name.
+            -1 where a code is in neither; of several external zones it is in the one with the longest name.
             Codes that are shorter or longer than those of the level are in none, except for the areas' own;
-            nor are those of a partition in an area that the block codes tell by more characters.
+            nor are those of non-nesting areas in an area that the block codes tell by more characters.
         """
         numbers = self.unit_number(level, codes)
         texts = pd.Series(codes, dtype="str")
         # A code that lost its leading zero would begin like that of another area.
         length = max(len(code) for code in self.codes(level))
-        whole = ((texts.str.len() == length) | texts.isin(self.outside)).to_numpy()
+        whole = ((texts.str.len() == length) | texts.isin(self.external_zones)).to_numpy()
         beyond = np.flatnonzero((numbers < 0) & whole)
-        part = self.partitions.get(level)
-        told = [i for i, name in enumerate(self.outside) if part is None or len(name) <= part.shared]
+        part = self.non_nesting_areas.get(level)
+        told = [i for i, name in enumerate(self.external_zones) if part is None or len(name) <= part.shared]
         if told and beyond.size:
-            area = longest_prefix(texts.iloc[beyond], [self.outside[i] for i in told])
-            blocks = self.outside_blocks[told]
+            area = longest_prefix(texts.iloc[beyond], [self.external_zones[i] for i in told])
+            blocks = self.external_blocks[told]
             numbers[beyond[area >= 0]] = self.unit_of(level, blocks[area[area >= 0]])
         return numbers
 
     def points(self) -> gpd.GeoDataFrame:
         """Return the block centroids, one row per block in order, column `block_level`, EPSG:4326.
 
-        Those of outside areas are empty points.
+        Those of external zones are empty points.
         """
         geometry = np.asarray(gpd.points_from_xy(self.longitude, self.latitude))
-        geometry[self.outside_blocks] = shapely.Point()
+        geometry[self.external_blocks] = shapely.Point()
         return gpd.GeoDataFrame(
             {self.block_level: self.blocks},
             geometry=geometry,
@@ -269,7 +269,7 @@ class Geography:
         )
 
     def _position(self, level: str) -> int:
-        names = (*self.levels, self.block_level, *self.partitions)
+        names = (*self.levels, self.block_level, *self.non_nesting_areas)
         if level not in names:
             raise ValueError(f"there is no level {level!r}; the geography has: {', '.join(names)}")
         return names.index(level)
@@ -281,7 +281,7 @@ def ordered_geography(
     units: Mapping[str, pa.ChunkedArray],
     latitude: Float64,
     longitude: Float64,
-    outside: Sequence[str] = (),
+    external_zones: Sequence[str] = (),
 ) -> Geography:
     """Make a geography of blocks that are in its order already, as a stored plan has them.
 
@@ -293,7 +293,7 @@ def ordered_geography(
     units : mapping of str to ChunkedArray of dictionary-encoded str, length B each
         Per level, coarsest first, the unit of each block.
     latitude, longitude : ndarray of float64, shape (B,)
-    outside : sequence of str
+    external_zones : sequence of str
 
     Returns
     -------
@@ -303,7 +303,7 @@ def ordered_geography(
     ------
     ValueError
         If a block comes twice or has no code, a unit is not one run of blocks, units do not nest, a place is
-        not on earth, or an outside area is not there; nothing is repaired.
+        not on earth, or an external zone is not there; nothing is repaired.
     """
     if len(blocks) == 0 or blocks.null_count or pc.count_distinct(blocks).as_py() < len(blocks):
         raise ValueError("there are no blocks, or one comes twice or has no code")
@@ -332,12 +332,12 @@ def ordered_geography(
         unit_starts=tuple(starts),
         latitude=latitude,
         longitude=longitude,
-        outside=tuple(outside),
+        external_zones=tuple(external_zones),
     )
-    if np.any(geography.outside_blocks < 0):
-        raise ValueError("an outside area has no block")
-    beyond = geography.is_outside(np.arange(geography.n_blocks))
+    if np.any(geography.external_blocks < 0):
+        raise ValueError("an external zone has no block")
+    beyond = geography.is_external(np.arange(geography.n_blocks))
     on_earth = (np.abs(latitude) <= 90) & (np.abs(longitude) <= 180)
     if not np.array_equal(on_earth, ~beyond) or not np.isnan([*latitude[beyond], *longitude[beyond]]).all():
-        raise ValueError("places are not degrees, or outside areas have one")
+        raise ValueError("places are not degrees, or external zones have one")
     return geography

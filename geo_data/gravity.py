@@ -55,7 +55,7 @@ class Centres:
     Attributes
     ----------
     vectors : ndarray of float64, shape (n_units, 3)
-        Unit vectors from the centre of the earth; NaN for units without a place (outside areas).
+        Unit vectors from the centre of the earth; NaN for units without a place (external zones).
     spread : ndarray of float64, shape (n_units,)
         Weighted root mean square distance, in kilometres, of a unit's blocks from its centre: what stands
         for the distance of a unit to itself.

@@ -120,7 +120,7 @@ def locate_blocks(
     *,
     path: str | os.PathLike[str],
     column: str,
-    outside: bool = False,
+    external: bool = False,
 ) -> Int32:
     """Return the block number of every code, all of which must be in the geography.
 
@@ -130,8 +130,8 @@ def locate_blocks(
     codes : Series of str, shape (n,)
     path, column : str
         Named in errors.
-    outside : bool
-        Codes may be in outside areas instead, as those of homes may.
+    external : bool
+        Codes may be in external zones instead, as those of homes may.
 
     Returns
     -------
@@ -148,8 +148,8 @@ def locate_blocks(
     texts = pd.Series(distinct, dtype="str")
     numbers = geography.locate_unit(geography.block_level, texts)
     unknown = numbers < 0
-    if not outside:
-        unknown |= geography.is_outside(numbers)
+    if not external:
+        unknown |= geography.is_external(numbers)
     if not unknown.any():
         return numbers[index]
     rows = np.bincount(index, minlength=len(distinct))
@@ -161,11 +161,11 @@ def locate_blocks(
             f"rows have numeric codes of less than {min(lengths)} digits: lost leading zeros",
             column=column,
             count=int(rows[short].sum()),
-            cure="keep geocodes as text in the program that wrote the file",
+            fix="keep geocodes as text in the program that wrote the file",
         )
     vintage = re.search("20[12]0", geography.block_level)
     if vintage and lengths == {_BLOCK_DIGITS}:
-        inside = np.delete(geography.blocks, geography.outside_blocks)
+        inside = np.delete(geography.blocks, geography.external_blocks)
         counties = {code[:_COUNTY_DIGITS] for code in inside}
         near = unknown & texts.str[:_COUNTY_DIGITS].isin(counties).to_numpy()
         if rows[near].sum() > _VINTAGE_SHARE * len(codes):
@@ -175,13 +175,13 @@ def locate_blocks(
                 "mixed 2010 and 2020 blocks? LODES7 uses 2010 blocks, LODES8 2020 blocks",
                 column=column,
                 count=int(rows[near].sum()),
-                cure="use the other crosswalk, of the same LODES version as this file",
+                fix="use the other crosswalk, of the same LODES version as this file",
             )
     raise InputError(
         path,
         "rows are not in the geography",
         column=column,
         count=int(rows[unknown].sum()),
-        cure="use a crosswalk that covers every origin and destination, name the areas where other workers "
-        "live (geography.outside), or leave these rows out",
+        fix="use a crosswalk that covers every origin and destination, name the areas where other workers "
+        "live (geography.external_zones), or leave these rows out",
     )

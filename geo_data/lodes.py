@@ -49,7 +49,7 @@ class LodesJobs:
     geography : Geography
         Must hold every destination, and every origin of the main file.
     aux : str or path, or sequence of them, optional
-        Aux files of the same form: jobs of workers who live in outside areas of the geography.
+        Aux files of the same form: jobs of workers who live in external zones of the geography.
 
     Notes
     -----
@@ -145,16 +145,16 @@ class LodesJobs:
             raise InputError(
                 self._files[0][0],
                 f"a LODES file has no such attribute group; it has: {', '.join(LODES_CATEGORIES)}",
-                cure="name one of these",
+                fix="name one of these",
             )
         if len(by) > 1:
             raise InputError(
                 self._files[0][0],
                 "the OD format publishes the attribute groups one by one",
-                cure="ask for one group, or use job-level microdata",
+                fix="ask for one group, or use job-level microdata",
             )
-        for path, outside in self._files:
-            yield self._records(path, by, outside=outside)
+        for path, external in self._files:
+            yield self._records(path, by, external=external)
 
     @property
     def _files(self) -> list[tuple[str | os.PathLike[str], bool]]:
@@ -162,20 +162,20 @@ class LodesJobs:
         aux = () if self.aux is None else files_of(self.aux)
         return [*((path, False) for path in files_of(self.path)), *((path, True) for path in aux)]
 
-    def _records(self, path: str | os.PathLike[str], by: tuple[str, ...], *, outside: bool) -> JobRecords:
+    def _records(self, path: str | os.PathLike[str], by: tuple[str, ...], *, external: bool) -> JobRecords:
         frame = self._read(path, "w_geocode", "h_geocode")
         work = locate_blocks(self.geography, frame["w_geocode"], path=path, column="w_geocode")
         home = locate_blocks(
-            self.geography, frame["h_geocode"], path=path, column="h_geocode", outside=outside
+            self.geography, frame["h_geocode"], path=path, column="h_geocode", external=external
         )
-        misplaced = int((~self.geography.is_outside(home)).sum()) if outside else 0
+        misplaced = int((~self.geography.is_external(home)).sum()) if external else 0
         if misplaced:
             raise InputError(
                 path,
                 "rows of the aux file have homes in the geography",
                 column="h_geocode",
                 count=misplaced,
-                cure="give the main file, with homes in the geography, as file and the other one as aux",
+                fix="give the main file, with homes in the geography, as file and the other one as aux",
             )
         duplicates = int(frame.duplicated(["w_geocode", "h_geocode"]).sum())
         if duplicates:
@@ -184,7 +184,7 @@ class LodesJobs:
                 "rows repeat an origin-destination pair that has a row already",
                 column="h_geocode",
                 count=duplicates,
-                cure="add the counts of rows with the same pair, or find out why the file was joined twice",
+                fix="add the counts of rows with the same pair, or find out why the file was joined twice",
             )
         names = LODES_CATEGORIES[by[0]] if by else ("S000",)
         counts = frame[list(names)].to_numpy()
@@ -205,7 +205,7 @@ class LodesJobs:
                 path,
                 f"the counts add up to more than {np.iinfo(np.int32).max:,} jobs",
                 column="S000",
-                cure="split the file by state",
+                fix="split the file by state",
             )
         for group, names in LODES_CATEGORIES.items():
             wrong = int((frame[list(names)].sum(axis=1) != frame["S000"]).sum())
@@ -215,7 +215,7 @@ class LodesJobs:
                     f"rows have counts by {group} ({names[0]} to {names[-1]}) that do not add up to S000",
                     column=group,
                     count=wrong,
-                    cure=_CURE_COUNTS,
+                    fix=_CURE_COUNTS,
                 )
         return frame
 

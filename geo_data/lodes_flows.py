@@ -41,7 +41,7 @@ def read_lodes_flows(
     origin_level, destination_level : str
         The levels to which homes and workplaces are added up.
     aux : str or path, optional
-        The aux file of the same release: jobs of people who live elsewhere. Homes in outside areas of the
+        The aux file of the same release: jobs of people who live elsewhere. Homes in external zones of the
         geography are located there.
 
     Returns
@@ -60,7 +60,7 @@ def read_lodes_flows(
         If there is no such level.
     """
     if aux is not None and Path(aux) == Path(path):
-        raise InputError(path, "one file is named as main and as aux file", cure="name two, or no aux file")
+        raise InputError(path, "one file is named as main and as aux file", fix="name two, or no aux file")
     parts = [_read(file, geography) for file in (path, aux) if file is not None]
     home, work, jobs = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     return sum_flows(
@@ -83,8 +83,8 @@ def _read(path: str | os.PathLike[str], geography: Geography) -> tuple[NDArray[n
 
 def _blocks(path: str | os.PathLike[str], geography: Geography, codes: pd.Series) -> NDArray[np.int32]:
     numbers = locate_units(geography, geography.block_level, codes, path=path, column=str(codes.name))
-    known = (numbers >= 0) & ~geography.is_outside(numbers)
-    own = np.delete(geography.blocks, geography.outside_blocks)
+    known = (numbers >= 0) & ~geography.is_external(numbers)
+    own = np.delete(geography.blocks, geography.external_blocks)
     counties = {code[:_COUNTY_DIGITS] for code in own}
     near = int(codes[~known].str[:_COUNTY_DIGITS].isin(counties).sum())
     if near > _MOST_UNKNOWN * (near + known.sum()):
@@ -94,6 +94,6 @@ def _blocks(path: str | os.PathLike[str], geography: Geography, codes: pd.Series
             "blocks of another census? LODES7 uses blocks of 2010, LODES8 those of 2020",
             column=str(codes.name),
             count=near,
-            cure="use the release of the LODES version that has the blocks of the geography",
+            fix="use the release of the LODES version that has the blocks of the geography",
         )
     return numbers

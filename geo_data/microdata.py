@@ -70,15 +70,15 @@ class MicrodataJobs:
             raise InputError(
                 path,
                 f"one column is named for two purposes: {', '.join(names)}",
-                cure="name each once",
+                fix="name each once",
             )
         if self.records_per_worker < 1:
-            raise InputError(path, "records_per_worker is less than 1", cure="give 1 or more")
+            raise InputError(path, "records_per_worker is less than 1", fix="give 1 or more")
         if self.worker is not None and self.count is not None:
             raise InputError(
                 path,
                 "rows that count jobs cannot name workers",
-                cure="leave out worker, or count",
+                fix="leave out worker, or count",
             )
 
     def slots(self) -> Slots:
@@ -149,7 +149,7 @@ class MicrodataJobs:
             raise InputError(
                 files_of(self.path)[0],
                 f"no such attribute is configured; there are: {', '.join(self.attributes) or 'none'}",
-                cure="name the column under attributes",
+                fix="name the column under attributes",
             )
         workers = () if self.worker is None else (self.worker,)
         seen: list[npt.NDArray[np.uint64]] = []
@@ -163,7 +163,7 @@ class MicrodataJobs:
                 work, home = frame[self.work].iloc[rows], frame[self.home].iloc[rows]
                 yield JobRecords(
                     work=locate_blocks(self.geography, work, path=path, column=self.work),
-                    home=locate_blocks(self.geography, home, path=path, column=self.home, outside=True),
+                    home=locate_blocks(self.geography, home, path=path, column=self.home, external=True),
                     attributes={name: codes[rows] for name, codes in coded.items()},
                 )
 
@@ -175,7 +175,7 @@ class MicrodataJobs:
                 + " in all files together" * (len(seen) > 1),
                 column=self.worker,
                 count=over,
-                cure="keep one job per worker, or raise records_per_worker (and with it a person's loss)",
+                fix="keep one job per worker, or raise records_per_worker (and with it a person's loss)",
             )
 
     def _coded(self, values: pd.Series, categories: tuple[str, ...] | None) -> AttributeCodes:
@@ -205,14 +205,14 @@ class MicrodataJobs:
                 "numbers of jobs are negative or not whole",
                 column=self.count,
                 count=wrong,
-                cure="name a column that counts jobs",
+                fix="name a column that counts jobs",
             )
         if not 0 < count.sum() <= np.iinfo(np.int32).max:
             raise InputError(
                 path,
                 f"the numbers of jobs add up to none, or to more than {np.iinfo(np.int32).max:,}",
                 column=self.count,
-                cure="name a column that counts jobs, or split the file",
+                fix="name a column that counts jobs, or split the file",
             )
         return frame.loc[frame.index.repeat(count.astype(np.int64))].reset_index(drop=True)
 
@@ -224,7 +224,7 @@ class MicrodataJobs:
                 f"categories are more than {_MAX_CATEGORIES:,}",
                 column=str(values.name),
                 count=len(categories),
-                cure="group the categories, or leave this column out: it may identify people",
+                fix="group the categories, or leave this column out: it may identify people",
             )
         narrow = codes.astype(np.uint8) if len(categories) <= 256 else codes.astype(np.uint16)
         return narrow, tuple(str(category) for category in categories)

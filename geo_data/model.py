@@ -33,7 +33,7 @@ Notation: d is a destination and u an origin, both units of the model's level; w
    by iterative proportional fitting (Deming and Stephan 1940), which minimises the relative entropy to the
    model so far.
 
-5. Then come tables with a side whose areas cut the units (`Geography.partitions`: places, say), of few
+5. Then come tables with a side whose areas cut the units (`Geography.non_nesting_areas`: places, say), of few
    origin areas first. Let w(G | d) be the part of d's public jobs in the destination area G, and w(g | u) the
    part of u's public weight in the origin area g: so workers of d and residents of u are taken to be spread
    over the areas, whatever else is known of them. In atoms, the parts of one unit in one area, such a table
@@ -160,7 +160,7 @@ def build_model(
     ----------
     geography : Geography
     tables : sequence of Flows
-        Auxiliary flows, any number, at levels not finer than `level` or partitions of the geography.
+        Auxiliary flows, any number, at levels not finer than `level` or non-nesting areas of the geography.
     weights : ndarray of int64, shape (n_blocks,)
         Public weights, at least 1.
     jobs : ndarray of int64, shape (n_blocks,)
@@ -221,11 +221,11 @@ def build_model(
 
 
 def _ordered(geography: Geography, tables: Sequence[Flows], level: str) -> tuple[list[Flows], list[Flows]]:
-    """Return the tables between levels, and those with a partition, as they are applied."""
+    """Return the tables between levels, and those with non-nesting areas, as they are applied."""
     rank, size = [*geography.levels, geography.block_level].index, geography.n_units
     sides = [{t.origin_level, t.destination_level} for t in tables]
-    cut = [bool(side & geography.partitions.keys()) for side in sides]
-    if any(rank(name) > rank(level) for side in sides for name in side - geography.partitions.keys()):
+    cut = [bool(side & geography.non_nesting_areas.keys()) for side in sides]
+    if any(rank(name) > rank(level) for side in sides for name in side - geography.non_nesting_areas.keys()):
         raise ValueError(f"an auxiliary table is finer than the level of the model, {level}")
     return (
         sorted(
@@ -240,7 +240,7 @@ def _ordered(geography: Geography, tables: Sequence[Flows], level: str) -> tuple
 
 
 def _parent_level(geography: Geography, nested: Sequence[Flows], table: Flows) -> str | None:
-    """Return the finest origin level of earlier tables that is coarser than a partition."""
+    """Return the finest origin level of earlier tables that is coarser than non-nesting areas."""
     areas = geography.n_units(table.origin_level)
     coarser = [t.origin_level for t in nested if geography.n_units(t.origin_level) < areas]
     return coarser[-1] if coarser else None
@@ -290,7 +290,7 @@ def _concentrations(model: PublicModel, stage: ModelTable) -> tuple[float, float
 
 
 def _area_concentrations(rows: Sequence[Row]) -> tuple[float, float]:
-    """Return kappa and lambda of a table with a partition."""
+    """Return kappa and lambda of a table with non-nesting areas."""
     nothing = np.zeros(3)
     return (
         _solution(sum((row.within for row in rows), nothing)),

@@ -90,7 +90,7 @@ def read_polygons(
             path,
             "shapes are outside the world",
             count=beyond,
-            cure="name the coordinate reference system that the coordinates are in",
+            fix="name the coordinate reference system that the coordinates are in",
         )
     invalid = ~shapely.is_valid(geometry)
     geometry[invalid] = shapely.make_valid(geometry[invalid], method="structure", keep_collapsed=False)
@@ -156,7 +156,7 @@ def read_centroids(
 def _read(path: Path, codes: Sequence[str], names: Sequence[str]) -> gpd.GeoDataFrame:
     """Read a file whose columns `codes` must be text, and complete; those of names may be anything."""
     if not path.is_file():
-        raise InputError(path, "there is no such file", cure="check the path in the configuration")
+        raise InputError(path, "there is no such file", fix="check the path in the configuration")
     with path.open("rb") as file:
         parquet = file.read(4) == b"PAR1"
     frame = None
@@ -166,14 +166,14 @@ def _read(path: Path, codes: Sequence[str], names: Sequence[str]) -> gpd.GeoData
         raise InputError(
             path,
             "the file has no polygons that can be read",
-            cure="give GeoParquet, GeoPackage, GeoJSON or a shapefile, or name latitude and longitude",
+            fix="give GeoParquet, GeoPackage, GeoJSON or a shapefile, or name latitude and longitude",
         )
     missing = [name for name in (*codes, *names) if name not in frame]
     if missing:
         raise InputError(
             path,
             f"missing columns: {', '.join(missing)}; the file has: {', '.join(map(str, frame.columns))}",
-            cure="name the columns of this file, or use the file that has them",
+            fix="name the columns of this file, or use the file that has them",
         )
     for name in codes:
         if not pd.api.types.is_string_dtype(frame[name]):
@@ -182,11 +182,11 @@ def _read(path: Path, codes: Sequence[str], names: Sequence[str]) -> gpd.GeoData
                 "codes are numbers",
                 column=name,
                 count=len(frame),
-                cure="write codes as text, with their leading zeros",
+                fix="write codes as text, with their leading zeros",
             )
         blank = int((frame[name].isna() | (frame[name].str.strip() == "")).sum())
         if blank:
-            raise InputError(path, "codes are missing", column=name, count=blank, cure="fill them in")
+            raise InputError(path, "codes are missing", column=name, count=blank, fix="fill them in")
     return frame
 
 
@@ -195,18 +195,18 @@ def _polygons_of(path: Path, frame: gpd.GeoDataFrame) -> gpd.GeoSeries:
     geometry = frame.geometry
     empty = int((geometry.isna() | geometry.is_empty).sum())
     if empty:
-        raise InputError(path, "rows have no geometry", count=empty, cure="leave them out, or give it")
+        raise InputError(path, "rows have no geometry", count=empty, fix="leave them out, or give it")
     other = int((~geometry.geom_type.isin(["Polygon", "MultiPolygon"])).sum())
     if other:
         raise InputError(
             path,
             "rows have geometry that is no polygon",
             count=other,
-            cure="give polygons; for points, a table with columns of latitude and longitude",
+            fix="give polygons; for points, a table with columns of latitude and longitude",
         )
     if geometry.crs is None:
         raise InputError(
-            path, "no coordinate reference system is named", cure="write it into the file (EPSG:4326, say)"
+            path, "no coordinate reference system is named", fix="write it into the file (EPSG:4326, say)"
         )
     return geometry
 
@@ -223,7 +223,7 @@ def _check_units(path: Path, codes: pd.Series, unit: np.ndarray, geography: Geog
             "codes lost their leading zeros",
             column=str(codes.name),
             count=lost,
-            cure="write codes as text, with their leading zeros",
+            fix="write codes as text, with their leading zeros",
         )
     known = unit[unit >= 0]
     twice = known.size - np.unique(known).size
@@ -233,7 +233,7 @@ def _check_units(path: Path, codes: pd.Series, unit: np.ndarray, geography: Geog
             "rows repeat a unit that has a row already",
             column=str(codes.name),
             count=twice,
-            cure="dissolve them into one shape",
+            fix="dissolve them into one shape",
         )
     placed = _placed(geography, level)
     if known.size < _LEAST_SHARE * placed:
@@ -242,10 +242,10 @@ def _check_units(path: Path, codes: pd.Series, unit: np.ndarray, geography: Geog
             f"of {placed:,} units of {level} have a shape",
             column=str(codes.name),
             count=known.size,
-            cure="give the shapes of this level, of the vintage of the geography, or leave them out",
+            fix="give the shapes of this level, of the vintage of the geography, or leave them out",
         )
 
 
 def _placed(geography: Geography, level: str) -> int:
-    """Return how many units of a level are somewhere, unlike outside areas."""
-    return geography.n_units(level) - np.unique(geography.unit_of(level, geography.outside_blocks)).size
+    """Return how many units of a level are somewhere, unlike external zones."""
+    return geography.n_units(level) - np.unique(geography.unit_of(level, geography.external_blocks)).size

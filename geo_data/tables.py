@@ -92,11 +92,11 @@ def read_table(
     """
     path = Path(path)
     if not path.is_file():
-        raise InputError(path, "there is no such file", cure="check the path in the configuration")
+        raise InputError(path, "there is no such file", fix="check the path in the configuration")
     with path.open("rb") as file:
         magic = file.read(4)
     if not magic:
-        raise InputError(path, "the file is empty", cure=_COPY_AGAIN)
+        raise InputError(path, "the file is empty", fix=_COPY_AGAIN)
     wanted = dict.fromkeys([*columns, *present])
     if magic == _PARQUET:
         header = _parquet_header(path)
@@ -109,7 +109,7 @@ def read_table(
         columns = _with(columns, optional, header)
         table = _read_csv(path, magic, columns)
     if table.num_rows == 0:
-        raise InputError(path, _NO_ROWS, cure=_COPY_AGAIN)
+        raise InputError(path, _NO_ROWS, fix=_COPY_AGAIN)
     return pd.DataFrame({name: _values(path, name, kind, table[name]) for name, kind in columns.items()})
 
 
@@ -120,7 +120,7 @@ def _with(
 
 
 def _csv_header(path: Path, magic: bytes) -> list[str]:
-    fault = cure = ""
+    fault = fix = ""
     header: list[str] = []
     more = b""
     try:
@@ -129,14 +129,14 @@ def _csv_header(path: Path, magic: bytes) -> list[str]:
         # Only this line is decoded: columns that nobody reads may be in any encoding.
         header = next(csv.reader([line.decode("utf-8-sig")]), [])
     except UnicodeDecodeError:
-        fault, cure = _ENCODING, _SAVE_UTF8
+        fault, fix = _ENCODING, _SAVE_UTF8
     except (*_READ_FAULTS, csv.Error):
-        fault, cure = _TRUNCATED, _COPY_AGAIN
+        fault, fix = _TRUNCATED, _COPY_AGAIN
     # Raised after the handler, here and below: a chained error would carry the file's content along.
     if not fault and not more:
-        fault, cure = (_NO_ROWS if header else "the file is empty"), _COPY_AGAIN
+        fault, fix = (_NO_ROWS if header else "the file is empty"), _COPY_AGAIN
     if fault:
-        raise InputError(path, fault, cure=cure)
+        raise InputError(path, fault, fix=fix)
     return header
 
 
@@ -145,7 +145,7 @@ def _parquet_header(path: Path) -> list[str]:
         return list(pyarrow.parquet.read_schema(path).names)
     except _READ_FAULTS:
         pass
-    raise InputError(path, _TRUNCATED, cure=_COPY_AGAIN)
+    raise InputError(path, _TRUNCATED, fix=_COPY_AGAIN)
 
 
 def _check_header(
@@ -160,17 +160,17 @@ def _check_header(
         raise InputError(
             path,
             f"missing columns: {', '.join(missing)}; the file has: {found}",
-            cure="name the columns of this file, or use the file that has them",
+            fix="name the columns of this file, or use the file that has them",
         )
     double = sorted({name for name in header if header.count(name) > 1})
     if double:
-        raise InputError(path, f"columns named twice: {', '.join(double)}", cure="rename one of them")
+        raise InputError(path, f"columns named twice: {', '.join(double)}", fix="rename one of them")
     unknown = [] if schema is None else [name for name in header if name not in schema]
     if unknown:
         raise InputError(
             path,
             f"unknown columns: {', '.join(unknown)}; the format has: {', '.join(wanted)}",
-            cure="remove them, or use the reader for this format",
+            fix="remove them, or use the reader for this format",
         )
 
 
@@ -183,7 +183,7 @@ def _read_csv(path: Path, magic: bytes, columns: Mapping[str, Kind]) -> pa.Table
         # Either a count is not a whole number (to be counted by `_values`) or the file cannot be read at all.
         table, fault = _parse_csv(path, magic, text)
     if table is None:
-        raise InputError(path, fault, cure=_SAVE_UTF8 if fault == _ENCODING else _COPY_AGAIN)
+        raise InputError(path, fault, fix=_SAVE_UTF8 if fault == _ENCODING else _COPY_AGAIN)
     return table
 
 
@@ -215,7 +215,7 @@ def _parse_csv(path: Path, magic: bytes, types: Mapping[str, pa.DataType]) -> tu
             path,
             "rows do not have as many fields as the header",
             count=len(ragged),
-            cure="quote text that contains commas; if the file was cut off, copy it again",
+            fix="quote text that contains commas; if the file was cut off, copy it again",
         )
     return table, fault
 
@@ -226,7 +226,7 @@ def _read_parquet(path: Path, columns: Mapping[str, Kind]) -> pa.Table:
         return pyarrow.parquet.read_table(path, columns=list(columns), read_dictionary=shared)
     except _READ_FAULTS:
         pass
-    raise InputError(path, _TRUNCATED, cure=_COPY_AGAIN)
+    raise InputError(path, _TRUNCATED, fix=_COPY_AGAIN)
 
 
 def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Series:
@@ -241,7 +241,7 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Se
             path,
             f"geocodes are stored as {type_}, not as text",
             column=name,
-            cure="store the column as text, with its leading zeros",
+            fix="store the column as text, with its leading zeros",
         )
     is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)
     allowed = {
@@ -255,7 +255,7 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Se
             path,
             f"a {kind} cannot be stored as {type_}",
             column=name,
-            cure="store labels as text, counts as integers, numbers as integers or decimals",
+            fix="store labels as text, counts as integers, numbers as integers or decimals",
         )
     if kind == "name":
         return shared_names(column)
@@ -275,7 +275,7 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Se
             "values are missing or blank",
             column=name,
             count=missing,
-            cure="fill them or remove the rows",
+            fix="fill them or remove the rows",
         )
     if kind == "count":
         return _counts(path, name, text if is_text else column.to_pandas())
@@ -292,7 +292,7 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Se
                 "geocodes are written as decimal numbers",
                 column=name,
                 count=floats,
-                cure="keep geocodes as text in the program that wrote the file",
+                fix="keep geocodes as text in the program that wrote the file",
             )
     return text
 
@@ -305,7 +305,7 @@ def _counts(path: Path, name: str, column: pd.Series) -> pd.Series:
             "values are not whole numbers from 0 up (negative, fractional, or no number)",
             column=name,
             count=int((~whole).sum()),
-            cure="correct the counts; a count is written without sign, point or separator",
+            fix="correct the counts; a count is written without sign, point or separator",
         )
     return column.astype(np.int64)
 
@@ -341,7 +341,7 @@ def numbers(path: str | os.PathLike[str], name: str, column: pd.Series) -> pd.Se
             "values are not finite numbers",
             column=name,
             count=int((~finite).sum()),
-            cure="write plain numbers such as 1234.5",
+            fix="write plain numbers such as 1234.5",
         )
     return column
 
@@ -380,6 +380,6 @@ def margins(path: str | os.PathLike[str], name: str, column: pd.Series) -> pd.Se
             "margins of error are negative",
             column=name,
             count=negative,
-            cure="leave unknown margins empty; some tables write them as codes such as -222222222",
+            fix="leave unknown margins empty; some tables write them as codes such as -222222222",
         )
     return result

@@ -20,9 +20,9 @@ __all__ = ["BlockWeights", "read_weights", "uniform_weights"]
 _SCALE = 1_000_000
 # Keeps the sum of all weights inside int64 with room to spare.
 _LARGEST_TOTAL = 10**12
-_LARGEST_OUTSIDE = 10**16
-# How the weight of outside areas falls with distance; chosen where tables tell where the workers live.
-_OUTSIDE_EXPONENT = 3
+_LARGEST_EXTERNAL = 10**16
+# How the weight of external zones falls with distance; chosen where tables tell where the workers live.
+_EXTERNAL_EXPONENT = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ def read_weights(
     BlockWeights
         An area's weight spread evenly: each of its n blocks has ``max(1, round(10^6 weight / n))``,
         rounded half up in integers. Blocks of areas that the table does not have get the smallest weight, 1.
-        An outside area whose population is known (`geo_data.outside`) weighs what all blocks do together,
+        An external zone whose population is known weighs what all blocks do together,
         times the ratio of populations, times (the blocks' spread / its distance)^3; any other weighs 1.
 
     Raises
@@ -78,20 +78,18 @@ def read_weights(
         If there is no such level.
     """
     if area == weight:
-        raise InputError(path, f"one column is named for area and weight: {area}", cure="name two")
+        raise InputError(path, f"one column is named for area and weight: {area}", fix="name two")
     frame = read_table(path, {area: "code", weight: "number"})
     values = frame[weight].to_numpy(dtype=np.float64)
     negative = int((values < 0).sum())
     if negative:
-        raise InputError(
-            path, "weights are negative", column=weight, count=negative, cure="correct the table"
-        )
+        raise InputError(path, "weights are negative", column=weight, count=negative, fix="correct the table")
     if values.sum() > _LARGEST_TOTAL:
         raise InputError(
             path,
             f"the weights add up to more than {_LARGEST_TOTAL:,}",
             column=weight,
-            cure="divide all weights by the same number",
+            fix="divide all weights by the same number",
         )
     duplicates = int(frame[area].duplicated().sum())
     if duplicates:
@@ -100,7 +98,7 @@ def read_weights(
             "rows repeat an area that has a row already",
             column=area,
             count=duplicates,
-            cure="keep one row per area: the table may hold several years or groups",
+            fix="keep one row per area: the table may hold several years or groups",
         )
     units = locate_units(geography, level, frame[area], path=path, column=area)
     inside = units >= 0
@@ -109,34 +107,34 @@ def read_weights(
             path,
             f"no row is a {level} of the geography",
             column=area,
-            cure="name the level of this table, or use the table of the geography's region and vintage",
+            fix="name the level of this table, or use the table of the geography's region and vintage",
         )
     n_units = geography.n_units(level)
     per_unit = np.zeros(n_units, dtype=np.int64)
     # 10^6 times a count is exact in float64 up to 9 billion, so only true fractions are rounded here.
     per_unit[units[inside]] = np.rint(values[inside] * _SCALE).astype(np.int64)
-    per_unit[geography.unit_of(level, geography.outside_blocks)] = 0  # one block: nothing to share
+    per_unit[geography.unit_of(level, geography.external_blocks)] = 0  # one block: nothing to share
     starts = geography.starts(level).astype(np.int64)
     blocks = np.r_[starts[1:], geography.n_blocks] - starts
     # floor((2w + n) / 2n) is w / n rounded half up.
     share = np.maximum(1, (2 * per_unit + blocks) // (2 * blocks))
     source = os.fspath(path)
     report = []
-    if without := n_units - int(inside.sum()) - len(geography.outside):
+    if without := n_units - int(inside.sum()) - len(geography.external_zones):
         report.append(f"{source}: {without:,} of {n_units:,} {level} units have no weight: smallest used")
     if outside := int((~inside).sum()):
         report.append(f"{source}: {outside:,} of {len(frame):,} rows are outside the geography: ignored")
-    return BlockWeights(_with_outside(np.repeat(share, blocks), geography), tuple(report))
+    return BlockWeights(_with_external(np.repeat(share, blocks), geography), tuple(report))
 
 
 def uniform_weights(geography: Geography) -> BlockWeights:
-    """Return weight 1 for every block; outside areas weigh as `read_weights` says."""
-    return BlockWeights(_with_outside(np.ones(geography.n_blocks, dtype=np.int64), geography))
+    """Return weight 1 for every block; external zones weigh as `read_weights` says."""
+    return BlockWeights(_with_external(np.ones(geography.n_blocks, dtype=np.int64), geography))
 
 
-def _with_outside(weights: npt.NDArray[np.int64], geography: Geography) -> npt.NDArray[np.int64]:
-    """Weigh the outside areas, as `read_weights` says; all blocks together weigh what they did."""
-    outside, facts = geography.outside_blocks, geography.outside_facts
+def _with_external(weights: npt.NDArray[np.int64], geography: Geography) -> npt.NDArray[np.int64]:
+    """Weigh the external zones, as `read_weights` says; all blocks together weigh what they did."""
+    outside, facts = geography.external_blocks, geography.external_facts
     if not outside.size:
         return weights
     weights[outside] = 0
@@ -147,7 +145,7 @@ def _with_outside(weights: npt.NDArray[np.int64], geography: Geography) -> npt.N
     length = np.linalg.norm(mean)
     spread = np.sqrt(2.0 - 2.0 * length)
     distance = np.linalg.norm(unit_vectors(facts.latitude, facts.longitude) - mean / length, axis=1)
-    near = np.minimum(spread / distance, 1.0) ** _OUTSIDE_EXPONENT
-    weighed = np.clip(np.rint(total * facts.population * near), 1, _LARGEST_OUTSIDE)
+    near = np.minimum(spread / distance, 1.0) ** _EXTERNAL_EXPONENT
+    weighed = np.clip(np.rint(total * facts.population * near), 1, _LARGEST_EXTERNAL)
     weights[outside] = np.nan_to_num(weighed, nan=1).astype(np.int64)
     return weights

@@ -56,13 +56,13 @@ print(tomlkit.dumps({name: document[name].unwrap() for name in ("release", "priv
 # For the jobs of each workplace, home blocks are grouped into *cells*: fine where public tables expect many
 # of its workers to live, coarse where they expect few. Each cell will get a little noise, so their number
 # decides what the release is worth. No home is read here: `PublicInputs` has none to give. What the plan is
-# expected to lose is found by running it on *pseudo-truth*, homes drawn from a model fitted to the public
+# expected to lose is found by running it on *proxy truth*, homes drawn from a model fitted to the public
 # tables.
 
 # %%
 inputs = pipelines.read_public_inputs(config)
 plan = pipelines.make_plan(config, inputs)
-guarantee = pipelines.certified(plan)  # refuses a plan that costs more than was requested
+guarantee = pipelines.certify(plan)  # refuses a plan that costs more than was requested
 report = pipelines.report_plan(plan, guarantee, inputs.model)
 print(report.text())
 

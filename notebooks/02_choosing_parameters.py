@@ -4,10 +4,10 @@
 # Epsilon and delta, the mechanism, the size and rule of the cells, which workplaces share an urn, and
 # whether empty cells are pruned must be chosen **without looking at the confidential records**: a choice
 # that depends on them would tell something about them that no certificate covers. So candidates are tried
-# on *pseudo-truth*: homes drawn from a model fitted to public tables. The whole pipeline runs on them, and
+# on *proxy truth*: homes drawn from a model fitted to public tables. The whole pipeline runs on them, and
 # since they are nobody's, the loss can be measured.
 #
-# (An earlier release may take the place of pseudo-truth: `tune(..., pseudo_truth=FILE)`.)
+# (An earlier release may take the place of proxy truth: `tune(..., proxy_truth=FILE)`.)
 
 # %%
 import os
@@ -173,7 +173,7 @@ plt.show()
 #
 # Suppose that epsilon 4.6 and delta $10^{-5}$ were decided. We let candidates compete at that price, among
 # them the planner's own choice (`auto`: every size class of workplaces gets its own $T$). Several seeds:
-# measures are means over draws of pseudo-truth.
+# measures are means over draws of proxy truth.
 
 # %%
 document = tomlkit.parse(source.read_text(encoding="utf-8"))
@@ -200,8 +200,8 @@ print(recommended)
 # ## The recommendation, used
 #
 # The file is loaded like any other (paths in it are relative to where the first one lay), planned,
-# certified, and tried on new pseudo-truth, which took no part in the choice, beside the fixed settings from
-# above at the same price. The spread between draws of pseudo-truth says which differences are more than
+# certified, and tried on new proxy truth, which took no part in the choice, beside the fixed settings from
+# above at the same price. The spread between draws of proxy truth says which differences are more than
 # chance.
 
 # %%
@@ -216,12 +216,12 @@ plans = {
 }
 trials = pd.DataFrame(
     [
-        {"plan": name, **pipelines.forecast(plan, inputs.model, seed=seed).as_dict()}
+        {"plan": name, **pipelines.simulate_utility(plan, inputs.model, seed=seed).as_dict()}
         for name, plan in plans.items()
         for seed in (10, 11, 12)
     ]
 )
-guarantee = pipelines.certified(plans["recommended"])
+guarantee = pipelines.certify(plans["recommended"])
 print(f"certified: epsilon {float(guarantee.epsilon):.6g}, delta {float(guarantee.delta):.2g}")
 trials.groupby("plan")[["total_variation", "block_variation", "destination_error"]].agg(
     ["mean", "std"]

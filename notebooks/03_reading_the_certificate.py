@@ -195,7 +195,7 @@ table.assign(ratio=table["paper"] / table["here"]).round(3)
 # of δ:
 
 # %%
-plan = release.plan.plan
+plan = release.plan.numeric
 pools, cells = plan.pools, plan.domains.n_cells[plan.pools.domain]
 gain = Fraction(math.exp(float(plan.epsilon)))
 strata = plan.domains.strata_counts.shape[1]

@@ -138,7 +138,7 @@ cases = {
     "a tenth of the prior": changed(lambda urns: replace(urns, prior=urns.prior // 10)),
     "noise only where somebody lives": no_noise_where_nobody_lives,
 }
-promised, delta = guarantee.person_epsilon, guarantee.person_delta
+promised, delta = guarantee.record_epsilon, guarantee.record_delta
 rows = []
 for name, sampler in cases.items():
     for runs in (1_000, 10_000, 100_000, 400_000):

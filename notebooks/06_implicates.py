@@ -191,7 +191,9 @@ for urns, label, marker in sources:
         pipelines.make_plan(with_implicates(k, urns, split_threshold="1", pool_below=10), inputs)
         for k in numbers
     ]
-    axis.plot(numbers, [plan.mechanism.noise_share(plan.plan) for plan in plans], marker=marker, label=label)
+    axis.plot(
+        numbers, [plan.mechanism.noise_share(plan.numeric) for plan in plans], marker=marker, label=label
+    )
 axis.set(xlabel="implicates", ylabel="synthetic workers that are noise", ylim=(0, 1), xticks=numbers)
 axis.yaxis.set_major_formatter(PercentFormatter(1))
 axis.legend(title=f"ε = {float(config.privacy.epsilon):g} in all")

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from synth.exact import decimal_up
 from synth.losses import PoolClass, failure_bound
-from synth.person import person_delta_bound
 from synth.plan import GuaranteeName
 from synth.pruning import pruning_gain
+from synth.record import record_delta_bound
 from synth.tails import FLOAT, Arithmetic, rigorous, upper_fraction
 
 __all__ = ["BudgetTooSmallError", "calibrate_class", "group_pools", "smallest_epsilon"]
@@ -134,7 +134,7 @@ def calibrate_class(
     prior : Fraction, optional
         Use this prior for every cell instead of searching.
     guarantee : {"pdp", "dp"}
-        Which delta the allowance is for: `failure_bound`, or `person_delta_bound` at epsilon.
+        Which delta the allowance is for: `failure_bound`, or `record_delta_bound` at epsilon.
     near : int
         Where the search for t begins: the t of a similar class makes it short.
 
@@ -150,7 +150,7 @@ def calibrate_class(
 
     def delta(found: PoolClass, arithmetic: Arithmetic) -> Any:
         if guarantee == "dp":
-            return person_delta_bound(found, retention, denominator, epsilon, arithmetic)
+            return record_delta_bound(found, retention, denominator, epsilon, arithmetic)
         return failure_bound(found, retention, denominator, arithmetic)[0]
 
     def holds(found: PoolClass) -> bool:

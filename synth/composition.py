@@ -57,7 +57,7 @@ def compose_curves(
     ----------
     curves : iterable of iterables of (Fraction, Fraction)
         Of each release, pairs at which it is differentially private for one record: the curve of its
-        guarantee, and the pair (person_epsilon, person_delta).
+        guarantee, and the pair (record_epsilon, record_delta).
 
     Returns
     -------

@@ -27,10 +27,10 @@ from synth.parameters import (
     check_retention,
     strata_counts,
 )
-from synth.person import person_delta_bound, pure_gain
 from synth.plan import Domains, GuaranteeName, Plan, Pools
 from synth.pruning import pruning_gain
 from synth.randomness import WordStream
+from synth.record import pure_gain, record_delta_bound
 from synth.tails import rigorous, upper_fraction
 from synth.urn import Urns, sample_cells
 
@@ -133,7 +133,7 @@ class Dirichlet:
 
         Checks first that every pool is inside the limits of its class, so that the class's bound is
         the pool's. eps is the maximum over classes of U* + V; delta the sum over pools of F
-        (`failure_bound`); the person's delta the smaller of the largest tail and `person_delta_bound`.
+        (`failure_bound`); the person's delta the smaller of the largest tail and `record_delta_bound`.
 
         Raises
         ------
@@ -159,7 +159,7 @@ class Dirichlet:
                 epsilon=found.loss,
                 delta=found.failure,
                 # The tail is a delta at the class's own loss: of use where that is not above.
-                person_delta=min(found.tail, found.person) if found.loss <= plan.epsilon else found.person,
+                record_delta=min(found.tail, found.person) if found.loss <= plan.epsilon else found.person,
             )
             for c, count, found in zip(parameters.classes, number_of_pools.tolist(), bounds, strict=True)
         ]
@@ -258,7 +258,7 @@ def _bounds(c: PoolClass, retention: tuple[Fraction, ...], q: int, epsilon: Frac
     with rigorous() as balls:
 
         def person(at: Fraction) -> Fraction:
-            return min(upper_fraction(person_delta_bound(c, retention, q, at, balls)), Fraction(1))
+            return min(upper_fraction(record_delta_bound(c, retention, q, at, balls)), Fraction(1))
 
         gain, pruning = balls.number(c.gain), pruning_gain(c, retention, q, balls)
         failure, tail = failure_bound(c, retention, q, balls)

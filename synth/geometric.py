@@ -177,7 +177,7 @@ class Geometric:
             cells=(int(plan.domains.n_cells[pools.domain].max()),),
             epsilon=loss,
             delta=Fraction(0),
-            person_delta=Fraction(0),
+            record_delta=Fraction(0),
             ratio=parameters.ratio,
         )
         return Guarantee.of_classes([row], loss, [(loss, Fraction(0))])

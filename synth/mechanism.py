@@ -35,8 +35,8 @@ class ClassGuarantee:
         The loss of one pool.
     delta : Fraction
         The probability that the loss of one pool exceeds epsilon.
-    person_delta : Fraction
-        The pool is (person_epsilon of the guarantee, person_delta)-differentially private for one record.
+    record_delta : Fraction
+        The pool is (record_epsilon of the guarantee, record_delta)-differentially private for one record.
     """
 
     pools: int
@@ -46,7 +46,7 @@ class ClassGuarantee:
     cells: tuple[int, ...]
     epsilon: Fraction
     delta: Fraction
-    person_delta: Fraction
+    record_delta: Fraction
 
     @property
     def numbers(self) -> dict[str, tuple[Fraction, ...]]:
@@ -67,8 +67,8 @@ class Guarantee:
     ----------
     epsilon, delta : Fraction
         The run is (epsilon, delta)-probabilistically differentially private for one job record.
-    person_epsilon, person_delta : Fraction
-        The run is (person_epsilon, person_delta)-differentially private for one job record.
+    record_epsilon, record_delta : Fraction
+        The run is (record_epsilon, record_delta)-differentially private for one job record.
     curve : tuple of (Fraction, Fraction)
         Further pairs (epsilon, delta) at which the run is differentially private for one job record, by
         rising epsilon. The last has delta 0: pure differential privacy.
@@ -77,8 +77,8 @@ class Guarantee:
 
     epsilon: Fraction
     delta: Fraction
-    person_epsilon: Fraction
-    person_delta: Fraction
+    record_epsilon: Fraction
+    record_delta: Fraction
     curve: tuple[tuple[Fraction, Fraction], ...]
     classes: tuple[ClassGuarantee, ...]
 
@@ -86,7 +86,7 @@ class Guarantee:
     def of_classes(
         cls,
         classes: Iterable[ClassGuarantee],
-        person_epsilon: Fraction,
+        record_epsilon: Fraction,
         curve: Iterable[tuple[Fraction, Fraction]],
     ) -> Guarantee:
         """Compose pools of disjoint records and public slots.
@@ -100,8 +100,8 @@ class Guarantee:
         return cls(
             epsilon=max(row.epsilon for row in rows),
             delta=min(sum((row.pools * row.delta for row in rows), Fraction(0)), Fraction(1)),
-            person_epsilon=person_epsilon,
-            person_delta=max(row.person_delta for row in rows),
+            record_epsilon=record_epsilon,
+            record_delta=max(row.record_delta for row in rows),
             curve=tuple(curve),
             classes=rows,
         )
@@ -128,13 +128,13 @@ class Guarantee:
             return compose([(epsilon, delta)] * runs)
 
         epsilon, delta = together(self.epsilon, self.delta)
-        person_epsilon, person_delta = together(self.person_epsilon, self.person_delta)
+        record_epsilon, record_delta = together(self.record_epsilon, self.record_delta)
         return replace(
             self,
             epsilon=epsilon,
             delta=delta,
-            person_epsilon=person_epsilon,
-            person_delta=person_delta,
+            record_epsilon=record_epsilon,
+            record_delta=record_delta,
             curve=tuple(together(*pair) for pair in self.curve),
         )
 
@@ -142,7 +142,7 @@ class Guarantee:
         """Say whether the guarantee that was requested is reached, by this many runs of the plan together."""
         epsilon, delta = compose([(plan.epsilon, plan.delta)] * runs)
         if plan.guarantee == "dp":
-            return self.person_epsilon <= epsilon and self.person_delta <= delta
+            return self.record_epsilon <= epsilon and self.record_delta <= delta
         return self.epsilon <= epsilon and self.delta <= delta
 
 

@@ -1,6 +1,6 @@
 """The exact hockey-stick divergence of neighbours, where there is no pruning.
 
-It is what `person_delta_bound` bounds. For small pools the largest over all pairs can be computed, and
+It is what `record_delta_bound` bounds. For small pools the largest over all pairs can be computed, and
 replaces the bound; for one pair it tells how tight the bound is.
 """
 

@@ -76,8 +76,8 @@ def test_imports_respect_the_rooms(path: Path) -> None:
 
 @every_module
 def test_randomness_is_cryptographic(path: Path) -> None:
-    """Only the demo region and pseudo-truth may use a seeded generator; what they make is nobody's."""
-    if label(path).startswith(("geo_data/demo", "geo_data/pseudo_truth")):
+    """Only the demo region and proxy truth may use a seeded generator; what they make is nobody's."""
+    if label(path).startswith(("geo_data/demo", "geo_data/proxy_truth")):
         return
     for name in imports(path):
         assert name.split(".")[0] != "random"

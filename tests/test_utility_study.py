@@ -80,7 +80,7 @@ def test_methods_of_one_plan_have_its_pools_and_weights(drafts: dict[str, object
 
 def test_promises_are_certified_at_the_epsilon_of_the_study(drafts: dict[str, object]) -> None:
     for method in ("dirichlet", "onthemap", "unpruned", "geometric_same", "geometric", "geometric_blocks"):
-        guarantee = pipelines.certified(drafts[method].release)
+        guarantee = pipelines.certify(drafts[method].release)
         assert guarantee.epsilon <= Fraction("8.6")
         assert drafts[method].delta == float(guarantee.delta) <= 1e-5
     assert drafts["geometric"].delta == 0 < drafts["dirichlet"].delta

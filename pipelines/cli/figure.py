@@ -51,11 +51,11 @@ def figure(
     kind: str,
     implicate: int,
 ) -> None:
-    """Draw maps, wind rose and distances of an area.
+    """Draw maps, rose diagram and distances of an area.
 
     Where its workers live, or its residents work, in the release in the folder PUBLIC.
 
-    Maps of places and of the largest flows, directions as a wind rose, distances as a histogram.
+    Maps of places and of the largest flows, directions as a rose diagram, distances as a histogram.
     """
     with one_clear_error():
         release = pipelines.read_public_release(public, implicate)

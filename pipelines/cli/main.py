@@ -11,9 +11,9 @@ import pipelines
 from pipelines.cli.common import kept_for_resume, one_clear_error, say
 from pipelines.cli.records import COMMANDS
 from pipelines.cli.service import SERVICE
+from pipelines.cli.summary import budget_line, comparison, release_summary
 from pipelines.cli.views import VIEWS
 from pipelines.running.run import check_ready
-from pipelines.running.summary import budget_line, comparison, release_summary
 
 __all__ = ["main"]
 
@@ -80,7 +80,7 @@ def plan(config: Path, out: Path | None) -> None:
         inputs = pipelines.read_public_inputs(loaded)
         say("Choosing cells and pools, and planning ...")
         release = pipelines.make_plan(loaded, inputs)
-        guarantee = pipelines.certified(release)
+        guarantee = pipelines.certify(release)
         say("Trying the plan on homes drawn from the public model ...")
         report = pipelines.report_plan(release, guarantee, inputs.model)
         digest = pipelines.write_plan_report(report, target, inputs.names)
@@ -108,12 +108,12 @@ def _values(_: click.Context, __: click.Parameter, value: str | None) -> tuple[s
 @click.option("--pool-below", callback=_values, help="Values to try; auto is the planner's choice.")
 @click.option("--retention-min", callback=_values, help="Values of f_min to try.")
 @click.option(
-    "--pseudo-truth",
+    "--proxy-truth",
     type=click.Path(path_type=Path, dir_okay=False),
     help="A published OD file, such as last year's release, in place of homes drawn from the public model.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Folder; by default the release's with -tune.")
-def tune(config: Path, out: Path | None, pseudo_truth: Path | None, **values: tuple[str, ...]) -> None:
+def tune(config: Path, out: Path | None, proxy_truth: Path | None, **values: tuple[str, ...]) -> None:
     """Compare plans for CONFIG, on public data only.
 
     One is recommended.
@@ -126,7 +126,7 @@ def tune(config: Path, out: Path | None, pseudo_truth: Path | None, **values: tu
         target = out or loaded.release.out.with_name(f"{loaded.release.out.name}-tune")
         target.mkdir(parents=True, exist_ok=True)
         results = pipelines.tune(
-            loaded, pipelines.Sweep(**values), pseudo_truth=pseudo_truth, progress=sys.stderr.isatty()
+            loaded, pipelines.Sweep(**values), proxy_truth=proxy_truth, progress=sys.stderr.isatty()
         )
         results.to_parquet(target / "tune.parquet", index=False)
         pipelines.draw_frontier(results, loaded.release.name, target / "frontier.png")
@@ -210,5 +210,3 @@ def keygen(folder: Path) -> None:
 
 for _command in (*COMMANDS, *VIEWS, *SERVICE):
     main.add_command(_command)
-
-

@@ -11,7 +11,7 @@ import click
 import geo_data
 import pipelines
 from pipelines.cli.common import one_clear_error, say
-from pipelines.running.summary import ledger_account
+from pipelines.cli.summary import ledger_account
 
 __all__ = ["COMMANDS"]
 

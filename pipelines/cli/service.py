@@ -28,8 +28,8 @@ def _service_errors() -> Iterator[None]:
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] not in _LIBRARIES:
                 raise
-            cure = "install odsynth, from its checkout or its wheel, with the extra [service]"
-            raise click.ClickException(f"{error.name} is not installed: {cure}") from None
+            fix = "install odsynth, from its checkout or its wheel, with the extra [service]"
+            raise click.ClickException(f"{error.name} is not installed: {fix}") from None
 
 
 _CONFIG = click.argument(
@@ -123,10 +123,8 @@ def _store(config: Path | None, *, make: bool = False) -> Iterator[Store]:
                 settings.make_folders()
                 say(f"Service     {settings.folder}")
             elif not settings.folder.is_dir():
-                cure = "name the configuration of the service with --config"
-                raise click.ClickException(
-                    f"{settings.folder}: no service has its folder there. Cure: {cure}"
-                )
+                fix = "name the configuration of the service with --config"
+                raise click.ClickException(f"{settings.folder}: no service has its folder there. Fix: {fix}")
             store = Store.open(settings.database)
             try:
                 yield store

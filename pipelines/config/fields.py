@@ -49,7 +49,7 @@ __all__ = [
 
 
 class WrittenFloat(float):
-    """A float of the TOML file that remembers how it was written, so that the cure can quote it."""
+    """A float of the TOML file that remembers how it was written, so that the fix can quote it."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -1,6 +1,6 @@
 """The configuration of a release: TOML, checked strictly before anything else happens.
 
-Every problem of a file is reported at once, each with its cure; unknown keys are refused, because a
+Every problem of a file is reported at once, each with its fix; unknown keys are refused, because a
 misspelt privacy parameter that silently keeps its default is the worst kind of bad input. Whether the data
 files exist and what is in them is the readers' business.
 """
@@ -13,24 +13,25 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError, model_validator
 
 from pipelines.config.fields import absolute
-from pipelines.config.geography import Geography, PolygonTable
 from pipelines.config.problems import describe, problems_across
 from pipelines.config.sections import (
     ONTHEMAP_PRIVACY,
     AcsTable,
     CtppTable,
     FlowTable,
+    GeographySettings,
     LedgerSettings,
-    LodesJobs,
+    LodesJobsSettings,
     LodesTable,
-    MicrodataJobs,
+    MicrodataJobsSettings,
     PlanSettings,
-    Privacy,
-    Release,
+    PolygonTable,
+    PrivacySettings,
+    ReleaseSettings,
     RunSettings,
     Section,
-    Signature,
-    Weights,
+    SignatureSettings,
+    WeightsSettings,
 )
 from pipelines.config.toml import ConfigError, parse_toml, read_toml
 
@@ -39,17 +40,17 @@ __all__ = [
     "ConfigError",
     "CtppTable",
     "FlowTable",
-    "Geography",
-    "LodesJobs",
+    "GeographySettings",
+    "LodesJobsSettings",
     "LodesTable",
-    "MicrodataJobs",
+    "MicrodataJobsSettings",
     "PlanSettings",
     "PolygonTable",
-    "Privacy",
-    "Release",
+    "PrivacySettings",
     "ReleaseConfig",
-    "Signature",
-    "Weights",
+    "ReleaseSettings",
+    "SignatureSettings",
+    "WeightsSettings",
     "check_config",
     "load_config",
     "parse_config",
@@ -64,13 +65,13 @@ class ReleaseConfig(Section):
 
     Attributes
     ----------
-    release : Release
+    release : ReleaseSettings
         What is released and where it goes.
-    privacy : Privacy
+    privacy : PrivacySettings
         What it may cost.
-    jobs : LodesJobs or MicrodataJobs
+    jobs : LodesJobsSettings or MicrodataJobsSettings
         The confidential input.
-    geography : Geography
+    geography : GeographySettings
         The public geography.
     auxiliary : tuple of FlowTable, CtppTable, AcsTable or LodesTable
         Public flows; may be empty.
@@ -86,14 +87,14 @@ class ReleaseConfig(Section):
         How it is done.
     """
 
-    release: Release
-    privacy: Privacy
-    jobs: Annotated[LodesJobs | MicrodataJobs, Field(discriminator="format")]
-    geography: Geography
+    release: ReleaseSettings
+    privacy: PrivacySettings
+    jobs: Annotated[LodesJobsSettings | MicrodataJobsSettings, Field(discriminator="format")]
+    geography: GeographySettings
     auxiliary: Annotated[tuple[_Auxiliary, ...], Field(strict=False)] = ()
-    weights: Weights | None = None
+    weights: WeightsSettings | None = None
     plan: PlanSettings = PlanSettings()
-    signature: Signature | None = None
+    signature: SignatureSettings | None = None
     ledger: LedgerSettings | None = None
     run: RunSettings = RunSettings()
 
@@ -145,19 +146,19 @@ _PRIVATE = ("signature", "ledger", "run")
 # Keys of every table, by its path; where a table has several formats, the format is part of it.
 _KEYS = {
     (): tuple(ReleaseConfig.model_fields),
-    ("release",): tuple(Release.model_fields),
-    ("privacy",): tuple(Privacy.model_fields),
-    ("jobs", "lodes"): tuple(LodesJobs.model_fields),
-    ("jobs", "microdata"): tuple(MicrodataJobs.model_fields),
-    ("geography",): tuple(Geography.model_fields),
+    ("release",): tuple(ReleaseSettings.model_fields),
+    ("privacy",): tuple(PrivacySettings.model_fields),
+    ("jobs", "lodes"): tuple(LodesJobsSettings.model_fields),
+    ("jobs", "microdata"): tuple(MicrodataJobsSettings.model_fields),
+    ("geography",): tuple(GeographySettings.model_fields),
     ("geography", "polygons"): tuple(PolygonTable.model_fields),
     ("auxiliary", "flows"): tuple(FlowTable.model_fields),
     ("auxiliary", "ctpp"): tuple(CtppTable.model_fields),
     ("auxiliary", "acs"): tuple(AcsTable.model_fields),
     ("auxiliary", "lodes"): tuple(LodesTable.model_fields),
-    ("weights",): tuple(Weights.model_fields),
+    ("weights",): tuple(WeightsSettings.model_fields),
     ("plan",): tuple(PlanSettings.model_fields),
-    ("signature",): tuple(Signature.model_fields),
+    ("signature",): tuple(SignatureSettings.model_fields),
     ("ledger",): tuple(LedgerSettings.model_fields),
     ("run",): tuple(RunSettings.model_fields),
 }

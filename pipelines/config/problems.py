@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, in words: one line per problem, with the key and the cure."""
+"""What is wrong with a configuration, in words: one line per problem, with the key and the fix."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LISTS = {"auxiliary": "[[auxiliary]]", "polygons": "[[geography.polygons]]"}
 
 
 def describe(error: ErrorDetails, keys: Mapping[tuple[str, ...], Sequence[str]]) -> str:
-    """Return one error of pydantic as one line: key, what is wrong, the cure.
+    """Return one error of pydantic as one line: key, what is wrong, the fix.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
     Yields
     ------
     str
-        One line: key, what is wrong, the cure.
+        One line: key, what is wrong, the fix.
     """
     geography, jobs, plan = (_table(data.get(name)) for name in ("geography", "jobs", "plan"))
     flows = _numbered("auxiliary", data.get("auxiliary"))
@@ -134,11 +134,11 @@ def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
     yield from _geography_problems(geography, shapes)
     yield from _job_problems(jobs, plan)
     yield from _mechanism_problems(_table(data.get("release")), plan)
-    yield from _outside_problems(geography, jobs, flows)
-    if isinstance(geography.get("outside"), list):
-        yield from _repeated("geography", geography, ["outside"])
+    yield from _external_problems(geography, jobs, flows)
+    if isinstance(geography.get("external_zones"), list):
+        yield from _repeated("geography", geography, ["external_zones"])
     columns = {**geography, "names": [*_table(geography.get("names")).values()]}
-    used = ["block", "levels", "partitions", "latitude", "longitude", "names"]
+    used = ["block", "levels", "non_nesting_areas", "latitude", "longitude", "names"]
     yield from _repeated("geography", columns, used)
     yield from _repeated("jobs", jobs, ["home", "work", "worker", "count", "attributes"])
     yield from _repeated("plan", plan, ["pool_by"])
@@ -153,19 +153,19 @@ def _level_problems(geography: _Table, users: Mapping[str, _Table]) -> Iterator[
     if not (isinstance(levels, list) and isinstance(block, str)):
         return
     known = [level for level in [*levels, block] if isinstance(level, str)]
-    partitions = [name for name in _listed(geography.get("partitions")) if isinstance(name, str)]
+    areas = [name for name in _listed(geography.get("non_nesting_areas")) if isinstance(name, str)]
     for where, table in users.items():
         named = [(key, table.get(key)) for key in _LEVEL_KEYS]
         for name, sides in _table(table.get("levels")).items():
             named += [(f"levels.{name}", level) for level in _listed(sides) if name.isalnum()]
         cuts = where.startswith("auxiliary")
-        allowed = known + partitions if cuts else known
+        allowed = known + areas if cuts else known
         for key, level in named:
             if isinstance(level, str) and level not in allowed:
                 yield (
                     f"{where}.{key}: {shown(level)} is not a level of the geography; "
                     f"use {one_of(allowed)}, or add it to geography.levels"
-                    + (" or geography.partitions" if cuts else "")
+                    + (" or geography.non_nesting_areas" if cuts else "")
                 )
 
 
@@ -224,17 +224,19 @@ def _mechanism_problems(release: _Table, plan: _Table) -> Iterator[str]:
         )
 
 
-def _outside_problems(geography: _Table, jobs: _Table, flows: Mapping[str, _Table]) -> Iterator[str]:
+def _external_problems(geography: _Table, jobs: _Table, flows: Mapping[str, _Table]) -> Iterator[str]:
     """Aux files without areas to live in, and areas without an aux file."""
-    outside = bool(geography.get("outside"))
-    needs = 'the aux file needs areas to live in; add geography.outside, for example outside = ["us-states"]'
+    zones = bool(geography.get("external_zones"))
+    example = 'external_zones = ["us-states"]'
+    needs = f"the aux file needs zones to live in; add geography.external_zones, for example {example}"
     if jobs.get("format") == "lodes":
-        if "aux" in jobs and not outside:
+        if "aux" in jobs and not zones:
             yield f"jobs.aux: {needs}"
-        if "aux" not in jobs and outside:
-            yield "geography.outside: the LODES main file has no such workers; add the aux file as jobs.aux"
+        if "aux" not in jobs and zones:
+            rule = "the LODES main file has no such workers; add the aux file as jobs.aux"
+            yield f"geography.external_zones: {rule}"
     for where, table in flows.items():
-        if table.get("format") == "lodes" and "aux" in table and not outside:
+        if table.get("format") == "lodes" and "aux" in table and not zones:
             yield f"{where}.aux: {needs}"
 
 

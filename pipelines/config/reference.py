@@ -11,17 +11,18 @@ from typing import get_args
 from pydantic.fields import FieldInfo
 
 import synth
-from pipelines.config.geography import Geography, PolygonTable
 from pipelines.config.loading import ReleaseConfig
 from pipelines.config.sections import (
+    GeographySettings,
     LedgerSettings,
     PlanSettings,
-    Privacy,
-    Release,
+    PolygonTable,
+    PrivacySettings,
+    ReleaseSettings,
     RunSettings,
     Section,
-    Signature,
-    Weights,
+    SignatureSettings,
+    WeightsSettings,
 )
 
 __all__ = ["configuration_reference"]
@@ -60,16 +61,16 @@ def configuration_reference() -> str:
         meaning, from the docstrings and the defaults of the models.
     """
     jobs, tables = (_members(ReleaseConfig.model_fields[name].annotation) for name in ("jobs", "auxiliary"))
-    parts = [_HEAD, _table("[release]", Release), _table("[privacy]", Privacy)]
+    parts = [_HEAD, _table("[release]", ReleaseSettings), _table("[privacy]", PrivacySettings)]
     parts += [_table("[jobs]", model) for model in jobs]
-    parts += [_table("[geography]", Geography), _table("[[geography.polygons]]", PolygonTable)]
+    parts += [_table("[geography]", GeographySettings), _table("[[geography.polygons]]", PolygonTable)]
     parts += [_table("[[auxiliary]]", model) for model in tables]
     parts += [
-        _table("[weights]", Weights),
+        _table("[weights]", WeightsSettings),
         _table("[plan]", PlanSettings),
         _table("[ledger]", LedgerSettings),
     ]
-    parts += [_table("[signature]", Signature), _table("[run]", RunSettings)]
+    parts += [_table("[signature]", SignatureSettings), _table("[run]", RunSettings)]
     return "\n".join(parts)
 
 

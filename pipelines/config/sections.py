@@ -11,10 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pipelines.config.fields import (
     Columns,
     DeltaNumber,
+    Groupings,
     InputPath,
     JobType,
+    LevelName,
+    LevelNames,
     Line,
     Mechanism,
+    NameColumns,
     Names,
     PositiveNumber,
     RetentionNumber,
@@ -30,17 +34,19 @@ __all__ = [
     "AcsTable",
     "CtppTable",
     "FlowTable",
+    "GeographySettings",
     "LedgerSettings",
-    "LodesJobs",
+    "LodesJobsSettings",
     "LodesTable",
-    "MicrodataJobs",
+    "MicrodataJobsSettings",
     "PlanSettings",
-    "Privacy",
-    "Release",
+    "PolygonTable",
+    "PrivacySettings",
+    "ReleaseSettings",
     "RunSettings",
     "Section",
-    "Signature",
-    "Weights",
+    "SignatureSettings",
+    "WeightsSettings",
 ]
 
 
@@ -50,7 +56,7 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
-class Release(Section):
+class ReleaseSettings(Section):
     """What is released and where it goes.
 
     Attributes
@@ -88,7 +94,7 @@ class Release(Section):
     implicate_source: ImplicateSource = "independent-runs"
 
 
-class Privacy(Section):
+class PrivacySettings(Section):
     """The privacy loss that the whole release may cost.
 
     Attributes
@@ -107,7 +113,7 @@ class Privacy(Section):
     guarantee: Literal["pdp", "dp"] = "pdp"
 
 
-class LodesJobs(Section):
+class LodesJobsSettings(Section):
     """Confidential jobs in the form of a LODES origin-destination file.
 
     Attributes
@@ -118,7 +124,7 @@ class LodesJobs(Section):
         The csv, csv.gz or Parquet file: the main file, of workers who live in the geography. A name with * or
         ? stands for all files that match: one for each state, say.
     aux : Path or None
-        The aux file, or files: workers who live in the outside areas of the geography.
+        The aux file, or files: workers who live in the external zones of the geography.
     """
 
     format: Literal["lodes"]
@@ -131,7 +137,7 @@ class LodesJobs(Section):
         return (*expand(self.file), *(() if self.aux is None else expand(self.aux)))
 
 
-class MicrodataJobs(Section):
+class MicrodataJobsSettings(Section):
     """Confidential jobs as one row per job.
 
     Attributes
@@ -179,7 +185,7 @@ class FlowTable(Section):
     origin, destination : tuple of str
         Columns of the home and the work area; the texts of several are joined.
     origin_level, destination_level : str
-        Levels or partitions of the geography that these areas are of.
+        Levels or non-nesting areas of the geography that these areas are of.
     flow : str
         Column of the public count.
     margin : str or None
@@ -210,7 +216,7 @@ class CtppTable(Section):
     file : Path
         The table.
     levels : dict of str to str or tuple of str
-        The summary levels to read, and the level or partition of the geography that each has; both, where
+        The summary levels to read, and the level or non-nesting area that each has; both, where
         residence and workplace have different ones.
     table : str or None
         The table to read, where the file has several.
@@ -255,7 +261,7 @@ class LodesTable(Section):
     aux : Path or None
         The aux file.
     origin_level, destination_level : str
-        Levels or partitions of the geography to which homes and workplaces are added up.
+        Levels or non-nesting areas of the geography to which homes and workplaces are added up.
     same_jobs : bool
         As for "flows".
     """
@@ -268,7 +274,7 @@ class LodesTable(Section):
     same_jobs: bool = True
 
 
-class Weights(Section):
+class WeightsSettings(Section):
     """A public table of weights by which a cell is shared among its blocks.
 
     Attributes
@@ -302,6 +308,69 @@ class RunSettings(Section):
     world_readable: bool = False
 
 
+class PolygonTable(Section):
+    """A public file of the shapes of the units of a level, kept in the release for maps.
+
+    Attributes
+    ----------
+    level : str
+        The level of the geography.
+    file : Path
+        The file, in any format that GDAL reads, or GeoParquet.
+    code : str
+        Column of the unit's code.
+    name : str or None
+        Column of the unit's name; these names are kept instead of the crosswalk's.
+    """
+
+    level: Line
+    file: InputPath
+    code: Line
+    name: Line | None = None
+
+
+class GeographySettings(Section):
+    """The public geography: one row per block.
+
+    Attributes
+    ----------
+    file : Path
+        The crosswalk.
+    block : str
+        Column of the block's code. Files are named after it and after the levels: no slash or backslash in
+        it, and no dot first.
+    levels : tuple of str
+        Columns of the hierarchy above the block, coarsest first; may be empty. The same holds for them.
+    latitude, longitude : str or None
+        Columns of the block's centroid, in degrees; None where the file has geometry.
+    external_zones : tuple of str
+        Zones outside in which workers may live, as prefixes of geocodes; "us-states" stands for all states
+        of the United States of which the crosswalk has no block.
+    groupings : dict of str to int
+        Levels that are no columns of the crosswalk: the number of parts into which each unit of the next
+        coarser level is divided by place.
+    non_nesting_areas : tuple of str
+        Columns of the crosswalk with areas that need not nest with the levels, such as places; auxiliary
+        tables may be of them.
+    names : dict of str to str or None
+        Columns of the names of units, by level: names are kept in the release for maps. Without this key,
+        each level's column with "name" behind it where the file has one, as in LODES; {} for no names.
+    polygons : tuple of PolygonTable
+        Shapes of the units of levels; those of the blocks are in `file` where that has geometry.
+    """
+
+    file: InputPath
+    block: LevelName
+    levels: LevelNames
+    latitude: Line | None = None
+    longitude: Line | None = None
+    external_zones: Names = ()
+    groupings: Groupings = Field(default_factory=dict)
+    non_nesting_areas: Names = ()
+    names: NameColumns | None = None
+    polygons: Annotated[tuple[PolygonTable, ...], Field(strict=False)] = ()
+
+
 class LedgerSettings(Section):
     """What is accounted for where.
 
@@ -328,7 +397,7 @@ class LedgerSettings(Section):
     witness: Names = ()
 
 
-class Signature(Section):
+class SignatureSettings(Section):
     """Who signs the release.
 
     Attributes
@@ -352,7 +421,7 @@ class PlanSettings(Section):
         Rule that makes the cells (`geo_data.coarsening`).
     split_threshold : Fraction or None
         Expected public count T of the first two rules, above 0; None means chosen for each class of pools to
-        lose least on pseudo-truth.
+        lose least on proxy truth.
     distance_miles : Fraction
         R of "distance", above 0.
     share : Fraction

@@ -19,7 +19,7 @@ class ConfigError(ValueError):
     Attributes
     ----------
     problems : tuple of str
-        One line per problem: file name, key, what is wrong, the cure. The message is these lines.
+        One line per problem: file name, key, what is wrong, the fix. The message is these lines.
     """
 
     def __init__(self, problems: Iterable[str]) -> None:

@@ -57,7 +57,7 @@ class Budget:
         object.__setattr__(self, "period", period_label(self.period))
         if self.delta >= 1:
             raise LedgerError(
-                "the budget's delta is 1 or more, which allows anything. Cure: state less than 1"
+                "the budget's delta is 1 or more, which allows anything. Fix: state less than 1"
             )
 
 
@@ -138,7 +138,7 @@ def check_budget(
     raise OverBudgetError(
         f"{data_set}: the budget {when} does not allow this release: "
         f"spent epsilon {up(spent[0])}, delta {up(spent[1])}; remaining epsilon {down(left[0])}, "
-        f"delta {down(left[1])}; asked epsilon {up(cost[0])}, delta {up(cost[1])}. Cure: plan a release that "
+        f"delta {down(left[1])}; asked epsilon {up(cost[0])}, delta {up(cost[1])}. Fix: plan a release that "
         "costs less, or have whoever answers for the data raise its budget"
     )
 
@@ -147,14 +147,14 @@ def exact_amount(value: Fraction, name: str) -> Fraction:
     """Return an epsilon or a delta that can be entered; a float is refused."""
     number = synth.exact(value, name)
     if number < 0:
-        raise LedgerError(f"{name} is negative. Cure: state 0 or more")
+        raise LedgerError(f"{name} is negative. Fix: state 0 or more")
     try:
         short = len(str(number)) <= _LONGEST_AMOUNT
     except ValueError:  # more digits than Python converts
         short = False
     if not short:
         raise LedgerError(
-            f"{name} has more than {_LONGEST_AMOUNT} digits. Cure: round it up, as certificates do"
+            f"{name} has more than {_LONGEST_AMOUNT} digits. Fix: round it up, as certificates do"
         )
     return number
 
@@ -164,7 +164,7 @@ def line_of_text(value: str, name: str, longest: int = _LONGEST_NAME) -> str:
     text = unicodedata.normalize("NFC", value)
     if not text or len(text) > longest or text != text.strip() or not text.isprintable():
         raise LedgerError(
-            f"the {name} cannot be entered. Cure: 1 to {longest} printable characters on one line, without "
+            f"the {name} cannot be entered. Fix: 1 to {longest} printable characters on one line, without "
             "spaces at either end"
         )
     return text
@@ -178,7 +178,7 @@ def period_label(value: str | None) -> str | None:
 def check_hash(value: str) -> None:
     """Refuse what is not a SHA-256."""
     if not re.fullmatch("[0-9a-f]{64}", value):
-        raise LedgerError("the plan's hash is not a SHA-256. Cure: give its 64 hexadecimal digits")
+        raise LedgerError("the plan's hash is not a SHA-256. Fix: give its 64 hexadecimal digits")
 
 
 def utc_text(now: datetime | None) -> str:

@@ -80,7 +80,7 @@ _SCHEMA = [
 
 
 class LedgerError(ValueError):
-    """The ledger refuses: what rule, how many, the cure. Nothing was written."""
+    """The ledger refuses: what rule, how many, the fix. Nothing was written."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def writing(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection]
     with reading(path):
         pass  # another program's file is refused before anything opens it for writing
     if not path.stat().st_mode & stat.S_IWUSR:
-        raise LedgerError(f"{path}: the ledger is read-only. Cure: chmod 600")
+        raise LedgerError(f"{path}: the ledger is read-only. Fix: chmod 600")
     with _connection(path, "rw") as connection:
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -202,11 +202,11 @@ def read_entries(connection: sqlite3.Connection, path: Path) -> list[Entry]:
     previous, time = GENESIS, ""
     for number, row in enumerate(rows, 1):
         if row["entry"] > number:
-            raise LedgerError(f"{path}: entry {number} is missing. Cure: {_RESTORE}")
+            raise LedgerError(f"{path}: entry {number} is missing. Fix: {_RESTORE}")
         entry = _entry(row, previous)
         if entry is None or entry.entry != number or entry.time < time:
             raise LedgerError(
-                f"{path}: entry {number} of {len(rows)} was changed after it was written. Cure: {_RESTORE}"
+                f"{path}: entry {number} of {len(rows)} was changed after it was written. Fix: {_RESTORE}"
             )
         entries.append(entry)
         previous, time = entry.hash, entry.time
@@ -258,7 +258,7 @@ def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
     """Let SQLite check the structure of its file."""
     found = [row[0] for row in connection.execute("PRAGMA integrity_check(1000)")]
     if found != ["ok"]:
-        raise LedgerError(f"{path}: SQLite finds {len(found)} fault(s) in the file. Cure: {_RESTORE}")
+        raise LedgerError(f"{path}: SQLite finds {len(found)} fault(s) in the file. Fix: {_RESTORE}")
 
 
 def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
@@ -267,15 +267,15 @@ def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in ("application_id", "user_version")
     )
     if identity != _APPLICATION_ID:
-        raise LedgerError(f"{path}: this is not a ledger. Cure: name another file")
+        raise LedgerError(f"{path}: this is not a ledger. Fix: name another file")
     if version > _VERSION:
         raise LedgerError(
             f"{path}: the ledger is from the future: its format is {version}, this program knows {_VERSION}. "
-            "Cure: use the newer program"
+            "Fix: use the newer program"
         )
     found = [row[0] for row in connection.execute("SELECT sql FROM sqlite_master")]
     if version < 1 or sorted(map(str, found)) != sorted(_SCHEMA):
-        raise LedgerError(f"{path}: the ledger's tables or triggers were changed. Cure: {_RESTORE}")
+        raise LedgerError(f"{path}: the ledger's tables or triggers were changed. Fix: {_RESTORE}")
 
 
 @contextmanager
@@ -284,9 +284,9 @@ def _connection(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
     with _clear_errors(path):
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
-            raise LedgerError(f"{path}: this is not a file. Cure: give the path of the ledger's file")
+            raise LedgerError(f"{path}: this is not a file. Fix: give the path of the ledger's file")
         if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise LedgerError(f"{path}: others can write to the ledger. Cure: chmod 600")
+            raise LedgerError(f"{path}: others can write to the ledger. Fix: chmod 600")
         uri = f"{path.as_uri()}?mode={mode}"
         with closing(
             sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
@@ -302,28 +302,28 @@ def _clear_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise LedgerError(f"{path}: there is no such ledger. Cure: check the path, or put it back") from None
+        raise LedgerError(f"{path}: there is no such ledger. Fix: check the path, or put it back") from None
     except OSError as error:
-        raise LedgerError(f"{path}: the ledger cannot be used: {error.strerror}. Cure: check it") from None
+        raise LedgerError(f"{path}: the ledger cannot be used: {error.strerror}. Fix: check it") from None
     except sqlite3.ProgrammingError:
         raise
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # SQLite's message may quote the damage
         name = getattr(error, "sqlite_errorname", "text is not UTF-8")
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")):
             rule = f"another process has held the ledger for more than {_BUSY_SECONDS:.0f} s"
-            cure = "end that process, or wait, and run again"
+            fix = "end that process, or wait, and run again"
         elif name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_FULL", "SQLITE_IOERR")):
             rule = f"the ledger's file or folder cannot be used ({name})"
-            cure = "check permissions and free space of its folder"
+            fix = "check permissions and free space of its folder"
         else:
-            rule, cure = f"the ledger's file is damaged ({name})", _RESTORE
-        raise LedgerError(f"{path}: {rule}. Cure: {cure}") from None
+            rule, fix = f"the ledger's file is damaged ({name})", _RESTORE
+        raise LedgerError(f"{path}: {rule}. Fix: {fix}") from None
 
 
 def check_folder(path: Path) -> None:
     """Refuse a ledger whose folder is not there."""
     if not path.parent.is_dir():
-        raise LedgerError(f"{path.parent}: the ledger's folder does not exist. Cure: make it, mode 0700")
+        raise LedgerError(f"{path.parent}: the ledger's folder does not exist. Fix: make it, mode 0700")
 
 
 def _create(path: Path) -> None:
@@ -332,7 +332,7 @@ def _create(path: Path) -> None:
     rest = [name for name in (f"{path.name}-wal", f"{path.name}-journal") if (path.parent / name).exists()]
     if rest and not os.path.lexists(path):
         raise LedgerError(
-            f"{path}: the ledger is missing, but {rest[0]} is there. Cure: put the ledger back beside it"
+            f"{path}: the ledger is missing, but {rest[0]} is there. Fix: put the ledger back beside it"
         )
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.new-", dir=path.parent)  # mode 0600
     os.close(descriptor)

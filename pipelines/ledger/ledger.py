@@ -184,7 +184,7 @@ class Ledger:
         cost = exact_amount(epsilon, "epsilon"), exact_amount(delta, "delta")
         check_hash(plan_sha256)
         if period_label(period) != budget.period:
-            raise LedgerError("the release's period is not its budget's. Cure: give both the same period")
+            raise LedgerError("the release's period is not its budget's. Fix: give both the same period")
         witness = set(witness)
         with writing(self.path, create=not witness) as connection:
             entries = read_entries(connection, self.path)
@@ -234,7 +234,7 @@ class Ledger:
             If there is no such debit or its release is finished.
         """
         if outcome not in get_args(Outcome):
-            raise LedgerError(f"no such outcome. Cure: one of {', '.join(get_args(Outcome))}")
+            raise LedgerError(f"no such outcome. Fix: one of {', '.join(get_args(Outcome))}")
         words = line_of_text(detail, "detail", _LONGEST_DETAIL) if detail else None
         with writing(self.path) as connection:
             entries = read_entries(connection, self.path)
@@ -270,7 +270,7 @@ class Ledger:
             paid = self._unfinished(entries, debit_id)
             if paid.plan_sha256 != plan_sha256:
                 raise LedgerError(
-                    f"{self.path}: entry {paid.entry} paid for another plan. Cure: resume with the plan that "
+                    f"{self.path}: entry {paid.entry} paid for another plan. Fix: resume with the plan that "
                     "was debited, or begin a new run, which is debited anew"
                 )
             append(connection, entries, Entry(0, self._time(entries, now), "resumed", debit=debit_id))
@@ -335,7 +335,7 @@ class Ledger:
         if format == "jsonl":
             return "".join(json.dumps(row, sort_keys=True, separators=(",", ":")) + "\n" for row in rows)
         if format != "csv":
-            raise LedgerError("no such format. Cure: jsonl or csv")
+            raise LedgerError("no such format. Fix: jsonl or csv")
         columns = dict.fromkeys(name for names in TABLES.values() for name in names)
         text = io.StringIO()
         writer = csv.DictWriter(text, [*columns, "hash"], restval="", lineterminator="\n")
@@ -349,7 +349,7 @@ class Ledger:
         if missing:
             raise LedgerError(
                 f"{self.path}: {len(missing)} of {len(wanted)} known heads are not in the ledger: it is an "
-                "older copy, or another ledger. Cure: put the newest copy back"
+                "older copy, or another ledger. Fix: put the newest copy back"
             )
 
     def _time(self, entries: list[Entry], now: datetime | None) -> str:
@@ -357,7 +357,7 @@ class Ledger:
         if entries and time < entries[-1].time:
             raise LedgerError(
                 f"{self.path}: the clock says {time}, before the last entry ({entries[-1].time}): it went "
-                "back. Cure: set the clock right"
+                "back. Fix: set the clock right"
             )
         return time
 
@@ -369,11 +369,11 @@ class Ledger:
         else:
             raise LedgerError(
                 f"{self.path}: the debit is not in the ledger: it is an older copy, or another ledger. "
-                "Cure: put the newest copy back"
+                "Fix: put the newest copy back"
             )
         if any(entry.debit == debit_id and entry.kind == "finished" for entry in entries):
             raise LedgerError(
-                f"{self.path}: the release of entry {paid.entry} is finished. Cure: for another "
+                f"{self.path}: the release of entry {paid.entry} is finished. Fix: for another "
                 "release, begin a new run, which is debited anew"
             )
         return paid

@@ -18,7 +18,8 @@ def read_auxiliary(config: ReleaseConfig, geography: geo_data.Geography) -> list
     ----------
     config : ReleaseConfig
     geography : geo_data.Geography
-        That of the configuration, or that of its plan, which has no partitions: their tables are left out.
+        That of the configuration, or that of its plan, which has no non-nesting areas: their
+        tables are left out.
 
     Returns
     -------
@@ -30,7 +31,7 @@ def read_auxiliary(config: ReleaseConfig, geography: geo_data.Geography) -> list
     geo_data.InputError
         If a table is unusable.
     """
-    absent = set(config.geography.partitions) - geography.partitions.keys()
+    absent = set(config.geography.non_nesting_areas) - geography.non_nesting_areas.keys()
     return [flows for table in config.auxiliary for flows in _read(table, geography, absent)]
 
 

@@ -15,13 +15,13 @@ from pipelines.config.sections import Section
 __all__ = ["refuse_as_public", "refuse_copies", "refuse_open_files"]
 
 
-def refuse_as_public(config: ReleaseConfig, pseudo_truth: Path | None = None) -> None:
+def refuse_as_public(config: ReleaseConfig, proxy_truth: Path | None = None) -> None:
     """Refuse confidential files that are named as public ones: the plan would say who lives where.
 
     Parameters
     ----------
     config : ReleaseConfig
-    pseudo_truth : Path, optional
+    proxy_truth : Path, optional
         A further file that is taken for public.
 
     Raises
@@ -35,7 +35,7 @@ def refuse_as_public(config: ReleaseConfig, pseudo_truth: Path | None = None) ->
     recognised.
     """
     confidential = [path for path in config.jobs.files if path.exists()]
-    public = [*_public_files(config), *([] if pseudo_truth is None else [("pseudo-truth", pseudo_truth)])]
+    public = [*_public_files(config), *([] if proxy_truth is None else [("proxy truth", proxy_truth)])]
     problems = [
         f"{key}: {named.name} is a confidential file of [jobs], or a copy of one, and nothing public may "
         "derive from it; name a table that is public, such as an earlier release"
@@ -102,5 +102,5 @@ def refuse_copies(sha256: dict[str, str]) -> None:
             Path(next(iter(sha256))).parent,
             "files of jobs are the same, byte for byte, as another one",
             count=copies,
-            cure="name each file once; see what * and ? in jobs.file match",
+            fix="name each file once; see what * and ? in jobs.file match",
         )

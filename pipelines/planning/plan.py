@@ -1,4 +1,4 @@
-"""From public inputs to a public plan. No function here can be handed a confidential array."""
+"""The public plan of a release, and the batches in which its pools are drawn and checked."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 import geo_data
 import synth
 from pipelines.config.implicates import Implicates
-from pipelines.config.loading import PlanSettings, ReleaseConfig
-from pipelines.planning.public_inputs import PublicInputs
 
-__all__ = ["Choices", "ReleasePlan", "assemble"]
+__all__ = ["Choices", "ReleasePlan", "batches"]
 
-_KM_PER_MILE = Fraction("1.609344")
+_BATCH_JOBS = 100_000
+_MOST_BATCHES = 1_500
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class ReleasePlan:
         Level of the units of the public model.
     domain_unit, domain_size : ndarray, shape (n_domains,)
         Destination unit, and pool size, for which each domain was made.
-    plan : synth.Plan
+    numeric : synth.Plan
         The numbers of one run of the mechanism; independent implicates are several.
     choices : Choices
     notes : tuple of str
@@ -78,7 +77,7 @@ class ReleasePlan:
     level: str
     domain_unit: NDArray[np.int32]
     domain_size: NDArray[np.int64]
-    plan: synth.Plan
+    numeric: synth.Plan
     choices: Choices
     notes: tuple[str, ...]
 
@@ -90,7 +89,7 @@ class ReleasePlan:
     @property
     def mechanism(self) -> synth.Mechanism:
         """The mechanism that the plan names."""
-        return synth.MECHANISMS[self.plan.mechanism]
+        return synth.MECHANISMS[self.numeric.mechanism]
 
     @property
     def implicates(self) -> Implicates:
@@ -100,109 +99,40 @@ class ReleasePlan:
     @property
     def requested(self) -> tuple[Fraction, Fraction]:
         """Epsilon and delta that were asked for, for all implicates together."""
-        return synth.compose([(self.plan.epsilon, self.plan.delta)] * self.implicates.runs)
+        return synth.compose([(self.numeric.epsilon, self.numeric.delta)] * self.implicates.runs)
 
     def certify(self) -> synth.Guarantee:
         """Compute the guarantee of the release, all implicates together, from the plan alone."""
-        return self.mechanism.certify(self.plan).repeated(self.implicates.runs)
+        return self.mechanism.certify(self.numeric).repeated(self.implicates.runs)
 
     def met_by(self, guarantee: synth.Guarantee) -> bool:
         """Say whether a guarantee is the one that was asked for, or better."""
-        return guarantee.meets(self.plan, self.implicates.runs)
+        return guarantee.meets(self.numeric, self.implicates.runs)
 
 
-def assemble(
-    config: ReleaseConfig, inputs: PublicInputs, slots: geo_data.Slots, choices: Choices, delta: Fraction
-) -> ReleasePlan:
-    """Make the plan of some slots with given choices.
+def batches(plan: ReleasePlan, jobs: int | None = None) -> list[slice]:
+    """Cut the pools into runs of about so many jobs, never inside a unit whose blocks may share an urn.
+
+    So the jobs of a work block, and all rows between two of its jobs, are in one batch.
 
     Parameters
     ----------
-    config : ReleaseConfig
-    inputs : PublicInputs
-    slots : geo_data.Slots
-        All slots, or the sample on which choices are tried.
-    choices : Choices
-    delta : Fraction
-        For these slots.
+    plan : ReleasePlan
+    jobs : int, optional
+        A batch ends at the first unit that reaches it: the memory of a task is bounded by this and by the
+        largest unit. By default 100,000; more where there would otherwise be more than 1,500 batches.
 
     Returns
     -------
-    ReleasePlan
+    list of slice
+        Of consecutive pools, covering all.
     """
-    geography, model, settings = inputs.geography, inputs.model, config.plan
-    pooling = geo_data.Pooling(choices.pool_level, choices.pool_below, settings.pool_by)
-    pools = geo_data.build_pools(slots, geography, pooling)
-    coarse = geo_data.coarsen(
-        model, pools.block, pools.n, _rule(settings, model, choices), settings.retention_min
-    )
-    implicates = Implicates(config.release.implicates, config.release.implicate_source)
-    once = synth.Pools(pools.n, pools.n, coarse.domain)
-    plan = _calibrated(
-        config,
-        implicates,
-        synth.one_urn_implicates(once, implicates.of_run),
-        synth.Domains(geography.n_blocks, coarse.offsets, coarse.cuts, coarse.stratum),
-        coarse.retention,
-        delta,
-    )
-    starts = geography.starts(model.level).astype(np.int64)
-    shares = synth.OriginShares(starts, coarse.share_offsets, coarse.share_unit, coarse.share, coarse.row)
-    return ReleasePlan(
-        configuration=config.canonical(),
-        geography=geography,
-        weights=inputs.weights.weights,
-        shares=shares,
-        pools=pools,
-        level=model.level,
-        domain_unit=coarse.unit,
-        domain_size=coarse.size,
-        plan=plan,
-        choices=choices,
-        notes=inputs.notes,
-    )
-
-
-def _calibrated(
-    config: ReleaseConfig,
-    implicates: Implicates,
-    pools: synth.Pools,
-    domains: synth.Domains,
-    retention: tuple[Fraction, ...],
-    delta: Fraction,
-) -> synth.Plan:
-    """Calibrate one run of the mechanism to its part of the budget."""
-    epsilon, runs = config.privacy.epsilon, implicates.runs
-    calibrate = synth.MECHANISMS[config.release.mechanism].calibrate
-    try:
-        return calibrate(
-            pools,
-            domains,
-            retention,
-            epsilon / runs,
-            delta / runs,
-            config.plan.prior,
-            config.privacy.guarantee,
-        )
-    except synth.BudgetTooSmallError as error:
-        if runs == 1:
-            raise
-        alone = error
-
-        def smallest() -> Fraction | None:
-            return None if alone.smallest is None else runs * alone.smallest
-
-        what = f"epsilon {synth.decimal_up(epsilon)} is not enough for {runs} independent implicates"
-        raise synth.BudgetTooSmallError(what, smallest) from None
-
-
-def _rule(settings: PlanSettings, model: geo_data.PublicModel, choices: Choices) -> geo_data.Rule:
-    match settings.coarsening:
-        case "balanced":
-            return geo_data.balanced(choices.threshold)
-        case "threshold":
-            return geo_data.by_threshold(choices.threshold)
-        case "distance":
-            return geo_data.by_distance(model, float(settings.distance_miles * _KM_PER_MILE))
-        case "share":
-            return geo_data.by_share(float(settings.share))
+    pools = plan.pools
+    jobs = max(jobs or _BATCH_JOBS, -(-pools.slots.work.size // _MOST_BATCHES))
+    level = pools.pooling.level if pools.shared.any() else plan.geography.block_level
+    unit = plan.geography.unit_of(level, pools.block)
+    first = np.flatnonzero(np.append(True, np.diff(unit) != 0))
+    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(pools.n)])[first]
+    starts = first[np.append(True, np.diff(before // jobs) > 0)]
+    stops = [*starts[1:].tolist(), pools.n.size]
+    return [slice(a, b) for a, b in zip(starts.tolist(), stops, strict=True)]

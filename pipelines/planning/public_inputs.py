@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 import geo_data
 from pipelines.config.fields import expand
-from pipelines.config.loading import MicrodataJobs, ReleaseConfig
+from pipelines.config.loading import MicrodataJobsSettings, ReleaseConfig
 from pipelines.planning.auxiliary_tables import read_auxiliary
 from pipelines.planning.guards import refuse_as_public, refuse_open_files
-from pipelines.release.polygons import read_polygon_tables
+from pipelines.planning.polygon_tables import read_polygon_tables
 
 __all__ = [
     "PublicInputs",
@@ -140,9 +140,9 @@ def read_geography(config: ReleaseConfig) -> geo_data.Geography:
         levels=g.levels,
         latitude=g.latitude,
         longitude=g.longitude,
-        outside=g.outside,
+        external_zones=g.external_zones,
         groupings=g.groupings,
-        partitions=g.partitions,
+        non_nesting_areas=g.non_nesting_areas,
         names=g.names,
     )
     _check_names(g.file, "level", {geography.block_level, *geography.levels} & _OWN_BLOCK_COLUMNS)
@@ -153,7 +153,7 @@ def job_source(config: ReleaseConfig, geography: geo_data.Geography) -> geo_data
     """Return the source of the jobs, unless everybody can read them; nothing is read yet."""
     refuse_open_files(config)
     jobs = config.jobs
-    if isinstance(jobs, MicrodataJobs):
+    if isinstance(jobs, MicrodataJobsSettings):
         return geo_data.MicrodataJobs(
             jobs.files,
             geography,
@@ -178,7 +178,7 @@ def _model_level(config: ReleaseConfig, geography: geo_data.Geography, tables: l
     above = levels[max(len(levels) - 2, 0)]
     known = [level for table in tables for level in (table.origin_level, table.destination_level)]
     for i, name in enumerate(known):
-        if name in geography.partitions:
+        if name in geography.non_nesting_areas:
             areas = geography.n_units(name)
             known[i] = next((level for level in levels[:-1] if geography.n_units(level) >= areas), above)
     known.append(min(config.weights.level if config.weights else above, above, key=levels.index))
@@ -190,7 +190,7 @@ def _check_names(file: Path, what: str, taken: Set[str]) -> None:
         raise geo_data.InputError(
             file,
             f"the {what} {', '.join(sorted(taken))} has the name of a column that the release has already",
-            cure="rename the column, in the file and in the configuration",
+            fix="rename the column, in the file and in the configuration",
         )
 
 
@@ -205,7 +205,7 @@ def _check_categories(config: ReleaseConfig, slots: geo_data.Slots) -> None:
                 "a quote or a line break",
                 column=attribute,
                 count=bad or len(categories),
-                cure="rename them; the OD file has one column for each category",
+                fix="rename them; the OD file has one column for each category",
             )
     # "h_geocode" would take the place of the homes.
     columns = [*geo_data.OD_COLUMNS, *itertools.chain(*geo_data.count_columns(slots.categories).values())]
@@ -215,7 +215,7 @@ def _check_categories(config: ReleaseConfig, slots: geo_data.Slots) -> None:
             "categories of different attributes give the same column of the OD file, or one that it has "
             f"anyway ({', '.join(geo_data.OD_COLUMNS)})",
             count=len(columns) - len(set(columns)),
-            cure="rename an attribute",
+            fix="rename an attribute",
         )
 
 
@@ -225,14 +225,14 @@ def check_pool_by(config: ReleaseConfig, slots: geo_data.Slots) -> None:
         raise geo_data.InputError(
             config.jobs.file,
             "pools cannot be made by more than one attribute: the OD format counts each attribute by itself",
-            cure="name one attribute in plan.pool_by, or use job-level microdata",
+            fix="name one attribute in plan.pool_by, or use job-level microdata",
         )
     unknown = sorted(set(config.plan.pool_by) - set(slots.attributes))
     if unknown:
         raise geo_data.InputError(
             config.jobs.file,
             f"plan.pool_by names {', '.join(unknown)}, which is not an attribute of the jobs",
-            cure=f"the attributes are: {', '.join(slots.attributes) or 'none'}",
+            fix=f"the attributes are: {', '.join(slots.attributes) or 'none'}",
         )
 
 
@@ -258,18 +258,18 @@ def _notes(
             f"{uncovered:,} of {places.size:,} {model.level} units with jobs have no flow in any auxiliary "
             "table: their domains follow population and distance alone"
         )
-    return (*notes, *_outside_notes(geography, tables))
+    return (*notes, *_external_notes(geography, tables))
 
 
-def _outside_notes(geography: geo_data.Geography, tables: list[geo_data.Flows]) -> Iterator[str]:
-    """Say of how many outside areas no table tells, and of how many nothing does."""
-    silent = np.ones(len(geography.outside), bool)
+def _external_notes(geography: geo_data.Geography, tables: list[geo_data.Flows]) -> Iterator[str]:
+    """Say of how many external zones no table tells, and of how many nothing does."""
+    silent = np.ones(len(geography.external_zones), bool)
     for table in tables:
-        silent &= ~np.isin(geography.unit_of(table.origin_level, geography.outside_blocks), table.origin)
+        silent &= ~np.isin(geography.unit_of(table.origin_level, geography.external_blocks), table.origin)
     if silent.any():
-        unknown = int((silent & np.isnan(geography.outside_facts.population)).sum())
+        unknown = int((silent & np.isnan(geography.external_facts.population)).sum())
         yield (
-            f"no auxiliary table has flows from {silent.sum():,} of {silent.size:,} outside areas: what "
+            f"no auxiliary table has flows from {silent.sum():,} of {silent.size:,} external zones: what "
             "is expected from them follows population and distance alone"
             + (f", unknown for {unknown:,} of them" if unknown else "")
         )

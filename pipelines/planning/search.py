@@ -1,9 +1,9 @@
-"""Choosing cells and pools: the plan that loses least on pseudo-truth, at the requested epsilon and delta.
+"""Choosing cells and pools: the plan that loses least on proxy truth, at the requested epsilon and delta.
 
-The objective (`pipelines.planning.simulation.objective`) is the expected total variation between true and synthetic
+The objective (`simulation.objective`) is the expected total variation between true and synthetic
 flows after noise, resampling and decoarsening under the public model: where workers are drawn anew, as the
 mean of two tables, from units to units and from units to work blocks; for noise on counts, from units to
-units. It is estimated by drawing: pseudo-truth for a public sample of destinations is sent through the
+units. It is estimated by drawing: proxy truth for a public sample of destinations is sent through the
 pipeline itself. Pools are classed by size (powers of two); every class gets the cell size T,
 a power of two, that minimises the objective over its pools. Then the limit is found below which small work
 blocks share an urn.
@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 import geo_data
 import synth
 from pipelines.config.loading import ReleaseConfig
-from pipelines.planning.plan import Choices, ReleasePlan, assemble
+from pipelines.planning.assembling import assemble
+from pipelines.planning.plan import Choices, ReleasePlan
 from pipelines.planning.public_inputs import PublicInputs, read_public_inputs
 from pipelines.planning.simulation import objective
 
@@ -47,7 +48,7 @@ class _Sample:
 
     @property
     def seed(self) -> int:
-        """Of pseudo-truth and trial draws."""
+        """Of proxy truth and trial draws."""
         return isqrt(len(self))
 
     @cached_property
@@ -203,9 +204,9 @@ def _objective(config: ReleaseConfig, inputs: PublicInputs, sample: _Sample, cho
     delta = config.privacy.delta
     if config.privacy.guarantee == "pdp":  # its delta is shared by size
         delta = delta * len(sample) / len(inputs.slots)
-    plan = config.plan.model_copy(update={"pool_by": tuple(sample.slots.attributes)})
+    settings = config.plan.model_copy(update={"pool_by": tuple(sample.slots.attributes)})
     try:
-        release = assemble(config.model_copy(update={"plan": plan}), inputs, sample.slots, choices, delta)
+        plan = assemble(config.model_copy(update={"plan": settings}), inputs, sample.slots, choices, delta)
     except synth.BudgetTooSmallError:
         return float("inf")
-    return objective(release, inputs.model, sample.seed, sample.homes_of(release.pools))
+    return objective(plan, inputs.model, sample.seed, sample.homes_of(plan.pools))

@@ -1,4 +1,4 @@
-"""What a plan is expected to do to the data, found out on pseudo-truth drawn from the public model.
+"""What a plan is expected to do to the data, found out on proxy truth drawn from the public model.
 
 The whole pipeline runs, with the sampler that ships, on homes that are nobody's: what it loses there is
 the expected error after noise, resampling and decoarsening under the public model.
@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 import geo_data
 import synth
-from pipelines.planning.plan import ReleasePlan
+from pipelines.planning.plan import ReleasePlan, batches
+from pipelines.planning.sampling import sample_batch
 from pipelines.planning.utility import destination_commute_error, mean_commute, total_variation
-from pipelines.running.batches import batches, sample_batch
 
-__all__ = ["Forecast", "forecast", "objective"]
+__all__ = ["SimulatedUtility", "objective", "simulate_utility"]
 
 
 @dataclass(frozen=True)
-class Forecast:
+class SimulatedUtility:
     """Expected utility of a plan under the public model (`pipelines.planning.utility` defines the measures).
 
     Attributes
@@ -59,110 +59,108 @@ _TRIAL_JOBS = 1_000_000  # jobs of a trial; a larger plan is tried on batches sp
 
 
 def _draw_trial(
-    release: ReleasePlan, homes: NDArray[np.int32], parts: list[slice], seed: int
+    plan: ReleasePlan, homes: NDArray[np.int32], parts: list[slice], seed: int
 ) -> NDArray[np.int32]:
     """Draw the synthetic homes of some batches from homes that are nobody's, so the key may be seeded."""
     key = synth.RunKey.from_seed(seed)
-    sizes = [int(release.pools.n[part].sum()) for part in parts]
+    sizes = [int(plan.pools.n[part].sum()) for part in parts]
     halves = np.split(homes, np.cumsum(sizes)[:-1])
     return np.concatenate(
         [
-            sample_batch(release, part, own, key, i)[0]  # one implicate is as good as another
+            sample_batch(plan, part, own, key, i)[0]  # one implicate is as good as another
             for i, (part, own) in enumerate(zip(parts, halves, strict=True))
         ]
     )
 
 
-def forecast(
-    release: ReleasePlan,
+def simulate_utility(
+    plan: ReleasePlan,
     model: geo_data.PublicModel,
     homes: NDArray[np.int32] | None = None,
     *,
     seed: int = 0,
-) -> Forecast:
-    """Run a plan, or a million jobs of it, on pseudo-truth and measure what it loses.
+) -> SimulatedUtility:
+    """Run a plan, or a million jobs of it, on proxy truth and measure what it loses.
 
     Parameters
     ----------
-    release : ReleasePlan
+    plan : ReleasePlan
     model : geo_data.PublicModel
         That the plan was made from.
     homes : ndarray of int32, shape (n_slots,), optional
         Public homes to try the plan on, slot after slot; by default drawn from the model.
     seed : int
-        Of pseudo-truth and trial draw.
+        Of proxy truth and trial draw.
 
     Returns
     -------
-    Forecast
+    SimulatedUtility
     """
-    work, homes, synthetic = _tried(release, model, homes, seed)
-    geography = release.geography
-    flows, block_flows = _variations(release, work, homes, synthetic)
+    work, homes, synthetic = _tried(plan, model, homes, seed)
+    geography = plan.geography
+    flows, block_flows = _variations(plan, work, homes, synthetic)
     means = [mean_commute(geography, work, h) for h in (homes, synthetic)]
-    return Forecast(
+    return SimulatedUtility(
         total_variation=flows,
         block_variation=block_flows,
         mean_commute_error=means[1] / means[0] - 1 if means[0] > 0 else 0.0,
         destination_error=destination_commute_error(geography, work, homes, synthetic),
-        noise_share=release.mechanism.noise_share(release.plan),
-        objective=_weighed(release, flows, block_flows),
+        noise_share=plan.mechanism.noise_share(plan.numeric),
+        objective=_weighed(plan, flows, block_flows),
         jobs=work.size,
     )
 
 
 def objective(
-    release: ReleasePlan, model: geo_data.PublicModel, seed: int, homes: NDArray[np.int32] | None = None
+    plan: ReleasePlan, model: geo_data.PublicModel, seed: int, homes: NDArray[np.int32] | None = None
 ) -> float:
     """Return what the planner minimises.
 
-    Where workers are drawn anew, the mean of the two total variations of `Forecast`. For noise on counts,
+    Where workers are drawn anew, the mean of its two total variations. For noise on counts,
     that of flows between units alone: it is what sharing pools makes smaller, up to one pool for all work
     blocks of a unit.
 
     Parameters
     ----------
-    release : ReleasePlan
+    plan : ReleasePlan
     model : geo_data.PublicModel
         That the plan was made from.
     seed : int
-        Of pseudo-truth and trial draw.
+        Of proxy truth and trial draw.
     homes : ndarray of int32, shape (n_slots,), optional
-        As for `forecast`.
+        As for `simulate_utility`.
 
     Returns
     -------
     float
         In [0, 1].
     """
-    return _weighed(release, *_variations(release, *_tried(release, model, homes, seed)))
+    return _weighed(plan, *_variations(plan, *_tried(plan, model, homes, seed)))
 
 
-def _weighed(release: ReleasePlan, flows: float, block_flows: float) -> float:
-    return (flows + block_flows) / 2 if release.mechanism.resamples else flows
+def _weighed(plan: ReleasePlan, flows: float, block_flows: float) -> float:
+    return (flows + block_flows) / 2 if plan.mechanism.resamples else flows
 
 
 def _tried(
-    release: ReleasePlan, model: geo_data.PublicModel, homes: NDArray[np.int32] | None, seed: int
+    plan: ReleasePlan, model: geo_data.PublicModel, homes: NDArray[np.int32] | None, seed: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
     """Return work blocks, pseudo-true homes and synthetic homes of the jobs on which a plan is tried."""
-    parts = _spread(batches(release), release.pools.n)
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(release.pools.n)])
+    parts = _spread(batches(plan), plan.pools.n)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(plan.pools.n)])
     tried = np.concatenate([np.arange(offsets[part.start], offsets[part.stop]) for part in parts])
-    work = release.pools.slots.work[tried]
+    work = plan.pools.slots.work[tried]
     homes = geo_data.pseudo_homes(model, work, seed) if homes is None else homes[tried]
-    return work, homes, _draw_trial(release, homes, parts, seed)
+    return work, homes, _draw_trial(plan, homes, parts, seed)
 
 
 def _variations(
-    release: ReleasePlan, work: NDArray[np.int32], homes: NDArray[np.int32], synthetic: NDArray[np.int32]
+    plan: ReleasePlan, work: NDArray[np.int32], homes: NDArray[np.int32], synthetic: NDArray[np.int32]
 ) -> tuple[float, float]:
-    geography = release.geography
-    of_units = total_variation(geography, release.level, work, homes, synthetic)
+    geography = plan.geography
+    of_units = total_variation(geography, plan.level, work, homes, synthetic)
     level = geography.block_level
-    return of_units, total_variation(
-        geography, release.level, work, homes, synthetic, destination_level=level
-    )
+    return of_units, total_variation(geography, plan.level, work, homes, synthetic, destination_level=level)
 
 
 def _spread(parts: list[slice], n: NDArray[np.int64]) -> list[slice]:

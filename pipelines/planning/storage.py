@@ -26,12 +26,12 @@ from pipelines.storage.checksums import sha256_of
 __all__ = ["load_geography", "load_plan", "save_plan"]
 
 
-def save_plan(release: ReleasePlan, folder: Path) -> str:
+def save_plan(plan: ReleasePlan, folder: Path) -> str:
     """Write a plan to a folder and return its hash.
 
     Parameters
     ----------
-    release : ReleasePlan
+    plan : ReleasePlan
     folder : Path
         Made here; must not exist.
 
@@ -41,7 +41,7 @@ def save_plan(release: ReleasePlan, folder: Path) -> str:
         SHA-256 of plan.json, hexadecimal.
     """
     folder.mkdir()
-    for name, table in zip(PLAN_TABLES, _tables(release), strict=True):
+    for name, table in zip(PLAN_TABLES, _tables(plan), strict=True):
         # Cuts rise slowly: stored as differences they take a sixth of the room.
         packed = "cuts" in table.column_names
         pq.write_table(
@@ -52,36 +52,36 @@ def save_plan(release: ReleasePlan, folder: Path) -> str:
             column_encoding={"cuts.list.element": "DELTA_BINARY_PACKED"} if packed else None,
         )
     files = {name: sha256_of(folder / name) for name in PLAN_TABLES}
-    text = json.dumps(_document(release, files), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    text = json.dumps(_document(plan, files), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
     (folder / "plan.json").write_text(text, encoding="utf-8")
     return plan_hash(folder)
 
 
-def _document(release: ReleasePlan, files: dict[str, str]) -> dict[str, Any]:
+def _document(plan: ReleasePlan, files: dict[str, str]) -> dict[str, Any]:
     """Return what plan.json holds; `files` are the hashes of the tables."""
-    plan = release.plan
+    numeric = plan.numeric
     return {
         "format": PLAN_FORMAT,
-        "mechanism": plan.mechanism,
-        "epsilon": str(plan.epsilon),
-        "delta": str(plan.delta),
-        "guarantee": plan.guarantee,
+        "mechanism": numeric.mechanism,
+        "epsilon": str(numeric.epsilon),
+        "delta": str(numeric.delta),
+        "guarantee": numeric.guarantee,
         "geography": {
-            "block": release.geography.block_level,
-            "levels": list(release.geography.levels),
-            "outside": list(release.geography.outside),
+            "block": plan.geography.block_level,
+            "levels": list(plan.geography.levels),
+            "external_zones": list(plan.geography.external_zones),
         },
-        "model_level": release.level,
+        "model_level": plan.level,
         "pooling": {
-            "level": release.pools.pooling.level,
-            "below": release.pools.pooling.below,
-            "by": list(release.pools.pooling.by),
+            "level": plan.pools.pooling.level,
+            "below": plan.pools.pooling.below,
+            "by": list(plan.pools.pooling.by),
         },
-        "choices": {"thresholds": [repr(t) for t in release.choices.thresholds]},
-        "attributes": {name: list(values) for name, values in release.pools.slots.categories.items()},
-        "parameters": plan.parameters.to_json(),
-        "configuration": release.configuration,
-        "notes": list(release.notes),
+        "choices": {"thresholds": [repr(t) for t in plan.choices.thresholds]},
+        "attributes": {name: list(values) for name, values in plan.pools.slots.categories.items()},
+        "parameters": numeric.parameters.to_json(),
+        "configuration": plan.configuration,
+        "notes": list(plan.notes),
         "files": files,
     }
 
@@ -117,7 +117,7 @@ def load_plan(folder: Path) -> ReleasePlan:
     if not np.array_equal(rest["m"], pools.n * of_run):
         raise ValueError("pools.parquet: m is not n: a slot has one synthetic worker in every implicate")
     mechanism = synth.MECHANISMS[document["mechanism"]]
-    plan = synth.Plan(
+    numeric = synth.Plan(
         document["mechanism"],
         Fraction(document["epsilon"]),
         Fraction(document["delta"]),
@@ -128,7 +128,7 @@ def load_plan(folder: Path) -> ReleasePlan:
         document["guarantee"],
     )
     thresholds = tuple(float(text) for text in document["choices"]["thresholds"])
-    release = ReleasePlan(
+    plan = ReleasePlan(
         configuration=document["configuration"],
         geography=geography,
         weights=weights,
@@ -137,17 +137,17 @@ def load_plan(folder: Path) -> ReleasePlan:
         level=document["model_level"],
         domain_unit=unit,
         domain_size=size,
-        plan=plan,
+        numeric=numeric,
         choices=Choices(pools.pooling.level, pools.pooling.below, thresholds),
         notes=tuple(document["notes"]),
     )
     # Written again it must say the same: nothing is in it that nobody reads, and is published.
     files = {name: document["files"][name] for name in PLAN_TABLES}
-    if json.loads(json.dumps(_document(release, files))) != document or not all(
-        isinstance(note, str) for note in release.notes
+    if json.loads(json.dumps(_document(plan, files))) != document or not all(
+        isinstance(note, str) for note in plan.notes
     ):
         raise ValueError("plan.json: it does not say what a plan says, or says more")
-    return release
+    return plan
 
 
 def load_geography(folder: Path, document: dict[str, Any]) -> geo_data.Geography:
@@ -178,14 +178,14 @@ def load_geography(folder: Path, document: dict[str, Any]) -> geo_data.Geography
             {level: table[level] for level in names["levels"]},
             table["latitude"].to_numpy(),
             table["longitude"].to_numpy(),
-            names["outside"],
+            names["external_zones"],
         )
     except ValueError as error:
         raise ValueError(f"blocks.parquet: {error}") from None
 
 
-def _tables(release: ReleasePlan) -> tuple[pa.Table, ...]:
-    geography, plan, pools = release.geography, release.plan, release.pools
+def _tables(plan: ReleasePlan) -> tuple[pa.Table, ...]:
+    geography, numeric, pools = plan.geography, plan.numeric, plan.pools
     blocks = {geography.block_level: geography.block_codes}
     for level in geography.levels:
         units = geography.unit_of(level, np.arange(geography.n_blocks))
@@ -193,14 +193,14 @@ def _tables(release: ReleasePlan) -> tuple[pa.Table, ...]:
     blocks |= {
         "latitude": pa.array(geography.latitude),
         "longitude": pa.array(geography.longitude),
-        "weight": pa.array(release.weights),
+        "weight": pa.array(plan.weights),
     }
-    offsets = pa.array(plan.domains.offsets)
+    offsets = pa.array(numeric.domains.offsets)
     domains = {
-        "destination": _text(geography.codes(release.level), release.domain_unit),
-        "size": pa.array(release.domain_size),
-        "cuts": pa.LargeListArray.from_arrays(offsets, pa.array(plan.domains.cuts)),
-        "stratum": pa.LargeListArray.from_arrays(offsets, pa.array(plan.domains.stratum)),
+        "destination": _text(geography.codes(plan.level), plan.domain_unit),
+        "size": pa.array(plan.domain_size),
+        "cuts": pa.LargeListArray.from_arrays(offsets, pa.array(numeric.domains.cuts)),
+        "stratum": pa.LargeListArray.from_arrays(offsets, pa.array(numeric.domains.stratum)),
     }
     categories = pools.slots.categories
     table = {
@@ -208,9 +208,9 @@ def _tables(release: ReleasePlan) -> tuple[pa.Table, ...]:
         "shared": pa.array(pools.shared),
         **{name: _text(categories[name], codes) for name, codes in pools.strata.items()},
         "n": pa.array(pools.n),
-        "m": pa.array(plan.pools.m),
-        "domain": pa.array(plan.pools.domain),
-        "class": pa.array(plan.pool_class),
+        "m": pa.array(numeric.pools.m),
+        "domain": pa.array(numeric.pools.domain),
+        "class": pa.array(numeric.pool_class),
     }
     pool = np.repeat(np.arange(pools.n.size, dtype=np.int32), pools.n)
     work = pools.slots.work
@@ -222,12 +222,12 @@ def _tables(release: ReleasePlan) -> tuple[pa.Table, ...]:
         **{name: _text(categories[name], codes[first]) for name, codes in pools.slots.attributes.items()},
         "count": pa.array(np.diff(np.append(first, pool.size))),
     }
-    of_row = np.unique(release.shares.row, return_index=True)[1]
-    starts = pa.array(release.shares.offsets)
+    of_row = np.unique(plan.shares.row, return_index=True)[1]
+    starts = pa.array(plan.shares.offsets)
     shares = {
-        "destination": _text(geography.codes(release.level), release.domain_unit[of_row]),
-        "unit": pa.LargeListArray.from_arrays(starts, pa.array(release.shares.unit)),
-        "share": pa.LargeListArray.from_arrays(starts, pa.array(release.shares.share)),
+        "destination": _text(geography.codes(plan.level), plan.domain_unit[of_row]),
+        "unit": pa.LargeListArray.from_arrays(starts, pa.array(plan.shares.unit)),
+        "share": pa.LargeListArray.from_arrays(starts, pa.array(plan.shares.share)),
     }
     return tuple(pa.table(columns) for columns in (blocks, domains, shares, table, slots))
 

@@ -1,4 +1,4 @@
-"""Comparing plans on public pseudo-truth: the privacy-utility frontier, and a recommendation."""
+"""Comparing plans on public proxy truth: the privacy-utility frontier, and a recommendation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 import geo_data
 import synth
-from pipelines.config.loading import ConfigError, PlanSettings, Privacy, ReleaseConfig
+from pipelines.config.loading import ConfigError, PlanSettings, PrivacySettings, ReleaseConfig
 from pipelines.config.problems import problems_across
 from pipelines.planning.guards import refuse_as_public
 from pipelines.planning.public_inputs import (
@@ -33,7 +33,7 @@ from pipelines.planning.public_inputs import (
     read_public_inputs,
 )
 from pipelines.planning.search import make_plan
-from pipelines.planning.simulation import forecast
+from pipelines.planning.simulation import simulate_utility
 
 __all__ = ["Sweep", "draw_frontier", "recommend", "tune"]
 
@@ -125,7 +125,7 @@ def _changed(config: ReleaseConfig, changes: dict[str, Any]) -> ReleaseConfig:
             )
     plan["pool_by"] = tuple(plan["pool_by"])
     try:
-        asked, settings = Privacy.model_validate(privacy), PlanSettings.model_validate(plan)
+        asked, settings = PrivacySettings.model_validate(privacy), PlanSettings.model_validate(plan)
     except ValidationError as errors:
         raise ConfigError(
             f"{error['loc'][-1]}: {error['input']!r} cannot be tried; write a value as in a configuration, "
@@ -144,7 +144,7 @@ def tune(
     config: ReleaseConfig,
     sweep: Sweep,
     *,
-    pseudo_truth: Path | None = None,
+    proxy_truth: Path | None = None,
     seeds: Sequence[int] = (0,),
     progress: bool = False,
 ) -> pd.DataFrame:
@@ -154,7 +154,7 @@ def tune(
     ----------
     config : ReleaseConfig
     sweep : Sweep
-    pseudo_truth : Path, optional
+    proxy_truth : Path, optional
         OD file of an earlier release in the LODES form: its jobs are planned for and its homes tried,
         instead of slots of this release and homes drawn from the public model.
     seeds : sequence of int
@@ -171,17 +171,17 @@ def tune(
     Raises
     ------
     ConfigError
-        If a value of the sweep cannot be used, or a public input or the pseudo-truth is a confidential file.
+        If a value of the sweep cannot be used, or a public input or the proxy truth is a confidential file.
     geo_data.InputError
         If a public input is unusable.
     """
     candidates = sweep.configurations(config)
-    refuse_as_public(config, pseudo_truth)
-    if pseudo_truth is None:
+    refuse_as_public(config, proxy_truth)
+    if proxy_truth is None:
         inputs, earlier = read_public_inputs(config), None
     else:
         geography = read_geography(config)
-        earlier = geo_data.LodesJobs(pseudo_truth, geography)
+        earlier = geo_data.LodesJobs(proxy_truth, geography)
         inputs = public_inputs_for(config, geography, earlier.slots())
     for candidate in candidates:
         check_pool_by(candidate, inputs.slots)
@@ -218,20 +218,22 @@ def _try(
         "retention_min": synth.decimal_up(plan.retention_min),
     }
     try:
-        release = make_plan(config, inputs)
+        made = make_plan(config, inputs)
     except synth.BudgetTooSmallError:
         return row | {"certified": False}
     homes: NDArray[np.int32] | None = None
     if records is not None:
-        homes = geo_data.group_records(release.pools, release.geography, records)
-    trials = pd.DataFrame([forecast(release, inputs.model, homes, seed=seed).as_dict() for seed in seeds])
+        homes = geo_data.group_records(made.pools, made.geography, records)
+    trials = pd.DataFrame(
+        [simulate_utility(made, inputs.model, homes, seed=seed).as_dict() for seed in seeds]
+    )
     return row | {
         "certified": True,
-        "chosen_pool_level": release.choices.pool_level,
-        "chosen_pool_below": release.choices.pool_below,
-        "pools": release.pools.n.size,
+        "chosen_pool_level": made.choices.pool_level,
+        "chosen_pool_below": made.choices.pool_below,
+        "pools": made.pools.n.size,
         "cells_of_a_job": float(
-            np.average(release.plan.domains.n_cells[release.plan.pools.domain], weights=release.pools.n)
+            np.average(made.numeric.domains.n_cells[made.numeric.pools.domain], weights=made.pools.n)
         ),
         **{str(name): value for name, value in trials.mean().items()},
     }
@@ -254,7 +256,7 @@ def recommend(results: pd.DataFrame, config: ReleaseConfig) -> str:
         TOML, which takes the place of the whole table: what was not varied stands in it as configured. A
         comment where no combination has the requested epsilon, delta and mechanism.
     """
-    asked = _tried(results[results["certified"]], config)
+    asked = _tried(results[results["certify"]], config)
     if asked.empty:
         wanted = f"epsilon {synth.decimal_up(config.privacy.epsilon)}, delta "
         wanted += f"{synth.decimal_up(config.privacy.delta)} and mechanism {config.release.mechanism}"
@@ -288,7 +290,7 @@ def draw_frontier(results: pd.DataFrame, title: str, path: Path) -> None:
     """
     from matplotlib.figure import Figure  # takes its time
 
-    done = results[results["certified"]].copy()
+    done = results[results["certify"]].copy()
     done["x"] = [float(Fraction(value)) for value in done["epsilon"]]
     varied = [name for name in ("delta", "mechanism", *_PLAN) if len(set(results[name])) > 1]
     panels = {
@@ -299,7 +301,7 @@ def draw_frontier(results: pd.DataFrame, title: str, path: Path) -> None:
     fig = Figure(figsize=(13, 4.4), layout="constrained")
     axes = fig.subplots(1, len(panels))
     # One group where nothing varies, none where nothing is certified: the last key is the same for all.
-    groups = done.groupby([*varied, "certified"], sort=False)
+    groups = done.groupby([*varied, "certify"], sort=False)
     for (key, group), style in zip(groups, itertools.cycle(_LINES)):
         label = (
             ", ".join(f"{name} {value}" for name, value in zip(varied, key, strict=False)) or "as configured"

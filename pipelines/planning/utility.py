@@ -55,7 +55,7 @@ def total_variation(
 def mean_commute(geography: geo_data.Geography, work: NDArray[np.int32], homes: NDArray[np.int32]) -> float:
     """Return the mean distance between home and work block centroids, in kilometres on the ellipsoid.
 
-    Of workers who live in the geography: outside areas have no place.
+    Of workers who live in the geography: external zones have no place.
     """
     return float(np.nanmean(_commutes(geography, work, homes)))
 

@@ -118,7 +118,7 @@ def publish(
     if public.is_symlink():
         raise PublishError(f"{public} is a link; only a folder as a run made it is published")
     if not public.exists() and (Path(out) / "certificate.json").is_file():
-        raise PublishError(f"{out} is a public folder. Cure: name the folder of the release, around it")
+        raise PublishError(f"{out} is a public folder. Fix: name the folder of the release, around it")
     sealed = _sealed(public)
     for _ in verify(public, key):
         pass
@@ -232,8 +232,8 @@ class _Title:
         if taken and not self.place.record(path) and not self.place.files(self.folder):
             self.place.replace(path, record)  # its writing was cut off, before any file of the version
         if self.place.record(path).get("sha256") != _sha256(seal):
-            cure = "a version never changes; choose another name, or leave it to the program"
-            raise PublishError(f"{self.location} stands for another content. Cure: {cure}")
+            fix = "a version never changes; choose another name, or leave it to the program"
+            raise PublishError(f"{self.location} stands for another content. Fix: {fix}")
         there = self.place.content(mark) if self.place.exists(mark) else b""
         if not seal.startswith(there):  # a beginning of it may be left by a storage that writes in place
             raise PublishError(f"{self.location}/{CHECKSUMS} is not what was published")

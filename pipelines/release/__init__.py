@@ -1,1 +1,1 @@
-"""What a release is to its readers: certificate, files, signature; reading and verifying it from these alone."""
+"""What a release is to its readers: certificate, files, signature; read and verified from these alone."""

@@ -88,21 +88,21 @@ class Definition(_Part):
     not_covered: list[str]
 
 
-class Budget(_Part):
+class EpsilonDelta(_Part):
     """An epsilon and a delta."""
 
     epsilon: Decimal
     delta: Decimal
 
 
-class Requested(Budget):
+class Requested(EpsilonDelta):
     """What was asked for: which guarantee, at which epsilon and delta."""
 
     guarantee: Literal["pdp", "dp"]
     words: str
 
 
-class PersonBudget(Budget):
+class PersonBudget(EpsilonDelta):
     """The (epsilon, delta)-differential privacy of one person with a number of records.
 
     The curve holds further pairs that are true at the same time, for one record, by rising epsilon; the
@@ -111,7 +111,7 @@ class PersonBudget(Budget):
 
     records: Annotated[int, Field(ge=1)]
     statement: str
-    curve: list[Budget]
+    curve: list[EpsilonDelta]
 
 
 class Losses(_Part):
@@ -159,10 +159,10 @@ class PoolClassRow(_Part):
     cells: list[int]
     epsilon: Decimal
     delta: Decimal
-    person_delta: Decimal
+    record_delta: Decimal
 
 
-class Arithmetic(_Part):
+class ArithmeticField(_Part):
     """How the bounds were computed."""
 
     method: str
@@ -195,13 +195,13 @@ class Certificate(_Part):
     mechanism: str
     definition: Definition
     requested: Requested
-    run: Budget
+    run: EpsilonDelta
     person: PersonBudget
     losses: Losses
     implicates: ImplicatesField
     totals: Totals
     classes: list[PoolClassRow]
-    arithmetic: Arithmetic
+    arithmetic: ArithmeticField
     plan_sha256: Sha256
     software: Software
     randomness: Randomness
@@ -253,13 +253,13 @@ _DEFINITION: dict[str, Any] = {
 
 
 def make_certificate(
-    release: ReleasePlan, guarantee: synth.Guarantee, plan_sha256: str, *, secure: bool
+    plan: ReleasePlan, guarantee: synth.Guarantee, plan_sha256: str, *, secure: bool
 ) -> Certificate:
     """Write the certificate of a run.
 
     Parameters
     ----------
-    release : ReleasePlan
+    plan : ReleasePlan
     guarantee : synth.Guarantee
         Of the release (`ReleasePlan.certify`).
     plan_sha256 : str
@@ -279,12 +279,12 @@ def make_certificate(
         dependencies=dependency_versions(),
     )
     reasons = reasons_against_release(software, randomness_fields(secure))
-    subject = release.configuration["release"]
+    subject = plan.configuration["release"]
     return Certificate(
         format="odsynth certificate 1",
         release=Subject(**{name: subject[name] for name in Subject.model_fields}),
-        mechanism=release.plan.mechanism,
-        **guarantee_fields(release, guarantee),
+        mechanism=plan.numeric.mechanism,
+        **guarantee_fields(plan, guarantee),
         plan_sha256=plan_sha256,
         software=software,
         randomness=randomness_fields(secure),
@@ -315,22 +315,22 @@ def reasons_against_release(software: Software, randomness: Randomness) -> list[
     return reasons
 
 
-def guarantee_fields(release: ReleasePlan, guarantee: synth.Guarantee) -> dict[str, Any]:
+def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str, Any]:
     """Return the part of a certificate that is a function of the plan alone; `verify` recomputes it."""
-    plan, implicates = release.plan, release.implicates
-    epsilon, delta = release.requested
+    numeric, implicates = plan.numeric, plan.implicates
+    epsilon, delta = plan.requested
     up = synth.decimal_up
-    records = int(release.configuration["jobs"].get("records_per_worker", 1))
-    person = synth.group_privacy(guarantee.person_epsilon, guarantee.person_delta, records)
+    records = int(plan.configuration["jobs"].get("records_per_worker", 1))
+    person = synth.group_privacy(guarantee.record_epsilon, guarantee.record_delta, records)
     return {
-        "definition": Definition(**_DEFINITION, delta_sharing=release.mechanism.delta_sharing),
+        "definition": Definition(**_DEFINITION, delta_sharing=plan.mechanism.delta_sharing),
         "requested": Requested(
-            guarantee=plan.guarantee,
-            words=_REQUESTED[plan.guarantee],
+            guarantee=numeric.guarantee,
+            words=_REQUESTED[numeric.guarantee],
             epsilon=up(epsilon),
             delta=up(delta),
         ),
-        "run": Budget(epsilon=up(guarantee.epsilon), delta=up(guarantee.delta)),
+        "run": EpsilonDelta(epsilon=up(guarantee.epsilon), delta=up(guarantee.delta)),
         "person": PersonBudget(
             epsilon=up(person[0]),
             delta=up(person[1]),
@@ -340,21 +340,21 @@ def guarantee_fields(release: ReleasePlan, guarantee: synth.Guarantee) -> dict[s
                 "a person with c records has c times the epsilon of one record, and the delta of one record "
                 "times 1 + e^epsilon + ... + e^((c - 1) epsilon)"
             ),
-            curve=[Budget(epsilon=up(e), delta=up(d)) for e, d in guarantee.curve],
+            curve=[EpsilonDelta(epsilon=up(e), delta=up(d)) for e, d in guarantee.curve],
         ),
         "losses": Losses(**_decimals(_largest(guarantee))),
         "implicates": ImplicatesField(
             number=implicates.number, source=implicates.source, words=implicates.words
         ),
         "totals": Totals(
-            pools=plan.pools.n_pools,
-            records=plan.pools.n_records,
-            synthetic_workers=int(plan.pools.m.sum()) // implicates.of_run,
-            domains=plan.domains.n_domains,
-            cells=int(plan.domains.cuts.size),
+            pools=numeric.pools.n_pools,
+            records=numeric.pools.n_records,
+            synthetic_workers=int(numeric.pools.m.sum()) // implicates.of_run,
+            domains=numeric.domains.n_domains,
+            cells=int(numeric.domains.cuts.size),
         ),
         "classes": [_class_row(c) for c in guarantee.classes],
-        "arithmetic": Arithmetic(
+        "arithmetic": ArithmeticField(
             method="Arb ball arithmetic (python-flint), upper ends",
             precision_bits=synth.PRECISION_BITS,
             rounding="up",
@@ -378,7 +378,7 @@ def _class_row(row: synth.ClassGuarantee) -> PoolClassRow:
         cells=list(row.cells),
         epsilon=synth.decimal_up(row.epsilon),
         delta=synth.decimal_up(row.delta),
-        person_delta=synth.decimal_up(row.person_delta),
+        record_delta=synth.decimal_up(row.record_delta),
         **numbers,
         **_decimals(row.losses),
     )

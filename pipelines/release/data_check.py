@@ -17,9 +17,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import geo_data
-from pipelines.planning.plan import ReleasePlan
+from pipelines.planning.plan import ReleasePlan, batches
 from pipelines.release.layout import file_names
-from pipelines.running.batches import batches
 from pipelines.storage.parquet_form import FormError, Kind, check_form, is_count, is_text
 
 __all__ = ["DataError", "check_data"]
@@ -33,14 +32,14 @@ class DataError(ValueError):
     """The data are not what the plan says; the message quotes no row."""
 
 
-def check_data(folder: Path, release: ReleasePlan, createdate: str) -> str:
+def check_data(folder: Path, plan: ReleasePlan, createdate: str) -> str:
     """Compare the data files with the plan: totals of every work block by every attribute, and each other.
 
     Parameters
     ----------
     folder : Path
         The public folder.
-    release : ReleasePlan
+    plan : ReleasePlan
     createdate : str
         ``YYYYMMDD``, that every row must carry.
 
@@ -54,24 +53,24 @@ def check_data(folder: Path, release: ReleasePlan, createdate: str) -> str:
     DataError
         At the first difference.
     """
-    implicates, names = release.implicates, file_names(release.configuration)
+    implicates, names = plan.implicates, file_names(plan.configuration)
     for below in implicates.folders:
-        found = _check(folder, {kind: below + name for kind, name in names.items()}, release, createdate)
+        found = _check(folder, {kind: below + name for kind, name in names.items()}, plan, createdate)
     return found if implicates.number == 1 else f"{implicates.number} implicates; the last: {found}"
 
 
-def _check(folder: Path, names: dict[str, str], release: ReleasePlan, createdate: str) -> str:
-    slots, geography = release.pools.slots, release.geography
+def _check(folder: Path, names: dict[str, str], plan: ReleasePlan, createdate: str) -> str:
+    slots, geography = plan.pools.slots, plan.geography
     kinds = [kind for kind in ("od", "aux") if f"{kind}_parquet" in names]
     columns = [name for of in geo_data.count_columns(slots.categories).values() for name in of]
     _check_forms(folder, names, ["S000", *columns], [*slots.attributes])
     files = [_OdRows(folder, names, kind, geography) for kind in kinds]
-    jobs = _JobRows(folder, names["jobs_parquet"], release) if "jobs_parquet" in names else None
+    jobs = _JobRows(folder, names["jobs_parquet"], plan) if "jobs_parquet" in names else None
     main = names.get("od_csv", names["od_parquet"])
-    end = np.concatenate([np.zeros(1, np.int64), np.cumsum(release.pools.n)])
+    end = np.concatenate([np.zeros(1, np.int64), np.cumsum(plan.pools.n)])
     pairs = blocks = 0
     counts: list[str] = []
-    for pools in batches(release, _AT_A_TIME):
+    for pools in batches(plan, _AT_A_TIME):
         own = slice(end[pools.start], end[pools.stop])
         work = slots.work[own]
         attributes = {name: codes[own] for name, codes in slots.attributes.items()}
@@ -155,7 +154,7 @@ class _OdRows:
         work, home = (geography.number(table[column]) for column in ("w_geocode", "h_geocode"))
         if len(table) and (work.min() < 0 or home.min() < 0):
             raise DataError(f"{name} has blocks that are not in the geography")
-        if np.any(geography.is_outside(home) != self._aux) or geography.is_outside(work).any():
+        if np.any(geography.is_external(home) != self._aux) or geography.is_external(work).any():
             raise DataError(f"{name} has homes that belong in the other of the main and the aux file")
         key = work.astype(np.int64) * geography.n_blocks + home
         if np.any(np.diff(key, prepend=self._last) <= 0):
@@ -244,9 +243,9 @@ def _frames(path: Path) -> Iterator[pd.DataFrame]:
 class _JobRows:
     """The jobs of a release, one row each, which must be the plan's slots in their order."""
 
-    def __init__(self, folder: Path, name: str, release: ReleasePlan) -> None:
+    def __init__(self, folder: Path, name: str, plan: ReleasePlan) -> None:
         self.name, path = name, folder / name
-        self._slots, self._geography = release.pools.slots, release.geography
+        self._slots, self._geography = plan.pools.slots, plan.geography
         if sum(pq.read_metadata(part).num_rows for part in _files(path)) != len(self._slots):
             raise DataError(f"{name}: rows are not those of the plan's slots")
         self._frames = _frames(path)

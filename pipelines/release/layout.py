@@ -15,9 +15,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pipelines.config.implicates import Implicates
 from pipelines.planning.form import PLAN_FILES
 from pipelines.planning.plan import ReleasePlan
+from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.release.certificate import Certificate, certificate_schema
 from pipelines.release.names import NAME_FILE
-from pipelines.release.polygons import polygon_file, polygon_levels
+from pipelines.release.polygons import polygon_file
 from pipelines.release.readme import release_readme
 from pipelines.release.signing import SIGNATURES, sign, write_public_key
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, sha256_of
@@ -62,7 +63,7 @@ class Part:
     ----------
     od : Piece
     aux : Piece or None
-        If the geography has outside areas: the rows of workers who live in them.
+        If the geography has external zones: the rows of workers who live in them.
     jobs : Path or None
         One row a job with its attributes.
     """
@@ -93,7 +94,7 @@ def file_names(configuration: dict[str, Any]) -> dict[str, str]:
         "od_csv": f"{release['state']}_od_{tail}.csv.gz",
         "od_parquet": f"{release['state']}_od_{tail}.parquet",
     }
-    if configuration["geography"]["outside"]:
+    if configuration["geography"]["external_zones"]:
         names["aux_csv"] = names["od_csv"].replace("_main_", "_aux_")
         names["aux_parquet"] = names["od_parquet"].replace("_main_", "_aux_")
     if not release["csv"]:
@@ -106,7 +107,7 @@ def file_names(configuration: dict[str, Any]) -> dict[str, str]:
 
 
 def write_public(
-    release: ReleasePlan,
+    plan: ReleasePlan,
     certificate: Certificate,
     parts: Sequence[Sequence[Part]],
     folder: Path,
@@ -116,7 +117,7 @@ def write_public(
 
     Parameters
     ----------
-    release : ReleasePlan
+    plan : ReleasePlan
     certificate : Certificate
     parts : sequence of sequence of Part
         For each implicate, in order; their files are left where they are.
@@ -125,8 +126,8 @@ def write_public(
     key : Ed25519PrivateKey, optional
         Signs the release; its public half is put beside it.
     """
-    names = file_names(release.configuration)
-    for below, of_implicate in zip(release.implicates.folders, parts, strict=True):
+    names = file_names(plan.configuration)
+    for below, of_implicate in zip(plan.implicates.folders, parts, strict=True):
         (folder / below).mkdir(exist_ok=True)
         _join(of_implicate, names, folder / below)
     text = certificate.model_dump_json(indent=1) + "\n"
@@ -134,7 +135,7 @@ def write_public(
     schema = json.dumps(certificate_schema(), indent=1) + "\n"
     (folder / "certificate.schema.json").write_text(schema, encoding="utf-8")
     named = (folder / NAME_FILE).is_file()
-    (folder / "README.md").write_text(release_readme(release, certificate, names, named), encoding="utf-8")
+    (folder / "README.md").write_text(release_readme(plan, certificate, names, named), encoding="utf-8")
     if key is not None:
         write_public_key(key, folder)
     seal(folder, certificate)

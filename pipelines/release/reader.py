@@ -49,7 +49,7 @@ class PublicRelease:
     plan_document : dict
         The plan.json of the release.
     geography : geo_data.Geography
-        Its blocks; the outside areas are among them.
+        Its blocks; the external zones are among them.
     implicate : int
         Which of its synthetic data sets rows and flows are of; the first has number 1.
     """
@@ -218,7 +218,7 @@ class PublicRelease:
         -------
         DataFrame
             A row for each unit, in order: ``code`` (text), ``latitude`` and ``longitude`` in degrees WGS84
-            (`unbroken`), NaN for outside areas.
+            (`unbroken`), NaN for external zones.
         """
         geography = self.geography
         unit = geography.unit_of(level, np.arange(geography.n_blocks))

@@ -8,9 +8,10 @@ from fractions import Fraction
 
 from geo_data import count_columns
 from pipelines.planning.plan import ReleasePlan
+from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.release.certificate import Certificate
 from pipelines.release.names import NAME_FILE
-from pipelines.release.polygons import polygon_file, polygon_levels
+from pipelines.release.polygons import polygon_file
 from synth import decimal_up, exp_up, group_privacy
 
 __all__ = ["count_meanings", "odds_in_words", "release_readme"]
@@ -50,12 +51,12 @@ def count_meanings(categories: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
     return meanings
 
 
-def release_readme(release: ReleasePlan, certificate: Certificate, names: dict[str, str], named: bool) -> str:
+def release_readme(plan: ReleasePlan, certificate: Certificate, names: dict[str, str], named: bool) -> str:
     """Return the text of a release's README.md.
 
     Parameters
     ----------
-    release : ReleasePlan
+    plan : ReleasePlan
     certificate : Certificate
     names : dict of str to str
         Data files by kind (`file_names`).
@@ -71,7 +72,7 @@ def release_readme(release: ReleasePlan, certificate: Certificate, names: dict[s
     columns = [
         ("w_geocode", "work block, text"),
         ("h_geocode", "home block of the synthetic workers, text"),
-        *count_meanings(release.pools.slots.categories).items(),
+        *count_meanings(plan.pools.slots.categories).items(),
     ]
     columns.append(("createdate", "day of this release, YYYYMMDD"))
     table = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in columns)
@@ -86,7 +87,7 @@ def release_readme(release: ReleasePlan, certificate: Certificate, names: dict[s
         if "jobs_parquet" in names
         else ""
     )
-    implicates = release.implicates
+    implicates = plan.implicates
     several = (
         f"\n{implicates.number} **implicates**, synthetic data sets of the same jobs, are in the folders "
         f"`{implicates.folders[0]}` to\n`{implicates.folders[-1]}`, each with the data files below. An "
@@ -95,7 +96,7 @@ def release_readme(release: ReleasePlan, certificate: Certificate, names: dict[s
         if implicates.number > 1
         else ""
     )
-    levels = polygon_levels(release.configuration)
+    levels = polygon_levels(plan.configuration)
     shapes = (
         f"- {', '.join(f'`{polygon_file(level)}`' for level in levels)}: shapes of public units, for maps\n"
         if levels
@@ -111,7 +112,7 @@ def release_readme(release: ReleasePlan, certificate: Certificate, names: dict[s
 
 {certificate.totals.synthetic_workers:,} **synthetic** workers: where they live and where they work. No row is
 a real person. Work blocks have exactly the public number of jobs, by every attribute; the homes were drawn at
-random from {release.mechanism.words}.
+random from {plan.mechanism.words}.
 
 {status}
 

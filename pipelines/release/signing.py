@@ -83,12 +83,12 @@ def read_private_key(path: Path) -> Ed25519PrivateKey:
     try:
         content = path.read_bytes()
         if b"PUBLIC KEY" in content:
-            raise SigningError(f"{path}: this is a public key. Cure: name the private one of the pair")
+            raise SigningError(f"{path}: this is a public key. Fix: name the private one of the pair")
         if path.stat().st_mode & 0o077:
-            raise SigningError(f"{path}: others can read this private key. Cure: chmod 600")
+            raise SigningError(f"{path}: others can read this private key. Fix: chmod 600")
         key = load_pem_private_key(content, password=None)
     except FileNotFoundError:
-        raise SigningError(f"{path}: there is no such key. Cure: odsynth keygen FOLDER makes one") from None
+        raise SigningError(f"{path}: there is no such key. Fix: odsynth keygen FOLDER makes one") from None
     except OSError as error:
         raise SigningError(f"{path}: {error.strerror}") from None
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
@@ -96,7 +96,7 @@ def read_private_key(path: Path) -> Ed25519PrivateKey:
             raise
         raise SigningError(f"{path}: this is not a private key in PEM without a pass phrase") from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise SigningError(f"{path}: this is not an Ed25519 key. Cure: odsynth keygen")
+        raise SigningError(f"{path}: this is not an Ed25519 key. Fix: odsynth keygen")
     return key
 
 

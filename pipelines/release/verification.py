@@ -15,6 +15,7 @@ import synth
 from pipelines.config.loading import ReleaseConfig
 from pipelines.planning.form import plan_hash
 from pipelines.planning.plan import ReleasePlan
+from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.planning.storage import load_plan
 from pipelines.release.certificate import (
     Certificate,
@@ -34,7 +35,7 @@ from pipelines.release.layout import (
     without_parts,
 )
 from pipelines.release.names import NAME_FILE, check_names
-from pipelines.release.polygons import check_polygons, polygon_levels
+from pipelines.release.polygons import check_polygons
 from pipelines.release.readme import release_readme
 from pipelines.release.signing import PUBLIC_KEY, SigningError, check_signatures
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, sha256_of
@@ -93,17 +94,17 @@ def verify(folder: Path, key: Path | None = None) -> Iterator[Check]:
     yield Check("signature", _run("signature", lambda: check_signatures(folder, key)))
     certificate = _run("certificate", lambda: _read_certificate(folder))
     yield Check("certificate", f"{certificate.format}, all fields present")
-    release = _run("plan", lambda: _load_plan(folder, certificate))
-    yield Check("plan", f"sha256 {certificate.plan_sha256}; {release.plan!r}")
-    guarantee = _run("guarantee", release.certify)
-    yield Check("guarantee", _run("guarantee", lambda: _check_guarantee(release, guarantee, certificate)))
-    yield Check("budget", _run("budget", lambda: _check_budget(release, guarantee)))
-    yield Check("data", _run("data", lambda: _check_data(folder, release, certificate)))
-    yield Check("texts", _run("texts", lambda: _check_texts(folder, release, certificate)))
-    if levels := polygon_levels(release.configuration):
-        yield Check("polygons", _run("polygons", lambda: check_polygons(folder, release.geography, levels)))
+    plan = _run("plan", lambda: _load_plan(folder, certificate))
+    yield Check("plan", f"sha256 {certificate.plan_sha256}; {plan.numeric!r}")
+    guarantee = _run("guarantee", plan.certify)
+    yield Check("guarantee", _run("guarantee", lambda: _check_guarantee(plan, guarantee, certificate)))
+    yield Check("budget", _run("budget", lambda: _check_budget(plan, guarantee)))
+    yield Check("data", _run("data", lambda: _check_data(folder, plan, certificate)))
+    yield Check("texts", _run("texts", lambda: _check_texts(folder, plan, certificate)))
+    if levels := polygon_levels(plan.configuration):
+        yield Check("polygons", _run("polygons", lambda: check_polygons(folder, plan.geography, levels)))
     if (folder / NAME_FILE).is_file():
-        yield Check("names", _run("names", lambda: check_names(folder, release.geography)))
+        yield Check("names", _run("names", lambda: check_names(folder, plan.geography)))
     if not certificate.for_release:
         raise VerificationError("for release", "no: " + "; ".join(certificate.not_for_release_because))
     yield Check("for release", "yes")
@@ -203,21 +204,21 @@ def _read_certificate(folder: Path) -> Certificate:
 def _load_plan(folder: Path, certificate: Certificate) -> ReleasePlan:
     if plan_hash(folder / "plan") != certificate.plan_sha256:
         raise _fail("plan", "plan/plan.json is not the plan that certificate.json names")
-    release = load_plan(folder / "plan")
-    if release.plan.mechanism != certificate.mechanism:
+    plan = load_plan(folder / "plan")
+    if plan.numeric.mechanism != certificate.mechanism:
         raise _fail("plan", "the plan and the certificate name different mechanisms")
-    config = _configuration(release)
-    if others := contradictions(config, release):
+    config = _configuration(plan)
+    if others := contradictions(config, plan):
         raise _fail("plan", f"plan.json: {', '.join(others)}: not what its configuration asks for")
-    subject = release.configuration["release"]
+    subject = plan.configuration["release"]
     if any(subject[name] != value for name, value in certificate.release.model_dump().items()):
         raise _fail("plan", "the plan and the certificate are of different releases")
-    return release
+    return plan
 
 
-def _configuration(release: ReleasePlan) -> ReleaseConfig:
+def _configuration(plan: ReleasePlan) -> ReleaseConfig:
     """Read the configuration that a plan quotes: as this program quotes one, and nothing more."""
-    quoted = release.configuration
+    quoted = plan.configuration
     whole = quoted | {"release": quoted["release"] | {"out": "out"}}
     with suppress(ValidationError):
         config = ReleaseConfig.model_validate(whole, context={"folder": Path("/")})
@@ -226,25 +227,25 @@ def _configuration(release: ReleasePlan) -> ReleaseConfig:
     raise _fail("plan", "plan.json: the configuration is not one of this program")
 
 
-def contradictions(config: ReleaseConfig, release: ReleasePlan) -> list[str]:
+def contradictions(config: ReleaseConfig, plan: ReleasePlan) -> list[str]:
     """Name what a plan says otherwise than its configuration; what that leaves open, the planner chose.
 
     Parameters
     ----------
     config : ReleaseConfig
         That the plan quotes.
-    release : ReleasePlan
+    plan : ReleasePlan
 
     Returns
     -------
     list of str
     """
-    privacy, settings, geography = config.privacy, config.plan, release.geography
-    pooling, thresholds = release.pools.pooling, release.choices.thresholds
+    privacy, settings, geography = config.privacy, config.plan, plan.geography
+    pooling, thresholds = plan.pools.pooling, plan.choices.thresholds
     pairs = {
-        "mechanism": (release.plan.mechanism, config.release.mechanism),
-        "epsilon and delta": (release.requested, (privacy.epsilon, privacy.delta)),
-        "guarantee": (release.plan.guarantee, privacy.guarantee),
+        "mechanism": (plan.numeric.mechanism, config.release.mechanism),
+        "epsilon and delta": (plan.requested, (privacy.epsilon, privacy.delta)),
+        "guarantee": (plan.numeric.guarantee, privacy.guarantee),
         "block": (geography.block_level, config.geography.block),
         "levels": (tuple(geography.levels), config.geography.levels),
         "pooling by": (pooling.by, settings.pool_by),
@@ -258,8 +259,8 @@ def contradictions(config: ReleaseConfig, release: ReleasePlan) -> list[str]:
     return [name for name, (planned, asked) in pairs.items() if planned != asked]
 
 
-def _check_guarantee(release: ReleasePlan, guarantee: synth.Guarantee, certificate: Certificate) -> str:
-    computed = guarantee_fields(release, guarantee)
+def _check_guarantee(plan: ReleasePlan, guarantee: synth.Guarantee, certificate: Certificate) -> str:
+    computed = guarantee_fields(plan, guarantee)
     for name, value in computed.items():
         if getattr(certificate, name) != value:
             raise _fail("guarantee", f"certificate.json: {name} is not what the plan gives")
@@ -267,32 +268,32 @@ def _check_guarantee(release: ReleasePlan, guarantee: synth.Guarantee, certifica
     return f"recomputed from the plan: epsilon {run.epsilon}, delta {run.delta}"
 
 
-def _check_budget(release: ReleasePlan, guarantee: synth.Guarantee) -> str:
-    if not release.met_by(guarantee):
+def _check_budget(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
+    if not plan.met_by(guarantee):
         raise _fail("budget", "the plan costs more than was requested")
-    epsilon, delta = (synth.decimal_up(x) for x in release.requested)
-    return f"within the requested epsilon {epsilon} and delta {delta} ({release.plan.guarantee})"
+    epsilon, delta = (synth.decimal_up(x) for x in plan.requested)
+    return f"within the requested epsilon {epsilon} and delta {delta} ({plan.numeric.guarantee})"
 
 
-def _check_data(folder: Path, release: ReleasePlan, certificate: Certificate) -> str:
+def _check_data(folder: Path, plan: ReleasePlan, certificate: Certificate) -> str:
     """Compare the data files with the plan: totals of every work block by every attribute, and each other."""
     try:
-        return check_data(folder, release, certificate.created[:10].replace("-", ""))
+        return check_data(folder, plan, certificate.created[:10].replace("-", ""))
     except DataError as fault:
         raise _fail("data", str(fault)) from None
 
 
-def _check_texts(folder: Path, release: ReleasePlan, certificate: Certificate) -> str:
+def _check_texts(folder: Path, plan: ReleasePlan, certificate: Certificate) -> str:
     """Compare what is said in words, and the list of files, with what the certificate gives."""
     present = set(public_files(folder))
     named = NAME_FILE in present
     present -= {NAME_FILE, PUBLIC_KEY}  # of a release with names, of a signed one
-    more = sorted({*without_parts(present)} ^ {*expected_files(release.configuration)})
+    more = sorted({*without_parts(present)} ^ {*expected_files(plan.configuration)})
     if more:
         raise _fail("texts", f"a release of this kind has other files: {', '.join(more)}")
     if not _manifest_is_original(folder):
         raise _fail("texts", f"{MANIFEST} does not describe this release")
-    readme = release_readme(release, certificate, file_names(release.configuration), named)
+    readme = release_readme(plan, certificate, file_names(plan.configuration), named)
     if (folder / "README.md").read_text(encoding="utf-8") != readme:
         raise _fail("texts", "README.md is not the text that certificate.json gives")
     if certificate.randomness != randomness_fields(certificate.randomness.secure):

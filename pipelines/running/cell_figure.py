@@ -17,7 +17,7 @@ _WORKPLACES = 3
 _DOTS = 100_000  # most blocks that are drawn: millions take minutes and show no more
 
 
-def draw_cells(release: ReleasePlan, path: Path) -> None:
+def draw_cells(plan: ReleasePlan, path: Path) -> None:
     """Draw the cells of the largest pool, of that of a typical job, and of a small one as a PNG.
 
     A block is a dot at its centroid, coloured by the number of blocks in its cell: blocks that are cells of
@@ -25,23 +25,23 @@ def draw_cells(release: ReleasePlan, path: Path) -> None:
 
     Parameters
     ----------
-    release : ReleasePlan
+    plan : ReleasePlan
     path : Path
         The PNG file.
     """
     from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure
 
-    geography = release.geography
+    geography = plan.geography
     placed = np.flatnonzero(np.isfinite(geography.latitude))
     placed = placed[:: -(-placed.size // _DOTS)]
-    chosen = _choose(release)
+    chosen = _choose(plan)
     fig = Figure(figsize=(4.2 * (len(chosen) + 1), 4.6), layout="constrained")
     axes = fig.subplots(1, len(chosen) + 1, squeeze=False)
     norm = LogNorm(1, max(10, geography.n_blocks))
     shown: Any = None
     for axis, pool in zip(axes[0], chosen, strict=False):
-        size, cells = _blocks_per_cell(release, pool)
+        size, cells = _blocks_per_cell(plan, pool)
         order = placed[np.argsort(-size[placed], kind="stable")]
         shown = axis.scatter(
             geography.longitude[order],
@@ -53,15 +53,15 @@ def draw_cells(release: ReleasePlan, path: Path) -> None:
             linewidths=0,
             rasterized=True,
         )
-        block = release.pools.block[pool]
+        block = plan.pools.block[pool]
         axis.plot(
             geography.longitude[block], geography.latitude[block], "*", ms=15, mfc="red", mec="white", mew=1.2
         )
         axis.set_aspect(1 / max(0.1, np.cos(np.radians(np.nanmean(geography.latitude)))))
         axis.set_axis_off()
-        what = "small workplaces of an area" if release.pools.shared[pool] else "one workplace"
-        axis.set_title(f"{release.pools.n[pool]:,} jobs, {what}:\n{cells:,} cells", fontsize=11)
-        _curve(axes[0][-1], release, pool, placed, size)
+        what = "small workplaces of an area" if plan.pools.shared[pool] else "one workplace"
+        axis.set_title(f"{plan.pools.n[pool]:,} jobs, {what}:\n{cells:,} cells", fontsize=11)
+        _curve(axes[0][-1], plan, pool, placed, size)
     fig.colorbar(shown, ax=list(axes[0][:-1]), label="blocks in the block's cell", shrink=0.7)
     last = axes[0][-1]
     last.set(
@@ -72,30 +72,30 @@ def draw_cells(release: ReleasePlan, path: Path) -> None:
     last.set_title("Cells by distance from the workplace", fontsize=11)
     last.legend(frameon=False)
     last.spines[["top", "right"]].set_visible(False)
-    fig.suptitle(f"{release.configuration['release']['name']}: what the pools tell apart", fontsize=13)
+    fig.suptitle(f"{plan.configuration['release']['name']}: what the pools tell apart", fontsize=13)
     fig.savefig(path, dpi=110)
 
 
-def _choose(release: ReleasePlan) -> list[int]:
+def _choose(plan: ReleasePlan) -> list[int]:
     """Return the largest pool, the one that holds the median job, and one at the tenth percentile of jobs."""
-    order = np.argsort(release.pools.n, kind="stable")
-    running = np.cumsum(release.pools.n[order])
+    order = np.argsort(plan.pools.n, kind="stable")
+    running = np.cumsum(plan.pools.n[order])
     at = np.searchsorted(running, np.array([1.0, 0.5, 0.1]) * running[-1])
     return list(dict.fromkeys(order[np.minimum(at, order.size - 1)].tolist()))[:_WORKPLACES]
 
 
-def _blocks_per_cell(release: ReleasePlan, pool: int) -> tuple[NDArray[np.int64], int]:
-    domains, domain = release.plan.domains, int(release.plan.pools.domain[pool])
+def _blocks_per_cell(plan: ReleasePlan, pool: int) -> tuple[NDArray[np.int64], int]:
+    domains, domain = plan.numeric.domains, int(plan.numeric.pools.domain[pool])
     cuts = domains.cuts[domains.offsets[domain] : domains.offsets[domain + 1]]
-    length = np.diff(np.append(cuts, release.geography.n_blocks)).astype(np.int64)
+    length = np.diff(np.append(cuts, plan.geography.n_blocks)).astype(np.int64)
     return np.repeat(length, length), cuts.size
 
 
 def _curve(
-    axis: Any, release: ReleasePlan, pool: int, placed: NDArray[np.intp], size: NDArray[np.int64]
+    axis: Any, plan: ReleasePlan, pool: int, placed: NDArray[np.intp], size: NDArray[np.int64]
 ) -> None:
     """Draw the median cell size of blocks in twelve distance classes of equally many blocks."""
-    geography, block = release.geography, release.pools.block[pool]
+    geography, block = plan.geography, plan.pools.block[pool]
     km = geo_data.distance_km(
         geography.latitude[placed],
         geography.longitude[placed],
@@ -108,5 +108,5 @@ def _curve(
         [np.median(size[placed[part]]) for part in parts],
         "o-",
         ms=4,
-        label=f"{release.pools.n[pool]:,} jobs",
+        label=f"{plan.pools.n[pool]:,} jobs",
     )

@@ -36,7 +36,7 @@ _PLAN_SPACE = 4  # a process that reads a plan needs this many times its arrays
 
 def sample_release(
     staging: Staging,
-    release: ReleasePlan,
+    plan: ReleasePlan,
     state: RunState,
     key: synth.RunKey,
     *,
@@ -50,7 +50,7 @@ def sample_release(
     ----------
     staging : Staging
         Private folder of the run, with the homes of every batch.
-    release : ReleasePlan
+    plan : ReleasePlan
     state : RunState
     key : synth.RunKey
     scheduler : str, optional
@@ -67,9 +67,9 @@ def sample_release(
     list of list of Part
         For each implicate, in the order of the pools.
     """
-    run = RunBatches(staging, release, state, key)
+    run = RunBatches(staging, plan, state, key)
     todo = [batch for batch in range(len(run.slices)) if not run.finished(batch)]
-    workers = local_workers(release)
+    workers = local_workers(plan)
     with _client(scheduler, workers, staging) as client:
         if client is not None:
             with suppress(KeyError):  # a scheduler without a dashboard
@@ -83,12 +83,12 @@ def sample_release(
     return [list(parts) for parts in zip(*by_batch, strict=True)]
 
 
-def local_workers(release: ReleasePlan, cores: int = CPU_COUNT, memory: int | None = None) -> int:
+def local_workers(plan: ReleasePlan, cores: int = CPU_COUNT, memory: int | None = None) -> int:
     """Return how many processes should draw a release on one machine.
 
     Parameters
     ----------
-    release : ReleasePlan
+    plan : ReleasePlan
     cores : int
         Of the machine, or what this process may use of them.
     memory : int, optional
@@ -100,21 +100,21 @@ def local_workers(release: ReleasePlan, cores: int = CPU_COUNT, memory: int | No
         1, threads of this process, for less than ten million jobs. Above, one process for four cores, as
         far as half of the memory has room for their copies of the plan.
     """
-    if release.plan.pools.n_records < _CLUSTER_JOBS or cores < 2 * _THREADS:
+    if plan.numeric.pools.n_records < _CLUSTER_JOBS or cores < 2 * _THREADS:
         return 1
     if memory is None:
         from distributed.system import MEMORY_LIMIT  # an import of half a second
 
         memory = MEMORY_LIMIT
-    plan = release.plan
+    numeric = plan.numeric
     arrays = (
-        release.pools.slots.work,
-        *release.pools.slots.attributes.values(),
-        plan.domains.cuts,
-        plan.domains.stratum,
-        release.shares.unit,
-        release.shares.share,
-        release.cumulative_weights,
+        plan.pools.slots.work,
+        *plan.pools.slots.attributes.values(),
+        numeric.domains.cuts,
+        numeric.domains.stratum,
+        plan.shares.unit,
+        plan.shares.share,
+        plan.cumulative_weights,
     )
     size = _PLAN_SPACE * sum(array.nbytes for array in arrays)
     return max(1, min(cores // _THREADS, memory // 2 // size))
@@ -154,8 +154,8 @@ def connect(cluster: str | LocalCluster) -> Client:
         return Client(cluster)
     except Exception as error:  # an address that is none, certificates that do not fit, nobody there
         rule = f"no Dask scheduler can be used at the address given ({type(error).__name__})"
-        cure = "check the address (scheduler), and that the scheduler runs"
-        raise ConnectionError(errno.ECONNREFUSED, f"{rule}. Cure: {cure}", str(cluster)) from error
+        fix = "check the address (scheduler), and that the scheduler runs"
+        raise ConnectionError(errno.ECONNREFUSED, f"{rule}. Fix: {fix}", str(cluster)) from error
 
 
 def _own_cluster(opened: ExitStack, workers: int, staging: Staging) -> LocalCluster | None:

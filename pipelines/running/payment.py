@@ -17,7 +17,7 @@ from pipelines.ledger.ledger import Budget, Ledger, LedgerError
 from pipelines.running.folder import RunState, Staging
 from pipelines.storage.event_log import Journal
 
-__all__ = ["accounted", "budget_left", "debit_of", "debits_of", "paid"]
+__all__ = ["budget_left", "debit_of", "debits_of", "pay", "record_outcome"]
 
 
 def budget_left(settings: LedgerSettings) -> tuple[Fraction, Fraction]:
@@ -50,7 +50,7 @@ def budget_left(settings: LedgerSettings) -> tuple[Fraction, Fraction]:
     return min(epsilons), min(deltas)
 
 
-def paid(state: RunState, staging: Staging, say: Callable[[str], None]) -> RunState:
+def pay(state: RunState, staging: Staging, say: Callable[[str], None]) -> RunState:
     """Pay for a release before its first draw, or see that it has been paid for.
 
     Parameters
@@ -144,7 +144,7 @@ def debits_of(outs: Iterable[Path]) -> list[str]:
 
 
 @contextmanager
-def accounted(state: RunState, journal: Journal) -> Iterator[None]:
+def record_outcome(state: RunState, journal: Journal) -> Iterator[None]:
     """Enter the outcome in the log and in the ledger; whatever it is, what was paid stays paid."""
     ledger = Ledger(state.config.ledger.file) if state.config.ledger else None
     try:

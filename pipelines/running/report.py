@@ -12,51 +12,52 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 import geo_data
 import synth
 from pipelines.config.loading import ConfigError
 from pipelines.planning.plan import ReleasePlan
-from pipelines.planning.simulation import Forecast, forecast
+from pipelines.planning.simulation import SimulatedUtility, simulate_utility
 from pipelines.planning.storage import save_plan
 from pipelines.release.names import NAME_FILE, Names, write_names
 from pipelines.running.cell_figure import draw_cells
 from pipelines.running.reviewed_plan import PLAN_FOLDER, PLAN_NUMBERS
-from pipelines.running.summary import plan_summary
 from pipelines.storage.checksums import sha256_of
 
-__all__ = ["PlanReport", "report_plan", "run_cost", "write_plan_report"]
+__all__ = ["PlanReport", "plan_summary", "report_plan", "run_cost", "write_plan_report"]
 
 _REPORT, _FIGURE = "plan.txt", "cells.png"
 
 
 @dataclass(frozen=True, eq=False)
 class PlanReport:
-    """A plan with its cost and forecast.
+    """A plan with its cost and simulated utility.
 
     Attributes
     ----------
-    release : ReleasePlan
+    plan : ReleasePlan
     guarantee : synth.Guarantee
-    forecast : Forecast
-        On pseudo-truth: expected error under the public model.
+    utility : SimulatedUtility
+        On proxy truth: expected error under the public model.
     run_seconds : float
         Expected processor time of a run that plans itself, on this machine.
     memory_gb : float
         Expected peak memory of a run.
     """
 
-    release: ReleasePlan
+    plan: ReleasePlan
     guarantee: synth.Guarantee
-    forecast: Forecast
+    utility: SimulatedUtility
     run_seconds: float
     memory_gb: float
 
     def text(self) -> str:
         """Return the report for people."""
-        f = self.forecast
-        level, many = self.release.level, f.destination_error == f.destination_error
+        f = self.utility
+        level, many = self.plan.level, f.destination_error == f.destination_error
         lines = [
-            plan_summary(self.release, self.guarantee),
+            plan_summary(self.plan, self.guarantee),
             f"Expected    (tried on {f.jobs:,} jobs drawn from the public model; no confidential data)",
             f"  flows     total variation {f.total_variation:.3f} between {level} units, "
             f"{f.block_variation:.3f} from {level} units to work blocks",
@@ -68,12 +69,12 @@ class PlanReport:
         return "\n".join(lines)
 
 
-def report_plan(release: ReleasePlan, guarantee: synth.Guarantee, model: geo_data.PublicModel) -> PlanReport:
-    """Try a plan on pseudo-truth.
+def report_plan(plan: ReleasePlan, guarantee: synth.Guarantee, model: geo_data.PublicModel) -> PlanReport:
+    """Try a plan on proxy truth.
 
     Parameters
     ----------
-    release : ReleasePlan
+    plan : ReleasePlan
     guarantee : synth.Guarantee
         Of the plan.
     model : geo_data.PublicModel
@@ -83,10 +84,58 @@ def report_plan(release: ReleasePlan, guarantee: synth.Guarantee, model: geo_dat
     -------
     PlanReport
     """
-    expected = forecast(release, model)
+    expected = simulate_utility(plan, model)
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "darwin" else 1)
-    cost = run_cost(time.process_time(), kilobytes / 1e6, release.plan.pools.n_records)
-    return PlanReport(release, guarantee, expected, *cost)
+    cost = run_cost(time.process_time(), kilobytes / 1e6, plan.numeric.pools.n_records)
+    return PlanReport(plan, guarantee, expected, *cost)
+
+
+def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
+    """Describe a plan and its cost.
+
+    Parameters
+    ----------
+    plan : ReleasePlan
+    guarantee : synth.Guarantee
+        Of the plan.
+
+    Returns
+    -------
+    str
+        A few lines; bounds are rounded up.
+    """
+    numeric, up = plan.numeric, synth.decimal_up
+    cells = numeric.domains.n_cells[numeric.pools.domain]
+    order = np.argsort(cells, kind="stable")
+    running = np.cumsum(numeric.pools.n[order])
+    tenth, median, ninth = cells[order][np.searchsorted(running, running[-1] * np.array([0.1, 0.5, 0.9]))]
+    shared = plan.pools.shared
+    added, paid = plan.mechanism.explain(numeric, guarantee)
+    lines = [
+        f"Plan        {plan.configuration['release']['name']}, mechanism {numeric.mechanism}",
+        f"  slots     {numeric.pools.n_records:,} jobs in {numeric.pools.n_pools:,} pools; "
+        f"the largest has {numeric.pools.n.max():,}",
+        *(
+            [
+                f"  shared    {numeric.pools.n[shared].sum():,} jobs of work blocks with fewer than "
+                f"{plan.choices.pool_below:,} share {shared.sum():,} pools, "
+                f"by {plan.pools.pooling.level}"
+            ]
+            if shared.any()
+            else []
+        ),
+        f"  domains   {numeric.domains.n_domains:,} for {plan.geography.n_blocks:,} blocks; "
+        f"a typical job's has {median:,} cells (one in ten {tenth:,} or fewer, one in ten {ninth:,} or more)",
+        f"  cells     coarsening {plan.configuration['plan']['coarsening']}; {added}",
+        f"  noise     about {plan.mechanism.noise_share(numeric):.1%} of the synthetic workers are noise",
+        *([f"Implicates  {plan.implicates.words}"] if plan.implicates.number > 1 else []),
+        f"Cost        epsilon {up(guarantee.epsilon, 6)}, delta {up(guarantee.delta, 4)} for the run "
+        f"(requested {up(plan.requested[0])} and {up(plan.requested[1])})",
+        f"  of which  {paid}",
+        f"  a person  delta {up(guarantee.record_delta, 4)} at the same epsilon, per job record",
+    ]
+    lines += [f"Note        {note}" for note in plan.notes]
+    return "\n".join(lines)
 
 
 def run_cost(seconds: float, gigabytes: float, jobs: int) -> tuple[float, float]:
@@ -136,21 +185,21 @@ def write_plan_report(report: PlanReport, out: Path, names: Mapping[str, Names] 
     out.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{out.name}.partial-", dir=out.parent))
     try:
-        digest = save_plan(report.release, staging / PLAN_FOLDER)
-        write_names(names or {}, report.release.geography, staging)
+        digest = save_plan(report.plan, staging / PLAN_FOLDER)
+        write_names(names or {}, report.plan.geography, staging)
         (staging / _REPORT).write_text(f"{report.text()}\nPlan hash   {digest}\n", encoding="utf-8")
         numbers = {
             "plan_sha256": digest,
             "names_sha256": sha256_of(named) if (named := staging / NAME_FILE).exists() else None,
             "epsilon": synth.decimal_up(report.guarantee.epsilon),
             "delta": synth.decimal_up(report.guarantee.delta),
-            **report.forecast.as_dict(),
-            "pool_level": report.release.choices.pool_level,
-            "pool_below": report.release.choices.pool_below,
-            "thresholds": report.release.choices.thresholds,
+            **report.utility.as_dict(),
+            "pool_level": report.plan.choices.pool_level,
+            "pool_below": report.plan.choices.pool_below,
+            "thresholds": report.plan.choices.thresholds,
         }
         (staging / PLAN_NUMBERS).write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
-        draw_cells(report.release, staging / _FIGURE)
+        draw_cells(report.plan, staging / _FIGURE)
         staging.chmod(0o755)
         if out.exists():
             shutil.rmtree(out)

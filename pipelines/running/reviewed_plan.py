@@ -94,8 +94,8 @@ def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> ReleasePlan:
         raise ConfigError([f"{given}: the plan is not the one that {PLAN_NUMBERS} is about. {_AGAIN}"])
     if others := _differing(read_document(stored)["configuration"], config.canonical()):
         rule = "the plan was made for another configuration, or by another version of the program"
-        cure = f"{_AGAIN}, or change the configuration back"
-        raise ConfigError([f"{given}: {rule}; they differ in {', '.join(others)}. {cure}"])
+        fix = f"{_AGAIN}, or change the configuration back"
+        raise ConfigError([f"{given}: {rule}; they differ in {', '.join(others)}. {fix}"])
     release = load_plan(stored)
     if names_sha256 is not None:
         check_names(names.parent, release.geography)
@@ -123,7 +123,7 @@ def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def refuse_other_slots(config: ReleaseConfig, release: ReleasePlan) -> None:
+def refuse_other_slots(config: ReleaseConfig, plan: ReleasePlan) -> None:
     """Refuse jobs with other attributes than the slots of the plan have; no home is read.
 
     Without attributes there is nothing to do: `keep_homes` counts the jobs of every work block.
@@ -133,21 +133,21 @@ def refuse_other_slots(config: ReleaseConfig, release: ReleasePlan) -> None:
     InputError
         With the number of jobs that differ.
     """
-    planned = release.pools.slots
+    planned = plan.pools.slots
     if not planned.categories:
         return
-    found = job_source(config, release.geography).slots()
-    cure = "plan again: the plan was made for other jobs"
+    found = job_source(config, plan.geography).slots()
+    fix = "plan again: the plan was made for other jobs"
     for name, categories in planned.categories.items():
         if found.categories.get(name) != categories:
             rule = "the categories are not those of the plan"
-            raise geo_data.InputError(config.jobs.file, rule, column=name, cure=cure)
+            raise geo_data.InputError(config.jobs.file, rule, column=name, fix=fix)
     keys, counts = zip(_counted(planned), _counted(found), strict=True)
     both, position = np.unique(np.concatenate(keys), return_inverse=True)
     more = np.bincount(position, np.concatenate([-counts[0], counts[1]]), both.size)
     if differ := int(max(more.clip(min=0).sum(), -more.clip(max=0).sum())):
         rule = "jobs are not as in the plan: another number, work block or attribute"
-        raise geo_data.InputError(config.jobs.file, rule, count=differ, cure=cure)
+        raise geo_data.InputError(config.jobs.file, rule, count=differ, fix=fix)
 
 
 def _counted(slots: geo_data.Slots) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -23,25 +23,26 @@ from pipelines.ledger.ledger import LedgerError
 from pipelines.planning.form import plan_hash
 from pipelines.planning.guards import refuse_as_public, refuse_copies, refuse_open_files
 from pipelines.planning.plan import ReleasePlan
+from pipelines.planning.polygon_tables import read_polygon_tables
 from pipelines.planning.public_inputs import job_source, read_public_inputs
 from pipelines.planning.search import make_plan
 from pipelines.planning.storage import load_plan, save_plan
 from pipelines.release.certificate import Certificate, make_certificate
 from pipelines.release.layout import write_public
 from pipelines.release.names import NAME_FILE, write_names
-from pipelines.release.polygons import POLYGON_FOLDER, read_polygon_tables, write_polygons
+from pipelines.release.polygons import POLYGON_FOLDER, write_polygons
 from pipelines.release.signing import read_private_key
 from pipelines.release.verification import VerificationError, verify
 from pipelines.running.batches import keep_homes
 from pipelines.running.executor import connect, sample_release
 from pipelines.running.folder import RunState, Staging
-from pipelines.running.payment import accounted, budget_left, debit_of, paid
+from pipelines.running.payment import budget_left, debit_of, pay, record_outcome
 from pipelines.running.reviewed_plan import refuse_other_slots, take_plan, usable
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.durable import sync, sync_tree
 from pipelines.storage.event_log import Journal
 
-__all__ = ["Release", "certified", "check_ready", "resume", "run"]
+__all__ = ["Release", "certify", "check_ready", "resume", "run"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Release:
     @classmethod
     def of(cls, out: Path, certificate: Certificate, plan: ReleasePlan) -> Release:
         """Return a release without its plan, which may be large."""
-        return cls(out, certificate, plan.mechanism.noise_share(plan.plan), plan.notes)
+        return cls(out, certificate, plan.mechanism.noise_share(plan.numeric), plan.notes)
 
     @cached_property
     def plan(self) -> ReleasePlan:
@@ -80,7 +81,7 @@ class Release:
         return self.out / "public"
 
 
-def certified(release: ReleasePlan) -> synth.Guarantee:
+def certify(plan: ReleasePlan) -> synth.Guarantee:
     """Certify a plan and refuse one that costs more than was requested.
 
     Raises
@@ -88,8 +89,8 @@ def certified(release: ReleasePlan) -> synth.Guarantee:
     ValueError
         If the certified totals exceed the requested ones.
     """
-    guarantee = release.certify()
-    if not release.met_by(guarantee):
+    guarantee = plan.certify()
+    if not plan.met_by(guarantee):
         raise ValueError("the certified totals exceed what was requested; nothing was drawn")
     return guarantee
 
@@ -178,14 +179,14 @@ def run(
             state = RunState(config, certificate, jobs_sha256, key.secure, name)
             staging.save(state, key)
             try:
-                state = paid(state, staging, clock.say)
+                state = pay(state, staging, clock.say)
             except BaseException as error:
                 if isinstance(error, LedgerError) or debit_of(state) is None:
                     staging.abandon()  # the ledger refused, or was never asked
                 raise
             clock.journal = Journal(staging.journal)
             clock.journal.write("began", version=certificate.software.version, debit=state.debit or "")
-            with accounted(state, clock.journal):
+            with record_outcome(state, clock.journal):
                 _write(staging, release, state, key, signing_key, clock, scheduler)
                 finished = Release.of(out, certificate, release)
                 del release, guarantee  # checking reads the plan again, and two would be in memory
@@ -222,7 +223,9 @@ def resume(
     if not staging.begun and Staging(out).checked and (done := Staging(out).load()).debit is not None:
         out.chmod(0o755)
         sync(out.parent)
-        with accounted(done, Journal(Staging(out).journal)):  # killed between the last rename and the ledger
+        with record_outcome(
+            done, Journal(Staging(out).journal)
+        ):  # killed between the last rename and the ledger
             return Release.of(out, done.certificate, load_plan(out / "public" / "plan"))
     _refuse_existing(out)
     _refuse_unreachable(scheduler)
@@ -231,7 +234,7 @@ def resume(
         release = load_plan(staging.public / "plan")
         certificate = state.certificate
         finished = Release.of(out, certificate, release)
-        now = make_certificate(release, certified(release), certificate.plan_sha256, secure=state.secure)
+        now = make_certificate(release, certify(release), certificate.plan_sha256, secure=state.secure)
         if now.model_copy(update={"created": certificate.created}) != certificate:
             raise ConfigError(
                 [f"{staging.folder}: begun by another version of the program; resume with that one"]
@@ -242,7 +245,7 @@ def resume(
         signing_key = read_private_key(signature.key) if signature else None
         clock.journal = Journal(staging.journal)
         clock.journal.write("resumed", version=certificate.software.version)
-        with accounted(paid(state, staging, clock.say), clock.journal):
+        with record_outcome(pay(state, staging, clock.say), clock.journal):
             if staging.checked:
                 _put_in_place(staging, out)
                 return finished
@@ -278,14 +281,14 @@ def _planned(
             write_names(inputs.names, release.geography, public)
             del inputs  # the public model is large, and nothing needs it any more
         with clock.step("Certifying the plan"):
-            guarantee = certified(release)
+            guarantee = certify(release)
         save_plan(release, stored)
     else:
         with usable(given):
             with clock.step("Reading the plan"):
                 release = take_plan(config, given, stored)
             with clock.step("Certifying the plan"):
-                guarantee = certified(release)
+                guarantee = certify(release)
         refuse_as_public(config)
         tables = read_polygon_tables(config, release.geography)
         polygons = {level: table.shapes for level, table in tables.items()}
@@ -295,7 +298,7 @@ def _planned(
 
 def _write(
     staging: Staging,
-    release: ReleasePlan,
+    plan: ReleasePlan,
     state: RunState,
     key: synth.RunKey,
     signing_key: Ed25519PrivateKey | None,
@@ -303,10 +306,10 @@ def _write(
     scheduler: str | None,
 ) -> None:
     """Draw what is not drawn yet, and write the public folder."""
-    with clock.step(f"Drawing {release.plan.pools.n_records:,} synthetic workers"):
+    with clock.step(f"Drawing {plan.numeric.pools.n_records:,} synthetic workers"):
         parts = sample_release(
             staging,
-            release,
+            plan,
             state,
             key,
             scheduler=scheduler,
@@ -319,7 +322,7 @@ def _write(
                 shutil.rmtree(path)
             elif path.is_file() and path.name != NAME_FILE:
                 path.unlink()
-        write_public(release, state.certificate, parts, staging.public, signing_key)
+        write_public(plan, state.certificate, parts, staging.public, signing_key)
 
 
 def _finish(staging: Staging, state: RunState, clock: _Clock, out: Path) -> None:
@@ -345,21 +348,21 @@ def _put_in_place(staging: Staging, out: Path) -> None:
     sync(out.parent)  # before the ledger says that it is finished
 
 
-def _keep_homes(config: ReleaseConfig, release: ReleasePlan, staging: Staging, *, given: bool) -> None:
+def _keep_homes(config: ReleaseConfig, plan: ReleasePlan, staging: Staging, *, given: bool) -> None:
     """Read the confidential homes, file by file, and keep those of each batch in files of their own."""
     when = "since" if given else "during the run"
     if given:
-        refuse_other_slots(config, release)
-    parts = job_source(config, release.geography).parts(config.plan.pool_by, release.pools.slots.categories)
+        refuse_other_slots(config, plan)
+    parts = job_source(config, plan.geography).parts(config.plan.pool_by, plan.pools.slots.categories)
     try:
-        keep_homes(staging, release, parts, config.run.batch_jobs)
+        keep_homes(staging, plan, parts, config.run.batch_jobs)
     except geo_data.InputError:
         raise
     except ValueError:
         raise geo_data.InputError(
             config.jobs.files[0],
             f"the jobs are not those that the plan was made for: a file changed {when}",
-            cure="plan again" if given else "run again when nothing writes to the files",
+            fix="plan again" if given else "run again when nothing writes to the files",
         ) from None
 
 

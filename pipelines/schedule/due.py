@@ -107,15 +107,13 @@ class _Call:
         self.owners = {record.out: record.name for record in self.records.values()}
 
     def summary(self) -> Summary:
-        cure = "cannot be read; remove it, and the occurrence is looked at anew"
-        problems = [*self.calendar.problems, *(f"{self.store.path(n)}: {cure}" for n in sorted(self.damaged))]
+        fix = "cannot be read; remove it, and the occurrence is looked at anew"
+        problems = [*self.calendar.problems, *(f"{self.store.path(n)}: {fix}" for n in sorted(self.damaged))]
         last = max((record.time for record in self.records.values()), default="")
         results: list[Result] = []
         if last > self.now.isoformat():
-            cure = f"set it right or, if it was ahead then, remove those records in {self.store.folder}"
-            problems.append(
-                f"the clock is at {self.now.isoformat()}, before the last attempt, {last}: {cure}"
-            )
+            fix = f"set it right or, if it was ahead then, remove those records in {self.store.folder}"
+            problems.append(f"the clock is at {self.now.isoformat()}, before the last attempt, {last}: {fix}")
         else:
             blocked: dict[str, str] = {}
             for occurrence in self.calendar.due(self.now):
@@ -145,16 +143,16 @@ class _Call:
             return _result(occurrence, "failed", "its record cannot be read", record)
         tried = record.attempts if record else 0
         if tried >= self.calendar.attempts:
-            cure = f"when the cause is removed, remove {self.store.path(occurrence.name)}"
-            return _result(occurrence, "given up", f"{tried} attempts; {cure}", record)
+            fix = f"when the cause is removed, remove {self.store.path(occurrence.name)}"
+            return _result(occurrence, "given up", f"{tried} attempts; {fix}", record)
         try:
             config = occurrence.config()
             out = config.release.out
             if (owner := self.owners.setdefault(str(out), occurrence.name)) != occurrence.name:
                 raise ConfigError([f"{occurrence.name}: {out} is the output folder of {owner} too"])
             if record is not None and record.out != str(out):
-                cure = f"put release.out back, or remove {self.store.path(occurrence.name)} to begin anew"
-                raise ConfigError([f"{occurrence.name}: was begun in {record.out}; {cure}"])
+                fix = f"put release.out back, or remove {self.store.path(occurrence.name)} to begin anew"
+                raise ConfigError([f"{occurrence.name}: was begun in {record.out}; {fix}"])
         except ConfigError as error:
             return _result(occurrence, "failed", safe_message(error), record, error)
         on = Staging.of(out).begun or Staging(out).checked

@@ -141,8 +141,8 @@ def read_model(path: Path, model: type[_Model]) -> _Model:
     """Read and check a file of a calendar; raises `ConfigError` with one line per problem."""
     data = read_toml(path)
     if {"release", "privacy"} <= data.keys():
-        cure = "move it to another folder and name it as base"
-        raise ConfigError([f"{path.name}: this is the configuration of a release; {cure}"])
+        fix = "move it to another folder and name it as base"
+        raise ConfigError([f"{path.name}: this is the configuration of a release; {fix}"])
     try:
         return model.model_validate(data, context={"folder": path.parent})
     except ValidationError as errors:

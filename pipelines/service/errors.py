@@ -26,7 +26,7 @@ class Problem(BaseModel):
     error : str
         One word for programs.
     detail : str
-        For people: what is wrong, and the cure.
+        For people: what is wrong, and the fix.
     """
 
     error: str

@@ -1,4 +1,4 @@
-"""The log of the service: JSON lines with a fixed set of fields, in the manner of `pipelines.storage.event_log`.
+"""The log of the service: JSON lines with a fixed set of fields, as a run's event log.
 
 There is no address of a client, no path and no query in it: a route is logged as the program writes it.
 """

@@ -256,7 +256,7 @@ def _lay_over(data: dict[str, Any], over: dict[str, Any]) -> None:
 
 
 def _problem(error: ErrorDetails) -> str:
-    """One line: the key, what is wrong, the cure. Secrets are not quoted."""
+    """One line: the key, what is wrong, the fix. Secrets are not quoted."""
     key = ".".join(str(part) for part in error["loc"])
     match error["type"]:
         case "missing":

@@ -189,7 +189,7 @@ class ServiceError(Exception):
     error : str
         What kind of refusal, one word for programs.
     detail : str
-        For people: the rule and the cure. Names nothing confidential and no path of the server.
+        For people: the rule and the fix. Names nothing confidential and no path of the server.
     """
 
     def __init__(self, status: int, error: str, detail: str) -> None:

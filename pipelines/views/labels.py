@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 import geo_data
 from pipelines.release.reader import PublicRelease
 
-__all__ = ["STATE_NAMES", "level_words", "outside_names", "plural", "singular", "unit_names"]
+__all__ = ["STATE_NAMES", "external_zone_names", "level_words", "plural", "singular", "unit_names"]
 
 # Singular, plural, and how many characters each level adds to the code of the one above it.
 _LODES = {
@@ -134,8 +134,8 @@ def unit_names(release: PublicRelease, level: str) -> NDArray[np.object_]:
     return np.where(names == "", states, names)
 
 
-def outside_names(release: PublicRelease) -> dict[int, str]:
-    """Return a name for each outside area of a release.
+def external_zone_names(release: PublicRelease) -> dict[int, str]:
+    """Return a name for each external zone of a release.
 
     Parameters
     ----------
@@ -150,5 +150,5 @@ def outside_names(release: PublicRelease) -> dict[int, str]:
     names = STATE_NAMES if "st" in geography.levels else {}
     return {
         int(block): names.get(area, area)
-        for area, block in zip(geography.outside, geography.outside_blocks, strict=True)
+        for area, block in zip(geography.external_zones, geography.external_blocks, strict=True)
     }

@@ -57,7 +57,7 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def refused() -> Callable:
-    """Return a context that expects one InputError: it names the file, has a cure, and shows no value."""
+    """Return a context that expects one InputError: it names the file, has a fix, and shows no value."""
 
     @contextmanager
     def context(
@@ -69,8 +69,8 @@ def refused() -> Callable:
         message = str(error)
         assert match in message or match in error.rule  # which is in the plural
         assert message.startswith(f"{path}: ")
-        assert error.cure
-        assert message.endswith(f"Cure: {error.cure}.")
+        assert error.fix
+        assert message.endswith(f"Fix: {error.fix}.")
         assert error.column == column
         assert error.count == count
         assert "\n" not in message

@@ -69,7 +69,7 @@ def test_homes_in_outside_areas(demo_region, write):
         levels=("st", "cty", "trct", "bgrp"),
         latitude="blklatdd",
         longitude="blklondd",
-        outside=("25", "30"),  # the second begins as the code of a country does
+        external_zones=("25", "30"),  # the second begins as the code of a country does
     )
     flows = read_acs(write(TITLES + HEADER + ROWS + NOTES), geography, level="cty")
     assert geography.codes("cty")[flows.origin].tolist() == ["03001", "03001", "03003", "25999"]

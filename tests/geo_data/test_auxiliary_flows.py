@@ -148,19 +148,19 @@ def test_a_column_may_not_be_flow_and_margin(demo_region, demo_geography, refuse
         read_flows(path, demo_geography, **{**MARGIN, "margin": "flow"})
 
 
-# --- outside areas
+# --- external zones
 
 
 @pytest.fixture
 def wide(demo_region: dict[str, Path]) -> Geography:
-    """The demo region with all other states as outside areas."""
+    """The demo region with all other states as external zones."""
     return read_crosswalk(
         demo_region["crosswalk"],
         block="tabblk2010",
         levels=("st", "cty", "trct", "bgrp"),
         latitude="blklatdd",
         longitude="blklondd",
-        outside=["us-states"],
+        external_zones=["us-states"],
     )
 
 
@@ -273,7 +273,7 @@ def test_margins_of_the_american_community_survey(shared_data):
         levels=("st", "cty", "trct", "bgrp"),
         latitude="blklatdd",
         longitude="blklondd",
-        outside=["us-states"],
+        external_zones=["us-states"],
     )
     path = folder / "ri_acs2011_2015_county_flows.csv"
     flows = read_flows(path, geography, **MARGIN)

@@ -181,7 +181,7 @@ def test_homes_in_outside_areas(demo_region, write):
         levels=("st", "cty", "trct", "bgrp"),
         latitude="blklatdd",
         longitude="blklondd",
-        outside=("25",),
+        external_zones=("25",),
     )
     rows = county("25001", OWN, 3, 3.29) + county("25003", OWN, 4, "+/-6.58") + county(OWN, "25001", 9)
     (flows,) = read_ctpp(write(HEADER + rows), geography, {"C43": "cty"})

@@ -67,7 +67,7 @@ def test_equal_seeds_give_equal_bytes(nation: Path, tmp_path: Path) -> None:
 
 def test_another_nation_in_the_folder_is_neither_mixed_nor_overwritten(nation: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in nation.rglob("*")}
-    with pytest.raises(InputError, match=r"the folder is not empty\. Cure: name another"):
+    with pytest.raises(InputError, match=r"the folder is not empty\. Fix: name another"):
         simulate_nation(nation, 1000)
     assert {path: path.stat().st_mtime_ns for path in nation.rglob("*")} == before
 

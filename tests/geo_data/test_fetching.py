@@ -460,7 +460,7 @@ def test_a_wrong_hash_names_both_and_leaves_nothing(server: Server, folder: Path
     message = refused(lambda: fetch(server.serve("/t.csv.gz", Reply()), folder, "ab" * 32))
     assert sha256(TABLE) in message
     assert "ab" * 32 in message
-    assert "Cure: " in message
+    assert "Fix: " in message
     assert files(folder) == {}
 
 
@@ -479,7 +479,7 @@ def test_a_file_that_changed_later_is_found_wherever_it_changed(server: Server, 
     assert sha256(TABLE) in message
     assert sha256(new) in message
     assert not path.exists()
-    (folder / "SHA256SUMS").unlink()  # the cure
+    (folder / "SHA256SUMS").unlink()  # the fix
     assert fetch(url, folder).read_bytes() == new
 
 

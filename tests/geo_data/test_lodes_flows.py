@@ -18,7 +18,12 @@ TRACTS = {"origin_level": "trct", "destination_level": "trct"}
 
 def read(path: Path, outside: Sequence[str] = ()) -> Geography:
     return read_crosswalk(
-        path, block="tabblk2010", levels=LEVELS, latitude="blklatdd", longitude="blklondd", outside=outside
+        path,
+        block="tabblk2010",
+        levels=LEVELS,
+        latitude="blklatdd",
+        longitude="blklondd",
+        external_zones=outside,
     )
 
 

@@ -29,7 +29,7 @@ def divided(places: Geography, area: Sequence[int], name: str = "place") -> Geog
     """Return the geography with a partition: the area of each block, numbers from 0 up."""
     codes = np.array([f"p{i}" for i in range(max(area) + 1)], dtype=object)
     part = Partition(codes, np.array(area, np.int32))
-    return replace(places, partitions={**places.partitions, name: part})
+    return replace(places, non_nesting_areas={**places.non_nesting_areas, name: part})
 
 
 def before(model: PublicModel) -> PublicModel:

@@ -85,10 +85,10 @@ def test_what_cannot_be_used_is_refused(tmp_path: Path, refused: Refused) -> Non
 
 @pytest.fixture
 def zones(tmp_path: Path) -> Geography:
-    """The four squares as blocks of two districts, and an outside area."""
+    """The four squares as blocks of two districts, and an external zone."""
     path = tmp_path / "geography.parquet"
     squares().to_parquet(path)
-    return read_crosswalk(path, block="zone", levels=("district",), outside=["E9"])
+    return read_crosswalk(path, block="zone", levels=("district",), external_zones=["E9"])
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_a_coarser_level(tmp_path: Path, zones: Geography) -> None:
     path = tmp_path / "districts.gpkg"
     squares().dissolve("district").reset_index().to_file(path)
     read = read_polygons(path, zones, level="district", code="district")
-    assert read.notes == ()  # the outside area is nowhere, and no shape of it is missed
+    assert read.notes == ()  # the external zone is nowhere, and no shape of it is missed
     assert read.shapes["district"].tolist() == ["N", "S"]
     np.testing.assert_allclose(shapely.area(read.shapes.geometry.to_numpy()), 0.02)
 

@@ -145,7 +145,7 @@ def test_outside_areas_have_no_name(demo_region: dict[str, Path]) -> None:
         levels=("st", "cty"),
         latitude="blklatdd",
         longitude="blklondd",
-        outside=("01", "99"),
+        external_zones=("01", "99"),
     )
     assert geography.codes("st").tolist() == ["01", "03", "99"]
     assert geography.names["st"].tolist() == ["", "Demo State", ""]

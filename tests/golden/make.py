@@ -2,8 +2,8 @@
 
     python tests/golden/make.py tests/golden/v0.1.0
 
-Run from a clean checkout of the version in question: a release of modified code is not for release. What is made
-is never changed afterwards. The inputs are invented here.
+Run from a clean checkout of the version in question, for a release of modified code is not for
+release, and never changed afterwards. The inputs are invented here.
 """
 
 import os

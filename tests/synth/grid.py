@@ -15,8 +15,8 @@ from fractions import Fraction
 
 import synth
 from synth.losses import PoolClass, failure_bound
-from synth.person import person_delta_bound, pure_gain
 from synth.pruning import pruning_gain
+from synth.record import pure_gain, record_delta_bound
 from synth.tails import exp_up, rigorous, upper_fraction
 
 from .builders import make_class
@@ -135,7 +135,7 @@ def certify(pool_class: PoolClass, retention: tuple[Fraction, ...]) -> Certified
         odds = balls.number(pool_class.gain) * pruning_gain(pool_class, retention, Q, balls)
         failure, tail = map(upper_fraction, failure_bound(pool_class, retention, Q, balls))
         epsilon = Fraction(synth.decimal_up(upper_fraction(balls.log(odds))))
-        delta = upper_fraction(person_delta_bound(pool_class, retention, Q, epsilon, balls))
+        delta = upper_fraction(record_delta_bound(pool_class, retention, Q, epsilon, balls))
         return Certified(upper_fraction(odds), failure, tail, epsilon, min(tail, delta))
 
 
@@ -175,7 +175,7 @@ def examine_pool(urn: Urn, findings: Findings, other_gains: Iterable[Fraction] =
     with rigorous() as balls:
         pool_class, retention = class_of(urn, pure)
         odds = upper_fraction(pure_gain(pool_class, retention, Q, balls))
-        curve = [(e, person_delta_bound(pool_class, retention, Q, e, balls)) for e in EPSILONS]
+        curve = [(e, record_delta_bound(pool_class, retention, Q, e, balls)) for e in EPSILONS]
     findings.hold("pure", odds, truth.largest_loss(), urn)
     if truth.pairs:
         findings.compare("pure loss", math.log(odds), math.log(truth.largest_loss()))

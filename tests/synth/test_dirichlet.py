@@ -77,11 +77,11 @@ def test_calibrated_plans_certify_what_was_asked(
     guarantee = MECHANISM.certify(plan)
     assert guarantee.epsilon <= epsilon
     assert guarantee.delta <= delta
-    assert guarantee.person_delta <= delta
+    assert guarantee.record_delta <= delta
     # the run's totals are those of its classes
     assert guarantee.epsilon == max(c.epsilon for c in guarantee.classes)
     assert guarantee.delta == sum(c.pools * c.delta for c in guarantee.classes)
-    assert guarantee.person_delta == max(c.person_delta for c in guarantee.classes)
+    assert guarantee.record_delta == max(c.record_delta for c in guarantee.classes)
     assert sum(c.pools for c in guarantee.classes) == plan.pools.n_pools
     for c in guarantee.classes:
         assert abs(c.block_loss + c.pruning_loss - c.epsilon) < Fraction(1, 2**180)
@@ -95,10 +95,10 @@ def test_calibrated_plans_certify_what_was_asked(
 
 def test_the_run_adds_delta_over_pools_and_takes_the_largest_epsilon() -> None:
     row = ClassGuarantee(3, 1, 1, 1, (1,), Fraction(1), Fraction(1, 100), Fraction(1, 200))
-    other = replace(row, pools=5, epsilon=Fraction(2), delta=Fraction(1, 50), person_delta=Fraction(1, 500))
+    other = replace(row, pools=5, epsilon=Fraction(2), delta=Fraction(1, 50), record_delta=Fraction(1, 500))
     total = Guarantee.of_classes([row, other], Fraction(3), [(Fraction(4), Fraction(0))])
-    assert (total.epsilon, total.delta, total.person_delta) == (2, Fraction(13, 100), Fraction(1, 200))
-    assert (total.person_epsilon, total.curve) == (3, ((4, 0),))
+    assert (total.epsilon, total.delta, total.record_delta) == (2, Fraction(13, 100), Fraction(1, 200))
+    assert (total.record_epsilon, total.curve) == (3, ((4, 0),))
     assert Guarantee.of_classes([replace(row, pools=101)], Fraction(3), []).delta == 1
 
 

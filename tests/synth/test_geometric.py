@@ -230,8 +230,8 @@ def test_the_loss_is_rounded_up(a: int, b: int) -> None:
 def test_the_certificate_is_pure() -> None:
     plan = some_plan("2")
     guarantee = MECHANISM.certify(plan)
-    assert (guarantee.delta, guarantee.person_delta) == (0, 0)
-    assert guarantee.person_epsilon == guarantee.epsilon == guarantee.curve[0][0]
+    assert (guarantee.delta, guarantee.record_delta) == (0, 0)
+    assert guarantee.record_epsilon == guarantee.epsilon == guarantee.curve[0][0]
     assert guarantee.curve == ((guarantee.epsilon, 0),)
     (row,) = guarantee.classes
     assert (row.pools, row.n_min, row.n_max, row.m_max, row.cells) == (4, 1, 30, 20, (9,))

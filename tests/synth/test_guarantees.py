@@ -41,13 +41,13 @@ def test_what_is_asked_for_is_reached(sizes: list[int], epsilon: Fraction, delta
         reached = MECHANISM.certify(plan)
         assert plan.guarantee == guarantee
         assert reached.meets(plan)
-        assert reached.person_epsilon == epsilon
+        assert reached.record_epsilon == epsilon
         if guarantee == "dp":
-            assert reached.person_delta <= delta
+            assert reached.record_delta <= delta
         else:
             assert reached.epsilon <= epsilon
             assert reached.delta <= delta
-            assert reached.person_delta <= reached.delta
+            assert reached.record_delta <= reached.delta
 
 
 def test_a_gain_above_the_requested_epsilon_does_not_improve_a_persons_delta() -> None:
@@ -64,9 +64,9 @@ def test_a_gain_above_the_requested_epsilon_does_not_improve_a_persons_delta() -
 
     small = plan.parameters.denominator // 1000
     honest = forged(plan.parameters.classes[0].gain, small)
-    assert honest.person_delta > Fraction(1, 2)
+    assert honest.record_delta > Fraction(1, 2)
     inflated = forged(Fraction(10**9), small)
-    assert inflated.person_delta >= honest.person_delta
+    assert inflated.record_delta >= honest.record_delta
     assert not inflated.meets(plan)
 
 
@@ -85,7 +85,7 @@ def test_one_person_needs_less_noise_than_the_run() -> None:
 def test_delta_zero_asks_for_pure_differential_privacy(guarantee: synth.GuaranteeName) -> None:
     plan = MECHANISM.calibrate(*inputs([1, 30]), RETENTION, Fraction(8), Fraction(0), None, guarantee)
     certified = MECHANISM.certify(plan)
-    assert certified.delta == certified.person_delta == 0
+    assert certified.delta == certified.record_delta == 0
     assert certified.curve[-1][0] <= 8
     assert certified.meets(plan)
 

@@ -11,7 +11,7 @@ from dp_accounting.pld.privacy_loss_distribution import from_two_probability_mas
 
 from synth.composition import compose_curves
 from synth.pairs import Pair, largest_pair_delta, pair_delta
-from synth.person import person_delta_bound
+from synth.record import record_delta_bound
 from synth.tails import FLOAT, exp_up, rigorous, upper_fraction
 
 from .builders import make_class
@@ -56,7 +56,7 @@ def test_a_pair_equals_enumeration_and_stays_below_the_bound(a: Fraction, b: Fra
                         assert abs(computed - exact) < balls.number(Fraction(1, 2**120))
                     if epsilon:
                         bound = upper_fraction(
-                            person_delta_bound(c, (Fraction(1),) * len(strata), 10, epsilon, balls)
+                            record_delta_bound(c, (Fraction(1),) * len(strata), 10, epsilon, balls)
                         )
                         assert upper_fraction(forward) <= bound * (1 + Fraction(1, 2**100))
                         assert upper_fraction(back) <= bound * (1 + Fraction(1, 2**100))
@@ -84,7 +84,7 @@ def test_the_largest_pair_is_the_largest_of_the_enumeration(n: int, m: int, prio
             assert largest is not None
             assert abs(largest - true) < balls.number(Fraction(1, 2**120))
             # and this is what a certificate says
-            assert upper_fraction(person_delta_bound(c, ones, 10, epsilon, balls)) <= upper_fraction(largest)
+            assert upper_fraction(record_delta_bound(c, ones, 10, epsilon, balls)) <= upper_fraction(largest)
 
 
 def test_the_largest_pair_of_a_class_bounds_its_pools() -> None:

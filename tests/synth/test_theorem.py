@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from synth import losses, person
+from synth import losses
 from synth.losses import bad_threshold, failure_bound, shortfall_bound
 from synth.tails import rigorous, upper_fraction
 
@@ -234,7 +234,7 @@ def only_the_worst_cell_fails(patch: pytest.MonkeyPatch) -> None:
 
 
 def person_loses_nothing_by_pruning(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(person, "pruning_gain", lambda c, f, q, balls: balls.number(1))
+    patch.setattr(record, "pruning_gain", lambda c, f, q, balls: balls.number(1))
 
 
 @pytest.mark.parametrize(

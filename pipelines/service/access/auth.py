@@ -100,7 +100,7 @@ async def principal(request: Request, _: Annotated[object, Depends(_bearer)]) ->
     if request.method not in _SAFE and not hmac.compare_digest(
         (await _csrf_sent(request)).encode(errors="replace"), session.csrf.encode()
     ):
-        raise ServiceError(403, "csrf", "This form is out of date or not ours. Cure: load the page again.")
+        raise ServiceError(403, "csrf", "This form is out of date or not ours. Fix: load the page again.")
     return session.principal
 
 

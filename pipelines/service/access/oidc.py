@@ -142,8 +142,8 @@ def _client(request: Request, oidc: Oidc) -> Any:
     try:
         from authlib.integrations.httpx_client import OAuth2Client
     except ModuleNotFoundError:
-        cure = "Cure: install odsynth from its checkout or wheel with the extra [oidc]"
-        raise ServiceError(503, "oidc", f"The library for logging in so is not installed. {cure}.") from None
+        fix = "Fix: install odsynth from its checkout or wheel with the extra [oidc]"
+        raise ServiceError(503, "oidc", f"The library for logging in so is not installed. {fix}.") from None
     settings = request.app.state.settings
     base = settings.public_url or f"http://{settings.host}:{settings.port}"
     return OAuth2Client(
@@ -173,4 +173,4 @@ def _away() -> ServiceError:
 
 
 def _refused() -> ServiceError:
-    return ServiceError(401, "unauthorized", "This login was not completed. Cure: begin it again.")
+    return ServiceError(401, "unauthorized", "This login was not completed. Fix: begin it again.")

@@ -117,8 +117,8 @@ def person(name: str) -> str:
     """
     plain = " ".join(unicodedata.normalize("NFKC", name).casefold().split())
     if not plain or len(plain) > 200 or not plain.isprintable() or plain in _NOT_PERSONS:
-        cure = f"1 to 200 printable characters, none of {', '.join(_NOT_PERSONS)}"
-        raise ServiceError(400, "owner", f"This cannot be a person's name. Cure: {cure}.")
+        fix = f"1 to 200 printable characters, none of {', '.join(_NOT_PERSONS)}"
+        raise ServiceError(400, "owner", f"This cannot be a person's name. Fix: {fix}.")
     return plain
 
 
@@ -145,7 +145,7 @@ def create_token(store: Store, owner: str, role: Role, *, days: float = 90) -> t
     """
     name = person(owner)
     if role not in get_args(Role):
-        raise ServiceError(400, "role", f"There is no such role. Cure: one of {', '.join(get_args(Role))}.")
+        raise ServiceError(400, "role", f"There is no such role. Fix: one of {', '.join(get_args(Role))}.")
     if not 0 < days <= _LONGEST_DAYS:
         raise ServiceError(400, "days", f"A token is for more than 0 and at most {_LONGEST_DAYS} days.")
     made = Token(secrets.token_hex(4), name, role, utc_now(), after(days * 86400), None)

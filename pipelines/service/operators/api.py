@@ -1,6 +1,6 @@
 """The operators' API: submit, follow, approve, withdraw; budgets, calendar, audit trail, tokens.
 
-Every route needs a token or a session (`pipelines.service.access.auth`). Registered inputs are named, never sent.
+Every route needs a token or a session (`access.auth`). Registered inputs are named, never sent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pipelines.service.operators.models import (
     InputEntry,
     InputList,
     Person,
-    Remark,
+    RemarkText,
     RunEntry,
     RunList,
     SessionsOf,
@@ -197,7 +197,7 @@ def reject_run(request: Request, run: _Run, asked: Verdict, who: _Approver) -> R
     summary="Withdraw a version",
 )
 def withdraw(
-    request: Request, name: Name, version: VersionName, asked: Remark, who: _Approver
+    request: Request, name: Name, version: VersionName, asked: RemarkText, who: _Approver
 ) -> ReleaseEntry:
     """It stays in the catalog, with the reason, and is not given out any more."""
     return _remark(operations.withdraw_version, request, name, version, asked, who)
@@ -207,7 +207,7 @@ def withdraw(
     "/releases/{name}/{version}/errata", responses=answers(404, 409, 503) | _BODY, summary="Add an erratum"
 )
 def add_erratum(
-    request: Request, name: Name, version: VersionName, asked: Remark, who: _Approver
+    request: Request, name: Name, version: VersionName, asked: RemarkText, who: _Approver
 ) -> ReleaseEntry:
     """A correction in words, beside the version."""
     return _remark(operations.add_erratum, request, name, version, asked, who)
@@ -258,7 +258,7 @@ def _entry(store: Store, run: int) -> RunEntry:
 
 
 def _remark(
-    act: Callable[..., object], request: Request, name: str, version: str, asked: Remark, who: Principal
+    act: Callable[..., object], request: Request, name: str, version: str, asked: RemarkText, who: Principal
 ) -> ReleaseEntry:
     """Say something about a version that the catalog has, and show what it says now."""
     state = request.app.state

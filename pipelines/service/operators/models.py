@@ -21,7 +21,7 @@ __all__ = [
     "EventList",
     "InputList",
     "Person",
-    "Remark",
+    "RemarkText",
     "RunEntry",
     "RunList",
     "SessionsOf",
@@ -65,7 +65,7 @@ class Verdict(_Asked):
     comment: Annotated[str, StringConstraints(strip_whitespace=True, max_length=2000, pattern=_PLAIN)] = ""
 
 
-class Remark(_Asked):
+class RemarkText(_Asked):
     """A text beside a publication, for everybody."""
 
     text: Annotated[

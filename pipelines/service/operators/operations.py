@@ -212,7 +212,7 @@ def _registered(name: str, path: Path) -> RegisteredInput:
     except ConfigError as error:
         said = without_paths(safe_message(error), [str(path)])
         if (rule := ": not valid TOML") in said:  # a line is quoted there, of what may be a file of data
-            said = f"{said.partition(rule)[0]}{rule}. Cure: odsynth plan, on the server, says where"
+            said = f"{said.partition(rule)[0]}{rule}. Fix: odsynth plan, on the server, says where"
         return RegisteredInput(name, None, said)
     if config.ledger is None:
         return RegisteredInput(name, None, "it has no ledger that pays for its releases; add [ledger] to it")

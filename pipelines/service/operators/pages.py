@@ -14,7 +14,7 @@ from pipelines.service.access.auth import close_session, open_session, start_ses
 from pipelines.service.access.oidc import CALLBACK, begin_login, finish_login
 from pipelines.service.access.tokens import Principal
 from pipelines.service.operators import api, run_pages
-from pipelines.service.operators.models import Remark, RunEntry, SessionsOf
+from pipelines.service.operators.models import RemarkText, RunEntry, SessionsOf
 from pipelines.service.operators.page import LOGIN, Approver, Before, Viewer, page, see
 from pipelines.service.public.api import Name, VersionName
 from pipelines.service.public.catalog import Catalog
@@ -34,7 +34,7 @@ _BY_OIDC = f"{LOGIN}/oidc"
 _ACTS = 100
 
 
-class _RemarkForm(Remark):
+class _RemarkForm(RemarkText):
     csrf: str = ""
 
 
@@ -56,7 +56,7 @@ def sign_in(
 ) -> Response:
     """Open a session."""
     if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
-        raise ServiceError(403, "csrf", "This form is not ours. Cure: sign in at /operator.")
+        raise ServiceError(403, "csrf", "This form is not ours. Fix: sign in at /operator.")
     response = see(next)
     if open_session(request, response, token) is None:
         return _login_page(request, next, problem="This token is not valid, or not any more.")

@@ -19,7 +19,7 @@ from pipelines.service.operators import api
 from pipelines.service.operators.models import BudgetEntry, PlanEntry, RunEntry, Submission, Verdict
 from pipelines.service.operators.page import LARGEST, Approver, Before, Operator, RunNumber, Viewer, page, see
 from pipelines.service.public.catalog import Catalog
-from pipelines.service.public.downloads import Download
+from pipelines.service.public.downloads import ServedFile
 from pipelines.service.queue import runs
 from pipelines.service.queue.records import STATES, TASKS
 from pipelines.service.security import POLICY
@@ -165,7 +165,7 @@ def preview(request: Request, who: Viewer, run: RunNumber) -> Response:
         raise not_found("There is no map of this run, or not yet.")
     # The map brings its own orders to the browser, which allow its scripts by their hashes.
     headers = {"Content-Security-Policy": "frame-ancestors 'self'", "X-Frame-Options": "SAMEORIGIN"}
-    return Download(path, headers=headers, media_type="text/html; charset=utf-8")
+    return ServedFile(path, headers=headers, media_type="text/html; charset=utf-8")
 
 
 @router.post("/runs/{run}/approve")

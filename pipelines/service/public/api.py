@@ -72,7 +72,7 @@ def get_certificate(request: Request, name: Name, version: VersionName) -> Respo
 def list_files(request: Request, name: Name, version: VersionName) -> Response:
     """Every file that SHA256SUMS lists, and where to download it. Range requests are answered."""
     catalog: Catalog = request.app.state.catalog
-    found = catalog.usable(name, version)
+    found = catalog.find_usable(name, version)
     files = [
         FileEntry(name=file.name, size=file.size, sha256=file.sha256, href=file_address(found, file))
         for file in found.files.values()
@@ -127,7 +127,7 @@ async def get_flows(
 
 def _flows(request: Request, name: str, version: str, ask: FlowQuestion) -> Response:
     catalog: Catalog = request.app.state.catalog
-    found = catalog.usable(name, version)
+    found = catalog.find_usable(name, version)
     said = asked_flows(catalog, found, ask)
     headers = {"ETag": tag(found.sha256, ask), "Cache-Control": CONTENT}
     if is_fresh(request, headers["ETag"]):  # not before: of an area that there is not, nothing is fresh
@@ -144,7 +144,7 @@ def _flows(request: Request, name: str, version: str, ask: FlowQuestion) -> Resp
         implicate=ask.implicate,
         jobs=said.jobs,
         areas=said.areas,
-        flows=[FlowEntry(code=f.code, jobs=f.jobs, outside=f.outside) for f in said.flows],
+        flows=[FlowEntry(code=f.code, jobs=f.jobs, external=f.external) for f in said.flows],
     )
     return Response(flows.model_dump_json(), headers=headers, media_type="application/json")
 

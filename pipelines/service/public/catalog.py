@@ -154,7 +154,7 @@ class Catalog:
             raise not_found("No such release and version was published; /api/v1/releases lists what was.")
         return found
 
-    def usable(self, name: str, version: str) -> Version:
+    def find_usable(self, name: str, version: str) -> Version:
         """Return a version whose data may be given out.
 
         Raises

@@ -13,7 +13,7 @@ from pipelines.service.errors import answers
 from pipelines.service.public.api import Name, VersionName
 from pipelines.service.public.catalog import Catalog
 
-__all__ = ["Download", "router"]
+__all__ = ["ServedFile", "router"]
 
 _TYPES = {
     ".csv.gz": "application/gzip",
@@ -27,7 +27,7 @@ _KINDS = {kind.partition(";")[0] for kind in _TYPES.values()} | {"application/oc
 router = APIRouter(tags=["public"])
 
 
-class Download(FileResponse):
+class ServedFile(FileResponse):
     """A file, of which HEAD reads nothing: the method that was asked is known though routes see GET."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -55,7 +55,7 @@ def download(
 ) -> Response:
     """A file that SHA256SUMS lists, SHA256SUMS itself, or a signature. Its ETag is its SHA-256."""
     catalog: Catalog = request.app.state.catalog
-    file = catalog.file(catalog.usable(name, version), path)
+    file = catalog.file(catalog.find_usable(name, version), path)
     headers = {
         "ETag": f'"{file.sha256}"',
         "Cache-Control": CONTENT,
@@ -65,4 +65,4 @@ def download(
     if is_fresh(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)
     kind = next((kind for end, kind in _TYPES.items() if path.endswith(end)), "application/octet-stream")
-    return Download(file.path, headers=headers, media_type=kind, filename=file.name.rpartition("/")[2])
+    return ServedFile(file.path, headers=headers, media_type=kind, filename=file.name.rpartition("/")[2])

@@ -61,15 +61,15 @@ class Flow:
     code : str
         Of the other area.
     jobs : int
-    outside : bool
-        Whether the other area is one of the coarse areas outside the region.
+    external : bool
+        Whether the other area is an external zone.
     name : str
         Of the other area; "" where the release has none.
     """
 
     code: str
     jobs: int
-    outside: bool
+    external: bool
     name: str
 
 
@@ -100,7 +100,7 @@ class FlowAnswer:
 
 
 class FlowTables:
-    """The flow tables of releases (`pipelines.service.public.flow_tables`), opened when they are asked for."""
+    """The flow tables of releases (`flow_tables`), opened when they are asked for."""
 
     def __init__(self) -> None:
         self._open: OrderedDict[Path, duckdb.DuckDBPyConnection] = OrderedDict()
@@ -169,10 +169,10 @@ def ask_flows(release: PublicRelease, connection: duckdb.DuckDBPyConnection, ask
         [ask.implicate, area.unit],
     ).fetchnumpy()
     unit, jobs = (np.asarray(found[name], np.int64) for name in ("unit", "jobs"))
-    codes, outside = release.geography.codes(other_level), _outside_units(release, other_level)
+    codes, external = release.geography.codes(other_level), _external_units(release, other_level)
     names = unit_names(release, other_level)
     flows = tuple(
-        Flow(str(codes[unit[i]]), int(jobs[i]), int(unit[i]) in outside, str(names[unit[i]]))
+        Flow(str(codes[unit[i]]), int(jobs[i]), int(unit[i]) in external, str(names[unit[i]]))
         for i in _largest(unit, jobs, ask.top)
     )
     name = str(unit_names(release, area.level)[area.unit])
@@ -195,6 +195,6 @@ def _area(release: PublicRelease, ask: FlowQuestion) -> Area:
     return Area(ask.level, unit, ask.area)
 
 
-def _outside_units(release: PublicRelease, level: str) -> frozenset[int]:
+def _external_units(release: PublicRelease, level: str) -> frozenset[int]:
     geography = release.geography
-    return frozenset(geography.unit_of(level, geography.outside_blocks).tolist())
+    return frozenset(geography.unit_of(level, geography.external_blocks).tolist())

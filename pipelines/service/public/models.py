@@ -122,11 +122,11 @@ class FileList(BaseModel):
 
 
 class FlowEntry(BaseModel):
-    """Jobs between the area that was asked for and another; outside: a coarse area outside the region."""
+    """Jobs between the area that was asked for and another; external: an external zone."""
 
     code: str
     jobs: int
-    outside: bool
+    external: bool
 
 
 class FlowList(BaseModel):

@@ -12,7 +12,7 @@ from starlette.staticfiles import StaticFiles
 from pipelines.service.caching import CONTENT, STATEMENT, is_fresh, tag
 from pipelines.service.public.api import Name, VersionName, asked_flows, file_address
 from pipelines.service.public.catalog import Catalog
-from pipelines.service.public.downloads import Download
+from pipelines.service.public.downloads import ServedFile
 from pipelines.service.public.flow_queries import FlowQuestion
 from pipelines.service.rendering import render
 from pipelines.service.store import ServiceError
@@ -68,7 +68,7 @@ def release(request: Request, name: Name, version: VersionName) -> Response:
 def map_page(request: Request, name: Name, version: VersionName) -> Response:
     """The map, in one file."""
     catalog: Catalog = request.app.state.catalog
-    found = catalog.usable(name, version)
+    found = catalog.find_usable(name, version)
     path = catalog.prepared(found.sha256).map
     if not path.is_file():
         raise ServiceError(503, "preparing", "The map of this release is being drawn; try again in a minute.")
@@ -79,7 +79,7 @@ def map_page(request: Request, name: Name, version: VersionName) -> Response:
     }
     if is_fresh(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)
-    return Download(path, headers=headers, media_type="text/html; charset=utf-8")
+    return ServedFile(path, headers=headers, media_type="text/html; charset=utf-8")
 
 
 @_router.get("/releases/{name}/{version}/flows")
@@ -94,7 +94,7 @@ def flows(
 ) -> Response:
     """The largest flows of an area, without a script."""
     catalog: Catalog = request.app.state.catalog
-    found = catalog.usable(name, version)
+    found = catalog.find_usable(name, version)
     opened = catalog.release(found)
     problem, said = None, None
     if area.strip():

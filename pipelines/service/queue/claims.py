@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from pipelines.service.queue.records import TASKS, change, happened
+from pipelines.service.queue.records import TASKS, add_event, change
 from pipelines.service.store import Store, after, record, runs, utc_now
 
 __all__ = ["Claim", "claim", "fail", "finish", "give_back", "note", "renew"]
@@ -67,7 +67,7 @@ def claim(store: Store, seconds: float) -> Claim | None:
                     break
                 said = f"its worker was interrupted {_INTERRUPTIONS} times"
                 change(connection, row.id, state="failed", lease=None, error="Interrupted", message=said)
-                happened(connection, row.id, "failed", said)
+                add_event(connection, row.id, "failed", said)
             if row is None:
                 return None
             lease = secrets.token_hex(16)
@@ -80,7 +80,7 @@ def claim(store: Store, seconds: float) -> Claim | None:
                 attempts=row.attempts + 1,
             )
             word = "begun" if row.attempts == 0 and row.lease is None else "resumed"
-            happened(connection, row.id, word, row.task)
+            add_event(connection, row.id, word, row.task)
     except IntegrityError:  # another worker took a run of the same data set at the same moment
         return None
     kept = row.configuration, row.version, row.content
@@ -108,13 +108,13 @@ def give_back(store: Store, claimed: Claim, *, interrupted: bool, wait: float = 
     with store.write() as connection:
         attempts = claimed.attempt if interrupted else claimed.attempt - 1
         if _update_leased(connection, claimed, leased_until=after(wait), attempts=attempts):
-            happened(connection, claimed.run, "interrupted")
+            add_event(connection, claimed.run, "interrupted")
 
 
 def note(store: Store, claimed: Claim, step: str) -> None:
     """Record that a step began; its name is one of the program's."""
     with store.write() as connection:
-        happened(connection, claimed.run, "step", step)
+        add_event(connection, claimed.run, "step", step)
 
 
 def finish(store: Store, claimed: Claim, **result: str) -> bool:
@@ -123,7 +123,7 @@ def finish(store: Store, claimed: Claim, **result: str) -> bool:
     with store.write() as connection:
         known = _update_leased(connection, claimed, state=state, lease=None, attempts=0, **result)
         if known:
-            happened(connection, claimed.run, state)
+            add_event(connection, claimed.run, state)
             record(connection, "service", "worker", state, f"run {claimed.run}")
         return known
 
@@ -134,7 +134,7 @@ def fail(store: Store, claimed: Claim, error: str, message: str) -> bool:
         values = {"state": "failed", "lease": None, "error": error[:100], "message": message[:2000]}
         known = _update_leased(connection, claimed, **values)
         if known:
-            happened(connection, claimed.run, "failed", error)
+            add_event(connection, claimed.run, "failed", error)
             record(connection, "service", "worker", "failed", f"run {claimed.run}", error)
         return known
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, insert, select, update
 
 from pipelines.service.store import ServiceError, events, runs, utc_now
 
-__all__ = ["STATES", "TASKS", "Task", "change", "happened", "run_row"]
+__all__ = ["STATES", "TASKS", "Task", "add_event", "change", "run_row"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,6 @@ def change(connection: Connection, run: int, **values: Any) -> None:
     connection.execute(update(runs).where(runs.c.id == run).values(changed=utc_now(), **values))
 
 
-def happened(connection: Connection, run: int, word: str, text: str = "") -> None:
+def add_event(connection: Connection, run: int, word: str, text: str = "") -> None:
     """Add to what happened to a run: a word and, where it needs one, a text; both are the program's."""
     connection.execute(insert(events).values(run=run, time=utc_now(), event=word, text=text))

@@ -24,7 +24,7 @@ from sqlalchemy.exc import IntegrityError
 
 from pipelines.config.loading import ReleaseConfig
 from pipelines.service.access.tokens import Principal
-from pipelines.service.queue.records import TASKS, change, happened, run_row
+from pipelines.service.queue.records import TASKS, add_event, change, run_row
 from pipelines.service.store import ServiceError, Store, approvals, audit, events, record, runs, utc_now
 
 __all__ = [
@@ -96,8 +96,8 @@ def submit(
     """
     who.must("operator")
     if config.ledger is None:
-        cure = "Cure: add [ledger] to its configuration"
-        raise ServiceError(409, "no_ledger", f"{input} has no ledger that pays for its releases. {cure}.")
+        fix = "Fix: add [ledger] to its configuration"
+        raise ServiceError(409, "no_ledger", f"{input} has no ledger that pays for its releases. {fix}.")
     task = "plan" if dry_run else "release"
     now = utc_now()
     row: dict[str, Any] = {
@@ -121,7 +121,7 @@ def submit(
             # Numbers as they were written, paths as text: the form in which a run keeps its configuration.
             configuration = json.dumps(kept.model_dump(mode="python"), default=lambda v: _text(v, home))
             change(connection, made, configuration=configuration)
-            happened(connection, made, TASKS[task].waiting)
+            add_event(connection, made, TASKS[task].waiting)
             record(connection, who.person, who.credential, "submitted", f"run {made}", f"{input}, {task}")
             return made, True
     except IntegrityError:
@@ -134,8 +134,8 @@ def submit(
         begin = select(events.c.event).where(events.c.run == first.id).order_by(events.c.id).limit(1)
         state = connection.execute(begin).scalar_one()
     if (first.input, first.version, state) != (input, version, TASKS[task].waiting):
-        cure = "Cure: a new key for a new submission"
-        raise ServiceError(409, "idempotency", f"This idempotency key stands for another submission. {cure}.")
+        fix = "Fix: a new key for a new submission"
+        raise ServiceError(409, "idempotency", f"This idempotency key stands for another submission. {fix}.")
     return first.id, False
 
 
@@ -260,10 +260,10 @@ def _move(
         row = run_row(connection, run, lock=True)
         _must_be(row, states)
         if action == "cancelled" and _release_begun(connection, run):
-            cure = "Cure: let it go on; an approver may reject what it makes"
-            raise ServiceError(409, "state", f"Run {run} may have been paid for already. {cure}.")
+            fix = "Fix: let it go on; an approver may reject what it makes"
+            raise ServiceError(409, "state", f"Run {run} may have been paid for already. {fix}.")
         change(connection, run, **values)
-        happened(connection, run, action)
+        add_event(connection, run, action)
         record(connection, who.person, who.credential, action, f"run {run}")
         return run_row(connection, run)
 
@@ -277,14 +277,14 @@ def _decide(store: Store, who: Principal, run: int, decision: str, content: str,
                 _must_be_another(connection, run, who)
             _must_be(row, ("finished",))
             if content != row.content:
-                raise ServiceError(409, "content", "This is not the release that was made. Cure: look again.")
+                raise ServiceError(409, "content", "This is not the release that was made. Fix: look again.")
             if decision == "approved":
                 _must_be_for_release(row)
             values = {"decision": decision, "content": content, "comment": comment, "time": utc_now()}
             connection.execute(insert(approvals).values(run=run, person=who.person, **values))
             task = {"task": "publish"} if decision == "approved" else {}
             change(connection, run, state=decision, **task)
-            happened(connection, run, decision)
+            add_event(connection, run, decision)
             record(connection, who.person, who.credential, decision, f"run {run}", content)
             return run_row(connection, run)
     except IntegrityError:  # the other decision was made in the same moment

@@ -95,12 +95,12 @@ def read_agenda(store: Store, settings: ServiceSettings, now: datetime | None = 
     try:
         calendar, summary = read_calendar(settings.calendar), due(settings.calendar, now=now, dry_run=True)
     except ConfigError:
-        detail = "The release calendar cannot be read. Cure: odsynth due --dry-run, on the server."
+        detail = "The release calendar cannot be read. Fix: odsynth due --dry-run, on the server."
         raise ServiceError(503, "calendar", detail) from None
     if publishing := [schedule.name for schedule in calendar.schedules if schedule.file.publish is not None]:
         why = "odsynth due would publish without an approval, also what was rejected"
-        cure = "Cure: take publish out of the schedule; what is approved is published by the service"
-        detail = f"The release calendar is not kept: {', '.join(publishing)} has publish, so {why}. {cure}."
+        fix = "Fix: take publish out of the schedule; what is approved is published by the service"
+        detail = f"The release calendar is not kept: {', '.join(publishing)} has publish, so {why}. {fix}."
         raise ServiceError(503, "calendar", detail)
     query = select(runs.c.key, runs.c.id, runs.c.state).where(runs.c.submitted_by == CALENDAR.person)
     with store.read() as connection:

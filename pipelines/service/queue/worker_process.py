@@ -23,7 +23,7 @@ from pipelines.planning.search import make_plan
 from pipelines.publishing.publishing import PublishError, publish
 from pipelines.running.folder import BusyError
 from pipelines.running.report import report_plan, write_plan_report
-from pipelines.running.run import certified, check_ready
+from pipelines.running.run import certify, check_ready
 from pipelines.schedule.due import make_release, safe_message
 from pipelines.storage.checksums import CHECKSUMS
 
@@ -101,7 +101,7 @@ def _plan(config: ReleaseConfig, _: dict[str, Any], say: _Say) -> dict[str, str]
     inputs = read_public_inputs(config)
     say("Choosing cells and pools, and planning")
     release = make_plan(config, inputs)
-    guarantee = certified(release)
+    guarantee = certify(release)
     say("Trying the plan on homes drawn from the public model")
     report = report_plan(release, guarantee, inputs.model)
     folder = config.release.out.with_name(f"{config.release.out.name}-plan")

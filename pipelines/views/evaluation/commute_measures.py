@@ -1,7 +1,7 @@
 """How far apart the commutes of two tables of flows are: by destination, and as distributions.
 
-Distances are those of `pipelines.views.commutes.add_travel`, between the places of the two sides; workers who live
-in outside areas have none and are left out.
+Distances are those of `commutes.add_travel`, between the places of the two sides; workers who live
+in external zones have none and are left out.
 """
 
 from __future__ import annotations

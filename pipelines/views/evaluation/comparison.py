@@ -75,7 +75,7 @@ def compare_with_truth(release: PublicRelease, truth: Path) -> Comparison:
     release : PublicRelease
     truth : Path
         The release's configuration (``.toml``), which says how its jobs are read, or, for a release without
-        outside areas, a file of jobs in the form of a LODES origin-destination file.
+        external zones, a file of jobs in the form of a LODES origin-destination file.
 
     Returns
     -------
@@ -95,7 +95,7 @@ def compare_with_truth(release: PublicRelease, truth: Path) -> Comparison:
         raise geo_data.InputError(
             truth,
             "one file is not the truth of this release, which has workers who live outside",
-            cure="name the configuration of the release, which says where main and aux jobs are",
+            fix="name the configuration of the release, which says where main and aux jobs are",
         )
     else:
         source = geo_data.LodesJobs(truth, release.geography)
@@ -156,7 +156,7 @@ def compare_with_public(release: PublicRelease, tables: Sequence[Path]) -> list[
         raise geo_data.InputError(
             tables[0],
             "there is no public table to compare with",
-            cure="name a published origin-destination file, or a configuration with [[auxiliary]] tables",
+            fix="name a published origin-destination file, or a configuration with [[auxiliary]] tables",
         )
     return [_compare_table(release, table) for table in found if table.flow.sum() > 0]
 
@@ -257,7 +257,7 @@ def _refuse_jobs(release: PublicRelease, path: Path, table: geo_data.Flows, comp
             path,
             "its totals at workplaces are those of the release, or nowhere above them: these seem to be the "
             "confidential jobs of the release, or a part of them",
-            cure="name the jobs with --truth; name a file of an earlier release where it lies in its public "
+            fix="name the jobs with --truth; name a file of an earlier release where it lies in its public "
             "folder, beside the SHA256SUMS that lists it",
         )
 
@@ -283,7 +283,7 @@ def _refuse_input(release: PublicRelease, table: Path) -> None:
         raise geo_data.InputError(
             table,
             "this is a confidential input of the release, not a public table",
-            cure="name it with --truth; what is derived from it is confidential",
+            fix="name it with --truth; what is derived from it is confidential",
         )
 
 

@@ -83,7 +83,7 @@ def write_omx(source: Source, folder: Path) -> list[str]:
             if size >= 1
             else []
         ),
-        *(["Outside areas are zones, too, where nobody works."] if geography.outside else []),
+        *(["External zones are zones, too, where nobody works."] if geography.external_zones else []),
     ]
 
 

@@ -78,7 +78,7 @@ class Source:
         return list(self.release.counts)
 
     def flows(self) -> Iterator[pd.DataFrame]:
-        """Yield all flows of the pair of levels, outside areas included, a batch at a time.
+        """Yield all flows of the pair of levels, external zones included, a batch at a time.
 
         Yields
         ------
@@ -92,7 +92,7 @@ class Source:
 
     @property
     def totals(self) -> dict[str, NDArray[np.int64]]:
-        """Jobs of all zones, outside areas included, by side, ``home`` and ``work``: (zones, counts)."""
+        """Jobs of all zones, external zones included, by side, ``home`` and ``work``: (zones, counts)."""
         return self._added_up[1]
 
     @cached_property
@@ -121,7 +121,7 @@ class Source:
 
         A row for each unit, in order: ``code`` (text), ``home_<count>`` where homes have this level,
         ``work_<count>`` where workplaces have it (int64), and geometry, EPSG:4326: polygons where the release
-        has them for the level, else points. None for outside areas and units without a shape.
+        has them for the level, else points. None for external zones and units without a shape.
         """
         return {level: self._zones(level) for level in dict.fromkeys([self.home_level, self.work_level])}
 
@@ -228,7 +228,7 @@ class Source:
                 homes = (
                     f" Workers who live there: {bare['home_S000'].sum():,}." if "home_S000" in bare else ""
                 )
-                which = f"Zones of {level} that are outside areas or have no shape {what}"
+                which = f"Zones of {level} that are external zones or have no shape {what}"
                 remarks.append(f"{which}: {len(bare):,} of {len(zones):,}.{homes}")
         return remarks
 

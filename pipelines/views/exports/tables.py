@@ -29,8 +29,8 @@ def write_csv(source: Source, folder: Path) -> list[str]:
     with path.open("wb") as file, gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
         for number, flows in enumerate(source.flow_tables()):
             flows.to_csv(packed, header=number == 0, index=False, lineterminator="\n")
-    outside = source.release.geography.outside
-    return ["Outside areas are zones; their codes end in 9s."] if outside else []
+    outside = source.release.geography.external_zones
+    return ["External zones are zones; their codes end in 9s."] if outside else []
 
 
 def write_flowmap(source: Source, folder: Path) -> list[str]:
@@ -48,7 +48,7 @@ def write_flowmap(source: Source, folder: Path) -> list[str]:
 
     Notes
     -----
-    Zones without a place on a map (outside areas) are left out. Where homes and workplaces have different
+    Zones without a place on a map (external zones) are left out. Where homes and workplaces have different
     levels, the id of a location is its level and its code.
     """
     locations = {}

@@ -1,4 +1,4 @@
-"""The charts of a figure: directions as a wind rose, and distances as a histogram."""
+"""The charts of a figure: directions as a rose diagram, and distances as a histogram."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from pipelines.views.figures.panels import title_panel
-from pipelines.views.figures.subject import Subject
+from pipelines.views.figures.subject import FigureSubject
 from pipelines.views.labels import plural, singular
 
 __all__ = ["draw_distances", "draw_rose"]
@@ -25,13 +25,13 @@ _SECTORS = 16
 _COLOURS = "viridis_r"  # perceptually uniform and colour-blind safe
 
 
-def draw_rose(axis: Any, subject: Subject) -> None:
-    """Draw the share of commutes in each direction as a wind rose, by distance.
+def draw_rose(axis: Any, subject: FigureSubject) -> None:
+    """Draw the share of commutes in each direction as a rose diagram, by distance.
 
     Parameters
     ----------
     axis : PolarAxes
-    subject : Subject
+    subject : FigureSubject
     """
     flows = subject.flows.dropna(subset="km")
     directed = flows.dropna(subset="to_home" if subject.of == "workers" else "to_work")
@@ -84,13 +84,13 @@ def draw_rose(axis: Any, subject: Subject) -> None:
     title_panel(axis, f"Direction of {seen}", "share of workers", *remarks, lift=14)
 
 
-def draw_distances(axis: Axes, subject: Subject) -> None:
+def draw_distances(axis: Axes, subject: FigureSubject) -> None:
     """Draw a histogram of the distances between home and work.
 
     Parameters
     ----------
     axis : Axes
-    subject : Subject
+    subject : FigureSubject
     """
     flows = subject.flows.dropna(subset="km")
     km, jobs = flows["km"].to_numpy(), flows["jobs"].to_numpy()

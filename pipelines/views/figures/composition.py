@@ -12,7 +12,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from pipelines.views.figures.charts import draw_distances, draw_rose
 from pipelines.views.figures.maps import draw_choropleth, draw_flows
-from pipelines.views.figures.subject import Subject
+from pipelines.views.figures.subject import FigureSubject
 
 __all__ = ["write_figure"]
 
@@ -36,12 +36,12 @@ _METADATA: dict[str, dict[str, Any]] = {
 }
 
 
-def write_figure(subject: Subject, kind: str, path: Path) -> None:
+def write_figure(subject: FigureSubject, kind: str, path: Path) -> None:
     """Draw a figure and write it.
 
     Parameters
     ----------
-    subject : Subject
+    subject : FigureSubject
     kind : str
         One panel, or "all".
     path : Path
@@ -53,7 +53,7 @@ def write_figure(subject: Subject, kind: str, path: Path) -> None:
         figure.savefig(path, dpi=200, metadata=_METADATA[path.suffix.lower()])
 
 
-def _compose(subject: Subject, kinds: list[str]) -> Figure:
+def _compose(subject: FigureSubject, kinds: list[str]) -> Figure:
     one = len(kinds) == 1
     layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12, hspace=0.03, wspace=0.03)
     figure = Figure(figsize=(6.5, 6.6) if one else (10.8, 10.8), layout=layout)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pipelines.release.reader import PublicRelease, PublicReleaseError, check_target
 from pipelines.views.commutes import Side, find_area
-from pipelines.views.figures.subject import Subject
+from pipelines.views.figures.subject import FigureSubject
 
 __all__ = ["KINDS", "draw_figure"]
 
@@ -54,7 +54,7 @@ def draw_figure(
     if path.suffix.lower() not in _SUFFIXES:
         raise PublicReleaseError(f"{path.name}: the name of a figure ends with {' or '.join(_SUFFIXES)}")
     check_target(path, release.folder)
-    subject = Subject(release, None if area is None else find_area(release, area), of, count, level)
+    subject = FigureSubject(release, None if area is None else find_area(release, area), of, count, level)
     from pipelines.views.figures.composition import write_figure  # matplotlib takes its time
 
     write_figure(subject, kind, path)

@@ -15,7 +15,7 @@ from mpl_toolkits.axes_grid1.anchored_artists import AnchoredSizeBar  # type: ig
 from numpy.typing import NDArray
 
 from pipelines.views.figures.panels import title_panel
-from pipelines.views.figures.subject import Subject
+from pipelines.views.figures.subject import FigureSubject
 from pipelines.views.labels import plural, singular
 
 __all__ = ["draw_choropleth", "draw_flows"]
@@ -30,13 +30,13 @@ _WIDEST = 5.0  # points
 _LARGEST = 400.0  # square points
 
 
-def draw_choropleth(axis: Axes, subject: Subject) -> None:
+def draw_choropleth(axis: Axes, subject: FigureSubject) -> None:
     """Draw where the workers live, or the residents work: per square kilometre, or as sized points.
 
     Parameters
     ----------
     axis : Axes
-    subject : Subject
+    subject : FigureSubject
     """
     verb = "living" if subject.of == "workers" else "working"
     shapes = subject.shapes
@@ -63,13 +63,13 @@ def draw_choropleth(axis: Axes, subject: Subject) -> None:
     _finish(axis, subject, f"Where they {'live' if subject.of == 'workers' else 'work'}")
 
 
-def draw_flows(axis: Axes, subject: Subject) -> None:
+def draw_flows(axis: Axes, subject: FigureSubject) -> None:
     """Draw the largest flows between units, as wide as they are large.
 
     Parameters
     ----------
     axis : Axes
-    subject : Subject
+    subject : FigureSubject
     """
     _draw_land(axis, subject)
     pairs, places = subject.pairs, subject.places
@@ -110,12 +110,12 @@ def draw_flows(axis: Axes, subject: Subject) -> None:
     _finish(axis, subject, f"The {len(flows)} largest flows between {plural(subject.level)}", *remarks)
 
 
-def _draw_land(axis: Axes, subject: Subject) -> None:
+def _draw_land(axis: Axes, subject: FigureSubject) -> None:
     if subject.background is not None:
         subject.background.plot(ax=axis, color=_LAND, edgecolor=_BORDER, linewidth=0.35)
 
 
-def _draw_points(axis: Axes, subject: Subject, verb: str) -> None:
+def _draw_points(axis: Axes, subject: FigureSubject, verb: str) -> None:
     jobs = subject.jobs
     most = jobs.max()
     order = jobs.index[np.argsort(-jobs.to_numpy())]
@@ -132,7 +132,7 @@ def _draw_points(axis: Axes, subject: Subject, verb: str) -> None:
     )
 
 
-def _finish(axis: Axes, subject: Subject, title: str, *remarks: str) -> None:
+def _finish(axis: Axes, subject: FigureSubject, title: str, *remarks: str) -> None:
     """Add the area, the frame, scale bar, north arrow and titles."""
     if subject.outline is not None:
         subject.outline.boundary.plot(ax=axis, color=_AREA, linewidth=1.8, zorder=5)

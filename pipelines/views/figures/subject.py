@@ -17,7 +17,7 @@ from pipelines.views.commutes import Area, Side, add_travel, area_flows
 from pipelines.views.labels import singular, unit_names
 from synth import decimal_up
 
-__all__ = ["Subject"]
+__all__ = ["FigureSubject"]
 
 _MOST_POINTS = 500  # units of a level that are told apart as points
 _CORE = 0.95  # of the commutes lie inside the frame of a map, in each direction
@@ -26,7 +26,7 @@ _LEAST_KM = 3.0
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class FigureSubject:
     """The commutes of an area, ready to be drawn.
 
     Parameters
@@ -108,7 +108,7 @@ class Subject:
 
     @cached_property
     def places(self) -> NDArray[np.float64]:
-        """Metres east and north of each unit of the level, shape (U, 2); NaN for outside areas."""
+        """Metres east and north of each unit of the level, shape (U, 2); NaN for external zones."""
         return self._metres(self.release.places(self.level))
 
     @cached_property

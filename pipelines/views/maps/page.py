@@ -122,8 +122,8 @@ def _library(name: str) -> str:
     try:
         return _text(f"vendor/{name}")
     except FileNotFoundError as error:
-        cure = "the library that draws maps is not set up. Install Node.js with npm, then run: make library"
-        raise FileNotFoundError(errno.ENOENT, cure, error.filename) from None
+        fix = "the library that draws maps is not set up. Install Node.js with npm, then run: make library"
+        raise FileNotFoundError(errno.ENOENT, fix, error.filename) from None
 
 
 def _without_addresses(text: str) -> str:
@@ -174,8 +174,8 @@ def certificate_words(certificate: Certificate) -> str:
         epsilon=short(run.epsilon),
         delta=short(run.delta),
         records="one job record" if person.records == 1 else f"at most {person.records} job records",
-        person_epsilon=short(person.epsilon),
-        person_delta=short(person.delta),
+        record_epsilon=short(person.epsilon),
+        record_delta=short(person.delta),
         not_covered=items(certificate.definition.not_covered),
         assumed_public=items(certificate.definition.assumed_public),
         plan=certificate.plan_sha256,

@@ -15,7 +15,7 @@ from pyproj import CRS
 
 import geo_data
 from pipelines.release.reader import PublicRelease
-from pipelines.views.labels import level_words, outside_names, unit_names
+from pipelines.views.labels import external_zone_names, level_words, unit_names
 from pipelines.views.maps.shapes import centroid_cells, geojson, level_shapes
 
 __all__ = ["Payload", "make_payload"]
@@ -89,7 +89,7 @@ def _payload(release: PublicRelease, levels: tuple[str, ...]) -> Payload:
         if names.any():
             texts["names"][level] = [name or None for name in names]
         for name in ("latitude", "longitude"):
-            # Outside areas have no place; the page knows them by name and never asks for one.
+            # External zones have no place; the page knows them by name and never asks for one.
             degrees = places[name].fillna(0).to_numpy()
             arrays[f"{name}:{level}"] = np.rint(degrees * _DEGREE).astype(np.int32)
         # A level's units as ranges of the finest level's.
@@ -107,8 +107,9 @@ def _payload(release: PublicRelease, levels: tuple[str, ...]) -> Payload:
         "levels": [{"id": level, **level_words(level)} for level in levels],
         "left_out": [level_words(level)["many"] for level in release.levels[len(levels) :]],
         "counts": _count_groups(release),
-        "outside": {
-            int(geography.unit_of(finest, [block])[0]): name for block, name in outside_names(release).items()
+        "external_zones": {
+            int(geography.unit_of(finest, [block])[0]): name
+            for block, name in external_zone_names(release).items()
         },
         "drawn_around_centroids": drawn_around,
         "degree": _DEGREE,

@@ -170,7 +170,7 @@ def test_tune_compares_and_recommends(
     bad = invoke("tune", config, "--retention-min", "2")
     assert bad.exit_code == 1
     assert "retention_min: '2' cannot be tried" in bad.output
-    confidential = invoke("tune", config, "--pseudo-truth", small_region["od"])
+    confidential = invoke("tune", config, "--proxy-truth", small_region["od"])
     assert confidential.exit_code == 1
     assert "is a confidential file of [jobs]" in confidential.output
 
@@ -396,7 +396,7 @@ def test_bad_jobs(
     before = tree(tmp_path)
     message = one_clear_error(invoke("run", config))
     assert message.startswith(f"{path}: ")
-    assert " Cure: " in message or "the format has" in message
+    assert " Fix: " in message or "the format has" in message
     for part in parts:
         assert part in message
     assert tree(tmp_path) == before, "nothing written"
@@ -446,7 +446,7 @@ def test_broken_files(
     message = one_clear_error(invoke("run", config))
     assert message.startswith(f"{path}: ")
     assert part in message
-    assert " Cure: " in message
+    assert " Fix: " in message
     assert tree(tmp_path) == before
 
 

@@ -1,4 +1,4 @@
-"""Configurations: what is accepted, and one clear line with a cure for everything that is not."""
+"""Configurations: what is accepted, and one clear line with a fix for everything that is not."""
 
 import json
 import tomllib
@@ -16,9 +16,9 @@ from pipelines.config.loading import (
     ConfigError,
     CtppTable,
     FlowTable,
-    LodesJobs,
+    LodesJobsSettings,
     LodesTable,
-    MicrodataJobs,
+    MicrodataJobsSettings,
     ReleaseConfig,
     load_config,
     parse_config,
@@ -149,12 +149,12 @@ def test_defaults() -> None:
     assert config.plan.retention_min == 1
     assert config.plan.coarsening == "balanced"
     assert config.plan.split_threshold is config.plan.pool_below is config.plan.prior is None
-    assert isinstance(config.jobs, LodesJobs)
+    assert isinstance(config.jobs, LodesJobsSettings)
 
 
 def test_everything_given() -> None:
     config = parse(FULL)
-    assert isinstance(config.jobs, MicrodataJobs)
+    assert isinstance(config.jobs, MicrodataJobsSettings)
     assert config.jobs.attributes == ("age", "industry")
     assert config.jobs.worker == "id"
     assert config.jobs.records_per_worker == 2
@@ -168,7 +168,7 @@ def test_everything_given() -> None:
 
 
 def wide(text: str) -> str:
-    """A configuration with outside areas, and so with an aux file of the jobs."""
+    """A configuration with external zones, and so with an aux file of the jobs."""
     text = changed('longitude = "lon"\n', 'longitude = "lon"\noutside = ["us-states"]\n', text)
     return changed('jobs.csv.gz"\n', 'jobs.csv.gz"\naux = "secret place/aux.csv.gz"\n', text)
 
@@ -509,7 +509,8 @@ FULL_MODIFICATIONS = {
         'origin_level = "cty"',
         'origin_level = "county"',
         'auxiliary #1.origin_level: "county" is not a level of the geography; '
-        'use "st" or "cty" or "trct" or "tabblk2010", or add it to geography.levels or geography.partitions',
+        'use "st" or "cty" or "trct" or "tabblk2010", or add it to geography.levels or '
+        "geography.non_nesting_areas",
     ),
     "weights_level": (
         'level = "trct"\narea',
@@ -638,7 +639,8 @@ TABLE_MODIFICATIONS = {
         'C54 = "trct"',
         'C54 = "tract"',
         'auxiliary #2.levels.C54: "tract" is not a level of the geography; '
-        'use "st" or "cty" or "trct" or "tabblk2010", or add it to geography.levels or geography.partitions',
+        'use "st" or "cty" or "trct" or "tabblk2010", or add it to geography.levels or '
+        "geography.non_nesting_areas",
     ),
     "ctpp_no_summary_level": (
         'C54 = "trct"',
@@ -668,13 +670,15 @@ TABLE_MODIFICATIONS = {
         '\nlevel = "cty"',
         '\nlevel = "county"',
         'auxiliary #4.level: "county" is not a level of the geography; '
-        'use "st" or "cty" or "trct" or "tabblk2010", or add it to geography.levels or geography.partitions',
+        'use "st" or "cty" or "trct" or "tabblk2010", or add it to geography.levels or '
+        "geography.non_nesting_areas",
     ),
     "lodes_level": (
         'destination_level = "cty"',
         'destination_level = "county"',
         'auxiliary #3.destination_level: "county" is not a level of the geography; '
-        'use "st" or "cty" or "trct" or "tabblk2010", or add it to geography.levels or geography.partitions',
+        'use "st" or "cty" or "trct" or "tabblk2010", or add it to geography.levels or '
+        "geography.non_nesting_areas",
     ),
     "lodes_key": (
         "same_jobs = false",
@@ -692,8 +696,8 @@ def test_one_problem_of_auxiliary_tables(old: str, new: str, line: str) -> None:
 
 def test_an_aux_file_needs_outside_areas() -> None:
     assert problems(MINIMAL + LODES) == (
-        "auxiliary #1.aux: the aux file needs areas to live in; add geography.outside, for example "
-        'outside = ["us-states"]',
+        "auxiliary #1.aux: the aux file needs areas to live in; add geography.external_zones, for example "
+        'external_zones = ["us-states"]',
     )
 
 
@@ -852,8 +856,11 @@ def test_groupings_are_levels_with_numbers_of_parts() -> None:
         ("groupings = { trct = true }", "is not a number of parts"),
         ('groupings = { trct = "4" }', "is not a number of parts"),
         ("groupings = 4", "geography.groupings: 4 is not a table; write for example { district = 6 }"),
-        ('outside = ["25"]', "geography.outside: the LODES main file has no such workers; add the aux file"),
-        ('outside = "25"', 'geography.outside: "25" is not a list'),
+        (
+            'external_zones = ["25"]',
+            "geography.external_zones: the LODES main file has no such workers; add the aux file",
+        ),
+        ('external_zones = "25"', 'geography.external_zones: "25" is not a list'),
     ],
 )
 def test_faults_of_the_geography(line: str, words: str) -> None:
@@ -871,12 +878,12 @@ levels = { C43 = "cty", C45 = "stplc", C50 = ["stplc", "cty"] }
 
 
 def test_auxiliary_tables_may_be_of_partitions() -> None:
-    config = parse_config(with_geography('partitions = ["stplc"]') + PLACES, Path(), "x.toml")
-    assert config.geography.partitions == ("stplc",)
+    config = parse_config(with_geography('non_nesting_areas = ["stplc"]') + PLACES, Path(), "x.toml")
+    assert config.geography.non_nesting_areas == ("stplc",)
     (table,) = config.auxiliary
     assert isinstance(table, CtppTable)
     assert table.levels == {"C43": "cty", "C45": "stplc", "C50": ("stplc", "cty")}
-    assert config.canonical()["geography"]["partitions"] == ["stplc"]
+    assert config.canonical()["geography"]["non_nesting_areas"] == ["stplc"]
     assert config.canonical()["auxiliary"][0]["levels"]["C50"] == ["stplc", "cty"]
 
 
@@ -893,10 +900,10 @@ def test_nothing_else_may_be_of_a_partition() -> None:
             f'levels.C50: "stplc" is not a level of the geography; {known}, or add',
         ),
         (
-            with_geography('partitions = ["stplc"]') + weights,
+            with_geography('non_nesting_areas = ["stplc"]') + weights,
             'weights.level: "stplc" is not a level of the geo',
         ),
-        (with_geography('partitions = ["trct"]'), 'geography: "trct" is named 2 times'),
+        (with_geography('non_nesting_areas = ["trct"]'), 'geography: "trct" is named 2 times'),
     ]:
         with pytest.raises(ConfigError) as caught:
             parse_config(text, Path(), "x.toml")
@@ -915,7 +922,7 @@ def test_rows_that_count_jobs_name_no_worker() -> None:
     jobs = 'format = "microdata"\nhome = "h"\nwork = "w"\ncount = "n"\n'
     text = MINIMAL.replace('format = "lodes"\n', jobs)
     config = parse_config(text, Path(), "x.toml")
-    assert isinstance(config.jobs, MicrodataJobs)
+    assert isinstance(config.jobs, MicrodataJobsSettings)
     assert config.jobs.count == "n"
     with pytest.raises(
         ConfigError, match=r"jobs\.count: rows that count several jobs cannot name one worker"

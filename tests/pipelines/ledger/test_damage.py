@@ -84,7 +84,7 @@ def refused(ledger: Ledger, match: str) -> None:
     ):
         with pytest.raises(LedgerError, match=match) as error:
             use(ledger)
-        assert "Cure: " in str(error.value)
+        assert "Fix: " in str(error.value)
     assert ledger.path.read_bytes() == before
 
 

@@ -110,7 +110,7 @@ def test_over_budget_says_everything_and_enters_nothing(ledger: Ledger) -> None:
     with pytest.raises(OverBudgetError) as refusal:
         pay(ledger, "1.5", budget=Budget(Fraction(10), Fraction("1e-5")))
     message = str(refusal.value)
-    for part in ("jobs", "spent epsilon 8.6", "remaining epsilon 1.4", "asked epsilon 1.5", "Cure"):
+    for part in ("jobs", "spent epsilon 8.6", "remaining epsilon 1.4", "asked epsilon 1.5", "Fix"):
         assert part in message
     with pytest.raises(OverBudgetError, match=r"remaining epsilon 10, delta 0\.0001; asked epsilon 0"):
         pay(ledger, "0", "2e-4", data_set="other")
@@ -185,7 +185,7 @@ def test_the_clock_does_not_go_back(ledger: Ledger) -> None:
     debit = pay(ledger, now=NOON)
     pay(ledger, now=NOON)
     for use in (pay, lambda one, now: one.resume(debit.id, PLAN, now=now)):
-        with pytest.raises(LedgerError, match=r"11:59:59.999999Z, before the last .*Cure: set"):
+        with pytest.raises(LedgerError, match=r"11:59:59.999999Z, before the last .*Fix: set"):
             use(ledger, now=NOON - timedelta(microseconds=1))
     late = ledger.outcome(debit.id, "finished", now=NOON - timedelta(days=1))
     assert late.time == "2026-03-01T12:00:00.000000Z"
@@ -213,7 +213,7 @@ def test_names_that_are_refused(ledger: Ledger, name: str) -> None:
 
 def test_amounts_that_are_refused(ledger: Ledger) -> None:
     for bad in ("-1", "1e-2000", "1e-5000"):
-        with pytest.raises(LedgerError, match="Cure"):
+        with pytest.raises(LedgerError, match="Fix"):
             pay(ledger, bad)
     with pytest.raises(LedgerError, match="anything"):
         Budget(Fraction(1), Fraction(1))

@@ -222,7 +222,7 @@ def test_an_earlier_release_with_workers_from_outside(
     )
     inputs = read_public_inputs(config)
     (table,) = inputs.model.tables
-    outside = inputs.geography.unit_of("trct", inputs.geography.outside_blocks)
+    outside = inputs.geography.unit_of("trct", inputs.geography.external_blocks)
     assert table.flow[table.origin == outside[0]].sum() == before["S000"].sum()
     assert table.dropped["rows"] == 0
     where = np.unique(inputs.geography.unit_of("trct", inputs.geography.number(before["w_geocode"])))

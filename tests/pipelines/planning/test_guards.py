@@ -60,9 +60,9 @@ def test_a_confidential_file_is_no_public_table(
             read_public_inputs(small_config(change))
 
 
-def test_a_confidential_file_is_no_pseudo_truth(disguised: Path, small_config: Configs) -> None:
-    with pytest.raises(ConfigError, match=f"^pseudo-truth: {disguised.name} {RULE}"):
-        tune(small_config(), Sweep(), pseudo_truth=disguised)
+def test_a_confidential_file_is_no_proxy_truth(disguised: Path, small_config: Configs) -> None:
+    with pytest.raises(ConfigError, match=f"^proxy truth: {disguised.name} {RULE}"):
+        tune(small_config(), Sweep(), proxy_truth=disguised)
 
 
 def test_files_of_patterns_and_aux_files_are_compared(

@@ -67,7 +67,7 @@ def test_a_plan_with_tables_of_places(config: Callable[..., pipelines.ReleaseCon
     assert np.abs(shares - plain.model.shares(everywhere)).max() > 0.01
     assert "places.csv (C45): 1 rows outside the geography left out" in inputs.notes
     plan = pipelines.make_plan(config(), inputs)
-    assert plan.configuration["geography"]["partitions"] == ["stplc"]
+    assert plan.configuration["geography"]["non_nesting_areas"] == ["stplc"]
 
 
 def test_the_model_is_as_fine_as_the_places(config: Callable[..., pipelines.ReleaseConfig]) -> None:
@@ -87,7 +87,7 @@ def test_the_model_is_as_fine_as_the_places(config: Callable[..., pipelines.Rele
 def test_a_plan_keeps_no_partitions(config: Callable[..., pipelines.ReleaseConfig]) -> None:
     """So its tables are compared with those between levels alone."""
     whole = config()
-    geography = replace(pipelines.planning.public_inputs.read_geography(whole), partitions={})
+    geography = replace(pipelines.planning.public_inputs.read_geography(whole), non_nesting_areas={})
     assert [table.origin_level for table in read_auxiliary(whole, geography)] == ["cty", "trct"]
 
 
@@ -107,5 +107,5 @@ def test_places_bring_the_model_of_rhode_island_nearer_to_the_truth(
     assert loss("all", planning["with_areas"](text, "stplc", tmp_path)) < 0.207
     config = pipelines.parse_config(places, ROOT / "examples", "places.toml")
     plan = pipelines.make_plan(config)
-    assert pipelines.certified(plan).epsilon <= config.privacy.epsilon
+    assert pipelines.certify(plan).epsilon <= config.privacy.epsilon
     assert isinstance(plan.geography, geo_data.Geography)

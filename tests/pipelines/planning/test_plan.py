@@ -384,7 +384,7 @@ def test_attributes_named_like_our_own_columns_do_no_harm(
     )
     with pytest.raises(geo_data.InputError, match=f"attribute.* {name}") as caught:
         make_plan(config)
-    assert "rename" in caught.value.cure
+    assert "rename" in caught.value.fix
 
 
 @pytest.mark.parametrize("mark", [",", '"', "\n"])
@@ -401,7 +401,7 @@ def test_categories_that_cannot_be_column_names_are_refused_before_any_draw(
     with pytest.raises(geo_data.InputError, match="categories") as caught:
         make_plan(small_config(microdata_change(path)))
     assert (caught.value.column, caught.value.count) == ("sector", 1)
-    assert caught.value.cure
+    assert caught.value.fix
     assert "transport" not in str(caught.value)
 
 
@@ -445,7 +445,7 @@ def test_a_level_named_like_our_own_columns_is_refused(
     config = small_config((str(small_region["crosswalk"]), str(path)), ('"st"', '"weight"'))
     with pytest.raises(geo_data.InputError, match="the level weight has the name") as caught:
         make_plan(config)
-    assert "rename the column" in caught.value.cure
+    assert "rename the column" in caught.value.fix
 
 
 def test_job_source_reads_nothing_yet(small_config: Configs, small_geography: geo_data.Geography) -> None:

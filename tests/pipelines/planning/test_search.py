@@ -1,4 +1,4 @@
-"""Choices, forecasts and sweeps: from public data alone, for the better, and the same every time."""
+"""Choices, simulated utility and sweeps: from public data alone, for the better, and the same every time."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ import pytest
 import geo_data
 import pipelines
 import synth
-from pipelines import ReleaseConfig, forecast, make_plan, read_public_inputs
-from pipelines.planning.plan import Choices, assemble
+from pipelines import ReleaseConfig, make_plan, read_public_inputs, simulate_utility
+from pipelines.planning.assembling import assemble
+from pipelines.planning.plan import Choices
 from pipelines.planning.public_inputs import PublicInputs
 from pipelines.planning.search import _descend, _Sample, choose
 from pipelines.planning.sweep import AUTO, Sweep, draw_frontier, recommend, tune
@@ -58,7 +59,7 @@ def test_choices_are_the_same_every_time_and_read_no_homes(
 
 
 @pytest.mark.parametrize("limit", [1, 100])
-def test_every_candidate_is_tried_on_the_same_pseudo_truth(limit: int, config_of: Configs) -> None:
+def test_every_candidate_is_tried_on_the_same_proxy_truth(limit: int, config_of: Configs) -> None:
     """Each job keeps its home, in whichever pool it is."""
     inputs = read_public_inputs(config_of())
     sample = _Sample(geo_data.Slots(inputs.slots.work, {}, {}), inputs.model)
@@ -72,14 +73,16 @@ def test_every_candidate_is_tried_on_the_same_pseudo_truth(limit: int, config_of
 
 @pytest.mark.parametrize("epsilon", ["2", "6"])
 def test_the_choice_is_better_than_extreme_ones(epsilon: str, config_of: Configs) -> None:
-    """On pseudo-truth that the search did not see."""
+    """On proxy truth that the search did not see."""
     config = config_of(epsilon, ('retention_min = "0.5"', 'retention_min = "1"'))
     inputs = read_public_inputs(config)
     chosen = choose(config, inputs)
 
     def objective(choices: Choices) -> float:
         release = assemble(config, inputs, inputs.slots, choices, config.privacy.delta)
-        return float(np.mean([forecast(release, inputs.model, seed=seed).objective for seed in (101, 102)]))
+        return float(
+            np.mean([simulate_utility(release, inputs.model, seed=seed).objective for seed in (101, 102)])
+        )
 
     best = objective(chosen)
     assert best < objective(replace(chosen, thresholds=(2.0**-7,)))
@@ -105,12 +108,12 @@ def test_noise_on_counts_is_planned_for_flows_between_areas(config_of: Configs) 
     inputs = read_public_inputs(config)
     release = make_plan(config, inputs)
     assert release.pools.shared.all()
-    found = forecast(release, inputs.model)
+    found = simulate_utility(release, inputs.model)
     assert found.objective == found.total_variation
     unshared = make_plan(config_of("2", *noisy, ("[plan]", "[plan]\npool_below = 1")), inputs)
     assert not unshared.pools.shared.any()
-    assert forecast(unshared, inputs.model).total_variation > 1.3 * found.total_variation
-    resampled = forecast(make_plan(config_of("8.6"), inputs), inputs.model)
+    assert simulate_utility(unshared, inputs.model).total_variation > 1.3 * found.total_variation
+    resampled = simulate_utility(make_plan(config_of("8.6"), inputs), inputs.model)
     assert resampled.objective == (resampled.total_variation + resampled.block_variation) / 2
 
 
@@ -145,14 +148,14 @@ def test_a_budget_that_pays_nothing_is_an_error_not_a_choice(config_of: Configs)
         make_plan(config_of("0.01", ('retention_min = "0.5"', 'prior = "0.01"')))
 
 
-# --- forecasts
+# --- simulated utility
 
 
-def test_forecast_of_noise_and_of_none(config_of: Configs) -> None:
+def test_simulated_utility_of_noise_and_of_none(config_of: Configs) -> None:
     config = config_of("8.6", ('retention_min = "0.5"', 'retention_min = "1"'))
     inputs = read_public_inputs(config)
     found = [
-        forecast(
+        simulate_utility(
             assemble(
                 config.model_copy(update={"privacy": config.privacy.model_copy(update={"epsilon": e})}),
                 inputs,
@@ -171,13 +174,13 @@ def test_forecast_of_noise_and_of_none(config_of: Configs) -> None:
     assert noisy.jobs == clean.jobs == 12_000
 
 
-def test_forecast_takes_given_homes(config_of: Configs) -> None:
+def test_simulated_utility_takes_given_homes(config_of: Configs) -> None:
     """Homes that are all one block: whatever the plan does, what is lost is the noise."""
     config = config_of("20", ("[plan]", '[plan]\nsplit_threshold = "0.001"\npool_below = 1'))
     inputs = read_public_inputs(config)
     release = make_plan(config, inputs)
     homes = np.full(len(inputs.slots), 7, np.int32)
-    result = forecast(release, inputs.model, homes)
+    result = simulate_utility(release, inputs.model, homes)
     assert result.total_variation < 0.01
 
 
@@ -185,12 +188,12 @@ def test_large_plans_are_tried_in_part(config_of: Configs, monkeypatch: pytest.M
     config = config_of("8.6", ("[plan]", '[plan]\nsplit_threshold = "1"\npool_below = 1'))
     inputs = read_public_inputs(config)
     release = make_plan(config, inputs)
-    whole = forecast(release, inputs.model)
+    whole = simulate_utility(release, inputs.model)
     cut = pipelines.running.batches.batches
-    module = importlib.import_module("pipelines.forecast")
+    module = importlib.import_module("pipelines.planning.simulation")
     monkeypatch.setattr(module, "batches", lambda release: cut(release, 500))
     monkeypatch.setattr(module, "_TRIAL_JOBS", 3_000)
-    part = forecast(release, inputs.model)
+    part = simulate_utility(release, inputs.model)
     assert 1_500 < part.jobs < 6_000
     assert part.block_variation == pytest.approx(whole.block_variation, abs=0.08)
 
@@ -244,9 +247,9 @@ def test_tune_on_the_model_and_on_an_earlier_release(
     config = config_of("8.6", ('retention_min = "0.5"', 'pool_below = 1\nprior = "0.5"'))
     sweep = Sweep(epsilon=("0.01", "5", "8.6"), split_threshold=("0.5", "200"))
     for truth in (None, earlier):
-        results = tune(config, sweep, pseudo_truth=truth)
-        assert results["certified"].tolist() == [False, False, True, True, True, True]
-        done = results[results["certified"]]
+        results = tune(config, sweep, proxy_truth=truth)
+        assert results["certify"].tolist() == [False, False, True, True, True, True]
+        done = results[results["certify"]]
         assert done["total_variation"].between(0, 1, inclusive="neither").all()
         fine = done[done["split_threshold"] == "1/2"].set_index("epsilon")["objective"]
         assert fine["8.6"] == fine["5"]  # the prior is given: epsilon decides only whether it is certified
@@ -262,7 +265,7 @@ def test_mechanisms_are_compared_each_with_the_settings_that_it_has(config_of: C
     config = config_of("8.6", ('retention_min = "0.5"', 'retention_min = "0.5"\nprior = "0.5"'))
     both = Sweep(mechanism=("dirichlet", "geometric"), split_threshold=("1",), pool_below=("1",))
     results = tune(config, both)
-    assert results["certified"].all()
+    assert results["certify"].all()
     assert results["retention_min"].tolist() == ["0.5", "1"]
     # Objectives of two mechanisms are of two kinds, so the configured one is kept, whatever they are.
     assert recommend(results.assign(objective=[1.0, 0.0]), config).count("retention_min") == 1
@@ -281,7 +284,7 @@ def test_strata_and_their_level_are_swept(
     pd.read_csv(region["od"], dtype="str").iloc[:-9].to_csv(earlier, index=False)
     config = config_of("8.6", ("[plan]", '[plan]\nsplit_threshold = "1"\npool_below = 9999'))
     sweep = Sweep(pool_by=("none", "SE", "SI"), pool_level=("trct", AUTO))
-    results = tune(config, sweep, pseudo_truth=earlier).set_index(["pool_by", "pool_level"])
+    results = tune(config, sweep, proxy_truth=earlier).set_index(["pool_by", "pool_level"])
     pools = results["pools"]
     assert pools["none", "trct"] == 24  # tracts
     assert pools["SE", "trct"] == pools["SE", AUTO] > 2 * pools["none", "trct"]
@@ -369,7 +372,7 @@ def test_onthemap_preset_is_certified_by_the_same_code(config_of: Configs, clean
     silent = ('epsilon = "8.6"\n', ""), ('delta = "1e-5"\n', "")
     config = config_of("8.6", preset, *silent)
     assert (config.privacy.epsilon, config.privacy.delta) == (Fraction("7.88"), Fraction("1e-5"))
-    guarantee = pipelines.certified(pipelines.run(config).plan)
+    guarantee = pipelines.certify(pipelines.run(config).plan)
     assert guarantee.epsilon <= config.privacy.epsilon
     assert Fraction("0.0378") in guarantee.classes[0].retention
     assert any(row.pruning_loss > 0 for row in guarantee.classes)

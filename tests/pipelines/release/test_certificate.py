@@ -22,10 +22,10 @@ from pipelines import (
     ReleaseConfig,
     ReleasePlan,
     certificate_schema,
-    certified,
+    certify,
     make_plan,
 )
-from pipelines.release.certificate import Budget, guarantee_fields, make_certificate
+from pipelines.release.certificate import EpsilonDelta, guarantee_fields, make_certificate
 from pipelines.release.provenance import SourceState
 from pipelines.release.readme import odds_in_words
 
@@ -41,7 +41,7 @@ def stored(small_release: Release) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def guarantee(small_release: Release) -> synth.Guarantee:
-    return certified(small_release.plan)
+    return certify(small_release.plan)
 
 
 def validate(document: object) -> None:
@@ -132,8 +132,8 @@ def test_bounds_are_rounded_up_and_never_printed_as_zero(
     pairs = [
         (certificate.run.epsilon, guarantee.epsilon),
         (certificate.run.delta, guarantee.delta),
-        (certificate.person.epsilon, guarantee.person_epsilon),
-        (certificate.person.delta, guarantee.person_delta),
+        (certificate.person.epsilon, guarantee.record_epsilon),
+        (certificate.person.delta, guarantee.record_delta),
     ]
     assert len(certificate.classes) == len(guarantee.classes) > 1
     for row, exact in zip(certificate.classes, guarantee.classes, strict=True):
@@ -142,7 +142,7 @@ def test_bounds_are_rounded_up_and_never_printed_as_zero(
             (row.pruning_loss_V, exact.pruning_loss),
             (row.epsilon, exact.epsilon),
             (row.delta, exact.delta),
-            (row.person_delta, exact.person_delta),
+            (row.record_delta, exact.record_delta),
         ]
     assert len(certificate.person.curve) == len(guarantee.curve) > 1
     for point, (epsilon, delta) in zip(certificate.person.curve, guarantee.curve, strict=True):
@@ -156,9 +156,9 @@ def test_bounds_are_rounded_up_and_never_printed_as_zero(
 
 def test_tiny_bounds_are_not_printed_as_zero(small_release: Release, guarantee: synth.Guarantee) -> None:
     tiny = Fraction(1, 3 * 10**400)
-    classes = tuple(replace(c, delta=tiny, person_delta=tiny) for c in guarantee.classes)
+    classes = tuple(replace(c, delta=tiny, record_delta=tiny) for c in guarantee.classes)
     less = replace(
-        guarantee, delta=tiny, person_delta=tiny, curve=((guarantee.epsilon, tiny),), classes=classes
+        guarantee, delta=tiny, record_delta=tiny, curve=((guarantee.epsilon, tiny),), classes=classes
     )
     fields = guarantee_fields(small_release.plan, less)
     texts = [fields["run"].delta, fields["person"].delta]
@@ -198,7 +198,7 @@ def test_a_guarantee_for_one_record_can_be_asked_for(small_config: Configs, clea
 
 
 def test_classes_add_up_to_the_run(small_release: Release, guarantee: synth.Guarantee) -> None:
-    certificate, plan = small_release.certificate, small_release.plan.plan
+    certificate, plan = small_release.certificate, small_release.plan.numeric
     totals = certificate.totals
     assert sum(row.pools for row in certificate.classes) == totals.pools == plan.pools.n_pools
     assert totals.records == totals.synthetic_workers == 600
@@ -218,7 +218,7 @@ def test_classes_add_up_to_the_run(small_release: Release, guarantee: synth.Guar
 
 def test_class_rows_bound_their_pools(small_release: Release) -> None:
     """Each pool lies inside its row's limits, so a reader can check which bound is its own."""
-    plan = small_release.plan.plan
+    plan = small_release.plan.numeric
     for number, row in enumerate(small_release.certificate.classes):
         members = plan.pool_class == number
         n, m = plan.pools.n[members], plan.pools.m[members]
@@ -241,19 +241,19 @@ def test_a_person_with_several_records_has_group_privacy(
     old, new = microdata_change(microdata["csv"])
     change = (old, new.replace("records_per_worker = 3", f"records_per_worker = {records}"))
     plan = make_plan(small_config(change))
-    guarantee = certified(plan)
+    guarantee = certify(plan)
     person = guarantee_fields(plan, guarantee)["person"]
     assert person.records == records
     assert f"at most {records} job record(s)" in person.statement
-    assert rounded_up(person.epsilon, records * guarantee.person_epsilon)
+    assert rounded_up(person.epsilon, records * guarantee.record_epsilon)
     # delta (1 + e^eps + e^(2 eps)), e^eps from above: between e^eps with a lower and an upper rational.
     from flint import arb, ctx
 
     ctx.prec = 400
-    base = guarantee.person_epsilon
+    base = guarantee.record_epsilon
     epsilon = arb(base.numerator) / arb(base.denominator)
     times = sum(((epsilon * i).exp() for i in range(records)), arb(0))
-    exact = times * arb(guarantee.person_delta.numerator) / arb(guarantee.person_delta.denominator)
+    exact = times * arb(guarantee.record_delta.numerator) / arb(guarantee.record_delta.denominator)
     if exact > 1:
         assert person.delta == "1"
         return
@@ -271,7 +271,7 @@ def test_lodes_jobs_are_one_record_a_person(small_release: Release) -> None:
 
 
 def certificate_of(release: ReleasePlan, *, secure: bool = True) -> Certificate:
-    return make_certificate(release, certified(release), "0" * 64, secure=secure)
+    return make_certificate(release, certify(release), "0" * 64, secure=secure)
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def odds_of(
 ) -> list[tuple[Fraction, Fraction]]:
     """Return the odds, and the probability with which they may be exceeded, for a record and for a worker."""
     person = certificate.person.model_copy(update={"records": records})
-    run = Budget(epsilon=epsilon, delta=delta)
+    run = EpsilonDelta(epsilon=epsilon, delta=delta)
     words = odds_in_words(certificate.model_copy(update={"run": run, "person": person})).replace("\n", " ")
     assert ("job records equally" in words) == (records > 1)
     said = re.findall(r"at most about ([\d.,]+\d)\b.*?(?:probability ([\d.]+\d))?\.(?= |$)", words)

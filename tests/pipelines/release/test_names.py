@@ -171,7 +171,7 @@ def test_what_is_of_no_unit_is_left_out(small_geography: geo_data.Geography, tmp
 
 
 def test_states_have_names_of_their_own(small_release: Release) -> None:
-    """Of outside areas too; but what the crosswalk says comes first."""
+    """Of external zones too; but what the crosswalk says comes first."""
     public = pipelines.read_public_release(small_release.public)
     assert unit_names(public, "st").tolist() == ["Demo State"]
     public.names["st"][:] = ""

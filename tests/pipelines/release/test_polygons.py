@@ -15,9 +15,10 @@ import geo_data
 import pipelines
 import synth
 from pipelines import ConfigError, Release, VerificationError, resume, run, verify
+from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.release.certificate import Certificate
 from pipelines.release.layout import seal
-from pipelines.release.polygons import polygon_file, polygon_levels
+from pipelines.release.polygons import polygon_file
 
 Configs = Callable[..., pipelines.ReleaseConfig]
 TABLE = '[[geography.polygons]]\nlevel = "trct"\nfile = "{file}"\ncode = "GEOID"\n'

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 import geo_data
 import synth
 from pipelines import ReleaseConfig, ReleasePlan, make_plan, parse_config
+from pipelines.planning.plan import batches
 from pipelines.planning.public_inputs import job_source
-from pipelines.running.batches import batches, sample_batch
+from pipelines.planning.sampling import sample_batch
 
 
 @pytest.mark.parametrize("below", [1, 8, 1000])

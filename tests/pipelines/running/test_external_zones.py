@@ -15,7 +15,7 @@ import pytest
 
 import geo_data
 import pipelines
-from geo_data.outside import US_STATES
+from geo_data.external_zones import US_STATES
 from pipelines import ConfigError, Release, VerificationError, make_plan, plan_hash, run, verify
 from pipelines.planning.storage import load_plan, save_plan
 from pipelines.release.certificate import Certificate
@@ -71,7 +71,7 @@ def release(
         (f'file = "{small_region["od"]}"\n', f'file = "{split["main"]}"\naux = "{split["aux"]}"\n'),
         ('longitude = "blklondd"\n', 'longitude = "blklondd"\noutside = ["09", "25"]\n'),
     )
-    return run(pipelines.parse_config(text, tmp_path_factory.mktemp("outside"), "outside.toml"))
+    return run(pipelines.parse_config(text, tmp_path_factory.mktemp("external_zones"), "outside.toml"))
 
 
 def read(folder: Path, kind: str) -> pd.DataFrame:
@@ -111,7 +111,7 @@ def test_the_release_is_read_back(release: Release) -> None:
 def test_the_plan_is_stored_and_read_back(release: Release, tmp_path: Path) -> None:
     folder = tmp_path / "plan"
     loaded = load_plan(release.public / "plan")
-    assert loaded.geography.outside == ("09", "25")
+    assert loaded.geography.external_zones == ("09", "25")
     assert save_plan(loaded, folder) == plan_hash(release.public / "plan")
     blocks = pq.read_table(folder / "blocks.parquet").to_pandas()
     assert blocks["tabblk2010"].tolist() == loaded.geography.blocks.tolist()
@@ -147,18 +147,18 @@ def test_outside_and_aux_need_each_other(outside_config: Configs) -> None:
     with pytest.raises(ConfigError, match=r"geography\.outside: the LODES main file has no such workers"):
         outside_config(aux=None)
     with pytest.raises(ConfigError, match=r"jobs\.aux: the aux file needs areas to live in"):
-        outside_config(outside="")
+        outside_config(external_zones="")
     with pytest.raises(ConfigError, match=r'geography: "25" is named 2 times'):
-        outside_config(outside='["25", "25"]')
+        outside_config(external_zones='["25", "25"]')
     with pytest.raises(ConfigError, match=r"geography\.outside: .* is not a list"):
-        outside_config(outside='"everywhere"')
+        outside_config(external_zones='"everywhere"')
 
 
 def test_every_state_may_be_outside(outside_config: Configs) -> None:
-    plan = make_plan(outside_config(outside='["us-states"]'))
-    assert len(plan.geography.outside) == len(US_STATES)  # the demo region is in none
+    plan = make_plan(outside_config(external_zones='["us-states"]'))
+    assert len(plan.geography.external_zones) == len(US_STATES)  # the demo region is in none
     assert plan.notes[-1] == (
-        "no auxiliary table has flows from 56 of 56 outside areas: what is expected from them follows "
+        "no auxiliary table has flows from 56 of 56 external zones: what is expected from them follows "
         "population and distance alone, unknown for 56 of them"
     )
 

@@ -17,16 +17,17 @@ import pytest
 import pipelines
 import synth
 from pipelines import Release, ReleaseConfig, ReleasePlan, VerificationError, resume, run, verify
+from pipelines.cli.summary import release_summary
 from pipelines.planning.form import plan_hash
 from pipelines.planning.public_inputs import read_public_inputs
-from pipelines.planning.simulation import forecast, objective
+from pipelines.planning.simulation import objective, simulate_utility
 from pipelines.planning.storage import load_plan, save_plan
 from pipelines.planning.sweep import Sweep, tune
 from pipelines.release.certificate import Certificate, certificate_schema, guarantee_fields
 from pipelines.release.layout import file_names, seal
 from pipelines.release.names import NAME_FILE
 from pipelines.release.readme import release_readme
-from pipelines.running.summary import plan_summary, release_summary
+from pipelines.running.report import plan_summary
 
 Configs = Callable[..., ReleaseConfig]
 Document = dict[str, Any]
@@ -48,7 +49,7 @@ def test_tune_does_not_try_a_retention_that_the_mechanism_has_not(config: Config
     with pytest.raises(pipelines.ConfigError, match='"geometric" keeps every cell') as caught:
         tune(config(), Sweep(epsilon=("4",), retention_min=("0.5",)))
     assert len(caught.value.problems) == 1
-    assert tune(config(), Sweep(epsilon=("8.6",), retention_min=("1.0",)))["certified"].tolist() == [True]
+    assert tune(config(), Sweep(epsilon=("8.6",), retention_min=("1.0",)))["certify"].tolist() == [True]
 
 
 def data_of(release: Release) -> dict[str, bytes]:
@@ -70,7 +71,7 @@ def test_a_release_is_made_and_passes_every_check(release: Release) -> None:
     (row,) = document["classes"]
     ratio = Fraction(*map(int, row["ratio"][0].split("/")))
     assert float(ratio) == pytest.approx(np.exp(-4.3), rel=1e-14)
-    assert row["n_max"] == release.plan.plan.pools.n.max()
+    assert row["n_max"] == release.plan.numeric.pools.n.max()
     assert "no pool fails" in document["definition"]["delta_sharing"]
     assert "prior" not in row
 
@@ -78,7 +79,7 @@ def test_a_release_is_made_and_passes_every_check(release: Release) -> None:
 def test_what_is_said_of_it_is_true_of_it(release: Release) -> None:
     """Nothing that only the other mechanism does is said, and that no output is excepted is."""
     readme = (release.public / "README.md").read_text(encoding="utf-8")
-    summary = plan_summary(release.plan, release.plan.mechanism.certify(release.plan.plan))
+    summary = plan_summary(release.plan, release.plan.mechanism.certify(release.plan.numeric))
     for text in (readme, summary, release_summary(release), json.dumps(release.certificate.model_dump())):
         assert not any(word in text for word in ("prior", "pruning", "retention", "urn", "Dirichlet"))
     assert "to each of which random noise was added" in readme
@@ -119,7 +120,7 @@ def test_one_key_gives_the_same_bytes_however_it_is_cut_off(
 
 def test_a_plan_is_stored_and_read_without_loss(release: Release, tmp_path: Path) -> None:
     plan = load_plan(release.public / "plan")
-    assert plan.plan.parameters == release.plan.plan.parameters
+    assert plan.numeric.parameters == release.plan.numeric.parameters
     assert save_plan(plan, tmp_path / "again") == plan_hash(release.public / "plan")
 
 
@@ -173,7 +174,7 @@ def test_another_noise_is_found(step: int, message: str, release: Release) -> No
 def test_less_noise_with_a_true_certificate_costs_more_than_was_asked(release: Release) -> None:
     change_noise(release.public, -(10**15))
     plan = load_plan(release.public / "plan")
-    guarantee = plan.mechanism.certify(plan.plan)
+    guarantee = plan.mechanism.certify(plan.numeric)
     document = read(release.public / "certificate.json")
     for name, value in guarantee_fields(plan, guarantee).items():
         dump = [row.model_dump() for row in value] if isinstance(value, list) else value.model_dump()
@@ -210,7 +211,7 @@ def test_a_changed_certificate_is_found(path: tuple[str | int, ...], value: obje
 
 
 @pytest.mark.parametrize(
-    ("line", "cure"),
+    ("line", "fix"),
     [
         ('prior = "0.1"', 'plan.prior: the mechanism "geometric" has no prior; leave this line out'),
         (
@@ -223,10 +224,10 @@ def test_a_changed_certificate_is_found(path: tuple[str | int, ...], value: obje
         ),
     ],
 )
-def test_settings_of_the_other_mechanism_are_refused(line: str, cure: str, config: Configs) -> None:
+def test_settings_of_the_other_mechanism_are_refused(line: str, fix: str, config: Configs) -> None:
     with pytest.raises(pipelines.ConfigError) as caught:
         config(("pool_below = 8", f"pool_below = 8\n{line}"))
-    assert str(caught.value).endswith(cure)
+    assert str(caught.value).endswith(fix)
 
 
 @pytest.mark.parametrize("lines", ['retention_min = "1"', 'preset = "onthemap"\nretention_min = "1"'])
@@ -251,8 +252,8 @@ def test_a_forecast_counts_the_noise(config: Configs) -> None:
     shares = []
     for epsilon in ("8.6", "1"):
         plan = pipelines.make_plan(config(('epsilon = "8.6"', f'epsilon = "{epsilon}"')), inputs)
-        shares.append(forecast(plan, inputs.model).noise_share)
-        assert plan.plan.epsilon == Fraction(epsilon)
+        shares.append(simulate_utility(plan, inputs.model).noise_share)
+        assert plan.numeric.epsilon == Fraction(epsilon)
     assert 0 < shares[0] < shares[1] < 1
 
 

@@ -21,7 +21,7 @@ from pipelines import (
     PublicReleaseError,
     ReleaseConfig,
     VerificationError,
-    certified,
+    certify,
     make_plan,
     read_public_release,
     resume,
@@ -30,7 +30,7 @@ from pipelines import (
 )
 from pipelines.config.implicates import Implicates
 from pipelines.release.layout import MANIFEST, file_names, seal
-from pipelines.running.summary import plan_summary
+from pipelines.running.report import plan_summary
 from pipelines.storage.checksums import CHECKSUMS
 
 Configs = Callable[..., ReleaseConfig]
@@ -112,7 +112,7 @@ def test_an_independent_implicate_is_a_release_at_a_part_of_the_budget(
     )
     one = run(small_config(), key=synth.RunKey.from_seed(1))
     assert data_of(several, "implicate-01") == data_of(one)
-    assert several.plan.plan.parameters == one.plan.plan.parameters
+    assert several.plan.numeric.parameters == one.plan.numeric.parameters
 
 
 def test_runs_have_streams_of_their_own(small_config: Configs) -> None:
@@ -126,14 +126,14 @@ def test_runs_have_streams_of_their_own(small_config: Configs) -> None:
 
 def test_losses_of_independent_implicates_add_up(small_config: Configs) -> None:
     plan = make_plan(small_config(implicates(3), epsilon("25.8")))
-    once, together = plan.mechanism.certify(plan.plan), certified(plan)
-    assert plan.plan.epsilon == Fraction("8.6")
+    once, together = plan.mechanism.certify(plan.numeric), certify(plan)
+    assert plan.numeric.epsilon == Fraction("8.6")
     assert plan.requested == (Fraction("25.8"), Fraction(1, 100_000))
     assert together.epsilon == 3 * once.epsilon <= Fraction("25.8")
     assert together.delta == 3 * once.delta <= Fraction(1, 100_000)
-    assert (together.person_epsilon, together.person_delta) == (
-        3 * once.person_epsilon,
-        3 * once.person_delta,
+    assert (together.record_epsilon, together.record_delta) == (
+        3 * once.record_epsilon,
+        3 * once.record_delta,
     )
     assert together.curve == tuple((3 * e, min(Fraction(1), 3 * d)) for e, d in once.curve)
     assert together.classes == once.classes
@@ -143,25 +143,23 @@ def test_losses_of_independent_implicates_add_up(small_config: Configs) -> None:
 
 def test_no_run_is_no_release(small_release: pipelines.Release) -> None:
     with pytest.raises(ValueError, match="at least one run"):
-        certified(small_release.plan).repeated(0)
+        certify(small_release.plan).repeated(0)
 
 
 def test_one_urn_is_certified_for_all_of_its_draws(small_config: Configs) -> None:
     plan = make_plan(small_config(implicates(3, "one-urn")))
-    np.testing.assert_array_equal(plan.plan.pools.m, 3 * plan.plan.pools.n)
-    assert plan.plan.epsilon == Fraction("8.6")
-    guarantee = certified(plan)
-    assert max(row.m_max for row in guarantee.classes) >= plan.plan.pools.m.max()
+    np.testing.assert_array_equal(plan.numeric.pools.m, 3 * plan.numeric.pools.n)
+    assert plan.numeric.epsilon == Fraction("8.6")
+    guarantee = certify(plan)
+    assert max(row.m_max for row in guarantee.classes) >= plan.numeric.pools.m.max()
     single = make_plan(small_config())
-    prior = [
-        max(p for row in certified(made).classes for p in row.numbers["prior"]) for made in (plan, single)
-    ]
+    prior = [max(p for row in certify(made).classes for p in row.numbers["prior"]) for made in (plan, single)]
     assert prior[0] > prior[1]  # three times the draws need more noise
 
 
 def test_the_certificate_says_what_its_numbers_are_of(three: pipelines.Release) -> None:
     certificate, up = three.certificate, synth.decimal_up
-    guarantee = certified(three.plan)
+    guarantee = certify(three.plan)
     assert certificate.implicates.number == 3
     assert certificate.implicates.source == three.plan.configuration["release"]["implicate_source"]
     assert certificate.run.epsilon == up(guarantee.epsilon)
@@ -191,7 +189,7 @@ def test_geometric_noise_is_added_anew_for_each(small_config: Configs) -> None:
     release = run(small_config(implicates(2), geometric, kept, epsilon("4")))
     assert release.certificate.run.epsilon == "4"
     assert release.certificate.run.delta == "0"
-    assert release.plan.plan.epsilon == 2
+    assert release.plan.numeric.epsilon == 2
     assert not od(release.public, 1).equals(od(release.public, 2))
     with pytest.raises(ConfigError, match=r'release\.implicate_source: the mechanism "geometric" has no urn'):
         small_config(implicates(2, "one-urn"), geometric, kept)
@@ -202,7 +200,7 @@ def test_a_budget_that_is_too_small_for_them_says_what_would_do(small_config: Co
         make_plan(small_config(implicates(3)))
     smallest = refused.value.smallest
     assert smallest is not None
-    assert certified(make_plan(small_config(implicates(3), epsilon(synth.decimal_up(smallest, 4)))))
+    assert certify(make_plan(small_config(implicates(3), epsilon(synth.decimal_up(smallest, 4)))))
 
 
 @pytest.mark.parametrize("number", ["0", "100", '"3"', "2.5", "true"])

@@ -10,12 +10,12 @@ import pytest
 
 import synth
 from pipelines import ConfigError, Ledger, LedgerError, Release, ReleaseConfig, debits_of, resume, run
+from pipelines.cli.summary import budget_line, release_summary
 from pipelines.ledger.ledger import Budget
 from pipelines.release.signing import SigningError
 from pipelines.running import run as releasing
 from pipelines.running.folder import RunState, Staging
 from pipelines.running.payment import budget_left
-from pipelines.running.summary import budget_line, release_summary
 
 Configs = Callable[..., ReleaseConfig]
 Change = tuple[str, str]
@@ -50,7 +50,7 @@ def test_a_release_is_paid_once_with_what_its_certificate_says(
     debit = next(entry for entry in Ledger(book).entries() if entry.kind == "debit")
     assert debit.plan_sha256 == release.certificate.plan_sha256
     assert debits_of([release.out]) == [debit.hash]
-    plan, guarantee = release.plan, releasing.certified(release.plan)
+    plan, guarantee = release.plan, releasing.certify(release.plan)
     for epsilon, refused in (("20", False), ("10", True)):  # what `odsynth plan` says of the next one
         settings = paid_config(epsilon=epsilon).ledger
         assert settings is not None

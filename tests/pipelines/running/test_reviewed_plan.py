@@ -321,7 +321,7 @@ def test_planning_again_does_not_remove_what_else_is_in_the_folder(
     config = small_config()
     inputs = pipelines.read_public_inputs(config)
     release = pipelines.make_plan(config, inputs)
-    report = pipelines.report_plan(release, pipelines.certified(release), inputs.model)
+    report = pipelines.report_plan(release, pipelines.certify(release), inputs.model)
     with pytest.raises(ConfigError, match="or more than that"):
         pipelines.write_plan_report(report, given)
     assert (given / "release").is_dir()

@@ -76,7 +76,7 @@ def test_cost(release: Release) -> None:
     assert certificate.totals.records == certificate.totals.synthetic_workers == 406_052
     assert Fraction(certificate.run.epsilon) <= Fraction(certificate.requested.epsilon)
     assert (0 < Fraction(certificate.run.delta) <= Fraction("1e-5")) == (
-        release.plan.plan.mechanism == "dirichlet"
+        release.plan.numeric.mechanism == "dirichlet"
     )
     assert Fraction(certificate.run.delta) <= Fraction(certificate.requested.delta)
 
@@ -84,7 +84,7 @@ def test_cost(release: Release) -> None:
 def test_utility(release: Release, homes: tuple[np.ndarray, np.ndarray]) -> None:
     geography, work = release.plan.geography, release.plan.pools.slots.work
     flows, commute, destinations = PROMISES[
-        release.plan.plan.mechanism, release.certificate.requested.epsilon
+        release.plan.numeric.mechanism, release.certificate.requested.epsilon
     ]
     assert 0 < total_variation(geography, "trct", work, *homes) <= flows
     true, synthetic = (mean_commute(geography, work, h) for h in homes)

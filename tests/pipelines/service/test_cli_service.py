@@ -81,7 +81,7 @@ def test_tokens(state: Path) -> None:
 def test_only_a_new_token_makes_the_folder(state: Path, verb: tuple[str, ...]) -> None:
     result = invoke("token", *verb)
     assert result.exit_code == 1
-    assert f"{state}: no service has its folder there. Cure: name the configuration" in result.output
+    assert f"{state}: no service has its folder there. Fix: name the configuration" in result.output
     assert not state.exists()
     assert f"Service     {state}" in invoke("token", "create", "Ann", "--role", "viewer").stderr
 

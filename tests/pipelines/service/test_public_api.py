@@ -90,7 +90,7 @@ def test_flows(client: TestClient, base: str, release: pipelines.PublicRelease, 
         "jobs": mine["SE03"].sum(),
         "areas": len(mine),
         "flows": [
-            {"code": codes[row[other]], "jobs": row["SE03"], "outside": False}
+            {"code": codes[row[other]], "jobs": row["SE03"], "external_zones": False}
             for _, row in mine.head(2).iterrows()
         ],
     }

@@ -1,4 +1,4 @@
-// Wind rose and histogram, as SVG; the table beside them says the same in numbers.
+// Rose diagram and histogram, as SVG; the table beside them says the same in numbers.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -28,7 +28,7 @@ function sector(direction, inner, outer) {
   );
 }
 
-/** The wind rose: a sector's area is its share of the jobs, its colours are distances. */
+/** The rose diagram: a sector's area is its share of the jobs, its colours are distances. */
 function drawRose(host, found) {
   const radius = 80;
   const sums = found.rose.map((jobs) => jobs.reduce((a, b) => a + b, 0));
@@ -50,12 +50,12 @@ function drawRose(host, found) {
   });
   const best = sums.indexOf(Math.max(...sums));
   const words = found.placed
-    ? `Wind rose of directions. Most often ${DIRECTIONS[best]}, ${share(sums[best], found.placed)} of the jobs.`
-    : "Wind rose: no jobs.";
+    ? `Rose diagram of directions. Most often ${DIRECTIONS[best]}, ${share(sums[best], found.placed)} of the jobs.`
+    : "Rose diagram: no jobs.";
   host.replaceChildren(svg("svg", { viewBox: "-105 -105 210 210", role: "img", "aria-label": words }, ...parts));
 }
 
-/** Jobs by distance, one bar a class; its colours are the legend of the wind rose. */
+/** Jobs by distance, one bar a class; its colours are the legend of the rose diagram. */
 function drawDistances(host, found, unit) {
   const largest = Math.max(...found.classes, 1);
   host.replaceChildren(

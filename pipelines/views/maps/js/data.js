@@ -22,7 +22,7 @@ async function readData() {
 
   const finest = meta.levels.at(-1).id;
   const nFinest = codes[finest].length;
-  const outside = new Map(Object.entries(meta.outside).map(([unit, name]) => [Number(unit), name]));
+  const outside = new Map(Object.entries(meta.external_zones).map(([unit, name]) => [Number(unit), name]));
   const levels = meta.levels.map((level) => {
     const starts = array(`starts:${level.id}`);
     // Unit of this level that each unit of the finest level lies in.
@@ -39,7 +39,7 @@ async function readData() {
       unitOf,
       latitude: degrees(`latitude:${level.id}`),
       longitude: degrees(`longitude:${level.id}`),
-      // An outside area is one unit at every level.
+      // An external zone is one unit at every level.
       outside: new Set([...outside.keys()].map((unit) => unitOf[unit])),
     };
   });

@@ -45,7 +45,7 @@ function selectedFlows(data, side, selection, level, column) {
   const flows = [];
   mapped(data, side, selection, level, column).forEach((jobs, unit) => {
     const same = level === selection.level && unit === selection.unit;
-    if (jobs === 0 || same || level.outside.has(unit)) return;
+    if (jobs === 0 || same || level.external_zones.has(unit)) return;
     flows.push(side === "work" ? { home: unit, work: null, jobs } : { home: null, work: unit, jobs });
   });
   return flows;
@@ -64,7 +64,7 @@ function allFlows(data, level, column) {
       sums[home] += count[row];
     }
     for (const home of homes) {
-      if (home !== work && !level.outside.has(home)) flows.push({ home, work, jobs: sums[home] });
+      if (home !== work && !level.external_zones.has(home)) flows.push({ home, work, jobs: sums[home] });
       sums[home] = 0;
     }
   }
@@ -98,7 +98,7 @@ function commutes(data, side, selection, column, kmPerUnit) {
     jobs += n;
     const [home, work] = [data.home[row], data.work[row]];
     if (data.isOutside[home]) {
-      const name = data.outside.get(home);
+      const name = data.external_zones.get(home);
       outside.set(name, (outside.get(name) ?? 0) + n);
       return;
     }

@@ -54,7 +54,7 @@ def test_who_lives_outside_is_counted(with_outside: tuple[pipelines.Release, Pat
     public = pipelines.read_public_release(release.public)
     flows = public.flows(block, block)
     homes, work = (np.repeat(flows[side], flows["S000"]).to_numpy() for side in ("home", "work"))
-    assert geography.is_outside(homes).any()
+    assert geography.is_external(homes).any()
     expected = pipelines.mean_commute(geography, work, homes)
     assert only(measures, "mean_commute_release", block) == pytest.approx(expected)
     pipelines.evaluate_public(release.out, [config])

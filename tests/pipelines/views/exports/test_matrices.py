@@ -95,7 +95,7 @@ def test_a_large_state(tmp_path: Path) -> None:
         }
     )
     codes = np.array([f"{zone:015}" for zone in range(zones)], object)
-    geography = SimpleNamespace(n_units=lambda _: zones, codes=lambda _: codes, outside=())
+    geography = SimpleNamespace(n_units=lambda _: zones, codes=lambda _: codes, external_zones=())
     source: Any = SimpleNamespace(
         release=SimpleNamespace(geography=geography),
         home_level="block",

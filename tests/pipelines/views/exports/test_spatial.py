@@ -30,7 +30,7 @@ from pipelines.views.exports.spatial import write_flatgeobuf, write_geojson
 Exporter = Callable[..., tuple[Path, Source]]
 ZONES, FLOWS = "demo_zones_trct_JT00_2019", "demo_flows_trct_to_trct_JT00_2019"
 OUTSIDE = ["09999999999", "25999999999"]
-SHAPELESS = 3  # two outside areas, and the tract that the polygons lack
+SHAPELESS = 3  # two external zones, and the tract that the polygons lack
 
 
 def check_totals(zones: pd.DataFrame, flows: pd.Series) -> None:
@@ -257,7 +257,7 @@ def test_points_where_there_are_no_polygons(exported: Exporter) -> None:
     assert "work_S000" not in homes
     geography = source.release.geography
     inside = works.geometry.notna()
-    assert works["code"][~inside].tolist() == [f"{code:9<15}" for code in geography.outside]
+    assert works["code"][~inside].tolist() == [f"{code:9<15}" for code in geography.external_zones]
     np.testing.assert_array_equal(works.geometry[inside].x, geography.longitude[inside])
 
 

@@ -16,7 +16,7 @@ from pipelines import PublicRelease, Release, read_public_release
 from pipelines.views.commutes import find_area
 from pipelines.views.figures.charts import draw_distances, draw_rose
 from pipelines.views.figures.maps import _edges, _round_length, _round_sizes, draw_choropleth, draw_flows
-from pipelines.views.figures.subject import Subject
+from pipelines.views.figures.subject import FigureSubject
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +25,11 @@ def release(small_release: Release) -> PublicRelease:
 
 
 @pytest.fixture(scope="module")
-def busiest(release: PublicRelease) -> Subject:
+def busiest(release: PublicRelease) -> FigureSubject:
     unit = int(release.flows("trct", "trct").groupby("work")["S000"].sum().idxmax())
-    return Subject(release, find_area(release, release.geography.codes("trct")[unit]), "workers", "S000")
+    return FigureSubject(
+        release, find_area(release, release.geography.codes("trct")[unit]), "workers", "S000"
+    )
 
 
 def axes(**how: object) -> Axes:
@@ -41,7 +43,7 @@ def texts(axis: Axes) -> str:
 # --- maps
 
 
-def test_darker_is_denser(busiest: Subject) -> None:
+def test_darker_is_denser(busiest: FigureSubject) -> None:
     axis = axes()
     draw_choropleth(axis, busiest)
     assert busiest.shapes is not None
@@ -60,7 +62,7 @@ def test_darker_is_denser(busiest: Subject) -> None:
 def test_units_without_workers_are_grey(release: PublicRelease) -> None:
     flows = release.flows("tabblk2010", "tabblk2010")
     work = int(flows.groupby("work")["home"].nunique().idxmin())  # few homes
-    subject = Subject(release, find_area(release, release.geography.blocks[work]), "workers", "S000")
+    subject = FigureSubject(release, find_area(release, release.geography.blocks[work]), "workers", "S000")
     axis = axes()
     draw_choropleth(axis, subject)
     assert subject.shapes is not None
@@ -73,7 +75,7 @@ def test_units_without_workers_are_grey(release: PublicRelease) -> None:
 def test_points_are_as_large_as_their_jobs(small_release: Release, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(small_release.public, tmp_path / "bare"))
     shutil.rmtree(folder / "geo")
-    subject = Subject(read_public_release(folder), None, "workers", "S000", "trct")
+    subject = FigureSubject(read_public_release(folder), None, "workers", "S000", "trct")
     axis = axes()
     draw_choropleth(axis, subject)
     sizes = np.asarray(axis.collections[0].get_sizes())
@@ -84,7 +86,7 @@ def test_points_are_as_large_as_their_jobs(small_release: Release, tmp_path: Pat
 
 @pytest.mark.parametrize("draw", [draw_choropleth, draw_flows])
 def test_a_level_without_shapes_is_drawn_on_those_there_are(draw: object, release: PublicRelease) -> None:
-    subject = Subject(release, None, "workers", "S000", "tabblk2010")
+    subject = FigureSubject(release, None, "workers", "S000", "tabblk2010")
     assert subject.shapes is None
     axis = axes()
     draw(axis, subject)  # type: ignore[operator]
@@ -95,7 +97,7 @@ def test_a_level_without_shapes_is_drawn_on_those_there_are(draw: object, releas
 
 
 def test_what_rounds_to_nothing_is_not_said(release: PublicRelease) -> None:
-    subject = Subject(release, None, "workers", "S000", "trct")
+    subject = FigureSubject(release, None, "workers", "S000", "trct")
     apart = subject.pairs[subject.pairs["home"] != subject.pairs["work"]]
     subject.__dict__["pairs"] = apart  # as if nobody stayed
     axis = axes()
@@ -103,7 +105,7 @@ def test_what_rounds_to_nothing_is_not_said(release: PublicRelease) -> None:
     assert "stay in one" not in texts(axis)
 
 
-def test_flows_are_as_wide_as_they_are_large(busiest: Subject) -> None:
+def test_flows_are_as_wide_as_they_are_large(busiest: FigureSubject) -> None:
     axis = axes()
     draw_flows(axis, busiest)
     widths = [patch.get_linewidth() for patch in axis.patches if isinstance(patch, FancyArrowPatch)]
@@ -116,7 +118,7 @@ def test_flows_are_as_wide_as_they_are_large(busiest: Subject) -> None:
 
 
 def test_only_the_largest_flows_of_a_region_are_drawn(release: PublicRelease) -> None:
-    subject = Subject(release, None, "workers", "S000", "tabblk2010")
+    subject = FigureSubject(release, None, "workers", "S000", "tabblk2010")
     axis = axes()
     draw_flows(axis, subject)
     arrows = [patch for patch in axis.patches if isinstance(patch, FancyArrowPatch)]
@@ -125,7 +127,7 @@ def test_only_the_largest_flows_of_a_region_are_drawn(release: PublicRelease) ->
 
 
 @pytest.mark.parametrize("draw", [draw_choropleth, draw_flows])
-def test_maps_have_scale_north_and_frame(draw: object, busiest: Subject) -> None:
+def test_maps_have_scale_north_and_frame(draw: object, busiest: FigureSubject) -> None:
     axis = axes()
     draw(axis, busiest)  # type: ignore[operator]
     west, south, east, north = busiest.frame
@@ -158,7 +160,7 @@ def test_classes_hold_every_value_and_are_few() -> None:
 # --- charts
 
 
-def test_the_rose_has_everybody_who_moves(busiest: Subject) -> None:
+def test_the_rose_has_everybody_who_moves(busiest: FigureSubject) -> None:
     axis = axes(projection="polar")
     draw_rose(axis, busiest)
     drawn = sum(bar.get_height() for bar in axis.patches)
@@ -167,7 +169,7 @@ def test_the_rose_has_everybody_who_moves(busiest: Subject) -> None:
     assert "Direction of homes, seen from work" in texts(axis)
 
 
-def test_the_rose_points_where_homes_are(busiest: Subject) -> None:
+def test_the_rose_points_where_homes_are(busiest: FigureSubject) -> None:
     axis = axes(projection="polar")
     draw_rose(axis, busiest)
     flows = busiest.flows.dropna(subset="to_home")
@@ -179,13 +181,13 @@ def test_the_rose_points_where_homes_are(busiest: Subject) -> None:
     )
 
 
-def test_residents_look_towards_work(release: PublicRelease, busiest: Subject) -> None:
+def test_residents_look_towards_work(release: PublicRelease, busiest: FigureSubject) -> None:
     axis = axes(projection="polar")
-    draw_rose(axis, Subject(release, busiest.area, "residents", "S000"))
+    draw_rose(axis, FigureSubject(release, busiest.area, "residents", "S000"))
     assert "Direction of work, seen from home" in texts(axis)
 
 
-def test_distances_are_shares_of_all(busiest: Subject) -> None:
+def test_distances_are_shares_of_all(busiest: FigureSubject) -> None:
     axis = axes()
     draw_distances(axis, busiest)
     km, jobs = busiest.flows["km"].to_numpy(), busiest.flows["jobs"].to_numpy()

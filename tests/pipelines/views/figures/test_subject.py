@@ -11,7 +11,7 @@ import pytest
 
 from pipelines import PublicRelease, PublicReleaseError, Release, read_public_release
 from pipelines.views.commutes import find_area
-from pipelines.views.figures.subject import Subject
+from pipelines.views.figures.subject import FigureSubject
 
 
 @pytest.fixture(scope="module")
@@ -27,12 +27,12 @@ def bare(small_release: Release, tmp_path: Path) -> PublicRelease:
     return read_public_release(folder)
 
 
-def of_busiest(release: PublicRelease, level: str = "trct", **how: object) -> Subject:
+def of_busiest(release: PublicRelease, level: str = "trct", **how: object) -> FigureSubject:
     """The subject of the area with the most jobs."""
     flows = release.flows(level, level)
     unit = int(flows.groupby("work")["S000"].sum().idxmax())
     given: dict = {"of": "workers", "count": "S000"} | how
-    return Subject(release, find_area(release, release.geography.codes(level)[unit]), **given)
+    return FigureSubject(release, find_area(release, release.geography.codes(level)[unit]), **given)
 
 
 def test_jobs_are_counted_where_the_other_end_is(release: PublicRelease) -> None:
@@ -49,11 +49,11 @@ def test_jobs_are_counted_where_the_other_end_is(release: PublicRelease) -> None
 
 
 def test_the_level_is_the_finest_that_can_be_drawn(release: PublicRelease, bare: PublicRelease) -> None:
-    assert Subject(release, None, "workers", "S000").level == "trct"  # it has polygons
-    assert Subject(bare, None, "workers", "S000").level == "tabblk2010"  # 120 points can be told apart
-    assert Subject(release, None, "workers", "S000", "cty").level == "cty"
+    assert FigureSubject(release, None, "workers", "S000").level == "trct"  # it has polygons
+    assert FigureSubject(bare, None, "workers", "S000").level == "tabblk2010"  # 120 points can be told apart
+    assert FigureSubject(release, None, "workers", "S000", "cty").level == "cty"
     with pytest.raises(PublicReleaseError, match="there is no level 'tract'; there are: st"):
-        Subject(release, None, "workers", "S000", "tract")
+        FigureSubject(release, None, "workers", "S000", "tract")
 
 
 def test_nobody_there_is_an_error(release: PublicRelease) -> None:
@@ -61,11 +61,11 @@ def test_nobody_there_is_an_error(release: PublicRelease) -> None:
     empty = sorted(set(range(120)) - set(flows["work"]))[0]
     code = release.geography.blocks[empty]
     with pytest.raises(PublicReleaseError, match=f"there are no workers of block {code}"):
-        Subject(release, find_area(release, code), "workers", "S000")
+        FigureSubject(release, find_area(release, code), "workers", "S000")
 
 
 def test_the_map_is_metric_and_has_nearly_everybody(release: PublicRelease, bare: PublicRelease) -> None:
-    for subject in (of_busiest(release), of_busiest(bare), Subject(release, None, "residents", "S000")):
+    for subject in (of_busiest(release), of_busiest(bare), FigureSubject(release, None, "residents", "S000")):
         west, south, east, north = subject.frame
         assert (east - west) / (north - south) == pytest.approx(1.25)
         assert 3_000 <= east - west < 200_000
@@ -113,7 +113,7 @@ def test_words(release: PublicRelease, small_release: Release) -> None:
     assert "epsilon 8.6, delta 0.0000" in subject.source
     assert small_release.certificate.release.name in subject.source
     assert "NOT FOR RELEASE" not in subject.source
-    assert Subject(release, None, "workers", "S000").title.startswith(
+    assert FigureSubject(release, None, "workers", "S000").title.startswith(
         "Where the workers of the whole region live"
     )
 
@@ -121,4 +121,4 @@ def test_words(release: PublicRelease, small_release: Release) -> None:
 def test_what_is_not_for_release_says_so(release: PublicRelease) -> None:
     certificate = release.certificate.model_copy(update={"for_release": False})
     other = PublicRelease(release.folder, certificate, release.plan_document, release.geography)
-    assert Subject(other, None, "workers", "S000").source.startswith("NOT FOR RELEASE.")
+    assert FigureSubject(other, None, "workers", "S000").source.startswith("NOT FOR RELEASE.")

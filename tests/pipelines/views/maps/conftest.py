@@ -1,4 +1,4 @@
-"""A small release with outside areas and shapes of tracts, and its map."""
+"""A small release with external zones and shapes of tracts, and its map."""
 
 from __future__ import annotations
 

@@ -167,9 +167,9 @@ def expected(
 
 
 def by_code(release: PublicRelease, rows: pd.DataFrame, side: str, level: str) -> pd.Series:
-    """Jobs by the code of a level's units on one side, outside areas left out."""
+    """Jobs by the code of a level's units on one side, external zones left out."""
     geography = release.geography
-    inside = rows[~geography.is_outside(rows[side].to_numpy())]
+    inside = rows[~geography.is_external(rows[side].to_numpy())]
     unit = geography.unit_of(level, inside[side].to_numpy())
     return inside["jobs"].groupby(geography.codes(level)[unit]).sum().sort_values(ascending=False)
 

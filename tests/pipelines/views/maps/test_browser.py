@@ -192,7 +192,7 @@ def test_the_pointer_is_told_what_is_under_it(reader: Reader, mapped: PublicRele
 
 def test_a_filter_is_named_beside_every_number(reader: Reader, mapped: PublicRelease) -> None:
     words = "only: earnings of more than 3,333 dollars a month"
-    places = ["summary", "legend", "top-title", "rose", "outside"]
+    places = ["summary", "legend", "top-title", "rose", "external_zones"]
     beside = "(id) => document.getElementById(id).closest('section, details').innerText.toLowerCase()"
     assert not [place for place in places if "only:" in reader.page.evaluate(beside, place)]
     reader.page.select_option("#level", "trct")
@@ -268,7 +268,7 @@ def test_workers_from_outside(reader: Reader, mapped: PublicRelease) -> None:
     code = busiest(mapped, "work")
     reader.search(code)
     rows = expected(mapped, work=("trct", code))
-    beyond = rows[mapped.geography.is_outside(rows["home"].to_numpy())]
+    beyond = rows[mapped.geography.is_external(rows["home"].to_numpy())]
     shown = {name: int(jobs) for name, jobs, _ in reader.table("outside-table")}
     states = mapped.geography.blocks[beyond["home"]].astype(str).astype("U2")
     names = pd.Series(states).map({"09": "Connecticut", "25": "Massachusetts"}).to_numpy()
@@ -280,7 +280,7 @@ def test_the_slider(reader: Reader, mapped: PublicRelease) -> None:
     reader.page.select_option("#level", "trct")
     geography = mapped.geography
     rows = mapped.flows("trct", "trct").rename(columns={"S000": "jobs"})
-    outside = geography.unit_of("trct", geography.outside_blocks)
+    outside = geography.unit_of("trct", geography.external_blocks)
     flows = rows[(rows["home"] != rows["work"]) & ~rows["home"].isin(outside)]["jobs"]
     seen = []
     for position in (0, 30, 60, 100):

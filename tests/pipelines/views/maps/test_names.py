@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from geo_data.outside import US_STATES
+from geo_data.external_zones import US_STATES
 from pipelines.release.reader import PublicRelease
-from pipelines.views.labels import STATE_NAMES, level_words, outside_names
+from pipelines.views.labels import STATE_NAMES, external_zone_names, level_words
 
 
 @pytest.mark.parametrize(
@@ -34,4 +34,4 @@ def test_every_state_has_a_name() -> None:
 
 
 def test_outside(mapped: PublicRelease) -> None:
-    assert list(outside_names(mapped).values()) == ["Connecticut", "Massachusetts"]
+    assert list(external_zone_names(mapped).values()) == ["Connecticut", "Massachusetts"]

@@ -33,7 +33,7 @@ def named(mapped: PublicRelease, tmp_path_factory: pytest.TempPathFactory) -> Pu
     shutil.copytree(mapped.folder, public)
     geography, inside = mapped.geography, {}
     for level, names in {"cty": COUNTIES, "trct": TRACTS, "bgrp": GROUPS}.items():
-        beyond = geography.unit_of(level, geography.outside_blocks)
+        beyond = geography.unit_of(level, geography.external_blocks)
         inside[level] = np.full(geography.n_units(level), "", object)
         inside[level][np.delete(np.arange(geography.n_units(level)), beyond)] = names
     write_names(inside, geography, public)

@@ -1,6 +1,6 @@
-"""Outside areas: coarse public areas beyond the geography in which workers may live.
+"""External zones: coarse public areas beyond the geography in which workers may live.
 
-An outside area is named by a prefix of geocodes, such as "25" for the state of Massachusetts. In the
+An external zone is named by a prefix of geocodes, such as "25" for the state of Massachusetts. In the
 geography it is one block, whose code and whose units' codes are the prefix filled up with 9s, as LODES fills
 codes that are missing: block 259999999999999, tract 25999999999, state 25. It has no place in the geography;
 what is known of states serves the public model.
@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["US_STATES", "OutsideFacts", "fill", "longest_prefix", "outside_areas", "outside_facts"]
+__all__ = ["US_STATES", "ExternalFacts", "external_facts", "fill", "find_external_zones", "longest_prefix"]
 
 _EVERY_STATE = "us-states"
 _BLOCK_DIGITS = 15  # of a census block of the United States
@@ -86,8 +86,8 @@ US_STATES = tuple(_STATES)
 
 
 @dataclass(frozen=True, eq=False)
-class OutsideFacts:
-    """What is publicly known of outside areas; NaN where nothing is.
+class ExternalFacts:
+    """What is publicly known of external zones; NaN where nothing is.
 
     Attributes
     ----------
@@ -102,8 +102,8 @@ class OutsideFacts:
     longitude: NDArray[np.float64]
 
 
-def outside_facts(areas: Sequence[str], blocks: Iterable[str]) -> OutsideFacts:
-    """Return what is known of outside areas: of states, where the geography's blocks are of states, too.
+def external_facts(areas: Sequence[str], blocks: Iterable[str]) -> ExternalFacts:
+    """Return what is known of external zones: of states, where the geography's blocks are of states, too.
 
     Parameters
     ----------
@@ -113,18 +113,18 @@ def outside_facts(areas: Sequence[str], blocks: Iterable[str]) -> OutsideFacts:
 
     Returns
     -------
-    OutsideFacts
+    ExternalFacts
     """
     own = {code[:2] if len(code) == _BLOCK_DIGITS else "" for code in blocks}
     known = _STATES if own <= _STATES.keys() else {}
     unknown = (np.nan, np.nan, np.nan)
     facts = np.array([known.get(area, unknown) for area in areas]).reshape(-1, 3)
     residents = sum(known[state][0] for state in own if state in known)
-    return OutsideFacts(facts[:, 0] / max(1, residents), facts[:, 1], facts[:, 2])
+    return ExternalFacts(facts[:, 0] / max(1, residents), facts[:, 1], facts[:, 2])
 
 
-def outside_areas(areas: Sequence[str], blocks: pd.Series) -> tuple[str, ...]:
-    """Return the outside areas of a geography.
+def find_external_zones(areas: Sequence[str], blocks: pd.Series) -> tuple[str, ...]:
+    """Return the external zones of a geography.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def outside_areas(areas: Sequence[str], blocks: pd.Series) -> tuple[str, ...]:
 
 
 def fill(area: str, length: int) -> str:
-    """Return the code of an outside area at a level whose codes have a length: cut, or filled up with 9s."""
+    """Return the code of an external zone at a level whose codes have a length: cut, or filled up with 9s."""
     return area[:length].ljust(length, "9")
 
 

@@ -19,10 +19,10 @@ from synth.pairs import largest_pair_delta
 from synth.pruning import pruning_gain
 from synth.tails import Arithmetic
 
-__all__ = ["person_delta_bound", "pure_gain"]
+__all__ = ["pure_gain", "record_delta_bound"]
 
 
-def person_delta_bound(
+def record_delta_bound(
     pool_class: PoolClass,
     retention: tuple[Fraction, ...],
     denominator: int,

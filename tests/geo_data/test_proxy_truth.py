@@ -1,4 +1,4 @@
-"""Pseudo-truth: drawn from the documented hierarchy, whose moments are compared with exact ones.
+"""Proxy truth: drawn from the documented hierarchy, whose moments are compared with exact ones.
 
 With no table and all blocks in one place, every destination has the same shares, P, so that many destinations
 are as many independent draws. Frequencies are compared within five standard errors, or by chi-square.

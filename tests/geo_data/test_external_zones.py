@@ -1,4 +1,4 @@
-"""Outside areas: where workers from beyond the geography are kept, and where they are refused."""
+"""External zones: where workers from beyond the geography are kept, and where they are refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from geo_data import (
     read_weights,
     uniform_weights,
 )
-from geo_data.outside import US_STATES, fill, longest_prefix, outside_areas, outside_facts
+from geo_data.external_zones import US_STATES, external_facts, fill, find_external_zones, longest_prefix
 
 Refused = Callable[..., AbstractContextManager[None]]
 AREAS = ("09", "25", "25017")
@@ -32,7 +32,12 @@ COUNTS = "S000,SA01,SA02,SA03,SE01,SE02,SE03,SI01,SI02,SI03"
 
 def read(path: Path, outside: tuple[str, ...] = AREAS) -> Geography:
     return read_crosswalk(
-        path, block="tabblk2010", levels=LEVELS, latitude="blklatdd", longitude="blklondd", outside=outside
+        path,
+        block="tabblk2010",
+        levels=LEVELS,
+        latitude="blklatdd",
+        longitude="blklondd",
+        external_zones=outside,
     )
 
 
@@ -43,7 +48,7 @@ def wide(demo_region: dict[str, Path]) -> Geography:
 
 
 def inside(geography: Geography) -> np.ndarray:
-    return np.flatnonzero(~geography.is_outside(np.arange(geography.n_blocks)))
+    return np.flatnonzero(~geography.is_external(np.arange(geography.n_blocks)))
 
 
 def test_the_states_are_those_of_the_united_states() -> None:
@@ -53,25 +58,25 @@ def test_the_states_are_those_of_the_united_states() -> None:
 
 
 def test_every_other_state_is_outside() -> None:
-    areas = outside_areas(["us-states"], pd.Series(["440010000000001", "250010000000001"]))
+    areas = find_external_zones(["us-states"], pd.Series(["440010000000001", "250010000000001"]))
     assert set(US_STATES) - set(areas) == {"25", "44"}
     assert list(areas) == sorted(areas)
-    both = outside_areas(["25017", "us-states"], pd.Series(["440010000000001"]))
+    both = find_external_zones(["25017", "us-states"], pd.Series(["440010000000001"]))
     assert set(both) == (set(US_STATES) - {"44"}) | {"25017"}
 
 
 def test_populations_of_states_are_those_of_the_census() -> None:
     """As multiples of Rhode Island's; the states and the District of Columbia had 308,745,538 residents."""
-    facts = outside_facts(US_STATES[:51], ["440010000000001", "440070000000001"])
+    facts = external_facts(US_STATES[:51], ["440010000000001", "440070000000001"])
     assert round(facts.population.sum() * 1_052_567) == 308_745_538
-    beyond = outside_facts(["25", "25017", "2"], ["440010000000001"])
+    beyond = external_facts(["25", "25017", "2"], ["440010000000001"])
     assert np.isnan(beyond.population).tolist() == [False, True, True]
     assert np.isnan(beyond.latitude).tolist() == np.isnan(beyond.longitude).tolist() == [False, True, True]
 
 
 @pytest.mark.parametrize("block", ["030010000000001", "440010001", "E00000001000000"])
 def test_a_geography_of_no_state_knows_none(block: str) -> None:
-    assert np.isnan(outside_facts(["25"], ["440010000000001", block]).population).all()
+    assert np.isnan(external_facts(["25"], ["440010000000001", block]).population).all()
 
 
 def test_a_large_near_state_outweighs_others(write: Callable[..., Path]) -> None:
@@ -82,24 +87,24 @@ def test_a_large_near_state_outweighs_others(write: Callable[..., Path]) -> None
     table = write("GEOID,POP10\n440010000001,1000\n", "weights.csv")
     weights = read_weights(table, geography, level="bgrp", area="GEOID", weight="POP10").weights
     assert (weights[inside(geography)] == 1000 * 10**6 / 8).all()
-    arizona, california, connecticut, massachusetts, new_york, county = weights[geography.outside_blocks]
+    arizona, california, connecticut, massachusetts, new_york, county = weights[geography.external_blocks]
     assert massachusetts > connecticut > new_york > california > arizona > county == 1
     assert 0.01 < massachusetts / (1000 * 10**6) < 1
 
 
 def test_an_area_is_one_block_and_one_unit_of_every_level(wide: Geography, demo_geography: Geography) -> None:
-    assert wide.outside == AREAS
-    assert wide.blocks[wide.outside_blocks].tolist() == [FILLED[0], FILLED[2], FILLED[1]]  # as in AREAS
+    assert wide.external_zones == AREAS
+    assert wide.blocks[wide.external_blocks].tolist() == [FILLED[0], FILLED[2], FILLED[1]]  # as in AREAS
     assert wide.n_blocks == demo_geography.n_blocks + 3
-    assert wide.is_outside(np.arange(wide.n_blocks)).sum() == 3
+    assert wide.is_external(np.arange(wide.n_blocks)).sum() == 3
     for level in LEVELS:
         added = set(wide.codes(level)) - set(demo_geography.codes(level))
         assert added == {fill(area, len(demo_geography.codes(level)[0])) for area in AREAS}
-        assert not set(wide.unit_of(level, inside(wide))) & set(wide.unit_of(level, wide.outside_blocks))
-    assert wide.unit_of("st", wide.outside_blocks).tolist() == [1, 2, 2]  # both parts of one state
-    assert np.isnan(wide.latitude[wide.outside_blocks]).all()
+        assert not set(wide.unit_of(level, inside(wide))) & set(wide.unit_of(level, wide.external_blocks))
+    assert wide.unit_of("st", wide.external_blocks).tolist() == [1, 2, 2]  # both parts of one state
+    assert np.isnan(wide.latitude[wide.external_blocks]).all()
     assert wide.points().geometry.is_empty.sum() == 3
-    assert "3 outside areas" in repr(wide)
+    assert "3 external zones" in repr(wide)
 
 
 def test_what_was_inside_stays_as_it_was(wide: Geography, demo_geography: Geography) -> None:
@@ -110,7 +115,7 @@ def test_what_was_inside_stays_as_it_was(wide: Geography, demo_geography: Geogra
 def test_an_area_of_the_crosswalk_is_refused(demo_region: dict[str, Path], refused: Refused) -> None:
     path = demo_region["crosswalk"]
     own = str(read(path, ()).blocks[0])
-    with refused(path, "outside areas are areas of the crosswalk", count=1):
+    with refused(path, "external zones are areas of the crosswalk", count=1):
         read(path, (own,))
     with refused(path, "or of one another", count=1):
         read(path, ("25", "25"))
@@ -150,7 +155,7 @@ def test_a_home_that_lost_its_leading_zero_is_not_put_into_another_state(
 
 
 def test_weights_of_unknown_areas_are_even(wide: Geography) -> None:
-    assert (uniform_weights(wide).weights[wide.outside_blocks] == 1).all()
+    assert (uniform_weights(wide).weights[wide.external_blocks] == 1).all()
 
 
 def test_flows_into_one_area_are_added(wide: Geography, write: Callable[..., Path]) -> None:

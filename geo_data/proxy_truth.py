@@ -1,4 +1,4 @@
-"""Pseudo-truth: homes drawn from the public model, on which a plan can be tried without confidential data."""
+"""Proxy truth: homes drawn from the public model, on which a plan can be tried without confidential data."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
-"""What the command line says about plans and releases."""
+"""What the command line says about releases and budgets."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
-
-import numpy as np
 
 import geo_data
 import synth
@@ -18,55 +16,7 @@ from pipelines.running.folder import Staging
 from pipelines.running.payment import budget_left
 from pipelines.running.run import Release
 
-__all__ = ["budget_line", "comparison", "ledger_account", "plan_summary", "release_summary"]
-
-
-def plan_summary(release: ReleasePlan, guarantee: synth.Guarantee) -> str:
-    """Describe a plan and its cost.
-
-    Parameters
-    ----------
-    release : ReleasePlan
-    guarantee : synth.Guarantee
-        Of the plan.
-
-    Returns
-    -------
-    str
-        A few lines; bounds are rounded up.
-    """
-    plan, up = release.plan, synth.decimal_up
-    cells = plan.domains.n_cells[plan.pools.domain]
-    order = np.argsort(cells, kind="stable")
-    running = np.cumsum(plan.pools.n[order])
-    tenth, median, ninth = cells[order][np.searchsorted(running, running[-1] * np.array([0.1, 0.5, 0.9]))]
-    shared = release.pools.shared
-    added, paid = release.mechanism.explain(plan, guarantee)
-    lines = [
-        f"Plan        {release.configuration['release']['name']}, mechanism {plan.mechanism}",
-        f"  slots     {plan.pools.n_records:,} jobs in {plan.pools.n_pools:,} pools; "
-        f"the largest has {plan.pools.n.max():,}",
-        *(
-            [
-                f"  shared    {plan.pools.n[shared].sum():,} jobs of work blocks with fewer than "
-                f"{release.choices.pool_below:,} share {shared.sum():,} pools, "
-                f"by {release.pools.pooling.level}"
-            ]
-            if shared.any()
-            else []
-        ),
-        f"  domains   {plan.domains.n_domains:,} for {release.geography.n_blocks:,} blocks; "
-        f"a typical job's has {median:,} cells (one in ten {tenth:,} or fewer, one in ten {ninth:,} or more)",
-        f"  cells     coarsening {release.configuration['plan']['coarsening']}; {added}",
-        f"  noise     about {release.mechanism.noise_share(plan):.1%} of the synthetic workers are noise",
-        *([f"Implicates  {release.implicates.words}"] if release.implicates.number > 1 else []),
-        f"Cost        epsilon {up(guarantee.epsilon, 6)}, delta {up(guarantee.delta, 4)} for the run "
-        f"(requested {up(release.requested[0])} and {up(release.requested[1])})",
-        f"  of which  {paid}",
-        f"  a person  delta {up(guarantee.person_delta, 4)} at the same epsilon, per job record",
-    ]
-    lines += [f"Note        {note}" for note in release.notes]
-    return "\n".join(lines)
+__all__ = ["budget_line", "comparison", "ledger_account", "release_summary"]
 
 
 def release_summary(release: Release) -> str:
@@ -113,11 +63,11 @@ def ledger_account(account: Account) -> str:
     )
 
 
-def budget_line(settings: LedgerSettings, release: ReleasePlan, guarantee: synth.Guarantee) -> str:
+def budget_line(settings: LedgerSettings, plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
     """Describe what is left of the budget of a plan, and whether it can be paid from it."""
     left = budget_left(settings)
-    one_record = release.plan.guarantee == "dp"  # which is paid with what is asked (`accounting.paid`)
-    cost = release.requested if one_record else (guarantee.epsilon, guarantee.delta)
+    one_record = plan.numeric.guarantee == "dp"  # which is paid with what is asked (`accounting.paid`)
+    cost = plan.requested if one_record else (guarantee.epsilon, guarantee.delta)
     fits = all(synth.exact(synth.decimal_up(a)) <= b for a, b in zip(cost, left, strict=True))
     period = f", {settings.period}" if settings.period else ""
     return (
@@ -127,16 +77,16 @@ def budget_line(settings: LedgerSettings, release: ReleasePlan, guarantee: synth
     )
 
 
-def comparison(release: ReleasePlan, public: Path, truth: geo_data.JobRecords) -> str:
+def comparison(plan: ReleasePlan, public: Path, truth: geo_data.JobRecords) -> str:
     """Compare a release with its truth, at the finest level above the block. For generated truths only.
 
     What this prints is computed from the true homes, outside the mechanism and outside the guarantee.
     """
-    geography, slots = release.geography, release.pools.slots
+    geography, slots = plan.geography, plan.pools.slots
     level = geography.levels[-2] if len(geography.levels) > 1 else geography.block_level
-    table = geo_data.LodesJobs(public / file_names(release.configuration)["od_parquet"], geography).records()
-    homes = geo_data.group_records(release.pools, geography, truth)
-    synthetic = geo_data.group_records(release.pools, geography, table)
+    table = geo_data.LodesJobs(public / file_names(plan.configuration)["od_parquet"], geography).records()
+    homes = geo_data.group_records(plan.pools, geography, truth)
+    synthetic = geo_data.group_records(plan.pools, geography, table)
     distance = total_variation(geography, level, slots.work, homes, synthetic)
     return (
         f"Compared    with the generated truth: flows between {level} units differ by {distance:.1%} "

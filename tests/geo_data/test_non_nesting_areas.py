@@ -21,15 +21,15 @@ ROWS = [
 COLUMNS = ("blk", "trct", "plc", "sub", "pod")
 
 
-def read(path: Path, partitions: tuple[str, ...], outside: tuple[str, ...] = ()) -> Geography:
+def read(path: Path, non_nesting_areas: tuple[str, ...], outside: tuple[str, ...] = ()) -> Geography:
     return read_crosswalk(
         path,
         block="blk",
         levels=("trct",),
         latitude="lat",
         longitude="lon",
-        outside=outside,
-        partitions=partitions,
+        external_zones=outside,
+        non_nesting_areas=non_nesting_areas,
     )
 
 
@@ -84,7 +84,7 @@ def test_places_outside(write: Callable[..., Path]) -> None:
     assert "2599999" in wide.codes("plc")
     assert {"2599999999", "2500199999", "4400199999"} <= set(wide.codes("sub"))
     assert wide.codes("pod").tolist() == ["", "25", "77", "88"]
-    state, inner, county = wide.unit_of("sub", wide.outside_blocks).tolist()
+    state, inner, county = wide.unit_of("sub", wide.external_blocks).tolist()
     assert wide.locate_unit("sub", ["2500112345", "4400112345", "4400312345", "25"]).tolist() == [
         inner,
         county,

@@ -1,0 +1,115 @@
+"""Assembling a plan: pools, cells and calibrated numbers for the choices made, from public inputs only."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+import geo_data
+import synth
+from pipelines.config.implicates import Implicates
+from pipelines.config.loading import PlanSettings, ReleaseConfig
+from pipelines.planning.plan import Choices, ReleasePlan
+from pipelines.planning.public_inputs import PublicInputs
+
+__all__ = ["assemble"]
+
+_KM_PER_MILE = Fraction("1.609344")
+
+
+def assemble(
+    config: ReleaseConfig, inputs: PublicInputs, slots: geo_data.Slots, choices: Choices, delta: Fraction
+) -> ReleasePlan:
+    """Make the plan of some slots with given choices.
+
+    Parameters
+    ----------
+    config : ReleaseConfig
+    inputs : PublicInputs
+    slots : geo_data.Slots
+        All slots, or the sample on which choices are tried.
+    choices : Choices
+    delta : Fraction
+        For these slots.
+
+    Returns
+    -------
+    ReleasePlan
+    """
+    geography, model, settings = inputs.geography, inputs.model, config.plan
+    pooling = geo_data.Pooling(choices.pool_level, choices.pool_below, settings.pool_by)
+    pools = geo_data.build_pools(slots, geography, pooling)
+    coarse = geo_data.coarsen(
+        model, pools.block, pools.n, _rule(settings, model, choices), settings.retention_min
+    )
+    implicates = Implicates(config.release.implicates, config.release.implicate_source)
+    once = synth.Pools(pools.n, pools.n, coarse.domain)
+    numeric = _calibrated(
+        config,
+        implicates,
+        synth.one_urn_implicates(once, implicates.of_run),
+        synth.Domains(geography.n_blocks, coarse.offsets, coarse.cuts, coarse.stratum),
+        coarse.retention,
+        delta,
+    )
+    starts = geography.starts(model.level).astype(np.int64)
+    shares = synth.OriginShares(starts, coarse.share_offsets, coarse.share_unit, coarse.share, coarse.row)
+    return ReleasePlan(
+        configuration=config.canonical(),
+        geography=geography,
+        weights=inputs.weights.weights,
+        shares=shares,
+        pools=pools,
+        level=model.level,
+        domain_unit=coarse.unit,
+        domain_size=coarse.size,
+        numeric=numeric,
+        choices=choices,
+        notes=inputs.notes,
+    )
+
+
+def _calibrated(
+    config: ReleaseConfig,
+    implicates: Implicates,
+    pools: synth.Pools,
+    domains: synth.Domains,
+    retention: tuple[Fraction, ...],
+    delta: Fraction,
+) -> synth.Plan:
+    """Calibrate one run of the mechanism to its part of the budget."""
+    epsilon, runs = config.privacy.epsilon, implicates.runs
+    calibrate = synth.MECHANISMS[config.release.mechanism].calibrate
+    try:
+        return calibrate(
+            pools,
+            domains,
+            retention,
+            epsilon / runs,
+            delta / runs,
+            config.plan.prior,
+            config.privacy.guarantee,
+        )
+    except synth.BudgetTooSmallError as error:
+        if runs == 1:
+            raise
+        alone = error
+
+        def smallest() -> Fraction | None:
+            return None if alone.smallest is None else runs * alone.smallest
+
+        what = f"epsilon {synth.decimal_up(epsilon)} is not enough for {runs} independent implicates"
+        raise synth.BudgetTooSmallError(what, smallest) from None
+
+
+def _rule(settings: PlanSettings, model: geo_data.PublicModel, choices: Choices) -> geo_data.Rule:
+    match settings.coarsening:
+        case "balanced":
+            return geo_data.balanced(choices.threshold)
+        case "threshold":
+            return geo_data.by_threshold(choices.threshold)
+        case "distance":
+            return geo_data.by_distance(model, float(settings.distance_miles * _KM_PER_MILE))
+        case "share":
+            return geo_data.by_share(float(settings.share))

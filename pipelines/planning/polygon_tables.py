@@ -1,0 +1,60 @@
+"""Which levels have polygons, and reading the files that a configuration names for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import geo_data
+from pipelines.config.loading import PolygonTable, ReleaseConfig
+
+__all__ = ["polygon_levels", "read_polygon_tables"]
+
+
+def polygon_levels(configuration: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the levels of which a release has polygons, coarsest first.
+
+    Parameters
+    ----------
+    configuration : mapping
+        The canonical configuration (`ReleaseConfig.canonical`).
+
+    Returns
+    -------
+    tuple of str
+        Those that ``[[geography.polygons]]`` names, and that of the blocks where the geography is a file of
+        polygons.
+    """
+    geography = configuration["geography"]
+    named = {table["level"] for table in geography.get("polygons", ())}
+    if geography["latitude"] is None:
+        named.add(geography["block"])
+    return tuple(level for level in (*geography["levels"], geography["block"]) if level in named)
+
+
+def read_polygon_tables(config: ReleaseConfig, geography: geo_data.Geography) -> dict[str, geo_data.Polygons]:
+    """Read the polygons that a configuration names.
+
+    Parameters
+    ----------
+    config : ReleaseConfig
+    geography : geo_data.Geography
+
+    Returns
+    -------
+    dict of str to geo_data.Polygons
+        By level, for each of `polygon_levels`.
+
+    Raises
+    ------
+    geo_data.InputError
+        If a file is unusable.
+    """
+    g = config.geography
+    tables = {table.level: table for table in g.polygons}
+    if g.latitude is None and g.block not in tables:
+        tables[g.block] = PolygonTable.model_construct(level=g.block, file=g.file, code=g.block)
+    return {
+        level: geo_data.read_polygons(table.file, geography, level=level, code=table.code, name=table.name)
+        for level, table in tables.items()
+    }
