@@ -210,5 +210,3 @@ def keygen(folder: Path) -> None:
 
 for _command in (*COMMANDS, *VIEWS, *SERVICE):
     main.add_command(_command)
-
-
