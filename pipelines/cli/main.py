@@ -210,3 +210,5 @@ def keygen(folder: Path) -> None:
 
 for _command in (*COMMANDS, *VIEWS, *SERVICE):
     main.add_command(_command)
+
+
