@@ -36,7 +36,7 @@ def projected(y: list[int], n: int) -> tuple[list[int], int]:
 @given(vectors, st.integers(1, 40))
 def test_the_projection_is_the_plain_one(y: list[int], n: int) -> None:
     mass, unit = projected(y, n)
-    assert [Fraction(a, unit) for a in mass] == nearest(y, n)
+    assert tuple(Fraction(a, unit) for a in mass) == nearest(tuple(y), n)
     assert sum(mass) == unit * n
     assert unit == sum(a > 0 for a in mass)
 
@@ -98,7 +98,7 @@ def test_rounding_is_unbiased_near_and_adds_up(
     y: list[int], n: int, m: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = every_rounding(y, n, m, monkeypatch)
-    exact = [x * m / n for x in nearest(y, n)]
+    exact = [x * m / n for x in nearest(tuple(y), n)]
     for counts in found:
         assert sum(counts) == m
         assert min(counts) >= 0
@@ -107,7 +107,7 @@ def test_rounding_is_unbiased_near_and_adds_up(
         assert Fraction(sum(counts[c] for counts in found), len(found)) == x
     share = Fraction(1, len(found))
     distribution = {counts: share * times for counts, times in Counter(map(tuple, found)).items()}
-    assert distribution == roundings(nearest(y, n), m)
+    assert distribution == roundings(nearest(tuple(y), n), m)
 
 
 @settings(max_examples=100)
