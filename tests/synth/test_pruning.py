@@ -60,14 +60,16 @@ def integral_gain(n: int, m: int, strata: Strata) -> flint.arb:
             continue
         others = [(a, f, k - (s == i) - (s == j)) for s, (a, f, k) in enumerate(strata)]
         base = n + a_i + sum(a * k for a, f, k in others if f == 1)
-        coins = [(ball(a), ball(f), k) for a, f, k in others if f < 1 and k]
-        ratio = integral(ball(base), m, coins) / integral(ball(base + a_j), m, coins)
+        coins = tuple(sorted(other for other in others if other[1] < 1 and other[2]))
+        ratio = integral(Fraction(base), m, coins) / integral(base + a_j, m, coins)
         worst = worst.max(ball(f_j) + ball(1 - f_j) * ratio)
     return worst
 
 
-def integral(base: flint.arb, m: int, coins: list[tuple[flint.arb, flint.arb, int]]) -> flint.arb:
-    """Of x^(base-1) (1-x)^(m-1) prod (1 - f + f x^a)^k over [0, 1]."""
+@cache
+def integral(mass: Fraction, m: int, strata: tuple[tuple[Fraction, Fraction, int], ...]) -> flint.arb:
+    """Of x^(mass-1) (1-x)^(m-1) prod (1 - f + f x^a)^k over [0, 1]."""
+    base, coins = ball(mass), [(ball(a), ball(f), k) for a, f, k in strata]
 
     def density(t: flint.acb, _: bool) -> flint.acb:
         value = (-base * t).exp() * (1 - (-t).exp()) ** (m - 1)
