@@ -256,7 +256,7 @@ def test_altered_plan_files_are_refused_by_name(
 def test_a_plan_of_another_format_is_refused(small_config: Configs, tmp_path: Path) -> None:
     save_plan(make_plan(small_config()), tmp_path / "plan")
     path = tmp_path / "plan" / "plan.json"
-    edit_json(path, lambda document: document.update(format="odsynth plan 2"))
+    edit_json(path, lambda document: document.update(format="another plan 7"))
     with pytest.raises(ValueError, match=r"plan\.json: the format is not"):
         load_plan(tmp_path / "plan")
     edit_json(path, lambda document: document.update(format=PLAN_FORMAT, mechanism="magic"))

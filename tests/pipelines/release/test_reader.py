@@ -20,6 +20,7 @@ import synth
 from helpers import edit_json, with_values
 from pipelines import PublicRelease, PublicReleaseError, Release, read_public_release
 from pipelines.config.loading import check_config
+from pipelines.planning.form import PLAN_FORMAT
 from pipelines.release import reader
 from pipelines.release.layout import file_names
 
@@ -227,7 +228,7 @@ def test_levels_need_no_prefixes(british: Callable[..., pipelines.ReleaseConfig]
 def test_a_release_says_what_it_has(release: PublicRelease, small_release: Release) -> None:
     assert release.levels == LEVELS
     assert release.certificate == small_release.certificate
-    assert release.plan_document["format"] == "odsynth plan 1"
+    assert release.plan_document["format"] == PLAN_FORMAT
     assert release.categories == small_release.plan.pools.slots.categories
     assert list(release.rows) == ["main"]
     assert release.rows["main"].schema.names == ["w_geocode", "h_geocode", *release.counts, "createdate"]
@@ -327,7 +328,7 @@ def test_a_folder_that_is_no_release(name: str, public_copy: Path) -> None:
 def test_a_certificate_or_plan_of_another_program(public_copy: Path) -> None:
     certificate, plan = public_copy / "certificate.json", public_copy / "plan" / "plan.json"
     edit_json(plan, lambda document: document.update(format="another plan 7"))
-    with pytest.raises(PublicReleaseError, match=r"plan: plan\.json: the format is not 'odsynth plan 1'"):
+    with pytest.raises(PublicReleaseError, match=rf"plan: plan\.json: the format is not '{PLAN_FORMAT}'"):
         read_public_release(public_copy)
     certificate.write_text("{}", encoding="utf-8")
     with pytest.raises(PublicReleaseError, match=r"certificate\.json: not a certificate of this program"):
