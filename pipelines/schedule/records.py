@@ -9,7 +9,6 @@ What has its name is whole. A record names output folders and kinds of error; it
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic_core import from_json
 
-from pipelines.running.folder import Staging
+from pipelines.storage.durable import hold_lock, write_whole
 
 __all__ = ["Record", "Records"]
 
@@ -89,15 +88,10 @@ class Records:
 
     @contextmanager
     def locked(self) -> Iterator[bool]:
-        """Hold the lock, or find it held; the system releases it when the process ends, however it ends."""
+        """Hold the lock, or find it held."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (self.folder / "lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-            else:
-                yield True
+        with hold_lock(self.folder / "lock") as free:
+            yield free
 
     def read(self) -> tuple[dict[str, Record], set[str]]:
         """Return the records by name, and the names of those that cannot be read."""
@@ -117,5 +111,4 @@ class Records:
 
     def save(self, record: Record) -> None:
         """Write a record, which is there whole or not at all."""
-        text = json.dumps({"format": _FORMAT} | asdict(record), indent=1) + "\n"
-        Staging(self.folder).write(self.path(record.name), text.encode())
+        write_whole(self.path(record.name), json.dumps({"format": _FORMAT} | asdict(record), indent=1) + "\n")
