@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.storage.durable import whole_file
+from pipelines.storage.errors import ShownError
 
 __all__ = [
     "GENESIS",
@@ -78,7 +79,7 @@ _SCHEMA = [
 ]
 
 
-class LedgerError(ValueError):
+class LedgerError(ShownError, ValueError):
     """The ledger refuses: what rule, how many, the fix. Nothing was written."""
 
 

@@ -21,6 +21,7 @@ import fsspec  # type: ignore[import-untyped]
 from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
 
 from pipelines.storage.durable import sync, whole_file, write_whole
+from pipelines.storage.errors import ShownError
 
 __all__ = ["Place", "PublishError", "open_place"]
 
@@ -28,7 +29,7 @@ _CHUNK = 1 << 20
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # what such disks say
 
 
-class PublishError(ValueError):
+class PublishError(ShownError, ValueError):
     """A release cannot be published, or a remark not be made; nothing published has been changed."""
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 import geo_data
 from pipelines.planning.plan import ReleasePlan, batches
 from pipelines.release.layout import file_names
+from pipelines.storage.errors import ShownError
 from pipelines.storage.parquet_form import FormError, Kind, check_form, is_count, is_text
 
 __all__ = ["DataError", "check_data"]
@@ -28,7 +29,7 @@ _ROWS = 262_144  # rows of a file that are read together
 _BYTES = 2**24  # of a CSV file
 
 
-class DataError(ValueError):
+class DataError(ShownError, ValueError):
     """The data are not what the plan says; the message quotes no row."""
 
 

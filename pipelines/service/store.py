@@ -37,6 +37,8 @@ from sqlalchemy import (
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
+from pipelines.storage.errors import ShownError
+
 __all__ = [
     "ServiceError",
     "Store",
@@ -179,7 +181,7 @@ for _table in (audit, approvals):
         event.listen(_table, "after_create", _refuse.execute_if(dialect="postgresql"))
 
 
-class ServiceError(Exception):
+class ServiceError(ShownError):
     """The service refuses something.
 
     Attributes
