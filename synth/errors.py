@@ -8,7 +8,7 @@ __all__ = ["ShownError"]
 class ShownError(Exception):
     """An error whose message may be shown to anybody who uses the program, on a screen or in a log.
 
-    The message names files, columns, keys, rules and counts, and the fix. It never quotes a value of a
-    confidential file, nor anything else that depends on one. Whoever raises it must keep it so; the messages
-    of all other errors are withheld (`pipelines.storage.errors`).
+    The message names files, columns, keys, rules and counts, and the fix; it never quotes a confidential
+    value. Whoever raises it must keep it so. The messages of all other errors are withheld
+    (`pipelines.storage.errors`).
     """

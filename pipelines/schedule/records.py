@@ -10,8 +10,7 @@ What has its name is whole. A record names output folders and kinds of error; it
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -86,12 +85,10 @@ class Records:
         """Return the file of an attempt's log."""
         return self.folder / f"{name}.attempt-{attempt}.jsonl"
 
-    @contextmanager
-    def locked(self) -> Iterator[bool]:
+    def locked(self) -> AbstractContextManager[bool]:
         """Hold the lock, or find it held."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with hold_lock(self.folder / "lock") as free:
-            yield free
+        return hold_lock(self.folder / "lock")
 
     def read(self) -> tuple[dict[str, Record], set[str]]:
         """Return the records by name, and the names of those that cannot be read."""

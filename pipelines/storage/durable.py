@@ -42,28 +42,17 @@ def _private_folder(folder: Path) -> tempfile.TemporaryDirectory[str]:
 def whole_file(
     path: Path, mode: int | None = 0o600, *, new: bool = False, folder: Path | None = None
 ) -> Iterator[Path]:
-    """Make a file that is there whole or not at all.
+    """Make a file, at the path that this gives, that is there whole or not at all.
 
     Parameters
     ----------
     path : Path
-        Its name.
     mode : int, optional
         None: what the umask gives.
     new : bool
-        Whether the name must be free; otherwise what has it is replaced.
+        Whether a name that is taken is a FileExistsError; otherwise what has it is replaced.
     folder : Path, optional
         Where it is made: a folder of the same disk, by default its own.
-
-    Yields
-    ------
-    Path
-        Where to make it; nothing is there.
-
-    Raises
-    ------
-    FileExistsError
-        If the name must be free and is not.
     """
     with _private_folder(folder or path.parent) as private:
         made = Path(private) / path.name
@@ -73,7 +62,7 @@ def whole_file(
         sync(made)
         try:
             (os.link if new else os.replace)(made, path)  # unlike a rename, a link never replaces
-        finally:  # also a name that another process was quicker to give
+        finally:  # also where another process was quicker
             sync(path.parent)
 
 
@@ -94,27 +83,16 @@ def write_whole(
 def whole_folder(
     path: Path, mode: int | None = 0o700, *, check: Callable[[], None] | None = None
 ) -> Iterator[Path]:
-    """Make a folder that is there whole or not at all.
+    """Fill a folder, at the path that this gives, that is there whole or not at all.
 
     Parameters
     ----------
     path : Path
-        Its name.
     mode : int, optional
         None: what the umask gives. What is in the folder keeps the modes that it was made with.
     check : callable, optional
-        Called when something has the name: raises unless that may be replaced, perhaps by another thread or
-        process that has just put it there. Without it, only an empty folder is replaced.
-
-    Yields
-    ------
-    Path
-        The folder to fill.
-
-    Raises
-    ------
-    FileExistsError
-        If something has the name, and there is no `check`.
+        Called when the name is taken, perhaps only now: raises unless what has it may be replaced. Without
+        it, that is a FileExistsError, except for an empty folder.
     """
     with _private_folder(path.parent) as private:
         made = Path(private) / path.name
@@ -150,17 +128,9 @@ def erase(path: Path) -> None:
 
 @contextmanager
 def hold_lock(path: Path) -> Iterator[bool]:
-    """Hold the lock of a file; the system releases it when the process ends, however it ends.
+    """Hold the lock of a file, which is made if it is not there; gives False if another process holds it.
 
-    Parameters
-    ----------
-    path : Path
-        Made, mode 0600, if it is not there; a link is refused.
-
-    Yields
-    ------
-    bool
-        False if another process holds it.
+    The system releases it when the process ends, however it ends.
     """
     with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+b") as lock:
         try:

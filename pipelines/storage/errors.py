@@ -8,20 +8,10 @@ __all__ = ["ShownError", "shown_message"]
 
 
 def shown_message(error: BaseException, *, one_line: bool = False) -> str:
-    """Return what may be shown of an error.
+    """Return what may be shown of an error; it may name files of this machine.
 
-    Parameters
-    ----------
-    error : BaseException
-    one_line : bool
-        Whether to join the lines of a message by semicolons.
-
-    Returns
-    -------
-    str
-        The message of a `ShownError`; the name of the file and the system's reason where the system refuses;
-        of any other error only that its message is withheld, as it might quote a confidential value. It may
-        name files of this machine.
+    That is the message of a `ShownError`, its lines joined by semicolons for `one_line`; the file and the
+    system's reason where the system refuses; of any other error only that its message is withheld.
     """
     if isinstance(error, ShownError):
         return "; ".join(str(error).splitlines()) if one_line else str(error)

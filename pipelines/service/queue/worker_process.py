@@ -69,8 +69,7 @@ def main() -> int:
         if os.environ.get("ODSYNTH_DEBUG"):
             traceback.print_exc()
         whole = json.loads(json.dumps(config.model_dump(mode="python"), default=str))
-        named = [error.filename] if isinstance(error, OSError) and isinstance(error.filename, str) else []
-        paths = [*_paths(whole), *_paths(job["places"]), *named]
+        paths = [*_paths(whole), *_paths(job["places"]), *_paths(str(getattr(error, "filename", "")))]
         message = without_paths(shown_message(error, one_line=True), paths)
         _answer(answers, failed=type(error).__name__, message=message)
         return 1
