@@ -51,6 +51,7 @@ from .running.run import certify as certify
 from .running.run import resume as resume
 from .running.run import run as run
 from .schedule.due import due as due
+from .storage.errors import ShownError as ShownError
 from .views.combining import CombinedEstimate as CombinedEstimate
 from .views.combining import combine as combine
 from .views.commutes import Area as Area

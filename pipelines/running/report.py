@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ from pipelines.release.names import NAME_FILE, Names, write_names
 from pipelines.running.cell_figure import draw_cells
 from pipelines.running.reviewed_plan import PLAN_FOLDER, PLAN_NUMBERS
 from pipelines.storage.checksums import sha256_of
+from pipelines.storage.durable import whole_folder
 
 __all__ = ["PlanReport", "plan_summary", "report_plan", "run_cost", "write_plan_report"]
 
@@ -179,12 +178,9 @@ def write_plan_report(report: PlanReport, out: Path, names: Mapping[str, Names] 
     ConfigError
         If the folder exists and is no earlier report.
     """
-    if out.exists() and not _is_report(out):
-        rule = "the folder exists and is not an earlier plan, or more than that"
-        raise ConfigError([f"{out}: {rule}. Choose another with --out"])
+    _refuse_other(out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{out.name}.partial-", dir=out.parent))
-    try:
+    with whole_folder(out, 0o755, check=lambda: _refuse_other(out)) as staging:
         digest = save_plan(report.plan, staging / PLAN_FOLDER)
         write_names(names or {}, report.plan.geography, staging)
         (staging / _REPORT).write_text(f"{report.text()}\nPlan hash   {digest}\n", encoding="utf-8")
@@ -200,18 +196,18 @@ def write_plan_report(report: PlanReport, out: Path, names: Mapping[str, Names] 
         }
         (staging / PLAN_NUMBERS).write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
         draw_cells(report.plan, staging / _FIGURE)
-        staging.chmod(0o755)
-        if out.exists():
-            shutil.rmtree(out)
-        staging.rename(out)
-        return digest
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+    return digest
 
 
-def _is_report(folder: Path) -> bool:
-    """Whether a folder holds a report and nothing else, which would be lost with it."""
-    if not (folder / PLAN_NUMBERS).is_file():
-        return False
+def _refuse_other(out: Path) -> None:
+    """Refuse a folder that holds anything but a report, which would be lost with it."""
     ours = {PLAN_FOLDER, PLAN_NUMBERS, NAME_FILE, _REPORT, _FIGURE}
-    return {path.name for path in folder.iterdir()} <= ours
+    try:
+        if PLAN_NUMBERS in (found := {path.name for path in out.iterdir()}) and found <= ours:
+            return
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        pass
+    rule = "the folder exists and is not an earlier plan, or more than that"
+    raise ConfigError([f"{out}: {rule}. Choose another with --out"])

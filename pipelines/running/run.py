@@ -39,7 +39,7 @@ from pipelines.running.folder import RunState, Staging
 from pipelines.running.payment import budget_left, debit_of, pay, record_outcome
 from pipelines.running.reviewed_plan import refuse_other_slots, take_plan, usable
 from pipelines.storage.checksums import sha256_of
-from pipelines.storage.durable import sync, sync_tree
+from pipelines.storage.durable import sync, sync_tree, write_whole
 from pipelines.storage.event_log import Journal
 
 __all__ = ["Release", "certify", "check_ready", "resume", "run"]
@@ -399,4 +399,4 @@ def _log(staging: Staging, state: RunState, clock: _Clock) -> None:
     It is written when the release has passed its checks, and says that.
     """
     log = {"inputs_sha256": state.inputs, "seconds": clock.seconds, "process": os.getpid()}
-    staging.write(staging.log, (json.dumps(log, indent=1) + "\n").encode())
+    write_whole(staging.log, json.dumps(log, indent=1) + "\n")

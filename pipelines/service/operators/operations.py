@@ -15,12 +15,12 @@ from pipelines.config.loading import ConfigError, ReleaseConfig, load_config
 from pipelines.ledger.ledger import Budget, Ledger, LedgerError
 from pipelines.publishing.publishing import Published, PublishError, erratum, withdraw
 from pipelines.schedule.calendar import read_calendar
-from pipelines.schedule.due import safe_message
 from pipelines.service.access.tokens import Principal
 from pipelines.service.queue.runs import submit
 from pipelines.service.queue.worker_process import without_paths
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError, Store, record, runs, utc_now
+from pipelines.storage.errors import shown_message
 
 __all__ = [
     "BudgetLine",
@@ -146,7 +146,9 @@ def budgets(settings: ServiceSettings) -> list[BudgetLine]:
                     lines[named.file, each.data_set, each.budget.period] = line
             planned = Budget(named.epsilon, named.delta, named.period)
         except LedgerError as error:
-            raise ServiceError(503, "ledger", without_paths(safe_message(error), [str(named.file)])) from None
+            raise ServiceError(
+                503, "ledger", without_paths(shown_message(error, one_line=True), [str(named.file)])
+            ) from None
         unused = _line(named.data_set, planned, (Fraction(0), Fraction(0)), 0, 0)
         lines.setdefault((named.file, named.data_set, named.period), unused)
     return sorted(lines.values(), key=lambda line: (line.data_set, line.period or ""))
@@ -202,7 +204,7 @@ def _remark(
             record(connection, who.person, who.credential, action, f"{name}/{version}", text)
             yield connection
     except PublishError as error:
-        said = without_paths(safe_message(error), [str(settings.releases / "x")])
+        said = without_paths(shown_message(error, one_line=True), [str(settings.releases / "x")])
         raise ServiceError(409, "publication", said) from None
 
 
@@ -210,7 +212,7 @@ def _registered(name: str, path: Path) -> RegisteredInput:
     try:
         config = load_config(path)
     except ConfigError as error:
-        said = without_paths(safe_message(error), [str(path)])
+        said = without_paths(shown_message(error, one_line=True), [str(path)])
         if (rule := ": not valid TOML") in said:  # a line is quoted there, of what may be a file of data
             said = f"{said.partition(rule)[0]}{rule}. Fix: odsynth plan, on the server, says where"
         return RegisteredInput(name, None, said)

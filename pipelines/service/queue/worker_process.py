@@ -24,8 +24,9 @@ from pipelines.publishing.publishing import PublishError, publish
 from pipelines.running.folder import BusyError
 from pipelines.running.report import report_plan, write_plan_report
 from pipelines.running.run import certify, check_ready
-from pipelines.schedule.due import make_release, safe_message
+from pipelines.schedule.due import make_release
 from pipelines.storage.checksums import CHECKSUMS
+from pipelines.storage.errors import shown_message
 
 __all__ = ["EXIT_BUSY", "main", "without_paths"]
 
@@ -68,7 +69,8 @@ def main() -> int:
         if os.environ.get("ODSYNTH_DEBUG"):
             traceback.print_exc()
         whole = json.loads(json.dumps(config.model_dump(mode="python"), default=str))
-        message = without_paths(safe_message(error), [*_paths(whole), *_paths(job["places"])])
+        paths = [*_paths(whole), *_paths(job["places"]), *_paths(str(getattr(error, "filename", "")))]
+        message = without_paths(shown_message(error, one_line=True), paths)
         _answer(answers, failed=type(error).__name__, message=message)
         return 1
     _answer(answers, done=result)

@@ -8,7 +8,6 @@ import html
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,6 +22,7 @@ from click.testing import CliRunner
 import geo_data
 import pipelines
 from pipelines.cli.evaluate import evaluate as command
+from pipelines.storage.durable import whole_folder
 from pipelines.views import evaluation
 from pipelines.views.evaluation import evaluating
 from pipelines.views.evaluation.charts import CHARTS
@@ -145,13 +145,12 @@ def test_writers_of_one_report_do_not_disturb_each_other(tmp_path: Path) -> None
     """Each puts its own in the place of whatever is there; the last one stays, whole."""
     table = pa.table({"value": [1.0]}).replace_schema_metadata({b"odsynth": evaluating._MARK[True]})
 
+    target = tmp_path / "evaluation"
+
     def write(number: int) -> None:
-        with tempfile.TemporaryDirectory(dir=tmp_path) as private:
-            made = Path(private) / "evaluation"
-            made.mkdir()
+        with whole_folder(target, check=lambda: evaluating._check_replaceable(target, True)) as made:
             pq.write_table(table, made / "measures.parquet")
             (made / "report.html").write_text("whole", encoding="utf-8")
-            evaluating._put_in_place(made, tmp_path / "evaluation", confidential=True)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(write, range(200)))
