@@ -12,7 +12,7 @@ import click
 import geo_data
 import pipelines
 import synth
-from pipelines.running.folder import Staging
+from pipelines.running.folder import RunFolder
 
 __all__ = ["implicate_option", "kept_for_resume", "one_clear_error", "say"]
 
@@ -71,8 +71,8 @@ def kept_for_resume(out: Path) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if not isinstance(error, pipelines.ConfigError) and Staging.of(out).begun:
-            say(f"What was drawn is kept in {Staging.of(out).folder}. Continue with: odsynth resume {out}")
+        if not isinstance(error, pipelines.ConfigError) and RunFolder.of(out).begun:
+            say(f"What was drawn is kept in {RunFolder.of(out).folder}. Continue with: odsynth resume {out}")
         raise
 
 

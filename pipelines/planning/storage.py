@@ -86,13 +86,15 @@ def _document(plan: ReleasePlan, files: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def load_plan(folder: Path) -> ReleasePlan:
+def load_plan(folder: Path, document: dict[str, Any] | None = None) -> ReleasePlan:
     """Read a plan back.
 
     Parameters
     ----------
     folder : Path
         With what `save_plan` wrote.
+    document : dict, optional
+        Its plan.json, if that has been read (`read_document`).
 
     Returns
     -------
@@ -103,7 +105,7 @@ def load_plan(folder: Path) -> ReleasePlan:
     ValueError
         If a file is missing, altered, or not of this format; the file is named.
     """
-    document = read_document(folder)
+    document = document or read_document(folder)
     check_tables(folder, document)
     geography = load_geography(folder, document)
     # Columns by kind, in numpy: the files are ours and their hashes have been checked.

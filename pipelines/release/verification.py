@@ -67,7 +67,9 @@ class VerificationError(ValueError):
         self.check = check
 
 
-def verify(folder: Path, key: Path | None = None) -> Iterator[Check]:
+def verify(
+    folder: Path, key: Path | None = None, *, guarantee: synth.Guarantee | None = None
+) -> Iterator[Check]:
     """Check a public folder; gives one `Check` after another and stops at the first that fails.
 
     Parameters
@@ -76,6 +78,8 @@ def verify(folder: Path, key: Path | None = None) -> Iterator[Check]:
         The public folder of a release.
     key : Path, optional
         Public key file of the signer who is expected; a release not signed by it fails.
+    guarantee : synth.Guarantee, optional
+        Of the plan, where this process has just computed it; computed from the plan by default.
 
     Yields
     ------
@@ -96,9 +100,9 @@ def verify(folder: Path, key: Path | None = None) -> Iterator[Check]:
     yield Check("certificate", f"{certificate.format}, all fields present")
     plan = _run("plan", lambda: _load_plan(folder, certificate))
     yield Check("plan", f"sha256 {certificate.plan_sha256}; {plan.numeric!r}")
-    guarantee = _run("guarantee", plan.certify)
-    yield Check("guarantee", _run("guarantee", lambda: _check_guarantee(plan, guarantee, certificate)))
-    yield Check("budget", _run("budget", lambda: _check_budget(plan, guarantee)))
+    found = guarantee or _run("guarantee", plan.certify)
+    yield Check("guarantee", _run("guarantee", lambda: _check_guarantee(plan, found, certificate)))
+    yield Check("budget", _run("budget", lambda: _check_budget(plan, found)))
     yield Check("data", _run("data", lambda: _check_data(folder, plan, certificate)))
     yield Check("texts", _run("texts", lambda: _check_texts(folder, plan, certificate)))
     if levels := polygon_levels(plan.configuration):

@@ -16,18 +16,18 @@ from typing import TextIO
 import geo_data
 import synth
 from pipelines.config.loading import ConfigError, ReleaseConfig
-from pipelines.ledger.ledger import Ledger, LedgerError
+from pipelines.ledger.ledger import LedgerError
 from pipelines.publishing.publishing import PublishError, publish
 from pipelines.release.signing import SigningError
 from pipelines.release.verification import VerificationError
-from pipelines.running.folder import Staging
-from pipelines.running.run import resume, run
+from pipelines.running.folder import RunFolder
+from pipelines.running.run import make_release
 from pipelines.schedule.calendar import Calendar, Occurrence, read_calendar
 from pipelines.schedule.notify import notify
 from pipelines.schedule.records import Record, Records
 from pipelines.schedule.summary import EXIT_BUSY, EXIT_FAILED, Result, Summary
 
-__all__ = ["EXIT_BUSY", "EXIT_FAILED", "Result", "Summary", "due", "make_release", "safe_message"]
+__all__ = ["EXIT_BUSY", "EXIT_FAILED", "Result", "Summary", "due", "safe_message"]
 
 # Their messages quote no confidential value; those of others might.
 _EXPECTED = (
@@ -155,7 +155,7 @@ class _Call:
                 raise ConfigError([f"{occurrence.name}: was begun in {record.out}; {fix}"])
         except ConfigError as error:
             return _result(occurrence, "failed", safe_message(error), record, error)
-        on = Staging.of(out).begun or Staging(out).checked
+        on = RunFolder.of(out).begun or RunFolder(out).checked
         if not on and (missing := [str(path) for path in _inputs(config) if _missing(path)]):
             return _result(occurrence, "waiting", f"there is no {', '.join(missing)}", record)
         if self.dry_run:
@@ -188,7 +188,7 @@ class _Call:
                 return _result(occurrence, "failed", f"{kind}: {said} (log: {log})", record, error)
             self._tell(file, f"{name}: finished")
         self.store.save(replace(record, status="finished"))
-        fit = Staging(out).load().certificate.for_release
+        fit = RunFolder(out).load().certificate.for_release
         return _result(occurrence, "finished", f"{out}{'' if fit else ' (not for release)'}", record)
 
     def _tell(self, file: TextIO, message: str, **more: str) -> None:
@@ -243,33 +243,3 @@ def _missing(path: Path) -> bool:
     except OSError:
         return False  # no reason to wait for the file: the run will say what is wrong with it
     return False
-
-
-def make_release(
-    config: ReleaseConfig, *, report: Callable[[str], None] | None = None, scheduler: str | None = None
-) -> None:
-    """Make a release; or go on with it, or leave it, if it is there already.
-
-    Parameters
-    ----------
-    config : ReleaseConfig
-    report, scheduler
-        As for `run`.
-
-    Raises
-    ------
-    ConfigError
-        If another release is in its place; and what `run` and `resume` raise.
-    """
-    out = config.release.out
-    if (staging := Staging.of(out)).begun and staging.load().config.release == config.release:
-        resume(out, report=report, scheduler=scheduler)
-    elif Staging(out).checked and (state := Staging(out).load()).config.release == config.release:
-        settings = state.config.ledger
-        if settings is None or state.debit is None:
-            return
-        entries = Ledger(settings.file).entries()
-        if not any(entry.kind == "finished" and entry.debit == state.debit for entry in entries):
-            resume(out, report=report, scheduler=scheduler)  # killed before the ledger was told
-    else:
-        run(config, report=report, scheduler=scheduler)

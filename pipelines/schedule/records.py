@@ -21,7 +21,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic_core import from_json
 
-from pipelines.running.folder import Staging
+from pipelines.running.folder import RunFolder
 
 __all__ = ["Record", "Records"]
 
@@ -118,4 +118,4 @@ class Records:
     def save(self, record: Record) -> None:
         """Write a record, which is there whole or not at all."""
         text = json.dumps({"format": _FORMAT} | asdict(record), indent=1) + "\n"
-        Staging(self.folder).write(self.path(record.name), text.encode())
+        RunFolder(self.folder).write(self.path(record.name), text.encode())

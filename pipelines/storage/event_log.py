@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-__all__ = ["Journal", "check_event"]
+__all__ = ["EventLog", "check_event"]
 
 # Names of steps and types of errors are words of the program.
 _FIELDS: dict[str, type] = {
@@ -52,7 +52,7 @@ def check_event(
             raise ValueError(f"the log has no field {name} of this kind")
 
 
-class Journal:
+class EventLog:
     """Appends to a log file, mode 0600, a line at a time.
 
     Parameters

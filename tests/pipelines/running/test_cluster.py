@@ -21,7 +21,7 @@ import synth
 from pipelines import ReleaseConfig, run
 from pipelines.running import executor as drawing
 from pipelines.running import run as releasing
-from pipelines.running.folder import Staging
+from pipelines.running.folder import RunFolder
 
 Configs = Callable[..., ReleaseConfig]
 
@@ -79,7 +79,7 @@ def test_a_killed_worker_changes_no_byte(
 ) -> None:
     threads = public_bytes(run(many_batches(), key=synth.RunKey.from_seed(1)))
     config = many_batches()
-    parts = Staging.of(config.release.out).parts
+    parts = RunFolder.of(config.release.out).parts
     killed: list[int] = []
 
     def kill() -> None:
@@ -138,7 +138,7 @@ def test_a_killed_client_changes_no_byte(
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     whole, killed = (config.with_name("release") for config in configs)
-    assert Staging.of(killed).begun
+    assert RunFolder.of(killed).begun
     assert not killed.exists()
     resume = (
         "import sys, pathlib, pipelines; pipelines.resume(pathlib.Path(sys.argv[1]), scheduler=sys.argv[2])"
@@ -202,5 +202,5 @@ def test_a_large_run_on_many_cores_has_a_cluster_of_its_own(
     assert len(opened) == 2
     for address, folder in opened:  # encrypted, and nothing outside of the private folder
         assert address.startswith("tls://127.0.0.1")
-        assert Path(folder).is_relative_to(Staging.of(config.release.out).folder)
+        assert Path(folder).is_relative_to(RunFolder.of(config.release.out).folder)
     assert sorted(path.name for path in release.out.iterdir()) == ["confidential", "public"]

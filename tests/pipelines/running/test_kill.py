@@ -18,7 +18,7 @@ from pipelines import Ledger, debits_of
 from pipelines.planning.storage import load_plan
 from pipelines.release.layout import expected_files, public_files
 from pipelines.release.names import NAME_FILE
-from pipelines.running.folder import Staging
+from pipelines.running.folder import RunFolder
 
 pytestmark = pytest.mark.slow
 
@@ -180,7 +180,7 @@ def test_what_a_killed_run_leaves_is_closed_to_others(
         capture_output=True,
         check=True,
     )
-    staging = Staging.of(tmp_path / "0" / "release")
+    staging = RunFolder.of(tmp_path / "0" / "release")
     assert staging.begun
     assert stat.S_IMODE(staging.folder.stat().st_mode) == 0o700
     assert {path.name for path in (tmp_path / "0").iterdir()} == {"small.toml", ".release.unfinished"}

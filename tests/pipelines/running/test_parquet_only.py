@@ -24,7 +24,7 @@ from pipelines.release.layout import (
 )
 from pipelines.release.names import NAME_FILE
 from pipelines.running import run as releasing
-from pipelines.running.folder import Staging
+from pipelines.running.folder import RunFolder
 
 Configs = Callable[..., ReleaseConfig]
 WITHOUT = ('job_type = "JT00"\n', 'job_type = "JT00"\ncsv = false\n')
@@ -163,7 +163,7 @@ def test_a_run_that_failed_while_it_wrote_can_be_resumed(
         patch.setattr(releasing, "verify", _fail)
         with pytest.raises(OSError, match="No space"):
             run(wanted, key=synth.RunKey.from_seed(4))
-    assert list(Staging.of(wanted.release.out).public.glob("*.parquet/part-000000.parquet"))
+    assert list(RunFolder.of(wanted.release.out).public.glob("*.parquet/part-000000.parquet"))
     release = pipelines.resume(wanted.release.out)
     assert {"data", "texts"} <= passed(release.public)
     assert not list(release.out.rglob("*.npy"))

@@ -14,7 +14,7 @@ from pipelines.cli.summary import budget_line, release_summary
 from pipelines.ledger.ledger import Budget
 from pipelines.release.signing import SigningError
 from pipelines.running import run as releasing
-from pipelines.running.folder import RunState, Staging
+from pipelines.running.folder import RunFolder, RunState
 from pipelines.running.payment import budget_left
 
 Configs = Callable[..., ReleaseConfig]
@@ -155,7 +155,7 @@ def test_a_crash_beside_the_ledger_costs_nothing(
 ) -> None:
     """After the debit; while it is noted in the run's folder; between the last rename and the ledger."""
     config = paid_config()
-    debit, save = Ledger.debit, Staging.save
+    debit, save = Ledger.debit, RunFolder.save
 
     class Killed(BaseException):
         pass
@@ -165,14 +165,14 @@ def test_a_crash_beside_the_ledger_costs_nothing(
             debit(self, **named)  # type: ignore[arg-type]
         raise Killed
 
-    def saved(self: Staging, state: RunState, key: synth.RunKey | None = None) -> None:
+    def saved(self: RunFolder, state: RunState, key: synth.RunKey | None = None) -> None:
         if state.debit is not None:
             raise Killed
         save(self, state, key)
 
     with pytest.MonkeyPatch.context() as patch:
         if moment == "note":
-            patch.setattr(Staging, "save", saved)
+            patch.setattr(RunFolder, "save", saved)
         else:
             patch.setattr(Ledger, "debit" if moment == "debit" else "outcome", killed)
         with pytest.raises(Killed):

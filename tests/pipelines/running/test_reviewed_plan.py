@@ -23,7 +23,7 @@ from pipelines.ledger.ledger import Ledger
 from pipelines.planning.form import PLAN_FILES
 from pipelines.release.names import NAME_FILE, write_names
 from pipelines.running import run as releasing
-from pipelines.running.folder import Staging
+from pipelines.running.folder import RunFolder
 from pipelines.running.reviewed_plan import refuse_other_slots
 from pipelines.storage.checksums import sha256_of
 
@@ -87,7 +87,7 @@ def refused(config: ReleaseConfig, plan: Path, error: type[Exception], words: st
 def nothing_done(config: ReleaseConfig) -> None:
     out = config.release.out
     assert not out.exists()
-    assert not Staging.of(out).folder.exists()
+    assert not RunFolder.of(out).folder.exists()
     if config.ledger is not None:
         assert not config.ledger.file.exists()
 

@@ -28,8 +28,8 @@ from pipelines import ConfigError, Release, ReleaseConfig, resume, run, verify
 from pipelines.release.layout import MANIFEST, expected_files, file_names, public_files
 from pipelines.release.names import NAME_FILE
 from pipelines.running import run as module
-from pipelines.running.folder import Staging
-from pipelines.storage.event_log import Journal
+from pipelines.running.folder import RunFolder
+from pipelines.storage.event_log import EventLog
 
 Configs = Callable[..., ReleaseConfig]
 COUNTS = ["S000", *(name for names in geo_data.LODES_CATEGORIES.values() for name in names)]
@@ -394,7 +394,7 @@ def test_a_failure_from_the_first_draw_on_can_be_resumed(
             run(config, key=synth.RunKey.from_seed(1))
     assert called
     assert left_over(config) == [".release.unfinished"]
-    assert mode(Staging.of(config.release.out).folder) == 0o700
+    assert mode(RunFolder.of(config.release.out).folder) == 0o700
     with pytest.raises(ConfigError, match="an unfinished run of this release is there"):
         run(config)
     release = resume(config.release.out)
@@ -450,7 +450,7 @@ def test_a_part_that_was_cut_off_is_drawn_again(
         failing("releasing.write_public", OSError(5, "Input/output error"), patch)
         with pytest.raises(OSError, match="Input/output"):
             run(config, key=synth.RunKey.from_seed(1))
-    for path in Staging.of(config.release.out).parts.rglob("od.*"):
+    for path in RunFolder.of(config.release.out).parts.rglob("od.*"):
         os.truncate(path, 10)
     assert everything(resume(config.release.out).public) == drawn_with_seed_one
 
@@ -465,7 +465,7 @@ def test_a_run_that_was_moved_ends_where_it_is(
             run(config, key=synth.RunKey.from_seed(1))
     out = tmp_path / "larger" / "disk"
     out.parent.mkdir()
-    shutil.move(Staging.of(config.release.out).folder, Staging.of(out).folder)
+    shutil.move(RunFolder.of(config.release.out).folder, RunFolder.of(out).folder)
     assert everything(resume(out).public) == drawn_with_seed_one
     assert left_over(config) == []
     assert [path.name for path in out.parent.iterdir()] == ["disk"]
@@ -476,7 +476,7 @@ def test_what_a_power_cut_must_not_take_is_on_the_disk(
 ) -> None:
     """Plan and homes before drawing, parts before they get their names, the release before its key goes."""
     config = small_config()
-    staging = Staging.of(config.release.out)
+    staging = RunFolder.of(config.release.out)
     synced: set[int] = set()
     moments: list[str] = []
 
@@ -486,13 +486,13 @@ def test_what_a_power_cut_must_not_take_is_on_the_disk(
             if path.is_file() and path.name not in ("lock", "log.jsonl"):
                 assert path.stat().st_ino in synced, (moment, path.name)
 
-    fsync, rename, draw, forget = os.fsync, os.rename, module.sample_release, Staging.forget_key
+    fsync, rename, draw, forget = os.fsync, os.rename, module.sample_release, RunFolder.forget_key
     monkeypatch.setattr(os, "fsync", lambda fd: (synced.add(os.fstat(fd).st_ino), fsync(fd)))
     monkeypatch.setattr(os, "rename", lambda a, b: (looking("name", Path(a)), rename(a, b)))
     monkeypatch.setattr(
         module, "sample_release", lambda *a, **k: (looking("draw", staging.folder), draw(*a, **k))[1]
     )
-    monkeypatch.setattr(Staging, "forget_key", lambda s: (looking("forget", s.public), forget(s)))
+    monkeypatch.setattr(RunFolder, "forget_key", lambda s: (looking("forget", s.public), forget(s)))
     run(config)
     assert moments == ["draw", "name", "forget", "name"]  # of the one part, of the release
 
@@ -522,7 +522,7 @@ def test_a_worker_does_not_draw_a_new_run_with_the_key_of_an_old_one(
     """A cluster's worker lives on when a run is lost; the next run of the same output is another one."""
     config = small_config()
 
-    def one_process(_: object, staging: Staging, name: str, todo: list[int], *, progress: bool) -> None:
+    def one_process(_: object, staging: RunFolder, name: str, todo: list[int], *, progress: bool) -> None:
         for batch in todo:
             pipelines.running.executor._draw(staging.folder, name, batch)
 
@@ -534,7 +534,7 @@ def test_a_worker_does_not_draw_a_new_run_with_the_key_of_an_old_one(
             failing("releasing.write_public", OSError(28, "No space left on device"), failure)
             with pytest.raises(OSError, match="No space"):
                 run(config, key=synth.RunKey.from_seed(2))
-        shutil.rmtree(Staging.of(config.release.out).folder)  # given up, as the message says one may
+        shutil.rmtree(RunFolder.of(config.release.out).folder)  # given up, as the message says one may
         release = run(config, key=synth.RunKey.from_seed(1))
     assert everything(release.public) == drawn_with_seed_one
     pipelines.running.executor._forget()
@@ -546,7 +546,7 @@ def test_a_task_of_a_run_that_is_gone_puts_nothing_into_its_successor(small_conf
         failing("releasing.write_public", OSError(28, "No space left on device"), patch)
         with pytest.raises(OSError, match="No space"):
             run(config)
-        staging = Staging.of(config.release.out)
+        staging = RunFolder.of(config.release.out)
         lost = staging.load()
         task = pipelines.running.batches.RunBatches(
             staging, pipelines.load_plan(staging.public / "plan"), lost, staging.key(lost)
@@ -567,7 +567,7 @@ def test_a_folder_that_somebody_else_prepared_is_refused(
     where: str, small_config: Configs, tmp_path: Path
 ) -> None:
     config = small_config()
-    staging = Staging.of(config.release.out)
+    staging = RunFolder.of(config.release.out)
     staging.folder.mkdir(mode=0o700)
     target = staging.folder if where == "folder" else staging.confidential
     if where == "confidential":
@@ -604,17 +604,17 @@ def test_another_version_does_not_resume(small_config: Configs, monkeypatch: pyt
         failing("releasing.write_public", OSError(28, "No space left on device"), patch)
         with pytest.raises(OSError, match="No space"):
             run(config)
-    before = everything(Staging.of(config.release.out).folder)
+    before = everything(RunFolder.of(config.release.out).folder)
     monkeypatch.setattr("pipelines.release.certificate.dependency_versions", lambda: {"python": "4.0"})
     with pytest.raises(ConfigError, match="begun by another version"):
         resume(config.release.out)
-    assert everything(Staging.of(config.release.out).folder) == before
+    assert everything(RunFolder.of(config.release.out).folder) == before
 
 
 def test_what_an_abandoned_run_left_is_thrown_away(small_config: Configs) -> None:
     """Killed before its first draw: nothing was spent, so the next run begins anew."""
     config = small_config()
-    folder = Staging.of(config.release.out).folder
+    folder = RunFolder.of(config.release.out).folder
     folder.mkdir(mode=0o700)
     (folder / "homes").mkdir()
     (folder / "homes" / "000000.npy").write_bytes(b"old")
@@ -844,7 +844,7 @@ def test_the_log_says_what_happened_and_nothing_else(small_config: Configs, cana
     assert [event for event in events if event != "step"] == ["began", "failed", "resumed", "finished"]
     assert lines[events.index("failed")]["error"] == "OSError"
     assert canary not in path.read_text(encoding="utf-8")
-    journal = Journal(path)
+    journal = EventLog(path)
     for event, fields in (("home", {}), ("step", {"home": "1"}), ("step", {"seconds": "440070001001000"})):
         with pytest.raises(ValueError, match="log"):
             journal.write(event, **fields)  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ import pytest
 
 from pipelines import Ledger, published
 from pipelines.release.provenance import source_state
-from pipelines.running.folder import Staging
+from pipelines.running.folder import RunFolder
 from pipelines.schedule.due import EXIT_BUSY, EXIT_FAILED, Summary, due
 from pipelines.schedule.notify import Notify, notify
 
@@ -337,7 +337,7 @@ def test_a_failure_after_the_debit_costs_nothing_more(world: World, monkeypatch:
         patch.setattr("pipelines.running.run.write_public", full)
         assert statuses(due(world.calendar, now=NOW)) == {"ri-2023": "failed"}
     assert world.paid() == (1, 1)
-    assert Staging.of(world.out / "2023").begun
+    assert RunFolder.of(world.out / "2023").begun
     summary = due(world.calendar, now=NOW)
     assert statuses(summary) == {"ri-2023": "finished"}
     assert summary.results[0].attempts == 2
@@ -502,7 +502,7 @@ def test_a_dry_run_writes_nothing(world: World, monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(KeyboardInterrupt):
             due(world.calendar, now=NOW)
     before = world.tree()
-    monkeypatch.setattr(Staging, "load", interrupted)  # confidential
+    monkeypatch.setattr(RunFolder, "load", interrupted)  # confidential
     summary = due(world.calendar, now=NOW, dry_run=True)
     assert (summary.results[0].status, summary.results[0].detail) == (
         "due",

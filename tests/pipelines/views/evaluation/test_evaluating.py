@@ -22,7 +22,7 @@ from click.testing import CliRunner
 
 import geo_data
 import pipelines
-from pipelines.cli.evaluate import evaluate as command
+from pipelines.cli.views import evaluate as command
 from pipelines.views import evaluation
 from pipelines.views.evaluation import evaluating
 from pipelines.views.evaluation.charts import CHARTS
