@@ -168,8 +168,8 @@ def tune(
     Returns
     -------
     DataFrame
-        One row a combination: its settings, what was chosen, pools, cells, and the measures of `SimulatedUtility`.
-        Combinations that the budget cannot pay have no measures.
+        One row a combination: its settings, what was chosen, pools, cells, and the measures of
+        `SimulatedUtility`. Combinations that the budget cannot pay have no measures.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Planning a release, and what is written of it: the plan, what it costs and loses, a picture of its cells."""
+"""Planning a release, and what is written of it: the plan, its cost, its loss, and a picture of cells."""
 
 from __future__ import annotations
 
