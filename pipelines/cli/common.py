@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 import pipelines
-from pipelines.running.folder import Staging
+from pipelines.running.folder import RunFolder
 from pipelines.storage.errors import ShownError, shown_message
 
 __all__ = ["implicate_option", "kept_for_resume", "one_clear_error", "say"]
@@ -55,8 +55,8 @@ def kept_for_resume(out: Path) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if not isinstance(error, pipelines.ConfigError) and Staging.of(out).begun:
-            say(f"What was drawn is kept in {Staging.of(out).folder}. Continue with: odsynth resume {out}")
+        if not isinstance(error, pipelines.ConfigError) and RunFolder.of(out).begun:
+            say(f"What was drawn is kept in {RunFolder.of(out).folder}. Continue with: odsynth resume {out}")
         raise
 
 

@@ -19,7 +19,7 @@ import synth
 from pipelines.planning.plan import ReleasePlan, batches
 from pipelines.planning.sampling import sample_batch
 from pipelines.release.layout import Part, file_names
-from pipelines.running.folder import RunState, Staging
+from pipelines.running.folder import RunFolder, RunState
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, sha256_of
 from pipelines.storage.durable import whole_folder
 
@@ -29,7 +29,7 @@ _OTHERS = "the job records are not those that the plan was made for: a file chan
 
 
 def keep_homes(
-    staging: Staging,
+    staging: RunFolder,
     plan: ReleasePlan,
     parts: Iterable[geo_data.JobRecords],
     batch_jobs: int | None = None,
@@ -38,7 +38,7 @@ def keep_homes(
 
     Parameters
     ----------
-    staging : Staging
+    staging : RunFolder
     plan : ReleasePlan
     parts : iterable of JobRecords
         **Confidential.** One after another in memory, with the attributes that the pools are stratified by.
@@ -83,14 +83,14 @@ class RunBatches:
 
     Parameters
     ----------
-    staging : Staging
+    staging : RunFolder
         Private folder of the run, with the homes of every batch.
     plan : ReleasePlan
     state : RunState
     key : synth.RunKey
     """
 
-    def __init__(self, staging: Staging, plan: ReleasePlan, state: RunState, key: synth.RunKey) -> None:
+    def __init__(self, staging: RunFolder, plan: ReleasePlan, state: RunState, key: synth.RunKey) -> None:
         self.staging, self.plan, self.key = staging, plan, key
         self.implicates = plan.implicates
         self.createdate = state.certificate.created[:10].replace("-", "")

@@ -11,7 +11,7 @@ from pathlib import Path
 import geo_data
 from pipelines.config.loading import ConfigError, ReleaseConfig, parse_config
 from pipelines.release.layout import MANIFEST
-from pipelines.running.folder import Staging
+from pipelines.running.folder import RunFolder
 from pipelines.running.run import Release, run
 
 __all__ = ["demo", "demo_inputs", "demo_truth"]
@@ -55,7 +55,7 @@ def demo(out: Path | None = None, *, report: Callable[[str], None] | None = None
     if report:
         report("Generating a region of 60,000 jobs ...")
     _write_region(config)
-    shutil.rmtree(Staging.of(target).folder, ignore_errors=True)  # of an interrupted demo
+    shutil.rmtree(RunFolder.of(target).folder, ignore_errors=True)  # of an interrupted demo
     return run(config, report=report)
 
 

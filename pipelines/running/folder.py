@@ -34,7 +34,7 @@ from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.release.certificate import Certificate
 from pipelines.storage.durable import erase, hold_lock, sync, sync_tree, write_whole
 
-__all__ = ["BusyError", "RunState", "Staging"]
+__all__ = ["BusyError", "RunFolder", "RunState"]
 
 _FORMAT = "odsynth run 1"
 
@@ -71,7 +71,7 @@ class RunState:
 
 
 @dataclass(frozen=True)
-class Staging:
+class RunFolder:
     """Paths inside the private folder of a run.
 
     Attributes
@@ -82,7 +82,7 @@ class Staging:
     folder: Path
 
     @classmethod
-    def of(cls, out: Path) -> Staging:
+    def of(cls, out: Path) -> RunFolder:
         """Return the staging folder that belongs to an output folder."""
         return cls(out.parent / f".{out.name}.unfinished")
 
@@ -119,15 +119,15 @@ class Staging:
     @property
     def checked(self) -> bool:
         """Whether the release is complete and has passed its checks."""
-        return self.log.is_file()
+        return self.summary.is_file()
 
     @property
-    def journal(self) -> Path:
+    def events(self) -> Path:
         """What happened when, line by line."""
         return self.confidential / "log.jsonl"
 
     @property
-    def log(self) -> Path:
+    def summary(self) -> Path:
         """The summary of the run."""
         return self.confidential / "run.json"
 
@@ -192,7 +192,7 @@ class Staging:
             yield self.load()
 
     def _must_be_ours(self) -> None:
-        """Refuse a folder that somebody else made or can write to: he could put his own key into it."""
+        """Refuse a folder that somebody else made or can write to: they could put their own key into it."""
         for folder in (self.folder, self.confidential):
             found = folder.lstat()
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:

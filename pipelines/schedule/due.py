@@ -14,17 +14,16 @@ from pathlib import Path
 from typing import TextIO
 
 from pipelines.config.loading import ConfigError, ReleaseConfig
-from pipelines.ledger.ledger import Ledger
 from pipelines.publishing.publishing import publish
-from pipelines.running.folder import Staging
-from pipelines.running.run import resume, run
+from pipelines.running.folder import RunFolder
+from pipelines.running.run import make_release
 from pipelines.schedule.calendar import Calendar, Occurrence, read_calendar
 from pipelines.schedule.notify import notify
 from pipelines.schedule.records import Record, Records
 from pipelines.schedule.summary import EXIT_BUSY, EXIT_FAILED, Result, Summary
 from pipelines.storage.errors import shown_message
 
-__all__ = ["EXIT_BUSY", "EXIT_FAILED", "Result", "Summary", "due", "make_release"]
+__all__ = ["EXIT_BUSY", "EXIT_FAILED", "Result", "Summary", "due"]
 
 
 def due(
@@ -142,7 +141,7 @@ class _Call:
                 raise ConfigError([f"{occurrence.name}: was begun in {record.out}; {fix}"])
         except ConfigError as error:
             return _result(occurrence, "failed", shown_message(error, one_line=True), record, error)
-        on = Staging.of(out).begun or Staging(out).checked
+        on = RunFolder.of(out).begun or RunFolder(out).checked
         if not on and (missing := [str(path) for path in _inputs(config) if _missing(path)]):
             return _result(occurrence, "waiting", f"there is no {', '.join(missing)}", record)
         if self.dry_run:
@@ -175,7 +174,7 @@ class _Call:
                 return _result(occurrence, "failed", f"{kind}: {said} (log: {log})", record, error)
             self._tell(file, f"{name}: finished")
         self.store.save(replace(record, status="finished"))
-        fit = Staging(out).load().certificate.for_release
+        fit = RunFolder(out).load().certificate.for_release
         return _result(occurrence, "finished", f"{out}{'' if fit else ' (not for release)'}", record)
 
     def _tell(self, file: TextIO, message: str, **more: str) -> None:
@@ -218,33 +217,3 @@ def _missing(path: Path) -> bool:
     except OSError:
         return False  # no reason to wait for the file: the run will say what is wrong with it
     return False
-
-
-def make_release(
-    config: ReleaseConfig, *, report: Callable[[str], None] | None = None, scheduler: str | None = None
-) -> None:
-    """Make a release; or go on with it, or leave it, if it is there already.
-
-    Parameters
-    ----------
-    config : ReleaseConfig
-    report, scheduler
-        As for `run`.
-
-    Raises
-    ------
-    ConfigError
-        If another release is in its place; and what `run` and `resume` raise.
-    """
-    out = config.release.out
-    if (staging := Staging.of(out)).begun and staging.load().config.release == config.release:
-        resume(out, report=report, scheduler=scheduler)
-    elif Staging(out).checked and (state := Staging(out).load()).config.release == config.release:
-        settings = state.config.ledger
-        if settings is None or state.debit is None:
-            return
-        entries = Ledger(settings.file).entries()
-        if not any(entry.kind == "finished" and entry.debit == state.debit for entry in entries):
-            resume(out, report=report, scheduler=scheduler)  # killed before the ledger was told
-    else:
-        run(config, report=report, scheduler=scheduler)

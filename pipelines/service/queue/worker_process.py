@@ -23,8 +23,8 @@ from pipelines.planning.search import make_plan
 from pipelines.publishing.publishing import PublishError, publish
 from pipelines.running.folder import BusyError
 from pipelines.running.report import report_plan, write_plan_report
-from pipelines.running.run import certify, check_ready
-from pipelines.schedule.due import make_release
+from pipelines.running.run import certify, check_ready, make_release
+from pipelines.running.steps import StepBegins
 from pipelines.storage.checksums import CHECKSUMS
 from pipelines.storage.errors import shown_message
 
@@ -34,15 +34,6 @@ EXIT_BUSY = 75  # EX_TEMPFAIL of sysexits.h: another process is making this rele
 
 _Say = Callable[[str], None]
 
-# What a run says when a step begins, without the numbers that some of the messages have.
-_STEPS = {
-    "Reading public inputs": "Reading public inputs and planning",
-    "Certifying": "Certifying the plan",
-    "Reading the confidential": "Reading the confidential origins",
-    "Drawing": "Drawing synthetic workers",
-    "Writing": "Writing the release",
-    "Checking": "Checking the release",
-}
 _PATH = re.compile(r"(?<![\w.:/])/(?:[^\s/:;,'\"]+/)*")
 
 
@@ -117,9 +108,8 @@ def _release(config: ReleaseConfig, job: dict[str, Any], say: _Say) -> dict[str,
     os.umask(os.umask(0) | 0o007)
 
     def step(message: str) -> None:
-        for begin, name in _STEPS.items():
-            if message.startswith(begin):
-                say(name)
+        if isinstance(message, StepBegins):
+            say(message.step.value)
 
     make_release(config, report=step, scheduler=job["scheduler"])
     public = config.release.out / "public"

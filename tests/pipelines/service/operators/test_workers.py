@@ -21,7 +21,7 @@ from distributed import LocalCluster
 from sqlalchemy import select
 
 import pipelines
-from pipelines.running.folder import Staging
+from pipelines.running.folder import RunFolder
 from pipelines.service.access.tokens import Principal
 from pipelines.service.operators import operations
 from pipelines.service.queue import runs as life
@@ -160,7 +160,7 @@ def test_killed_at_any_point_with_or_without_the_service(world, store: Store, an
     os.kill(held, signal.SIGKILL)  # the process alone: the service goes on with the run
     held = world.held()
     assert held != 0
-    assert Staging.of(out).begun
+    assert RunFolder.of(out).begun
     server.kill()  # the service alone: its process ends with it
     server.communicate()
     wait_for(lambda: gone(held))

@@ -21,7 +21,7 @@ from click.testing import CliRunner
 
 import geo_data
 import pipelines
-from pipelines.cli.evaluate import evaluate as command
+from pipelines.cli.views import evaluate as command
 from pipelines.storage.durable import whole_folder
 from pipelines.views import evaluation
 from pipelines.views.evaluation import evaluating

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 import pipelines
 from pipelines import PublicRelease, PublicReleaseError, Release, draw_figure, read_public_release
-from pipelines.cli.figure import figure
+from pipelines.cli.views import figure
 from pipelines.release.names import write_names
 from pipelines.views.figures import KINDS
 
