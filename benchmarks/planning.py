@@ -26,7 +26,7 @@ from pipelines.planning.plan import batches
 from pipelines.planning.public_inputs import job_source
 from pipelines.planning.sampling import sample_batch
 from pipelines.planning.simulation import simulate_utility
-from pipelines.planning.utility import destination_commute_error
+from pipelines.planning.utility import count_variation, destination_commute_error, mean_km
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -183,9 +183,9 @@ def model_alone(name: str, text: str) -> float:
     pair = model.units(records.work).astype(np.int64) * model.n_units + model.units(records.home)
     true = np.bincount(pair, minlength=model.n_units**2).reshape(model.n_units, model.n_units)
     expected = model.shares(np.arange(model.n_units)) * model.jobs[:, None]
-    variation = float(np.abs(true - expected).sum() / 2 / true.sum())
+    variation = count_variation(true, expected)
     km = model.distance_km(np.arange(model.n_units))
-    commute = (expected * km).sum() / expected.sum() / ((true * km).sum() / true.sum()) - 1
+    commute = mean_km(km, expected) / mean_km(km, true) - 1
     print(
         f"public model alone, {name}: flows {variation:.4f}, mean commute {commute:+.1%}; "
         f"{model.decay}, concentration {model.concentration}"

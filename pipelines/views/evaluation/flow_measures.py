@@ -13,6 +13,7 @@ import pandas as pd
 from scipy.special import rel_entr
 
 import geo_data
+from pipelines.planning.utility import count_variation
 
 __all__ = [
     "add_up",
@@ -82,9 +83,9 @@ def add_up(
 
 
 def total_variation_distance(first: pd.DataFrame, second: pd.DataFrame) -> float:
-    """Return half the sum of the differences of two tables as shares of their jobs.
+    """Return the share of jobs that would have to move to another pair to make two tables equal.
 
-    The share of jobs that would have to be moved to another pair to make the tables equal.
+    That is `pipelines.planning.utility.count_variation` of the pairs.
 
     Parameters
     ----------
@@ -96,8 +97,8 @@ def total_variation_distance(first: pd.DataFrame, second: pd.DataFrame) -> float
     float
         In [0, 1].
     """
-    p, q = _shares(first, second)
-    return float(np.abs(p - q).sum() / 2)
+    both = pair_flows(first, second)
+    return count_variation(both["first"], both["second"])
 
 
 def jensen_shannon_divergence(first: pd.DataFrame, second: pd.DataFrame) -> float:
@@ -113,7 +114,8 @@ def jensen_shannon_divergence(first: pd.DataFrame, second: pd.DataFrame) -> floa
     float
         In [0, 1].
     """
-    p, q = _shares(first, second)
+    both = pair_flows(first, second)
+    p, q = (both[name].to_numpy() / both[name].sum() for name in ("first", "second"))
     middle = (p + q) / 2
     nats = (rel_entr(p, middle) + rel_entr(q, middle)).sum() / 2
     return max(0.0, float(nats / np.log(2)))  # of equal tables it may come out just below 0
@@ -193,8 +195,7 @@ def side_variation(first: pd.DataFrame, second: pd.DataFrame, side: str = "home"
     float
         In [0, 1].
     """
-    a, b = _sides(first, second, side)
-    return float(np.abs(a / a.sum() - b / b.sum()).sum() / 2)
+    return count_variation(*_sides(first, second, side))
 
 
 def side_error(first: pd.DataFrame, second: pd.DataFrame, side: str = "home") -> float:
@@ -245,12 +246,6 @@ def implicate_variance(implicates: Sequence[pd.DataFrame]) -> pd.DataFrame:
     groups = stacked.assign(square=deviation**2).groupby(_PAIR)["square"]
     squares = groups.sum() + (m - groups.size()) * mean**2
     return pd.DataFrame({"mean": mean, "variance": squares / (m - 1)}).reset_index()
-
-
-def _shares(first: pd.DataFrame, second: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    both = pair_flows(first, second)
-    p, q = both["first"].to_numpy(), both["second"].to_numpy()
-    return p / p.sum(), q / q.sum()
 
 
 def _sides(first: pd.DataFrame, second: pd.DataFrame, side: str) -> tuple[np.ndarray, np.ndarray]:

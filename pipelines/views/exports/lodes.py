@@ -71,7 +71,7 @@ def _remarks(source: Source, columns: list[str]) -> list[str]:
     ]
     if "aux" in source.release.rows:
         remarks.append(
-            "aux has the workers who live outside, in coarse areas whose codes end in 9s; they are in WAC."
+            "aux has the workers who live in external zones, whose codes end in 9s; they are in WAC."
         )
     if others := [name for name in source.counts if not name.startswith(("S000", "SA", "SE", "SI"))]:
         remarks.append(f"The OD files have counts that LODES does not have: {', '.join(others)}.")

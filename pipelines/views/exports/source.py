@@ -73,6 +73,11 @@ class Source:
     folder: Path
 
     @property
+    def levels(self) -> dict[str, str]:
+        """The level of each side, ``home`` and ``work``."""
+        return {"home": self.home_level, "work": self.work_level}
+
+    @property
     def counts(self) -> list[str]:
         """Columns that count jobs; S000 is the first."""
         return list(self.release.counts)
@@ -98,8 +103,7 @@ class Source:
     @cached_property
     def _added_up(self) -> tuple[Path, dict[str, NDArray[np.int64]]]:
         """The flows, added up once and put into a file, from which all formats read them; the totals."""
-        levels = {"home": self.home_level, "work": self.work_level}
-        zones = {side: self.release.geography.n_units(level) for side, level in levels.items()}
+        zones = {side: self.release.geography.n_units(level) for side, level in self.levels.items()}
         totals = {side: np.zeros((number, len(self.counts)), np.int64) for side, number in zones.items()}
         batches = self.release.flow_batches(self.home_level, self.work_level, self.counts)
         first = next(batches)
@@ -123,7 +127,7 @@ class Source:
         ``work_<count>`` where workplaces have it (int64), and geometry, EPSG:4326: polygons where the release
         has them for the level, else points. None for external zones and units without a shape.
         """
-        return {level: self._zones(level) for level in dict.fromkeys([self.home_level, self.work_level])}
+        return {level: self._zones(level) for level in dict.fromkeys(self.levels.values())}
 
     @property
     def placed_zones(self) -> dict[str, gpd.GeoDataFrame]:
@@ -133,7 +137,7 @@ class Source:
     def _zones(self, level: str) -> gpd.GeoDataFrame:
         places = self.release.places(level)
         columns: dict[str, pd.Series] = {"code": places["code"]}
-        for side, side_level in {"home": self.home_level, "work": self.work_level}.items():
+        for side, side_level in self.levels.items():
             if level == side_level:
                 totals = pd.DataFrame(self.totals[side], places.index, self.counts)
                 columns |= {f"{side}_{name}": totals[name] for name in self.counts}
@@ -171,10 +175,9 @@ class Source:
             crosses 180 degrees, longitudes go on beyond, so that lines do not go round the earth.
         """
         codes = self._codes
-        levels = {"home": self.home_level, "work": self.work_level}
         points = {
             side: self.release.places(level)[["longitude", "latitude"]].to_numpy()
-            for side, level in levels.items()
+            for side, level in self.levels.items()
         }
         for flows in self.flows():
             home, work = points["home"][flows["home"]], points["work"][flows["work"]]
@@ -186,10 +189,8 @@ class Source:
 
     @cached_property
     def _codes(self) -> dict[str, pd.Index]:
-        levels = {"work": self.work_level, "home": self.home_level}
-        return {
-            side: pd.Index(self.release.geography.codes(level), dtype="str") for side, level in levels.items()
-        }
+        codes = self.release.geography.codes
+        return {side: pd.Index(codes(self.levels[side]), dtype="str") for side in ("work", "home")}
 
     def not_drawn(self, drawn: int) -> list[str]:
         """Say in words how many workers have no line, if there are any.
@@ -205,7 +206,9 @@ class Source:
             A remark for the read-me, or none.
         """
         total = int(self.totals["work"][:, 0].sum())
-        where = "they live and work in the same zone, or live in an area outside that has no place on a map"
+        where = (
+            "they live and work in the same zone, or live in an external zone, which has no place on a map"
+        )
         return [f"{total - drawn:,} of {total:,} workers have no line: {where}."] if total > drawn else []
 
     def without_shape(self, what: str) -> list[str]:

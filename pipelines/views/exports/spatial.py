@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pyogrio
 import shapely
 
-from pipelines.views.exports.source import Source
+from pipelines.views.exports.source import ENDS, Source
 
 __all__ = ["write_flatgeobuf", "write_geojson", "write_geopackage", "write_geoparquet", "write_pmtiles"]
 
@@ -166,12 +166,11 @@ def _write_layers(source: Source, folder: Path, suffix: str, driver: str, **opti
 
     def lines() -> Iterator[pd.DataFrame]:
         nonlocal drawn
-        ends = [f"{side}_{axis}" for side in ("home", "work") for axis in ("longitude", "latitude")]
         for journeys in source.journeys():
             drawn += int(journeys["S000"].sum())
-            points = journeys[ends].to_numpy().reshape(-1, 2, 2)
+            points = journeys[ENDS].to_numpy().reshape(-1, 2, 2)
             shapes = shapely.linestrings(points) if len(points) else np.array([], object)
-            yield journeys.drop(columns=ends).assign(geometry=shapely.to_wkb(shapes))
+            yield journeys.drop(columns=ENDS).assign(geometry=shapely.to_wkb(shapes))
 
     pyogrio.write_arrow(
         _batches(lines(), geometry=pa.binary()),
