@@ -57,7 +57,8 @@ def propensity(
 
     The model sees the commute as a planner would: distance (its logarithm, and the square of that), whether
     home and work are one place, whether home is an external zone, and where home and work are (linear and
-    quadratic). A regression, not a tree, because its expectation under chance is known, and needs no further library.
+    quadratic). A regression, not a tree, because its expectation under chance is known, and needs no further
+    library.
     """
     jobs = np.concatenate([table["S000"].to_numpy(np.float64) for table in (truth, release)])
     label = np.repeat([0.0, 1.0], [len(truth), len(release)])

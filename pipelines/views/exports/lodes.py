@@ -11,8 +11,6 @@ from pipelines.views.exports.source import Source
 
 __all__ = ["write_lodes"]
 
-_ROWS = 65_536  # of one batch: what is in memory
-
 # Columns of the RAC and WAC files that an OD file can fill.
 _CHARACTERISTICS = {"S000": "C000"} | {
     name: f"C{name[1:]}" for group in ("SA", "SE") for name in geo_data.LODES_CATEGORIES[group]
@@ -36,7 +34,7 @@ def write_lodes(source: Source, folder: Path) -> list[str]:
     release = source.release
     createdate = release.certificate.created[:10].replace("-", "")
     for kind, rows in release.rows.items():
-        _write_od(rows, folder / source.name(f"od_{kind}", "csv.gz"), createdate)
+        _write_od(rows, folder / source.name(f"od_{kind}", "csv.gz"), createdate, source.batch_rows)
     columns = {name: column for name, column in _CHARACTERISTICS.items() if name in release.counts}
     block, coarsest = release.geography.block_level, release.levels[0]
     for file, side, levels, kinds in [
@@ -51,14 +49,14 @@ def write_lodes(source: Source, folder: Path) -> list[str]:
     return _remarks(source, list(columns.values()))
 
 
-def _write_od(rows: ds.Dataset, path: Path, createdate: str) -> None:
+def _write_od(rows: ds.Dataset, path: Path, createdate: str, batch_rows: int) -> None:
     columns = [name for name in rows.schema.names if name != "createdate"]
     with path.open("wb") as file:
         head = rows.schema.empty_table().select(columns).to_pandas()
         geo_data.write_od_csv(head, file, createdate=createdate)
         for fragment in rows.get_fragments():
             for group in fragment.split_by_row_group():  # one scan of all would keep what it has read
-                for batch in group.to_batches(columns=columns, batch_size=_ROWS):
+                for batch in group.to_batches(columns=columns, batch_size=batch_rows):
                     geo_data.write_od_csv(batch.to_pandas(), file, createdate=createdate, header=False)
 
 

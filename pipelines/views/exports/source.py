@@ -23,7 +23,6 @@ _MOST_ZONES = 20_000
 """Of a level that is chosen by default: who loads a matrix of so many needs 1.6 GB for each count."""
 
 _WORKERS_PER_ZONE = 1_000  # about what a census tract has
-_ROWS = 100_000  # flows of a batch: what an export has in memory
 ENDS = [f"{side}_{axis}" for side in ("home", "work") for axis in ("longitude", "latitude")]
 """Columns of `Source.journeys`: where a flow begins and ends."""
 
@@ -32,12 +31,16 @@ class ExportError(PublicReleaseError):
     """An export that cannot be made: an unknown format, a file in its way, too many zones."""
 
 
-def usual_level(release: PublicRelease) -> str:
+def usual_level(
+    release: PublicRelease, most_zones: int = _MOST_ZONES, workers_per_zone: float = _WORKERS_PER_ZONE
+) -> str:
     """Return the level at which a release is exported unless another is asked for.
 
     Parameters
     ----------
     release : PublicRelease
+    most_zones : int
+    workers_per_zone : float
 
     Returns
     -------
@@ -45,12 +48,10 @@ def usual_level(release: PublicRelease) -> str:
         The finest level with polygons; without polygons, the finest whose zones have 1,000 workers on
         average. Levels of more than 20,000 zones are passed over; the coarsest is what remains.
     """
-    fine_enough = [level for level in release.levels if release.geography.n_units(level) <= _MOST_ZONES]
+    fine_enough = [level for level in release.levels if release.geography.n_units(level) <= most_zones]
     with_shapes = [level for level in fine_enough if (release.folder / polygon_file(level)).is_file()]
     workers = release.certificate.totals.synthetic_workers
-    large = [
-        level for level in fine_enough if workers >= _WORKERS_PER_ZONE * release.geography.n_units(level)
-    ]
+    large = [level for level in fine_enough if workers >= workers_per_zone * release.geography.n_units(level)]
     return [release.levels[0], *large, *with_shapes][-1]
 
 
@@ -65,12 +66,15 @@ class Source:
         Of ``release.levels``.
     folder : Path
         For a file of flows while the exports are made.
+    batch_rows : int
+        Largest number of rows that a format has in memory at once.
     """
 
     release: PublicRelease
     home_level: str
     work_level: str
     folder: Path
+    batch_rows: int = 100_000
 
     @property
     def levels(self) -> dict[str, str]:
@@ -88,7 +92,7 @@ class Source:
         Yields
         ------
         DataFrame
-            At most 100,000 rows of what `PublicRelease.flows` returns for the levels and all counts, in its
+            At most `batch_rows` of what `PublicRelease.flows` returns for the levels and all counts, in its
             order; at least one batch, which may be empty.
         """
         with pa.OSFile(str(self._added_up[0])) as file, pa.ipc.open_stream(file) as batches:
@@ -116,7 +120,7 @@ class Source:
                     total[added.index] += added.to_numpy()
                 # A run of work units has few flows or very many; from the file come as many as asked for.
                 table = pa.Table.from_pandas(flows, schema, preserve_index=False)
-                file.write_table(table, max_chunksize=_ROWS)
+                file.write_table(table, max_chunksize=self.batch_rows)
         return path, totals
 
     @cached_property
