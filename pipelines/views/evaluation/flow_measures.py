@@ -45,12 +45,14 @@ def pair_flows(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
         A row for each pair with jobs in either, sorted: ``work``, ``home``, and the jobs of the two tables,
         ``first`` and ``second`` (float64, 0 where a table has no such pair).
     """
-    both = [
-        table.loc[table["S000"] > 0, [*_PAIR, "S000"]].rename(columns={"S000": name})
-        for table, name in ((first, "first"), (second, "second"))
-    ]
-    joined = both[0].merge(both[1], on=_PAIR, how="outer", sort=True)
-    return joined.astype({"first": np.float64, "second": np.float64}).fillna({"first": 0.0, "second": 0.0})
+    tables = [table[table["S000"] > 0] for table in (first, second)]
+    work, home, jobs = (np.concatenate([table[name] for table in tables]) for name in (*_PAIR, "S000"))
+    width = home.max(initial=0) + 1
+    pairs, row = np.unique(work.astype(np.int64) * width + home, return_inverse=True)
+    rows = np.split(np.arange(len(jobs)), [len(tables[0])])
+    counts = [np.bincount(row[own], jobs[own], pairs.size) for own in rows]
+    sides = {"work": (pairs // width).astype(work.dtype), "home": (pairs % width).astype(home.dtype)}
+    return pd.DataFrame({**sides, "first": counts[0], "second": counts[1]})
 
 
 def add_up(
