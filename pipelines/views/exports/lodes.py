@@ -20,16 +20,7 @@ _CHARACTERISTICS = {"S000": "C000"} | {
 def write_lodes(source: Source, folder: Path) -> list[str]:
     """Write the OD files batch by batch, and the totals of blocks as RAC and WAC.
 
-    Parameters
-    ----------
-    source : Source
-        Its levels do not matter: LODES has blocks.
-    folder : Path
-
-    Returns
-    -------
-    list of str
-        Remarks for the read-me.
+    The levels of the source do not matter: LODES has blocks.
     """
     release = source.release
     createdate = release.certificate.created[:10].replace("-", "")

@@ -19,17 +19,7 @@ _SIDE = 128  # of a tile, one chunk of the file: 64 kB, of which few flows leave
 def write_omx(source: Source, folder: Path, side: int = _SIDE) -> list[str]:
     """Write one OMX file (HDF5) with a matrix for each count and the zones' codes as lookups.
 
-    Parameters
-    ----------
-    source : Source
-    folder : Path
-    side : int
-        Of a tile, in cells.
-
-    Returns
-    -------
-    list of str
-        Remarks for the read-me.
+    `side` is that of a tile, in cells.
 
     Notes
     -----

@@ -13,18 +13,7 @@ __all__ = ["write_csv", "write_flowmap"]
 
 
 def write_csv(source: Source, folder: Path) -> list[str]:
-    """Write the flows of the pair of levels with all counts, as csv.gz.
-
-    Parameters
-    ----------
-    source : Source
-    folder : Path
-
-    Returns
-    -------
-    list of str
-        Remarks for the read-me.
-    """
+    """Write the flows of the pair of levels with all counts, as csv.gz."""
     path = folder / source.name(source.flows_name, "csv.gz")
     with path.open("wb") as file, gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
         for number, flows in enumerate(source.flow_tables()):
@@ -35,16 +24,6 @@ def write_csv(source: Source, folder: Path) -> list[str]:
 
 def write_flowmap(source: Source, folder: Path) -> list[str]:
     """Write ``locations.csv`` and ``flows.csv``; flows inside a zone are among them.
-
-    Parameters
-    ----------
-    source : Source
-    folder : Path
-
-    Returns
-    -------
-    list of str
-        Remarks for the read-me.
 
     Notes
     -----
