@@ -344,8 +344,8 @@ class GeographySettings(Section):
     latitude, longitude : str or None
         Columns of the block's centroid, in degrees; None where the file has geometry.
     external_zones : tuple of str
-        Zones outside in which workers may live, as prefixes of geocodes; "us-states" stands for all states
-        of the United States of which the crosswalk has no block.
+        External zones: where else workers may live, as prefixes of geocodes; "us-states" stands for all
+        states of the United States of which the crosswalk has no block.
     groupings : dict of str to int
         Levels that are no columns of the crosswalk: the number of parts into which each unit of the next
         coarser level is divided by place.
@@ -372,7 +372,7 @@ class GeographySettings(Section):
 
 
 class LedgerSettings(Section):
-    """What is accounted for where.
+    """Which ledger records what a release costs, and the budget that pays for it.
 
     Attributes
     ----------
