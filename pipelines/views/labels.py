@@ -1,4 +1,4 @@
-"""Names for readers: of the levels and codes of LODES, and of what lies outside the region."""
+"""Names for readers: of the levels and codes of LODES, and of external zones."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def compare_with_truth(release: PublicRelease, truth: Path) -> Comparison:
     elif "aux" in release.rows:
         raise geo_data.InputError(
             truth,
-            "one file is not the truth of this release, which has workers who live outside",
+            "one file is not the truth of this release, which has workers who live in external zones",
             fix="name the configuration of the release, which says where main and aux jobs are",
         )
     else:

@@ -39,7 +39,8 @@ class Format:
     tool : str
         What opens it.
     write : callable
-        Given a `Source` and an empty folder, writes the files into it and returns remarks for their read-me.
+        Given a `Source` and an empty folder, writes the files into it and returns remarks for their read-me;
+        all functions ``write_...`` are of this kind.
     """
 
     meaning: str
