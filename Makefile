@@ -75,7 +75,7 @@ notebooks: $(STAMP)  ## Write notebooks/*.ipynb from the .py beside them, withou
 	@$(BIN)/python notebooks/pair.py
 
 reference: $(STAMP)  ## Write docs/configuration.md from the program
-	@$(BIN)/python -c "from pipelines.config_reference import configuration_reference as r; print(r(), end='')" \
+	@$(BIN)/python -c "from pipelines.config.reference import configuration_reference as r; print(r(), end='')" \
 		> docs/configuration.md.new && mv docs/configuration.md.new docs/configuration.md
 
 schema: $(STAMP)  ## Write docs/certificate.schema.json from the program
