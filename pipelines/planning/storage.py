@@ -7,6 +7,7 @@ The same plan gives the same bytes, and loading and storing again does too (with
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -86,13 +87,15 @@ def _document(plan: ReleasePlan, files: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def load_plan(folder: Path) -> ReleasePlan:
+def load_plan(folder: Path, hashes: Mapping[str, str] | None = None) -> ReleasePlan:
     """Read a plan back.
 
     Parameters
     ----------
     folder : Path
         With what `save_plan` wrote.
+    hashes : mapping of str to str, optional
+        SHA-256 of its files by name, where they have been computed already.
 
     Returns
     -------
@@ -104,7 +107,7 @@ def load_plan(folder: Path) -> ReleasePlan:
         If a file is missing, altered, or not of this format; the file is named.
     """
     document = read_document(folder)
-    check_tables(folder, document)
+    check_tables(folder, document, hashes)
     geography = load_geography(folder, document)
     # Columns by kind, in numpy: the files are ours and their hashes have been checked.
     weights = pq.read_table(folder / "blocks.parquet", columns=["weight"])["weight"].to_numpy()

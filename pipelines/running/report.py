@@ -132,7 +132,7 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
         f"Cost        epsilon {up(guarantee.epsilon, 6)}, delta {up(guarantee.delta, 4)} for the run "
         f"(requested {up(plan.requested[0])} and {up(plan.requested[1])})",
         f"  of which  {paid}",
-        f"  a person  delta {up(guarantee.record_delta, 4)} at the same epsilon, per job record",
+        f"  a record  delta {up(guarantee.record_delta, 4)} at the same epsilon, as differential privacy",
     ]
     lines += [f"Note        {note}" for note in plan.notes]
     return "\n".join(lines)

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from synth import losses
+from synth import losses, record
 from synth.losses import bad_threshold, failure_bound, shortfall_bound
 from synth.tails import rigorous, upper_fraction
 

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from starlette.responses import PlainTextResponse
 
 from pipelines.release.certificate import Certificate
+from pipelines.release.formats import parse_certificate
 from pipelines.service.access.auth import end_sessions, principal, require
 from pipelines.service.access.tokens import Principal, list_tokens, revoke_token
 from pipelines.service.errors import answers, not_found
@@ -148,7 +149,7 @@ def get_certificate(request: Request, run: _Run, _: _Viewer) -> Certificate:
     text = runs.get_run(request.app.state.store, run).certificate
     if text is None:
         raise not_found("This run has no certificate yet.")
-    return Certificate.model_validate_json(text)
+    return parse_certificate(text)
 
 
 @router.post(

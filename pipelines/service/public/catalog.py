@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from pipelines.publishing.publishing import Published, published
 from pipelines.release.certificate import Certificate
+from pipelines.release.formats import parse_certificate
 from pipelines.release.reader import PublicRelease, PublicReleaseError, read_public_release
 from pipelines.release.signing import SIGNATURES
 from pipelines.service.errors import not_found
@@ -262,7 +263,7 @@ def _describe(folder: Path, sums: str) -> tuple[Certificate | None, dict[str, Fi
         content = (folder / "certificate.json").read_bytes()
         if hashlib.sha256(content).hexdigest() != digests["certificate.json"]:
             return None, {}
-        return Certificate.model_validate_json(content), files
+        return parse_certificate(content), files
     except (OSError, ValueError, KeyError, ValidationError):
         return None, {}
 

@@ -156,7 +156,7 @@ def certificate_words(certificate: Certificate) -> str:
     str
         HTML, paragraphs.
     """
-    run, person = certificate.run, certificate.person
+    run, user = certificate.run, certificate.user_level
 
     def short(bound: str) -> str:
         return decimal_up(Fraction(bound), 4)
@@ -173,9 +173,9 @@ def certificate_words(certificate: Certificate) -> str:
         odds=html.escape(odds_in_words(certificate)),
         epsilon=short(run.epsilon),
         delta=short(run.delta),
-        records="one job record" if person.records == 1 else f"at most {person.records} job records",
-        record_epsilon=short(person.epsilon),
-        record_delta=short(person.delta),
+        records="one job record" if user.records == 1 else f"at most {user.records} job records",
+        user_epsilon=short(user.epsilon),
+        user_delta=short(user.delta),
         not_covered=items(certificate.definition.not_covered),
         assumed_public=items(certificate.definition.assumed_public),
         plan=certificate.plan_sha256,
