@@ -48,6 +48,8 @@ def parse_certificate(content: str | bytes) -> Certificate:
 
 
 def _from_first(document: dict[str, Any]) -> dict[str, Any]:
+    if strange := {"record_level", "user_level"} & document.keys():
+        raise ValueError(f"{', '.join(sorted(strange))}: not of {FIRST_FORMAT}")
     person, classes = dict(document.pop("person")), document.pop("classes")
     curve, own = person.pop("curve"), (person["epsilon"], person["delta"])
     if person["records"] > 1:  # what stands there is of all of them: of one, the largest delta of any class

@@ -85,7 +85,7 @@ def test_tampering_with_a_certificate_of_format_1_is_found(tmp_path: Path) -> No
             person | {"curve": []},
             person | {"x": 1},
         ],
-        "classes": [[row | {"person_delta": "0"}, *stated["classes"][1:]], []],
+        "classes": [[row | {"person_delta": "0.5"}, *stated["classes"][1:]], []],
         "run": [stated["run"] | {"delta": "0"}],
         "record_level": [{"epsilon": "1", "delta": "0", "curve": []}],
         "definition": [stated["definition"] | {"words": "No one can learn anything."}],
