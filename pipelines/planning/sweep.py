@@ -256,7 +256,7 @@ def recommend(results: pd.DataFrame, config: ReleaseConfig) -> str:
         TOML, which takes the place of the whole table: what was not varied stands in it as configured. A
         comment where no combination has the requested epsilon, delta and mechanism.
     """
-    asked = _tried(results[results["certify"]], config)
+    asked = _tried(results[results["certified"]], config)
     if asked.empty:
         wanted = f"epsilon {synth.decimal_up(config.privacy.epsilon)}, delta "
         wanted += f"{synth.decimal_up(config.privacy.delta)} and mechanism {config.release.mechanism}"
@@ -290,7 +290,7 @@ def draw_frontier(results: pd.DataFrame, title: str, path: Path) -> None:
     """
     from matplotlib.figure import Figure  # takes its time
 
-    done = results[results["certify"]].copy()
+    done = results[results["certified"]].copy()
     done["x"] = [float(Fraction(value)) for value in done["epsilon"]]
     varied = [name for name in ("delta", "mechanism", *_PLAN) if len(set(results[name])) > 1]
     panels = {
@@ -301,7 +301,7 @@ def draw_frontier(results: pd.DataFrame, title: str, path: Path) -> None:
     fig = Figure(figsize=(13, 4.4), layout="constrained")
     axes = fig.subplots(1, len(panels))
     # One group where nothing varies, none where nothing is certified: the last key is the same for all.
-    groups = done.groupby([*varied, "certify"], sort=False)
+    groups = done.groupby([*varied, "certified"], sort=False)
     for (key, group), style in zip(groups, itertools.cycle(_LINES)):
         label = (
             ", ".join(f"{name} {value}" for name, value in zip(varied, key, strict=False)) or "as configured"

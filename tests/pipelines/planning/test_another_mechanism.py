@@ -127,7 +127,7 @@ def test_a_release_of_three_implicates(
 
 def test_tuning_compares_it(config: Callable[..., pipelines.ReleaseConfig]) -> None:
     results = pipelines.tune(config(), pipelines.Sweep(mechanism=(NAME, "geometric")))
-    assert results["certify"].all()
+    assert results["certified"].all()
     assert results["mechanism"].tolist() == [NAME, "geometric"]
     with pytest.raises(pipelines.ConfigError, match="keeps every cell"):
         config(("[plan]", '[plan]\nretention_min = "0.5"'))

@@ -217,7 +217,7 @@ def test_an_earlier_release_with_workers_from_outside(
         jobs.to_csv(tmp_path / name, index=False)
     config = with_tables(
         LODES.replace("\norigin_level", '\naux = "aux_2018.csv"\norigin_level'),
-        ('longitude = "blklondd"', 'longitude = "blklondd"\noutside = ["25"]'),
+        ('longitude = "blklondd"', 'longitude = "blklondd"\nexternal_zones = ["25"]'),
         (f'file = "{small_region["od"]}"', f'file = "{small_region["od"]}"\naux = "aux_2019.csv"'),
     )
     inputs = read_public_inputs(config)

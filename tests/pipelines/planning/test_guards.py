@@ -75,7 +75,7 @@ def test_files_of_patterns_and_aux_files_are_compared(
             f'file = "{small_region["od"]}"',
             f'file = "{tmp_path / "*_main.csv.gz"}"\naux = "{tmp_path / "ri_aux.csv.gz"}"',
         ),
-        ('longitude = "blklondd"', 'longitude = "blklondd"\noutside = ["25"]'),
+        ('longitude = "blklondd"', 'longitude = "blklondd"\nexternal_zones = ["25"]'),
         lodes_table(tmp_path / "ri_main.csv.gz", tmp_path / "ri_aux.csv.gz"),
     )
     config = pipelines.parse_config(text, tmp_path, "patterns.toml")

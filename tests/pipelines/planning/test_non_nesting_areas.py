@@ -48,7 +48,7 @@ def config(
     def parsed(tables: str = TABLES, *change: tuple[str, str]) -> pipelines.ReleaseConfig:
         text = config_text(
             (str(small_region["crosswalk"]), str(tmp_path / "xwalk.csv")),
-            ('block = "tabblk2010"', 'block = "tabblk2010"\npartitions = ["stplc"]'),
+            ('block = "tabblk2010"', 'block = "tabblk2010"\nnon_nesting_areas = ["stplc"]'),
             *change,
         )
         return pipelines.parse_config(text.replace("[weights]", f"{tables}[weights]"), tmp_path, "small.toml")
@@ -84,7 +84,7 @@ def test_the_model_is_as_fine_as_the_places(config: Callable[..., pipelines.Rele
         assert level == ("trct" if weights else "bgrp")
 
 
-def test_a_plan_keeps_no_partitions(config: Callable[..., pipelines.ReleaseConfig]) -> None:
+def test_a_plan_keeps_no_non_nesting_areas(config: Callable[..., pipelines.ReleaseConfig]) -> None:
     """So its tables are compared with those between levels alone."""
     whole = config()
     geography = replace(pipelines.planning.public_inputs.read_geography(whole), non_nesting_areas={})

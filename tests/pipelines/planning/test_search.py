@@ -248,8 +248,8 @@ def test_tune_on_the_model_and_on_an_earlier_release(
     sweep = Sweep(epsilon=("0.01", "5", "8.6"), split_threshold=("0.5", "200"))
     for truth in (None, earlier):
         results = tune(config, sweep, proxy_truth=truth)
-        assert results["certify"].tolist() == [False, False, True, True, True, True]
-        done = results[results["certify"]]
+        assert results["certified"].tolist() == [False, False, True, True, True, True]
+        done = results[results["certified"]]
         assert done["total_variation"].between(0, 1, inclusive="neither").all()
         fine = done[done["split_threshold"] == "1/2"].set_index("epsilon")["objective"]
         assert fine["8.6"] == fine["5"]  # the prior is given: epsilon decides only whether it is certified
@@ -265,7 +265,7 @@ def test_mechanisms_are_compared_each_with_the_settings_that_it_has(config_of: C
     config = config_of("8.6", ('retention_min = "0.5"', 'retention_min = "0.5"\nprior = "0.5"'))
     both = Sweep(mechanism=("dirichlet", "geometric"), split_threshold=("1",), pool_below=("1",))
     results = tune(config, both)
-    assert results["certify"].all()
+    assert results["certified"].all()
     assert results["retention_min"].tolist() == ["0.5", "1"]
     # Objectives of two mechanisms are of two kinds, so the configured one is kept, whatever they are.
     assert recommend(results.assign(objective=[1.0, 0.0]), config).count("retention_min") == 1

@@ -45,7 +45,7 @@ def with_aux(
     aux.to_csv(folder / "aux.csv", index=False)
     text = config_text(
         (f'file = "{small_region["od"]}"\n', f'file = "{folder}/main.csv"\naux = "{folder}/aux.csv"\n'),
-        ('longitude = "blklondd"\n', 'longitude = "blklondd"\noutside = ["09", "25"]\n'),
+        ('longitude = "blklondd"\n', 'longitude = "blklondd"\nexternal_zones = ["09", "25"]\n'),
     )
     made = pipelines.run(pipelines.parse_config(text, folder, "aux.toml"), key=synth.RunKey.from_seed(1))
     return read_public_release(made.public)
