@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Query, Request
+from fastapi import APIRouter, Depends, Form, Query, Request
 from starlette.responses import HTMLResponse, Response
 
 from pipelines.service.access.auth import close_session, open_session, start_session
@@ -64,15 +64,14 @@ def sign_in(
 
 
 @oidc_router.get(_BY_OIDC)
-def sign_in_elsewhere(request: Request) -> Response:
+async def sign_in_elsewhere(request: Request) -> Response:
     """Go to the provider of identities."""
-    return begin_login(request)
+    return await begin_login(request)
 
 
 @oidc_router.get(CALLBACK)
-def come_back(request: Request) -> Response:
+def come_back(request: Request, who: Annotated[Principal, Depends(finish_login)]) -> Response:
     """Open a session for whom the provider vouches."""
-    who = finish_login(request)
     response = render(request, "operator/signed_in.html")
     start_session(request, response, who)
     return response
