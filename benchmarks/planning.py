@@ -3,10 +3,9 @@
 Usage: python benchmarks/planning.py
 
 Plans are chosen on public data only; the truth (LODES, which is public here) is looked at once, to print what
-each plan loses. Time and memory of planning are printed too. Measures are those of
-pipelines/planning/utility.py: total variation between tract-to-tract flows, error of the mean commute, and
-the median error of the mean commute of work blocks with at least 100 jobs. Beside the first two stands what
-`odsynth plan` expects (simulated utility).
+each plan loses. Time and memory of planning are printed too. Measures are those of pipelines/utility.py:
+total variation between tract-to-tract flows, error of the mean commute, and the median error of the mean
+commute of work blocks with at least 100 jobs. Beside the first two stands what `odsynth plan` forecasts.
 The last lines are of the public model alone, also with a table between places, which cut tracts, or towns.
 """
 
@@ -41,7 +40,7 @@ def main() -> None:
     first, rest = text.split(ALONE)
     without = first + rest[rest.index("# Public weights") :]
     columns = (
-        "plan | epsilon | flows | flows simulated | mean commute | commute simulated | large destinations | "
+        "plan | epsilon | flows | flows forecast | mean commute | commute forecast | large destinations | "
         "noise | cells of a job | planning"
     )
     print(f"| {columns} |")
@@ -115,7 +114,7 @@ def compared(
     homes: np.ndarray,
     drawn: np.ndarray,
 ) -> str:
-    """Return the measures, and two of them as simulated, as cells of the table."""
+    """Return the measures, and the forecast of two of them, as cells of the table."""
     geography, expected = release.geography, simulate_utility(release, model)
     means = [pipelines.mean_commute(geography, work, h) for h in (homes, drawn)]
     return (
