@@ -29,9 +29,10 @@ test: lint $(LIBRARY)  ## Set up, then run checks, tests and notebooks
 deep: $(STAMP) $(LIBRARY)  ## Set up, then run the longer versions of some tests, which `make test` leaves out
 	@$(BIN)/python -m pytest -n 2 -m deep
 
-lint: $(STAMP)  ## Set up, then check style, formatting and types
+lint: $(STAMP)  ## Set up, then check style, formatting, import rules and types
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
+	@$(BIN)/lint-imports --no-cache --no-logo
 	@$(BIN)/mypy
 
 # Set-up happens once, and again when what it installs has changed. An environment that this rule began and did not

@@ -22,19 +22,16 @@ from geo_data.jobs import (
     join_records,
     locate_blocks,
 )
+from geo_data.od_files import LODES_CATEGORIES
 from geo_data.tables import Kind, read_table
 
-__all__ = ["LODES_CATEGORIES", "LODES_COLUMNS", "LodesJobs"]
+__all__ = ["LODES_COLUMNS", "LodesJobs"]
 
-#: The attribute groups of an OD file (age, earnings, industry) and the categories of each.
-LODES_CATEGORIES: dict[str, tuple[str, ...]] = {
-    group: tuple(f"{group}0{number}" for number in (1, 2, 3)) for group in ("SA", "SE", "SI")
-}
 _COUNTS = ("S000", *(name for names in LODES_CATEGORIES.values() for name in names))
 #: The columns of an OD file in order.
 LODES_COLUMNS: tuple[str, ...] = ("w_geocode", "h_geocode", *_COUNTS, "createdate")
 
-_CURE_COUNTS = "use the file as published; LODES counts agree in every row"
+_FIX_COUNTS = "use the file as published; LODES counts agree in every row"
 
 
 @dataclass(frozen=True)
@@ -215,7 +212,7 @@ class LodesJobs:
                     f"rows have counts by {group} ({names[0]} to {names[-1]}) that do not add up to S000",
                     column=group,
                     count=wrong,
-                    fix=_CURE_COUNTS,
+                    fix=_FIX_COUNTS,
                 )
         return frame
 

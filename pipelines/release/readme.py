@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 
-from geo_data import count_columns
+from geo_data.od_files import count_columns
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.release.certificate import CERTIFICATE_FORMAT, Certificate

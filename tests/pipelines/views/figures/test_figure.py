@@ -85,7 +85,7 @@ def test_every_level_of_area_and_of_map(release: PublicRelease, tmp_path: Path) 
 
 
 def test_a_release_with_one_level_and_no_polygons(british: object, tmp_path: Path) -> None:
-    config = british("[]", tables=False)  # type: ignore[operator]
+    config = british((), tables=False)  # type: ignore[operator]
     made = read_public_release(pipelines.run(config).public)
     path = tmp_path / "figure.png"
     draw_figure(made, path, area=made.geography.blocks[made.flows("oa", "oa")["work"][0]])

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from geo_data.external_zones import US_STATES
+from geo_data.states import STATES
 from pipelines.release.reader import PublicRelease
-from pipelines.views.labels import STATE_NAMES, external_zone_names, level_words
+from pipelines.views.labels import external_zone_names, level_words
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,8 @@ def test_another_level_is_called_as_its_column() -> None:
 
 
 def test_every_state_has_a_name() -> None:
-    assert tuple(STATE_NAMES) == US_STATES
+    assert tuple(STATES) == US_STATES
+    assert all(state.name for state in STATES.values())
 
 
 def test_outside(mapped: PublicRelease) -> None:
