@@ -246,14 +246,18 @@ def _missing(path: Path) -> bool:
 
 
 def make_release(
-    config: ReleaseConfig, *, report: Callable[[str], None] | None = None, scheduler: str | None = None
+    config: ReleaseConfig,
+    *,
+    plan: Path | None = None,
+    report: Callable[[str], None] | None = None,
+    scheduler: str | None = None,
 ) -> None:
     """Make a release; or go on with it, or leave it, if it is there already.
 
     Parameters
     ----------
     config : ReleaseConfig
-    report, scheduler
+    plan, report, scheduler
         As for `run`.
 
     Raises
@@ -272,4 +276,4 @@ def make_release(
         if not any(entry.kind == "finished" and entry.debit == state.debit for entry in entries):
             resume(out, report=report, scheduler=scheduler)  # killed before the ledger was told
     else:
-        run(config, report=report, scheduler=scheduler)
+        run(config, plan=plan, report=report, scheduler=scheduler)

@@ -18,13 +18,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from pipelines.config.loading import ReleaseConfig
-from pipelines.planning.public_inputs import read_public_inputs
-from pipelines.planning.search import make_plan
 from pipelines.publishing.publishing import PublishError, publish
-from pipelines.running.folder import BusyError
-from pipelines.running.report import report_plan, write_plan_report
-from pipelines.running.run import certify, check_ready
+from pipelines.running.folder import BusyError, Staging
 from pipelines.schedule.due import make_release, safe_message
+from pipelines.service.queue.plans import check_plan, keep_plan
 from pipelines.storage.checksums import CHECKSUMS
 
 __all__ = ["EXIT_BUSY", "main", "without_paths"]
@@ -35,7 +32,7 @@ _Say = Callable[[str], None]
 
 # What a run says when a step begins, without the numbers that some of the messages have.
 _STEPS = {
-    "Reading public inputs": "Reading public inputs and planning",
+    "Reading the plan": "Reading the plan",
     "Certifying": "Certifying the plan",
     "Reading the confidential": "Reading the confidential origins",
     "Drawing": "Drawing synthetic workers",
@@ -94,24 +91,13 @@ def without_paths(text: str, paths: list[str]) -> str:
     return _PATH.sub("", text)
 
 
-def _plan(config: ReleaseConfig, _: dict[str, Any], say: _Say) -> dict[str, str]:
+def _plan(config: ReleaseConfig, job: dict[str, Any], say: _Say) -> dict[str, str]:
     """What `odsynth plan` does; reads no home."""
-    check_ready(config)
-    say("Reading public inputs")
-    inputs = read_public_inputs(config)
-    say("Choosing cells and pools, and planning")
-    release = make_plan(config, inputs)
-    guarantee = certify(release)
-    say("Trying the plan on homes drawn from the public model")
-    report = report_plan(release, guarantee, inputs.model)
-    folder = config.release.out.with_name(f"{config.release.out.name}-plan")
-    write_plan_report(report, folder, inputs.names)
-    numbers = json.loads((folder / "forecast.json").read_text(encoding="utf-8"))
-    return {"plan": json.dumps({**numbers, "report": report.text()})}
+    return {"plan": json.dumps(keep_plan(config, Path(job["plan_folder"]), say))}
 
 
 def _release(config: ReleaseConfig, job: dict[str, Any], say: _Say) -> dict[str, str]:
-    """What `odsynth run` and `odsynth resume` do."""
+    """What `odsynth run --plan` and `odsynth resume` do; a run that nobody has planned yet is planned first."""
     os.umask(os.umask(0) | 0o007)
 
     def step(message: str) -> None:
@@ -119,8 +105,11 @@ def _release(config: ReleaseConfig, job: dict[str, Any], say: _Say) -> dict[str,
             if message.startswith(begin):
                 say(name)
 
-    make_release(config, report=step, scheduler=job["scheduler"])
-    public = config.release.out / "public"
+    folder, out = Path(job["plan_folder"]), config.release.out
+    if not (Staging.of(out).begun or Staging(out).checked):  # then it goes on with the plan that it has
+        check_plan(config, folder, job["plan"] or keep_plan(config, folder, say))
+    make_release(config, plan=folder, report=step, scheduler=job["scheduler"])
+    public = out / "public"
     certificate = (public / "certificate.json").read_text(encoding="utf-8")
     return {"certificate": certificate, "content": _content(public)}
 

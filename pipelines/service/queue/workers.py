@@ -105,6 +105,8 @@ class Workers:
             "task": claimed.task,
             "configuration": json.loads(claimed.configuration),
             "folder": str(self._settings.folder),
+            "plan": None if claimed.plan is None else json.loads(claimed.plan),
+            "plan_folder": str(self._settings.outs / f"run-{claimed.run:06}-plan"),
             "content": claimed.content,
             "version": claimed.version,
             "scheduler": self._settings.scheduler,
