@@ -1,7 +1,7 @@
 """The plan of a run: made once, kept beside the run, and the only plan that its release is drawn from.
 
-The folder is what `odsynth plan` writes. What was reviewed is in the run's record: the numbers of the plan, its
-SHA-256 among them, and the SHA-256 of every public file that it was made from.
+The folder is what `odsynth plan` writes. What was reviewed is in the run's record: the numbers of the plan,
+its SHA-256 among them, and the SHA-256 of every public file that it was made from.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def _plan(config: ReleaseConfig, job: dict[str, Any], say: _Say) -> dict[str, st
 
 
 def _release(config: ReleaseConfig, job: dict[str, Any], say: _Say) -> dict[str, str]:
-    """What `odsynth run --plan` and `odsynth resume` do; a run that nobody has planned yet is planned first."""
+    """What `odsynth run --plan` and `odsynth resume` do; a run that is not planned yet is planned first."""
     os.umask(os.umask(0) | 0o007)
 
     def step(message: str) -> None:
