@@ -14,7 +14,6 @@ from starlette.testclient import TestClient
 from ..helpers import NAME
 
 
-
 @pytest.fixture(scope="module")
 def folder(service_state: Path) -> Path:
     return service_state / "published" / NAME / "v1"
@@ -31,7 +30,8 @@ def test_a_file_arrives_whole(client: TestClient, page: str, folder: Path) -> No
         ("certificate.json", "application/json"),
         ("SHA256SUMS", "application/octet-stream"),
         ("plan/plan.json", "application/json"),
-        ("plan/blocks.parquet", "application/vnd.apache.parquet")):
+        ("plan/blocks.parquet", "application/vnd.apache.parquet"),
+    ):
         response, content = client.get(f"{page}/files/{name}"), (folder / name).read_bytes()
         assert response.content == content
         headers = response.headers
@@ -57,7 +57,8 @@ def test_a_range(client: TestClient, page: str, folder: Path, parquet: str) -> N
         ("0-99", slice(0, 100)),
         ("100-", slice(100, None)),
         ("-50", slice(-50, None)),
-        ("0-99999999", slice(None))):
+        ("0-99999999", slice(None)),
+    ):
         content = (folder / parquet).read_bytes()
         response = client.get(f"{page}/files/{parquet}", headers={"Range": f"bytes={asked}"})
         assert response.status_code == 206
@@ -86,7 +87,7 @@ def test_ranges_that_are_none(client: TestClient, page: str, parquet: str) -> No
         ("lines=0-9", 400),
         ("bytes", 400),
         ("bytes=a-b", 400),
-        ("bytes=" + ",".join(f"{i}-{i}" for i in range(0, 2000, 2)), 200)),
+        ("bytes=" + ",".join(f"{i}-{i}" for i in range(0, 2000, 2)), 200),
     ):  # the last are more than a program needs
         response = client.get(f"{page}/files/{parquet}", headers={"Range": asked})
         assert response.status_code == status
@@ -135,7 +136,8 @@ def test_only_listed_files_are_there(client: TestClient, page: str) -> None:
         "~root/.bashrc",
         "C:%5cboot.ini",
         "README.md%0d%0aX-Injected:%20yes",
-        "a" * 299):
+        "a" * 299,
+    ):
         # Dots are written as %2e: as dots, the client would tidy them away. The application sees dots.
         response = client.get(f"{page}/files/{path}")
         assert response.status_code == 404
@@ -144,7 +146,8 @@ def test_only_listed_files_are_there(client: TestClient, page: str) -> None:
 
 
 def test_records_of_publication_are_no_downloads(client: TestClient, page: str) -> None:
-    for end in ("/files/%2e%2e/%2e%2e/v1.publication.json", "/%2e%2e/v1.publication.json", ".publication.json"):
+    record = "/%2e%2e/v1.publication.json"
+    for end in (f"/files/%2e%2e{record}", record, ".publication.json"):
         assert client.get(page + end).status_code == 404
 
 
