@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from fractions import Fraction
 from pathlib import Path
 
@@ -81,8 +82,11 @@ def test_sixteen_processes_get_exactly_the_budget(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_kill_in_the_middle_of_debits(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
-    delays = [f"{0.001 + 0.0037 * step:.4f}" for step in range(25)]
-    result = forked(path, 25, 10**6, *delays)
+    pace = time.perf_counter()  # of the machine: the longest delay is that of fifteen debits
+    for _ in range(10):
+        debit(Ledger(tmp_path / "pace.sqlite"), 10)
+    pace = time.perf_counter() - pace
+    result = forked(path, 25, 10**6, *(f"{0.001 + 0.06 * pace * step:.4f}" for step in range(25)))
     assert all(os.WTERMSIG(status) == 9 for status, _ in result)
     ledger = Ledger(path)
     debits = ledger.verify().entries - 1
@@ -166,8 +170,8 @@ def test_kill_at_every_step_of_a_debit(tmp_path: Path) -> None:
         assert debit(ledger) == max(left or 0, 1) + 1  # and the next run goes on
 
 
-def debit(ledger: Ledger) -> int:
-    budget = Budget(Fraction(5), Fraction(0))
+def debit(ledger: Ledger, most: int = 5) -> int:
+    budget = Budget(Fraction(most), Fraction(0))
     cost = {"epsilon": Fraction(1), "delta": Fraction(0)}
     return ledger.debit(data_set="jobs", budget=budget, plan_sha256="a" * 64, release="r", **cost).entry
 

@@ -73,7 +73,7 @@ def test_content_is_on_the_disk_before_the_name_and_the_name_before_the_end(
 def test_nobody_else_sees_it_before_it_is_whole(whole: Whole, tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        for given, expected in ((None, 0o666), (0o640, 0o640)):
+        for given, expected in ((None, 0o666), (0o740, 0o740)):
             with whole(tmp_path / "x", given, **({"check": list} if whole is whole_folder else {})) as made:
                 fill(made)
                 assert mode(made.parent) == 0o700
