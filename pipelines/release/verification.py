@@ -36,7 +36,7 @@ from pipelines.release.names import NAME_FILE, check_names
 from pipelines.release.polygons import check_polygons
 from pipelines.release.readme import release_readme
 from pipelines.release.signing import PUBLIC_KEY, SigningError, check_signatures
-from pipelines.storage.checksums import CHECKSUMS, checksum_lines, sha256_of
+from pipelines.storage.checksums import CHECKSUMS, checksum_lines, parse_checksums, sha256_of
 
 __all__ = ["Check", "VerificationError", "contradictions", "verify"]
 
@@ -51,7 +51,7 @@ class Check:
     detail: str
 
 
-class VerificationError(ValueError):
+class VerificationError(synth.ShownError, ValueError):
     """A check failed.
 
     Attributes
@@ -158,12 +158,7 @@ def _check_files(folder: Path) -> dict[str, str]:
 
 def _blame(folder: Path, actual: dict[str, str], stated: bytes) -> str:
     """Say which file differs from what was sealed: the one that its two records do not agree with."""
-    lines = [line.split(b"  ", 1) for line in stated.splitlines()]
-    sums = {
-        parts[1].decode("utf-8", "replace"): parts[0].decode("utf-8", "replace")
-        for parts in lines
-        if len(parts) == 2
-    }
+    sums = parse_checksums(stated, strict=False)
     try:
         entries = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
         manifest = {entry["path"]: entry["sha256"] for entry in entries}
