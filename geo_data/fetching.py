@@ -7,6 +7,7 @@ files the same name.
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import hashlib
 import os
@@ -16,7 +17,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
-import locket  # type: ignore[import-untyped]
 import pooch  # type: ignore[import-untyped]
 
 from geo_data._download import NotFoundError, check_address, compare, download, read_small, shown
@@ -146,7 +146,8 @@ def _obtain(
     folder.mkdir(parents=True, exist_ok=True)
     # One download at a time into one folder, whoever runs it: they share SHA256SUMS and unfinished files, and
     # the publisher's server is spared. The lock is the system's, so a killed process leaves none behind.
-    with locket.lock_file(str(folder / ".lock")):
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if _is_cached(path, url, known, stated):
             return path
         recorded, _ = _records(folder).get(name, (None, ""))

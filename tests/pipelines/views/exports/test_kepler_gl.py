@@ -6,6 +6,7 @@ packages, 600 MB, about a minute the first time. So these tests are among those 
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -14,7 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import locket
 import pytest
 
 from pipelines.views.exports import Source
@@ -35,7 +35,8 @@ def modules(pytestconfig: pytest.Config) -> Path:
     assert pytestconfig.cache is not None
     folder = pytestconfig.cache.mkdir("kepler.gl")
     lock, fetched = SETUP / "package-lock.json", folder / "package-lock.json"
-    with locket.lock_file(str(folder / "busy")):  # tests may run in several processes
+    with (folder / "busy").open("w") as busy:  # tests may run in several processes
+        fcntl.flock(busy, fcntl.LOCK_EX)
         done = folder / "done"
         if not done.is_file() or fetched.read_bytes() != lock.read_bytes():
             done.unlink(missing_ok=True)
