@@ -18,12 +18,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from pipelines.config.loading import ReleaseConfig
-from pipelines.planning.public_inputs import read_public_inputs
-from pipelines.planning.search import make_plan
 from pipelines.publishing.publishing import PublishError, publish
 from pipelines.running.folder import BusyError
-from pipelines.running.report import report_plan, write_plan_report
-from pipelines.running.run import certify, check_ready, make_release
+from pipelines.running.report import plan
+from pipelines.running.run import make_release
 from pipelines.running.steps import StepBegins
 from pipelines.schedule.due import safe_message
 from pipelines.storage.checksums import CHECKSUMS
@@ -88,32 +86,23 @@ def without_paths(text: str, paths: list[str]) -> str:
 
 def _plan(config: ReleaseConfig, _: dict[str, Any], say: _Say) -> dict[str, str]:
     """What `odsynth plan` does; reads no home."""
-    check_ready(config)
-    say("Reading public inputs")
-    inputs = read_public_inputs(config)
-    say("Choosing cells and pools, and planning")
-    release = make_plan(config, inputs)
-    guarantee = certify(release)
-    say("Trying the plan on homes drawn from the public model")
-    report = report_plan(release, guarantee, inputs.model)
-    folder = config.release.out.with_name(f"{config.release.out.name}-plan")
-    write_plan_report(report, folder, inputs.names)
-    numbers = json.loads((folder / "forecast.json").read_text(encoding="utf-8"))
-    return {"plan": json.dumps({**numbers, "report": report.text()})}
+    made = plan(config, report=_step_teller(say))
+    numbers = json.loads((made.folder / "forecast.json").read_text(encoding="utf-8"))
+    return {"plan": json.dumps({**numbers, "report": made.text()})}
 
 
 def _release(config: ReleaseConfig, job: dict[str, Any], say: _Say) -> dict[str, str]:
     """What `odsynth run` and `odsynth resume` do."""
     os.umask(os.umask(0) | 0o007)
-
-    def step(message: str) -> None:
-        if isinstance(message, StepBegins):
-            say(message.step.value)
-
-    make_release(config, report=step, scheduler=job["scheduler"])
+    make_release(config, report=_step_teller(say), scheduler=job["scheduler"])
     public = config.release.out / "public"
     certificate = (public / "certificate.json").read_text(encoding="utf-8")
     return {"certificate": certificate, "content": _content(public)}
+
+
+def _step_teller(say: _Say) -> Callable[[str], None]:
+    """Tell the service the steps, and nothing else that a run says."""
+    return lambda message: say(message.step.value) if isinstance(message, StepBegins) else None
 
 
 def _publish(config: ReleaseConfig, job: dict[str, Any], say: _Say) -> dict[str, str]:
