@@ -12,20 +12,11 @@ import synth
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.parquet_form import Kind, check_form, is_count, is_text
 
-__all__ = [
-    "PLAN_FILES",
-    "PLAN_FORMAT",
-    "PLAN_TABLES",
-    "check_tables",
-    "parse_document",
-    "plan_hash",
-    "read_document",
-]
+__all__ = ["PLAN_FILES", "PLAN_FORMAT", "PLAN_TABLES", "check_tables", "plan_hash", "read_document"]
 
 PLAN_FORMAT = "odsynth plan 1"
 PLAN_TABLES = ("blocks.parquet", "domains.parquet", "shares.parquet", "pools.parquet", "slots.parquet")
 PLAN_FILES = ("plan.json", *PLAN_TABLES)
-_NO_JSON = "plan.json: the file is not there, or not JSON in UTF-8"
 _KEYS = {
     *("format", "mechanism", "epsilon", "delta", "guarantee", "geography", "model_level", "pooling"),
     *("choices", "attributes", "parameters", "configuration", "notes", "files"),
@@ -37,8 +28,8 @@ def plan_hash(folder: Path) -> str:
     return sha256_of(folder / "plan.json")
 
 
-def read_document(folder: Path) -> dict[str, Any]:
-    """Read plan.json.
+def read_document(folder: Path, content: bytes | None = None) -> dict[str, Any]:
+    """Read plan.json, or what it holds if that has been read.
 
     Raises
     ------
@@ -46,18 +37,9 @@ def read_document(folder: Path) -> dict[str, Any]:
         If it is not of this format.
     """
     try:
-        content = (folder / "plan.json").read_bytes()
-    except OSError:
-        raise ValueError(_NO_JSON) from None
-    return parse_document(content)
-
-
-def parse_document(content: bytes) -> dict[str, Any]:
-    """Read plan.json, as `read_document`, from what the file holds."""
-    try:
-        document = json.loads(content.decode("utf-8"))
-    except ValueError:
-        raise ValueError(_NO_JSON) from None
+        document = json.loads((content or (folder / "plan.json").read_bytes()).decode("utf-8"))
+    except (OSError, ValueError):
+        raise ValueError("plan.json: the file is not there, or not JSON in UTF-8") from None
     if not isinstance(document, dict) or document.get("format") != PLAN_FORMAT:
         raise ValueError(f"plan.json: the format is not {PLAN_FORMAT!r}")
     if document.keys() != _KEYS:
