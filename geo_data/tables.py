@@ -197,7 +197,7 @@ def _read_csv(
     return table
 
 
-class _HashedFile:
+class _Hashed:
     """A file whose bytes are hashed as they are read."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -211,10 +211,9 @@ class _HashedFile:
     def close(self) -> None:
         self.closed = True
 
-    def sha256(self) -> str:
-        """Return the hash of the whole file, the rest of which is read for it."""
-        while self.read(1 << 20):
-            pass
+    def hexdigest(self) -> str:
+        """Return the hash of the whole file, whose rest is read for it."""
+        self.read()
         return self._sha256.hexdigest()
 
 
@@ -231,8 +230,8 @@ def _parse_csv(
     try:
         compression = "gzip" if magic.startswith(_GZIP) else None
         with path.open("rb") as file:
-            source = file if sha256 is None else _HashedFile(file)
-            with pa.input_stream(source, compression=compression) as stream:
+            hashed = _Hashed(file)
+            with pa.input_stream(file if sha256 is None else hashed, compression=compression) as stream:
                 table = pyarrow.csv.read_csv(
                     stream,
                     parse_options=pyarrow.csv.ParseOptions(invalid_row_handler=skip),
@@ -243,8 +242,8 @@ def _parse_csv(
                         strings_can_be_null=True,
                     ),
                 )
-            if sha256 is not None and isinstance(source, _HashedFile):
-                sha256[str(path)] = source.sha256()
+            if sha256 is not None:
+                sha256[str(path)] = hashed.hexdigest()
     except _READ_FAULTS as error:
         fault = _ENCODING if "UTF8" in str(error) else _TRUNCATED
     if table is not None and ragged:

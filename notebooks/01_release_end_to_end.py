@@ -60,19 +60,16 @@ print(tomlkit.dumps({name: document[name].unwrap() for name in ("release", "priv
 # tables.
 
 # %%
-inputs = pipelines.read_public_inputs(config)
-plan = pipelines.make_plan(config, inputs)
-guarantee = pipelines.certify(plan)  # refuses a plan that costs more than was requested
-report = pipelines.report_plan(plan, guarantee, inputs.model)
-print(report.text())
+planned = pipelines.plan(config, folder / "plan")  # refuses a plan that costs more than was requested
+plan = planned.plan
+print(planned.text())
 
 # %% [markdown]
 # The cells of a large, a middling and a small workplace (red star). A dot is a home block; the darker, the
 # fewer blocks it shares a cell with.
 
 # %%
-pipelines.write_plan_report(report, folder / "plan")
-Image(folder / "plan" / "cells.png")
+Image(planned.folder / "cells.png")
 
 # %% [markdown]
 # ## The run

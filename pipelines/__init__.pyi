@@ -44,10 +44,7 @@ from .running.demo import demo_inputs as demo_inputs
 from .running.demo import demo_truth as demo_truth
 from .running.payment import debits_of as debits_of
 from .running.report import PlanReport as PlanReport
-from .running.report import WrittenPlan as WrittenPlan
 from .running.report import plan as plan
-from .running.report import report_plan as report_plan
-from .running.report import write_plan_report as write_plan_report
 from .running.run import Release as Release
 from .running.run import certify as certify
 from .running.run import resume as resume

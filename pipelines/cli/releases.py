@@ -9,7 +9,7 @@ import click
 
 import pipelines
 from pipelines.cli.common import kept_for_resume, one_clear_error, say
-from pipelines.cli.summary import comparison, plan_summary, release_summary
+from pipelines.cli.summary import comparison, planned_summary, release_summary
 
 __all__ = ["RELEASES"]
 
@@ -56,7 +56,7 @@ def plan(config: Path, out: Path | None) -> None:
     with one_clear_error():
         loaded = pipelines.load_config(config)
         planned = pipelines.plan(loaded, out, report=say)
-        click.echo(plan_summary(planned, loaded))
+        click.echo(planned_summary(planned, loaded.ledger))
         click.echo(f"Run it with: odsynth run {config} --plan {planned.folder}")
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import geo_data
 import synth
-from pipelines.config.loading import ReleaseConfig
 from pipelines.config.sections import LedgerSettings
 from pipelines.ledger.ledger import Account
 from pipelines.planning.plan import ReleasePlan
@@ -15,17 +14,17 @@ from pipelines.planning.utility import mean_commute, total_variation
 from pipelines.release.layout import file_names
 from pipelines.running.folder import RunFolder
 from pipelines.running.payment import budget_left
-from pipelines.running.report import WrittenPlan
+from pipelines.running.report import PlanReport
 from pipelines.running.run import Release
 
-__all__ = ["budget_line", "comparison", "ledger_account", "plan_summary", "release_summary"]
+__all__ = ["budget_line", "comparison", "ledger_account", "planned_summary", "release_summary"]
 
 
-def plan_summary(planned: WrittenPlan, config: ReleaseConfig) -> str:
+def planned_summary(planned: PlanReport, settings: LedgerSettings | None) -> str:
     """Describe a plan: what it would release, at what cost, what is left of the budget, where it is."""
-    lines = [planned.report.text(), f"Plan hash   {planned.sha256}"]
-    if config.ledger is not None:
-        lines.append(budget_line(config.ledger, planned.report.plan, planned.report.guarantee))
+    lines = [planned.text(), f"Plan hash   {planned.sha256}"]
+    if settings is not None:
+        lines.append(budget_line(settings, planned.plan, planned.guarantee))
     written = ", ".join(sorted(path.name for path in planned.folder.iterdir()))
     return "\n".join([*lines, f"Written     {planned.folder}: {written}"])
 

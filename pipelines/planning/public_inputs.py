@@ -149,8 +149,13 @@ def read_geography(config: ReleaseConfig) -> geo_data.Geography:
     return geography
 
 
-def job_source(config: ReleaseConfig, geography: geo_data.Geography) -> geo_data.JobSource:
-    """Return the source of the jobs, unless everybody can read them; nothing is read yet."""
+def job_source(
+    config: ReleaseConfig, geography: geo_data.Geography, sha256: dict[str, str] | None = None
+) -> geo_data.JobSource:
+    """Return the source of the jobs, unless everybody can read them; nothing is read yet.
+
+    As files are read, their SHA-256 is entered under their paths.
+    """
     refuse_open_files(config)
     jobs = config.jobs
     if isinstance(jobs, MicrodataJobsSettings):
@@ -163,8 +168,10 @@ def job_source(config: ReleaseConfig, geography: geo_data.Geography) -> geo_data
             count=jobs.count,
             attributes=jobs.attributes,
             records_per_worker=jobs.records_per_worker,
+            sha256=sha256,
         )
-    return geo_data.LodesJobs(expand(jobs.file), geography, None if jobs.aux is None else expand(jobs.aux))
+    aux = None if jobs.aux is None else expand(jobs.aux)
+    return geo_data.LodesJobs(expand(jobs.file), geography, aux, sha256)
 
 
 def _model_level(config: ReleaseConfig, geography: geo_data.Geography, tables: list[geo_data.Flows]) -> str:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-import geo_data
 import synth
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.planning.form import plan_hash
@@ -29,22 +28,14 @@ from pipelines.running.steps import Progress, Step
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.durable import whole_folder
 
-__all__ = [
-    "PlanReport",
-    "WrittenPlan",
-    "plan",
-    "plan_summary",
-    "report_plan",
-    "run_cost",
-    "write_plan_report",
-]
+__all__ = ["PlanReport", "plan", "plan_summary", "run_cost"]
 
 _REPORT, _FIGURE = "plan.txt", "cells.png"
 
 
 @dataclass(frozen=True, eq=False)
 class PlanReport:
-    """A plan with its cost and simulated utility.
+    """A plan with its cost and simulated utility, in a folder to be reviewed and run.
 
     Attributes
     ----------
@@ -56,6 +47,10 @@ class PlanReport:
         Expected processor time of a run that plans itself, on this machine.
     memory_gb : float
         Expected peak memory of a run.
+    folder : Path
+        Where the plan and this report are, for `run`.
+    sha256 : str
+        Hash of the plan: of its plan.json, hexadecimal.
     """
 
     plan: ReleasePlan
@@ -63,6 +58,8 @@ class PlanReport:
     utility: SimulatedUtility
     run_seconds: float
     memory_gb: float
+    folder: Path
+    sha256: str
 
     def text(self) -> str:
         """Return the report for people."""
@@ -81,27 +78,9 @@ class PlanReport:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True, eq=False)
-class WrittenPlan:
-    """A plan in its folder, to be reviewed and run.
-
-    Attributes
-    ----------
-    folder : Path
-        For `run`.
-    sha256 : str
-        Of plan.json, hexadecimal: the hash of the plan.
-    report : PlanReport
-    """
-
-    folder: Path
-    sha256: str
-    report: PlanReport
-
-
 def plan(
     config: ReleaseConfig, out: Path | None = None, *, report: Callable[[str], None] | None = None
-) -> WrittenPlan:
+) -> PlanReport:
     """Plan a release, and write the plan with its report; no home is read.
 
     Parameters
@@ -114,12 +93,13 @@ def plan(
 
     Returns
     -------
-    WrittenPlan
+    PlanReport
 
     Raises
     ------
     ConfigError
-        If the folder holds another plan, or anything else; or a public input is a confidential file.
+        If the folder holds another plan, or anything else, also beside a report; or a public input is a
+        confidential file.
     geo_data.InputError
         If an input is unusable.
     synth.BudgetTooSmallError
@@ -137,29 +117,16 @@ def plan(
         made = make_plan(config, inputs)
         guarantee = certify(made)
     with progress.step(Step.SIMULATE):
-        tried = report_plan(made, guarantee, inputs.model)
-    return WrittenPlan(folder, write_plan_report(tried, folder, inputs.names), tried)
-
-
-def report_plan(plan: ReleasePlan, guarantee: synth.Guarantee, model: geo_data.PublicModel) -> PlanReport:
-    """Try a plan on proxy truth.
-
-    Parameters
-    ----------
-    plan : ReleasePlan
-    guarantee : synth.Guarantee
-        Of the plan.
-    model : geo_data.PublicModel
-        That the plan was made from.
-
-    Returns
-    -------
-    PlanReport
-    """
-    expected = simulate_utility(plan, model)
+        utility = simulate_utility(made, inputs.model)
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "darwin" else 1)
-    cost = run_cost(time.process_time(), kilobytes / 1e6, plan.numeric.pools.n_records)
-    return PlanReport(plan, guarantee, expected, *cost)
+    cost = run_cost(time.process_time(), kilobytes / 1e6, made.numeric.pools.n_records)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with whole_folder(folder, 0o755, check=lambda: _refuse_other(folder)) as staging:
+        digest = save_plan(made, staging / PLAN_FOLDER)
+        _refuse_other(folder, digest)
+        planned = PlanReport(made, guarantee, utility, *cost, folder, digest)
+        _write(planned, inputs.names, staging)
+    return planned
 
 
 def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
@@ -229,47 +196,22 @@ def run_cost(seconds: float, gigabytes: float, jobs: int) -> tuple[float, float]
     return seconds + 1 + 5e-6 * jobs, gigabytes + 0.2
 
 
-def write_plan_report(report: PlanReport, out: Path, names: Mapping[str, Names] | None = None) -> str:
-    """Write the plan, its report and the picture of its cells; return the hash of the plan.
-
-    Parameters
-    ----------
-    report : PlanReport
-    out : Path
-        Folder; a report of the same plan there is replaced, anything else is refused, also beside one.
-    names : mapping of str to ndarray of str objects, optional
-        Names of the units of levels, for a run with this plan (`PublicInputs.names`).
-
-    Returns
-    -------
-    str
-        SHA-256 of plan.json, hexadecimal; it is in the report too.
-
-    Raises
-    ------
-    ConfigError
-        If the folder exists and is no report of this plan.
-    """
-    _refuse_other(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with whole_folder(out, 0o755, check=lambda: _refuse_other(out)) as staging:
-        digest = save_plan(report.plan, staging / PLAN_FOLDER)
-        _refuse_other(out, digest)
-        write_names(names or {}, report.plan.geography, staging)
-        (staging / _REPORT).write_text(f"{report.text()}\nPlan hash   {digest}\n", encoding="utf-8")
-        numbers = {
-            "plan_sha256": digest,
-            "names_sha256": sha256_of(named) if (named := staging / NAME_FILE).exists() else None,
-            "epsilon": synth.decimal_up(report.guarantee.epsilon),
-            "delta": synth.decimal_up(report.guarantee.delta),
-            **report.utility.as_dict(),
-            "pool_level": report.plan.choices.pool_level,
-            "pool_below": report.plan.choices.pool_below,
-            "thresholds": report.plan.choices.thresholds,
-        }
-        (staging / PLAN_NUMBERS).write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
-        draw_cells(report.plan, staging / _FIGURE)
-    return digest
+def _write(report: PlanReport, names: Mapping[str, Names], staging: Path) -> None:
+    """Write what stands beside a plan: names of areas, its report, and the picture of its cells."""
+    write_names(names, report.plan.geography, staging)
+    (staging / _REPORT).write_text(f"{report.text()}\nPlan hash   {report.sha256}\n", encoding="utf-8")
+    numbers = {
+        "plan_sha256": report.sha256,
+        "names_sha256": sha256_of(named) if (named := staging / NAME_FILE).exists() else None,
+        "epsilon": synth.decimal_up(report.guarantee.epsilon),
+        "delta": synth.decimal_up(report.guarantee.delta),
+        **report.utility.as_dict(),
+        "pool_level": report.plan.choices.pool_level,
+        "pool_below": report.plan.choices.pool_below,
+        "thresholds": report.plan.choices.thresholds,
+    }
+    (staging / PLAN_NUMBERS).write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+    draw_cells(report.plan, staging / _FIGURE)
 
 
 def _refuse_other(out: Path, digest: str | None = None) -> None:

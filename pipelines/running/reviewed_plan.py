@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import geo_data
 from pipelines.config.loading import ConfigError, ReleaseConfig
-from pipelines.planning.form import PLAN_FILES, parse_document
+from pipelines.planning.form import PLAN_FILES, read_document
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.public_inputs import job_source
 from pipelines.planning.storage import load_plan
@@ -95,7 +95,7 @@ def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> tuple[Release
     digest = hashlib.sha256(content).hexdigest()
     if plan_sha256 != digest or (names_sha256 is not None and names_sha256 != sha256_of(names)):
         raise ConfigError([f"{given}: the plan is not the one that {PLAN_NUMBERS} is about. {_AGAIN}"])
-    document = parse_document(content)
+    document = read_document(stored, content)
     if others := _differing(document["configuration"], config.canonical()):
         rule = "the plan was made for another configuration, or by another version of the program"
         fix = f"{_AGAIN}, or change the configuration back"

@@ -389,11 +389,10 @@ def _keep_homes(
     if given:
         refuse_other_slots(config, plan)
     sha256: dict[str, str] = {}
-    source, categories = job_source(config, plan.geography), plan.pools.slots.categories
+    source = job_source(config, plan.geography, sha256)
     try:
-        keep_homes(
-            staging, plan, source.parts(config.plan.pool_by, categories, sha256), config.run.batch_jobs
-        )
+        parts = source.parts(config.plan.pool_by, plan.pools.slots.categories)
+        keep_homes(staging, plan, parts, config.run.batch_jobs)
     except geo_data.InputError:
         raise
     except ValueError:

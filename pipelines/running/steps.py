@@ -35,12 +35,7 @@ REVIEWED_RUN_STEPS = (Step.READ_PLAN, *_AFTER_PLANNING)
 
 
 class StepBegins(str):
-    """What is said when a step begins: words for people, which know the step that they are about.
-
-    Attributes
-    ----------
-    step : Step
-    """
+    """What is said when a step begins: words for people, which know the `step` that they are about."""
 
     step: Step
 
@@ -52,19 +47,7 @@ class StepBegins(str):
 
 
 class Progress:
-    """Tells of steps as they begin, and notes how long they took.
-
-    Parameters
-    ----------
-    report : callable, optional
-        Told a `StepBegins` for each step, and other words for people as plain text.
-
-    Attributes
-    ----------
-    events : EventLog or None
-        Where the steps are entered; set when there is one.
-    seconds : dict of Step to float
-    """
+    """Tells `report` of steps as they begin, notes how long they took, and enters them in `events`."""
 
     def __init__(self, report: Callable[[str], None] | None) -> None:
         self.shown = report is not None

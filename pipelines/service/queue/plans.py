@@ -45,7 +45,7 @@ def keep_plan(config: ReleaseConfig, folder: Path, report: Callable[[str], None]
     shutil.rmtree(folder, ignore_errors=True)
     inputs = _inputs(config)  # before they are read: what changes from here on is noticed
     written = plan(config, folder, report=report)
-    return {**_numbers(folder), "report": written.report.text(), "inputs": inputs}
+    return {**_numbers(folder), "report": written.text(), "inputs": inputs}
 
 
 def check_plan(config: ReleaseConfig, folder: Path, reviewed: Mapping[str, Any]) -> None:
