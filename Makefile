@@ -26,7 +26,7 @@ demo: $(STAMP) $(LIBRARY)  ## Set up, then release the built-in region into out/
 test: lint $(LIBRARY)  ## Set up, then run checks, tests and notebooks
 	@$(BIN)/python -m pytest -n 2
 
-deep: $(STAMP) $(LIBRARY)  ## Set up, then run what `make test` leaves out: more of the same tests
+deep: $(STAMP) $(LIBRARY)  ## Set up, then run the longer versions of some tests, which `make test` leaves out
 	@$(BIN)/python -m pytest -n 2 -m deep
 
 lint: $(STAMP)  ## Set up, then check style, formatting, import rules and types

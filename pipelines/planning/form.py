@@ -13,13 +13,22 @@ import synth
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.parquet_form import Kind, check_form, is_count, is_text
 
-__all__ = ["PLAN_FILES", "PLAN_FORMAT", "PLAN_TABLES", "check_tables", "plan_hash", "read_document"]
+__all__ = [
+    "PLAN_FILES",
+    "PLAN_FORMAT",
+    "PLAN_TABLES",
+    "check_tables",
+    "parse_document",
+    "plan_hash",
+    "read_document",
+]
 
 PLAN_FORMAT = "odsynth plan 2"
 _FIRST_FORMAT = "odsynth plan 1"  # of version 0.1.0, which differs in names only
 PLAN_TABLES = ("blocks.parquet", "domains.parquet", "shares.parquet", "pools.parquet", "slots.parquet")
 PLAN_FILES = ("plan.json", *PLAN_TABLES)
 _RENAMED = {"outside": "external_zones", "partitions": "non_nesting_areas"}
+_NO_JSON = "plan.json: the file is not there, or not JSON in UTF-8"
 _KEYS = {
     *("format", "mechanism", "epsilon", "delta", "guarantee", "geography", "model_level", "pooling"),
     *("choices", "attributes", "parameters", "configuration", "notes", "files"),
@@ -40,9 +49,18 @@ def read_document(folder: Path) -> dict[str, Any]:
         If it is of no format.
     """
     try:
-        document = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise ValueError("plan.json: the file is not there, or not JSON in UTF-8") from None
+        content = (folder / "plan.json").read_bytes()
+    except OSError:
+        raise ValueError(_NO_JSON) from None
+    return parse_document(content)
+
+
+def parse_document(content: bytes) -> dict[str, Any]:
+    """Read plan.json, as `read_document`, from what the file holds."""
+    try:
+        document = json.loads(content.decode("utf-8"))
+    except ValueError:
+        raise ValueError(_NO_JSON) from None
     if isinstance(document, dict) and document.get("format") == _FIRST_FORMAT:
         document = _from_first(document)
     if not isinstance(document, dict) or document.get("format") != PLAN_FORMAT:

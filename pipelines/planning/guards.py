@@ -12,7 +12,7 @@ from pipelines.config.fields import expand
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.config.sections import Section
 
-__all__ = ["refuse_as_public", "refuse_copies", "refuse_open_files"]
+__all__ = ["public_files", "refuse_as_public", "refuse_copies", "refuse_open_files"]
 
 
 def refuse_as_public(config: ReleaseConfig, proxy_truth: Path | None = None) -> None:
@@ -35,7 +35,7 @@ def refuse_as_public(config: ReleaseConfig, proxy_truth: Path | None = None) -> 
     recognised.
     """
     confidential = [path for path in config.jobs.files if path.exists()]
-    public = [*_public_files(config), *([] if proxy_truth is None else [("proxy truth", proxy_truth)])]
+    public = [*public_files(config), *([] if proxy_truth is None else [("proxy truth", proxy_truth)])]
     problems = [
         f"{key}: {named.name} is a confidential file of [jobs], or a copy of one, and nothing public may "
         "derive from it; name a table that is public, such as an earlier release"
@@ -46,7 +46,7 @@ def refuse_as_public(config: ReleaseConfig, proxy_truth: Path | None = None) -> 
         raise ConfigError(problems)
 
 
-def _public_files(config: ReleaseConfig) -> Iterator[tuple[str, Path]]:
+def public_files(config: ReleaseConfig) -> Iterator[tuple[str, Path]]:
     """Yield every file that is read as public, with its key, whatever the keys of a table are called."""
     geography = config.geography
     sections: dict[str, Section | None] = {"geography": geography, "weights": config.weights}

@@ -89,13 +89,17 @@ def _document(plan: ReleasePlan, files: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def load_plan(folder: Path, hashes: Mapping[str, str] | None = None) -> ReleasePlan:
+def load_plan(
+    folder: Path, document: dict[str, Any] | None = None, hashes: Mapping[str, str] | None = None
+) -> ReleasePlan:
     """Read a plan back.
 
     Parameters
     ----------
     folder : Path
         With what `save_plan` wrote.
+    document : dict, optional
+        Its plan.json, if that has been read (`read_document`).
     hashes : mapping of str to str, optional
         SHA-256 of its files by name, where they have been computed already.
 
@@ -108,7 +112,7 @@ def load_plan(folder: Path, hashes: Mapping[str, str] | None = None) -> ReleaseP
     ValueError
         If a file is missing, altered, or not of this format; the file is named.
     """
-    document = read_document(folder)
+    document = document or read_document(folder)
     check_tables(folder, document, hashes)
     geography = load_geography(folder, document)
     # Columns by kind, in numpy: the files are ours and their hashes have been checked.

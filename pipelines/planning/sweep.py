@@ -147,6 +147,7 @@ def tune(
     proxy_truth: Path | None = None,
     seeds: Sequence[int] = (0,),
     progress: bool = False,
+    out: Path | None = None,
 ) -> pd.DataFrame:
     """Try every combination of a sweep on public homes.
 
@@ -161,12 +162,14 @@ def tune(
         Trials of each combination; measures are their means.
     progress : bool
         Show a bar on standard error.
+    out : Path, optional
+        Folder, made if need be, for the measures (tune.parquet) and the figure (frontier.png).
 
     Returns
     -------
     DataFrame
-        One row a combination: its settings, what was chosen, pools, cells, and the measures of `Forecast`.
-        Combinations that the budget cannot pay have no measures.
+        One row a combination: its settings, what was chosen, pools, cells, and the measures of
+        `SimulatedUtility`. Combinations that the budget cannot pay have no measures.
 
     Raises
     ------
@@ -175,6 +178,8 @@ def tune(
     geo_data.InputError
         If a public input is unusable.
     """
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)  # before hours are spent
     candidates = sweep.configurations(config)
     refuse_as_public(config, proxy_truth)
     if proxy_truth is None:
@@ -196,7 +201,11 @@ def tune(
             ),
             scheduler="threads",
         )
-    return pd.DataFrame(list(rows))
+    results = pd.DataFrame(list(rows))
+    if out is not None:
+        results.to_parquet(out / "tune.parquet", index=False)
+        draw_frontier(results, config.release.name, out / "frontier.png")
+    return results
 
 
 def _try(

@@ -262,7 +262,7 @@ class _Title:
             status = "withdrawn"
         elif CHECKSUMS in present:
             seal = self.place.content(f"{self.folder}/{CHECKSUMS}")
-            listed = {line.split("  ", 1)[-1] for line in seal.decode("utf-8", "replace").splitlines()}
+            listed = parse_checksums(seal, strict=False).keys()
             whole = _sha256(seal) == record.get("sha256") and listed <= present
             status = "complete" if whole else "damaged"
         begun, sums = record.get("date", ""), record.get("sha256", "")

@@ -1,8 +1,9 @@
 """The certificate of a release: what is guaranteed, for whom, at what cost, by which code.
 
-The models below are format 2; `formats` reads earlier ones (docs/formats.md). `certificate_schema` is the JSON
-Schema that is published with them (docs/certificate.schema.json, and a copy in every release). Exact numbers
-are decimal texts: bounds are rounded up to twelve significant digits, a mechanism's numbers are exact ratios.
+The models below are format 2; `formats` reads earlier ones (docs/formats.md). `certificate_schema` is the
+JSON Schema that is published with them (docs/certificate.schema.json, and a copy in every release). Exact
+numbers are decimal texts: bounds are rounded up to twelve significant digits, a mechanism's numbers are exact
+ratios.
 """
 
 from __future__ import annotations

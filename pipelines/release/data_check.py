@@ -20,6 +20,7 @@ from geo_data.geography import Geography
 from geo_data.od_files import count_columns, od_table
 from pipelines.planning.plan import ReleasePlan, batches
 from pipelines.release.layout import file_names
+from pipelines.storage.errors import ShownError
 from pipelines.storage.parquet_form import FormError, Kind, check_form, is_count, is_text
 
 __all__ = ["DataError", "check_data"]
@@ -29,7 +30,7 @@ _ROWS = 262_144  # rows of a file that are read together
 _BYTES = 2**24  # of a CSV file
 
 
-class DataError(ValueError):
+class DataError(ShownError, ValueError):
     """The data are not what the plan says; the message quotes no row."""
 
 

@@ -28,13 +28,14 @@ from pipelines.release.layout import file_names
 from pipelines.release.names import read_names
 from pipelines.release.polygons import polygon_file
 from pipelines.release.readme import count_meanings
+from pipelines.storage.errors import ShownError
 
 __all__ = ["PublicRelease", "PublicReleaseError", "check_target", "read_public_release"]
 
 _AT_ONCE = 4  # groups of rows, of about 100,000 jobs each, that are in memory
 
 
-class PublicReleaseError(ValueError):
+class PublicReleaseError(ShownError, ValueError):
     """The folder is not the public folder of a release, or what was asked of it is not there."""
 
 

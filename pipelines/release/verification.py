@@ -213,7 +213,7 @@ def _load_plan(folder: Path, certificate: Certificate, hashes: dict[str, str]) -
     own = {name.removeprefix("plan/"): digest for name, digest in hashes.items() if name.startswith("plan/")}
     if own.get("plan.json") != certificate.plan_sha256:
         raise _fail("plan", "plan/plan.json is not the plan that certificate.json names")
-    plan = load_plan(folder / "plan", own)
+    plan = load_plan(folder / "plan", hashes=own)
     if plan.numeric.mechanism != certificate.mechanism:
         raise _fail("plan", "the plan and the certificate name different mechanisms")
     config = _configuration(plan)

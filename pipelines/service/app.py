@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import resource
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 
@@ -45,13 +45,15 @@ and needs a token, `Authorization: Bearer ...`.
 """
 
 
-def create_app(settings: ServiceSettings) -> FastAPI:
+def create_app(settings: ServiceSettings, *, worker: Sequence[str] = workers.COMMAND) -> FastAPI:
     """Make the application.
 
     Parameters
     ----------
     settings : ServiceSettings
         Its folders are made if they are not there.
+    worker : sequence of str
+        Program of the worker processes; for tests.
 
     Returns
     -------
@@ -80,7 +82,7 @@ def create_app(settings: ServiceSettings) -> FastAPI:
     app.state.metrics.registry.register(RunMetrics(app.state.store))
     app.state.log = ServiceLog(settings.log)
     app.state.flow_limiter = CapacityLimiter(max(2, os.cpu_count() or 2))
-    app.state.workers_alive = lambda: True
+    app.state.worker, app.state.workers_alive = worker, lambda: True
     add_error_handlers(app)
     app.add_api_route("/api/v1/openapi.json", _openapi, include_in_schema=False)
     routers = public_api.router, downloads.router, metrics.router, operator_api.router, operator_pages.router

@@ -37,6 +37,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from pipelines.service.migrations import ForeignDatabaseError, is_current, migrate
+from pipelines.storage.errors import ShownError
 
 __all__ = [
     "ServiceError",
@@ -168,7 +169,7 @@ _SQLITE_TRIGGERS = tuple(
 )
 
 
-class ServiceError(Exception):
+class ServiceError(ShownError):
     """The service refuses something.
 
     Attributes

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-__all__ = ["Journal", "event_line", "open_log"]
+__all__ = ["EventLog", "event_line", "open_log"]
 
 # Names of steps and types of errors are words of the program.
 _FIELDS: dict[str, type] = {
@@ -65,7 +65,7 @@ def open_log(path: Path) -> TextIO:
     return open(descriptor, "a", encoding="utf-8", buffering=1)
 
 
-class Journal:
+class EventLog:
     """The log of a run.
 
     Parameters

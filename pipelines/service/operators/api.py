@@ -5,18 +5,16 @@ Every route needs a token or a session (`access.auth`). Registered inputs are na
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from starlette.responses import PlainTextResponse
 
 from pipelines.release.certificate import Certificate
-from pipelines.release.formats import parse_certificate
 from pipelines.service.access.auth import end_sessions, principal, require
-from pipelines.service.access.tokens import Principal, list_tokens, revoke_token
-from pipelines.service.errors import answers, not_found
-from pipelines.service.operators import operations
+from pipelines.service.access.tokens import Principal, revoke_token
+from pipelines.service.errors import answers
+from pipelines.service.operators import lookups, operations
 from pipelines.service.operators.models import (
     AgendaEntry,
     AuditEntry,
@@ -29,6 +27,7 @@ from pipelines.service.operators.models import (
     InputList,
     Person,
     RemarkText,
+    Reviewed,
     RunEntry,
     RunList,
     SessionsOf,
@@ -37,12 +36,12 @@ from pipelines.service.operators.models import (
     TokenList,
     Verdict,
 )
-from pipelines.service.public.api import Name, VersionName
+from pipelines.service.parameters import LARGEST, Before, Name, RunNumber, VersionName
 from pipelines.service.public.models import ReleaseEntry
 from pipelines.service.queue import runs
 from pipelines.service.queue.records import STATES
 from pipelines.service.queue.schedules import read_agenda
-from pipelines.service.store import ServiceError, Store, list_audit
+from pipelines.service.store import Store, list_audit
 
 __all__ = ["router"]
 
@@ -57,9 +56,6 @@ _Viewer = Annotated[Principal, Depends(require("viewer"))]
 _Operator = Annotated[Principal, Depends(require("operator"))]
 _Approver = Annotated[Principal, Depends(require("approver"))]
 _BODY = answers(400, 413)  # of routes that read a body
-_LARGEST = 2**31 - 1  # of PostgreSQL's integers
-_Run = Annotated[int, Path(ge=1, le=_LARGEST, description="Number of the run.")]
-_Before = Annotated[int | None, Query(ge=1, le=_LARGEST, description="Only what is older than this number.")]
 _Limit = Annotated[int, Query(ge=1, le=200)]
 _State = Annotated[str | None, Query(pattern=f"^({'|'.join(STATES)})$", description="Only of this state.")]
 _Key = Annotated[
@@ -101,27 +97,26 @@ def submit_run(
         key=idempotency_key,
     )
     response.status_code = 201 if new else 200
-    return _entry(state.store, run)
+    return lookups.find_run(state.store, run)
 
 
 @router.get("/runs", summary="Runs, newest first")
 def list_runs(
-    request: Request, _: _Viewer, state: _State = None, before: _Before = None, limit: _Limit = 50
+    request: Request, _: _Viewer, state: _State = None, before: Before = None, limit: _Limit = 50
 ) -> RunList:
     """All runs, or those of a state; without the decisions about them."""
-    found = runs.list_runs(request.app.state.store, state=state, before=before, limit=limit)
-    return RunList(runs=[RunEntry.of(row) for row in found])
+    return RunList(runs=lookups.find_runs(request.app.state.store, state, before, limit))
 
 
 @router.get("/runs/{run}", responses=answers(404), summary="One run")
-def get_run(request: Request, run: _Run, _: _Viewer) -> RunEntry:
+def get_run(request: Request, run: RunNumber, _: _Viewer) -> RunEntry:
     """What it is, where it stands, what it costs, what was decided."""
-    return _entry(request.app.state.store, run)
+    return lookups.find_run(request.app.state.store, run)
 
 
 @router.get("/runs/{run}/events", responses=answers(404), summary="Progress of a run")
 def get_events(
-    request: Request, run: _Run, _: _Viewer, after: Annotated[int, Query(ge=0, le=_LARGEST)] = 0
+    request: Request, run: RunNumber, _: _Viewer, after: Annotated[int, Query(ge=0, le=LARGEST)] = 0
 ) -> EventList:
     """What happened since the event `after`: states and names of steps."""
     store: Store = request.app.state.store
@@ -136,7 +131,7 @@ def get_events(
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **answers(404)},
     summary="Log of a run, as text",
 )
-def get_log(request: Request, run: _Run, _: _Viewer) -> PlainTextResponse:
+def get_log(request: Request, run: RunNumber, _: _Viewer) -> PlainTextResponse:
     """The same as its progress, a line an event."""
     rows = runs.list_events(request.app.state.store, run)
     lines = (f"{row.time} {row.event} {row.text}".rstrip() for row in rows)
@@ -144,30 +139,27 @@ def get_log(request: Request, run: _Run, _: _Viewer) -> PlainTextResponse:
 
 
 @router.get("/runs/{run}/certificate", responses=answers(404), summary="Certificate of a finished run")
-def get_certificate(request: Request, run: _Run, _: _Viewer) -> Certificate:
+def get_certificate(request: Request, run: RunNumber, _: _Viewer) -> Certificate:
     """What an approver should read; it is published with the release."""
-    text = runs.get_run(request.app.state.store, run).certificate
-    if text is None:
-        raise not_found("This run has no certificate yet.")
-    return parse_certificate(text)
+    return lookups.find_certificate(request.app.state.store, run)
 
 
 @router.post(
-    "/runs/{run}/queue", responses=answers(404, 409), summary="Let a planned run go on to its release"
+    "/runs/{run}/queue", responses=answers(404, 409) | _BODY, summary="Let a planned run go on to its release"
 )
-def queue_run(request: Request, run: _Run, who: _Operator) -> RunEntry:
-    """From here on it costs privacy."""
-    return RunEntry.of(runs.queue(request.app.state.store, who, run))
+def queue_run(request: Request, run: RunNumber, asked: Reviewed, who: _Operator) -> RunEntry:
+    """From here on it costs privacy. The release is drawn from the plan that is named, and from no other."""
+    return RunEntry.of(runs.queue(request.app.state.store, who, run, asked.plan_sha256))
 
 
 @router.post("/runs/{run}/cancel", responses=answers(404, 409), summary="Take back a run")
-def cancel_run(request: Request, run: _Run, who: _Operator) -> RunEntry:
+def cancel_run(request: Request, run: RunNumber, who: _Operator) -> RunEntry:
     """Of one whose release was never begun: nothing was spent on it."""
     return RunEntry.of(runs.cancel(request.app.state.store, who, run))
 
 
 @router.post("/runs/{run}/retry", responses=answers(404, 409), summary="Let a failed run try again")
-def retry_run(request: Request, run: _Run, who: _Operator) -> RunEntry:
+def retry_run(request: Request, run: RunNumber, who: _Operator) -> RunEntry:
     """It goes on where it failed; what has been paid for is not paid for again."""
     return RunEntry.of(runs.retry(request.app.state.store, who, run))
 
@@ -175,21 +167,21 @@ def retry_run(request: Request, run: _Run, who: _Operator) -> RunEntry:
 @router.post(
     "/runs/{run}/approve", responses=answers(404, 409) | _BODY, summary="Approve the publication of a run"
 )
-def approve_run(request: Request, run: _Run, asked: Verdict, who: _Approver) -> RunEntry:
-    """Needs somebody who has not submitted, queued or retried it, and the content that he has seen."""
+def approve_run(request: Request, run: RunNumber, asked: Verdict, who: _Approver) -> RunEntry:
+    """Needs somebody who has not submitted, queued or retried it, and the content that they have seen."""
     store: Store = request.app.state.store
     runs.approve(store, who, run, asked.content_sha256, asked.comment)
-    return _entry(store, run)
+    return lookups.find_run(store, run)
 
 
 @router.post(
     "/runs/{run}/reject", responses=answers(404, 409) | _BODY, summary="Decide that a run is not published"
 )
-def reject_run(request: Request, run: _Run, asked: Verdict, who: _Approver) -> RunEntry:
+def reject_run(request: Request, run: RunNumber, asked: Verdict, who: _Approver) -> RunEntry:
     """For good. What it has spent stays spent."""
     store: Store = request.app.state.store
     runs.reject(store, who, run, asked.content_sha256, asked.comment)
-    return _entry(store, run)
+    return lookups.find_run(store, run)
 
 
 @router.post(
@@ -201,7 +193,11 @@ def withdraw(
     request: Request, name: Name, version: VersionName, asked: RemarkText, who: _Approver
 ) -> ReleaseEntry:
     """It stays in the catalog, with the reason, and is not given out any more."""
-    return _remark(operations.withdraw_version, request, name, version, asked, who)
+    state = request.app.state
+    done = operations.withdraw_version(
+        state.store, state.settings, state.catalog, who, name, version, asked.text
+    )
+    return ReleaseEntry.of(done)
 
 
 @router.post(
@@ -211,7 +207,9 @@ def add_erratum(
     request: Request, name: Name, version: VersionName, asked: RemarkText, who: _Approver
 ) -> ReleaseEntry:
     """A correction in words, beside the version."""
-    return _remark(operations.add_erratum, request, name, version, asked, who)
+    state = request.app.state
+    done = operations.add_erratum(state.store, state.settings, state.catalog, who, name, version, asked.text)
+    return ReleaseEntry.of(done)
 
 
 @router.get("/calendar", responses=answers(503), summary="What is due and what is coming")
@@ -227,7 +225,7 @@ def get_ledger(request: Request, _: _Viewer) -> BudgetList:
 
 
 @router.get("/audit", summary="Who did what")
-def get_audit(request: Request, _: _Viewer, before: _Before = None, limit: _Limit = 100) -> AuditList:
+def get_audit(request: Request, _: _Viewer, before: Before = None, limit: _Limit = 100) -> AuditList:
     """The audit trail, newest first; nothing in it is ever changed."""
     rows = list_audit(request.app.state.store, before=before, limit=limit)
     return AuditList(acts=[AuditEntry(**row._mapping) for row in rows])
@@ -235,16 +233,17 @@ def get_audit(request: Request, _: _Viewer, before: _Before = None, limit: _Limi
 
 @router.get("/tokens", summary="Tokens")
 def get_tokens(request: Request, who: _Viewer) -> TokenList:
-    """An approver sees all, everybody else his own. They are made on the server: odsynth token create."""
-    owner = None if who.may("approver") else who.person
-    return TokenList(tokens=[TokenEntry.of(each) for each in list_tokens(request.app.state.store, owner)])
+    """An approver sees all, everybody else their own. They are made on the server: odsynth token create."""
+    return TokenList(
+        tokens=[TokenEntry.of(each) for each in lookups.find_tokens(request.app.state.store, who)]
+    )
 
 
 @router.post("/tokens/{token}/revoke", responses=answers(404), summary="Revoke a token")
 def revoke(
     request: Request, token: Annotated[str, Path(pattern="^[0-9a-f]{8}$")], who: _Viewer
 ) -> TokenEntry:
-    """At once, and for good. An approver may revoke any, everybody his own."""
+    """At once, and for good. An approver may revoke any, everybody their own."""
     return TokenEntry.of(revoke_token(request.app.state.store, token, by=who))
 
 
@@ -252,22 +251,3 @@ def revoke(
 def end_all_sessions(request: Request, asked: SessionsOf, who: _Approver) -> EndedSessions:
     """At once, in every browser. A token, or the identity provider, may open new ones."""
     return EndedSessions(ended=end_sessions(request.app.state.store, asked.person, by=who))
-
-
-def _entry(store: Store, run: int) -> RunEntry:
-    return RunEntry.of(runs.get_run(store, run), runs.decision_of(store, run))
-
-
-def _remark(
-    act: Callable[..., object], request: Request, name: str, version: str, asked: RemarkText, who: Principal
-) -> ReleaseEntry:
-    """Say something about a version that the catalog has, and show what it says now."""
-    state = request.app.state
-    state.catalog.refresh()  # a worker may have published it a moment ago
-    found = state.catalog.version(name, version).state
-    try:
-        act(state.store, state.settings, who, found.name, found.version, asked.text)
-    except OSError:
-        raise ServiceError(503, "storage", "The folder of publications cannot be written to.") from None
-    state.catalog.refresh()
-    return ReleaseEntry.of(state.catalog.version(name, version))

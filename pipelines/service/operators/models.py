@@ -19,9 +19,11 @@ __all__ = [
     "Decision",
     "EndedSessions",
     "EventList",
+    "InputEntry",
     "InputList",
     "Person",
     "RemarkText",
+    "Reviewed",
     "RunEntry",
     "RunList",
     "SessionsOf",
@@ -46,6 +48,9 @@ _VersionName = Annotated[
 ]
 
 
+_Sha256 = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
+
+
 class _Asked(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -58,10 +63,16 @@ class Submission(_Asked):
     dry_run: bool = True
 
 
-class Verdict(_Asked):
-    """What an approver decides about: the content that he has seen."""
+class Reviewed(_Asked):
+    """What an operator lets go on: the plan that they have seen."""
 
-    content_sha256: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
+    plan_sha256: _Sha256
+
+
+class Verdict(_Asked):
+    """What an approver decides about: the content that they have seen."""
+
+    content_sha256: _Sha256
     comment: Annotated[str, StringConstraints(strip_whitespace=True, max_length=2000, pattern=_PLAIN)] = ""
 
 
@@ -86,7 +97,7 @@ class EndedSessions(BaseModel):
 
 
 class Person(BaseModel):
-    """Who asks, and what he may do."""
+    """Who asks, and what they may do."""
 
     person: str
     role: str
@@ -147,6 +158,7 @@ class PlanEntry(BaseModel):
     noise_share: float | None
     jobs: int
     report: str
+    inputs: Annotated[dict[str, str], Field(description="SHA-256 of each public file it was made from.")] = {}
 
 
 class Decision(BaseModel):
@@ -175,7 +187,9 @@ class RunEntry(BaseModel):
     submitted_by, submitted, queued_by, changed : str
     plan : PlanEntry or None
         Of its dry run.
-    epsilon, delta, plan_sha256, workers, for_release, not_for_release_because
+    plan_sha256 : str or None
+        Of the plan that an operator reviews, and that the release is drawn from.
+    epsilon, delta, workers, for_release, not_for_release_because
         Of its certificate, once it is finished.
     content_sha256 : str or None
         Hash of the SHA256SUMS of its release: what an approver quotes.
@@ -216,12 +230,13 @@ class RunEntry(BaseModel):
         values = {k: v for k, v in row._mapping.items() if k in cls.model_fields and k != "plan"}
         document = json.loads(row.certificate) if row.certificate else {}
         run, totals = document.get("run", {}), document.get("totals", {})
+        plan = PlanEntry.model_validate_json(row.plan) if row.plan else None
         return cls(
             **values,
-            plan=PlanEntry.model_validate_json(row.plan) if row.plan else None,
+            plan=plan,
             epsilon=run.get("epsilon"),
             delta=run.get("delta"),
-            plan_sha256=document.get("plan_sha256"),
+            plan_sha256=document.get("plan_sha256", plan and plan.plan_sha256),
             workers=totals.get("synthetic_workers"),
             for_release=document.get("for_release"),
             not_for_release_because=document.get("not_for_release_because", []),

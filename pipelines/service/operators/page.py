@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import Depends, HTTPException, Path, Query, Request
+from fastapi import Depends, HTTPException, Request
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from pipelines.service.access.auth import principal, session_of
@@ -14,13 +14,9 @@ from pipelines.service.access.tokens import Principal, Role
 from pipelines.service.rendering import render
 from pipelines.service.store import ServiceError
 
-__all__ = ["LARGEST", "LOGIN", "Approver", "Before", "Operator", "RunNumber", "Viewer", "page", "see"]
+__all__ = ["LOGIN", "Approver", "Operator", "Viewer", "page", "see"]
 
 LOGIN = "/operator/login"
-LARGEST = 2**31 - 1  # of PostgreSQL's integers
-
-RunNumber = Annotated[int, Path(ge=1, le=LARGEST)]
-Before = Annotated[int | None, Query(ge=1, le=LARGEST)]
 
 
 def _may(role: Role) -> Callable[..., Awaitable[Principal]]:

@@ -1,6 +1,6 @@
 """The operators' pages: signing in, what there is to do, releases, calendar, ledger, audit trail, tokens.
 
-A page shows what the operators' API answers, and its forms do what the API does, by the same functions.
+A page shows what the operators' API answers, and its forms do what it does: both call the same functions.
 """
 
 from __future__ import annotations
@@ -10,17 +10,20 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Form, Query, Request
 from starlette.responses import HTMLResponse, Response
 
+from pipelines.service.access import auth
 from pipelines.service.access.auth import close_session, open_session, start_session
 from pipelines.service.access.oidc import CALLBACK, begin_login, finish_login
-from pipelines.service.access.tokens import Principal
-from pipelines.service.operators import api, run_pages
-from pipelines.service.operators.models import RemarkText, RunEntry, SessionsOf
-from pipelines.service.operators.page import LOGIN, Approver, Before, Viewer, page, see
-from pipelines.service.public.api import Name, VersionName
+from pipelines.service.access.tokens import Principal, revoke_token
+from pipelines.service.operators import operations, run_pages
+from pipelines.service.operators.lookups import find_runs, find_tokens
+from pipelines.service.operators.models import AgendaEntry, RemarkText, RunEntry, SessionsOf
+from pipelines.service.operators.page import LOGIN, Approver, Viewer, page, see
+from pipelines.service.parameters import Before, Name, VersionName
 from pipelines.service.public.catalog import Catalog
 from pipelines.service.queue.runs import counts, movers
+from pipelines.service.queue.schedules import read_agenda
 from pipelines.service.rendering import render
-from pipelines.service.store import ServiceError
+from pipelines.service.store import ServiceError, Store, list_audit
 
 __all__ = ["oidc_router", "router"]
 
@@ -90,7 +93,7 @@ def dashboard(request: Request, who: Viewer) -> Response:
     """What waits for whoever asks, what is at work, and what is coming."""
     state = request.app.state
     try:
-        agenda, problem = api.get_calendar(request, who), None
+        agenda, problem = AgendaEntry.of(read_agenda(state.store, state.settings)), None
     except ServiceError as error:
         agenda, problem = None, error.detail
     return page(
@@ -98,8 +101,8 @@ def dashboard(request: Request, who: Viewer) -> Response:
         "dashboard.html",
         who,
         counts=counts(state.store),
-        mine=_waits_for(request, who),
-        working=[run for name in run_pages.WORKING for run in _in_state(request, who, name)],
+        mine=_waits_for(state.store, who),
+        working=[run for name in run_pages.WORKING for run in find_runs(state.store, name)],
         agenda=agenda,
         problem=problem,
         workers_alive=state.workers_alive(),
@@ -125,7 +128,8 @@ def withdraw(
     request: Request, who: Approver, name: Name, version: VersionName, asked: Annotated[_RemarkForm, Form()]
 ) -> Response:
     """Withdraw a version."""
-    api.withdraw(request, name, version, asked, who)
+    state = request.app.state
+    operations.withdraw_version(state.store, state.settings, state.catalog, who, name, version, asked.text)
     return see(f"/operator/releases/{name}/{version}")
 
 
@@ -134,48 +138,49 @@ def add_erratum(
     request: Request, who: Approver, name: Name, version: VersionName, asked: Annotated[_RemarkForm, Form()]
 ) -> Response:
     """Add an erratum."""
-    api.add_erratum(request, name, version, asked, who)
+    state = request.app.state
+    operations.add_erratum(state.store, state.settings, state.catalog, who, name, version, asked.text)
     return see(f"/operator/releases/{name}/{version}")
 
 
 @router.get("/calendar")
 def calendar(request: Request, who: Viewer) -> Response:
     """What is due and what is coming."""
-    agenda = api.get_calendar(request, who)
-    has_one = request.app.state.settings.calendar is not None
-    return page(request, "calendar.html", who, agenda=agenda, has_one=has_one)
+    state = request.app.state
+    agenda = AgendaEntry.of(read_agenda(state.store, state.settings))
+    return page(request, "calendar.html", who, agenda=agenda, has_one=state.settings.calendar is not None)
 
 
 @router.get("/ledger")
 def ledger(request: Request, who: Viewer) -> Response:
     """The budgets, as bars."""
-    return page(request, "ledger.html", who, budgets=api.get_ledger(request, who).budgets)
+    return page(request, "ledger.html", who, budgets=operations.budgets(request.app.state.settings))
 
 
 @router.get("/audit")
 def audit(request: Request, who: Viewer, before: Before = None) -> Response:
     """Who did what."""
-    acts = api.get_audit(request, who, before, _ACTS).acts
+    acts = list_audit(request.app.state.store, before=before, limit=_ACTS)
     return page(request, "audit.html", who, acts=acts, more=len(acts) == _ACTS)
 
 
 @router.get("/tokens")
 def tokens(request: Request, who: Viewer) -> Response:
     """The tokens that whoever asks may see."""
-    return page(request, "tokens.html", who, tokens=api.get_tokens(request, who).tokens)
+    return page(request, "tokens.html", who, tokens=find_tokens(request.app.state.store, who))
 
 
 @router.post("/tokens/{token}/revoke")
 def revoke(request: Request, who: Viewer, token: str) -> Response:
     """Revoke a token."""
-    api.revoke(request, token, who)
+    revoke_token(request.app.state.store, token, by=who)
     return see("/operator/tokens")
 
 
 @router.post("/sessions/end")
 def end_sessions(request: Request, who: Approver, asked: Annotated[_SessionsForm, Form()]) -> Response:
     """End the sessions of a person."""
-    api.end_all_sessions(request, asked, who)
+    auth.end_sessions(request.app.state.store, asked.person, by=who)
     return see("/operator/tokens")
 
 
@@ -193,17 +198,11 @@ def _login_page(
     )
 
 
-def _waits_for(request: Request, who: Principal) -> list[RunEntry]:
+def _waits_for(store: Store, who: Principal) -> list[RunEntry]:
     """The runs about which this person is to decide."""
     found = []
     if who.may("operator"):
-        found = [run for state in ("failed", "planned") for run in _in_state(request, who, state)]
+        found = [run for state in ("failed", "planned") for run in find_runs(store, state)]
     if who.may("approver"):
-        store = request.app.state.store
-        finished = _in_state(request, who, "finished")
-        found += [run for run in finished if who.person not in movers(store, run.id)]
+        found += [run for run in find_runs(store, "finished") if who.person not in movers(store, run.id)]
     return found
-
-
-def _in_state(request: Request, who: Principal, state: str) -> list[RunEntry]:
-    return api.list_runs(request, who, state).runs

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated
@@ -13,16 +12,19 @@ from markupsafe import Markup
 from pydantic import Field, field_validator
 from starlette.responses import HTMLResponse, Response
 
-from pipelines.service.access.tokens import Principal
 from pipelines.service.errors import not_found
-from pipelines.service.operators import api
-from pipelines.service.operators.models import BudgetEntry, PlanEntry, RunEntry, Submission, Verdict
-from pipelines.service.operators.page import LARGEST, Approver, Before, Operator, RunNumber, Viewer, page, see
+from pipelines.service.operators import operations
+from pipelines.service.operators.lookups import find_certificate, find_run, find_runs
+from pipelines.service.operators.models import InputEntry, PlanEntry, Reviewed, RunEntry, Submission, Verdict
+from pipelines.service.operators.operations import BudgetLine
+from pipelines.service.operators.page import Approver, Operator, Viewer, page, see
+from pipelines.service.parameters import LARGEST, Before, RunNumber
 from pipelines.service.public.catalog import Catalog
 from pipelines.service.public.downloads import ServedFile
 from pipelines.service.queue import runs
 from pipelines.service.queue.records import STATES, TASKS
 from pipelines.service.security import POLICY
+from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError
 from pipelines.views.maps import certificate_words
 
@@ -45,6 +47,10 @@ class _SubmissionForm(Submission):
         return value or None
 
 
+class _ReviewedForm(Reviewed):
+    csrf: str = ""
+
+
 class _VerdictForm(Verdict):
     csrf: str = ""
 
@@ -54,15 +60,24 @@ def inputs(request: Request, who: Viewer) -> Response:
     """What may be run, with a form to plan it."""
     # A form that is sent twice, by two clicks, submits one run.
     key = secrets.token_urlsafe(16)
-    return page(request, "inputs.html", who, inputs=api.list_inputs(request, who).inputs, key=key)
+    found = [InputEntry.of(each) for each in operations.registered_inputs(request.app.state.settings)]
+    return page(request, "inputs.html", who, inputs=found, key=key)
 
 
 @router.post("/runs")
 def submit(request: Request, who: Operator, asked: Annotated[_SubmissionForm, Form()]) -> Response:
     """Submit a dry run."""
-    plain = Submission(input=asked.input, version=asked.version, dry_run=asked.dry_run)
-    made = api.submit_run(request, Response(), plain, who, asked.key)
-    return see(f"/operator/runs/{made.id}")
+    state = request.app.state
+    run, _ = operations.submit_input(
+        state.store,
+        state.settings,
+        who,
+        asked.input,
+        version=asked.version,
+        dry_run=asked.dry_run,
+        key=asked.key,
+    )
+    return see(f"/operator/runs/{run}")
 
 
 @router.get("/runs")
@@ -73,7 +88,7 @@ def list_runs(
     before: Before = None,
 ) -> Response:
     """The runs, newest first."""
-    found = api.list_runs(request, who, state or None, before, _STEPS).runs
+    found = find_runs(request.app.state.store, state or None, before, _STEPS)
     return page(
         request,
         "runs.html",
@@ -92,25 +107,25 @@ def compare(
     run: Annotated[list[Annotated[int, Field(ge=1, le=LARGEST)]], Query(max_length=8)] = [],  # noqa: B006
 ) -> Response:
     """Plans side by side."""
-    chosen = [api.get_run(request, each, who) for each in dict.fromkeys(run)]
+    chosen = [find_run(request.app.state.store, each) for each in dict.fromkeys(run)]
     return page(request, "compare.html", who, runs=[each for each in chosen if each.plan is not None])
 
 
 @router.get("/runs/{run}")
 def get_run(request: Request, who: Viewer, run: RunNumber) -> Response:
     """A run: what it would cost, how far it is, what may be done with it."""
-    found = api.get_run(request, run, who)
-    events = api.get_events(request, run, who).events
+    store = request.app.state.store
+    found = find_run(store, run)
     # A release that was begun before, and failed, may have been paid for; that the ledger shows.
-    begun = runs.release_begun(request.app.state.store, run)
+    begun = runs.release_begun(store, run)
     unpaid = found.plan if found.state in ("planned", "queued") and not begun else None
-    budgets, problem = _budgets(request, who, found.data_set)
+    budgets, problem = _budgets(request.app.state.settings, found.data_set)
     return page(
         request,
         "run.html",
         who,
         run=found,
-        events=events,
+        events=runs.list_events(store, run),
         working=found.state in WORKING,
         cancellable=found.state in runs.CANCELLABLE and not begun,
         unpaid=unpaid,
@@ -121,28 +136,33 @@ def get_run(request: Request, who: Viewer, run: RunNumber) -> Response:
 
 
 @router.post("/runs/{run}/queue")
-def queue(request: Request, who: Operator, run: RunNumber) -> Response:
+def queue(
+    request: Request, who: Operator, run: RunNumber, asked: Annotated[_ReviewedForm, Form()]
+) -> Response:
     """Let a planned run go on to its release."""
-    return _done(api.queue_run, request, run, who)
+    runs.queue(request.app.state.store, who, run, asked.plan_sha256)
+    return see(f"/operator/runs/{run}")
 
 
 @router.post("/runs/{run}/cancel")
 def cancel(request: Request, who: Operator, run: RunNumber) -> Response:
     """Take a run back."""
-    return _done(api.cancel_run, request, run, who)
+    runs.cancel(request.app.state.store, who, run)
+    return see(f"/operator/runs/{run}")
 
 
 @router.post("/runs/{run}/retry")
 def retry(request: Request, who: Operator, run: RunNumber) -> Response:
     """Let a failed run try again."""
-    return _done(api.retry_run, request, run, who)
+    runs.retry(request.app.state.store, who, run)
+    return see(f"/operator/runs/{run}")
 
 
 @router.get("/runs/{run}/approval")
 def approval(request: Request, who: Viewer, run: RunNumber) -> Response:
     """A finished release with its certificate and its map, and the form that decides about it."""
-    found = api.get_run(request, run, who)
-    certificate = api.get_certificate(request, run, who)
+    store = request.app.state.store
+    found, certificate = find_run(store, run), find_certificate(store, run)
     response = page(
         request,
         "approval.html",
@@ -151,7 +171,7 @@ def approval(request: Request, who: Viewer, run: RunNumber) -> Response:
         certificate=certificate,
         words=Markup(certificate_words(certificate)),  # escaped by itself
         has_map=_preview(request, found) is not None,
-        own=who.person in runs.movers(request.app.state.store, run),
+        own=who.person in runs.movers(store, run),
     )
     response.headers["Content-Security-Policy"] = f"{POLICY}; frame-src 'self'"
     return response
@@ -160,7 +180,7 @@ def approval(request: Request, who: Viewer, run: RunNumber) -> Response:
 @router.get("/runs/{run}/map")
 def preview(request: Request, who: Viewer, run: RunNumber) -> Response:
     """The map of a release before it is published, for the page of its approval."""
-    path = _preview(request, api.get_run(request, run, who))
+    path = _preview(request, find_run(request.app.state.store, run))
     if path is None:
         raise not_found("There is no map of this run, or not yet.")
     # The map brings its own orders to the browser, which allow its scripts by their hashes.
@@ -173,7 +193,7 @@ def approve(
     request: Request, who: Approver, run: RunNumber, asked: Annotated[_VerdictForm, Form()]
 ) -> Response:
     """Approve the publication; a worker then publishes."""
-    api.approve_run(request, run, asked, who)
+    runs.approve(request.app.state.store, who, run, asked.content_sha256, asked.comment)
     return see(f"/operator/runs/{run}")
 
 
@@ -182,14 +202,7 @@ def reject(
     request: Request, who: Approver, run: RunNumber, asked: Annotated[_VerdictForm, Form()]
 ) -> Response:
     """Decide that it is not published."""
-    api.reject_run(request, run, asked, who)
-    return see(f"/operator/runs/{run}")
-
-
-def _done(
-    step: Callable[[Request, int, Principal], RunEntry], request: Request, run: int, who: Principal
-) -> Response:
-    step(request, run, who)
+    runs.reject(request.app.state.store, who, run, asked.content_sha256, asked.comment)
     return see(f"/operator/runs/{run}")
 
 
@@ -200,15 +213,15 @@ def _preview(request: Request, run: RunEntry) -> Path | None:
     return path if path is not None and path.is_file() else None
 
 
-def _budgets(request: Request, who: Principal, data_set: str) -> tuple[list[BudgetEntry], str | None]:
+def _budgets(settings: ServiceSettings, data_set: str) -> tuple[list[BudgetLine], str | None]:
     """The budgets of a data set, or why they cannot be shown."""
     try:
-        found = api.get_ledger(request, who).budgets
+        found = operations.budgets(settings)
     except ServiceError as error:
         return [], error.detail
     return [budget for budget in found if budget.data_set == data_set], None
 
 
-def _pays(budget: BudgetEntry, cost: PlanEntry) -> bool:
+def _pays(budget: BudgetLine, cost: PlanEntry) -> bool:
     left = Decimal(budget.left_epsilon), Decimal(budget.left_delta)
     return left[0] >= Decimal(cost.epsilon) and left[1] >= Decimal(cost.delta)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Annotated
 
 from anyio import to_thread
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
 from pipelines.release.certificate import Certificate
-from pipelines.release.reader import PublicReleaseError
 from pipelines.service.caching import CONTENT, answer, is_fresh, tag
 from pipelines.service.errors import answers
-from pipelines.service.public.catalog import Catalog, File, Version
-from pipelines.service.public.flow_queries import FlowAnswer, FlowQuestion, ask_flows
+from pipelines.service.parameters import Name, VersionName
+from pipelines.service.public.catalog import Catalog
+from pipelines.service.public.flow_queries import FlowQuestion
 from pipelines.service.public.models import (
     FileEntry,
     FileList,
@@ -24,14 +24,12 @@ from pipelines.service.public.models import (
 )
 from pipelines.service.store import ServiceError
 
-__all__ = ["Name", "VersionName", "asked_flows", "file_address", "flow_question", "router"]
+__all__ = ["flow_question", "router"]
 
 _MOST_FLOWS = 1_000
 
 router = APIRouter(prefix="/api/v1/releases", tags=["public"], responses=answers(404, 422, 429))
 
-Name = Annotated[str, Path(max_length=200, description="Of the release, as in the list of releases.")]
-VersionName = Annotated[str, Path(max_length=200, description="Of the release, as in the list of releases.")]
 _Code = Annotated[str | None, Query(min_length=1, max_length=100)]
 _Level = Annotated[str | None, Query(min_length=1, max_length=100)]
 
@@ -74,7 +72,7 @@ def list_files(request: Request, name: Name, version: VersionName) -> Response:
     catalog: Catalog = request.app.state.catalog
     found = catalog.find_usable(name, version)
     files = [
-        FileEntry(name=file.name, size=file.size, sha256=file.sha256, href=file_address(found, file))
+        FileEntry(name=file.name, size=file.size, sha256=file.sha256, href=found.address(file))
         for file in found.files.values()
     ]
     return answer(request, FileList(files=files))
@@ -128,7 +126,7 @@ async def get_flows(
 def _flows(request: Request, name: str, version: str, ask: FlowQuestion) -> Response:
     catalog: Catalog = request.app.state.catalog
     found = catalog.find_usable(name, version)
-    said = asked_flows(catalog, found, ask)
+    said = catalog.flows(found, ask)
     headers = {"ETag": tag(found.sha256, ask), "Cache-Control": CONTENT}
     if is_fresh(request, headers["ETag"]):  # not before: of an area that there is not, nothing is fresh
         return Response(status_code=304, headers=headers)
@@ -147,27 +145,3 @@ def _flows(request: Request, name: str, version: str, ask: FlowQuestion) -> Resp
         flows=[FlowEntry(code=f.code, jobs=f.jobs, external=f.external) for f in said.flows],
     )
     return Response(flows.model_dump_json(), headers=headers, media_type="application/json")
-
-
-def asked_flows(catalog: Catalog, version: Version, ask: FlowQuestion) -> FlowAnswer:
-    """Answer a question about a usable version.
-
-    Raises
-    ------
-    ServiceError
-        404 if the release has no such area, level, attribute or implicate; 503 while its tables are made.
-    """
-    prepared = catalog.prepared(version.sha256)
-    if not prepared.flows.is_file():
-        detail = "The tables of this release are being made; ask again in a few seconds."
-        raise ServiceError(503, "preparing", detail)
-    try:
-        with catalog.tables.cursor(prepared.flows) as cursor:
-            return ask_flows(catalog.release(version), cursor, ask)
-    except PublicReleaseError as error:
-        raise ServiceError(404, "not_found", f"{error}.") from None
-
-
-def file_address(version: Version, file: File) -> str:
-    """Return where a file is downloaded, from the root of the service."""
-    return f"/releases/{version.state.name}/{version.state.version}/files/{file.name}"

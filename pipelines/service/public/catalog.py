@@ -23,7 +23,7 @@ from pipelines.release.formats import parse_certificate
 from pipelines.release.reader import PublicRelease, PublicReleaseError, read_public_release
 from pipelines.release.signing import SIGNATURES
 from pipelines.service.errors import not_found
-from pipelines.service.public.flow_queries import FlowTables
+from pipelines.service.public.flow_queries import FlowAnswer, FlowQuestion, FlowTables, ask_flows
 from pipelines.service.public.preparation import Preparable, Preparation, Prepared
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError
@@ -89,6 +89,10 @@ class Version:
     def sha256(self) -> str:
         """Hash of all its content."""
         return self.state.sha256
+
+    def address(self, file: File) -> str:
+        """Return where a file is downloaded, from the root of the service."""
+        return f"/releases/{self.state.name}/{self.state.version}/files/{file.name}"
 
 
 class Catalog:
@@ -209,6 +213,24 @@ class Catalog:
             return self._release(version.folder, version.sha256)
         except PublicReleaseError:
             raise _damaged() from None
+
+    def flows(self, version: Version, ask: FlowQuestion) -> FlowAnswer:
+        """Answer a question about a usable version.
+
+        Raises
+        ------
+        ServiceError
+            404 if the release has no such area, level, attribute or implicate; 503 while its tables are made.
+        """
+        prepared = self.prepared(version.sha256)
+        if not prepared.flows.is_file():
+            detail = "The tables of this release are being made; ask again in a few seconds."
+            raise ServiceError(503, "preparing", detail)
+        try:
+            with self.tables.cursor(prepared.flows) as cursor:
+                return ask_flows(self.release(version), cursor, ask)
+        except PublicReleaseError as error:
+            raise ServiceError(404, "not_found", f"{error}.") from None
 
     def prepared(self, sha256: str) -> Prepared:
         """Return where the map and the tables of a content are, or will be."""

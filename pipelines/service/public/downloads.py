@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from pipelines.service.caching import CONTENT, is_fresh
 from pipelines.service.errors import answers
-from pipelines.service.public.api import Name, VersionName
+from pipelines.service.parameters import Name, VersionName
 from pipelines.service.public.catalog import Catalog
 
 __all__ = ["ServedFile", "router"]

@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from pipelines.service.caching import CONTENT, STATEMENT, is_fresh, tag
-from pipelines.service.public.api import Name, VersionName, asked_flows, file_address
+from pipelines.service.parameters import Name, VersionName
 from pipelines.service.public.catalog import Catalog
 from pipelines.service.public.downloads import ServedFile
 from pipelines.service.public.flow_queries import FlowQuestion
@@ -56,7 +56,7 @@ def release(request: Request, name: Name, version: VersionName) -> Response:
         words=Markup(certificate_words(found.certificate))
         if found.certificate
         else None,  # escaped by itself
-        files=[(file, file_address(found, file)) for file in found.files.values()],
+        files=[(file, found.address(file)) for file in found.files.values()],
         has_map=found.status == "complete" and catalog.prepared(found.sha256).map.is_file(),
         levels=[(level, singular(level)) for level in levels],
         # Not the Host header, which anybody writes: people paste this into a shell.
@@ -99,8 +99,7 @@ def flows(
     problem, said = None, None
     if area.strip():
         try:
-            said = asked_flows(
-                catalog,
+            said = catalog.flows(
                 found,
                 FlowQuestion(
                     area=area.strip(),

@@ -29,6 +29,8 @@ class Claim:
         Secret of the worker.
     configuration : str
         Of the release; JSON.
+    plan : str or None
+        The plan that was reviewed (`plans.keep_plan`); JSON.
     version : str or None
         Under which it is published.
     content : str or None
@@ -41,6 +43,7 @@ class Claim:
     task: str
     lease: str
     configuration: str
+    plan: str | None
     version: str | None
     content: str | None
     attempt: int
@@ -83,7 +86,7 @@ def claim(store: Store, seconds: float) -> Claim | None:
             add_event(connection, row.id, word, row.task)
     except IntegrityError:  # another worker took a run of the same data set at the same moment
         return None
-    kept = row.configuration, row.version, row.content
+    kept = row.configuration, row.plan, row.version, row.content
     return Claim(row.id, row.task, lease, *kept, attempt=row.attempts + 1)
 
 

@@ -139,10 +139,29 @@ def submit(
     return first.id, False
 
 
-def queue(store: Store, who: Principal, run: int) -> Row[Any]:
-    """Let a planned run go on to its release: from here on it costs privacy."""
+def queue(store: Store, who: Principal, run: int, plan_sha256: str) -> Row[Any]:
+    """Let a planned run go on to its release: from here on it costs privacy.
+
+    Parameters
+    ----------
+    store : Store
+    who : Principal
+        An operator.
+    run : int
+    plan_sha256 : str
+        Of the plan, as the operator saw it: the release is drawn from this plan and no other.
+
+    Returns
+    -------
+    Row
+        The run.
+
+    Raises
+    ------
+    ServiceError
+    """
     values = {"state": "queued", "task": "release", "queued_by": who.person}
-    return _move(store, who, run, "queued", ("planned",), values)
+    return _move(store, who, run, "queued", ("planned",), values, plan_sha256)
 
 
 def cancel(store: Store, who: Principal, run: int) -> Row[Any]:
@@ -252,19 +271,27 @@ def _text(value: object, home: Path | None) -> str:
 
 
 def _move(
-    store: Store, who: Principal, run: int, action: str, states: tuple[str, ...], values: dict[str, Any]
+    store: Store,
+    who: Principal,
+    run: int,
+    action: str,
+    states: tuple[str, ...],
+    values: dict[str, Any],
+    plan_sha256: str = "",
 ) -> Row[Any]:
-    """Change the state of a run that is in one of `states`, for an operator."""
+    """Change the state of a run that is in one of `states`, for an operator who may name its plan."""
     who.must("operator")
     with store.write() as connection:
         row = run_row(connection, run, lock=True)
         _must_be(row, states)
+        if plan_sha256 and plan_sha256 != json.loads(row.plan)["plan_sha256"]:
+            raise ServiceError(409, "plan", "This is not the plan that was made. Fix: look again.")
         if action == "cancelled" and _release_begun(connection, run):
             fix = "Fix: let it go on; an approver may reject what it makes"
             raise ServiceError(409, "state", f"Run {run} may have been paid for already. {fix}.")
         change(connection, run, **values)
         add_event(connection, run, action)
-        record(connection, who.person, who.credential, action, f"run {run}")
+        record(connection, who.person, who.credential, action, f"run {run}", plan_sha256)
         return run_row(connection, run)
 
 
@@ -280,6 +307,7 @@ def _decide(store: Store, who: Principal, run: int, decision: str, content: str,
                 raise ServiceError(409, "content", "This is not the release that was made. Fix: look again.")
             if decision == "approved":
                 _must_be_for_release(row)
+                _must_be_as_reviewed(row)
             values = {"decision": decision, "content": content, "comment": comment, "time": utc_now()}
             connection.execute(insert(approvals).values(run=run, person=who.person, **values))
             task = {"task": "publish"} if decision == "approved" else {}
@@ -313,6 +341,12 @@ def _release_begun(connection: Connection, run: int) -> bool:
     begun = events.c.event.in_(("begun", "resumed")) & (events.c.text == "release")
     query = select(events.c.id).where(events.c.run == run, begun).limit(1)
     return connection.execute(query).first() is not None
+
+
+def _must_be_as_reviewed(row: Row[Any]) -> None:
+    """Of a run that was planned before it was queued, the release must have that plan."""
+    if row.plan and json.loads(row.plan)["plan_sha256"] != json.loads(row.certificate)["plan_sha256"]:
+        raise ServiceError(409, "plan", "The release was not made with the plan that was reviewed.")
 
 
 def _must_be_for_release(row: Row[Any]) -> None:

@@ -18,14 +18,13 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from pipelines.config.loading import ReleaseConfig
-from pipelines.planning.public_inputs import read_public_inputs
-from pipelines.planning.search import make_plan
 from pipelines.publishing.publishing import PublishError, publish
-from pipelines.running.folder import BusyError
-from pipelines.running.report import report_plan, write_plan_report
-from pipelines.running.run import certify, check_ready
-from pipelines.schedule.due import make_release, safe_message
+from pipelines.running.folder import BusyError, RunFolder
+from pipelines.running.run import make_release
+from pipelines.running.steps import StepBegins
+from pipelines.service.queue.plans import check_plan, keep_plan
 from pipelines.storage.checksums import CHECKSUMS
+from pipelines.storage.errors import shown_message
 
 __all__ = ["EXIT_BUSY", "main", "without_paths"]
 
@@ -33,15 +32,6 @@ EXIT_BUSY = 75  # EX_TEMPFAIL of sysexits.h: another process is making this rele
 
 _Say = Callable[[str], None]
 
-# What a run says when a step begins, without the numbers that some of the messages have.
-_STEPS = {
-    "Reading public inputs": "Reading public inputs and planning",
-    "Certifying": "Certifying the plan",
-    "Reading the confidential": "Reading the confidential origins",
-    "Drawing": "Drawing synthetic workers",
-    "Writing": "Writing the release",
-    "Checking": "Checking the release",
-}
 _PATH = re.compile(r"(?<![\w.:/])/(?:[^\s/:;,'\"]+/)*")
 
 
@@ -68,7 +58,8 @@ def main() -> int:
         if os.environ.get("ODSYNTH_DEBUG"):
             traceback.print_exc()
         whole = json.loads(json.dumps(config.model_dump(mode="python"), default=str))
-        message = without_paths(safe_message(error), [*_paths(whole), *_paths(job["places"])])
+        paths = [*_paths(whole), *_paths(job["places"]), *_paths(str(getattr(error, "filename", "")))]
+        message = without_paths(shown_message(error, one_line=True), paths)
         _answer(answers, failed=type(error).__name__, message=message)
         return 1
     _answer(answers, done=result)
@@ -94,35 +85,32 @@ def without_paths(text: str, paths: list[str]) -> str:
     return _PATH.sub("", text)
 
 
-def _plan(config: ReleaseConfig, _: dict[str, Any], say: _Say) -> dict[str, str]:
+def _plan(config: ReleaseConfig, job: dict[str, Any], say: _Say) -> dict[str, str]:
     """What `odsynth plan` does; reads no home."""
-    check_ready(config)
-    say("Reading public inputs")
-    inputs = read_public_inputs(config)
-    say("Choosing cells and pools, and planning")
-    release = make_plan(config, inputs)
-    guarantee = certify(release)
-    say("Trying the plan on homes drawn from the public model")
-    report = report_plan(release, guarantee, inputs.model)
-    folder = config.release.out.with_name(f"{config.release.out.name}-plan")
-    write_plan_report(report, folder, inputs.names)
-    numbers = json.loads((folder / "forecast.json").read_text(encoding="utf-8"))
-    return {"plan": json.dumps({**numbers, "report": report.text()})}
+    return {"plan": json.dumps(keep_plan(config, Path(job["plan_folder"]), _steps_of(say)))}
 
 
 def _release(config: ReleaseConfig, job: dict[str, Any], say: _Say) -> dict[str, str]:
-    """What `odsynth run` and `odsynth resume` do."""
+    """What `odsynth run --plan` and `odsynth resume` do; a run that is not planned yet is planned first."""
     os.umask(os.umask(0) | 0o007)
 
-    def step(message: str) -> None:
-        for begin, name in _STEPS.items():
-            if message.startswith(begin):
-                say(name)
-
-    make_release(config, report=step, scheduler=job["scheduler"])
-    public = config.release.out / "public"
+    folder, out, step = Path(job["plan_folder"]), config.release.out, _steps_of(say)
+    if not (RunFolder.of(out).begun or RunFolder(out).checked):  # then it goes on with the plan that it has
+        check_plan(config, folder, job["plan"] or keep_plan(config, folder, step))
+    make_release(config, plan=folder, report=step, scheduler=job["scheduler"])
+    public = out / "public"
     certificate = (public / "certificate.json").read_text(encoding="utf-8")
     return {"certificate": certificate, "content": _content(public)}
+
+
+def _steps_of(say: _Say) -> _Say:
+    """Return what tells the steps of a plan or a run, and none of the other words."""
+
+    def tell(message: str) -> None:
+        if isinstance(message, StepBegins):
+            say(message.step.value)
+
+    return tell
 
 
 def _publish(config: ReleaseConfig, job: dict[str, Any], say: _Say) -> dict[str, str]:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, Any
 
@@ -27,13 +27,10 @@ from pipelines.service.queue.worker_process import EXIT_BUSY
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError, Store
 
-__all__ = ["Workers", "start", "stop"]
+__all__ = ["COMMAND", "Workers", "start", "stop"]
 
 COMMAND = (sys.executable, "-m", "pipelines.service.queue.worker_main")
-_LEASE_SECONDS = 30.0
-_LOOK_SECONDS = 1.0
 _CALENDAR_SECONDS = 60.0
-_GRACE_SECONDS = 5.0  # until a run that is in work at the end of the service is interrupted
 _LONGEST_ANSWER = 10_000_000
 
 _log = logging.getLogger(__name__)
@@ -47,12 +44,28 @@ class Workers:
     settings : ServiceSettings
         How many, and where they write.
     store : Store
+    command : sequence of str
+        What a worker starts for each task: the program of `worker_process`.
     lease : float
         Seconds after which a run whose worker is silent is claimed by another.
+    look : float
+        Seconds between two looks at an empty queue.
+    grace : float
+        Seconds until a task that is at work at the end of the service is interrupted.
     """
 
-    def __init__(self, settings: ServiceSettings, store: Store, *, lease: float = _LEASE_SECONDS) -> None:
-        self._settings, self._store, self._lease = settings, store, lease
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        store: Store,
+        *,
+        command: Sequence[str] = COMMAND,
+        lease: float = 30.0,
+        look: float = 1.0,
+        grace: float = 5.0,
+    ) -> None:
+        self._settings, self._store, self._command = settings, store, command
+        self._lease, self._look, self._grace = lease, look, grace
         self._end = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -82,7 +95,7 @@ class Workers:
                 if (claimed := claim(self._store, self._lease)) is not None:
                     self._carry_out(claimed)
                     continue
-            self._end.wait(_LOOK_SECONDS)
+            self._end.wait(self._look)
 
     def _keep_calendar(self) -> None:
         while not self._end.is_set():
@@ -105,6 +118,8 @@ class Workers:
             "task": claimed.task,
             "configuration": json.loads(claimed.configuration),
             "folder": str(self._settings.folder),
+            "plan": None if claimed.plan is None else json.loads(claimed.plan),
+            "plan_folder": str(self._settings.outs / f"run-{claimed.run:06}-plan"),
             "content": claimed.content,
             "version": claimed.version,
             "scheduler": self._settings.scheduler,
@@ -113,7 +128,7 @@ class Workers:
         }
         with self._private_log(claimed) as log:
             process = subprocess.Popen(
-                COMMAND,
+                self._command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -153,7 +168,7 @@ class Workers:
         while True:
             ending = self._end.is_set()
             with suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=_GRACE_SECONDS if ending else min(0.2, self._lease / 10))
+                process.wait(timeout=self._grace if ending else min(0.2, self._lease / 10))
                 return
             if ending:
                 return
@@ -186,7 +201,7 @@ class Workers:
 
 def start(app: FastAPI) -> None:
     """Start the workers of an application; for its lifespan."""
-    app.state.workers = Workers(app.state.settings, app.state.store)
+    app.state.workers = Workers(app.state.settings, app.state.store, command=app.state.worker)
     app.state.workers_alive = lambda: app.state.workers.alive
     app.state.workers.start()
 

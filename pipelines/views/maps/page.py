@@ -17,6 +17,7 @@ from string import Template
 from pipelines.release.certificate import Certificate
 from pipelines.release.reader import check_target, read_public_release
 from pipelines.release.readme import odds_in_words
+from pipelines.storage.durable import write_whole
 from pipelines.views.maps.payload import make_payload
 from synth import decimal_up
 
@@ -105,12 +106,7 @@ def write_map(folder: Path, target: Path | None = None, implicate: int = 1) -> P
     check_target(target, folder)
     page = build_map(folder, implicate)
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.partial")
-    try:
-        partial.write_text(page, encoding="utf-8")
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_whole(target, page, mode=None)
     return target
 
 

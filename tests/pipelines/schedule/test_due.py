@@ -23,7 +23,7 @@ from pipelines import Ledger, published
 from pipelines.release import certificate
 from pipelines.release.provenance import source_state
 from pipelines.running import run as runs
-from pipelines.running.folder import Staging
+from pipelines.running.folder import RunFolder
 from pipelines.schedule import due as due_module
 from pipelines.schedule.due import EXIT_BUSY, EXIT_FAILED, Summary, due
 from pipelines.schedule.notify import Notify, notify
@@ -335,7 +335,7 @@ def test_a_failure_after_the_debit_costs_nothing_more(world: World) -> None:
     with failing(FULL):
         assert statuses(due(world.calendar, now=NOW)) == {"ri-2023": "failed"}
     assert world.paid() == (1, 1)
-    assert Staging.of(world.out / "2023").begun
+    assert RunFolder.of(world.out / "2023").begun
     summary = due(world.calendar, now=NOW)
     assert statuses(summary) == {"ri-2023": "finished"}
     assert summary.results[0].attempts == 2
@@ -491,7 +491,7 @@ def test_a_dry_run_writes_nothing(world: World) -> None:
     with failing(KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
         due(world.calendar, now=NOW)
     before = world.tree()
-    with failing(KeyboardInterrupt(), Staging, "load"):  # confidential
+    with failing(KeyboardInterrupt(), RunFolder, "load"):  # confidential
         summary = due(world.calendar, now=NOW, dry_run=True)
     assert (summary.results[0].status, summary.results[0].detail) == (
         "due",

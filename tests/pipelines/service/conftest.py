@@ -1,18 +1,27 @@
-"""The small release, published and prepared, and applications that show it."""
+"""The small release, published and prepared; applications that show it; databases of both kinds; people."""
 
 from __future__ import annotations
 
+import os
+import pwd
 import shutil
+import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
+from sqlalchemy import create_engine, text
 from starlette.testclient import TestClient
 
 import pipelines
-from pipelines.service import ServiceSettings, create_app, load_settings
+from pipelines.service import ServiceSettings, Store, create_app, load_settings
+from pipelines.service.access.tokens import Principal, create_token
 from pipelines.service.public.preparation import Prepared, prepare
+
+from .helpers import CLEAN_WORKER, LEDGER, World
 
 
 @pytest.fixture(scope="session")
@@ -73,3 +82,120 @@ def base() -> str:
 def page() -> str:
     """Where people and downloads have it."""
     return "/releases/demo-region-2019-all-jobs/v1"
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[str]:
+    """URL of a PostgreSQL cluster of this session's own, reached by a socket in its folder; no port."""
+    found = shutil.which("initdb") or next(
+        (str(path) for path in sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))), None
+    )
+    if found is None:
+        pytest.skip("PostgreSQL's server (Debian: postgresql) is not installed")
+    programs = Path(found).resolve().parent
+    user = None
+    if os.geteuid() == 0:  # which the server refuses to run as
+        names = {entry.pw_name for entry in pwd.getpwall()}
+        user = next((name for name in ("postgres", "nobody") if name in names), None)
+        if user is None:
+            pytest.skip("there is no user besides root to run PostgreSQL's server as")
+    folder = Path(tempfile.mkdtemp(prefix="odsynth-pg-"))  # in a folder of pytest's it would not get in
+    if user is not None:
+        shutil.chown(folder, user)
+
+    def call(program: str, *arguments: str) -> None:
+        command = [str(programs / program), *arguments]
+        subprocess.run(command, check=True, user=user, cwd=folder, stdout=subprocess.DEVNULL)
+
+    options = f"-k {folder} -c listen_addresses='' -c fsync=off -c max_connections=200"
+    try:
+        call("initdb", "-D", f"{folder}/data", "-U", "odsynth", "-A", "trust", "-E", "UTF8", "--no-locale")
+        call("pg_ctl", "-D", f"{folder}/data", "-o", options, "-l", f"{folder}/log", "-w", "start")
+        try:
+            yield f"postgresql+psycopg://odsynth@/{{}}?host={folder}"
+        finally:
+            call("pg_ctl", "-D", f"{folder}/data", "-m", "immediate", "-w", "stop")
+    finally:
+        shutil.rmtree(folder)
+
+
+_numbers = count()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """URL of a new database, of either kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'service.sqlite'}"
+    template: str = request.getfixturevalue("postgresql")
+    name = f"test_{next(_numbers)}"
+    engine = create_engine(template.format("postgres"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    engine.dispose()
+    return template.format(name)
+
+
+@pytest.fixture
+def store(database: str) -> Iterator[Store]:
+    opened = Store.open(database)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="session")
+def release_config(
+    config_text: Callable[..., str], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], pipelines.ReleaseConfig]:
+    """Return the configuration of a release of the small region, paid from the account of a data set."""
+    folder = tmp_path_factory.mktemp("configured")
+    return lambda data_set="jobs": pipelines.parse_config(
+        config_text() + LEDGER.format(data_set), folder, "small.toml"
+    )
+
+
+@pytest.fixture
+def world(config_text: Callable[..., str], tmp_path: Path) -> World:
+    """A service with the small region as its registered input."""
+    inputs = tmp_path / "CANARYfolder of inputs"
+    (inputs / "CANARYfolder").mkdir(parents=True)
+    path = inputs / "small.toml"
+    path.write_text(config_text() + LEDGER.format("jobs"))
+    (tmp_path / "worker.py").write_text(CLEAN_WORKER)
+    environment = {
+        "ODSYNTH_FOLDER": str(tmp_path / "CANARYstate"),
+        "ODSYNTH_LOG": str(tmp_path / "service.log"),
+        "ODSYNTH_INPUTS__SMALL": str(path),
+    }
+    settings = load_settings(None, environment)
+    settings.make_folders()
+    return World(tmp_path, settings, path, inputs / "CANARYfolder" / "ledger.sqlite")
+
+
+@pytest.fixture
+def app(world: World) -> Iterator[FastAPI]:
+    """The application of that service, not started: no worker is at work."""
+    made = create_app(world.settings)
+    yield made
+    made.state.store.close()
+    made.state.log.close()
+
+
+@pytest.fixture
+def ann() -> Principal:
+    return Principal("ann", "operator", "aaaaaaaa")
+
+
+@pytest.fixture
+def bob() -> Principal:
+    return Principal("bob", "approver", "bbbbbbbb")
+
+
+@pytest.fixture
+def people(app: FastAPI) -> dict[str, TestClient]:
+    """Clients of the application for a viewer, an operator, an approver, and nobody."""
+    clients = {"nobody": TestClient(app)}
+    for name, role in (("vic", "viewer"), ("ann", "operator"), ("bob", "approver")):
+        secret, _ = create_token(app.state.store, name, role)  # type: ignore[arg-type]
+        clients[name] = TestClient(app, headers={"Authorization": f"Bearer {secret}"})
+    return clients

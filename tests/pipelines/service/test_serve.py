@@ -106,9 +106,8 @@ def test_a_connection_answers_one_after_the_other(
     connection.close()
 
 
-@pytest.mark.parametrize(
-    "request_lines",
-    [
+def test_malformed_requests(served: tuple[subprocess.Popen, int, Path]) -> None:
+    for request_lines in (
         b"GET / HTTP/1.1\r\nHost: x\r\nX-Bad: a\r\n b\x00\r\n",
         b"GET /\r\nX-Injected: yes HTTP/1.1\r\nHost: x\r\n",
         b"GET /%0d%0aX-Injected:%20yes HTTP/1.1\r\nHost: x\r\n",
@@ -125,17 +124,15 @@ def test_a_connection_answers_one_after_the_other(
         b"POST /api HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\nTransfer-Encoding: chunked\r\n",
         b"POST /api/v1/operator/runs HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n",
         b"POST /api/v1/operator/runs HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n",
-    ],
-)
-def test_malformed_requests(served: tuple[subprocess.Popen, int, Path], request_lines: bytes) -> None:
-    answer = raw(served[1], request_lines + b"Connection: close\r\n\r\n")
-    head = answer.partition(b"\r\n\r\n")[0].lower()
-    assert b"\nx-injected" not in head
-    assert b"root:" not in answer
-    assert b"Traceback" not in answer
-    assert status(answer) < 500
-    if not request_lines.startswith(HARMLESS):
-        assert status(answer) >= 400
+    ):
+        answer = raw(served[1], request_lines + b"Connection: close\r\n\r\n")
+        head = answer.partition(b"\r\n\r\n")[0].lower()
+        assert b"\nx-injected" not in head
+        assert b"root:" not in answer
+        assert b"Traceback" not in answer
+        assert status(answer) < 500
+        if not request_lines.startswith(HARMLESS):
+            assert status(answer) >= 400
 
 
 def test_many_readers_at_once(served: tuple[subprocess.Popen, int, Path], base: str, page: str) -> None:

@@ -7,6 +7,7 @@ have CANARY in their names and in what they hold.
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -22,8 +23,10 @@ import pipelines
 from pipelines.service import create_app, load_settings
 from pipelines.service.access.tokens import Principal, create_token, revoke_token
 from pipelines.service.operators import operations
-from pipelines.service.queue.claims import claim, fail, finish
+from pipelines.service.queue.claims import fail, finish
 from pipelines.service.store import runs, tokens
+
+from ..helpers import NAME, PLAN, claimed
 
 LEDGER = '\n[ledger]\nfile = "CANARYledger.sqlite"\ndata_set = "{}"\nepsilon = "100"\ndelta = "0.5"\n'
 SCHEDULE = """\
@@ -36,7 +39,6 @@ period = "year"
 "release.out" = "../CANARYouts/{year}"
 """
 ANN = Principal("ann", "operator", "aaaaaaaa")
-NAME = "demo-region-2019-all-jobs"
 
 
 @dataclass(frozen=True)
@@ -194,32 +196,22 @@ def _submit(app: FastAPI, release: pipelines.Release) -> None:
         assert run == number
         if number > 5:
             continue
-        claimed = claim(store, 3600)
-        assert claimed is not None
+        work = claimed(store, 3600)
         folder = settings.outs / f"run-{number:06}" / "confidential"
         folder.mkdir(parents=True)
         (folder / "run.json").write_text("CANARY")
         if number == 2:
-            fail(store, claimed, "InputError", "small.csv: line 3: the block is not in the geography")
+            fail(store, work, "InputError", "small.csv: line 3: the block is not in the geography")
         elif number != 5:
             certificate = (release.public / "certificate.json").read_text()
-            finish(store, claimed, certificate=certificate, content="c" * 64)
-    planned = claim(store, 3600)
-    assert planned is not None
-    finish(store, planned, plan=_PLAN)
+            finish(store, work, certificate=certificate, content="c" * 64)
+    finish(store, claimed(store, 3600), plan=json.dumps(PLAN))
     with store.write() as connection:
         for number, state in ((3, "published"), (4, "rejected"), (7, "cancelled")):
             values = {"state": state} | (
                 {"published_name": NAME, "published_version": "v1"} if number == 3 else {}
             )
             connection.execute(update(runs).where(runs.c.id == number).values(values))
-
-
-_PLAN = (
-    '{"plan_sha256": "' + "a" * 64 + '", "epsilon": "8.6", "delta": "0.00001", "total_variation": 0.2, '
-    '"block_variation": null, "mean_commute_error": 0.1, "destination_error": null, "noise_share": 0.01, '
-    '"jobs": 600, "report": "What it would cost."}'
-)
 
 
 def _people(app: FastAPI) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import json
 import os
 import re
 import shutil
@@ -23,8 +24,9 @@ from pydantic_core import PydanticUndefined
 import pipelines
 from pipelines.service import Limits, Oidc, ServiceSettings, create_app, load_settings
 from pipelines.service.access.tokens import create_token
-from pipelines.service.queue import workers
 from pipelines.service.queue.records import STATES
+
+from ..helpers import PLAN
 
 ROOT = Path(__file__).resolve().parents[4]
 SERVICE = (ROOT / "docs" / "service.md").read_text()
@@ -52,11 +54,6 @@ else:
 print(json.dumps({{"step": "Working"}}), flush=True)
 print(json.dumps({{"done": done}}), flush=True)
 """
-PLAN = (
-    '{"plan_sha256": "aa", "epsilon": "8.6", "delta": "0.00001", "total_variation": 0.2, '
-    '"block_variation": 0.3, "mean_commute_error": 0.1, "destination_error": 0.1, "noise_share": 0.01, '
-    '"jobs": 600, "report": "What it would cost."}'
-)
 
 
 def rows(text: str, heading: str) -> list[list[str]]:
@@ -133,20 +130,19 @@ def served(
     small_release: pipelines.Release,
     service_state: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[tuple[str, dict[str, str]]]:
     """A real server with a worker; its address, and tokens."""
     folder = tmp_path / "srv"
     for name in ("published", "cache"):
         shutil.copytree(service_state / name, folder / name)
     (folder / "rhode_island.toml").write_text(config_text() + LEDGER)
-    (tmp_path / "worker.py").write_text(WORKER.format(made=str(small_release.out), plan=PLAN))
-    monkeypatch.setattr(workers, "COMMAND", (sys.executable, str(tmp_path / "worker.py")))
+    plan = json.dumps(PLAN | {"plan_sha256": small_release.certificate.plan_sha256})
+    (tmp_path / "worker.py").write_text(WORKER.format(made=str(small_release.out), plan=plan))
     environment = {"ODSYNTH_FOLDER": str(folder), "ODSYNTH_LOG": str(tmp_path / "log")}
     settings = load_settings(
         None, environment | {"ODSYNTH_INPUTS__RHODE-ISLAND": str(folder / "rhode_island.toml")}
     )
-    app = create_app(settings)
+    app = create_app(settings, worker=(sys.executable, str(tmp_path / "worker.py")))
     tokens = {role.upper(): create_token(app.state.store, role, role)[0] for role in ("operator", "approver")}  # type: ignore[arg-type]
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))

@@ -22,6 +22,8 @@ from starlette.testclient import TestClient
 import pipelines
 from pipelines.service.store import Store, list_audit
 
+from ..helpers import NAME, PLAN_SHA256
+
 V1 = "/releases/{name}/{version}"
 OIDC = {"/operator/login/oidc", "/operator/login/oidc/callback"}  # this service has no provider
 PUBLIC = OIDC | {
@@ -40,7 +42,7 @@ NO_TOKENS = (None, "wrong", "unknown", "expired", "revoked")
 ROLES = ("viewer", "operator", "approver")
 API = "/api/v1/operator"
 # Of each path parameter, one that is there; of runs, one that is not, so that no test changes anything.
-THERE = {"name": "demo-region-2019-all-jobs", "version": "v1", "run": "999999", "token": "00000000"}
+THERE = {"name": NAME, "version": "v1", "run": "999999", "token": "00000000"}
 HEADERS = {"x-content-type-options": "nosniff", "x-frame-options": "DENY", "referrer-policy": "no-referrer"}
 LEAKS = re.compile(
     rf"CANARY|{re.escape(tempfile.gettempdir())}/|site-packages|Traceback|sqlalchemy|sqlite[3:]|root:x:|\.py\b",
@@ -348,9 +350,7 @@ def test_large_bodies_are_refused_before_anything_else(whole: Any, every: list[R
     for route in every:
         announced = soundly(whole, route, route.method, route.filled(), body=large)
         assert announced.status == 413, route
-        if route.method == "POST" and not route.path.endswith(
-            ("queue", "cancel", "retry", "revoke", "logout")
-        ):
+        if route.method == "POST" and not route.path.endswith(("cancel", "retry", "revoke", "logout")):
             headers = [
                 (
                     "content-type",
@@ -489,7 +489,14 @@ def test_every_page_and_answer_that_is_there_says_nothing_of_the_server(
 def test_what_cannot_be_done_now_says_nothing_of_the_server(whole: Any, every: list[Route]) -> None:
     """Run 4 is rejected, version v0 is withdrawn, and the configuration of an input is broken."""
     verdict = {"content_sha256": "c" * 64, "comment": ""}
-    takes = {"approve": verdict, "reject": verdict, "withdraw": {"text": "x"}, "runs": {"input": "broken"}}
+    plan = {"plan_sha256": PLAN_SHA256}
+    takes = {
+        "queue": plan,
+        "approve": verdict,
+        "reject": verdict,
+        "withdraw": {"text": "x"},
+        "runs": {"input": "broken"},
+    }
     refused = 0
     for route in every:
         end = route.path.rpartition("/")[2]
@@ -519,7 +526,7 @@ def test_nothing_was_changed_by_all_this(whole: Any) -> None:
 
 
 def test_of_those_who_withdraw_at_once_exactly_one_does(make_whole: Callable[..., Any]) -> None:
-    """As of those who approve at once (operators/test_operator_api.py)."""
+    """As of those who approve at once (operators/test_api.py)."""
     whole = make_whole()
     headers = {"Authorization": f"Bearer {whole.tokens['approver']}"}
     address = f"{API}/releases/{THERE['name']}/v1"

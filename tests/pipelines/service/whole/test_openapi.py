@@ -38,6 +38,7 @@ def known_names(app: FastAPI) -> dict[str, list[str | int]]:
         "path.token": ["00000000"],
         "body.input": ["small", "other", "broken"],
         "body.content_sha256": ["c" * 64],
+        "body.plan_sha256": ["a" * 64],
     }
 
 

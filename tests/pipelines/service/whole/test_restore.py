@@ -12,7 +12,6 @@ import stat
 import subprocess
 import sys
 import tarfile
-import time
 from collections.abc import Callable
 from contextlib import closing
 from fractions import Fraction
@@ -28,8 +27,10 @@ from pipelines.service import Store, create_app, load_settings
 from pipelines.service.access.tokens import Principal, create_token
 from pipelines.service.operators import operations
 from pipelines.service.queue import runs
-from pipelines.service.queue.claims import claim, finish
+from pipelines.service.queue.claims import finish
 from pipelines.service.store import runs as table
+
+from ..helpers import NAME, claimed, wait_for
 
 ROOT = Path(__file__).resolve().parents[4]
 LEDGER = '\n[ledger]\nfile = "../ledger/agency.db"\ndata_set = "{}"\nepsilon = "100"\ndelta = "0.5"\n'
@@ -38,14 +39,6 @@ SERVICE = (
 )
 ANN = Principal("ann", "operator", "aaaaaaaa")
 BOB = Principal("bob", "approver", "bbbbbbbb")
-NAME = "demo-region-2019-all-jobs"
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.1)
 
 
 def restoring_commands() -> str:
@@ -117,13 +110,10 @@ def test_a_restored_service_goes_on(
     pipelines.erratum(settings.releases, NAME, "v1", "Block 7 is in the wrong county.")
     store = Store.open(settings.database)
     approved, _ = operations.submit_input(store, settings, ANN, "small", dry_run=False)
-    claimed = claim(store, 60)
-    assert claimed is not None
+    work = claimed(store)
     shutil.copytree(small_release.out, settings.outs / f"run-{approved:06}")
     content = hashlib.sha256((small_release.public / "SHA256SUMS").read_bytes()).hexdigest()
-    finish(
-        store, claimed, certificate=(small_release.public / "certificate.json").read_text(), content=content
-    )
+    finish(store, work, certificate=(small_release.public / "certificate.json").read_text(), content=content)
     runs.approve(store, BOB, approved, content)
     at_work, _ = operations.submit_input(store, settings, ANN, "other", dry_run=False)
     with store.write() as connection:  # as its worker left it

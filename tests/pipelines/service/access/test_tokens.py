@@ -96,20 +96,20 @@ def test_an_approver_revokes_any_token_and_others_their_own(store: Store) -> Non
     ]
 
 
-@pytest.mark.parametrize("name", ["", " ", "a" * 201, "a\x00b", "service", "Calendar", " console "])
-def test_what_cannot_be_a_person(name: str) -> None:
-    with pytest.raises(ServiceError, match="cannot be a person's name"):
-        person(name)
+def test_what_cannot_be_a_person() -> None:
+    for name in ("", " ", "a" * 201, "a\x00b", "service", "Calendar", " console "):
+        with pytest.raises(ServiceError, match="cannot be a person's name"):
+            person(name)
 
 
 def test_a_person_has_one_name() -> None:
     assert {person(name) for name in ("Ann Lee", " ann  lee ", "ＡＮＮ ＬＥＥ", "ANN\tLEE")} == {"ann lee"}
 
 
-@pytest.mark.parametrize("days", [0, -1, 367, float("inf"), float("nan")])
-def test_a_token_has_an_end(store: Store, days: float) -> None:
-    with pytest.raises(ServiceError, match="at most 366 days"):
-        create_token(store, "ann", "operator", days=days)
+def test_a_token_has_an_end(store: Store) -> None:
+    for days in (0, -1, 367, float("inf"), float("nan")):
+        with pytest.raises(ServiceError, match="at most 366 days"):
+            create_token(store, "ann", "operator", days=days)
 
 
 def test_there_are_three_roles(store: Store) -> None:

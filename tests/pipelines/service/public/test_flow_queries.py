@@ -41,27 +41,29 @@ def ask(release: PublicRelease, tables: tuple[FlowTables, Path]) -> Callable[...
     return answer
 
 
-@pytest.mark.parametrize("of", ["workers", "residents"])
 def test_every_area_of_every_level_has_the_flows_of_the_release(
-    release: PublicRelease, ask: Callable[..., object], of: str
+    release: PublicRelease, ask: Callable[..., object]
 ) -> None:
-    own, other = ("work", "home") if of == "workers" else ("home", "work")
-    for k, (level, other_level) in enumerate((a, b) for a in release.levels for b in release.levels):
-        count = list(release.counts)[k % len(release.counts)]
-        flows = release.flows(**{f"{own}_level": level, f"{other}_level": other_level}, counts=[count])
-        flows = flows[flows[count] > 0]
-        codes, other_codes = release.geography.codes(level), release.geography.codes(other_level)
-        for unit in {0, len(codes) // 2, len(codes) - 1}:
-            expected = flows[flows[own] == unit].sort_values([count, other], ascending=[False, True])
-            said = ask(
-                area=codes[unit], of=of, level=level, other_level=other_level, attribute=count, top=1_000
-            )
-            assert (said.jobs, said.areas) == (expected[count].sum(), len(expected))
-            assert [flow.code for flow in said.flows] == list(other_codes[expected[other]])
-            assert [flow.jobs for flow in said.flows] == list(expected[count])
-            fewer = ask(area=codes[unit], of=of, level=level, other_level=other_level, attribute=count, top=3)
-            assert fewer.flows == said.flows[:3]
-            assert (fewer.jobs, fewer.areas) == (said.jobs, said.areas)
+    for of in ("workers", "residents"):
+        own, other = ("work", "home") if of == "workers" else ("home", "work")
+        for k, (level, other_level) in enumerate((a, b) for a in release.levels for b in release.levels):
+            count = list(release.counts)[k % len(release.counts)]
+            flows = release.flows(**{f"{own}_level": level, f"{other}_level": other_level}, counts=[count])
+            flows = flows[flows[count] > 0]
+            codes, other_codes = release.geography.codes(level), release.geography.codes(other_level)
+            for unit in {0, len(codes) // 2, len(codes) - 1}:
+                expected = flows[flows[own] == unit].sort_values([count, other], ascending=[False, True])
+                said = ask(
+                    area=codes[unit], of=of, level=level, other_level=other_level, attribute=count, top=1_000
+                )
+                assert (said.jobs, said.areas) == (expected[count].sum(), len(expected))
+                assert [flow.code for flow in said.flows] == list(other_codes[expected[other]])
+                assert [flow.jobs for flow in said.flows] == list(expected[count])
+                fewer = ask(
+                    area=codes[unit], of=of, level=level, other_level=other_level, attribute=count, top=3
+                )
+                assert fewer.flows == said.flows[:3]
+                assert (fewer.jobs, fewer.areas) == (said.jobs, said.areas)
 
 
 def test_levels_have_defaults(release: PublicRelease, ask: Callable[..., object]) -> None:
@@ -69,9 +71,8 @@ def test_levels_have_defaults(release: PublicRelease, ask: Callable[..., object]
     assert (said.area.level, said.other_level) == ("cty", "cty")
 
 
-@pytest.mark.parametrize(
-    ("question", "message"),
-    [
+def test_what_the_release_does_not_have(release: PublicRelease, ask: Callable[..., object]) -> None:
+    for question, message in (
         ({"area": "no such code"}, "there is no area 'no such code' at any level"),
         ({"area": "1'; DROP TABLE flows; --"}, "there is no area"),
         ({"area": "99", "level": "cty"}, "there is no area of this code at the level cty"),
@@ -80,13 +81,9 @@ def test_levels_have_defaults(release: PublicRelease, ask: Callable[..., object]
         ({"attribute": "c0"}, "there is no such attribute; there are: S000, SA01"),
         ({"implicate": 2}, "there is no such implicate; there are 1"),
         ({"implicate": 0}, "there is no such implicate"),
-    ],
-)
-def test_what_the_release_does_not_have(
-    release: PublicRelease, ask: Callable[..., object], question: dict[str, object], message: str
-) -> None:
-    with pytest.raises(PublicReleaseError, match=message.split("'")[0]):
-        ask(**{"area": release.geography.codes("st")[0], "of": "workers", **question})
+    ):
+        with pytest.raises(PublicReleaseError, match=message.split("'")[0]):
+            ask(**{"area": release.geography.codes("st")[0], "of": "workers", **question})
 
 
 def test_implicates_are_kept_apart(small_config: Configs, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pipelines
 from pipelines.service import Catalog, ServiceError, load_settings
 from pipelines.service.public import catalog as module
 
-NAME = "demo-region-2019-all-jobs"
+from ..helpers import NAME
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_a_version_is_what_was_published(
     catalog = open_catalog(service_state)
     [version] = catalog.versions()
     assert catalog.version(NAME, "v1") is version
-    assert catalog.usable(NAME, "v1") is version
+    assert catalog.find_usable(NAME, "v1") is version
     folder = service_state / "published" / NAME / "v1"
     present = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     assert version.files.keys() == present.keys()
@@ -71,11 +71,11 @@ def test_what_changes_is_seen_after_a_refresh(
 ) -> None:
     monkeypatch.setattr(module, "_KEPT_SECONDS", 3600)
     catalog, place = open_catalog(new_state), new_state / "published"
-    catalog.usable(NAME, "v1")
+    catalog.find_usable(NAME, "v1")
     pipelines.erratum(place, NAME, "v1", "Second county: wrong name.")
     assert catalog.version(NAME, "v1").state.errata == ()
     catalog.refresh()
-    assert [remark.text for remark in catalog.usable(NAME, "v1").state.errata] == [
+    assert [remark.text for remark in catalog.find_usable(NAME, "v1").state.errata] == [
         "Second county: wrong name."
     ]
     pipelines.withdraw(place, NAME, "v1", "A mistake.")
@@ -83,7 +83,7 @@ def test_what_changes_is_seen_after_a_refresh(
     found = catalog.version(NAME, "v1")
     assert found.status == "withdrawn"
     assert found.certificate is not None
-    error = refused(lambda: catalog.usable(NAME, "v1"))
+    error = refused(lambda: catalog.find_usable(NAME, "v1"))
     assert (error.status, error.error) == (410, "withdrawn")
     assert "A mistake." in error.detail
 
@@ -94,10 +94,10 @@ def test_a_withdrawal_on_the_command_line_is_seen_a_little_later(
     clock = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
     catalog = open_catalog(new_state)
-    catalog.usable(NAME, "v1")
+    catalog.find_usable(NAME, "v1")
     pipelines.withdraw(new_state / "published", NAME, "v1", "A mistake.")
     clock[0] += module._KEPT_SECONDS + 0.1
-    assert refused(lambda: catalog.usable(NAME, "v1")).status == 410
+    assert refused(lambda: catalog.find_usable(NAME, "v1")).status == 410
 
 
 def test_nobody_sees_what_was_read_before_a_refresh(
@@ -150,7 +150,7 @@ def test_a_damaged_version_is_shown_and_not_given_out(
     catalog = open_catalog(new_state)
     [version] = catalog.versions()
     assert version.status == "damaged"
-    assert refused(lambda: catalog.usable(NAME, "v1")).status == 503
+    assert refused(lambda: catalog.find_usable(NAME, "v1")).status == 503
     assert refused(lambda: catalog.file(version, "README.md")).status == 503
 
 
@@ -159,7 +159,7 @@ def test_a_file_that_was_changed_is_not_given_out(
 ) -> None:
     """Of the same length, and after it was given out before: the catalog's own listing cannot see it."""
     catalog, path = open_catalog(new_state), new_state / "published" / NAME / "v1" / "README.md"
-    version = catalog.usable(NAME, "v1")
+    version = catalog.find_usable(NAME, "v1")
     catalog.file(version, "README.md")
     content = path.read_bytes()
     path.write_bytes(content.replace(b"synthetic", b"genuine!!"))

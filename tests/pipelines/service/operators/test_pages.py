@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -16,21 +17,17 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 import pipelines
-from pipelines.service import load_settings
+from pipelines.service import create_app, load_settings
 from pipelines.service.access.tokens import create_token
 from pipelines.service.operators import pages as operator_pages
 from pipelines.service.operators import run_pages
-from pipelines.service.queue.claims import claim, fail, finish
+from pipelines.service.queue import previews
+from pipelines.service.queue.claims import fail, finish
 from pipelines.service.queue.previews import waiting
 from pipelines.service.queue.runs import get_run
 
-from ..test_public_pages import Page
+from ..helpers import PLAN, PLAN_SHA256, Page, claimed
 
-PLAN = {
-    "plan_sha256": "a" * 64, "epsilon": "8.6", "delta": "0.00001", "total_variation": 0.1,
-    "block_variation": 0.2, "mean_commute_error": -0.01, "destination_error": None, "noise_share": 0.02,
-    "jobs": 600, "report": "All of <it>",
-}  # fmt: skip
 PAGES = ("", "/inputs", "/runs", "/compare", "/releases", "/calendar", "/ledger", "/audit", "/tokens")
 
 
@@ -77,11 +74,9 @@ def release(small_release: pipelines.Release, app: FastAPI) -> Callable[[], str]
     def place() -> str:
         store, folder = app.state.store, app.state.settings.outs / "run-000001" / "public"
         shutil.copytree(small_release.public, folder)
-        content = pipelines.service.queue.worker_process._content(folder)
-        claimed = claim(store, 60)
-        assert claimed is not None
+        content = hashlib.sha256((folder / "SHA256SUMS").read_bytes()).hexdigest()
         certificate = (folder / "certificate.json").read_text(encoding="utf-8")
-        assert finish(store, claimed, certificate=certificate, content=content)
+        assert finish(store, claimed(store), certificate=certificate, content=content)
         return content
 
     return place
@@ -94,12 +89,17 @@ def submitted(visitor: Visitor, key: str = "k", version: str = "") -> str:
     return str(answer.headers["location"]).removeprefix("/operator")
 
 
-def planned(app: FastAPI, visitor: Visitor, key: str = "k", loss: float = 0.1) -> str:
+def planned(
+    app: FastAPI, visitor: Visitor, key: str = "k", loss: float = 0.1, sha256: str = PLAN_SHA256
+) -> str:
     address = submitted(visitor, key)
-    claimed = claim(app.state.store, 60)
-    assert claimed is not None
-    assert finish(app.state.store, claimed, plan=json.dumps(PLAN | {"total_variation": loss}))
+    plan = PLAN | {"total_variation": loss, "plan_sha256": sha256}
+    assert finish(app.state.store, claimed(app.state.store), plan=json.dumps(plan))
     return address
+
+
+def queue(visitor: Visitor, address: str, sha256: str = PLAN_SHA256) -> Any:
+    return visitor.send(f"{address}/queue", plan_sha256=sha256)
 
 
 def test_who_is_not_signed_in_is_asked_to_and_comes_back(app: FastAPI) -> None:
@@ -115,18 +115,16 @@ def test_who_is_not_signed_in_is_asked_to_and_comes_back(app: FastAPI) -> None:
     assert client.get("/operator/tokens").status_code == 200
 
 
-@pytest.mark.parametrize(
-    "next", ["https://example.org", "//example.org", "/\\example.org", "/", "/operator\n/x"]
-)
-def test_signing_in_leads_to_pages_of_ours_only(app: FastAPI, next: str) -> None:
-    secret, _ = create_token(app.state.store, "vic", "viewer")
-    client = TestClient(app, follow_redirects=False)
-    for answer in (
-        client.get("/operator/login", params={"next": next}),
-        client.post("/operator/login", params={"next": next}, data={"token": secret}),
-    ):
-        assert answer.status_code == 422
-        assert "set-cookie" not in answer.headers
+def test_signing_in_leads_to_pages_of_ours_only(app: FastAPI) -> None:
+    for next in ("https://example.org", "//example.org", "/\\example.org", "/", "/operator\n/x"):
+        secret, _ = create_token(app.state.store, "vic", "viewer")
+        client = TestClient(app, follow_redirects=False)
+        for answer in (
+            client.get("/operator/login", params={"next": next}),
+            client.post("/operator/login", params={"next": next}, data={"token": secret}),
+        ):
+            assert answer.status_code == 422
+            assert "set-cookie" not in answer.headers
 
 
 def test_a_token_that_is_not_valid_opens_nothing(app: FastAPI) -> None:
@@ -154,10 +152,10 @@ def test_signing_out_ends_the_session(visitors: dict[str, Visitor]) -> None:
     assert visitors["ann"].client.get("/operator").status_code == 303
 
 
-@pytest.mark.parametrize("name", ["vic", "ann", "bob"])
-def test_pages_are_sound(visitors: dict[str, Visitor], name: str) -> None:
-    for path in PAGES:
-        assert f"<b>{name}</b>" in visitors[name].see(path)
+def test_pages_are_sound(visitors: dict[str, Visitor]) -> None:
+    for name in ("vic", "ann", "bob"):
+        for path in PAGES:
+            assert f"<b>{name}</b>" in visitors[name].see(path)
 
 
 def test_forms_are_for_those_who_may(app: FastAPI, visitors: dict[str, Visitor]) -> None:
@@ -173,10 +171,11 @@ def test_forms_are_for_those_who_may(app: FastAPI, visitors: dict[str, Visitor])
     needed = [path for path in filled if path not in ("/login", "/logout", "/tokens/1/revoke")]
     assert len(needed) == 9
     fields = {"input": "small", "key": "x", "content_sha256": "c" * 64, "text": "wrong", "person": "ann"}
+    fields["plan_sha256"] = PLAN_SHA256
     for path in needed:
         form = {
             "runs": ("input", "key"), "approve": ("content_sha256",), "reject": ("content_sha256",),
-            "withdraw": ("text",), "errata": ("text",), "end": ("person",),
+            "withdraw": ("text",), "errata": ("text",), "end": ("person",), "queue": ("plan_sha256",),
         }.get(path.rpartition("/")[2], ())  # fmt: skip
         sent = {field: fields[field] for field in form}
         assert visitors["vic"].send(path, **sent).status_code == 403, path
@@ -193,11 +192,11 @@ def test_a_form_that_is_sent_twice_submits_one_run(app: FastAPI, visitors: dict[
     assert submitted(visitors["ann"], "other") == "/runs/2"
 
 
-@pytest.mark.parametrize("version", ["../v1", "v1.json", "<b>"])
-def test_a_version_that_cannot_be_is_refused(visitors: dict[str, Visitor], version: str) -> None:
-    answer = visitors["ann"].send("/runs", input="small", version=version, key="k")
-    assert answer.status_code == 422
-    assert "<b>" not in answer.text
+def test_a_version_that_cannot_be_is_refused(visitors: dict[str, Visitor]) -> None:
+    for version in ("../v1", "v1.json", "<b>"):
+        answer = visitors["ann"].send("/runs", input="small", version=version, key="k")
+        assert answer.status_code == 422
+        assert "<b>" not in answer.text
 
 
 def test_from_the_plan_to_the_queue(app: FastAPI, visitors: dict[str, Visitor]) -> None:
@@ -210,11 +209,17 @@ def test_from_the_plan_to_the_queue(app: FastAPI, visitors: dict[str, Visitor]) 
     assert "enough left" not in page
     assert "Run 1" in ann.see("").partition("At work")[0]
     assert "operator.js" not in page
-    assert ann.send(f"{address}/queue").headers["location"] == f"/operator{address}"
+    assert page.count(f'<code class="hash">{PLAN_SHA256}</code>') == 2  # what is queued, and what is shown
+    assert f'name="plan_sha256" value="{PLAN_SHA256}"' in page
+    for name, sha256 in PLAN["inputs"].items():
+        assert f'<tr><th scope="row">{name}</th><td><code class="hash">{sha256}</code></td></tr>' in page
+    assert queue(ann, address, "0" * 64).status_code == 409  # another plan
+    assert queue(ann, address, "").status_code == 422
+    assert queue(ann, address).headers["location"] == f"/operator{address}"
     page = ann.see(address)
     assert "operator.js" in page
     assert "Queue the release" not in page
-    assert ann.send(f"{address}/queue").status_code == 409
+    assert queue(ann, address).status_code == 409
     assert ann.send(f"{address}/cancel").status_code == 303
     assert "operator.js" not in ann.see(address)
     assert "Run 1" not in ann.see("")
@@ -228,11 +233,10 @@ def test_a_budget_that_does_not_suffice(app: FastAPI, visitors: dict[str, Visito
 def test_a_run_that_failed(app: FastAPI, visitors: dict[str, Visitor]) -> None:
     address = planned(app, visitors["ann"])
     assert "This release</th>" in visitors["ann"].see(address)
-    visitors["ann"].send(f"{address}/queue")
-    claimed = claim(app.state.store, 60)
-    assert claimed is not None
+    queue(visitors["ann"], address)
+    work = claimed(app.state.store)
     assert "Budget of jobs" not in visitors["ann"].see(address)
-    fail(app.state.store, claimed, "InputError", "<b>jobs.csv</b>: no such column")
+    fail(app.state.store, work, "InputError", "<b>jobs.csv</b>: no such column")
     page = visitors["ann"].see(address)
     assert "&lt;b&gt;jobs.csv&lt;/b&gt;: no such column" in page
     assert visitors["ann"].send(f"{address}/retry").status_code == 303
@@ -260,11 +264,14 @@ def test_plans_side_by_side(app: FastAPI, visitors: dict[str, Visitor]) -> None:
 
 
 def test_another_person_decides_with_certificate_and_map_in_view(
-    app: FastAPI, visitors: dict[str, Visitor], release: Callable[[], str]
+    app: FastAPI,
+    visitors: dict[str, Visitor],
+    release: Callable[[], str],
+    small_release: pipelines.Release,
 ) -> None:
-    ann, bob = visitors["ann"], visitors["bob"]
-    address = planned(app, ann)
-    visitors["oz"].send(f"{address}/queue")
+    ann, bob, plan = visitors["ann"], visitors["bob"], small_release.certificate.plan_sha256
+    address = planned(app, ann, sha256=plan)
+    queue(visitors["oz"], address, plan)
     content = release()
     assert "Run 1" not in ann.see("").partition("At work")[0]
     assert "Run 1" in bob.see("").partition("At work")[0]
@@ -272,6 +279,7 @@ def test_another_person_decides_with_certificate_and_map_in_view(
     page = bob.see(f"{address}/approval")
     assert "submitted by <b>ann</b>, queued by <b>oz</b>" in page
     assert "differential privacy" in page
+    assert f'<code class="hash">{plan}</code>, which was reviewed' in page
     assert "The map is being drawn" in page
     assert bob.client.get(f"/operator{address}/map").status_code == 404
     prepared = app.state.catalog.prepared(content).map
@@ -294,10 +302,8 @@ def test_nobody_is_offered_to_approve_what_he_retried(
     app: FastAPI, visitors: dict[str, Visitor], release: Callable[[], str]
 ) -> None:
     address = planned(app, visitors["ann"])
-    visitors["ann"].send(f"{address}/queue")
-    claimed = claim(app.state.store, 60)
-    assert claimed is not None
-    fail(app.state.store, claimed, "E", "m")
+    queue(visitors["ann"], address)
+    fail(app.state.store, claimed(app.state.store), "E", "m")
     visitors["oz"].send(f"{address}/retry")
     release()
     secret, _ = create_token(app.state.store, "oz", "approver")
@@ -313,7 +319,7 @@ def test_nobody_is_offered_to_approve_his_own_run(
 ) -> None:
     """Not even with a second token."""
     address = planned(app, visitors["ann"])
-    visitors["ann"].send(f"{address}/queue")
+    queue(visitors["ann"], address)
     content = release()
     secret, _ = create_token(app.state.store, "Ann", "approver")
     client = TestClient(app, follow_redirects=False)
@@ -333,7 +339,7 @@ def test_maps_are_drawn_of_what_the_runs_wrote_and_of_nothing_else(
     app: FastAPI, visitors: dict[str, Visitor], release: Callable[[], str]
 ) -> None:
     address = planned(app, visitors["ann"])
-    visitors["ann"].send(f"{address}/queue")
+    queue(visitors["ann"], address)
     home = app.state.settings.folder
     assert waiting(app.state.store, home) == []
     content = release()
@@ -342,7 +348,7 @@ def test_maps_are_drawn_of_what_the_runs_wrote_and_of_nothing_else(
     moved = found.folder.parent.rename(home / "elsewhere")
     assert waiting(app.state.store, home) == []
     moved.rename(found.folder.parent)
-    pipelines.service.queue.previews._is_whole.cache_clear()
+    previews._is_whole.cache_clear()
     (found.folder / "README.md").write_text("changed")
     assert waiting(app.state.store, home) == []
 
@@ -414,7 +420,7 @@ def test_a_provider_of_identities_is_offered_where_there_is_one(world: Any) -> N
     oidc = {"ISSUER": "https://id.example.org", "CLIENT_ID": "c", "CLIENT_SECRET": "s"}
     given = {f"ODSYNTH_OIDC__{name}": value for name, value in oidc.items()}
     given |= {"ODSYNTH_FOLDER": str(world.settings.folder)}
-    made = pipelines.service.create_app(load_settings(None, given))
+    made = create_app(load_settings(None, given))
     client = TestClient(made, follow_redirects=False)
     assert 'href="/operator/login/oidc"' in client.get("/operator/login").text
     assert client.get("/operator/login/oidc/callback").status_code == 401

@@ -15,12 +15,13 @@ from sqlalchemy.exc import DBAPIError
 import pipelines
 from pipelines.service.access.tokens import Principal
 from pipelines.service.queue import runs as life
-from pipelines.service.queue.claims import Claim, claim, fail, finish, give_back, note, renew
+from pipelines.service.queue.claims import claim, fail, finish, give_back, note, renew
 from pipelines.service.store import ServiceError, Store, approvals, list_audit, runs
 
+from ..helpers import CONTENT, FIT, PLAN_SHA256, claimed
+
 Configured = Callable[..., pipelines.ReleaseConfig]
-CONTENT = "c" * 64
-FIT = json.dumps({"for_release": True, "not_for_release_because": []})
+PLAN = json.dumps({"plan_sha256": PLAN_SHA256})
 ZOE = Principal("zoe", "operator", "cccccccc")
 
 
@@ -31,11 +32,14 @@ def submitted(store: Store, who: Principal, config: pipelines.ReleaseConfig, **h
 def finished(store: Store, who: Principal, config: pipelines.ReleaseConfig) -> int:
     """A run whose release is made, as far as the records know."""
     run = submitted(store, who, config, dry_run=False)
-    claimed = claim(store, 60)
-    assert claimed is not None
-    assert claimed.run == run
-    assert finish(store, claimed, certificate=FIT, content=CONTENT)
+    work = claimed(store)
+    assert work.run == run
+    assert finish(store, work, certificate=FIT, content=CONTENT)
     return run
+
+
+def queue(store: Store, who: Principal, run: int) -> object:
+    return life.queue(store, who, run, PLAN_SHA256)
 
 
 def state(store: Store, run: int) -> str:
@@ -51,25 +55,22 @@ def test_from_submission_to_publication(
     store: Store, release_config: Configured, ann: Principal, bob: Principal
 ) -> None:
     run = submitted(store, ann, release_config())
-    claimed = claim(store, 60)
-    assert claimed is not None
-    assert (claimed.run, claimed.task, claimed.attempt) == (run, "plan", 1)
+    work = claimed(store)
+    assert (work.run, work.task, work.attempt) == (run, "plan", 1)
     assert state(store, run) == "planning"
-    note(store, claimed, "Reading public inputs")
-    assert finish(store, claimed, plan="{}")
+    note(store, work, "Reading public inputs")
+    assert finish(store, work, plan=PLAN)
     assert state(store, run) == "planned"
     assert claim(store, 60) is None  # a person lets it go on
-    life.queue(store, ann, run)
-    claimed = claim(store, 60)
-    assert claimed is not None
-    assert (claimed.task, state(store, run)) == ("release", "running")
-    assert finish(store, claimed, certificate=FIT, content=CONTENT)
+    life.queue(store, ann, run, PLAN_SHA256)
+    work = claimed(store)
+    assert (work.task, state(store, run)) == ("release", "running")
+    assert finish(store, work, certificate=FIT, content=CONTENT)
     assert claim(store, 60) is None  # another person approves
     life.approve(store, bob, run, CONTENT, "seen")
-    claimed = claim(store, 60)
-    assert claimed is not None
-    assert (claimed.task, claimed.content, state(store, run)) == ("publish", CONTENT, "publishing")
-    assert finish(store, claimed, published_name="small", published_version="v")
+    work = claimed(store)
+    assert (work.task, work.content, state(store, run)) == ("publish", CONTENT, "publishing")
+    assert finish(store, work, published_name="small", published_version="v")
     assert state(store, run) == "published"
     words = [event.event for event in life.list_events(store, run)]
     assert " ".join(words) == ("submitted begun step planned queued begun finished approved begun published")
@@ -112,8 +113,8 @@ def test_the_same_key_is_the_same_submission(
     assert life.submit(store, ZOE, config, input="small", key="k") != (first, False)  # of another person
     other, _ = life.submit(store, ann, config, input="small", key="l", dry_run=False)
     assert other != first
-    finish(store, _claimed(store), plan="{}")
-    life.queue(store, ann, first)  # which changes nothing about what was asked for
+    finish(store, claimed(store), plan=PLAN)
+    life.queue(store, ann, first, PLAN_SHA256)  # which changes nothing about what was asked for
     assert life.submit(store, ann, config, input="small", key="k") == (first, False)
     for how in ({"version": "v2", "key": "k"}, {"dry_run": False, "key": "k"}, {"dry_run": True, "key": "l"}):
         with pytest.raises(ServiceError, match="stands for another submission") as refused:
@@ -137,9 +138,9 @@ def test_the_same_key_many_times_at_once(store: Store, release_config: Configure
 def test_whoever_submitted_or_queued_cannot_approve(store: Store, release_config: Configured) -> None:
     """By whatever token: one person has one name."""
     run = submitted(store, ZOE, release_config())
-    assert finish(store, _claimed(store), plan="{}")
-    life.queue(store, Principal("ann", "operator", "aaaaaaaa"), run)
-    assert finish(store, _claimed(store), certificate=FIT, content=CONTENT)
+    assert finish(store, claimed(store), plan=PLAN)
+    life.queue(store, Principal("ann", "operator", "aaaaaaaa"), run, PLAN_SHA256)
+    assert finish(store, claimed(store), certificate=FIT, content=CONTENT)
     for name in ("zoe", "ann"):
         with pytest.raises(ServiceError, match="somebody else must") as refused:
             life.approve(store, Principal(name, "approver", "dddddddd"), run, CONTENT)
@@ -152,9 +153,9 @@ def test_whoever_submitted_or_queued_cannot_approve(store: Store, release_config
 def test_whoever_retried_cannot_approve(store: Store, release_config: Configured, ann: Principal) -> None:
     run = submitted(store, ann, release_config(), dry_run=False)
     for name in ("zoe", "oz"):
-        assert fail(store, _claimed(store), "E", "m")
+        assert fail(store, claimed(store), "E", "m")
         life.retry(store, Principal(name, "operator", "cccccccc"), run)
-    finish(store, _claimed(store), certificate=FIT, content=CONTENT)
+    finish(store, claimed(store), certificate=FIT, content=CONTENT)
     assert life.movers(store, run) == {"ann", "zoe", "oz"}
     with pytest.raises(ServiceError, match="retried a run cannot approve it; somebody else must"):
         life.approve(store, Principal("zoe", "approver", "dddddddd"), run, CONTENT)
@@ -166,19 +167,19 @@ def test_what_may_have_been_paid_for_is_not_cancelled(
 ) -> None:
     run = submitted(store, ann, release_config(), dry_run=False)
     assert not life.release_begun(store, run)
-    assert fail(store, _claimed(store), "OSError", "m")
+    assert fail(store, claimed(store), "OSError", "m")
     life.retry(store, ann, run)
     with pytest.raises(ServiceError, match="may have been paid for already") as refused:
         life.cancel(store, ann, run)
     assert refused.value.status == 409
-    assert _claimed(store).run == run
+    assert claimed(store).run == run
 
 
 def test_a_run_whose_dry_run_failed_is_cancelled(
     store: Store, release_config: Configured, ann: Principal
 ) -> None:
     run = submitted(store, ann, release_config())
-    assert fail(store, _claimed(store), "OSError", "m")
+    assert fail(store, claimed(store), "OSError", "m")
     life.retry(store, ann, run)
     assert life.cancel(store, ann, run).state == "cancelled"
 
@@ -190,26 +191,24 @@ def test_the_submitter_may_reject(store: Store, release_config: Configured, ann:
     assert claim(store, 60) is None
 
 
-@pytest.mark.parametrize("role", ["viewer", "operator"])
-def test_only_an_approver_decides(
-    store: Store, release_config: Configured, ann: Principal, role: str
-) -> None:
-    run = finished(store, ann, release_config())
-    who = Principal("zoe", role, "cccccccc")  # type: ignore[arg-type]
-    for act in (life.approve, life.reject):
-        with pytest.raises(ServiceError, match="needs the role approver"):
-            act(store, who, run, CONTENT)
+def test_only_an_approver_decides(store: Store, release_config: Configured, ann: Principal) -> None:
+    for role in ("viewer", "operator"):
+        run = finished(store, ann, release_config())
+        who = Principal("zoe", role, "cccccccc")  # type: ignore[arg-type]
+        for act in (life.approve, life.reject):
+            with pytest.raises(ServiceError, match="needs the role approver"):
+                act(store, who, run, CONTENT)
 
 
-@pytest.mark.parametrize("role", ["viewer", "approver"])
-def test_only_an_operator_operates(store: Store, release_config: Configured, role: str) -> None:
-    who = Principal("zoe", role, "cccccccc")  # type: ignore[arg-type]
-    with pytest.raises(ServiceError, match="needs the role operator"):
-        submitted(store, who, release_config())
-    run = submitted(store, ZOE, release_config())
-    for act in (life.queue, life.cancel):
+def test_only_an_operator_operates(store: Store, release_config: Configured) -> None:
+    for role in ("viewer", "approver"):
+        who = Principal("zoe", role, "cccccccc")  # type: ignore[arg-type]
         with pytest.raises(ServiceError, match="needs the role operator"):
-            act(store, who, run)
+            submitted(store, who, release_config())
+        run = submitted(store, ZOE, release_config())
+        for act in (queue, life.cancel):
+            with pytest.raises(ServiceError, match="needs the role operator"):
+                act(store, who, run)
 
 
 def test_what_was_not_seen_is_not_approved(
@@ -221,12 +220,32 @@ def test_what_was_not_seen_is_not_approved(
     assert state(store, run) == "finished"
 
 
+def test_what_was_reviewed_is_what_is_queued_and_approved(
+    store: Store, release_config: Configured, ann: Principal, bob: Principal
+) -> None:
+    run = submitted(store, ann, release_config())
+    finish(store, claimed(store), plan=PLAN)
+    with pytest.raises(ServiceError, match="not the plan that was made") as refused:
+        life.queue(store, ann, run, "b" * 64)
+    assert (refused.value.status, refused.value.error, state(store, run)) == (409, "plan", "planned")
+    queue(store, ann, run)
+    assert list_audit(store)[0].detail == PLAN_SHA256
+    work = claimed(store)
+    assert work.plan == PLAN
+    other = json.dumps(json.loads(FIT) | {"plan_sha256": "b" * 64})
+    finish(store, work, certificate=other, content=CONTENT)
+    with pytest.raises(ServiceError, match="not made with the plan that was reviewed"):
+        life.approve(store, bob, run, CONTENT)
+    assert state(store, run) == "finished"
+    life.reject(store, bob, run, CONTENT)
+
+
 def test_what_is_not_for_release_is_not_approved(
     store: Store, release_config: Configured, ann: Principal, bob: Principal
 ) -> None:
     run = submitted(store, ann, release_config(), dry_run=False)
-    unfit = json.dumps({"for_release": False, "not_for_release_because": ["modified code"]})
-    assert finish(store, _claimed(store), certificate=unfit, content=CONTENT)
+    unfit = json.dumps(json.loads(FIT) | {"for_release": False, "not_for_release_because": ["modified code"]})
+    assert finish(store, claimed(store), certificate=unfit, content=CONTENT)
     with pytest.raises(ServiceError, match="not for release: modified code"):
         life.approve(store, bob, run, CONTENT)
     life.reject(store, bob, run, CONTENT)
@@ -289,7 +308,7 @@ def test_what_cannot_be_done_in_a_state(
     store: Store, release_config: Configured, ann: Principal, bob: Principal
 ) -> None:
     run = submitted(store, ann, release_config(), dry_run=False)
-    for act in (life.queue, life.retry):
+    for act in (queue, life.retry):
         with pytest.raises(ServiceError, match="is queued; this needs") as refused:
             act(store, ann, run)
         assert refused.value.status == 409
@@ -307,24 +326,18 @@ def test_what_cannot_be_done_in_a_state(
 # --- the queue
 
 
-def _claimed(store: Store, seconds: float = 60) -> Claim:
-    claimed = claim(store, seconds)
-    assert claimed is not None
-    return claimed
-
-
 def test_one_run_at_a_time_for_each_data_set(
     store: Store, release_config: Configured, ann: Principal
 ) -> None:
     jobs = [submitted(store, ann, release_config("jobs"), dry_run=False) for _ in range(2)]
     other = submitted(store, ann, release_config("other jobs"), dry_run=False)
     dry = submitted(store, ann, release_config("jobs"))  # reads no home, and need not wait
-    first = _claimed(store)
+    first = claimed(store)
     assert first.run == jobs[0]
-    assert [_claimed(store).run for _ in range(2)] == [other, dry]
+    assert [claimed(store).run for _ in range(2)] == [other, dry]
     assert claim(store, 60) is None
     assert finish(store, first, certificate=FIT, content=CONTENT)
-    assert _claimed(store).run == jobs[1]
+    assert claimed(store).run == jobs[1]
 
 
 def test_workers_that_race_share_the_queue(database: str, release_config: Configured, ann: Principal) -> None:
@@ -334,14 +347,14 @@ def test_workers_that_race_share_the_queue(database: str, release_config: Config
         submitted(stores[0], ann, release_config(data_set), dry_run=False)
         for data_set in ("a", "b", "a", "c", "a", "b", "a", "d")
     ]
-    claimed: list[int] = []
+    taken: list[int] = []
     crowded: list[int] = []
 
     def work(store: Store) -> None:
-        while len(claimed) < len(made):
+        while len(taken) < len(made):
             if (mine := claim(store, 60)) is None:
                 continue
-            claimed.append(mine.run)
+            taken.append(mine.run)
             with store.read() as connection:
                 running = connection.execute(select(runs.c.data_set).where(runs.c.state == "running")).all()
             crowded.append(len(running) - len(set(running)))
@@ -352,7 +365,7 @@ def test_workers_that_race_share_the_queue(database: str, release_config: Config
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert sorted(claimed) == made
+    assert sorted(taken) == made
     assert crowded == [0] * len(made)
     for store in stores:
         store.close()
@@ -362,11 +375,11 @@ def test_a_lease_that_ran_out_is_claimed_again_and_the_first_worker_has_no_say(
     store: Store, release_config: Configured, ann: Principal
 ) -> None:
     run = submitted(store, ann, release_config(), dry_run=False)
-    lost = _claimed(store)
+    lost = claimed(store)
     assert claim(store, 60) is None
     assert renew(store, lost, 60)
     expire(store)
-    taken = _claimed(store)
+    taken = claimed(store)
     assert (taken.run, taken.attempt) == (run, 2)
     assert taken.configuration == lost.configuration
     assert not renew(store, lost, 60)
@@ -386,9 +399,9 @@ def test_a_lease_that_ran_out_is_claimed_again_and_the_first_worker_has_no_say(
 
 def test_an_expired_run_keeps_its_data_set(store: Store, release_config: Configured, ann: Principal) -> None:
     first, second = (submitted(store, ann, release_config(), dry_run=False) for _ in range(2))
-    assert _claimed(store).run == first
+    assert claimed(store).run == first
     expire(store)
-    assert _claimed(store).run == first
+    assert claimed(store).run == first
     assert claim(store, 60) is None
     assert state(store, second) == "queued"
 
@@ -398,14 +411,14 @@ def test_interrupted_too_often_is_failed_and_can_be_tried_again(
 ) -> None:
     run = submitted(store, ann, release_config(), dry_run=False)
     for number in range(1, 6):
-        claimed = _claimed(store)
-        assert claimed.attempt == number
-        give_back(store, claimed, interrupted=True)
+        work = claimed(store)
+        assert work.attempt == number
+        give_back(store, work, interrupted=True)
     assert claim(store, 60) is None
     row = life.get_run(store, run)
     assert (row.state, row.error) == ("failed", "Interrupted")
     life.retry(store, ann, run)
-    assert _claimed(store).attempt == 1
+    assert claimed(store).attempt == 1
 
 
 def test_an_orderly_end_of_the_service_is_no_interruption(
@@ -413,8 +426,8 @@ def test_an_orderly_end_of_the_service_is_no_interruption(
 ) -> None:
     submitted(store, ann, release_config(), dry_run=False)
     for _ in range(8):
-        give_back(store, _claimed(store), interrupted=False)
-    assert _claimed(store).attempt == 1
+        give_back(store, claimed(store), interrupted=False)
+    assert claimed(store).attempt == 1
 
 
 def test_a_failed_task_is_tried_again_where_it_failed(
@@ -422,13 +435,13 @@ def test_a_failed_task_is_tried_again_where_it_failed(
 ) -> None:
     run = finished(store, ann, release_config())
     life.approve(store, bob, run, CONTENT)
-    assert fail(store, _claimed(store), "OSError", "No space left on device")
+    assert fail(store, claimed(store), "OSError", "No space left on device")
     row = life.get_run(store, run)
     assert (row.state, row.error, row.message) == ("failed", "OSError", "No space left on device")
     life.retry(store, ann, run)
     row = life.get_run(store, run)
     assert (row.state, row.error, row.message) == ("approved", None, None)  # not approved anew
-    assert _claimed(store).task == "publish"
+    assert claimed(store).task == "publish"
 
 
 def test_lists_are_pages(store: Store, release_config: Configured, ann: Principal) -> None:

@@ -17,8 +17,10 @@ from sqlalchemy import update
 import pipelines
 from pipelines.service.access.tokens import create_token, revoke_token
 from pipelines.service.operators import api as operator_api
-from pipelines.service.queue.claims import claim, finish, note
+from pipelines.service.queue.claims import finish, note
 from pipelines.service.store import runs, tokens
+
+from ..helpers import PLAN, PLAN_SHA256, claimed
 
 API = "/api/v1/operator"
 ROLE = {  # the least that each route needs; a new route must be entered here
@@ -69,6 +71,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "withdraw": {"text": "wrong"},
     "errata": {"text": "wrong"},
     "end": {"person": "nobody"},
+    "queue": {"plan_sha256": PLAN_SHA256},
 }
 
 
@@ -162,7 +165,7 @@ def test_submission_queue_and_cancellation(people: People) -> None:
         1, "submitted", "plan", "ann", "v1",
     )  # fmt: skip
     assert ann.get(f"{API}/runs/1").json() == run
-    assert ann.post(f"{API}/runs/1/queue").json()["error"] == "state"
+    assert ann.post(f"{API}/runs/1/queue", json=BODIES["queue"]).json()["error"] == "state"
     assert ann.post(f"{API}/runs/1/cancel").json()["state"] == "cancelled"
     assert ann.post(f"{API}/runs", json={"input": "small", "dry_run": False}).json()["state"] == "queued"
     listed = people["vic"].get(f"{API}/runs").json()["runs"]
@@ -171,6 +174,21 @@ def test_submission_queue_and_cancellation(people: People) -> None:
     assert [each["id"] for each in ann.get(f"{API}/runs?before=2&limit=1").json()["runs"]] == [1]
     assert ann.get(f"{API}/runs/1/certificate").status_code == 404
     assert ann.post(f"{API}/runs", json={"input": "other"}).status_code == 404
+
+
+def test_what_is_queued_is_the_plan_that_was_seen(app: FastAPI, people: People) -> None:
+    ann = people["ann"]
+    ann.post(f"{API}/runs", json={"input": "small"})
+    assert ann.get(f"{API}/runs/1").json()["plan_sha256"] is None
+    finish(app.state.store, claimed(app.state.store), plan=json.dumps(PLAN))
+    seen = ann.get(f"{API}/runs/1").json()
+    assert seen["plan_sha256"] == seen["plan"]["plan_sha256"] == PLAN_SHA256
+    assert seen["plan"]["inputs"] == PLAN["inputs"]
+    for body, status in (({}, 422), ({"plan_sha256": "x"}, 422), ({"plan_sha256": "0" * 64}, 409)):
+        assert ann.post(f"{API}/runs/1/queue", json=body).status_code == status
+    assert ann.post(f"{API}/runs/1/queue", json=BODIES["queue"]).json()["state"] == "queued"
+    act = people["vic"].get(f"{API}/audit?limit=1").json()["acts"][0]
+    assert (act["action"], act["detail"]) == ("queued", PLAN_SHA256)
 
 
 def test_a_submission_with_the_same_key_is_the_first(people: People) -> None:
@@ -188,9 +206,8 @@ def test_a_submission_with_the_same_key_is_the_first(people: People) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
+def test_what_is_malformed_is_refused(people: People) -> None:
+    for method, path, body in (
         ("POST", "/runs", {}),
         ("POST", "/runs", []),
         ("POST", "/runs", {"input": 1}),
@@ -208,31 +225,28 @@ def test_a_submission_with_the_same_key_is_the_first(people: People) -> None:
         ("GET", "/runs/1.5", None),
         ("GET", "/runs/1/events?after=-1", None),
         ("GET", "/audit?before=0", None),
-    ],
-)
-def test_what_is_malformed_is_refused(people: People, method: str, path: str, body: Any) -> None:
-    answer = people["ann"].request(method, f"{API}{path}", json=body)
-    assert answer.status_code == 422
-    assert set(answer.json()) == {"error", "detail"}
+    ):
+        answer = people["ann"].request(method, f"{API}{path}", json=body)
+        assert answer.status_code == 422
+        assert set(answer.json()) == {"error", "detail"}
 
 
-@pytest.mark.parametrize("text", ["", " ", "a\x00b", "\x1b[31m", "x" * 2001, "\ud800"])
-def test_remarks_are_plain_texts(people: People, text: str) -> None:
-    content = json.dumps({"text": text})
-    headers = {"Content-Type": "application/json"}
-    for act in ("withdraw", "errata"):
-        answer = people["bob"].post(f"{API}/releases/a/b/{act}", content=content, headers=headers)
-        assert answer.status_code in (400, 422)
+def test_remarks_are_plain_texts(people: People) -> None:
+    for text in ("", " ", "a\x00b", "\x1b[31m", "x" * 2001, "\ud800"):
+        content = json.dumps({"text": text})
+        headers = {"Content-Type": "application/json"}
+        for act in ("withdraw", "errata"):
+            answer = people["bob"].post(f"{API}/releases/a/b/{act}", content=content, headers=headers)
+            assert answer.status_code in (400, 422)
 
 
 def finished(app: FastAPI, ann: TestClient, release: pipelines.Release) -> int:
     """A run whose release is there, as a worker would have left it."""
     run: int = ann.post(f"{API}/runs", json={"input": "small", "dry_run": False}).json()["id"]
-    claimed = claim(app.state.store, 60)
-    assert claimed is not None
-    note(app.state.store, claimed, "Drawing synthetic workers")
+    work = claimed(app.state.store)
+    note(app.state.store, work, "Drawing synthetic workers")
     certificate = (release.public / "certificate.json").read_text()
-    assert finish(app.state.store, claimed, certificate=certificate, content="c" * 64)
+    assert finish(app.state.store, work, certificate=certificate, content="c" * 64)
     return run
 
 
@@ -317,13 +331,11 @@ def test_a_withdrawn_release_is_said_of_its_run(
     assert people["vic"].get(f"{API}/runs/{run}").json()["state"] == "withdrawn"
 
 
-@pytest.mark.parametrize("name", ["..", "%2e%2e", "..%2f..", "small%00", "a" * 300, "%ff"])
-def test_no_address_leads_out_of_the_catalog(
-    people: People, name: str, published: pipelines.Published
-) -> None:
-    for address in (f"{name}/v1", f"{published.name}/{name}"):
-        answer = people["bob"].post(f"{API}/releases/{address}/errata", json={"text": "x"})
-        assert answer.status_code in (404, 405, 422)
+def test_no_address_leads_out_of_the_catalog(people: People, published: pipelines.Published) -> None:
+    for name in ("..", "%2e%2e", "..%2f..", "small%00", "a" * 300, "%ff"):
+        for address in (f"{name}/v1", f"{published.name}/{name}"):
+            answer = people["bob"].post(f"{API}/releases/{address}/errata", json={"text": "x"})
+            assert answer.status_code in (404, 405, 422)
 
 
 def test_budgets(people: People, world: Any, small_release: pipelines.Release) -> None:
@@ -367,11 +379,11 @@ def test_tokens_are_seen_by_their_owners_and_by_approvers(people: People) -> Non
     assert people["ann"].get(f"{API}/whoami").status_code == 401
 
 
-@pytest.mark.parametrize(("name", "status"), [("vic", 200), ("", 422), ("service", 400), ("a\0", 400)])
-def test_sessions_are_of_a_person(people: People, name: str, status: int) -> None:
-    answer = people["bob"].post(f"{API}/sessions/end", json={"person": name})
-    assert answer.status_code == status
-    assert answer.json() == {"ended": 0} if status == 200 else answer.json().keys() == {"error", "detail"}
+def test_sessions_are_of_a_person(people: People) -> None:
+    for name, status in (("vic", 200), ("", 422), ("service", 400), ("a\0", 400)):
+        answer = people["bob"].post(f"{API}/sessions/end", json={"person": name})
+        assert answer.status_code == status
+        assert answer.json() == {"ended": 0} if status == 200 else answer.json().keys() == {"error", "detail"}
 
 
 def test_every_act_is_in_the_audit_trail(

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from pipelines.service.public import preparation
 from pipelines.service.public.preparation import Preparation, Prepared, prepare
 
-NAME = "demo-region-2019-all-jobs"
+from ..helpers import NAME
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 120) -> None:

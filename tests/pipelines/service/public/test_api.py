@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 import pipelines
 
-NAME = "demo-region-2019-all-jobs"
+from ..helpers import NAME
 
 
 @pytest.fixture(scope="module")
@@ -65,40 +65,39 @@ def test_the_files(client: TestClient, base: str, release: pipelines.PublicRelea
         assert entries[name]["size"] == len(content)
 
 
-@pytest.mark.parametrize("side", ["work", "home"])
-def test_flows(client: TestClient, base: str, release: pipelines.PublicRelease, side: str) -> None:
-    other = "home" if side == "work" else "work"
-    flows = release.flows(**{f"{side}_level": "cty", f"{other}_level": "trct"}, counts=["SE03"])
-    mine = flows[(flows[side] == 1) & (flows["SE03"] > 0)].sort_values(
-        ["SE03", other], ascending=[False, True]
-    )
-    code = release.geography.codes("cty")[1]
-    query = {side: code, f"{other}_level": "trct", "attribute": "SE03", "top": 2}
-    said = client.get(f"{base}/flows", params=query).json()
-    assert said.pop("note").startswith("Synthetic workers")
-    codes = release.geography.codes("trct")
-    assert said == {
-        "name": NAME,
-        "version": "v1",
-        "side": side,
-        "area": code,
-        "level": "cty",
-        "other_level": "trct",
-        "attribute": "SE03",
-        "meaning": release.counts["SE03"],
-        "implicate": 1,
-        "jobs": mine["SE03"].sum(),
-        "areas": len(mine),
-        "flows": [
-            {"code": codes[row[other]], "jobs": row["SE03"], "external_zones": False}
-            for _, row in mine.head(2).iterrows()
-        ],
-    }
+def test_flows(client: TestClient, base: str, release: pipelines.PublicRelease) -> None:
+    for side in ("work", "home"):
+        other = "home" if side == "work" else "work"
+        flows = release.flows(**{f"{side}_level": "cty", f"{other}_level": "trct"}, counts=["SE03"])
+        mine = flows[(flows[side] == 1) & (flows["SE03"] > 0)].sort_values(
+            ["SE03", other], ascending=[False, True]
+        )
+        code = release.geography.codes("cty")[1]
+        query = {side: code, f"{other}_level": "trct", "attribute": "SE03", "top": 2}
+        said = client.get(f"{base}/flows", params=query).json()
+        assert said.pop("note").startswith("Synthetic workers")
+        codes = release.geography.codes("trct")
+        assert said == {
+            "name": NAME,
+            "version": "v1",
+            "side": side,
+            "area": code,
+            "level": "cty",
+            "other_level": "trct",
+            "attribute": "SE03",
+            "meaning": release.counts["SE03"],
+            "implicate": 1,
+            "jobs": mine["SE03"].sum(),
+            "areas": len(mine),
+            "flows": [
+                {"code": codes[row[other]], "jobs": row["SE03"], "external": False}
+                for _, row in mine.head(2).iterrows()
+            ],
+        }
 
 
-@pytest.mark.parametrize(
-    ("query", "status", "word"),
-    [
+def test_refusals_of_a_question(client: TestClient, base: str, release: pipelines.PublicRelease) -> None:
+    for query, status, word in (
         ("", 422, "Give one area"),
         ("work=01&home=01", 422, "Give one area"),
         ("work=", 422, "query.work"),
@@ -114,61 +113,59 @@ def test_flows(client: TestClient, base: str, release: pipelines.PublicRelease, 
         ("home={code}&work_level=nowhere", 404, "there is no such level"),
         ("home={code}&attribute=S999", 404, "there is no such attribute"),
         ("home={code}&implicate=2", 404, "there is no such implicate"),
-    ],
-)
-def test_refusals_of_a_question(
-    client: TestClient, base: str, release: pipelines.PublicRelease, query: str, status: int, word: str
-) -> None:
-    response = client.get(f"{base}/flows?{query.format(code=release.geography.codes('st')[0])}")
-    assert response.status_code == status
-    assert response.json().keys() == {"error", "detail"}
-    assert word in response.json()["detail"]
-    assert "9" * 50 not in response.text  # what was sent is not repeated at length
+    ):
+        response = client.get(f"{base}/flows?{query.format(code=release.geography.codes('st')[0])}")
+        assert response.status_code == status
+        assert response.json().keys() == {"error", "detail"}
+        assert word in response.json()["detail"]
+        assert "9" * 50 not in response.text  # what was sent is not repeated at length
 
 
-@pytest.mark.parametrize("end", ["", "/certificate", "/files", "/flows?work=1", "/nothing"])
-@pytest.mark.parametrize(
-    "which",
-    ["nothing/v1", f"{NAME}/v2", f"{NAME}/%2e%2e", f"%2e%2e%2F{NAME}/v1", f"{NAME}/v1%00", "%0d%0aX:/v1"],
-)
-def test_what_was_not_published(client: TestClient, which: str, end: str) -> None:
-    response = client.get(f"/api/v1/releases/{which}{end}")
-    assert response.status_code == 404
-    assert response.json()["error"] == "not_found"
+def test_what_was_not_published(client: TestClient) -> None:
+    for end in ("", "/certificate", "/files", "/flows?work=1", "/nothing"):
+        for which in (
+            "nothing/v1",
+            f"{NAME}/v2",
+            f"{NAME}/%2e%2e",
+            f"%2e%2e%2F{NAME}/v1",
+            f"{NAME}/v1%00",
+            "%0d%0aX:/v1",
+        ):
+            response = client.get(f"/api/v1/releases/{which}{end}")
+            assert response.status_code == 404
+            assert response.json()["error"] == "not_found"
 
 
 ALL = ("", "/certificate", "/files", "/flows?work={code}")
 
 
-@pytest.mark.parametrize("end", ALL)
 def test_what_is_held_is_not_sent_again(
-    client: TestClient, base: str, release: pipelines.PublicRelease, end: str
+    client: TestClient, base: str, release: pipelines.PublicRelease
 ) -> None:
-    address = base + end.format(code=release.geography.codes("cty")[0])
-    first = client.get(address)
-    tag = first.headers["ETag"]
-    for held in (tag, f"W/{tag}", f'"other", {tag}', "*"):
-        again = client.get(address, headers={"If-None-Match": held})
+    for end in ALL:
+        address = base + end.format(code=release.geography.codes("cty")[0])
+        first = client.get(address)
+        tag = first.headers["ETag"]
+        for held in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+            again = client.get(address, headers={"If-None-Match": held})
+            assert (again.status_code, again.content) == (304, b"")
+            assert again.headers["ETag"] == tag
+            assert again.headers["Cache-Control"] == first.headers["Cache-Control"]
+        assert client.get(address, headers={"If-None-Match": '"other"'}).content == first.content
+
+
+def test_what_there_is_not_is_held_by_nobody(client: TestClient, base: str) -> None:
+    for question in ("work=none", "work=01&attribute=none", "work=01&implicate=99"):
+        assert client.get(f"{base}/flows?{question}", headers={"If-None-Match": "*"}).status_code == 404
+
+
+def test_what_only_a_new_version_changes_is_kept_and_asked_for_again(client: TestClient) -> None:
+    for address in ("/static/site.css", "/static/operator.js", "/api/v1/openapi.json"):
+        first = client.get(address)
+        assert (first.status_code, first.headers["Cache-Control"]) == (200, "public, no-cache")
+        again = client.get(address, headers={"If-None-Match": first.headers["ETag"]})
         assert (again.status_code, again.content) == (304, b"")
-        assert again.headers["ETag"] == tag
-        assert again.headers["Cache-Control"] == first.headers["Cache-Control"]
-    assert client.get(address, headers={"If-None-Match": '"other"'}).content == first.content
-
-
-@pytest.mark.parametrize("question", ["work=none", "work=01&attribute=none", "work=01&implicate=99"])
-def test_what_there_is_not_is_held_by_nobody(client: TestClient, base: str, question: str) -> None:
-    assert client.get(f"{base}/flows?{question}", headers={"If-None-Match": "*"}).status_code == 404
-
-
-@pytest.mark.parametrize("address", ["/static/site.css", "/static/operator.js", "/api/v1/openapi.json"])
-def test_what_only_a_new_version_changes_is_kept_and_asked_for_again(
-    client: TestClient, address: str
-) -> None:
-    first = client.get(address)
-    assert (first.status_code, first.headers["Cache-Control"]) == (200, "public, no-cache")
-    again = client.get(address, headers={"If-None-Match": first.headers["ETag"]})
-    assert (again.status_code, again.content) == (304, b"")
-    assert again.headers["Cache-Control"] == "public, no-cache"
+        assert again.headers["Cache-Control"] == "public, no-cache"
 
 
 def test_tags_differ_where_answers_do(
@@ -180,25 +177,21 @@ def test_tags_differ_where_answers_do(
     assert len(tags) == len(queries)
 
 
-@pytest.mark.parametrize("end", ALL)
-def test_head_is_get_without_content(
-    client: TestClient, base: str, release: pipelines.PublicRelease, end: str
-) -> None:
-    address = base + end.format(code=release.geography.codes("cty")[0])
-    full, head = client.get(address), client.head(address)
-    assert (head.status_code, head.content) == (200, b"")
-    for name in ("Content-Length", "Content-Type", "ETag"):
-        assert head.headers[name] == full.headers[name]
+def test_head_is_get_without_content(client: TestClient, base: str, release: pipelines.PublicRelease) -> None:
+    for end in ALL:
+        address = base + end.format(code=release.geography.codes("cty")[0])
+        full, head = client.get(address), client.head(address)
+        assert (head.status_code, head.content) == (200, b"")
+        for name in ("Content-Length", "Content-Type", "ETag"):
+            assert head.headers[name] == full.headers[name]
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-@pytest.mark.parametrize(
-    "end", ["/api/v1/releases", "/api/v1/releases/{}/v1", "/api/v1/releases/{}/v1/flows"]
-)
-def test_it_is_read_only(client: TestClient, method: str, end: str) -> None:
-    response = client.request(method, end.format(NAME))
-    assert response.status_code == 405
-    assert response.json()["error"] == "method_not_allowed"
+def test_it_is_read_only(client: TestClient) -> None:
+    for method in ("POST", "PUT", "PATCH", "DELETE"):
+        for end in ("/api/v1/releases", "/api/v1/releases/{}/v1", "/api/v1/releases/{}/v1/flows"):
+            response = client.request(method, end.format(NAME))
+            assert response.status_code == 405
+            assert response.json()["error"] == "method_not_allowed"
 
 
 def test_scripts_of_other_sites_may_read(client: TestClient, base: str) -> None:
@@ -216,10 +209,10 @@ def test_scripts_of_other_sites_may_read(client: TestClient, base: str) -> None:
         assert client.options(base, headers=asked | change).status_code == 400
 
 
-@pytest.mark.parametrize("path", ["/api/v1/operator/whoami", "/health", "/metrics", "/"])
-def test_they_may_read_nothing_else(client: TestClient, path: str) -> None:
-    response = client.get(path, headers={"Origin": "https://elsewhere.example"})
-    assert "Access-Control-Allow-Origin" not in response.headers
+def test_they_may_read_nothing_else(client: TestClient) -> None:
+    for path in ("/api/v1/operator/whoami", "/health", "/metrics", "/"):
+        response = client.get(path, headers={"Origin": "https://elsewhere.example"})
+        assert "Access-Control-Allow-Origin" not in response.headers
 
 
 def test_sites_can_be_named(make_app: Callable[..., FastAPI], tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from pipelines.service.queue.workers import Workers
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError, Store, list_audit, runs
 
+from ..helpers import FIT, claimed
+
 NOW = datetime(2024, 6, 1, 12, tzinfo=UTC)  # 2021, 2022 and 2023 are due
 SCHEDULE = """\
 base = "../base.toml"
@@ -36,7 +38,6 @@ period = "year"
 "jobs.file" = "jobs/{year}.csv.gz"
 """
 LEDGER = '\n[ledger]\nfile = "ledger.sqlite"\ndata_set = "jobs"\nepsilon = "100"\ndelta = "0.5"\n'
-FIT = json.dumps({"for_release": True, "not_for_release_because": []})
 
 
 @pytest.fixture
@@ -62,10 +63,9 @@ def statuses(store: Store, settings: ServiceSettings, schedule: str = "ri") -> l
 
 
 def done(store: Store, run: int) -> None:
-    claimed = claim(store, 60)
-    assert claimed is not None
-    assert (claimed.run, claimed.task) == (run, "release")
-    assert finish(store, claimed, certificate=FIT, content="c" * 64)
+    work = claimed(store)
+    assert (work.run, work.task) == (run, "release")
+    assert finish(store, work, certificate=FIT, content="c" * 64)
 
 
 def test_what_is_due_is_submitted_once_and_in_order(store: Store, planned: ServiceSettings) -> None:
@@ -112,9 +112,8 @@ def test_a_release_of_the_calendar_is_published_after_approval(
     done(store, run)
     assert claim(store, 60) is None
     life.approve(store, bob, run, "c" * 64)
-    claimed = claim(store, 60)
-    assert claimed is not None
-    assert claimed.task == "publish"
+    work = claimed(store)
+    assert work.task == "publish"
 
 
 def test_a_calendar_that_would_publish_is_refused(
@@ -147,7 +146,7 @@ def test_the_command_does_not_publish_what_was_rejected(
     done(store, run)
     life.reject(store, bob, run, "c" * 64)
     shutil.copytree(small_release.out, tmp_path / "out" / "2021")
-    module = import_module("pipelines.due")
+    module = import_module("pipelines.schedule.due")
     monkeypatch.setattr(module, "make_release", lambda *_, **__: None)  # it finds it made already
     published: list[object] = []
     monkeypatch.setattr(module, "publish", lambda *_, **__: published.append(1))

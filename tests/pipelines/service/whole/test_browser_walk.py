@@ -22,21 +22,14 @@ import uvicorn
 
 from pipelines.service import ServiceSettings, Store, create_app, load_settings
 from pipelines.service.access.tokens import create_token
-from pipelines.service.queue import workers
 from pipelines.service.queue.claims import claim, give_back, note
+from pipelines.service.queue.workers import Workers
+
+from ..helpers import CLEAN_WORKER
 
 pytestmark = pytest.mark.slow
 
 LEDGER = '\n[ledger]\nfile = "ledger.sqlite"\ndata_set = "jobs"\nepsilon = "20"\ndelta = "0.5"\n'
-CLEAN_WORKER = """\
-# A worker process of a checkout without changes, so that what it makes is for release.
-import sys
-import pipelines.release.certificate
-from pipelines.release.provenance import SourceState
-from pipelines.service.queue.worker_process import main
-pipelines.release.certificate.source_state = lambda: SourceState("0.0", "0" * 40, False)
-sys.exit(main())
-"""
 # Of everything that is written, unless it is hidden: its colour, and what is behind it.
 CONTRASTS = """() => {
     const parts = (css) => (css.match(/[\\d.]+/g) || []).map(Number);
@@ -131,16 +124,14 @@ def served(
     tokens = {name: create_token(app.state.store, name, role)[0] for name, role in people.items()}  # type: ignore[arg-type]
     server = uvicorn.Server(uvicorn.Config(app, port=0, ws="none", log_config=None, access_log=False))
     thread = threading.Thread(target=server.run)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(workers, "COMMAND", (sys.executable, str(folder / "worker.py")))
-        thread.start()
-        while not server.started:
-            assert thread.is_alive()
-            time.sleep(0.05)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        yield Served(f"http://127.0.0.1:{port}", settings, app.state.store, tokens)
-        server.should_exit = True
-        thread.join()
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+        time.sleep(0.05)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    yield Served(f"http://127.0.0.1:{port}", settings, app.state.store, tokens)
+    server.should_exit = True
+    thread.join()
     app.state.log.close()
 
 
@@ -158,7 +149,11 @@ class Walked:
 @pytest.fixture(scope="module")
 def walked(served: Served, browser: Any) -> Walked:
     """Walk from the submission to the map of the publication."""
-    at_work = workers.Workers(served.settings.model_copy(update={"workers": 1}), served.store)
+    at_work = Workers(
+        served.settings.model_copy(update={"workers": 1}),
+        served.store,
+        command=(sys.executable, str(served.settings.folder.parent / "worker.py")),
+    )
     with served.person(browser, "ann") as ann, served.person(browser, "bob") as bob:
         ann.get_by_role("link", name="Inputs").click()
         ann.get_by_label("Version to publish it under").fill("2019.1")

@@ -1,0 +1,99 @@
+"""The plan of a run: made once, kept beside the run, and the only plan that its release is drawn from.
+
+The folder is what `odsynth plan` writes. What was reviewed is in the run's record: the numbers of the plan,
+its SHA-256 among them, and the SHA-256 of every public file that it was made from.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pipelines.config.fields import expand
+from pipelines.config.loading import ConfigError, ReleaseConfig
+from pipelines.planning.form import plan_hash
+from pipelines.planning.guards import public_files
+from pipelines.running.report import plan
+from pipelines.running.reviewed_plan import PLAN_FOLDER, PLAN_NUMBERS
+from pipelines.storage.checksums import sha256_of
+
+__all__ = ["check_plan", "keep_plan"]
+
+_AGAIN = "Submit the run again, so that it is planned again"
+
+
+def keep_plan(config: ReleaseConfig, folder: Path, report: Callable[[str], None]) -> dict[str, Any]:
+    """Plan a release; no home is read.
+
+    Parameters
+    ----------
+    config : ReleaseConfig
+    folder : Path
+        Where the plan is kept. What is there comes from an interrupted attempt, and nobody has reviewed it.
+    report : callable
+        As for `pipelines.plan`.
+
+    Returns
+    -------
+    dict
+        What is reviewed: the numbers of the plan, ``report``, a text for people, and ``inputs``, the SHA-256
+        of each public file.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    inputs = _inputs(config)  # before they are read: what changes from here on is noticed
+    written = plan(config, folder, report=report)
+    return {**_numbers(folder), "report": written.report.text(), "inputs": inputs}
+
+
+def check_plan(config: ReleaseConfig, folder: Path, reviewed: Mapping[str, Any]) -> None:
+    """Refuse a plan that is not the reviewed one, and public files that it was not made from.
+
+    Parameters
+    ----------
+    config : ReleaseConfig
+    folder : Path
+        With the plan.
+    reviewed : mapping
+        What `keep_plan` returned.
+
+    Raises
+    ------
+    ConfigError
+        Names the files that changed.
+    """
+    try:
+        numbers = _numbers(folder)
+        same = numbers["plan_sha256"] == plan_hash(folder / PLAN_FOLDER)
+    except (FileNotFoundError, ValueError, KeyError):
+        same, numbers = False, {}
+    if not same or any(reviewed.get(name) != value for name, value in numbers.items()):
+        raise ConfigError([f"{folder}: this is not the plan that was reviewed. {_AGAIN}"])
+    before, now = reviewed.get("inputs", {}), _inputs(config)
+    if changed := [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]:
+        raise ConfigError([f"{', '.join(changed)}: changed since the plan was made. {_AGAIN}"])
+
+
+def _numbers(folder: Path) -> dict[str, Any]:
+    numbers: dict[str, Any] = json.loads((folder / PLAN_NUMBERS).read_text(encoding="utf-8"))
+    return numbers
+
+
+def _inputs(config: ReleaseConfig) -> dict[str, str]:
+    """Return the SHA-256 of every public file, by its key in the configuration and its name."""
+    return {
+        f"{key} {part.relative_to(path.parent)}": sha256_of(part)
+        for key, named in public_files(config)
+        for path in expand(named)
+        for part in _parts(path)
+        if part.is_file()
+    }
+
+
+def _parts(path: Path) -> list[Path]:
+    """Return all that is read with a file: the parts of a shapefile, or of a database that is a folder."""
+    if path.suffix.lower() == ".shp":
+        return sorted(path.parent.glob(f"{path.stem}.*"))
+    return sorted(path.rglob("*")) if path.is_dir() else [path]

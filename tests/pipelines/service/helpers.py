@@ -1,0 +1,170 @@
+"""What the tests of the service share: a service in a folder, its runs and workers, pages read strictly."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+from pipelines.service import ServiceSettings, Store
+from pipelines.service.access.tokens import Principal
+from pipelines.service.operators.operations import submit_input
+from pipelines.service.queue.claims import Claim, claim
+from pipelines.service.queue.workers import Workers
+
+NAME = "demo-region-2019-all-jobs"
+LEDGER = '\n[ledger]\nfile = "CANARYfolder/ledger.sqlite"\ndata_set = "{}"\nepsilon = "100"\ndelta = "0.5"\n'
+CONTENT, PLAN_SHA256 = "c" * 64, "a" * 64
+FIT = json.dumps({"for_release": True, "not_for_release_because": [], "plan_sha256": PLAN_SHA256})
+PLAN = {
+    "plan_sha256": PLAN_SHA256, "epsilon": "8.6", "delta": "0.00001", "total_variation": 0.1,
+    "block_variation": 0.2, "mean_commute_error": -0.01, "destination_error": None, "noise_share": 0.02,
+    "jobs": 600, "report": "All of <it>", "inputs": {"geography.file blocks.csv": "b" * 64},
+}  # fmt: skip
+CLEAN_WORKER = """\
+# A worker process of a checkout without changes. It counts plans; where `hold` names a step, it stops there.
+import os, sys, time
+from pathlib import Path
+import pipelines.planning.search
+
+here = Path(__file__).parent
+make_plan = pipelines.planning.search.make_plan
+
+def counted(*a, **k):
+    with open(here / "planned", "a") as file:
+        print("once", file=file)
+    return make_plan(*a, **k)
+
+pipelines.planning.search.make_plan = counted  # before anything else takes it from there
+import pipelines.release.certificate, pipelines.ledger.ledger, pipelines.running.run
+from pipelines.release.provenance import SourceState
+from pipelines.service.queue.worker_process import main
+
+def clean():
+    print("CANARYprinted")
+    return SourceState("0.0", "0" * 40, False)
+
+pipelines.release.certificate.source_state = clean
+
+def held(owner, name, after):
+    real = getattr(owner, name)
+    def wrapped(*a, **k):
+        found = real(*a, **k) if after else None
+        if (here / "hold").exists() and (here / "hold").read_text() == name:
+            (here / "held").write_text(str(os.getpid()))
+            time.sleep(600)
+        return found if after else real(*a, **k)
+    setattr(owner, name, wrapped)
+
+held(pipelines.ledger.ledger.Ledger, "debit", True)
+held(pipelines.running.run, "write_public", False)
+held(pipelines.running.run, "_put_in_place", True)
+sys.exit(main())
+"""
+
+
+@dataclass
+class World:
+    """A service that is not started: its settings, its registered input, what its workers run."""
+
+    folder: Path
+    settings: ServiceSettings
+    input: Path
+    ledger: Path
+
+    @property
+    def store(self) -> Store:
+        return Store.open(self.settings.database)
+
+    @property
+    def worker(self) -> tuple[str, str]:
+        return sys.executable, str(self.folder / "worker.py")
+
+    def hold(self, step: str) -> None:
+        (self.folder / "hold").write_text(step)
+
+    def held(self, seconds: float = 60) -> int:
+        """Wait until a worker process stopped at the step, and return its number."""
+        path = self.folder / "held"
+        wait_for(lambda: path.exists() and path.read_text() != "", seconds)
+        number = int(path.read_text())
+        path.unlink()
+        return number
+
+    def release_hold(self) -> None:
+        (self.folder / "hold").unlink()
+
+    def plans(self) -> int:
+        """How many plans worker processes have made."""
+        path = self.folder / "planned"
+        return len(path.read_text().splitlines()) if path.exists() else 0
+
+    def submit(self, store: Store, who: Principal, **how: Any) -> int:
+        return submit_input(store, self.settings, who, "small", **how)[0]
+
+    @contextmanager
+    def at_work(self, store: Store, code: str | None = None, **how: Any) -> Iterator[Workers]:
+        """Workers of the service; their processes do nothing but `code`, if that is given."""
+        says = f"import sys, time; sys.stdin.readline()\n{code}"
+        command = self.worker if code is None else (sys.executable, "-c", says)
+        workers = Workers(self.settings, store, command=command, **how)
+        workers.start()
+        try:
+            yield workers
+        finally:
+            workers.stop()
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+def claimed(store: Store, seconds: float = 60) -> Claim:
+    """What a worker takes, of which there must be something."""
+    found = claim(store, seconds)
+    assert found is not None
+    return found
+
+
+EMPTY = {"meta", "link", "input", "br", "img", "hr"}
+
+
+class Page(HTMLParser):
+    """A page, parsed strictly: every element is closed, ids are unique, references lead somewhere."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.addresses: list[str] = []
+        self.fields: list[tuple[str, str | None]] = []
+        self.headings: list[int] = []
+        self.feed(text)
+        assert self.open == []
+        assert len(self.ids) == len(set(self.ids))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in EMPTY:
+            self.open.append(tag)
+        assert tag != "script"
+        names = dict(attrs)
+        assert not any(name.startswith("on") or name == "style" for name in names)
+        self.ids += [names["id"] or ""] if "id" in names else []
+        self.addresses += [names[key] or "" for key in ("href", "src", "action") if key in names]
+        if tag in ("input", "select") and names.get("type") != "radio":
+            self.fields.append((tag, names.get("id")))
+        if re.fullmatch("h[1-6]", tag):
+            self.headings.append(int(tag[1]))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
