@@ -9,10 +9,20 @@ UNFINISHED := $(VENV)/.unfinished
 # -qq: errors only. The versions are fixed by the lock file, so pip has nothing else to tell.
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 LIBRARY := pipelines/views/maps/vendor/maplibre-gl.js
+# What `make check` runs, below tests/: of every room what is quick and would notice most.
+QUICK := $(addprefix tests/,test_architecture.py \
+	$(addprefix synth/test_,exact_numbers.py pairs.py composition.py domains.py geometric.py urn.py dirichlet.py) \
+	$(addprefix geo_data/test_,pools.py lodes_jobs.py crosswalk.py) \
+	$(addprefix pipelines/,storage config ledger/test_ledger.py planning/test_guards.py planning/test_storage.py \
+		planning/test_utility.py planning/test_another_mechanism.py release/test_signing.py \
+		release/test_polygons.py running/test_payment.py running/test_demo.py publishing/test_publishing.py \
+		views/test_commutes.py views/exports/test_tables.py views/maps/test_payload.py \
+		views/figures/test_subject.py schedule/test_calendar.py service/test_settings.py \
+		service/test_store.py cli/test_records.py))
 SUPPORTED := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test deep lint library bench notebooks reference schema lock clean
+.PHONY: help demo test check deep lint library bench notebooks reference schema lock clean
 
 help:  ## Show this list
 	@echo "odsynth: synthetic commuting data with a certificate of privacy. Targets:"
@@ -25,6 +35,9 @@ demo: $(STAMP) $(LIBRARY)  ## Set up, then release the built-in region into out/
 
 test: lint $(LIBRARY)  ## Set up, then run checks, tests and notebooks
 	@$(BIN)/python -m pytest -n 2
+
+check: lint  ## Set up, then run checks and quick tests of every room: a minute and a half
+	@$(BIN)/python -m pytest -n 2 -m "not slow and not deep" $(QUICK)
 
 deep: $(STAMP) $(LIBRARY)  ## Set up, then run the longer versions of some tests, which `make test` leaves out
 	@$(BIN)/python -m pytest -n 2 -m deep

@@ -4,6 +4,7 @@ Who may import whom stands in pyproject.toml, for import-linter; here is shown t
 """
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -125,6 +126,13 @@ def test_every_package_is_in_the_wheel() -> None:
     folders = {name.rpartition("/")[0].replace("/", ".") for name in MODULES}
     assert set(settings["packages"]) == folders | set(settings["package-dir"])
     assert all((ROOT / package / "py.typed").is_file() for package in PACKAGES)
+
+
+def test_the_quick_loop_has_tests_of_every_room() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", "")
+    quick = next(line for line in text.splitlines() if line.startswith("QUICK := "))
+    rooms = {name.split("/")[1] for name in MODULES if name.startswith("pipelines/") and name.count("/") > 1}
+    assert rooms <= {re.split(r"[/ )]", part)[0] for part in quick.split("pipelines/,")[1].split()}
 
 
 def test_import_rules_hold_and_a_planted_import_breaks_each(tmp_path: Path) -> None:

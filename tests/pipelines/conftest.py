@@ -29,16 +29,6 @@ FLAGS = [
     "--enable-unsafe-swiftshader",
 ]
 
-MICRODATA = """\
-format = "microdata"
-file = "{file}"
-home = "live"
-work = "toil"
-worker = "person"
-attributes = ["sector", "age"]
-records_per_worker = 3
-"""
-
 
 @pytest.fixture(scope="session")
 def canary() -> str:
@@ -98,13 +88,6 @@ def microdata_jobs() -> Callable[..., dict[str, object]]:
             **more,
         }
     }
-
-
-@pytest.fixture(scope="session")
-def microdata_change(small_region: dict[str, Path]) -> Callable[[Path], tuple[str, str]]:
-    """Return the change of `config_text` that reads microdata instead of a LODES file."""
-    old = f'format = "lodes"\nfile = "{small_region["od"]}"\n'
-    return lambda path: (old, MICRODATA.format(file=path))
 
 
 @pytest.fixture

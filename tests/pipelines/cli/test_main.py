@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import click.testing
@@ -49,7 +49,7 @@ def odsynth(*arguments: object, **more: object) -> subprocess.CompletedProcess[s
 def write_config(tmp_path: Path, config_text: Callable[..., str]) -> Callable[..., Path]:
     """Write a configuration of the small region to a folder of its own."""
 
-    def write(*change: tuple[str, str], jobs: Path | None = None) -> Path:
+    def write(*change: Mapping[str, object] | tuple[str, str], jobs: Path | None = None) -> Path:
         folder = tmp_path / "config"
         folder.mkdir(exist_ok=True)
         (folder / "small.toml").write_text(config_text(*change, jobs=jobs))
@@ -266,10 +266,10 @@ def test_output_of_a_run_holds_no_canary(
     write_config: Callable[..., Path],
     invoke: Invoke,
     microdata: dict[str, Path],
-    microdata_change: Callable[[Path], tuple[str, str]],
+    microdata_jobs: Callable[..., dict[str, object]],
     canary: str,
 ) -> None:
-    config = write_config(microdata_change(microdata["csv"]))
+    config = write_config(microdata_jobs(microdata["csv"]))
     for verb in ("plan", "run"):
         result = invoke(verb, config)
         assert result.exit_code == 0, result.output
@@ -439,7 +439,7 @@ def test_broken_files(
 def test_numbers_in_parquet_have_lost_their_zeros(
     write_config: Callable[..., Path],
     microdata: dict[str, Path],
-    microdata_change: Callable[[Path], tuple[str, str]],
+    microdata_jobs: Callable[..., dict[str, object]],
     invoke: Invoke,
     tmp_path: Path,
 ) -> None:
@@ -447,7 +447,7 @@ def test_numbers_in_parquet_have_lost_their_zeros(
     for column, kind in (("live", "int64"), ("toil", "float64")):
         path = tmp_path / f"{column}.parquet"
         table.astype({column: kind}).to_parquet(path, index=False)
-        message = one_clear_error(invoke("run", write_config(microdata_change(path))))
+        message = one_clear_error(invoke("run", write_config(microdata_jobs(path))))
         assert message.startswith(f"{path}: column {column}: geocodes are stored as ")
         assert "store the column as text" in message
 
@@ -455,13 +455,13 @@ def test_numbers_in_parquet_have_lost_their_zeros(
 def test_bad_microdata(
     write_config: Callable[..., Path],
     microdata: dict[str, Path],
-    microdata_change: Callable[[Path], tuple[str, str]],
+    microdata_jobs: Callable[..., dict[str, object]],
     invoke: Invoke,
     canary: str,
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "jobs.csv"
-    config = write_config(microdata_change(path))
+    config = write_config(microdata_jobs(path))
     jobs = pd.read_csv(microdata["csv"], dtype="str").reset_index(drop=True)
     for column, value, part in (
         ("live", "440070001001000", "1 row is not in the geography"),
@@ -481,12 +481,11 @@ def test_bad_microdata(
 def test_workers_with_too_many_jobs(
     write_config: Callable[..., Path],
     microdata: dict[str, Path],
-    microdata_change: Callable[[Path], tuple[str, str]],
+    microdata_jobs: Callable[..., dict[str, object]],
     invoke: Invoke,
     canary: str,
 ) -> None:
-    old, new = microdata_change(microdata["parquet"])
-    config = write_config((old, new.replace("records_per_worker = 3", "records_per_worker = 1")))
+    config = write_config(microdata_jobs(microdata["parquet"], records_per_worker=1))
     message = one_clear_error(invoke("run", config))
     assert "column person: 300 workers have more than 1 row(s)" in message
     assert canary not in message

@@ -26,10 +26,8 @@ def test_the_ledger_is_shown_checked_and_exported(
     config_text: Callable[..., str], tmp_path: Path, invoke: Callable[..., click.testing.Result]
 ) -> None:
     book = tmp_path / "book.sqlite"
-    budget = (
-        f'\n[ledger]\nfile = "{book}"\ndata_set = "jobs"\nperiod = "2026"\nepsilon = "10"\ndelta = "1e-3"\n'
-    )
-    (tmp_path / "small.toml").write_text(config_text() + budget)
+    budget = {"file": str(book), "data_set": "jobs", "period": "2026", "epsilon": "10", "delta": "1e-3"}
+    (tmp_path / "small.toml").write_text(config_text({"ledger": budget}))
     done = invoke("run", tmp_path / "small.toml")
     assert "Ledger      debit " in done.stdout
     shown = invoke("ledger", "show", book).stdout

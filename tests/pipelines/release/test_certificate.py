@@ -236,11 +236,9 @@ def test_a_person_with_several_records_has_group_privacy(
     records: int,
     small_config: Configs,
     microdata: dict[str, Path],
-    microdata_change: Callable[[Path], tuple[str, str]],
+    microdata_jobs: Callable[..., dict[str, object]],
 ) -> None:
-    old, new = microdata_change(microdata["csv"])
-    change = (old, new.replace("records_per_worker = 3", f"records_per_worker = {records}"))
-    plan = make_plan(small_config(change))
+    plan = make_plan(small_config(microdata_jobs(microdata["csv"], records_per_worker=records)))
     guarantee = certify(plan)
     user = guarantee_fields(plan, guarantee)["user_level"]
     assert user.records == records

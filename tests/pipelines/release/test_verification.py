@@ -758,10 +758,10 @@ def test_changed_microdata_are_found(
     harm: str,
     small_config: Configs,
     microdata: dict[str, Path],
-    microdata_change: Callable[[Path], tuple[str, str]],
+    microdata_jobs: Callable[..., dict[str, object]],
     clean_source: object,
 ) -> None:
-    release = run(small_config(microdata_change(microdata["parquet"])))
+    release = run(small_config(microdata_jobs(microdata["parquet"])))
     path = release.public / "demo_jobs_main_JT00_2019.parquet"
     table = pq.read_table(path)
     jobs = table.to_pandas()

@@ -48,9 +48,9 @@ def paid_config(configure: Configs, book: Path) -> Configs:
 
 
 @pytest.fixture(scope="session")
-def microdata_jobs(microdata_change: Callable[[Path], tuple[str, str]]) -> Callable[..., Table]:
+def microdata_jobs(microdata_jobs: Callable[[Path], dict[str, Table]]) -> Callable[..., Table]:
     """Return the table of jobs of a file of microdata."""
-    return lambda path, **changes: merged(tomllib.loads(microdata_change(path)[1]), changes)
+    return lambda path, **changes: merged(microdata_jobs(path)["jobs"], changes)
 
 
 @pytest.fixture(scope="session")
