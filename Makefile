@@ -26,12 +26,13 @@ demo: $(STAMP) $(LIBRARY)  ## Set up, then release the built-in region into out/
 test: lint $(LIBRARY)  ## Set up, then run checks, tests and notebooks
 	@$(BIN)/python -m pytest -n 2
 
-deep: $(STAMP) $(LIBRARY)  ## Set up, then run what `make test` leaves out: more of the same tests
+deep: $(STAMP) $(LIBRARY)  ## Set up, then run the longer versions of some tests, which `make test` leaves out
 	@$(BIN)/python -m pytest -n 2 -m deep
 
-lint: $(STAMP)  ## Set up, then check style, formatting and types
+lint: $(STAMP)  ## Set up, then check style, formatting, import rules and types
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
+	@$(BIN)/lint-imports --no-cache --no-logo
 	@$(BIN)/mypy
 
 # Set-up happens once, and again when what it installs has changed. An environment that this rule began and did not
@@ -75,7 +76,7 @@ notebooks: $(STAMP)  ## Write notebooks/*.ipynb from the .py beside them, withou
 	@$(BIN)/python notebooks/pair.py
 
 reference: $(STAMP)  ## Write docs/configuration.md from the program
-	@$(BIN)/python -c "from pipelines.config_reference import configuration_reference as r; print(r(), end='')" \
+	@$(BIN)/python -c "from pipelines.config.reference import configuration_reference as r; print(r(), end='')" \
 		> docs/configuration.md.new && mv docs/configuration.md.new docs/configuration.md
 
 schema: $(STAMP)  ## Write docs/certificate.schema.json from the program

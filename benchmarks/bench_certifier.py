@@ -21,7 +21,7 @@ RETENTION = (Fraction(1), Fraction(1, 2), Fraction(1, 4))
 
 
 def bench_certifying_rhode_island(rhode_island: Planned, measure: Measure) -> None:
-    certifying("Rhode Island", rhode_island.release.plan, measure, rounds=3)
+    certifying("Rhode Island", rhode_island.plan.numeric, measure, rounds=3)
 
 
 def bench_calibrating_a_million_pools(measure: Measure) -> None:

@@ -18,7 +18,7 @@ def bench_reading(rhode_island: Planned, measure: Measure) -> None:
         "reading geography, work blocks, weights and tables, fitting the public model",
         lambda: pipelines.read_public_inputs(config),
         rounds=3,
-        jobs=f"{rhode_island.release.plan.pools.n_records:,}",
+        jobs=f"{rhode_island.plan.numeric.pools.n_records:,}",
     )
 
 
@@ -30,7 +30,7 @@ def bench_choosing(rhode_island: Planned, measure: Measure) -> None:
 def bench_assembling(rhode_island: Planned, measure: Measure) -> None:
     config, inputs = rhode_island.config, rhode_island.inputs
     choices = choose(config, inputs)
-    plan = rhode_island.release.plan
+    plan = rhode_island.plan.numeric
     measure(
         TABLE,
         "making the plan: domains, shares, calibration",

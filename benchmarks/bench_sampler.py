@@ -43,7 +43,7 @@ def bench_eight_million_cells(rhode_island: Planned, measure: Measure, name: str
 
 
 def bench_all_blocks_numpy(rhode_island: Planned, measure: Measure) -> None:
-    blocks, n = rhode_island.release.geography.n_blocks, rhode_island.release.pools.n
+    blocks, n = rhode_island.plan.geography.n_blocks, rhode_island.plan.pools.n
     rng, pairs = np.random.default_rng(2), []
 
     def dense() -> None:
@@ -63,7 +63,7 @@ def bench_all_blocks_numpy(rhode_island: Planned, measure: Measure) -> None:
 
 
 def bench_all_blocks_sampler(rhode_island: Planned, measure: Measure) -> None:
-    blocks, n = rhode_island.release.geography.n_blocks, rhode_island.release.pools.n
+    blocks, n = rhode_island.plan.geography.n_blocks, rhode_island.plan.pools.n
     urns = replace(
         flat(rhode_island.urns),
         cells_by_stratum=np.arange(blocks, dtype=np.int32),

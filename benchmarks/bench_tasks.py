@@ -21,7 +21,7 @@ TABLE = "Dask tasks that draw a release"
 
 
 def bench_tasks_of_rhode_island(rhode_island: Planned, measure: Measure) -> None:
-    tasks(rhode_island.release, "Rhode Island", measure)
+    tasks(rhode_island.plan, "Rhode Island", measure)
 
 
 @pytest.mark.parametrize("jobs", [1_400_000, 14_000_000, 140_000_000, 1_400_000_000])
@@ -43,15 +43,15 @@ def stand_in(n: np.ndarray) -> pipelines.ReleasePlan:
     return cast(pipelines.ReleasePlan, SimpleNamespace(pools=pools, geography=geography))
 
 
-def tasks(release: Any, name: str, measure: Measure) -> None:
+def tasks(plan: Any, name: str, measure: Measure) -> None:
     """Record how many tasks there are, and how long the cutting takes."""
-    cut = batches(release)
-    n = release.pools.n
+    cut = batches(plan)
+    n = plan.pools.n
     largest = max(int(n[one].sum()) for one in cut)
     measure(
         TABLE,
         name,
-        lambda: batches(release),
+        lambda: batches(plan),
         rounds=3,
         pools=f"{n.size:,}",
         tasks=f"{len(cut):,}",

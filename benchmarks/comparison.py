@@ -29,6 +29,8 @@ import pandas as pd
 from processes import Usage, measured
 from report import fill, seconds, table
 
+from pipelines.planning.utility import count_variation
+
 HERE = Path(__file__).parent
 DATA = HERE.parent.parent / "shared" / "data" / "ri_2019"
 RESULTS = HERE.parent / "out" / "benchmarks" / "comparison.json"
@@ -205,8 +207,8 @@ def released(release: Path) -> pd.DataFrame:
 
 def distance(truth: pd.DataFrame, drawn: pd.DataFrame) -> float:
     """Return the total variation distance of the joint distributions of two tables' columns."""
-    shares = [one.value_counts(normalize=True) for one in (truth, drawn)]
-    return float(shares[0].sub(shares[1], fill_value=0).abs().sum() / 2)
+    counts = pd.concat([one.value_counts() for one in (truth, drawn)], axis=1).fillna(0)
+    return count_variation(*counts.to_numpy().T)
 
 
 def failure(usage: Usage) -> str:

@@ -39,7 +39,7 @@ class Planned:
 
     config: pipelines.ReleaseConfig
     inputs: PublicInputs
-    release: pipelines.ReleasePlan
+    plan: pipelines.ReleasePlan
     homes: np.ndarray
     cells: np.ndarray
     urns: Urns
@@ -52,12 +52,12 @@ def rhode_island() -> Planned:
         inputs = pipelines.read_public_inputs(config)
     except geo_data.InputError as error:
         pytest.skip(f"the data of Rhode Island are not here: {error}")
-    release = pipelines.make_plan(config, inputs)
-    records = job_source(config, release.geography).records(config.plan.pool_by)
-    homes = geo_data.group_records(release.pools, release.geography, records)
-    plan = release.plan
-    cells = plan.domains.locate(np.repeat(plan.pools.domain, plan.pools.n), homes)
-    return Planned(config, inputs, release, homes, cells, synth.Dirichlet().urns(plan, slice(0, None)))
+    plan = pipelines.make_plan(config, inputs)
+    records = job_source(config, plan.geography).records(config.plan.pool_by)
+    homes = geo_data.group_records(plan.pools, plan.geography, records)
+    numeric = plan.numeric
+    cells = numeric.domains.locate(np.repeat(numeric.pools.domain, numeric.pools.n), homes)
+    return Planned(config, inputs, plan, homes, cells, synth.Dirichlet().urns(numeric, slice(0, None)))
 
 
 @pytest.fixture

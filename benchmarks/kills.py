@@ -29,7 +29,7 @@ import pipelines
 import pipelines.running.run
 import synth
 from pipelines.cli.main import main as odsynth
-from pipelines.running.folder import Staging
+from pipelines.running.folder import RunFolder
 
 COMMAND = "python benchmarks/kills.py"
 # No search for the best cells, and many batches: more of the time is spent with what has been paid for.
@@ -127,13 +127,13 @@ def killed(config: Path, out: Path, moment: float) -> str | None:
         return None
     if out.exists():
         return MOMENTS[2]
-    staging = Staging.of(out)
+    staging = RunFolder.of(out)
     return MOMENTS[1] if staging.begun and staging.load().debit else MOMENTS[0]
 
 
 def go_on(config: Path, out: Path) -> None:
     """Resume what is there, or run."""
-    again = out.exists() or Staging.of(out).begun
+    again = out.exists() or RunFolder.of(out).begun
     command = ("resume", str(out)) if again else ("run", str(config), "--out", str(out))
     if os.waitpid(begun(out, *command), 0)[1]:
         raise SystemExit(f"odsynth {' '.join(command)}: {out.with_name('said').read_text(encoding='utf-8')}")

@@ -106,7 +106,7 @@ def certified_prior(
 
 def rhode_island() -> synth.Plan:
     """Return the plan of the example."""
-    return pipelines.make_plan(pipelines.load_config(CONFIG)).plan
+    return pipelines.make_plan(pipelines.load_config(CONFIG)).numeric
 
 
 def compared_pools(plan: synth.Plan, gain: int) -> list[str]:

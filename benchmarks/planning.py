@@ -3,9 +3,10 @@
 Usage: python benchmarks/planning.py
 
 Plans are chosen on public data only; the truth (LODES, which is public here) is looked at once, to print what
-each plan loses. Time and memory of planning are printed too. Measures are those of pipelines/utility.py:
-total variation between tract-to-tract flows, error of the mean commute, and the median error of the mean
-commute of work blocks with at least 100 jobs. Beside the first two stands what `odsynth plan` forecasts.
+each plan loses. Time and memory of planning are printed too. Measures are those of
+pipelines/planning/utility.py: total variation between tract-to-tract flows, error of the mean commute, and
+the median error of the mean commute of work blocks with at least 100 jobs. Beside the first two stands the
+simulated utility that `odsynth plan` shows.
 The last lines are of the public model alone, also with a table between places, which cut tracts, or towns.
 """
 
@@ -26,7 +27,7 @@ from pipelines.planning.plan import batches
 from pipelines.planning.public_inputs import job_source
 from pipelines.planning.sampling import sample_batch
 from pipelines.planning.simulation import simulate_utility
-from pipelines.planning.utility import destination_commute_error
+from pipelines.planning.utility import count_variation, destination_commute_error, mean_km
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -40,7 +41,7 @@ def main() -> None:
     first, rest = text.split(ALONE)
     without = first + rest[rest.index("# Public weights") :]
     columns = (
-        "plan | epsilon | flows | flows forecast | mean commute | commute forecast | large destinations | "
+        "plan | epsilon | flows | flows simulated | mean commute | commute simulated | large destinations | "
         "noise | cells of a job | planning"
     )
     print(f"| {columns} |")
@@ -79,43 +80,43 @@ def show(name: str, text: str) -> None:
     config = pipelines.parse_config(text, EXAMPLES, name)
     begin = time.perf_counter()
     inputs = pipelines.read_public_inputs(config)
-    release = pipelines.make_plan(config, inputs)
+    plan = pipelines.make_plan(config, inputs)
     seconds = time.perf_counter() - begin
-    guarantee = pipelines.certify(release)
-    work, homes = truth(config, release)
+    guarantee = pipelines.certify(plan)
+    work, homes = truth(config, plan)
     key = synth.RunKey.generate()
-    offsets = np.concatenate([[0], np.cumsum(release.pools.n)])
+    offsets = np.concatenate([[0], np.cumsum(plan.pools.n)])
     drawn = np.concatenate(
         [
-            sample_batch(release, pools, homes[offsets[pools.start] : offsets[pools.stop]], key, i)[0]
-            for i, pools in enumerate(batches(release))
+            sample_batch(plan, pools, homes[offsets[pools.start] : offsets[pools.stop]], key, i)[0]
+            for i, pools in enumerate(batches(plan))
         ]
     )
-    cells = np.average(release.plan.domains.n_cells[release.plan.pools.domain], weights=release.pools.n)
-    found = compared(release, inputs.model, work, homes, drawn)
+    cells = np.average(plan.numeric.domains.n_cells[plan.numeric.pools.domain], weights=plan.pools.n)
+    found = compared(plan, inputs.model, work, homes, drawn)
     print(
         f"| {name} | {float(guarantee.epsilon):.2f} | {found} | "
-        f"{release.mechanism.noise_share(release.plan):.1%} | {cells:,.0f} | {seconds:.1f} s |",
+        f"{plan.mechanism.noise_share(plan.numeric):.1%} | {cells:,.0f} | {seconds:.1f} s |",
         flush=True,
     )
 
 
-def truth(config: pipelines.ReleaseConfig, release: pipelines.ReleasePlan) -> tuple[np.ndarray, np.ndarray]:
+def truth(config: pipelines.ReleaseConfig, plan: pipelines.ReleasePlan) -> tuple[np.ndarray, np.ndarray]:
     """Return work and home block of every job, pool after pool."""
-    records = job_source(config, release.geography).records(config.plan.pool_by)
-    homes = geo_data.group_records(release.pools, release.geography, records)
-    return release.pools.slots.work, homes
+    records = job_source(config, plan.geography).records(config.plan.pool_by)
+    homes = geo_data.group_records(plan.pools, plan.geography, records)
+    return plan.pools.slots.work, homes
 
 
 def compared(
-    release: pipelines.ReleasePlan,
+    plan: pipelines.ReleasePlan,
     model: geo_data.PublicModel,
     work: np.ndarray,
     homes: np.ndarray,
     drawn: np.ndarray,
 ) -> str:
-    """Return the measures, and the forecast of two of them, as cells of the table."""
-    geography, expected = release.geography, simulate_utility(release, model)
+    """Return the measures, and the simulated utility of two of them, as cells of the table."""
+    geography, expected = plan.geography, simulate_utility(plan, model)
     means = [pipelines.mean_commute(geography, work, h) for h in (homes, drawn)]
     return (
         f"{pipelines.total_variation(geography, 'trct', work, homes, drawn):.4f} | "
@@ -131,7 +132,7 @@ def with_areas(text: str, name: str, folder: Path) -> str:
     Its flows between tracts are shared out to areas by public population and jobs. Like that table it shows
     pairs within counties only, of areas by where most of them lies, and nothing outside of any place.
     """
-    text = text.replace("\n[geography]\n", f'\n[geography]\npartitions = ["{name}"]\n')
+    text = text.replace("\n[geography]\n", f'\n[geography]\nnon_nesting_areas = ["{name}"]\n')
     config = pipelines.parse_config(text, EXAMPLES, "areas")
     inputs = pipelines.read_public_inputs(config)
     geography = inputs.geography
@@ -183,9 +184,9 @@ def model_alone(name: str, text: str) -> float:
     pair = model.units(records.work).astype(np.int64) * model.n_units + model.units(records.home)
     true = np.bincount(pair, minlength=model.n_units**2).reshape(model.n_units, model.n_units)
     expected = model.shares(np.arange(model.n_units)) * model.jobs[:, None]
-    variation = float(np.abs(true - expected).sum() / 2 / true.sum())
+    variation = count_variation(true, expected)
     km = model.distance_km(np.arange(model.n_units))
-    commute = (expected * km).sum() / expected.sum() / ((true * km).sum() / true.sum()) - 1
+    commute = mean_km(km, expected) / mean_km(km, true) - 1
     print(
         f"public model alone, {name}: flows {variation:.4f}, mean commute {commute:+.1%}; "
         f"{model.decay}, concentration {model.concentration}"

@@ -70,15 +70,15 @@ def odsynth(*arguments: str) -> None:
 def compare(public: Path, figure: Path | None) -> None:
     """Print what the release costs and how far it is from the truth."""
     config = pipelines.load_config(CONFIG)
-    release = pipelines.load_plan(public / "plan")
-    guarantee = pipelines.certify(release)
-    geography, slots = release.geography, release.pools.slots
+    plan = pipelines.load_plan(public / "plan")
+    guarantee = pipelines.certify(plan)
+    geography, slots = plan.geography, plan.pools.slots
     truth = job_source(config, geography).records(config.plan.pool_by)
-    homes = geo_data.group_records(release.pools, release.geography, truth)
-    released = geo_data.LodesJobs(public / file_names(release.configuration)["od_csv"], geography)
-    synthetic = geo_data.group_records(release.pools, release.geography, released.records())
+    homes = geo_data.group_records(plan.pools, plan.geography, truth)
+    released = geo_data.LodesJobs(public / file_names(plan.configuration)["od_csv"], geography)
+    synthetic = geo_data.group_records(plan.pools, plan.geography, released.records())
     print(f"epsilon {float(guarantee.epsilon):.6f}, delta {float(guarantee.delta):.3e}, ", end="")
-    print(f"noise share {release.mechanism.noise_share(release.plan):.2%}")
+    print(f"noise share {plan.mechanism.noise_share(plan.numeric):.2%}")
     for level in geography.levels[1:]:
         distance = pipelines.total_variation(geography, level, slots.work, homes, synthetic)
         print(f"total variation of flows, {level} to {level}: {distance:.4f}")

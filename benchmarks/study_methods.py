@@ -96,7 +96,7 @@ class Draft:
     """A plan of the study, or why there is none; and the delta that is certified for it at its epsilon."""
 
     method: str
-    release: pipelines.ReleasePlan | None
+    plan: pipelines.ReleasePlan | None
     delta: float = math.nan
     note: str = ""
 
@@ -117,7 +117,7 @@ def drafts(subject: Subject, epsilon: str) -> Iterator[Draft]:
         yield Draft("onthemap", None, note=f"cannot be certified below epsilon {least}")
     unpruned = preset.model_copy(update={"retention_min": Fraction(1)})
     yield certify("unpruned", subject.plan(epsilon, unpruned))
-    yield certify("geometric_same", with_noise(own, own.plan.epsilon))
+    yield certify("geometric_same", with_noise(own, own.numeric.epsilon))
     yield certify("geometric", subject.plan(epsilon, kept, "geometric"))
     unshared = kept.model_copy(update={"pool_below": 1})
     yield certify("geometric_blocks", subject.plan(epsilon, unshared, "geometric"))
@@ -126,83 +126,85 @@ def drafts(subject: Subject, epsilon: str) -> Iterator[Draft]:
     yield Draft("cells", with_noise(own, NO_NOISE))
 
 
-def draw(release: pipelines.ReleasePlan, homes: np.ndarray) -> np.ndarray:
+def draw(plan: pipelines.ReleasePlan, homes: np.ndarray) -> np.ndarray:
     """Return a synthetic home for every true one, pool after pool."""
-    key, offsets = synth.RunKey.generate(), np.append(0, np.cumsum(release.pools.n))
+    key, offsets = synth.RunKey.generate(), np.append(0, np.cumsum(plan.pools.n))
     parts = [
-        sample_batch(release, pools, homes[offsets[pools.start] : offsets[pools.stop]], key, i)[0]
-        for i, pools in enumerate(batches(release))
+        sample_batch(plan, pools, homes[offsets[pools.start] : offsets[pools.stop]], key, i)[0]
+        for i, pools in enumerate(batches(plan))
     ]
     return np.concatenate(parts)
 
 
-def true_homes(subject: Subject, release: pipelines.ReleasePlan) -> np.ndarray:
+def true_homes(subject: Subject, plan: pipelines.ReleasePlan) -> np.ndarray:
     """Return the true homes, pool after pool."""
-    return geo_data.group_records(release.pools, release.geography, subject.records)
+    return geo_data.group_records(plan.pools, plan.geography, subject.records)
 
 
-def certify(method: str, release: pipelines.ReleasePlan) -> Draft:
+def certify(method: str, plan: pipelines.ReleasePlan) -> Draft:
     """Return the draft of a plan that promises what was asked for."""
-    return Draft(method, release, float(pipelines.certify(release).delta))
+    return Draft(method, plan, float(pipelines.certify(plan).delta))
 
 
-def paper_priors(release: pipelines.ReleasePlan) -> np.ndarray:
+def paper_priors(plan: pipelines.ReleasePlan) -> np.ndarray:
     """Return the paper's prior for every pool; a pool of n of N jobs has delta n / N, as here."""
-    plan, gain = release.plan, Fraction(math.exp(release.plan.epsilon))
-    n, k = plan.pools.n, plan.domains.n_cells[plan.pools.domain]
+    numeric, gain = plan.numeric, Fraction(math.exp(plan.numeric.epsilon))
+    n, k = numeric.pools.n, numeric.domains.n_cells[numeric.pools.domain]
     sizes, pool = np.unique(np.stack([n, k]), axis=1, return_inverse=True)
     found = [
-        paper_prior(slots, slots, cells, gain, plan.delta * slots / plan.pools.n_records)
+        paper_prior(slots, slots, cells, gain, numeric.delta * slots / numeric.pools.n_records)
         for slots, cells in sizes.T.tolist()
     ]
     return np.array(found)[pool.ravel()]
 
 
-def with_priors(release: pipelines.ReleasePlan, prior: np.ndarray) -> pipelines.ReleasePlan:
+def with_priors(plan: pipelines.ReleasePlan, prior: np.ndarray) -> pipelines.ReleasePlan:
     """Return a Dirichlet plan with another prior in each pool, and without pruning."""
-    plan = release.plan
-    cells = plan.domains.strata_counts[plan.pools.domain]
+    numeric = plan.numeric
+    cells = numeric.domains.strata_counts[numeric.pools.domain]
     numerator = np.maximum(1, np.ceil(prior * Q)).astype(np.int64)
     rows, pool_class = np.unique(
-        np.column_stack([plan.pools.n, numerator, cells]), axis=0, return_inverse=True
+        np.column_stack([numeric.pools.n, numerator, cells]), axis=0, return_inverse=True
     )
-    gain = Fraction(math.exp(plan.epsilon))
+    gain = Fraction(math.exp(numeric.epsilon))
     classes = tuple(
         PoolClass(n, n, n, tuple(k), tuple(k), tuple(k), gain, (a,) * len(k)) for n, a, *k in rows.tolist()
     )
     parameters = DirichletParameters(Q, (Fraction(1),) * cells.shape[1], classes)
     return replace(
-        release, plan=replace(plan, pool_class=pool_class.ravel().astype(np.int32), parameters=parameters)
+        plan, numeric=replace(numeric, pool_class=pool_class.ravel().astype(np.int32), parameters=parameters)
     )
 
 
-def with_noise(release: pipelines.ReleasePlan, epsilon: Fraction) -> pipelines.ReleasePlan:
+def with_noise(plan: pipelines.ReleasePlan, epsilon: Fraction) -> pipelines.ReleasePlan:
     """Return a plan with the same pools and cells for geometric noise."""
-    plan = release.plan
-    sure = (Fraction(1),) * plan.domains.strata_counts.shape[1]
-    noisy = synth.MECHANISMS["geometric"].calibrate(plan.pools, plan.domains, sure, epsilon, plan.delta)
-    return replace(release, plan=noisy)
-
-
-def without_cells(release: pipelines.ReleasePlan) -> pipelines.ReleasePlan:
-    """Return a plan with one cell in every domain: homes are drawn from the public model."""
-    plan = release.plan
-    domains = synth.Domains(
-        plan.domains.n_blocks,
-        np.arange(plan.domains.n_domains + 1),
-        np.zeros(plan.domains.n_domains, np.int32),
-        np.zeros(plan.domains.n_domains, np.uint8),
+    numeric = plan.numeric
+    sure = (Fraction(1),) * numeric.domains.strata_counts.shape[1]
+    noisy = synth.MECHANISMS["geometric"].calibrate(
+        numeric.pools, numeric.domains, sure, epsilon, numeric.delta
     )
-    return with_noise(replace(release, plan=replace(plan, domains=domains)), NO_NOISE)
+    return replace(plan, numeric=noisy)
 
 
-def facts(release: pipelines.ReleasePlan) -> dict[str, float]:
+def without_cells(plan: pipelines.ReleasePlan) -> pipelines.ReleasePlan:
+    """Return a plan with one cell in every domain: homes are drawn from the public model."""
+    numeric = plan.numeric
+    domains = synth.Domains(
+        numeric.domains.n_blocks,
+        np.arange(numeric.domains.n_domains + 1),
+        np.zeros(numeric.domains.n_domains, np.int32),
+        np.zeros(numeric.domains.n_domains, np.uint8),
+    )
+    return with_noise(replace(plan, numeric=replace(numeric, domains=domains)), NO_NOISE)
+
+
+def facts(plan: pipelines.ReleasePlan) -> dict[str, float]:
     """Return what a plan is like: pools, cells of the domain of a job, share of noise."""
-    plan = release.plan
+    numeric = plan.numeric
     return {
-        "pools": plan.pools.n_pools,
-        "cells": float(np.average(plan.domains.n_cells[plan.pools.domain], weights=plan.pools.n)),
-        "noise": release.mechanism.noise_share(plan),
+        "pools": numeric.pools.n_pools,
+        "cells": float(np.average(numeric.domains.n_cells[numeric.pools.domain], weights=numeric.pools.n)),
+        "noise": plan.mechanism.noise_share(numeric),
     }
 
 

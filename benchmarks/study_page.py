@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import jinja2
 import matplotlib as mpl
@@ -21,6 +20,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentF
 from report import table
 from study_measures import MEASURES, SIZE_COLUMNS
 from study_methods import METHODS
+
+from pipelines.views.evaluation.charts import STYLE
 
 __all__ = ["Results", "render", "write_page"]
 
@@ -55,14 +56,6 @@ LINES = {
     "mbi": ("mbi on tracts", "#2ca02c", "^-"),
     "model": ("public model alone", "#444444", ":"),
     "resampling": ("resampling alone, no privacy", "#999999", "--"),
-}
-STYLE: Any = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "odsynth",
 }
 FLOWS_FIGURE, DESTINATIONS_FIGURE = "study_flows.svg", "study_destinations.svg"
 #: Total variation of flows from tract to tract that a mechanism should not exceed, by epsilon.

@@ -81,14 +81,14 @@ def study(
 def drawn(subject: Subject, truth: Truth, draft: Draft, repetitions: int) -> Iterator[dict[str, Any]]:
     """Yield the rows of one plan."""
     row: dict[str, Any] = {"method": draft.method, "note": draft.note, "certified_delta": draft.delta}
-    if draft.release is None:
+    if draft.plan is None:
         yield row | {"repetition": 0}
         return
-    release = draft.release
-    homes = true_homes(subject, release)
+    plan = draft.plan
+    homes = true_homes(subject, plan)
     for i in range(repetitions):
-        table = flows(release.geography, release.pools.slots.work, draw(release, homes))
-        yield row | facts(release) | truth.compare(table) | {"repetition": i + 1}
+        table = flows(plan.geography, plan.pools.slots.work, draw(plan, homes))
+        yield row | facts(plan) | truth.compare(table) | {"repetition": i + 1}
 
 
 def general(

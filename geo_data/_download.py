@@ -1,37 +1,32 @@
-"""One download over HTTP: retried within bounds, continued where it stopped, checked when it is whole."""
+"""One download over HTTP by pooch: retried within bounds, checked when it is whole."""
 
 from __future__ import annotations
 
 import gzip
-import hashlib
-import http.client
-import json
 import os
 import re
-import ssl
+import shutil
 import sys
 import time
-import urllib.error
-import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import urljoin, urlsplit
 
 import pooch  # type: ignore[import-untyped]
+import requests
 
 from geo_data.errors import InputError
 
-__all__ = ["Download", "NotFoundError", "check_address", "compare", "read_small", "shown"]
-
-T = TypeVar("T")
+__all__ = ["NotFoundError", "check_address", "compare", "download", "read_small", "shown"]
 
 TRIES = 5
-PAUSE = 1.0  # seconds before the second try; doubled before each further one
-LONGEST_PAUSE = 60.0  # whatever a server asks for
-TIMEOUT = 60.0  # seconds without a byte, and over which a speed is measured
+TIMEOUT = 60.0  # seconds without a byte, and after which a speed is measured
 SLOWEST = 1000  # bytes a second
+_LONGEST_PAUSE = 60  # seconds, whatever a server asks for
 _URL = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?(/[!-~]*)?", re.ASCII)
 
 
@@ -39,162 +34,46 @@ class NotFoundError(InputError):
     """The server has no such file."""
 
 
-class _RetryError(Exception):
-    """Something went wrong that may go well another time."""
-
-    def __init__(self, reason: str, pause: float = 0.0) -> None:
-        super().__init__(reason)
-        self.pause = pause
+class _PassingError(requests.RequestException):
+    """Something went wrong that may go well another time; pooch tries again after a `RequestException`."""
 
 
-class Download:
-    """A downloader for pooch that keeps what has come, and continues there.
+class _LastingError(Exception):
+    """Holds an `InputError`, which pooch would take for a `ValueError` worth another try."""
 
-    Beside the unfinished file stands a note of its address, length and validator (ETag or date). The rest is
-    asked for *if* the validator still holds; otherwise the server sends all, and all is taken.
+
+def download(url: str, path: Path, expected: str | None, *, progress: bool = False) -> None:
+    """Download a table to a path at which nothing is; only one process may do so in a folder.
 
     Parameters
     ----------
     url : str
     path : Path
-        Where the file will be; the unfinished one stands beside it, and only one process may write it.
+        Written when the file is whole and checked.
     expected : str or None
         SHA-256 that the file must have.
     progress : bool
         Write to standard error how much has come.
     """
-
-    def __init__(self, url: str, path: Path, expected: str | None, progress: bool) -> None:
-        self.url, self.name, self.expected, self.progress = url, path.name, expected, progress
-        self.part = path.with_name(f".{path.name}.part")
-        self.note = path.with_name(f".{path.name}.part.json")
-
-    def __call__(self, _url: str, output: str, _pooch: object) -> None:
-        """Write the whole, checked file to `output`."""
-        for last in (not self._begun()[0], True):
-            _retrying(self.url, self._transfer)
+    with _downloaded(url, path.parent, path.name, expected, is_table=True, progress=progress) as file:
+        if file.stat().st_size == 0:
+            raise InputError(shown(url), "the server sent an empty file")
+        if expected is not None:
+            compare(shown(url), file, expected)
+        if path.suffix == ".gz":
             try:
-                self._check()
-                break
-            except InputError:
-                self._forget()
-                if last:
-                    raise  # otherwise it was continued, perhaps a file of another day: all again, once
-        os.replace(self.part, output)
-        self.note.unlink(missing_ok=True)
-
-    def _transfer(self) -> None:
-        have, note = self._begun()
-        if have and have == note["size"]:
-            return  # all had come, but was not yet put in its place
-        headers = {"Range": f"bytes={have}-", "If-Range": note["validator"]} if have else {}
-        try:
-            response = _open(self.url, headers)
-        except _RetryError as error:
-            if have and str(error) == "416":
-                self._forget()
-            raise
-        with response:
-            size = self._announced(response)
-            if response.status == 206:
-                size = note.get("size")
-                span = re.escape(f"bytes {have}-") + r"\d+/" + (r"(\d+|\*)" if size is None else str(size))
-                if not have or not re.fullmatch(span, response.headers.get("Content-Range", "")):
-                    self._forget()
-                    raise _RetryError("it continued in another place than was asked for")
-            elif response.status != 200:
-                raise InputError(shown(self.url), f"the server answered {response.status}")
-            else:
-                have = 0
-                self.part.write_bytes(b"")  # emptied before the note is about another file
-                self._write_note(response, size)
-            with self.part.open("ab") as file:
-                have += self._receive(response, file, have, size)
-        if size is not None and have != size:
-            raise _RetryError(f"only {have:,} of {size:,} bytes came")
-
-    def _announced(self, response: Any) -> int | None:
-        """Length that the server states; an error if what follows cannot be the file or be checked."""
-        headers = response.headers
-        if headers.get_content_type() == "text/html" and not self.name.endswith((".html", ".htm")):
-            raise InputError(
-                shown(self.url),
-                "the server sent a web page in place of the file",
-                fix="open the address in a browser and read what the page says",
-            )
-        if headers.get("Content-Encoding", "identity") != "identity" and not self.name.endswith(".gz"):
-            raise InputError(shown(self.url), "the server packs the file on the way, though asked not to")
-        length = headers.get("Content-Length", "")
-        if length.isdecimal():
-            return int(length)
-        # Chunks end with a mark and gzip with a sum; anything else could be cut off without a trace.
-        if not response.chunked and self.expected is None and not self.name.endswith(".gz"):
-            raise InputError(
-                shown(self.url),
-                "the server does not say how long the file is, so that a part could pass for the whole",
-                fix="give the file's sha256",
-            )
-        return None
-
-    def _receive(self, response: Any, file: Any, begin: int, size: int | None) -> int:
-        got, told = 0, time.monotonic()
-        for chunk in _chunks(self.url, response):
-            file.write(chunk)
-            got += len(chunk)
-            if self.progress and time.monotonic() - told > 1:
-                told = time.monotonic()
-                of = f" of {size / 1e6:,.1f}" if size else ""
-                print(f"{self.name}: {(begin + got) / 1e6:,.1f}{of} MB", file=sys.stderr)
-        return got
-
-    def _check(self) -> None:
-        if self.part.stat().st_size == 0:
-            raise InputError(shown(self.url), "the server sent an empty file")
-        if self.expected is not None:
-            compare(shown(self.url), self.part, self.expected)
-        if self.name.endswith(".gz"):
-            try:
-                with gzip.open(self.part) as file:
-                    while file.read(1 << 20):
+                with gzip.open(file) as packed:
+                    while packed.read(1 << 20):
                         pass
             except (EOFError, gzip.BadGzipFile, zlib.error):
-                raise InputError(shown(self.url), "what the server sent is not a whole gzip file") from None
-
-    def _begun(self) -> tuple[int, dict[str, Any]]:
-        """Bytes that can be continued, and the note about them."""
-        try:
-            note = json.loads(self.note.read_text(encoding="utf-8"))
-            if note["url"] == _digest(self.url) and note["validator"] and "size" in note:
-                return self.part.stat().st_size, note
-        except (OSError, ValueError, KeyError, TypeError):
-            pass
-        return 0, {}
-
-    def _write_note(self, response: Any, size: int | None) -> None:
-        tag = response.headers.get("ETag", "")
-        # A weak tag promises the same meaning, not the same bytes.
-        validator = tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified")
-        note = {"url": _digest(self.url), "validator": validator, "size": size}
-        self.note.write_text(json.dumps(note), encoding="utf-8")
-
-    def _forget(self) -> None:
-        self.part.unlink(missing_ok=True)
-        self.note.unlink(missing_ok=True)
+                raise InputError(shown(url), "what the server sent is not a whole gzip file") from None
+        os.replace(file, path)
 
 
-def read_small(url: str, limit: int = 1 << 24) -> bytes:
-    """Return what an address holds, up to a limit."""
-
-    def read() -> bytes:
-        body = b""
-        with _open(url, {}) as response:
-            for chunk in _chunks(url, response):
-                body += chunk
-                if len(body) >= limit:
-                    break
-        return body[:limit]
-
-    return _retrying(url, read)
+def read_small(url: str) -> bytes:
+    """Return what an address holds."""
+    with TemporaryDirectory() as folder, _downloaded(url, Path(folder), "small", is_table=False) as file:
+        return file.read_bytes()
 
 
 def compare(what: str | Path, path: Path, expected: str) -> None:
@@ -222,82 +101,126 @@ def check_address(url: str) -> None:
         raise InputError(shown(url), "this is not an address to fetch from", fix=fix)
 
 
-def _digest(url: str) -> str:
-    return hashlib.sha256(url.encode()).hexdigest()
+@contextmanager
+def _downloaded(
+    url: str, folder: Path, name: str, expected: str | None = None, *, is_table: bool, progress: bool = False
+) -> Iterator[Path]:
+    """Download into a folder of its own, in which a killed download leaves what it had."""
+    own = folder.resolve() / ".partial"
+    shutil.rmtree(own, ignore_errors=True)
+    pooch.get_logger().setLevel("WARNING")  # otherwise it logs the whole address
 
+    def attempt(address: str, output: str, caller: object) -> None:
+        os.remove(output)  # pooch made it so that only its owner may read it
+        with ExitStack() as answers:  # which pooch leaves open if something goes wrong
 
-def _retrying(url: str, work: Callable[[], T]) -> T:
-    reason = ""
-    for attempt in range(TRIES):
-        try:
-            return work()
-        except _RetryError as error:
-            reason = f"the server answered {error}" if str(error).isdecimal() else str(error)
-            if attempt < TRIES - 1:
-                time.sleep(max(PAUSE * 2**attempt, min(error.pause, LONGEST_PAUSE)))
-    raise InputError(
-        shown(url),
-        f"the file did not come in {TRIES} tries; at last, {reason}",
-        fix="try again later; what has come is kept, and continued where the server can do so",
-    )
+            def check(response: requests.Response, **_: object) -> None:
+                answers.callback(response.close)
+                try:
+                    _check_answer(url, response)
+                    if is_table and not response.is_redirect:
+                        _check_table(url, name, expected, response)
+                except InputError as error:
+                    raise _LastingError(error) from None
 
+            pooch.HTTPDownloader(
+                progressbar=_Progress(name, progress),
+                timeout=TIMEOUT,
+                # "identity": the bytes of the file as they are, so that its length is that of the file.
+                headers={"User-Agent": "odsynth", "Accept-Encoding": "identity"},
+                hooks={"response": check},
+                verify=os.environ.get("SSL_CERT_FILE", True),
+            )(address, output, caller)
 
-class _WebOnly(urllib.request.HTTPRedirectHandler):
-    """Follow redirects to http and https only, and none from https to http."""
-
-    def redirect_request(self, req, fp, code, msg, headers, newurl):  # type: ignore[no-untyped-def]
-        old, new = urlsplit(req.full_url).scheme, urlsplit(newurl).scheme
-        if new not in ("http", "https") or (old, new) == ("https", "http"):
-            return None  # and urllib raises the answer, a 3xx, as an error
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-def _open(url: str, headers: dict[str, str]) -> Any:
-    """Open an address; whatever may pass is a `_RetryError`, whatever will not an `InputError`."""
-    # "identity": the bytes of the file as they are, so that lengths and ranges are those of the file.
-    headers = {"User-Agent": "odsynth", "Accept-Encoding": "identity", **headers}
-    opener = urllib.request.build_opener(_WebOnly)
-    request = urllib.request.Request(url, headers=headers)
     try:
-        return _from_network(url, lambda: opener.open(request, timeout=TIMEOUT))
-    except urllib.error.HTTPError as error:
-        error.close()
-        if error.code in (404, 410):
-            fix = "compare the address with the publisher's list of files"
-            raise NotFoundError(shown(url), f"the server has no such file ({error.code})", fix=fix) from None
-        if 300 <= error.code < 400:
-            raise InputError(shown(url), "the server redirects to where this program does not go") from None
-        if error.code in (408, 416, 425, 429) or error.code >= 500:
-            after = error.headers.get("Retry-After") or ""
-            raise _RetryError(str(error.code), float(after) if after.isdecimal() else 0.0) from None
-        raise InputError(shown(url), f"the server answered {error.code}") from None
+        yield Path(_try(url, pooch.Pooch(own, "", {name: None}, {name: url}, TRIES - 1), name, attempt))
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
 
 
-def _chunks(url: str, response: Any) -> Iterator[bytes]:
-    """Yield what comes, but not for ever from a server that sends next to nothing."""
-    since, came = time.monotonic(), 0
-    while chunk := _from_network(url, lambda: response.read1(1 << 18)):
-        yield chunk
-        came += len(chunk)
-        passed = time.monotonic() - since
-        if passed > TIMEOUT:
-            if came < SLOWEST * passed:
-                raise _RetryError(f"less than {SLOWEST:,} bytes came in a second")
-            since, came = time.monotonic(), 0
-
-
-def _from_network(url: str, work: Callable[[], T]) -> T:
-    """Do what needs the network, and nothing that needs the disk: its errors are worth another try."""
+def _try(url: str, files: Any, name: str, attempt: Callable[..., None]) -> str:
     try:
-        return work()
-    except urllib.error.HTTPError:
-        raise
-    except (OSError, http.client.HTTPException) as error:
-        cause = error.reason if isinstance(error, urllib.error.URLError) else error
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            rule = f"the certificate of the server is not trusted: {cause.verify_message}"
-            raise InputError(shown(url), rule) from None
-        if isinstance(cause, TimeoutError):
-            raise _RetryError(f"nothing came for {TIMEOUT:g} seconds") from None
-        reason = getattr(cause, "strerror", None) or type(cause).__name__
-        raise _RetryError(f"the connection failed ({reason})") from None
+        return str(files.fetch(name, downloader=attempt))
+    except _LastingError as error:
+        raise error.args[0] from None
+    except requests.RequestException as error:
+        rule = f"the file did not come in {TRIES} tries; at last, {_reason(error)}"
+        raise InputError(shown(url), rule, fix="try again later") from None
+
+
+def _check_answer(url: str, response: requests.Response) -> None:
+    """Judge an answer by its status, before what follows is read; each redirect is one, too."""
+    status = response.status_code
+    if response.is_redirect:
+        new = urlsplit(urljoin(response.url, response.headers["Location"])).scheme
+        if new != "https" and (new != "http" or response.url.startswith("https:")):
+            raise InputError(shown(url), "the server redirects to where this program does not go")
+    elif status in (404, 410):
+        fix = "compare the address with the publisher's list of files"
+        raise NotFoundError(shown(url), f"the server has no such file ({status})", fix=fix)
+    elif status in (408, 425, 429) or status >= 500:
+        after = response.headers.get("Retry-After", "")
+        time.sleep(min(int(after), _LONGEST_PAUSE) if after.isdecimal() else 0)
+        raise _PassingError(f"the server answered {status}")
+    elif status != 200:
+        raise InputError(shown(url), f"the server answered {status}")
+
+
+def _check_table(url: str, name: str, expected: str | None, response: requests.Response) -> None:
+    """Refuse an answer that cannot be the table, or be checked, by what is said of it."""
+    headers, rule, fix = response.headers, "", ""
+    page = headers.get("Content-Type", "").partition(";")[0].strip().lower() == "text/html"
+    if page and not name.endswith((".html", ".htm")):
+        rule = "the server sent a web page in place of the file"
+        fix = "open the address in a browser and read what the page says"
+    elif name.endswith(".gz"):
+        # Some servers say that a .gz file is packed on the way; it is the file itself, to be kept as it is.
+        response.raw.headers.pop("Content-Encoding", None)
+    elif headers.get("Content-Encoding", "identity") != "identity":
+        rule = "the server packs the file on the way, though asked not to"
+    # Chunks end with a mark and gzip with a sum; anything else could be cut off without a trace.
+    elif expected is None and "Content-Length" not in headers and not response.raw.chunked:
+        rule = "the server does not say how long the file is, so that a part could pass for the whole"
+        fix = "give the file's sha256"
+    if rule:
+        raise InputError(shown(url), rule, fix=fix)
+
+
+class _Progress:
+    """What pooch reports: shown, and an end put to a server that sends next to nothing."""
+
+    def __init__(self, name: str, visible: bool) -> None:
+        self.name, self.visible, self.total, self.done = name, visible, 0, 0
+        self.begun = self.told = time.monotonic()
+
+    def update(self, size: int) -> None:
+        self.done += size
+        now = time.monotonic()
+        if now - self.begun > TIMEOUT and self.done < SLOWEST * (now - self.begun):
+            raise _PassingError(f"less than {SLOWEST:,} bytes came in a second")
+        if self.visible and now - self.told > 1:
+            self.told = now
+            of = f" of {self.total / 1e6:,.1f}" if self.total else ""
+            print(f"{self.name}: {self.done / 1e6:,.1f}{of} MB", file=sys.stderr)
+
+    def reset(self) -> None:
+        """Count anew: pooch goes on to report the whole, in which the last chunk is not rounded up."""
+        self.done = 0
+
+    def close(self) -> None:
+        """Nothing is open; pooch calls this at the end."""
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong on the network, without the address, whose query may hold a key."""
+    if isinstance(error, _PassingError):
+        return str(error)
+    if isinstance(error, requests.TooManyRedirects):
+        return "the server redirects without end"
+    if isinstance(error, requests.exceptions.ChunkedEncodingError):
+        return "the connection broke before all had come"
+    while inner := error.__cause__ or next((a for a in error.args if isinstance(a, Exception)), None):
+        error = inner
+    if isinstance(error, TimeoutError):
+        return f"nothing came for {TIMEOUT:g} seconds"
+    return f"the connection failed ({getattr(error, 'strerror', None) or type(error).__name__})"

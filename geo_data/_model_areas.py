@@ -171,9 +171,10 @@ class AreaTable:
         parents = sparse.csr_matrix((np.ones(n), (np.arange(n), np.maximum(self.parent, 0))))
         return np.asarray((flow @ parents @ parents.T > 0) & (self.parent >= 0))
 
-    def average(self, shares: Float64, row: sparse.csr_matrix, jobs: Float64, rows: int) -> Float64:
-        """Average shares over the destinations of each row, by jobs, at the table's origins."""
-        return np.asarray(row @ (shares @ self.origin) / row.sum(axis=1))
+    def averaging(self, row: sparse.csr_matrix, jobs: Float64, rows: int) -> Callable[[Float64], Float64]:
+        """Return what averages shares over the destinations of each row, by jobs, at the table's origins."""
+        total = row.sum(axis=1)
+        return lambda shares: np.asarray(row @ (shares @ self.origin) / total)
 
     def rows(self, shares: Callable[[Int], Float64]) -> list[Row]:
         """Return what the model so far says about every row with a flow.

@@ -121,11 +121,12 @@ class ModelTable:
         """Say of each pair whether the table speaks about it: its parent has a flow."""
         return np.asarray(self.spread(self.by_parent(flow)) > 0)
 
-    def average(self, shares: Float64, row: Int, jobs: Float64, rows: int) -> Float64:
-        """Average shares over the destinations of each row, by jobs, at the table's origins."""
+    def averaging(self, row: Int, jobs: Float64, rows: int) -> Callable[[Float64], Float64]:
+        """Return what averages shares over the destinations of each row, by jobs, at the table's origins."""
         weight = np.maximum(jobs, FEWEST_JOBS)
         matrix = sparse.csr_matrix((weight, (row, np.arange(row.size))), shape=(rows, row.size))
-        return np.asarray(matrix @ self.by_origin(shares) / (matrix @ np.ones((row.size, 1))))
+        total = matrix @ np.ones((row.size, 1))
+        return lambda shares: np.asarray(matrix @ self.by_origin(shares) / total)
 
     def applied(self, shares: Float64, destinations: Int, jobs: Float64) -> Float64:
         """Return shares of the model after this table, shape (g, n_units), in the memory of `shares`."""

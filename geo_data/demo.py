@@ -13,8 +13,7 @@ import shapely
 
 from geo_data.crosswalk import read_crosswalk
 from geo_data.demo_region import Commuters, Region, draw_commuters, draw_region, to_degrees
-from geo_data.lodes import LODES_CATEGORIES
-from geo_data.od_files import od_table, write_od_csv
+from geo_data.od_files import LODES_CATEGORIES, od_table, write_od_csv
 
 __all__ = ["write_demo_region"]
 

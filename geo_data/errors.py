@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 
+from synth.errors import ShownError
+
 __all__ = ["InputError"]
 
 
-class InputError(ValueError):
+class InputError(ShownError, ValueError):
     """Bad input, said once and clearly, without showing a value of the data.
 
     Values of a file may be confidential, so a message holds names (of the file, of the column),

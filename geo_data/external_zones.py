@@ -15,73 +15,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from geo_data.states import STATES
+
 __all__ = ["US_STATES", "ExternalFacts", "external_facts", "fill", "find_external_zones", "longest_prefix"]
 
 _EVERY_STATE = "us-states"
 _BLOCK_DIGITS = 15  # of a census block of the United States
 
-# The 2010 census of the United States: residents, and latitude and longitude of their centre (of the main
-# island, for the territories) to a tenth of a degree.
-_STATES = {
-    "01": (4_779_736, 33.0, -86.8),
-    "02": (710_231, 61.4, -148.9),
-    "04": (6_392_017, 33.4, -111.9),
-    "05": (2_915_918, 35.1, -92.7),
-    "06": (37_253_956, 35.5, -119.3),
-    "08": (5_029_196, 39.5, -105.2),
-    "09": (3_574_097, 41.5, -72.9),
-    "10": (897_934, 39.4, -75.6),
-    "11": (601_723, 38.9, -77.0),
-    "12": (18_801_310, 27.8, -81.6),
-    "13": (9_687_653, 33.3, -83.9),
-    "15": (1_360_301, 21.1, -157.5),
-    "16": (1_567_582, 44.2, -115.1),
-    "17": (12_830_632, 41.3, -88.4),
-    "18": (6_483_802, 40.2, -86.3),
-    "19": (3_046_355, 42.0, -93.0),
-    "20": (2_853_118, 38.5, -96.5),
-    "21": (4_339_367, 37.8, -85.3),
-    "22": (4_533_372, 30.7, -91.5),
-    "23": (1_328_361, 44.3, -69.7),
-    "24": (5_773_552, 39.1, -76.8),
-    "25": (6_547_629, 42.3, -71.4),
-    "26": (9_883_640, 42.9, -84.2),
-    "27": (5_303_925, 45.2, -93.6),
-    "28": (2_967_297, 32.6, -89.6),
-    "29": (5_988_927, 38.4, -92.2),
-    "30": (989_415, 46.8, -111.2),
-    "31": (1_826_341, 41.2, -97.4),
-    "32": (2_700_551, 37.2, -116.3),
-    "33": (1_316_470, 43.2, -71.5),
-    "34": (8_791_894, 40.4, -74.4),
-    "35": (2_059_179, 34.6, -106.3),
-    "36": (19_378_102, 41.5, -74.6),
-    "37": (9_535_483, 35.6, -79.7),
-    "38": (672_591, 47.4, -99.3),
-    "39": (11_536_504, 40.5, -82.7),
-    "40": (3_751_351, 35.6, -96.8),
-    "41": (3_831_074, 44.7, -122.6),
-    "42": (12_702_379, 40.5, -77.1),
-    "44": (1_052_567, 41.8, -71.4),
-    "45": (4_625_364, 34.0, -81.0),
-    "46": (814_180, 44.0, -99.0),
-    "47": (6_346_105, 35.8, -86.4),
-    "48": (25_145_561, 30.9, -97.4),
-    "49": (2_763_885, 40.4, -111.9),
-    "50": (625_741, 44.1, -72.8),
-    "51": (8_001_024, 37.8, -77.8),
-    "53": (6_724_540, 47.3, -121.6),
-    "54": (1_852_994, 38.8, -80.8),
-    "55": (5_686_986, 43.7, -89.0),
-    "56": (563_626, 42.7, -107.0),
-    "60": (55_519, -14.3, -170.7),
-    "66": (159_358, 13.5, 144.8),
-    "69": (53_883, 15.2, 145.7),
-    "72": (3_725_789, 18.3, -66.3),
-    "78": (106_405, 18.1, -64.8),
-}
-
-US_STATES = tuple(_STATES)
+US_STATES = tuple(STATES)
 """FIPS codes of the states, the District of Columbia, and the territories of the United States."""
 
 
@@ -116,10 +57,10 @@ def external_facts(areas: Sequence[str], blocks: Iterable[str]) -> ExternalFacts
     ExternalFacts
     """
     own = {code[:2] if len(code) == _BLOCK_DIGITS else "" for code in blocks}
-    known = _STATES if own <= _STATES.keys() else {}
+    known = STATES if own <= STATES.keys() else {}
     unknown = (np.nan, np.nan, np.nan)
-    facts = np.array([known.get(area, unknown) for area in areas]).reshape(-1, 3)
-    residents = sum(known[state][0] for state in own if state in known)
+    facts = np.array([known[area][1:] if area in known else unknown for area in areas]).reshape(-1, 3)
+    residents = sum(known[state].residents for state in own if state in known)
     return ExternalFacts(facts[:, 0] / max(1, residents), facts[:, 1], facts[:, 2])
 
 

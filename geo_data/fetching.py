@@ -1,4 +1,4 @@
-"""Downloads of public tables: checked, resumable, and never replaced unseen.
+"""Downloads of public tables: checked, and never replaced unseen.
 
 A file is in its place only when it is whole. Its SHA-256 is written to ``SHA256SUMS`` beside it when it first
 comes, and holds from then on. A name in a folder belongs to one address, as LODES 7 and LODES 8 give other
@@ -19,7 +19,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import locket  # type: ignore[import-untyped]
 import pooch  # type: ignore[import-untyped]
 
-from geo_data._download import Download, NotFoundError, check_address, compare, read_small, shown
+from geo_data._download import NotFoundError, check_address, compare, download, read_small, shown
 from geo_data.errors import InputError
 
 __all__ = ["LODES_URL", "fetch", "fetch_lodes"]
@@ -131,8 +131,7 @@ def fetch(url: str, folder: Path, sha256: str | None = None, *, progress: bool =
     ------
     InputError
         If the file does not exist, does not come after some tries, is cut off, not what it is named after, or
-        has another hash than it must have. What has come of a broken download is kept, and continued by the
-        next one where the server can.
+        has another hash than it must have.
     """
     return _obtain(url, Path(folder), _checked_hash(sha256), lambda: None, progress)
 
@@ -158,13 +157,7 @@ def _obtain(
                 raise InputError(path, f"the file is there, but {_SUMS} does not have it", fix=fix)
             compare(path, path, expected)
         else:
-            # pooch makes the temporary name, checks the hash once more and moves the file into its place. It
-            # is told the address without the query, as it logs it, and has no way to resume: `Download` has.
-            pooch.get_logger().setLevel("WARNING")
-            download = Download(url, path, expected, progress)
-            pooch.retrieve(
-                shown(url), known_hash=expected, fname=name, path=folder.resolve(), downloader=download
-            )
+            download(url, path, expected, progress=progress)
         if recorded is None:
             _record(path, url)
     return path

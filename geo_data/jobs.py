@@ -95,9 +95,15 @@ class JobSource(Protocol):
         """Read the confidential side with the attributes named in `by`."""
 
     def parts(
-        self, by: tuple[str, ...] = (), categories: Mapping[str, tuple[str, ...]] | None = None
+        self,
+        by: tuple[str, ...] = (),
+        categories: Mapping[str, tuple[str, ...]] | None = None,
+        sha256: dict[str, str] | None = None,
     ) -> Iterator[JobRecords]:
-        """Read the confidential side file by file, attributes coded as in the slots' `categories`."""
+        """Read the confidential side file by file, attributes coded as in the slots' `categories`.
+
+        The SHA-256 of each file, of the bytes that were read, is entered into `sha256` under its path.
+        """
 
 
 def files_of(files: Files) -> tuple[str | os.PathLike[str], ...]:

@@ -22,19 +22,16 @@ from geo_data.jobs import (
     join_records,
     locate_blocks,
 )
+from geo_data.od_files import LODES_CATEGORIES
 from geo_data.tables import Kind, read_table
 
-__all__ = ["LODES_CATEGORIES", "LODES_COLUMNS", "LodesJobs"]
+__all__ = ["LODES_COLUMNS", "LodesJobs"]
 
-#: The attribute groups of an OD file (age, earnings, industry) and the categories of each.
-LODES_CATEGORIES: dict[str, tuple[str, ...]] = {
-    group: tuple(f"{group}0{number}" for number in (1, 2, 3)) for group in ("SA", "SE", "SI")
-}
 _COUNTS = ("S000", *(name for names in LODES_CATEGORIES.values() for name in names))
 #: The columns of an OD file in order.
 LODES_COLUMNS: tuple[str, ...] = ("w_geocode", "h_geocode", *_COUNTS, "createdate")
 
-_CURE_COUNTS = "use the file as published; LODES counts agree in every row"
+_FIX_COUNTS = "use the file as published; LODES counts agree in every row"
 
 
 @dataclass(frozen=True)
@@ -130,7 +127,10 @@ class LodesJobs:
         return join_records(list(self.parts(by)), by)
 
     def parts(
-        self, by: tuple[str, ...] = (), categories: Mapping[str, tuple[str, ...]] | None = None
+        self,
+        by: tuple[str, ...] = (),
+        categories: Mapping[str, tuple[str, ...]] | None = None,
+        sha256: dict[str, str] | None = None,
     ) -> Iterator[JobRecords]:
         """Read the job records file by file, the main files first; else as `records`.
 
@@ -139,6 +139,8 @@ class LodesJobs:
         by : tuple of str
         categories : mapping, optional
             Of the slots; those of LODES are always the same.
+        sha256 : dict, optional
+            Filled with the SHA-256 of each file as it was read.
         """
         by = tuple(by)
         if not set(by) <= set(LODES_CATEGORIES):
@@ -154,7 +156,7 @@ class LodesJobs:
                 fix="ask for one group, or use job-level microdata",
             )
         for path, external in self._files:
-            yield self._records(path, by, external=external)
+            yield self._records(path, by, external=external, sha256=sha256)
 
     @property
     def _files(self) -> list[tuple[str | os.PathLike[str], bool]]:
@@ -162,8 +164,15 @@ class LodesJobs:
         aux = () if self.aux is None else files_of(self.aux)
         return [*((path, False) for path in files_of(self.path)), *((path, True) for path in aux)]
 
-    def _records(self, path: str | os.PathLike[str], by: tuple[str, ...], *, external: bool) -> JobRecords:
-        frame = self._read(path, "w_geocode", "h_geocode")
+    def _records(
+        self,
+        path: str | os.PathLike[str],
+        by: tuple[str, ...],
+        *,
+        external: bool,
+        sha256: dict[str, str] | None = None,
+    ) -> JobRecords:
+        frame = self._read(path, "w_geocode", "h_geocode", sha256=sha256)
         work = locate_blocks(self.geography, frame["w_geocode"], path=path, column="w_geocode")
         home = locate_blocks(
             self.geography, frame["h_geocode"], path=path, column="h_geocode", external=external
@@ -196,10 +205,12 @@ class LodesJobs:
             attributes={by[0]: codes} if by else {},
         )
 
-    def _read(self, path: str | os.PathLike[str], *geocodes: str) -> pd.DataFrame:
+    def _read(
+        self, path: str | os.PathLike[str], *geocodes: str, sha256: dict[str, str] | None = None
+    ) -> pd.DataFrame:
         """Read geocode columns and all counts, and check that the counts of every row agree."""
         columns: dict[str, Kind] = {**dict.fromkeys(geocodes, "code"), **dict.fromkeys(_COUNTS, "count")}
-        frame = read_table(path, columns, schema=LODES_COLUMNS)
+        frame = read_table(path, columns, schema=LODES_COLUMNS, sha256=sha256)
         if frame["S000"].astype(np.float64).sum() > np.iinfo(np.int32).max:
             raise InputError(
                 path,
@@ -215,7 +226,7 @@ class LodesJobs:
                     f"rows have counts by {group} ({names[0]} to {names[-1]}) that do not add up to S000",
                     column=group,
                     count=wrong,
-                    fix=_CURE_COUNTS,
+                    fix=_FIX_COUNTS,
                 )
         return frame
 

@@ -132,7 +132,10 @@ class MicrodataJobs:
         return join_records(list(self.parts(by, categories)), by)
 
     def parts(
-        self, by: tuple[str, ...] = (), categories: Mapping[str, tuple[str, ...]] | None = None
+        self,
+        by: tuple[str, ...] = (),
+        categories: Mapping[str, tuple[str, ...]] | None = None,
+        sha256: dict[str, str] | None = None,
     ) -> Iterator[JobRecords]:
         """Read the job records file by file, some million rows at a time; else as `records`.
 
@@ -143,6 +146,8 @@ class MicrodataJobs:
         by : tuple of str
         categories : mapping, optional
             Categories of the slots, by which attributes are coded; by default those of the file.
+        sha256 : dict, optional
+            Filled with the SHA-256 of each file as it was read.
         """
         by = tuple(by)
         if not set(by) <= set(self.attributes):
@@ -154,7 +159,7 @@ class MicrodataJobs:
         workers = () if self.worker is None else (self.worker,)
         seen: list[npt.NDArray[np.uint64]] = []
         for path in files_of(self.path):
-            frame = self._read(path, (*by, *workers), origins=True)
+            frame = self._read(path, (*by, *workers), origins=True, sha256=sha256)
             for worker in workers:
                 seen.append(np.sort(pd.util.hash_array(frame[worker].to_numpy(dtype=object))))
             coded = {name: self._coded(frame[name], (categories or {}).get(name)) for name in by}
@@ -185,7 +190,12 @@ class MicrodataJobs:
         return codes.astype(np.uint8) if len(categories) <= 256 else codes.astype(np.uint16)
 
     def _read(
-        self, path: str | os.PathLike[str], labels: tuple[str, ...], *, origins: bool = False
+        self,
+        path: str | os.PathLike[str],
+        labels: tuple[str, ...],
+        *,
+        origins: bool = False,
+        sha256: dict[str, str] | None = None,
     ) -> pd.DataFrame:
         """Read the columns, one row per job."""
         columns: dict[str, Kind] = {self.work: "code"}
@@ -195,8 +205,8 @@ class MicrodataJobs:
         present = [name for name in (self.home, self.worker) if name is not None]
         columns.update(dict.fromkeys(labels, "label"))
         if self.count is None:
-            return read_table(path, columns, present=present)
-        frame = read_table(path, {**columns, self.count: "number"}, present=present)
+            return read_table(path, columns, present=present, sha256=sha256)
+        frame = read_table(path, {**columns, self.count: "number"}, present=present, sha256=sha256)
         count = frame.pop(self.count)
         wrong = int(((count < 0) | (count % 1 != 0)).sum())
         if wrong:

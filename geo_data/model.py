@@ -268,7 +268,7 @@ def _decay(model: PublicModel, stage: ModelTable | AreaTable) -> Decay:
         stage.inside(flow),
         model._weight,
         model._centres.distance_km(chosen),
-        lambda expected: stage.average(expected, rows, model.jobs[chosen], flow.shape[0]),
+        stage.averaging(rows, model.jobs[chosen], flow.shape[0]),
     )
 
 
@@ -278,7 +278,7 @@ def _concentrations(model: PublicModel, stage: ModelTable) -> tuple[float, float
     if chosen.size == 0:
         return _CONCENTRATION, _CONCENTRATION
     rows, flow, sample = stage.flows(chosen)
-    expected = stage.average(model.shares(chosen), rows, model.jobs[chosen], flow.shape[0])
+    expected = stage.averaging(rows, model.jobs[chosen], flow.shape[0])(model.shares(chosen))
     inside = stage.inside(flow)
     m, share = (stage.spread(stage.by_parent(values)) for values in (sample, expected))
     within = _solved(sample[inside], m[inside], (expected / share)[inside])

@@ -19,10 +19,13 @@ import pyarrow as pa
 import pyarrow.csv
 
 from geo_data.geography import Geography
-from geo_data.lodes import LODES_CATEGORIES
 
-__all__ = ["OD_COLUMNS", "count_columns", "od_table", "write_od_csv"]
+__all__ = ["LODES_CATEGORIES", "OD_COLUMNS", "count_columns", "od_table", "write_od_csv"]
 
+#: The attribute groups of an OD file (age, earnings, industry) and the categories of each.
+LODES_CATEGORIES: dict[str, tuple[str, ...]] = {
+    group: tuple(f"{group}0{number}" for number in (1, 2, 3)) for group in ("SA", "SE", "SI")
+}
 #: The columns that every OD file has, beside those that count jobs by category.
 OD_COLUMNS = ("w_geocode", "h_geocode", "S000", "createdate")
 

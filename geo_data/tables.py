@@ -23,11 +23,12 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import os
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 import numpy as np
 import pandas as pd
@@ -60,6 +61,7 @@ def read_table(
     schema: Collection[str] | None = None,
     present: Collection[str] = (),
     optional: Mapping[str, Kind] | None = None,
+    sha256: dict[str, str] | None = None,
 ) -> pd.DataFrame:
     """Read columns of a table as text, whole numbers or numbers, or say what is wrong with the file.
 
@@ -75,6 +77,9 @@ def read_table(
         Further columns that the header must have; they are not parsed.
     optional : mapping of str to Kind
         Further columns that are read where the header has them.
+    sha256 : dict, optional
+        The SHA-256 of the file, hexadecimal, is entered under its path: of text, of the bytes as they are
+        read.
 
     Returns
     -------
@@ -103,11 +108,14 @@ def read_table(
         _check_header(path, header, wanted, schema)
         columns = _with(columns, optional, header)
         table = _read_parquet(path, columns)
+        if sha256 is not None:  # Parquet is not read from its beginning to its end
+            with path.open("rb") as file:
+                sha256[str(path)] = hashlib.file_digest(file, "sha256").hexdigest()
     else:
         header = _csv_header(path, magic)
         _check_header(path, header, wanted, schema)
         columns = _with(columns, optional, header)
-        table = _read_csv(path, magic, columns)
+        table = _read_csv(path, magic, columns, sha256)
     if table.num_rows == 0:
         raise InputError(path, _NO_ROWS, fix=_COPY_AGAIN)
     return pd.DataFrame({name: _values(path, name, kind, table[name]) for name, kind in columns.items()})
@@ -174,20 +182,45 @@ def _check_header(
         )
 
 
-def _read_csv(path: Path, magic: bytes, columns: Mapping[str, Kind]) -> pa.Table:
+def _read_csv(
+    path: Path, magic: bytes, columns: Mapping[str, Kind], sha256: dict[str, str] | None
+) -> pa.Table:
     """Return the columns as text, counts as int64 where all of them convert."""
     text = {name: _NAME if kind == "name" else pa.string() for name, kind in columns.items()}
     fast = {name: pa.int64() if kind == "count" else text[name] for name, kind in columns.items()}
-    table, fault = _parse_csv(path, magic, fast)
+    table, fault = _parse_csv(path, magic, fast, sha256)
     if table is None and "count" in columns.values():
         # Either a count is not a whole number (to be counted by `_values`) or the file cannot be read at all.
-        table, fault = _parse_csv(path, magic, text)
+        table, fault = _parse_csv(path, magic, text, sha256)
     if table is None:
         raise InputError(path, fault, fix=_SAVE_UTF8 if fault == _ENCODING else _COPY_AGAIN)
     return table
 
 
-def _parse_csv(path: Path, magic: bytes, types: Mapping[str, pa.DataType]) -> tuple[pa.Table | None, str]:
+class _HashedFile:
+    """A file whose bytes are hashed as they are read."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._sha256, self.closed = file, hashlib.sha256(), False
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self._sha256.update(data)
+        return data
+
+    def close(self) -> None:
+        self.closed = True
+
+    def sha256(self) -> str:
+        """Return the hash of the whole file, the rest of which is read for it."""
+        while self.read(1 << 20):
+            pass
+        return self._sha256.hexdigest()
+
+
+def _parse_csv(
+    path: Path, magic: bytes, types: Mapping[str, pa.DataType], sha256: dict[str, str] | None
+) -> tuple[pa.Table | None, str]:
     ragged: list[int] = []
 
     def skip(row: object) -> str:
@@ -197,17 +230,21 @@ def _parse_csv(path: Path, magic: bytes, types: Mapping[str, pa.DataType]) -> tu
     table, fault = None, ""
     try:
         compression = "gzip" if magic.startswith(_GZIP) else None
-        with pa.input_stream(str(path), compression=compression) as stream:
-            table = pyarrow.csv.read_csv(
-                stream,
-                parse_options=pyarrow.csv.ParseOptions(invalid_row_handler=skip),
-                convert_options=pyarrow.csv.ConvertOptions(
-                    include_columns=list(types),
-                    column_types=types,
-                    null_values=[""],
-                    strings_can_be_null=True,
-                ),
-            )
+        with path.open("rb") as file:
+            source = file if sha256 is None else _HashedFile(file)
+            with pa.input_stream(source, compression=compression) as stream:
+                table = pyarrow.csv.read_csv(
+                    stream,
+                    parse_options=pyarrow.csv.ParseOptions(invalid_row_handler=skip),
+                    convert_options=pyarrow.csv.ConvertOptions(
+                        include_columns=list(types),
+                        column_types=types,
+                        null_values=[""],
+                        strings_can_be_null=True,
+                    ),
+                )
+            if sha256 is not None and isinstance(source, _HashedFile):
+                sha256[str(path)] = source.sha256()
     except _READ_FAULTS as error:
         fault = _ENCODING if "UTF8" in str(error) else _TRUNCATED
     if table is not None and ragged:

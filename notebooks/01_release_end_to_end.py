@@ -97,14 +97,14 @@ pd.DataFrame(
 # %% [markdown]
 # ## What it cost
 #
-# The certificate states the privacy loss of the whole run, and that of one person. Notebook 3 reads it in
-# full.
+# The certificate states the privacy loss of the whole run (of one record in it), and that of one person with
+# all of their records. Notebook 3 reads it in full.
 
 # %%
 certificate = release.certificate
 print(certificate.definition.words)
-print(f"\nrun:    epsilon {certificate.run.epsilon}, delta {certificate.run.delta}")
-print(f"person: epsilon {certificate.person.epsilon}, delta {certificate.person.delta}")
+print(f"\nrun:        epsilon {certificate.run.epsilon}, delta {certificate.run.delta}")
+print(f"user-level: epsilon {certificate.user_level.epsilon}, delta {certificate.user_level.delta}")
 
 # %%
 settings = config.ledger

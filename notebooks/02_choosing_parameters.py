@@ -31,7 +31,7 @@ folder = Path(work.name)
 if os.environ.get("ODSYNTH_REGION") == "rhode_island":
     source = Path("../examples/rhode_island.toml")
 else:
-    source = pipelines.demo_inputs(folder)
+    source = pipelines.demo_inputs(folder, counties=3, tracts=24, blocks=1_200, jobs=20_000)
 config = pipelines.load_config(source)
 
 # %% [markdown]

@@ -26,7 +26,7 @@ folder = Path(work.name)
 if os.environ.get("ODSYNTH_REGION") == "rhode_island":
     source = Path("../examples/rhode_island.toml")
 else:
-    source = pipelines.demo_inputs(folder)
+    source = pipelines.demo_inputs(folder, counties=3, tracts=24, blocks=1_200, jobs=20_000)
 config = pipelines.load_config(source).with_out(folder / "release")
 release = pipelines.run(config)
 certificate = release.certificate
@@ -34,22 +34,27 @@ certificate = release.certificate
 # %% [markdown]
 # ## What is promised
 #
-# Two promises, both about changing the home of one job record and nothing else:
+# Two promises about changing the home of one job record and nothing else, and one about a person:
 #
 # - **for the run**, (ε, δ)-*probabilistic* differential privacy: except with probability δ over the whole
 #   release, no output is more than $e^\varepsilon$ times likelier or less likely than it would have been;
-# - **for one person**, (ε, δ)-differential privacy, the usual definition, which survives whatever is done
-#   with the release afterwards. Its δ is much smaller, because it is one person's and not the sum over all.
+# - **record-level**, (ε, δ)-differential privacy, the usual definition, which survives whatever is done with
+#   the release afterwards. Its δ is much smaller, because it is one record's and not the sum over all;
+# - **user-level**, the same for a person and all of their records, as many as the certificate says.
 
 # %%
 print(certificate.definition.words)
 pd.DataFrame(
     {
-        "epsilon": [certificate.requested.epsilon, certificate.run.epsilon, certificate.person.epsilon],
-        "delta": [certificate.requested.delta, certificate.run.delta, certificate.person.delta],
-    },
-    index=["requested", "run", "person"],
-)
+        name: {"epsilon": part.epsilon, "delta": part.delta}
+        for name, part in {
+            "requested": certificate.requested,
+            "run": certificate.run,
+            "record-level": certificate.record_level,
+            "user-level": certificate.user_level,
+        }.items()
+    }
+).T
 
 # %% [markdown]
 # What it does not cover is part of the certificate:
@@ -92,23 +97,23 @@ figure.legend(loc="outside lower center", ncols=4)
 plt.show()
 
 # %% [markdown]
-# ## The curve of a person
+# ## The curve of a record
 #
 # One pair (ε, δ) is a point of a curve: the same release is also private at other epsilons with other
 # deltas. The last point has δ = 0, pure differential privacy; nothing can go wrong beyond it. A loss above
 # the stated ε is therefore limited, too. (Geometric noise has that last point only.)
 
 # %%
-person = certificate.person
-points = sorted((float(point.epsilon), float(point.delta)) for point in (*person.curve, person))
+record = certificate.record_level
+points = sorted((float(point.epsilon), float(point.delta)) for point in (*record.curve, record))
 epsilons, deltas = np.array(points).T
 figure, axis = plt.subplots(figsize=(5, 3))
 if deltas[0] > 0:
     axis.step(epsilons[:-1], deltas[:-1], "o-", where="post")
     axis.set(yscale="log", ylim=(1e-30, 3))
-axis.plot(float(person.epsilon), float(person.delta), "o", color="C1", ms=7, label="the pair that is stated")
+axis.plot(float(record.epsilon), float(record.delta), "o", color="C1", ms=7, label="the pair that is stated")
 axis.axvline(epsilons[-1], color="0.4", ls="--", lw=1, label=f"δ = 0 from ε = {epsilons[-1]:.1f} on")
-axis.set(xlabel="ε", ylabel="δ of one person, at most", xlim=(0, None))
+axis.set(xlabel="ε", ylabel="δ of one record, at most", xlim=(0, None))
 axis.legend(loc="lower left")
 plt.show()
 

@@ -27,7 +27,7 @@ folder = Path(work.name)
 if os.environ.get("ODSYNTH_REGION") == "rhode_island":
     source = Path("../examples/rhode_island.toml")
 else:
-    source = pipelines.demo_inputs(folder)
+    source = pipelines.demo_inputs(folder, counties=3, tracts=24, blocks=1_200, jobs=20_000)
 config = pipelines.load_config(source).with_out(folder / "release")
 
 # %% [markdown]
@@ -87,7 +87,7 @@ there, not_there = cells(*[0] * 10, *[1] * 9, 7), cells(*[0] * 10, *[1] * 10)
 no_noise_where_nobody_lives = changed(lambda urns: replace(urns, coin=np.array([[0, 1]])))
 
 # %%
-RUNS = 200_000
+RUNS = 100_000
 
 
 def far_draws(sampler: Sampler, workers: np.ndarray) -> np.ndarray:
@@ -141,7 +141,7 @@ cases = {
 promised, delta = guarantee.record_epsilon, guarantee.record_delta
 rows = []
 for name, sampler in cases.items():
-    for runs in (1_000, 10_000, 100_000, 400_000):
+    for runs in (1_000, 10_000, 200_000):
         found = synth.audit(
             urns, cells(0), cells(1), runs=runs, delta=delta, confidence=CONFIDENCE, sampler=sampler
         )
@@ -185,7 +185,7 @@ def twice(urns: Urns, cells: np.ndarray, stream: synth.WordStream) -> np.ndarray
 
 once, both = (promised, delta), synth.compose([(promised, delta)] * 2)
 result = synth.audit(
-    urns, cells(0), cells(1), runs=400_000, delta=both[1], confidence=CONFIDENCE, sampler=twice
+    urns, cells(0), cells(1), runs=200_000, delta=both[1], confidence=CONFIDENCE, sampler=twice
 )
 pd.Series(
     {"price of one release": once[0], "audited, two releases": result.epsilon, "price of both": both[0]},

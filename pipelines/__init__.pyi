@@ -44,6 +44,8 @@ from .running.demo import demo_inputs as demo_inputs
 from .running.demo import demo_truth as demo_truth
 from .running.payment import debits_of as debits_of
 from .running.report import PlanReport as PlanReport
+from .running.report import WrittenPlan as WrittenPlan
+from .running.report import plan as plan
 from .running.report import report_plan as report_plan
 from .running.report import write_plan_report as write_plan_report
 from .running.run import Release as Release
@@ -51,6 +53,7 @@ from .running.run import certify as certify
 from .running.run import resume as resume
 from .running.run import run as run
 from .schedule.due import due as due
+from .storage.errors import ShownError as ShownError
 from .views.combining import CombinedEstimate as CombinedEstimate
 from .views.combining import combine as combine
 from .views.commutes import Area as Area

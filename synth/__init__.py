@@ -5,6 +5,7 @@ from synth.calibration import BudgetTooSmallError
 from synth.composition import compose, compose_curves, group_privacy, one_urn_implicates
 from synth.decoarsening import OriginShares, cumulative_weights, draw_blocks
 from synth.dirichlet import Dirichlet
+from synth.errors import ShownError
 from synth.exact import decimal_down, decimal_up, exact
 from synth.geometric import Geometric, GeometricClass, GeometricParameters
 from synth.losses import PoolClass
@@ -37,6 +38,7 @@ __all__ = [
     "PoolClass",
     "Pools",
     "RunKey",
+    "ShownError",
     "WordStream",
     "audit",
     "compose",

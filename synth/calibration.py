@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from synth.errors import ShownError
 from synth.exact import decimal_up
 from synth.losses import PoolClass, failure_bound
 from synth.plan import GuaranteeName
@@ -35,7 +36,7 @@ _EXACT_SIZES = 64  # pools of up to this size are classed by their exact size
 _GROWTH = 1.05  # ratio of neighbouring size limits above that
 
 
-class BudgetTooSmallError(ValueError):
+class BudgetTooSmallError(ShownError, ValueError):
     """No prior certifies the requested (epsilon, delta) for some pools.
 
     Parameters

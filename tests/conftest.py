@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+import tomlkit
 from hypothesis import settings
 
 import geo_data
 import pipelines
+from helpers import with_values
+from pipelines.config.toml import read_toml
+from pipelines.release import certificate
 from pipelines.release.provenance import SourceState
 
 # The same cases on every machine and every day, and no failure because a machine was busy.
@@ -44,7 +48,7 @@ def shared_data() -> Path:
 def clean_source() -> Iterator[SourceState]:
     """Make releases say that they come from an unmodified commit, whatever state this checkout is in."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipelines.release.certificate.source_state", lambda: CLEAN)
+        patch.setattr(certificate, "source_state", lambda: CLEAN)
         yield CLEAN
 
 
@@ -56,28 +60,32 @@ def small_region(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
-def config_text(small_region: dict[str, Path]) -> Callable[..., str]:
-    """Return the TOML text of a release of the small region; `change` pairs are (old, new) parts of it.
+def config_tables(small_region: dict[str, Path]) -> dict[str, Any]:
+    """The tables of the configuration of a release of the small region, for `helpers.with_values`.
 
-    The text is examples/demo.toml with the files of the small region, "release" as output folder, and cells
-    and pools fixed, which spares each test the search for the best; some urns are shared, some are not.
+    They are those of examples/demo.toml with the files of the small region, "release" as output folder, and
+    cells and pools fixed, which spares each test the search for the best; some urns are shared, some are not.
+    """
+    tables = read_toml(EXAMPLES / "demo.toml")
+    files = {path.name: str(path) for path in small_region.values()}
+    geography, named = tables["geography"], ("jobs", "geography", "weights")
+    for table in (*(tables[name] for name in named), *tables["auxiliary"], *geography["polygons"]):
+        table["file"] = files[Path(table["file"]).name]
+    plan = {"split_threshold": "1", "pool_below": 8, **tables["plan"]}
+    return with_values(tables, {"release.out": "release", "plan": plan})
+
+
+@pytest.fixture(scope="session")
+def config_text(config_tables: dict[str, Any]) -> Callable[..., str]:
+    """Return the TOML text of the configuration; changes are mappings as of `helpers.with_values`.
+
+    Or pairs (old, new) of parts of the text.
     """
 
-    def text(*change: tuple[str, str], jobs: Path | None = None) -> str:
-        whole = (EXAMPLES / "demo.toml").read_text(encoding="utf-8")
-        whole = re.sub(r"[ ]*#.*", "", whole)
-        files = {f"../out/demo-inputs/{path.name}": path for path in small_region.values()}
-        if jobs is not None:
-            files[f"../out/demo-inputs/{small_region['od'].name}"] = jobs
-        fixed = ("[plan]", '[plan]\nsplit_threshold = "1"\npool_below = 8')
-        for old, new in [
-            ('../out/demo"', 'release"'),
-            fixed,
-            *((old, str(new)) for old, new in files.items()),
-        ]:
-            assert old in whole
-            whole = whole.replace(old, new)
-        for old, new in change:
+    def text(*change: Mapping[str, object] | tuple[str, str], jobs: Path | None = None) -> str:
+        tables = with_values(config_tables, {} if jobs is None else {"jobs.file": jobs})
+        whole = tomlkit.dumps(with_values(tables, *(one for one in change if isinstance(one, Mapping))))
+        for old, new in (one for one in change if not isinstance(one, Mapping)):
             assert whole.count(old) == 1, old
             whole = whole.replace(old, new)
         return whole
@@ -87,10 +95,12 @@ def config_text(small_region: dict[str, Path]) -> Callable[..., str]:
 
 @pytest.fixture
 def small_config(config_text: Callable[..., str], tmp_path: Path) -> Callable[..., pipelines.ReleaseConfig]:
-    """Return the configuration of a release of the small region into a new folder of the test's own."""
+    """Return a configuration as `config_text` writes it, of a release into a new folder of the test's own."""
     numbers = itertools.count()
 
-    def config(*change: tuple[str, str], jobs: Path | None = None) -> pipelines.ReleaseConfig:
+    def config(
+        *change: Mapping[str, object] | tuple[str, str], jobs: Path | None = None
+    ) -> pipelines.ReleaseConfig:
         folder = tmp_path / f"run{next(numbers)}"
         folder.mkdir()
         return pipelines.parse_config(config_text(*change, jobs=jobs), folder, "small.toml")

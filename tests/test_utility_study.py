@@ -67,20 +67,20 @@ def results(study: SimpleNamespace, subject: object) -> pd.DataFrame:
 
 
 def test_methods_of_one_plan_have_its_pools_and_weights(drafts: dict[str, object]) -> None:
-    own = drafts["dirichlet"].release
+    own = drafts["dirichlet"].plan
     for method in METHODS_OF_A_PLAN:
-        release = drafts[method].release
-        assert release.pools is own.pools
-        assert release.weights is own.weights
-        assert release.shares is own.shares
-        assert np.array_equal(release.plan.pools.n, own.plan.pools.n)
+        plan = drafts[method].plan
+        assert plan.pools is own.pools
+        assert plan.weights is own.weights
+        assert plan.shares is own.shares
+        assert np.array_equal(plan.numeric.pools.n, own.numeric.pools.n)
         if method != "model":
-            assert np.array_equal(release.plan.domains.cuts, own.plan.domains.cuts)
+            assert np.array_equal(plan.numeric.domains.cuts, own.numeric.domains.cuts)
 
 
 def test_promises_are_certified_at_the_epsilon_of_the_study(drafts: dict[str, object]) -> None:
     for method in ("dirichlet", "onthemap", "unpruned", "geometric_same", "geometric", "geometric_blocks"):
-        guarantee = pipelines.certify(drafts[method].release)
+        guarantee = pipelines.certify(drafts[method].plan)
         assert guarantee.epsilon <= Fraction("8.6")
         assert drafts[method].delta == float(guarantee.delta) <= 1e-5
     assert drafts["geometric"].delta == 0 < drafts["dirichlet"].delta
@@ -98,14 +98,14 @@ def test_a_plan_that_cannot_be_certified_is_a_note(
 
     monkeypatch.setattr(study.methods.Subject, "plan", refuse)
     found = {draft.method: draft for draft in study.methods.drafts(subject, "8.6")}
-    assert found["onthemap"].release is None
+    assert found["onthemap"].plan is None
     assert found["onthemap"].note == "cannot be certified below epsilon 7.4"
-    assert all(draft.release is not None for name, draft in found.items() if name != "onthemap")
+    assert all(draft.plan is not None for name, draft in found.items() if name != "onthemap")
 
 
 def test_the_papers_prior_is_in_every_cell_of_a_pool(drafts: dict[str, object]) -> None:
-    plan = drafts["paper"].release.plan
-    delta = drafts["dirichlet"].release.plan.delta
+    plan = drafts["paper"].plan.numeric
+    delta = drafts["dirichlet"].plan.numeric.delta
     for pool in (0, int(np.argmax(plan.pools.n))):
         n, k = int(plan.pools.n[pool]), int(plan.domains.n_cells[plan.pools.domain[pool]])
         wanted = synth.paper.paper_prior(n, n, k, Fraction(math.exp(8.6)), delta * n / plan.pools.n_records)
@@ -116,33 +116,33 @@ def test_the_papers_prior_is_in_every_cell_of_a_pool(drafts: dict[str, object]) 
 def test_cells_alone_keep_every_worker_in_the_cell(
     study: SimpleNamespace, subject: object, drafts: dict[str, object]
 ) -> None:
-    release = drafts["cells"].release
-    homes = study.methods.true_homes(subject, release)
-    domain = np.repeat(release.plan.pools.domain, release.plan.pools.n)
-    pool = np.repeat(np.arange(release.pools.n.size), release.pools.n)
+    plan = drafts["cells"].plan
+    homes = study.methods.true_homes(subject, plan)
+    domain = np.repeat(plan.numeric.pools.domain, plan.numeric.pools.n)
+    pool = np.repeat(np.arange(plan.pools.n.size), plan.pools.n)
     counts = []
-    for blocks in (homes, study.methods.draw(release, homes)):
-        cells = release.plan.domains.locate(domain, blocks)
+    for blocks in (homes, study.methods.draw(plan, homes)):
+        cells = plan.numeric.domains.locate(domain, blocks)
         counts.append(np.unique(np.stack([pool, cells]), axis=1, return_counts=True))
     assert all(np.array_equal(*pair) for pair in zip(*counts, strict=True))
-    assert not np.array_equal(homes, study.methods.draw(release, homes))
+    assert not np.array_equal(homes, study.methods.draw(plan, homes))
 
 
 def test_the_public_model_alone_looks_at_no_home(
     study: SimpleNamespace, subject: object, drafts: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(synth.RunKey, "generate", lambda: synth.RunKey.from_seed(3))
-    release = drafts["model"].release
-    homes = study.methods.true_homes(subject, release)
-    drawn = study.methods.draw(release, homes)
-    assert np.array_equal(drawn, study.methods.draw(release, np.zeros_like(homes)))
-    own = drafts["dirichlet"].release
+    plan = drafts["model"].plan
+    homes = study.methods.true_homes(subject, plan)
+    drawn = study.methods.draw(plan, homes)
+    assert np.array_equal(drawn, study.methods.draw(plan, np.zeros_like(homes)))
+    own = drafts["dirichlet"].plan
     assert not np.array_equal(study.methods.draw(own, homes), study.methods.draw(own, np.zeros_like(homes)))
 
 
 def test_resampling_alone_has_no_noise(drafts: dict[str, object]) -> None:
-    plans = {name: drafts[name].release for name in ("resampling", "dirichlet")}
-    noise = {name: release.mechanism.noise_share(release.plan) for name, release in plans.items()}
+    plans = {name: drafts[name].plan for name in ("resampling", "dirichlet")}
+    noise = {name: plan.mechanism.noise_share(plan.numeric) for name, plan in plans.items()}
     assert noise["resampling"] < 1e-5 < noise["dirichlet"]
 
 

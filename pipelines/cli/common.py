@@ -9,10 +9,9 @@ from pathlib import Path
 
 import click
 
-import geo_data
 import pipelines
-import synth
-from pipelines.running.folder import Staging
+from pipelines.running.folder import RunFolder
+from pipelines.storage.errors import ShownError, shown_message
 
 __all__ = ["implicate_option", "kept_for_resume", "one_clear_error", "say"]
 
@@ -24,17 +23,6 @@ implicate_option = click.option(
     help="Which of the synthetic data sets, where a release has several.",
 )
 
-EXPECTED = (
-    pipelines.ConfigError,
-    pipelines.LedgerError,
-    pipelines.PublicReleaseError,
-    pipelines.PublishError,
-    geo_data.InputError,
-    synth.BudgetTooSmallError,
-    pipelines.SigningError,
-    pipelines.VerificationError,
-)
-
 
 @contextmanager
 def one_clear_error() -> Iterator[None]:
@@ -44,14 +32,10 @@ def one_clear_error() -> Iterator[None]:
     """
     try:
         yield
-    except EXPECTED as error:
-        raise click.ClickException(str(error)) from None
     except (click.ClickException, click.exceptions.Exit, click.Abort):
         raise
-    except OSError as error:
-        # Names of files and the system's reason; no content.
-        what = error.strerror or "cannot be used"
-        raise click.ClickException(f"{error.filename or 'a file'}: {what}") from None
+    except (ShownError, OSError) as error:
+        raise click.ClickException(shown_message(error)) from None
     except Exception as error:
         if os.environ.get("ODSYNTH_DEBUG"):
             raise
@@ -71,8 +55,8 @@ def kept_for_resume(out: Path) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if not isinstance(error, pipelines.ConfigError) and Staging.of(out).begun:
-            say(f"What was drawn is kept in {Staging.of(out).folder}. Continue with: odsynth resume {out}")
+        if not isinstance(error, pipelines.ConfigError) and RunFolder.of(out).begun:
+            say(f"What was drawn is kept in {RunFolder.of(out).folder}. Continue with: odsynth resume {out}")
         raise
 
 

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import click
 
-import pipelines
-from pipelines.cli.common import kept_for_resume, one_clear_error, say
-from pipelines.cli.records import COMMANDS
+from pipelines.cli.records import RECORDS
+from pipelines.cli.releases import RELEASES
 from pipelines.cli.service import SERVICE
-from pipelines.cli.summary import budget_line, comparison, release_summary
 from pipelines.cli.views import VIEWS
-from pipelines.running.run import check_ready
 
 __all__ = ["main"]
-
-_CONFIG = click.Path(path_type=Path, dir_okay=False)
-_OUT = click.option(
-    "--out", type=click.Path(path_type=Path), help="Output folder, instead of the configuration's."
-)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -38,175 +27,5 @@ def main() -> None:
     """  # noqa: D301 - click wants the escape itself
 
 
-@main.command()
-@_OUT
-def demo(out: Path | None) -> None:
-    """Generate a region of 60,000 jobs and release it into out/demo.
-
-    Needs no input. Inputs are written to out/demo-inputs, in the formats of real data, so that they can be
-    looked at; an earlier demo is replaced. Ends with a map of the release.
-    """
-    with one_clear_error():
-        release = pipelines.demo(out, report=say)
-        click.echo(release_summary(release))
-        click.echo(comparison(release.plan, release.public, pipelines.demo_truth(release)))
-        try:
-            click.echo(f"Map         {pipelines.write_map(release.public)} (open it in a browser)")
-        except FileNotFoundError as error:  # set up without npm: everything else is there
-            click.echo(f"Map         none: {error.strerror}")
-
-
-@main.command()
-@click.argument("config", type=_CONFIG)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    help="Folder of the report; by default the release's with -plan.",
-)
-def plan(config: Path, out: Path | None) -> None:
-    """Show what CONFIG would release, and its cost.
-
-    Also what it is expected to lose.
-
-    Reads public inputs only; of the job file, only work blocks and attributes, never the column of homes.
-    Checks that the signing key and the ledger can be used, and says what is left of the budget.
-    Writes the plan, this report, and a picture of the cells of a few workplaces.
-    """
-    with one_clear_error():
-        loaded = pipelines.load_config(config)
-        target = out or loaded.release.out.with_name(f"{loaded.release.out.name}-plan")
-        check_ready(loaded)
-        say("Reading public inputs ...")
-        inputs = pipelines.read_public_inputs(loaded)
-        say("Choosing cells and pools, and planning ...")
-        release = pipelines.make_plan(loaded, inputs)
-        guarantee = pipelines.certify(release)
-        say("Trying the plan on homes drawn from the public model ...")
-        report = pipelines.report_plan(release, guarantee, inputs.model)
-        digest = pipelines.write_plan_report(report, target, inputs.names)
-        click.echo(report.text())
-        click.echo(f"Plan hash   {digest}")
-        if loaded.ledger is not None:
-            click.echo(budget_line(loaded.ledger, release, guarantee))
-        click.echo(f"Written     {target}: {', '.join(sorted(path.name for path in target.iterdir()))}")
-        click.echo(f"Run it with: odsynth run {config} --plan {target}")
-
-
-def _values(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:
-    return tuple(part.strip() for part in value.split(",")) if value else ()
-
-
-@main.command()
-@click.argument("config", type=_CONFIG)
-@click.option("--epsilon", callback=_values, help="Values to try, as in 2,4.6,8.6.")
-@click.option("--delta", callback=_values, help="Values to try.")
-@click.option("--mechanism", callback=_values, help="Mechanisms to try: dirichlet,geometric.")
-@click.option("--coarsening", callback=_values, help="Rules to try: balanced,threshold,distance,share.")
-@click.option("--split-threshold", callback=_values, help="Values to try; auto is the planner's choice.")
-@click.option("--pool-by", callback=_values, help="Attributes to pool by: none,SE,SA+SE.")
-@click.option("--pool-level", callback=_values, help="Levels to try; auto is the planner's choice.")
-@click.option("--pool-below", callback=_values, help="Values to try; auto is the planner's choice.")
-@click.option("--retention-min", callback=_values, help="Values of f_min to try.")
-@click.option(
-    "--proxy-truth",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="A published OD file, such as last year's release, in place of homes drawn from the public model.",
-)
-@click.option("--out", type=click.Path(path_type=Path), help="Folder; by default the release's with -tune.")
-def tune(config: Path, out: Path | None, proxy_truth: Path | None, **values: tuple[str, ...]) -> None:
-    """Compare plans for CONFIG, on public data only.
-
-    One is recommended.
-
-    Every combination of the values given is planned, certified and tried; an option left out keeps what
-    CONFIG says. Writes the measures (tune.parquet) and a figure of what privacy costs (frontier.png).
-    """
-    with one_clear_error():
-        loaded = pipelines.load_config(config)
-        target = out or loaded.release.out.with_name(f"{loaded.release.out.name}-tune")
-        target.mkdir(parents=True, exist_ok=True)
-        results = pipelines.tune(
-            loaded, pipelines.Sweep(**values), proxy_truth=proxy_truth, progress=sys.stderr.isatty()
-        )
-        results.to_parquet(target / "tune.parquet", index=False)
-        pipelines.draw_frontier(results, loaded.release.name, target / "frontier.png")
-        click.echo(results.to_string(index=False, float_format="{:.4g}".format, na_rep="-"))
-        click.echo(f"Written     {target}: tune.parquet, frontier.png")
-        click.echo("Recommended at the requested epsilon and delta:")
-        click.echo(pipelines.recommend(results, loaded))
-
-
-_SCHEDULER = click.option(
-    "--scheduler",
-    help="Address of a Dask cluster to draw on, such as tcp://10.0.0.1:8786. Its workers must see the output "
-    "folder. By default threads, or a cluster of its own for many jobs on many cores.",
-)
-
-
-@main.command()
-@click.argument("config", type=_CONFIG)
-@_OUT
-@click.option(
-    "--plan",
-    type=click.Path(path_type=Path),
-    help="Folder that odsynth plan wrote for CONFIG: run exactly that plan, instead of planning again.",
-)
-@_SCHEDULER
-def run(config: Path, out: Path | None, plan: Path | None, scheduler: str | None) -> None:
-    """Make the release that CONFIG describes.
-
-    Plans, certifies, draws, writes and checks. The output folder must not exist; it appears, complete, when
-    everything has succeeded, and not otherwise. What an interruption leaves can be continued with resume.
-    With --plan, what odsynth plan wrote is released, and nothing is planned again.
-    """
-    with one_clear_error():
-        loaded = pipelines.load_config(config)
-        loaded = loaded if out is None else loaded.with_out(out)
-        with kept_for_resume(loaded.release.out):
-            click.echo(release_summary(pipelines.run(loaded, plan=plan, report=say, scheduler=scheduler)))
-
-
-@main.command()
-@click.argument("out", type=click.Path(path_type=Path))
-@_SCHEDULER
-def resume(out: Path, scheduler: str | None) -> None:
-    """Continue the interrupted run whose output folder is OUT.
-
-    The result is what it would have been, byte for byte, and costs nothing more. No input is read again.
-    """
-    with one_clear_error(), kept_for_resume(out.absolute()):
-        click.echo(release_summary(pipelines.resume(out.absolute(), report=say, scheduler=scheduler)))
-
-
-@main.command()
-@click.argument("public", type=click.Path(path_type=Path))
-@click.option(
-    "--key", type=click.Path(path_type=Path, dir_okay=False), help="Public key of the expected signer."
-)
-def verify(public: Path, key: Path | None) -> None:
-    """Check the release in the folder PUBLIC.
-
-    Needs nothing but that folder: recomputes checksums, plan hash and certificate, and compares the data with
-    the plan. Prints each check and ends with an error at the first that fails.
-    """
-    with one_clear_error():
-        for check in pipelines.verify(public, key):
-            click.echo(f"{click.style('ok', fg='green')}  {check.name}: {check.detail}")
-    click.echo(f"{public} is what its certificate says.")
-
-
-@main.command()
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-def keygen(folder: Path) -> None:
-    """Make a key pair in FOLDER for signing releases.
-
-    Name the private key in a configuration ([signature] key = ...), keep it where only the release's
-    operator can read it, and publish the public key where readers can find it without the release.
-    """
-    with one_clear_error():
-        private, public = pipelines.generate_keys(folder)
-        click.echo(f"Private key {private} (keep it), public key {public} (publish it).")
-
-
-for _command in (*COMMANDS, *VIEWS, *SERVICE):
+for _command in (*RELEASES, *RECORDS, *VIEWS, *SERVICE):
     main.add_command(_command)

@@ -13,7 +13,7 @@ import pipelines
 from pipelines.cli.common import one_clear_error, say
 from pipelines.cli.summary import ledger_account
 
-__all__ = ["COMMANDS"]
+__all__ = ["RECORDS"]
 
 _NAME = click.argument("name")
 _VERSION = click.argument("version")
@@ -212,4 +212,4 @@ def simulate(folder: Path, workers: int) -> None:
         click.echo(f"Written {config}. Try: odsynth plan {config}")
 
 
-COMMANDS = (publish, published, withdraw, erratum, due, fetch, ledger, simulate)
+RECORDS = (publish, published, withdraw, erratum, due, fetch, ledger, simulate)

@@ -7,16 +7,27 @@ from pathlib import Path
 
 import geo_data
 import synth
+from pipelines.config.loading import ReleaseConfig
 from pipelines.config.sections import LedgerSettings
 from pipelines.ledger.ledger import Account
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.utility import mean_commute, total_variation
 from pipelines.release.layout import file_names
-from pipelines.running.folder import Staging
+from pipelines.running.folder import RunFolder
 from pipelines.running.payment import budget_left
+from pipelines.running.report import WrittenPlan
 from pipelines.running.run import Release
 
-__all__ = ["budget_line", "comparison", "ledger_account", "release_summary"]
+__all__ = ["budget_line", "comparison", "ledger_account", "plan_summary", "release_summary"]
+
+
+def plan_summary(planned: WrittenPlan, config: ReleaseConfig) -> str:
+    """Describe a plan: what it would release, at what cost, what is left of the budget, where it is."""
+    lines = [planned.report.text(), f"Plan hash   {planned.sha256}"]
+    if config.ledger is not None:
+        lines.append(budget_line(config.ledger, planned.report.plan, planned.report.guarantee))
+    written = ", ".join(sorted(path.name for path in planned.folder.iterdir()))
+    return "\n".join([*lines, f"Written     {planned.folder}: {written}"])
 
 
 def release_summary(release: Release) -> str:
@@ -44,7 +55,7 @@ def release_summary(release: Release) -> str:
 
 
 def _paid(release: Release) -> str:
-    debit = Staging(release.out).load().debit
+    debit = RunFolder(release.out).load().debit
     return f"Ledger      debit {debit}" if debit else "Ledger      none: nobody adds up what is spent"
 
 
@@ -66,7 +77,7 @@ def ledger_account(account: Account) -> str:
 def budget_line(settings: LedgerSettings, plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
     """Describe what is left of the budget of a plan, and whether it can be paid from it."""
     left = budget_left(settings)
-    one_record = plan.numeric.guarantee == "dp"  # which is paid with what is asked (`accounting.paid`)
+    one_record = plan.numeric.guarantee == "dp"  # which is paid with what is asked (`running.payment.pay`)
     cost = plan.requested if one_record else (guarantee.epsilon, guarantee.delta)
     fits = all(synth.exact(synth.decimal_up(a)) <= b for a, b in zip(cost, left, strict=True))
     period = f", {settings.period}" if settings.period else ""

@@ -2,11 +2,164 @@
 
 from __future__ import annotations
 
-from pipelines.cli.evaluate import evaluate
-from pipelines.cli.export import export_command
-from pipelines.cli.figure import figure
-from pipelines.cli.map import map_command
+from pathlib import Path
+from typing import Literal
 
-__all__ = ["VIEWS"]
+import click
+
+import pipelines
+from pipelines.cli.common import implicate_option, one_clear_error, say
+from pipelines.views.exports.exporting import FORMATS
+from pipelines.views.figures import KINDS
+
+__all__ = ["VIEWS", "evaluate", "export_command", "figure", "map_command"]
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_MEANINGS = "\n".join(f"  {name:11} {form.meaning}" for name, form in FORMATS.items())
+
+
+@click.command("map")
+@click.argument("public", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option(
+    "--to",
+    "target",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The HTML file; by default map.html beside PUBLIC.",
+)
+@implicate_option
+def map_command(public: Path, target: Path | None, implicate: int) -> None:
+    """Write an offline map of the release in PUBLIC: one HTML file, to be opened by any browser."""
+    with one_clear_error():
+        path = pipelines.write_map(public, target, implicate)
+        click.echo(f"{path}: {path.stat().st_size / 1e6:.1f} MB. Open it in a browser; it needs no network.")
+
+
+@click.command()
+@click.argument("public", type=click.Path(path_type=Path, file_okay=False))
+@click.option(
+    "--to",
+    "target",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The figure: FILE.png or FILE.svg.",
+)
+@click.option("--area", help="Code of an area or work block, at any level; by default the whole release.")
+@click.option(
+    "--of",
+    type=click.Choice(["workers", "residents"]),
+    default="workers",
+    show_default=True,
+    help="Those who work in the area, or those who live there.",
+)
+@click.option("--level", help="Level of the areas on the maps; by default the finest with polygons.")
+@click.option("--count", default="S000", show_default=True, help="Who is counted: a column of the OD file.")
+@click.option(
+    "--kind",
+    type=click.Choice(KINDS),
+    default="all",
+    show_default=True,
+    help="All four panels in one figure, or one of them.",
+)
+@implicate_option
+def figure(
+    public: Path,
+    target: Path,
+    area: str | None,
+    of: Literal["workers", "residents"],
+    level: str | None,
+    count: str,
+    kind: str,
+    implicate: int,
+) -> None:
+    """Draw maps, rose diagram and distances of an area.
+
+    Where its workers live, or its residents work, in the release in the folder PUBLIC.
+
+    Maps of places and of the largest flows, directions as a rose diagram, distances as a histogram.
+    """
+    with one_clear_error():
+        release = pipelines.read_public_release(public, implicate)
+        pipelines.draw_figure(release, target, area=area, of=of, level=level, count=count, kind=kind)
+        click.echo(f"Written {target}")
+
+
+@click.command(
+    name="export",
+    help=f"""Write the release in the folder PUBLIC in formats of other programs.
+
+\b
+Formats, of which several can be named:
+{_MEANINGS}
+
+Each goes into a folder of its own; nothing is overwritten. Only the public folder is read.
+""",
+)
+@click.argument("public", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--format", "formats", multiple=True, required=True, type=click.Choice(list(FORMATS)))
+@click.option(
+    "--to", type=click.Path(path_type=Path), help="Folder; by default `exports` beside the public one."
+)
+@click.option("--home-level", help="Level of homes, such as trct; by default the finest that has polygons.")
+@click.option("--work-level", help="Level of workplaces; by default that of homes.")
+@implicate_option
+def export_command(
+    public: Path,
+    formats: tuple[str, ...],
+    to: Path | None,
+    home_level: str | None,
+    work_level: str | None,
+    implicate: int,
+) -> None:
+    """Export a release."""
+    with one_clear_error():
+        files = pipelines.export(
+            public, formats, to, home_level=home_level, work_level=work_level, implicate=implicate
+        )
+        for name, paths in files.items():
+            size = sum(path.stat().st_size for path in paths)
+            shown = f"{size / 1e6:8.2f} MB" if size >= 1e5 else f"{size / 1e3:8.2f} kB"
+            click.echo(f"{name:11} {shown}  {paths[0].parent}")
+
+
+@click.command()
+@click.argument("out", type=click.Path(path_type=Path, file_okay=False))
+@click.option(
+    "--truth",
+    type=_FILE,
+    help="The release's configuration (.toml), which names the confidential jobs, or a LODES file of them.",
+)
+@click.option(
+    "--public",
+    "tables",
+    type=_FILE,
+    multiple=True,
+    help="Compare with public data only: a configuration (.toml), for its auxiliary tables, or a published "
+    "LODES file, such as last year's. May be given several times.",
+)
+@click.option(
+    "--to",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of the report; by default OUT/confidential/evaluation, with --public OUT/evaluation.",
+)
+def evaluate(out: Path, truth: Path | None, tables: tuple[Path, ...], to: Path | None) -> None:
+    """Measure how close a release is to the truth.
+
+    Or to public tables: OUT is the release, and --truth or --public, one of them, what it is compared with.
+
+    Writes report.html, to be opened in a browser, and measures.parquet. With --truth both are confidential:
+    no number is printed here, only you can read the folder, and it is never inside a public one.
+    """
+    if (truth is None) == (not tables):
+        raise click.UsageError("Give either --truth or --public.")
+    with one_clear_error():
+        target = to or pipelines.evaluation_folder(out, confidential=truth is not None)
+        if truth is None:
+            pipelines.evaluate_public(out, tables, to)
+            click.echo(f"Written {target}: report.html, measures.parquet. Made from public data only.")
+        else:
+            say("Reading the release and the truth ...")
+            pipelines.evaluate(out, truth, to)
+            click.echo(f"Written {target}: report.html, measures.parquet. CONFIDENTIAL, never publish.")
+
 
 VIEWS = (map_command, figure, export_command, evaluate)

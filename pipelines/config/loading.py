@@ -75,11 +75,11 @@ class ReleaseConfig(Section):
         The public geography.
     auxiliary : tuple of FlowTable, CtppTable, AcsTable or LodesTable
         Public flows; may be empty.
-    weights : Weights or None
+    weights : WeightsSettings or None
         Public weights of areas.
     plan : PlanSettings
         Choices of the plan.
-    signature : Signature or None
+    signature : SignatureSettings or None
         Who signs.
     ledger : LedgerSettings or None
         Which budget pays.

@@ -16,7 +16,7 @@ __all__ = ["describe", "problems_across"]
 
 _Table: TypeAlias = dict[str, Any]
 
-_PATTERN_CURES = {
+_PATTERN_FIXES = {
     "state": 'use lower-case letters, digits and underscores only, such as "ri"',
     "job_type": 'use "JT00" (all jobs) to "JT05"',
 }
@@ -70,7 +70,7 @@ def describe(error: ErrorDetails, keys: Mapping[tuple[str, ...], Sequence[str]])
         case "string_too_short":
             return f"{key}: the text is empty; write at least one character"
         case "string_pattern_mismatch":
-            return f"{key}: {value} is not allowed; {_PATTERN_CURES.get(field, 'write one line of text')}"
+            return f"{key}: {value} is not allowed; {_PATTERN_FIXES.get(field, 'write one line of text')}"
         case "literal_error":
             allowed = str(error["ctx"]["expected"]).replace("'", '"')
             return f"{key}: {value} is not known; use {allowed}"
@@ -225,7 +225,7 @@ def _mechanism_problems(release: _Table, plan: _Table) -> Iterator[str]:
 
 
 def _external_problems(geography: _Table, jobs: _Table, flows: Mapping[str, _Table]) -> Iterator[str]:
-    """Aux files without areas to live in, and areas without an aux file."""
+    """Aux files without zones to live in, and zones without an aux file."""
     zones = bool(geography.get("external_zones"))
     example = 'external_zones = ["us-states"]'
     needs = f"the aux file needs zones to live in; add geography.external_zones, for example {example}"

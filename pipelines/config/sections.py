@@ -72,15 +72,16 @@ class ReleaseSettings(Section):
     out : Path
         Folder of the release. It must not exist when a run begins.
     mechanism : str
-        Name of the mechanism.
+        Name of the mechanism, ``"dirichlet"`` or ``"geometric"``.
     csv : bool
-        Write the OD files as csv.gz too. Without it a release of many jobs is quicker and smaller: each of
-        its Parquet files is a folder of a file for each batch, and `odsynth export` makes CSV when wanted.
+        Write the OD files as csv.gz too. Without it a release of many jobs is quicker and smaller: each
+        Parquet table is then a folder with a file for each batch, and `odsynth export` makes CSV when wanted.
     implicates : int
-        Synthetic data sets of the same records, 1 to 99; epsilon and delta are of all of them together.
+        Number of synthetic data sets of the same records, 1 to 99; epsilon and delta are those of all of
+        them together.
     implicate_source : {"independent-runs", "one-urn"}
-        Whether each is a run of the mechanism of its own, as combining rules need, or all are cut from one
-        urn, which costs less.
+        Each implicate is an independent run of the mechanism, as combining rules need; or all are cut from
+        one urn, which costs less.
     """
 
     name: Line
@@ -104,8 +105,8 @@ class PrivacySettings(Section):
     delta : Fraction
         Probability of a loss above `epsilon`; in [0, 1).
     guarantee : {"pdp", "dp"}
-        What the two are asked of: probabilistic differential privacy of the whole run, or differential
-        privacy of one job record. The certificate states both, whichever was asked for.
+        Which guarantee `epsilon` and `delta` are requested for: probabilistic differential privacy of the
+        whole run, or record-level differential privacy. The certificate states both.
     """
 
     epsilon: PositiveNumber
@@ -121,10 +122,10 @@ class LodesJobsSettings(Section):
     format : {"lodes"}
         Says which form the jobs have.
     file : Path
-        The csv, csv.gz or Parquet file: the main file, of workers who live in the geography. A name with * or
-        ? stands for all files that match: one for each state, say.
+        The main file (csv, csv.gz or Parquet): workers who live in the geography. A name with * or ? stands
+        for all files that match, one for each state, say.
     aux : Path or None
-        The aux file, or files: workers who live in the external zones of the geography.
+        The aux file, or files: workers who live in external zones (`geography.external_zones`).
     """
 
     format: Literal["lodes"]
@@ -146,14 +147,16 @@ class MicrodataJobsSettings(Section):
         Says which form the jobs have.
     file : Path
         The csv, csv.gz or Parquet file; a name with * or ? stands for all files that match.
-    home, work : str
-        Columns of the home and the work block.
+    home : str
+        Column of the home block.
+    work : str
+        Column of the work block.
     worker : str or None
-        Column that tells workers apart, if there is one.
+        Column that identifies the worker, if there is one.
     count : str or None
-        Column with the number of jobs of a row; without it, a row is one job.
+        Column of the number of jobs of a row; without it, each row is one job.
     attributes : tuple of str
-        Columns that are public attributes of a job.
+        Columns of public attributes of the job.
     records_per_worker : int
         The most job records that one worker may have.
     """
@@ -174,7 +177,7 @@ class MicrodataJobsSettings(Section):
 
 
 class FlowTable(Section):
-    """A public table of flows that shapes the domains: one row for each pair of areas.
+    """A public table of flows that informs the plan: one row for each pair of areas.
 
     Attributes
     ----------
@@ -182,10 +185,14 @@ class FlowTable(Section):
         Says which form the table has.
     file : Path
         The table.
-    origin, destination : tuple of str
-        Columns of the home and the work area; the texts of several are joined.
-    origin_level, destination_level : str
-        Levels or non-nesting areas of the geography that these areas are of.
+    origin : tuple of str
+        Column of the home area's code, or several whose texts are joined.
+    origin_level : str
+        Level (or kind of non-nesting area) of the home areas.
+    destination : tuple of str
+        Column of the work area's code, or several whose texts are joined.
+    destination_level : str
+        Level (or kind of non-nesting area) of the work areas.
     flow : str
         Column of the public count.
     margin : str or None
@@ -216,8 +223,8 @@ class CtppTable(Section):
     file : Path
         The table.
     levels : dict of str to str or tuple of str
-        The summary levels to read, and the level or non-nesting area that each has; both, where
-        residence and workplace have different ones.
+        The summary levels to read, each with its level (or kind of non-nesting area) in the geography; a
+        list of two where residence and workplace differ.
     table : str or None
         The table to read, where the file has several.
     line : int
@@ -241,7 +248,7 @@ class AcsTable(Section):
     file : Path
         The published workbook, saved as CSV.
     level : str
-        Level of the geography whose units are counties.
+        The level of the geography whose units are counties.
     """
 
     format: Literal["acs"]
@@ -260,10 +267,12 @@ class LodesTable(Section):
         The main file.
     aux : Path or None
         The aux file.
-    origin_level, destination_level : str
-        Levels or non-nesting areas of the geography to which homes and workplaces are added up.
+    origin_level : str
+        Level (or kind of non-nesting area) to which homes are added up.
+    destination_level : str
+        Level (or kind of non-nesting area) to which workplaces are added up.
     same_jobs : bool
-        As for "flows".
+        As for `format = "flows"`.
     """
 
     format: Literal["lodes"]
@@ -275,16 +284,18 @@ class LodesTable(Section):
 
 
 class WeightsSettings(Section):
-    """A public table of weights by which a cell is shared among its blocks.
+    """Public weights, such as population, by which the workers of a cell are spread over its blocks.
 
     Attributes
     ----------
     file : Path
         The table.
     level : str
-        Level of the geography that the areas are of.
-    area, weight : str
-        Columns of the area's code and of the weight.
+        Level of its areas.
+    area : str
+        Column of the area's code.
+    weight : str
+        Column of the weight.
     """
 
     file: InputPath
@@ -294,14 +305,15 @@ class WeightsSettings(Section):
 
 
 class RunSettings(Section):
-    """How a run works; nothing of it decides what is released.
+    """How a run works; nothing here changes what is released.
 
     Attributes
     ----------
     batch_jobs : int or None
-        Jobs that one task draws, about; bounds its memory. None means 100,000, and more for large releases.
+        About how many jobs one task draws, which bounds its memory; left out, 100,000, and more for large
+        releases.
     world_readable : bool
-        Confidential files that everybody on the machine can read are accepted.
+        Accept confidential files that everybody on the machine can read.
     """
 
     batch_jobs: Annotated[int, Field(ge=1)] | None = None
@@ -314,9 +326,9 @@ class PolygonTable(Section):
     Attributes
     ----------
     level : str
-        The level of the geography.
+        Level of the units.
     file : Path
-        The file, in any format that GDAL reads, or GeoParquet.
+        The file: GeoParquet, or any format that GDAL reads.
     code : str
         Column of the unit's code.
     name : str or None
@@ -337,24 +349,25 @@ class GeographySettings(Section):
     file : Path
         The crosswalk.
     block : str
-        Column of the block's code. Files are named after it and after the levels: no slash or backslash in
-        it, and no dot first.
+        Column of the block's code. Files are named after this column and after the levels, so the name has
+        no slash and no backslash, and does not begin with a dot.
     levels : tuple of str
-        Columns of the hierarchy above the block, coarsest first; may be empty. The same holds for them.
-    latitude, longitude : str or None
-        Columns of the block's centroid, in degrees; None where the file has geometry.
+        Columns of the hierarchy above the block, coarsest first, named like `block`; may be empty.
+    latitude : str or None
+        Column of the latitude of the block's centroid, in degrees; left out where the file has geometry.
+    longitude : str or None
+        Column of the longitude of the block's centroid, likewise.
     external_zones : tuple of str
-        Zones outside in which workers may live, as prefixes of geocodes; "us-states" stands for all states
-        of the United States of which the crosswalk has no block.
+        Zones beyond the crosswalk in which workers may live, as prefixes of geocodes; "us-states" stands
+        for every state of the United States of which the crosswalk has no block.
     groupings : dict of str to int
-        Levels that are no columns of the crosswalk: the number of parts into which each unit of the next
-        coarser level is divided by place.
+        Levels that the crosswalk has no column for, each with the number of groups of neighbouring blocks
+        into which a unit of the next coarser level is divided.
     non_nesting_areas : tuple of str
-        Columns of the crosswalk with areas that need not nest with the levels, such as places; auxiliary
-        tables may be of them.
+        Columns of areas that cut across the levels, such as places; auxiliary tables may be about them.
     names : dict of str to str or None
-        Columns of the names of units, by level: names are kept in the release for maps. Without this key,
-        each level's column with "name" behind it where the file has one, as in LODES; {} for no names.
+        Columns of the names of units, by level; names are kept in the release for maps. Left out, each level
+        `X` has the column `Xname` where the file has one, as in LODES; {} for no names.
     polygons : tuple of PolygonTable
         Shapes of the units of levels; those of the blocks are in `file` where that has geometry.
     """
@@ -372,21 +385,23 @@ class GeographySettings(Section):
 
 
 class LedgerSettings(Section):
-    """What is accounted for where.
+    """The budget that pays for the release, and the ledger in which it is kept.
 
     Attributes
     ----------
     file : Path
-        The ledger; made by the first debit. Its folder must exist.
+        The ledger, made by the first debit. Its folder must exist.
     data_set : str
-        Public name of the records that are released from.
+        Public name of the records from which the release is made.
     period : str or None
-        Label of the period that the budget is for; None means for ever.
-    epsilon, delta : Fraction
-        The budget of the data set in the period, over all releases.
+        Label of the period that the budget is for; left out, the budget is for ever.
+    epsilon : Fraction
+        Budget of the data set in the period, for all releases together.
+    delta : Fraction
+        The same for delta.
     witness : tuple of str
-        Debits, as runs have printed them, that must be in the ledger: neither a new one nor an older copy is
-        then taken for it.
+        Hashes of earlier debits, as runs have printed them. The ledger must hold them, so that neither a new
+        ledger nor an older copy is taken for it.
     """
 
     file: InputPath
@@ -416,26 +431,26 @@ class PlanSettings(Section):
     ----------
     preset : {"tuned", "onthemap"}
         Where the defaults of the other keys come from: what the planner recommends, or what OnTheMap's first
-        release did. That one has an epsilon and a delta, too, for a configuration without.
+        release did. The latter also has defaults for `privacy.epsilon` and `privacy.delta`.
     coarsening : {"balanced", "threshold", "distance", "share"}
-        Rule that makes the cells (`geo_data.coarsening`).
+        Rule by which blocks are grouped into cells (planning.md).
     split_threshold : Fraction or None
-        Expected public count T of the first two rules, above 0; None means chosen for each class of pools to
-        lose least on proxy truth.
+        T of the rules "balanced" and "threshold", above 0: how many workers of the pool a cell is expected to
+        have. Left out, it is chosen for each size of pools to lose least on proxy truth.
     distance_miles : Fraction
-        R of "distance", above 0.
+        R of the rule "distance", above 0.
     share : Fraction
-        Part of a destination's public flow that "share" does not coarsen, in (0, 1].
+        For the rule "share": the part of a destination's public flow that is not coarsened, in (0, 1].
     pool_by : tuple of str
-        Attributes by which the jobs of a pool are pooled separately.
+        Attributes whose categories have pools of their own.
     pool_level : str or None
-        Level whose units gather their small blocks; None means the level of the public model.
+        Level in whose units small work blocks share a pool; left out, the level of the public model.
     pool_below : int or None
-        Work blocks with fewer jobs share the urn of their unit (1: none does); None means chosen like T.
+        Work blocks with fewer jobs share the pool of their unit (1: none does); left out, chosen like T.
     retention_min : Fraction
-        Smallest retention probability of an empty cell, f_min, in (0, 1].
+        f_min, the smallest probability with which an empty cell is kept, in (0, 1].
     prior : Fraction or None
-        Pseudo-count of every cell, above 0; None means calibrated to the requested privacy.
+        Pseudo-count of every cell, above 0; left out, the smallest that meets the requested privacy.
     """
 
     preset: Literal["tuned", "onthemap"] = "tuned"

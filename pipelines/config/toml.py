@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.config.fields import WrittenFloat
+from pipelines.storage.errors import ShownError
 
 __all__ = ["ConfigError", "parse_toml", "read_toml"]
 
 
-class ConfigError(ValueError):
+class ConfigError(ShownError, ValueError):
     """A configuration cannot be used.
 
     Attributes

@@ -12,7 +12,6 @@ import json
 import os
 import sqlite3
 import stat
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -20,7 +19,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from pipelines.storage.durable import sync
+from pipelines.storage.durable import whole_file
+from pipelines.storage.errors import ShownError
 
 __all__ = [
     "GENESIS",
@@ -79,7 +79,7 @@ _SCHEMA = [
 ]
 
 
-class LedgerError(ValueError):
+class LedgerError(ShownError, ValueError):
     """The ledger refuses: what rule, how many, the fix. Nothing was written."""
 
 
@@ -334,22 +334,16 @@ def _create(path: Path) -> None:
         raise LedgerError(
             f"{path}: the ledger is missing, but {rest[0]} is there. Fix: put the ledger back beside it"
         )
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.new-", dir=path.parent)  # mode 0600
-    os.close(descriptor)
-    new = Path(name)
-    try:
-        with closing(sqlite3.connect(new, isolation_level=None)) as connection:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("BEGIN")
-            for statement in _SCHEMA:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {_VERSION}")
-            connection.execute("COMMIT")
-        with suppress(FileExistsError):  # another process was faster; its ledger counts
-            os.link(new, path)
-        sync(path.parent)
-    finally:
-        for suffix in ("", "-wal", "-shm"):
-            new.with_name(new.name + suffix).unlink(missing_ok=True)
+    with (
+        suppress(FileExistsError),  # another process was faster; its ledger counts
+        whole_file(path, new=True) as made,
+        closing(sqlite3.connect(made, isolation_level=None)) as connection,
+    ):
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("BEGIN")
+        for statement in _SCHEMA:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {_VERSION}")
+        connection.execute("COMMIT")

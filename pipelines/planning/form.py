@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,22 @@ import synth
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.parquet_form import Kind, check_form, is_count, is_text
 
-__all__ = ["PLAN_FILES", "PLAN_FORMAT", "PLAN_TABLES", "check_tables", "plan_hash", "read_document"]
+__all__ = [
+    "PLAN_FILES",
+    "PLAN_FORMAT",
+    "PLAN_TABLES",
+    "check_tables",
+    "parse_document",
+    "plan_hash",
+    "read_document",
+]
 
-PLAN_FORMAT = "odsynth plan 1"
+PLAN_FORMAT = "odsynth plan 2"
+_FIRST_FORMAT = "odsynth plan 1"  # of version 0.1.0, which differs in names only
 PLAN_TABLES = ("blocks.parquet", "domains.parquet", "shares.parquet", "pools.parquet", "slots.parquet")
 PLAN_FILES = ("plan.json", *PLAN_TABLES)
+_RENAMED = {"outside": "external_zones", "partitions": "non_nesting_areas"}
+_NO_JSON = "plan.json: the file is not there, or not JSON in UTF-8"
 _KEYS = {
     *("format", "mechanism", "epsilon", "delta", "guarantee", "geography", "model_level", "pooling"),
     *("choices", "attributes", "parameters", "configuration", "notes", "files"),
@@ -29,17 +41,28 @@ def plan_hash(folder: Path) -> str:
 
 
 def read_document(folder: Path) -> dict[str, Any]:
-    """Read plan.json.
+    """Read plan.json of any format, in the form of today's.
 
     Raises
     ------
     ValueError
-        If it is not of this format.
+        If it is of no format.
     """
     try:
-        document = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise ValueError("plan.json: the file is not there, or not JSON in UTF-8") from None
+        content = (folder / "plan.json").read_bytes()
+    except OSError:
+        raise ValueError(_NO_JSON) from None
+    return parse_document(content)
+
+
+def parse_document(content: bytes) -> dict[str, Any]:
+    """Read plan.json, as `read_document`, from what the file holds."""
+    try:
+        document = json.loads(content.decode("utf-8"))
+    except ValueError:
+        raise ValueError(_NO_JSON) from None
+    if isinstance(document, dict) and document.get("format") == _FIRST_FORMAT:
+        document = _from_first(document)
     if not isinstance(document, dict) or document.get("format") != PLAN_FORMAT:
         raise ValueError(f"plan.json: the format is not {PLAN_FORMAT!r}")
     if document.keys() != _KEYS:
@@ -49,7 +72,25 @@ def read_document(folder: Path) -> dict[str, Any]:
     return document
 
 
-def check_tables(folder: Path, document: dict[str, Any]) -> None:
+def _from_first(document: dict[str, Any]) -> dict[str, Any]:
+    """Give the keys of format 1 their names of today; what is not of format 1 is told as missing keys."""
+
+    def renamed(table: Any) -> Any:
+        if not isinstance(table, dict) or _RENAMED.values() & table.keys():
+            raise ValueError("plan.json: keys are missing, or are none of this format")
+        return {_RENAMED.get(key, key): value for key, value in table.items()}
+
+    quoted = document.get("configuration")
+    if not isinstance(quoted, dict):
+        raise ValueError("plan.json: keys are missing, or are none of this format")
+    return document | {
+        "format": PLAN_FORMAT,
+        "geography": renamed(document.get("geography")),
+        "configuration": quoted | {"geography": renamed(quoted.get("geography"))},
+    }
+
+
+def check_tables(folder: Path, document: dict[str, Any], hashes: Mapping[str, str] | None = None) -> None:
     """Refuse tables that are not those of the document, or have other columns or types.
 
     Types are as the arrays of a plan have them, so that what is certified is what is drawn from.
@@ -59,6 +100,8 @@ def check_tables(folder: Path, document: dict[str, Any]) -> None:
     folder : Path
     document : dict
         Its plan.json.
+    hashes : mapping of str to str, optional
+        SHA-256 of the files of the folder, where they have been computed already.
 
     Raises
     ------
@@ -66,9 +109,11 @@ def check_tables(folder: Path, document: dict[str, Any]) -> None:
         Naming the file.
     """
     for name, columns in _columns(document).items():
-        if not (folder / name).is_file() or sha256_of(folder / name) != document["files"].get(name):
+        path = folder / name
+        found = hashes.get(name) if hashes is not None else sha256_of(path) if path.is_file() else None
+        if found is None or found != document["files"].get(name):
             raise ValueError(f"{name}: the file is not the one that plan.json names")
-        check_form(folder / name, columns)
+        check_form(path, columns)
 
 
 def _columns(document: dict[str, Any]) -> dict[str, dict[str, Kind]]:

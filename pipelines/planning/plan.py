@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import geo_data
 import synth
+from geo_data.geography import Geography
+from geo_data.pools import PoolTable
 from pipelines.config.implicates import Implicates
 
 __all__ = ["Choices", "ReleasePlan", "batches"]
@@ -51,12 +52,12 @@ class ReleasePlan:
     ----------
     configuration : dict
         The canonical configuration (`ReleaseConfig.canonical`).
-    geography : geo_data.Geography
+    geography : Geography
     weights : ndarray of int64, shape (n_blocks,)
         Public weights by which a cell is shared among its blocks.
     shares : synth.OriginShares
         Public shares by which a cell is shared among the units in it.
-    pools : geo_data.PoolTable
+    pools : PoolTable
         Place, stratum and slots of every pool.
     level : str
         Level of the units of the public model.
@@ -70,10 +71,10 @@ class ReleasePlan:
     """
 
     configuration: dict[str, Any]
-    geography: geo_data.Geography
+    geography: Geography
     weights: NDArray[np.int64]
     shares: synth.OriginShares
-    pools: geo_data.PoolTable
+    pools: PoolTable
     level: str
     domain_unit: NDArray[np.int32]
     domain_size: NDArray[np.int64]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import geo_data
+from geo_data.geography import Geography
+from geo_data.polygons import Polygons, read_polygons
 from pipelines.config.loading import PolygonTable, ReleaseConfig
 
 __all__ = ["polygon_levels", "read_polygon_tables"]
@@ -32,22 +33,22 @@ def polygon_levels(configuration: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(level for level in (*geography["levels"], geography["block"]) if level in named)
 
 
-def read_polygon_tables(config: ReleaseConfig, geography: geo_data.Geography) -> dict[str, geo_data.Polygons]:
+def read_polygon_tables(config: ReleaseConfig, geography: Geography) -> dict[str, Polygons]:
     """Read the polygons that a configuration names.
 
     Parameters
     ----------
     config : ReleaseConfig
-    geography : geo_data.Geography
+    geography : Geography
 
     Returns
     -------
-    dict of str to geo_data.Polygons
+    dict of str to Polygons
         By level, for each of `polygon_levels`.
 
     Raises
     ------
-    geo_data.InputError
+    InputError
         If a file is unusable.
     """
     g = config.geography
@@ -55,6 +56,6 @@ def read_polygon_tables(config: ReleaseConfig, geography: geo_data.Geography) ->
     if g.latitude is None and g.block not in tables:
         tables[g.block] = PolygonTable.model_construct(level=g.block, file=g.file, code=g.block)
     return {
-        level: geo_data.read_polygons(table.file, geography, level=level, code=table.code, name=table.name)
+        level: read_polygons(table.file, geography, level=level, code=table.code, name=table.name)
         for level, table in tables.items()
     }

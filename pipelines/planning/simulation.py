@@ -55,7 +55,7 @@ class SimulatedUtility:
         return {name: None if value != value else value for name, value in asdict(self).items()}
 
 
-_TRIAL_JOBS = 1_000_000  # jobs of a trial; a larger plan is tried on batches spread over it
+_TRIAL_JOBS = 1_000_000
 
 
 def _draw_trial(
@@ -79,8 +79,10 @@ def simulate_utility(
     homes: NDArray[np.int32] | None = None,
     *,
     seed: int = 0,
+    trial_jobs: int = _TRIAL_JOBS,
+    batch_jobs: int | None = None,
 ) -> SimulatedUtility:
-    """Run a plan, or a million jobs of it, on proxy truth and measure what it loses.
+    """Run a plan, or a part of it, on proxy truth and measure what it loses.
 
     Parameters
     ----------
@@ -91,12 +93,16 @@ def simulate_utility(
         Public homes to try the plan on, slot after slot; by default drawn from the model.
     seed : int
         Of proxy truth and trial draw.
+    trial_jobs : int
+        A larger plan is tried on batches, spread over it, of about so many jobs.
+    batch_jobs : int, optional
+        Jobs of such a batch, as for a run.
 
     Returns
     -------
     SimulatedUtility
     """
-    work, homes, synthetic = _tried(plan, model, homes, seed)
+    work, homes, synthetic = _tried(plan, model, homes, seed, trial_jobs, batch_jobs)
     geography = plan.geography
     flows, block_flows = _variations(plan, work, homes, synthetic)
     means = [mean_commute(geography, work, h) for h in (homes, synthetic)]
@@ -143,10 +149,15 @@ def _weighed(plan: ReleasePlan, flows: float, block_flows: float) -> float:
 
 
 def _tried(
-    plan: ReleasePlan, model: geo_data.PublicModel, homes: NDArray[np.int32] | None, seed: int
+    plan: ReleasePlan,
+    model: geo_data.PublicModel,
+    homes: NDArray[np.int32] | None,
+    seed: int,
+    trial_jobs: int = _TRIAL_JOBS,
+    batch_jobs: int | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-    """Return work blocks, pseudo-true homes and synthetic homes of the jobs on which a plan is tried."""
-    parts = _spread(batches(plan), plan.pools.n)
+    """Return work blocks, proxy homes and synthetic homes of the jobs on which a plan is tried."""
+    parts = _spread(batches(plan, batch_jobs), plan.pools.n, trial_jobs)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(plan.pools.n)])
     tried = np.concatenate([np.arange(offsets[part.start], offsets[part.stop]) for part in parts])
     work = plan.pools.slots.work[tried]
@@ -163,9 +174,9 @@ def _variations(
     return of_units, total_variation(geography, plan.level, work, homes, synthetic, destination_level=level)
 
 
-def _spread(parts: list[slice], n: NDArray[np.int64]) -> list[slice]:
-    """Return as many batches, evenly spread, as hold about `_TRIAL_JOBS` jobs."""
-    wanted = max(1, round(len(parts) * _TRIAL_JOBS / int(n.sum())))
+def _spread(parts: list[slice], n: NDArray[np.int64], jobs: int) -> list[slice]:
+    """Return as many batches, evenly spread, as hold about so many jobs."""
+    wanted = max(1, round(len(parts) * jobs / int(n.sum())))
     if wanted >= len(parts):
         return parts
     return [parts[i] for i in np.unique(np.linspace(0, len(parts) - 1, wanted).astype(int))]

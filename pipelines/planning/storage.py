@@ -7,6 +7,7 @@ The same plan gives the same bytes, and loading and storing again does too (with
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-import geo_data
 import synth
+from geo_data.geography import Geography, ordered_geography
+from geo_data.jobs import Slots
+from geo_data.pools import Pooling, PoolTable
 from pipelines.config.implicates import Implicates
 from pipelines.planning.form import PLAN_FORMAT, PLAN_TABLES, check_tables, plan_hash, read_document
 from pipelines.planning.plan import Choices, ReleasePlan
@@ -86,13 +89,19 @@ def _document(plan: ReleasePlan, files: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def load_plan(folder: Path) -> ReleasePlan:
+def load_plan(
+    folder: Path, document: dict[str, Any] | None = None, hashes: Mapping[str, str] | None = None
+) -> ReleasePlan:
     """Read a plan back.
 
     Parameters
     ----------
     folder : Path
         With what `save_plan` wrote.
+    document : dict, optional
+        Its plan.json, if that has been read (`read_document`).
+    hashes : mapping of str to str, optional
+        SHA-256 of its files by name, where they have been computed already.
 
     Returns
     -------
@@ -103,8 +112,8 @@ def load_plan(folder: Path) -> ReleasePlan:
     ValueError
         If a file is missing, altered, or not of this format; the file is named.
     """
-    document = read_document(folder)
-    check_tables(folder, document)
+    document = document or read_document(folder)
+    check_tables(folder, document, hashes)
     geography = load_geography(folder, document)
     # Columns by kind, in numpy: the files are ours and their hashes have been checked.
     weights = pq.read_table(folder / "blocks.parquet", columns=["weight"])["weight"].to_numpy()
@@ -150,7 +159,7 @@ def load_plan(folder: Path) -> ReleasePlan:
     return plan
 
 
-def load_geography(folder: Path, document: dict[str, Any]) -> geo_data.Geography:
+def load_geography(folder: Path, document: dict[str, Any]) -> Geography:
     """Read the geography of a stored plan, and nothing else of it.
 
     Parameters
@@ -161,7 +170,7 @@ def load_geography(folder: Path, document: dict[str, Any]) -> geo_data.Geography
 
     Returns
     -------
-    geo_data.Geography
+    Geography
 
     Raises
     ------
@@ -172,7 +181,7 @@ def load_geography(folder: Path, document: dict[str, Any]) -> geo_data.Geography
     columns = [names["block"], *names["levels"], "latitude", "longitude"]
     table = pq.read_table(folder / "blocks.parquet", columns=columns, read_dictionary=names["levels"])
     try:
-        return geo_data.ordered_geography(
+        return ordered_geography(
             names["block"],
             table[names["block"]],
             {level: table[level] for level in names["levels"]},
@@ -236,14 +245,14 @@ def _text(codes: Any, positions: Any) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(positions, pa.int32()), pa.array(list(codes), pa.string()))
 
 
-def _block_codes(geography: geo_data.Geography, blocks: np.ndarray[Any, Any]) -> pa.ChunkedArray:
+def _block_codes(geography: Geography, blocks: np.ndarray[Any, Any]) -> pa.ChunkedArray:
     """Return block codes as plain text: a dictionary would hold every block, once for each row group."""
     pieces = np.array_split(blocks, blocks.size // 10_000_000 + 1)  # as an array of text holds 2 GB at most
     return pa.chunked_array([geography.block_codes.take(pa.array(piece)) for piece in pieces])
 
 
 def _load_shares(
-    path: Path, geography: geo_data.Geography, level: str, domain_unit: np.ndarray[Any, Any]
+    path: Path, geography: Geography, level: str, domain_unit: np.ndarray[Any, Any]
 ) -> synth.OriginShares:
     table = _read(path).combine_chunks()
     unit, share = (_chunk(table[name]) for name in ("unit", "share"))
@@ -259,7 +268,7 @@ def _load_shares(
 
 
 def _load_domains(
-    path: Path, geography: geo_data.Geography, level: str
+    path: Path, geography: Geography, level: str
 ) -> tuple[synth.Domains, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     table = _read(path).combine_chunks()
     cuts, stratum = (_chunk(table[name]) for name in ("cuts", "stratum"))
@@ -283,7 +292,7 @@ def _read(path: Path) -> pa.Table:
     return table
 
 
-def _units(path: Path, geography: geo_data.Geography, level: str, table: pa.Table) -> Any:
+def _units(path: Path, geography: Geography, level: str, table: pa.Table) -> Any:
     """Return the unit number of each destination of a table; a number of -1 would stand for the last unit."""
     numbers = geography.unit_number(level, table["destination"].to_pandas())
     if len(numbers) and numbers.min() < 0:
@@ -296,8 +305,8 @@ def _chunk(column: pa.ChunkedArray) -> Any:
 
 
 def _load_pools(
-    folder: Path, document: dict[str, Any], geography: geo_data.Geography
-) -> tuple[geo_data.PoolTable, dict[str, np.ndarray[Any, Any]]]:
+    folder: Path, document: dict[str, Any], geography: Geography
+) -> tuple[PoolTable, dict[str, np.ndarray[Any, Any]]]:
     table = _read(folder / "pools.parquet")
     slots = _read(folder / "slots.parquet")
     categories = {name: tuple(values) for name, values in document["attributes"].items()}
@@ -307,7 +316,7 @@ def _load_pools(
     work = np.repeat(block, count)
     n = table["n"].to_numpy()
     said = document["pooling"]
-    pooling = geo_data.Pooling(said["level"], said["below"], tuple(said["by"]))
+    pooling = Pooling(said["level"], said["below"], tuple(said["by"]))
     attributes = {name: np.repeat(_codes(slots[name], values), count) for name, values in categories.items()}
     row = slots["pool"].to_numpy()
     if (
@@ -325,19 +334,19 @@ def _load_pools(
         key = key * len(categories[name]) + codes
     if np.any(np.diff(key) <= 0):
         raise ValueError("pools.parquet: pools are not in order, or one comes twice")
-    pools = geo_data.PoolTable(
+    pools = PoolTable(
         pooling=pooling,
         place=place,
         strata=strata,
         n=n,
-        slots=geo_data.Slots(work, attributes, categories),
+        slots=Slots(work, attributes, categories),
     )
     return pools, {name: table[name].to_numpy() for name in ("m", "domain", "class")}
 
 
 def _check_fit(
-    geography: geo_data.Geography,
-    pooling: geo_data.Pooling,
+    geography: Geography,
+    pooling: Pooling,
     place: np.ndarray[Any, Any],
     pool: np.ndarray[Any, Any],
     block: np.ndarray[Any, Any],
@@ -351,7 +360,7 @@ def _check_fit(
         raise ValueError("slots.parquet: slots are not in the order of pools and work blocks")
 
 
-def _numbers(geography: geo_data.Geography, column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
+def _numbers(geography: Geography, column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
     """Return the block numbers of a column of codes, -1 where there is no such block."""
     number = pc.index_in(column.cast(pa.string()), value_set=geography.block_codes).fill_null(-1)
     return number.to_numpy().astype(np.int32)

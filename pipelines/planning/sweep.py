@@ -147,6 +147,7 @@ def tune(
     proxy_truth: Path | None = None,
     seeds: Sequence[int] = (0,),
     progress: bool = False,
+    out: Path | None = None,
 ) -> pd.DataFrame:
     """Try every combination of a sweep on public homes.
 
@@ -161,12 +162,14 @@ def tune(
         Trials of each combination; measures are their means.
     progress : bool
         Show a bar on standard error.
+    out : Path, optional
+        Folder, made if need be, for the measures (tune.parquet) and the figure (frontier.png).
 
     Returns
     -------
     DataFrame
-        One row a combination: its settings, what was chosen, pools, cells, and the measures of `Forecast`.
-        Combinations that the budget cannot pay have no measures.
+        One row a combination: its settings, what was chosen, pools, cells, and the measures of
+        `SimulatedUtility`. Combinations that the budget cannot pay have no measures.
 
     Raises
     ------
@@ -175,6 +178,8 @@ def tune(
     geo_data.InputError
         If a public input is unusable.
     """
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)  # before hours are spent
     candidates = sweep.configurations(config)
     refuse_as_public(config, proxy_truth)
     if proxy_truth is None:
@@ -196,7 +201,11 @@ def tune(
             ),
             scheduler="threads",
         )
-    return pd.DataFrame(list(rows))
+    results = pd.DataFrame(list(rows))
+    if out is not None:
+        results.to_parquet(out / "tune.parquet", index=False)
+        draw_frontier(results, config.release.name, out / "frontier.png")
+    return results
 
 
 def _try(
@@ -256,7 +265,7 @@ def recommend(results: pd.DataFrame, config: ReleaseConfig) -> str:
         TOML, which takes the place of the whole table: what was not varied stands in it as configured. A
         comment where no combination has the requested epsilon, delta and mechanism.
     """
-    asked = _tried(results[results["certify"]], config)
+    asked = _tried(results[results["certified"]], config)
     if asked.empty:
         wanted = f"epsilon {synth.decimal_up(config.privacy.epsilon)}, delta "
         wanted += f"{synth.decimal_up(config.privacy.delta)} and mechanism {config.release.mechanism}"
@@ -290,7 +299,7 @@ def draw_frontier(results: pd.DataFrame, title: str, path: Path) -> None:
     """
     from matplotlib.figure import Figure  # takes its time
 
-    done = results[results["certify"]].copy()
+    done = results[results["certified"]].copy()
     done["x"] = [float(Fraction(value)) for value in done["epsilon"]]
     varied = [name for name in ("delta", "mechanism", *_PLAN) if len(set(results[name])) > 1]
     panels = {
@@ -301,7 +310,7 @@ def draw_frontier(results: pd.DataFrame, title: str, path: Path) -> None:
     fig = Figure(figsize=(13, 4.4), layout="constrained")
     axes = fig.subplots(1, len(panels))
     # One group where nothing varies, none where nothing is certified: the last key is the same for all.
-    groups = done.groupby([*varied, "certify"], sort=False)
+    groups = done.groupby([*varied, "certified"], sort=False)
     for (key, group), style in zip(groups, itertools.cycle(_LINES)):
         label = (
             ", ".join(f"{name} {value}" for name, value in zip(varied, key, strict=False)) or "as configured"

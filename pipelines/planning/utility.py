@@ -1,15 +1,55 @@
-"""How close a release is to the truth: measures on two sets of commutes of the same jobs."""
+"""How close a release is to the truth: total variation and mean commute, for plans and evaluations alike."""
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import NDArray
 
 import geo_data
 
-__all__ = ["destination_commute_error", "mean_commute", "total_variation"]
+__all__ = ["count_variation", "destination_commute_error", "mean_commute", "mean_km", "total_variation"]
 
 _LARGE = 100  # jobs from which a destination's mean commute is worth comparing
+
+
+def count_variation(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
+    """Return the total variation distance of two tables of counts, each as shares of its total.
+
+    Parameters
+    ----------
+    first, second : array_like of number
+        Counts of the same cells, in the same order; neither total is 0.
+
+    Returns
+    -------
+    float
+        Half the L1 distance of the shares, in [0, 1]: 0 when equal, 1 when disjoint.
+    """
+    a, b = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    # Scaled to one total, not to shares: differences of whole numbers are exact.
+    return float(np.abs(a - b * (a.sum() / b.sum())).sum() / (2 * a.sum()))
+
+
+def mean_km(km: npt.ArrayLike, jobs: npt.ArrayLike = 1) -> float:
+    """Return the mean of distances over the jobs that have one.
+
+    Parameters
+    ----------
+    km : array_like of float
+        NaN where a home or a workplace has no place, as external zones have none.
+    jobs : array_like of number
+        Jobs at each distance.
+
+    Returns
+    -------
+    float
+        NaN where no job has a distance.
+    """
+    km = np.asarray(km, np.float64)
+    weight = np.where(np.isfinite(km), jobs, 0)
+    total = weight.sum()
+    return float(np.nansum(km * weight) / total) if total else float("nan")
 
 
 def total_variation(
@@ -22,8 +62,6 @@ def total_variation(
     destination_level: str | None = None,
 ) -> float:
     """Return the total variation distance of two tables of flows between units of a level.
-
-    Half the L1 distance between the two origin-destination tables as shares: 0 when equal, 1 when disjoint.
 
     Parameters
     ----------
@@ -48,8 +86,7 @@ def total_variation(
         np.concatenate([destination + geography.unit_of(level, h) for h in (homes, other_homes)]),
         return_inverse=True,
     )
-    counts = [np.bincount(half, minlength=pairs.size) for half in np.split(position, 2)]
-    return float(np.abs(counts[0] - counts[1]).sum() / (2 * work.size))
+    return count_variation(*(np.bincount(half, minlength=pairs.size) for half in np.split(position, 2)))
 
 
 def mean_commute(geography: geo_data.Geography, work: NDArray[np.int32], homes: NDArray[np.int32]) -> float:
@@ -57,7 +94,7 @@ def mean_commute(geography: geo_data.Geography, work: NDArray[np.int32], homes: 
 
     Of workers who live in the geography: external zones have no place.
     """
-    return float(np.nanmean(_commutes(geography, work, homes)))
+    return mean_km(_commutes(geography, work, homes))
 
 
 def destination_commute_error(

@@ -6,12 +6,12 @@ stores do so by themselves; a storage that cannot create exclusively is asked fi
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,14 +20,16 @@ from typing import Any
 import fsspec  # type: ignore[import-untyped]
 from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
 
-from pipelines.storage.durable import sync
+from pipelines.storage.durable import sync, whole_file, write_whole
+from pipelines.storage.errors import ShownError
 
 __all__ = ["Place", "PublishError", "open_place"]
 
 _CHUNK = 1 << 20
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # what such disks say
 
 
-class PublishError(ValueError):
+class PublishError(ShownError, ValueError):
     """A release cannot be published, or a remark not be made; nothing published has been changed."""
 
 
@@ -123,26 +125,21 @@ class Place:
         return True
 
     def _create_here(self, path: str, data: bytes) -> None:
-        with self._temporary(path) as temporary:
-            temporary.write_bytes(data)
-            sync(temporary)
-            try:
-                os.link(temporary, path)  # all or nothing and, unlike a rename, never over another
-            except FileExistsError:
+        # The name is taken before any file comes, also after a power cut.
+        try:
+            write_whole(Path(path), data, 0o644, new=True, folder=self._room(path))
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
                 raise
-            except OSError:  # a disk without hard links
-                with Path(path).open("xb") as file:
-                    file.write(data)
-                sync(Path(path))
-        sync(Path(path).parent)  # the name is taken before any file comes, also after a power cut
+            with Path(path).open("xb") as file:
+                file.write(data)
+            sync(Path(path))
+            sync(Path(path).parent)
 
     def replace(self, path: str, record: dict[str, str]) -> None:
         """Write a record in the place of one that says nothing."""
         if self.local:
-            with self._temporary(path) as temporary:
-                temporary.write_bytes(_written(record))
-                sync(temporary)
-                temporary.replace(path)
+            write_whole(Path(path), _written(record), 0o644, folder=self._room(path))
         else:
             self.fs.pipe_file(path, _written(record))
 
@@ -150,11 +147,9 @@ class Place:
         """Copy a file of a known hash; what turns out to be another file does not stay."""
         self._make_folder(path)
         if self.local:
-            with self._temporary(path) as temporary:
-                with temporary.open("wb") as target:
-                    _pour(source, target, expected)
-                sync(temporary)
-                temporary.replace(path)
+            whole = whole_file(Path(path), 0o644, folder=self._room(path))  # for everybody
+            with whole as made, made.open("wb") as target:
+                _pour(source, target, expected)
             return
         try:
             with self.fs.open(path, "wb") as target:
@@ -164,17 +159,9 @@ class Place:
                 self.fs.rm_file(path)
             raise
 
-    @contextmanager
-    def _temporary(self, path: str) -> Iterator[Path]:
-        """A file to fill, on the same disk but outside the version's folder: a kill leaves nothing there."""
-        name = path.removeprefix(f"{self.root}/").partition("/")[0]
-        handle, temporary = tempfile.mkstemp(prefix=".partial-", dir=f"{self.root}/{name}")
-        os.close(handle)
-        try:
-            os.chmod(temporary, 0o644)  # what is published is for everybody
-            yield Path(temporary)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
+    def _room(self, path: str) -> Path:
+        """Where files are made: on the same disk, outside the version's folder, as a kill may leave some."""
+        return Path(self.root, path.removeprefix(f"{self.root}/").partition("/")[0])
 
     def _make_folder(self, path: str) -> None:
         folder = path.rpartition("/")[0]

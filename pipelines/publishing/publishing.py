@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.publishing.destination import Place, PublishError, open_place
-from pipelines.release.certificate import Certificate
+from pipelines.release.formats import parse_certificate
 from pipelines.release.signing import SIGNATURES
 from pipelines.release.verification import verify
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums
@@ -127,7 +127,7 @@ def publish(
     if _sealed(public) != sealed or files.get("certificate.json") != _sha256(certificate):
         raise PublishError(f"{public} was changed while it was verified; nothing was published")
     files |= {name: _sha256(data) for name, data in sealed.items() if name != CHECKSUMS}
-    subject = Certificate.model_validate_json(certificate).release
+    subject = parse_certificate(certificate).release
     sums = _sha256(sealed[CHECKSUMS])
     if version is None:
         version = f"{subject.year}-{subject.job_type}-{sums[:12]}"
@@ -262,7 +262,7 @@ class _Title:
             status = "withdrawn"
         elif CHECKSUMS in present:
             seal = self.place.content(f"{self.folder}/{CHECKSUMS}")
-            listed = {line.split("  ", 1)[-1] for line in seal.decode("utf-8", "replace").splitlines()}
+            listed = parse_checksums(seal, strict=False).keys()
             whole = _sha256(seal) == record.get("sha256") and listed <= present
             status = "complete" if whole else "damaged"
         begun, sums = record.get("date", ""), record.get("sha256", "")

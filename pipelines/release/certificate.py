@@ -1,8 +1,9 @@
 """The certificate of a release: what is guaranteed, for whom, at what cost, by which code.
 
-The models below are the format; `certificate_schema` is the JSON Schema that is published with them
-(docs/certificate.schema.json, and a copy in every release). Exact numbers are decimal texts: bounds are
-rounded up to twelve significant digits, a mechanism's numbers are exact ratios.
+The models below are format 2; `formats` reads earlier ones (docs/formats.md). `certificate_schema` is the
+JSON Schema that is published with them (docs/certificate.schema.json, and a copy in every release). Exact
+numbers are decimal texts: bounds are rounded up to twelve significant digits, a mechanism's numbers are exact
+ratios.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ __all__ = [
     "reasons_against_release",
 ]
 
-CERTIFICATE_FORMAT = "odsynth certificate 1"
+CERTIFICATE_FORMAT = "odsynth certificate 2"
 
 Decimal = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?$")]
 Ratio = Annotated[str, StringConstraints(pattern=r"^\d+(/\d+)?$")]
@@ -102,16 +103,21 @@ class Requested(EpsilonDelta):
     words: str
 
 
-class PersonBudget(EpsilonDelta):
-    """The (epsilon, delta)-differential privacy of one person with a number of records.
+class RecordLevel(EpsilonDelta):
+    """The (epsilon, delta)-differential privacy of one job record.
 
-    The curve holds further pairs that are true at the same time, for one record, by rising epsilon; the
-    last one, of delta 0, is pure differential privacy.
+    The curve holds further pairs that are true at the same time, by rising epsilon; the last one, of delta 0,
+    is pure differential privacy.
     """
+
+    curve: list[EpsilonDelta]
+
+
+class UserLevel(EpsilonDelta):
+    """The (epsilon, delta)-differential privacy of one person with at most a number of records."""
 
     records: Annotated[int, Field(ge=1)]
     statement: str
-    curve: list[EpsilonDelta]
 
 
 class Losses(_Part):
@@ -190,13 +196,14 @@ class Randomness(_Part):
 class Certificate(_Part):
     """The whole certificate."""
 
-    format: Literal["odsynth certificate 1"]
+    format: Literal["odsynth certificate 2"]
     release: Subject
     mechanism: str
     definition: Definition
     requested: Requested
     run: EpsilonDelta
-    person: PersonBudget
+    record_level: RecordLevel
+    user_level: UserLevel
     losses: Losses
     implicates: ImplicatesField
     totals: Totals
@@ -211,7 +218,7 @@ class Certificate(_Part):
 
 
 def certificate_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of certificates."""
+    """Return the JSON Schema (draft 2020-12) of certificates of today's format."""
     schema = Certificate.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
@@ -281,7 +288,7 @@ def make_certificate(
     reasons = reasons_against_release(software, randomness_fields(secure))
     subject = plan.configuration["release"]
     return Certificate(
-        format="odsynth certificate 1",
+        format="odsynth certificate 2",
         release=Subject(**{name: subject[name] for name in Subject.model_fields}),
         mechanism=plan.numeric.mechanism,
         **guarantee_fields(plan, guarantee),
@@ -321,7 +328,7 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
     epsilon, delta = plan.requested
     up = synth.decimal_up
     records = int(plan.configuration["jobs"].get("records_per_worker", 1))
-    person = synth.group_privacy(guarantee.record_epsilon, guarantee.record_delta, records)
+    user = synth.group_privacy(guarantee.record_epsilon, guarantee.record_delta, records)
     return {
         "definition": Definition(**_DEFINITION, delta_sharing=plan.mechanism.delta_sharing),
         "requested": Requested(
@@ -331,16 +338,20 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
             delta=up(delta),
         ),
         "run": EpsilonDelta(epsilon=up(guarantee.epsilon), delta=up(guarantee.delta)),
-        "person": PersonBudget(
-            epsilon=up(person[0]),
-            delta=up(person[1]),
+        "record_level": RecordLevel(
+            epsilon=up(guarantee.record_epsilon),
+            delta=up(guarantee.record_delta),
+            curve=[EpsilonDelta(epsilon=up(e), delta=up(d)) for e, d in guarantee.curve],
+        ),
+        "user_level": UserLevel(
+            epsilon=up(user[0]),
+            delta=up(user[1]),
             records=records,
             statement=(
                 f"(epsilon, delta)-differential privacy for a person with at most {records} job record(s); "
                 "a person with c records has c times the epsilon of one record, and the delta of one record "
                 "times 1 + e^epsilon + ... + e^((c - 1) epsilon)"
             ),
-            curve=[EpsilonDelta(epsilon=up(e), delta=up(d)) for e, d in guarantee.curve],
         ),
         "losses": Losses(**_decimals(_largest(guarantee))),
         "implicates": ImplicatesField(

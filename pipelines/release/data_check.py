@@ -16,9 +16,11 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-import geo_data
+from geo_data.geography import Geography
+from geo_data.od_files import count_columns, od_table
 from pipelines.planning.plan import ReleasePlan, batches
 from pipelines.release.layout import file_names
+from pipelines.storage.errors import ShownError
 from pipelines.storage.parquet_form import FormError, Kind, check_form, is_count, is_text
 
 __all__ = ["DataError", "check_data"]
@@ -28,7 +30,7 @@ _ROWS = 262_144  # rows of a file that are read together
 _BYTES = 2**24  # of a CSV file
 
 
-class DataError(ValueError):
+class DataError(ShownError, ValueError):
     """The data are not what the plan says; the message quotes no row."""
 
 
@@ -62,7 +64,7 @@ def check_data(folder: Path, plan: ReleasePlan, createdate: str) -> str:
 def _check(folder: Path, names: dict[str, str], plan: ReleasePlan, createdate: str) -> str:
     slots, geography = plan.pools.slots, plan.geography
     kinds = [kind for kind in ("od", "aux") if f"{kind}_parquet" in names]
-    columns = [name for of in geo_data.count_columns(slots.categories).values() for name in of]
+    columns = [name for of in count_columns(slots.categories).values() for name in of]
     _check_forms(folder, names, ["S000", *columns], [*slots.attributes])
     files = [_OdRows(folder, names, kind, geography) for kind in kinds]
     jobs = _JobRows(folder, names["jobs_parquet"], plan) if "jobs_parquet" in names else None
@@ -78,7 +80,7 @@ def _check(folder: Path, names: dict[str, str], plan: ReleasePlan, createdate: s
         od = pd.concat([rows.until(int(work.max())) for rows in files], ignore_index=True)
         place = [geography.number(od[column]) for column in ("h_geocode", "w_geocode")]
         od = od.iloc[np.lexsort(place)].reset_index(drop=True)
-        public = geo_data.od_table(geography, work, work, attributes, slots.categories).set_index("w_geocode")
+        public = od_table(geography, work, work, attributes, slots.categories).set_index("w_geocode")
         counts = [name for name in public.columns if name != "h_geocode"]
         found = od.groupby("w_geocode", sort=False)[counts].sum()
         if not found.sort_index().equals(public[counts].sort_index().astype(found.dtypes)):
@@ -117,7 +119,7 @@ class _OdRows:
     Without CSV, those of a folder of Parquet files.
     """
 
-    def __init__(self, folder: Path, names: dict[str, str], kind: str, geography: geo_data.Geography) -> None:
+    def __init__(self, folder: Path, names: dict[str, str], kind: str, geography: Geography) -> None:
         self._other = names[f"{kind}_parquet"]
         self._csv_name = names.get(f"{kind}_csv")
         self._name = self._csv_name or self._other
@@ -267,4 +269,4 @@ class _JobRows:
         home = geography.number(jobs["h_geocode"])
         if home.min() < 0:
             raise DataError(f"{self.name} has blocks that are not in the geography")
-        return geo_data.od_table(geography, work, home, attributes, categories)
+        return od_table(geography, work, home, attributes, categories)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,6 @@ __all__ = [
     "Piece",
     "expected_files",
     "file_names",
-    "manifest_of",
     "manifest_text",
     "public_files",
     "seal",
@@ -145,29 +144,37 @@ def write_public(
 
 def seal(folder: Path, certificate: Certificate) -> None:
     """Write MANIFEST.json and, over it and all other files, SHA256SUMS."""
-    manifest = manifest_of(folder, certificate)
-    (folder / MANIFEST).write_text(manifest_text(manifest), encoding="utf-8")
-    hashes = {entry["path"]: entry["sha256"] for entry in manifest["files"]}
+    hashes = {name: sha256_of(folder / name) for name in public_files(folder)}
+    (folder / MANIFEST).write_text(manifest_text(folder, certificate, hashes), encoding="utf-8")
     hashes[MANIFEST] = sha256_of(folder / MANIFEST)
     (folder / CHECKSUMS).write_text("".join(checksum_lines(hashes)), encoding="utf-8")
 
 
-def manifest_of(folder: Path, certificate: Certificate) -> dict[str, Any]:
-    """Return what MANIFEST.json says of a folder."""
-    return {
+def manifest_text(folder: Path, certificate: Certificate, hashes: Mapping[str, str]) -> str:
+    """Return the text of MANIFEST.json.
+
+    Parameters
+    ----------
+    folder : Path
+        The public folder.
+    certificate : Certificate
+    hashes : mapping of str to str
+        SHA-256 of each of its `public_files`, by relative name.
+
+    Returns
+    -------
+    str
+    """
+    manifest = {
         "format": _MANIFEST_FORMAT,
         "release": certificate.release.model_dump(),
         "plan_sha256": certificate.plan_sha256,
         "created": certificate.created,
         "files": [
-            {"path": name, "bytes": (folder / name).stat().st_size, "sha256": sha256_of(folder / name)}
-            for name in public_files(folder)
+            {"path": name, "bytes": (folder / name).stat().st_size, "sha256": digest}
+            for name, digest in sorted(hashes.items())
         ],
     }
-
-
-def manifest_text(manifest: dict[str, Any]) -> str:
-    """Return the text of MANIFEST.json."""
     return json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
 
 

@@ -15,7 +15,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import geo_data
+from geo_data.geography import Geography
+from geo_data.unit_names import clean_names
 from pipelines.storage.parquet_form import check_form, is_text
 
 __all__ = ["NAME_FILE", "check_names", "read_names", "write_names"]
@@ -26,14 +27,14 @@ _COLUMNS = ("level", "code", "name")
 Names = npt.NDArray[np.object_]
 
 
-def write_names(names: Mapping[str, Names], geography: geo_data.Geography, folder: Path) -> None:
+def write_names(names: Mapping[str, Names], geography: Geography, folder: Path) -> None:
     """Write the names of units into the public folder; nothing where there are none.
 
     Parameters
     ----------
     names : mapping of str to ndarray of str objects, shape (U,) each
-        By level, as `geo_data.Geography` has them.
-    geography : geo_data.Geography
+        By level, as `Geography` has them.
+    geography : Geography
     folder : Path
         The public folder.
     """
@@ -47,14 +48,14 @@ def write_names(names: Mapping[str, Names], geography: geo_data.Geography, folde
         pq.write_table(pa.concat_tables(parts), folder / NAME_FILE, compression="zstd")
 
 
-def read_names(folder: Path, geography: geo_data.Geography) -> dict[str, Names]:
+def read_names(folder: Path, geography: Geography) -> dict[str, Names]:
     """Return the names of the units of all levels.
 
     Parameters
     ----------
     folder : Path
         The public folder.
-    geography : geo_data.Geography
+    geography : Geography
 
     Returns
     -------
@@ -73,14 +74,14 @@ def read_names(folder: Path, geography: geo_data.Geography) -> dict[str, Names]:
     return names
 
 
-def check_names(folder: Path, geography: geo_data.Geography) -> str:
+def check_names(folder: Path, geography: Geography) -> str:
     """Check that the names in a release are what maps rely on.
 
     Parameters
     ----------
     folder : Path
         The public folder, with a file of names.
-    geography : geo_data.Geography
+    geography : Geography
 
     Returns
     -------
@@ -105,7 +106,7 @@ def check_names(folder: Path, geography: geo_data.Geography) -> str:
         unit = geography.unit_number(level, frame["code"][frame["level"] == level])
         if (np.diff(unit, prepend=-1) <= 0).any():
             raise ValueError(f"{NAME_FILE}: codes are not units of {level}, each once and in order")
-    clean = geo_data.clean_names(frame["name"])
+    clean = clean_names(frame["name"])
     if not ((clean == frame["name"]) & (clean != "")).all():
         raise ValueError(f"{NAME_FILE}: names are missing, blank or not on one line")
     counts = frame["level"].value_counts()

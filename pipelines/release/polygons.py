@@ -13,7 +13,7 @@ import geopandas as gpd
 import numpy as np
 import shapely
 
-import geo_data
+from geo_data.geography import Geography
 from pipelines.storage.parquet_form import Kind, any_kind, check_form, is_text
 
 __all__ = [
@@ -47,14 +47,14 @@ def write_polygons(shapes: Mapping[str, gpd.GeoDataFrame], folder: Path) -> None
         frame.to_parquet(path, index=False, compression="zstd")
 
 
-def check_polygons(folder: Path, geography: geo_data.Geography, levels: tuple[str, ...]) -> str:
+def check_polygons(folder: Path, geography: Geography, levels: tuple[str, ...]) -> str:
     """Check that the polygons of a release are what maps rely on.
 
     Parameters
     ----------
     folder : Path
         The public folder.
-    geography : geo_data.Geography
+    geography : Geography
     levels : tuple of str
         The levels that must have a file.
 

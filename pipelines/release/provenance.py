@@ -46,12 +46,17 @@ class SourceState:
     modified: bool | None
 
 
-def source_state() -> SourceState:
+def source_state(root: Path | None = None) -> SourceState:
     """Return the version, commit and modification state of the running code.
 
     Run from a git checkout of the project, git says what is there now. Run from an installed package, what
     was recorded when the package was built counts. A source folder that git cannot speak for (an unpacked
     archive, git missing) is unknown: what an earlier build recorded there may since have been edited.
+
+    Parameters
+    ----------
+    root : Path, optional
+        The folder that has the packages; by default the one that this code runs from.
 
     Returns
     -------
@@ -63,7 +68,7 @@ def source_state() -> SourceState:
         If the package is not installed, not even in editable mode.
     """
     version = importlib.metadata.version(_DISTRIBUTION)
-    root = Path(__file__).resolve().parents[2]
+    root = root or Path(__file__).resolve().parents[2]
     commit, modified = _checkout_state(root) if _is_source_folder(root) else _recorded_state()
     return SourceState(version, commit, modified)
 

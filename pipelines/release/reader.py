@@ -16,7 +16,6 @@ import pyarrow.dataset as ds
 from dask.base import compute
 from dask.delayed import delayed
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 import geo_data
 from pipelines.config.fields import check_level_name
@@ -24,17 +23,19 @@ from pipelines.config.implicates import Implicates
 from pipelines.planning.form import read_document
 from pipelines.planning.storage import load_geography
 from pipelines.release.certificate import Certificate
+from pipelines.release.formats import parse_certificate
 from pipelines.release.layout import file_names
 from pipelines.release.names import read_names
 from pipelines.release.polygons import polygon_file
 from pipelines.release.readme import count_meanings
+from pipelines.storage.errors import ShownError
 
 __all__ = ["PublicRelease", "PublicReleaseError", "check_target", "read_public_release"]
 
 _AT_ONCE = 4  # groups of rows, of about 100,000 jobs each, that are in memory
 
 
-class PublicReleaseError(ValueError):
+class PublicReleaseError(ShownError, ValueError):
     """The folder is not the public folder of a release, or what was asked of it is not there."""
 
 
@@ -298,14 +299,15 @@ def read_public_release(folder: Path, implicate: int = 1) -> PublicRelease:
                 f"{folder}: there is no {path.name}. Give the public folder of a release (OUT/public)"
             )
     try:
-        certified = Certificate.model_validate_json(certificate.read_bytes())
+        certified = parse_certificate(certificate.read_bytes())
+    except ValueError:
+        raise PublicReleaseError(f"{certificate}: not a certificate of this program") from None
+    try:
         document = read_document(folder / "plan")
         _check_names(certified, document)
         release = PublicRelease(
             folder, certified, document, load_geography(folder / "plan", document), implicate
         )
-    except ValidationError:
-        raise PublicReleaseError(f"{certificate}: not a certificate of this program") from None
     except ValueError as error:
         raise PublicReleaseError(f"{folder / 'plan'}: {error}") from None
     if not 1 <= implicate <= release.implicates:

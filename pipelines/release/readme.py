@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 
-from geo_data import count_columns
+from geo_data.od_files import count_columns
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
-from pipelines.release.certificate import Certificate
+from pipelines.release.certificate import CERTIFICATE_FORMAT, Certificate
+from pipelines.release.formats import FIRST_FORMAT
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
 from synth import decimal_up, exp_up, group_privacy
@@ -51,7 +52,13 @@ def count_meanings(categories: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
     return meanings
 
 
-def release_readme(plan: ReleasePlan, certificate: Certificate, names: dict[str, str], named: bool) -> str:
+def release_readme(
+    plan: ReleasePlan,
+    certificate: Certificate,
+    names: dict[str, str],
+    named: bool,
+    certificate_format: str = CERTIFICATE_FORMAT,
+) -> str:
     """Return the text of a release's README.md.
 
     Parameters
@@ -62,13 +69,15 @@ def release_readme(plan: ReleasePlan, certificate: Certificate, names: dict[str,
         Data files by kind (`file_names`).
     named : bool
         Whether it has names of units.
+    certificate_format : str
+        Format in which the release states its certificate, which the words are of.
 
     Returns
     -------
     str
         Markdown.
     """
-    run, person = certificate.run, certificate.person
+    run, user = certificate.run, certificate.user_level
     columns = [
         ("w_geocode", "work block, text"),
         ("h_geocode", "home block of the synthetic workers, text"),
@@ -76,9 +85,11 @@ def release_readme(plan: ReleasePlan, certificate: Certificate, names: dict[str,
     ]
     columns.append(("createdate", "day of this release, YYYYMMDD"))
     table = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in columns)
+    first = certificate_format == FIRST_FORMAT
+    where = "outside, in coarse areas whose codes" if first else "in external zones, whose codes"
     aux = (
-        f"- {_files(names, 'aux')}: those of workers who live outside, in coarse areas whose codes end in "
-        "9s;\n  the totals of a work block are those of main and aux together\n"
+        f"- {_files(names, 'aux')}: those of workers who live {where} end in 9s;\n  the totals of a work "
+        "block are those of main and aux together\n"
         if "aux_parquet" in names
         else ""
     )
@@ -137,8 +148,8 @@ Epsilon {run.epsilon}, delta {run.delta}.
 
 {odds_in_words(certificate)}
 
-For one person with at most {person.records} job record(s), the release is (epsilon, delta)-differentially
-private with epsilon {person.epsilon} and delta {person.delta}.
+For one person with at most {user.records} job record(s), the release is (epsilon, delta)-differentially
+private with epsilon {user.epsilon} and delta {user.delta}.
 
 Not protected: {"; ".join(certificate.definition.not_covered)}.
 
@@ -159,12 +170,12 @@ def odds_in_words(certificate: Certificate) -> str:
         Two sentences, on several lines. The first is of one job record; the second of one worker, with as
         many records as the certificate covers.
     """
-    run, person = certificate.run, certificate.person
-    several = f" with up to {person.records} job records" if person.records > 1 else ""
+    run, records = certificate.run, certificate.user_level.records
+    several = f" with up to {records} job records" if records > 1 else ""
     odds, exception = _odds(Fraction(run.epsilon), Fraction(run.delta))
-    together = group_privacy(Fraction(run.epsilon), Fraction(run.delta), person.records)
+    together = group_privacy(Fraction(run.epsilon), Fraction(run.delta), records)
     if together[1] == 1:  # it promises nothing; pure differential privacy always promises something
-        together = person.records * Fraction(person.curve[-1].epsilon), Fraction(0)
+        together = records * Fraction(certificate.record_level.curve[-1].epsilon), Fraction(0)
     worker_odds, worker_exception = _odds(*together)
     return (
         f"Whatever can be seen in this release is at most about {odds} times more or less likely than it "

@@ -21,6 +21,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
+from pipelines.storage.errors import ShownError
+
 __all__ = [
     "PUBLIC_KEY",
     "SIGNATURES",
@@ -37,7 +39,7 @@ _SIGNED = ("certificate.json", "SHA256SUMS")
 SIGNATURES = tuple(f"{name}.sig" for name in _SIGNED)
 
 
-class SigningError(ValueError):
+class SigningError(ShownError, ValueError):
     """A key or a signature cannot be used."""
 
 

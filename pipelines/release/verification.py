@@ -7,29 +7,27 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 import synth
 from pipelines.config.loading import ReleaseConfig
-from pipelines.planning.form import plan_hash
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.planning.storage import load_plan
 from pipelines.release.certificate import (
     Certificate,
-    certificate_schema,
     guarantee_fields,
     randomness_fields,
     reasons_against_release,
 )
 from pipelines.release.data_check import DataError, check_data
+from pipelines.release.formats import dump_certificate, parse_certificate, schema_of
 from pipelines.release.layout import (
     MANIFEST,
     expected_files,
     file_names,
-    manifest_of,
     manifest_text,
     public_files,
     without_parts,
@@ -67,7 +65,9 @@ class VerificationError(ValueError):
         self.check = check
 
 
-def verify(folder: Path, key: Path | None = None) -> Iterator[Check]:
+def verify(
+    folder: Path, key: Path | None = None, *, guarantee: synth.Guarantee | None = None
+) -> Iterator[Check]:
     """Check a public folder; gives one `Check` after another and stops at the first that fails.
 
     Parameters
@@ -76,6 +76,9 @@ def verify(folder: Path, key: Path | None = None) -> Iterator[Check]:
         The public folder of a release.
     key : Path, optional
         Public key file of the signer who is expected; a release not signed by it fails.
+    guarantee : synth.Guarantee, optional
+        For a run that checks what it has just written: what it has computed from the same plan. By default
+        it is computed here, from the plan in the folder.
 
     Yields
     ------
@@ -90,17 +93,20 @@ def verify(folder: Path, key: Path | None = None) -> Iterator[Check]:
     """
     if not folder.is_dir():
         raise VerificationError("files", f"{folder} is not a folder")
-    yield Check("files", _run("files", lambda: _check_files(folder)))
+    hashes = _run("files", lambda: _check_files(folder))
+    yield Check("files", f"{len(hashes)} files as in {CHECKSUMS} and {MANIFEST}")
     yield Check("signature", _run("signature", lambda: check_signatures(folder, key)))
-    certificate = _run("certificate", lambda: _read_certificate(folder))
-    yield Check("certificate", f"{certificate.format}, all fields present")
-    plan = _run("plan", lambda: _load_plan(folder, certificate))
+    stated, certificate = _run("certificate", lambda: _read_certificate(folder))
+    yield Check("certificate", f"{stated['format']}, all fields present")
+    plan = _run("plan", lambda: _load_plan(folder, certificate, hashes))
     yield Check("plan", f"sha256 {certificate.plan_sha256}; {plan.numeric!r}")
-    guarantee = _run("guarantee", plan.certify)
-    yield Check("guarantee", _run("guarantee", lambda: _check_guarantee(plan, guarantee, certificate)))
-    yield Check("budget", _run("budget", lambda: _check_budget(plan, guarantee)))
+    computed = guarantee or _run("guarantee", plan.certify)
+    yield Check("guarantee", _run("guarantee", lambda: _check_guarantee(plan, computed, certificate, stated)))
+    yield Check("budget", _run("budget", lambda: _check_budget(plan, computed)))
     yield Check("data", _run("data", lambda: _check_data(folder, plan, certificate)))
-    yield Check("texts", _run("texts", lambda: _check_texts(folder, plan, certificate)))
+    yield Check(
+        "texts", _run("texts", lambda: _check_texts(folder, plan, certificate, hashes, stated["format"]))
+    )
     if levels := polygon_levels(plan.configuration):
         yield Check("polygons", _run("polygons", lambda: check_polygons(folder, plan.geography, levels)))
     if (folder / NAME_FILE).is_file():
@@ -126,7 +132,8 @@ def _fail(check: str, reason: str) -> VerificationError:
     return VerificationError(check, reason)
 
 
-def _check_files(folder: Path) -> str:
+def _check_files(folder: Path) -> dict[str, str]:
+    """Compute the SHA-256 of every file once, compare them with what is sealed, and return them."""
     for name in (CHECKSUMS, MANIFEST):
         if not (folder / name).is_file():
             raise _fail("files", f"{name} is missing")
@@ -145,7 +152,7 @@ def _check_files(folder: Path) -> str:
             if not path.is_file() and not (path.is_dir() and any(path.iterdir())):
                 name = path.relative_to(folder).as_posix()
                 raise _fail("files", f"{name} is neither a file nor a folder that holds one")
-        return f"{len(actual)} files as in {CHECKSUMS} and {MANIFEST}"
+        return actual
     raise _fail("files", _blame(folder, actual, stated))
 
 
@@ -167,7 +174,7 @@ def _blame(folder: Path, actual: dict[str, str], stated: bytes) -> str:
         sums.get(name) == value for name, value in actual.items() if name != MANIFEST
     ):
         # Its sum does not agree with it; which of the two is as it was written?
-        return f"{CHECKSUMS if _manifest_is_original(folder) else MANIFEST} has been changed"
+        return f"{CHECKSUMS if _manifest_is_original(folder, actual) else MANIFEST} has been changed"
     for name in sorted(manifest.keys() | actual.keys() - {MANIFEST}):
         if name not in actual:
             return f"{name} is missing"
@@ -178,33 +185,35 @@ def _blame(folder: Path, actual: dict[str, str], stated: bytes) -> str:
     return f"{CHECKSUMS} has been changed"
 
 
-def _manifest_is_original(folder: Path) -> bool:
+def _manifest_is_original(folder: Path, hashes: dict[str, str]) -> bool:
+    listed = {name: digest for name, digest in hashes.items() if name != MANIFEST}
     try:
-        certificate = Certificate.model_validate_json(
-            (folder / "certificate.json").read_text(encoding="utf-8")
-        )
-        return (folder / MANIFEST).read_bytes() == manifest_text(manifest_of(folder, certificate)).encode()
+        certificate = parse_certificate((folder / "certificate.json").read_bytes())
+        return (folder / MANIFEST).read_bytes() == manifest_text(folder, certificate, listed).encode()
     except (OSError, ValueError):
         return False
 
 
-def _read_certificate(folder: Path) -> Certificate:
-    text = (folder / "certificate.json").read_text(encoding="utf-8")
+def _read_certificate(folder: Path) -> tuple[dict[str, Any], Certificate]:
+    """Return the certificate as it is stated, and in the form of today."""
+    content = (folder / "certificate.json").read_bytes()
     try:
-        certificate = Certificate.model_validate_json(text)
+        certificate = parse_certificate(content)
     except ValidationError as error:
         fields = ", ".join(sorted({".".join(map(str, e["loc"])) for e in error.errors()}))
         raise _fail("certificate", f"certificate.json is not of the published form: {fields}") from None
+    stated = json.loads(content)
     schema = json.loads((folder / "certificate.schema.json").read_text(encoding="utf-8"))
-    if schema != certificate_schema():
-        raise _fail("certificate", "certificate.schema.json is not the schema of this version")
-    return certificate
+    if schema != schema_of(stated["format"]):
+        raise _fail("certificate", f"certificate.schema.json is not the schema of {stated['format']}")
+    return stated, certificate
 
 
-def _load_plan(folder: Path, certificate: Certificate) -> ReleasePlan:
-    if plan_hash(folder / "plan") != certificate.plan_sha256:
+def _load_plan(folder: Path, certificate: Certificate, hashes: dict[str, str]) -> ReleasePlan:
+    own = {name.removeprefix("plan/"): digest for name, digest in hashes.items() if name.startswith("plan/")}
+    if own.get("plan.json") != certificate.plan_sha256:
         raise _fail("plan", "plan/plan.json is not the plan that certificate.json names")
-    plan = load_plan(folder / "plan")
+    plan = load_plan(folder / "plan", hashes=own)
     if plan.numeric.mechanism != certificate.mechanism:
         raise _fail("plan", "the plan and the certificate name different mechanisms")
     config = _configuration(plan)
@@ -259,10 +268,12 @@ def contradictions(config: ReleaseConfig, plan: ReleasePlan) -> list[str]:
     return [name for name, (planned, asked) in pairs.items() if planned != asked]
 
 
-def _check_guarantee(plan: ReleasePlan, guarantee: synth.Guarantee, certificate: Certificate) -> str:
-    computed = guarantee_fields(plan, guarantee)
-    for name, value in computed.items():
-        if getattr(certificate, name) != value:
+def _check_guarantee(
+    plan: ReleasePlan, guarantee: synth.Guarantee, certificate: Certificate, stated: dict[str, Any]
+) -> str:
+    expected = certificate.model_copy(update=guarantee_fields(plan, guarantee))
+    for name, value in dump_certificate(expected, stated["format"]).items():
+        if stated[name] != value:
             raise _fail("guarantee", f"certificate.json: {name} is not what the plan gives")
     run = certificate.run
     return f"recomputed from the plan: epsilon {run.epsilon}, delta {run.delta}"
@@ -283,17 +294,24 @@ def _check_data(folder: Path, plan: ReleasePlan, certificate: Certificate) -> st
         raise _fail("data", str(fault)) from None
 
 
-def _check_texts(folder: Path, plan: ReleasePlan, certificate: Certificate) -> str:
+def _check_texts(
+    folder: Path,
+    plan: ReleasePlan,
+    certificate: Certificate,
+    hashes: dict[str, str],
+    certificate_format: str,
+) -> str:
     """Compare what is said in words, and the list of files, with what the certificate gives."""
-    present = set(public_files(folder))
+    present = hashes.keys() - {MANIFEST}
     named = NAME_FILE in present
     present -= {NAME_FILE, PUBLIC_KEY}  # of a release with names, of a signed one
     more = sorted({*without_parts(present)} ^ {*expected_files(plan.configuration)})
     if more:
         raise _fail("texts", f"a release of this kind has other files: {', '.join(more)}")
-    if not _manifest_is_original(folder):
+    if not _manifest_is_original(folder, hashes):
         raise _fail("texts", f"{MANIFEST} does not describe this release")
-    readme = release_readme(plan, certificate, file_names(plan.configuration), named)
+    names = file_names(plan.configuration)
+    readme = release_readme(plan, certificate, names, named, certificate_format)
     if (folder / "README.md").read_text(encoding="utf-8") != readme:
         raise _fail("texts", "README.md is not the text that certificate.json gives")
     if certificate.randomness != randomness_fields(certificate.randomness.secure):

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import os
 import shutil
-import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -22,9 +19,9 @@ import synth
 from pipelines.planning.plan import ReleasePlan, batches
 from pipelines.planning.sampling import sample_batch
 from pipelines.release.layout import Part, file_names
-from pipelines.running.folder import RunState, Staging
+from pipelines.running.folder import RunFolder, RunState
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, sha256_of
-from pipelines.storage.durable import sync_tree
+from pipelines.storage.durable import whole_folder
 
 __all__ = ["RunBatches", "keep_homes"]
 
@@ -32,7 +29,7 @@ _OTHERS = "the job records are not those that the plan was made for: a file chan
 
 
 def keep_homes(
-    staging: Staging,
+    staging: RunFolder,
     plan: ReleasePlan,
     parts: Iterable[geo_data.JobRecords],
     batch_jobs: int | None = None,
@@ -41,7 +38,7 @@ def keep_homes(
 
     Parameters
     ----------
-    staging : Staging
+    staging : RunFolder
     plan : ReleasePlan
     parts : iterable of JobRecords
         **Confidential.** One after another in memory, with the attributes that the pools are stratified by.
@@ -86,14 +83,14 @@ class RunBatches:
 
     Parameters
     ----------
-    staging : Staging
+    staging : RunFolder
         Private folder of the run, with the homes of every batch.
     plan : ReleasePlan
     state : RunState
     key : synth.RunKey
     """
 
-    def __init__(self, staging: Staging, plan: ReleasePlan, state: RunState, key: synth.RunKey) -> None:
+    def __init__(self, staging: RunFolder, plan: ReleasePlan, state: RunState, key: synth.RunKey) -> None:
         self.staging, self.plan, self.key = staging, plan, key
         self.implicates = plan.implicates
         self.createdate = state.certificate.created[:10].replace("-", "")
@@ -128,20 +125,13 @@ class RunBatches:
         own = slice(self.offsets[pools.start], self.offsets[pools.stop])
         if not np.array_equal(work[order], self.plan.pools.slots.work[own]):
             raise ValueError(_OTHERS)
-        folder = Path(tempfile.mkdtemp(prefix=".", dir=self.parts))
-        try:
+        # If a task that was thought lost has finished, the part is there: its bytes are the same.
+        with suppress(FileExistsError), whole_folder(self.folder(batch)) as folder:
             waiting = iter(self.parts_of(folder))
             for run in range(self.implicates.runs):
                 for drawn in sample_batch(self.plan, pools, home[order], self.key, batch, run):
                     self._write(next(waiting), batch, drawn)
             (folder / CHECKSUMS).write_text(_checksums(folder), encoding="utf-8")
-            sync_tree(folder)  # so that a part that has its name is whole, also after a power cut
-            with suppress(OSError):  # a task that was thought lost has finished: its bytes are the same
-                os.rename(folder, self.folder(batch))
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        if not self.folder(batch).exists():
-            raise OSError(errno.EIO, "the part of a batch could not be put in place", str(self.folder(batch)))
 
     def finished(self, batch: int) -> bool:
         """Whether the part of a batch is there; one that a disk has damaged is removed, to be drawn again."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import geo_data
 from pipelines.config.loading import ConfigError, ReleaseConfig, parse_config
 from pipelines.release.layout import MANIFEST
-from pipelines.running.folder import Staging
+from pipelines.running.folder import RunFolder
 from pipelines.running.run import Release, run
 
 __all__ = ["demo", "demo_inputs", "demo_truth"]
@@ -55,17 +55,19 @@ def demo(out: Path | None = None, *, report: Callable[[str], None] | None = None
     if report:
         report("Generating a region of 60,000 jobs ...")
     _write_region(config)
-    shutil.rmtree(Staging.of(target).folder, ignore_errors=True)  # of an interrupted demo
+    shutil.rmtree(RunFolder.of(target).folder, ignore_errors=True)  # of an interrupted demo
     return run(config, report=report)
 
 
-def demo_inputs(folder: Path) -> Path:
+def demo_inputs(folder: Path, **size: int) -> Path:
     """Generate the demo region in a folder, with a configuration that releases it, to try things out on.
 
     Parameters
     ----------
     folder : Path
         Made where it is not there. Files of an earlier call are replaced by the same.
+    **size : int
+        Of `geo_data.write_demo_region`, for a smaller region.
 
     Returns
     -------
@@ -75,7 +77,7 @@ def demo_inputs(folder: Path) -> Path:
     path = folder / "examples" / _NAME
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(_text(), encoding="utf-8")
-    _write_region(parse_config(_text(), path.parent, _NAME))
+    _write_region(parse_config(_text(), path.parent, _NAME), **size)
     return path
 
 
@@ -89,8 +91,8 @@ def _text() -> str:
     return (resources.files("pipelines.examples") / _NAME).read_text(encoding="utf-8")
 
 
-def _write_region(config: ReleaseConfig) -> None:
-    geo_data.write_demo_region(config.jobs.file.parent)
+def _write_region(config: ReleaseConfig, **size: int) -> None:
+    geo_data.write_demo_region(config.jobs.file.parent, **size)
     config.jobs.file.chmod(0o600)  # as a confidential file would be
 
 

@@ -20,7 +20,7 @@ from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.storage import load_plan
 from pipelines.release.layout import Part
 from pipelines.running.batches import RunBatches
-from pipelines.running.folder import RunState, Staging
+from pipelines.running.folder import RunFolder, RunState
 
 if TYPE_CHECKING:
     from distributed import Client, LocalCluster
@@ -35,7 +35,7 @@ _PLAN_SPACE = 4  # a process that reads a plan needs this many times its arrays
 
 
 def sample_release(
-    staging: Staging,
+    staging: RunFolder,
     plan: ReleasePlan,
     state: RunState,
     key: synth.RunKey,
@@ -48,7 +48,7 @@ def sample_release(
 
     Parameters
     ----------
-    staging : Staging
+    staging : RunFolder
         Private folder of the run, with the homes of every batch.
     plan : ReleasePlan
     state : RunState
@@ -121,7 +121,7 @@ def local_workers(plan: ReleasePlan, cores: int = CPU_COUNT, memory: int | None 
 
 
 @contextmanager
-def _client(scheduler: str | None, workers: int, staging: Staging) -> Iterator[Client | None]:
+def _client(scheduler: str | None, workers: int, staging: RunFolder) -> Iterator[Client | None]:
     """Connect to the cluster given, or to one of our own; None where threads of this process draw."""
     if scheduler is None and workers == 1:
         yield None
@@ -158,7 +158,7 @@ def connect(cluster: str | LocalCluster) -> Client:
         raise ConnectionError(errno.ECONNREFUSED, f"{rule}. Fix: {fix}", str(cluster)) from error
 
 
-def _own_cluster(opened: ExitStack, workers: int, staging: Staging) -> LocalCluster | None:
+def _own_cluster(opened: ExitStack, workers: int, staging: RunFolder) -> LocalCluster | None:
     """Start a cluster of this machine, or say that it does not start: the run has been paid for."""
     from distributed import LocalCluster
 
@@ -184,7 +184,7 @@ def _own_cluster(opened: ExitStack, workers: int, staging: Staging) -> LocalClus
         return None
 
 
-def _on_cluster(client: Client, staging: Staging, name: str, todo: list[int], *, progress: bool) -> None:
+def _on_cluster(client: Client, staging: RunFolder, name: str, todo: list[int], *, progress: bool) -> None:
     """Draw batches on the workers of a cluster; one that dies is replaced, and gives the same bytes."""
     from distributed import as_completed
 
@@ -220,7 +220,7 @@ def _draw(folder: Path, name: str, batch: int) -> None:
 @lru_cache(maxsize=1)
 def _run_in(folder: Path, name: str) -> RunBatches:
     """Read a run; another one in the same folder is another run, with another key."""
-    staging = Staging(folder)
+    staging = RunFolder(folder)
     state = staging.load()
     if state.name != name:
         raise ValueError("another run has taken the place of this one")

@@ -17,12 +17,10 @@ thrown away; one with it is a run that can be resumed with the same result, byte
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -34,9 +32,9 @@ from numpy.typing import NDArray
 import synth
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.release.certificate import Certificate
-from pipelines.storage.durable import sync, sync_tree
+from pipelines.storage.durable import erase, hold_lock, sync, sync_tree, write_whole
 
-__all__ = ["BusyError", "RunState", "Staging"]
+__all__ = ["BusyError", "RunFolder", "RunState"]
 
 _FORMAT = "odsynth run 1"
 
@@ -73,7 +71,7 @@ class RunState:
 
 
 @dataclass(frozen=True)
-class Staging:
+class RunFolder:
     """Paths inside the private folder of a run.
 
     Attributes
@@ -84,7 +82,7 @@ class Staging:
     folder: Path
 
     @classmethod
-    def of(cls, out: Path) -> Staging:
+    def of(cls, out: Path) -> RunFolder:
         """Return the staging folder that belongs to an output folder."""
         return cls(out.parent / f".{out.name}.unfinished")
 
@@ -121,15 +119,15 @@ class Staging:
     @property
     def checked(self) -> bool:
         """Whether the release is complete and has passed its checks."""
-        return self.log.is_file()
+        return self.summary.is_file()
 
     @property
-    def journal(self) -> Path:
+    def events(self) -> Path:
         """What happened when, line by line."""
         return self.confidential / "log.jsonl"
 
     @property
-    def log(self) -> Path:
+    def summary(self) -> Path:
         """The summary of the run."""
         return self.confidential / "run.json"
 
@@ -194,7 +192,7 @@ class Staging:
             yield self.load()
 
     def _must_be_ours(self) -> None:
-        """Refuse a folder that somebody else made or can write to: he could put his own key into it."""
+        """Refuse a folder that somebody else made or can write to: they could put their own key into it."""
         for folder in (self.folder, self.confidential):
             found = folder.lstat()
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
@@ -214,17 +212,9 @@ class Staging:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the lock of the folder; the system releases it when the process ends, however it ends."""
-        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        with open(descriptor, "r+b") as lock:
-            busy = False
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # The lock of a folder that was removed meanwhile locks nothing.
-                busy = not os.path.samestat(os.fstat(lock.fileno()), self._lock.stat())
-            except OSError:
-                busy = True
-            if busy:
+        """Hold the lock of the folder."""
+        with hold_lock(self._lock) as free:
+            if not free:
                 raise BusyError(
                     [f"{self.folder}: another process is making this release; wait for it to end"]
                 )
@@ -242,7 +232,7 @@ class Staging:
             By default the key that is there.
         """
         if key is not None:
-            self.write(self._key, key.secret())
+            write_whole(self._key, key.secret())
             sync_tree(self.folder)  # plan and homes
             sync(self.folder.parent)
         document = {
@@ -254,7 +244,7 @@ class Staging:
             "name": state.name,
             "debit": state.debit,
         }
-        self.write(self._state, (json.dumps(document, default=str, indent=1) + "\n").encode())
+        write_whole(self._state, json.dumps(document, default=str, indent=1) + "\n")
 
     def load(self) -> RunState:
         """Read what was begun."""
@@ -278,12 +268,7 @@ class Staging:
 
     def forget_key(self) -> None:
         """Overwrite and remove the run key."""
-        with suppress(FileNotFoundError):
-            with self._key.open("r+b") as file:
-                file.write(bytes(self._key.stat().st_size))
-                file.flush()
-                os.fsync(file.fileno())
-            self._key.unlink()
+        erase(self._key)
 
     def add_homes(self, batch: int, homes: NDArray[np.int32]) -> None:
         """Keep homes of a batch, after those of other parts of the input.
@@ -318,12 +303,3 @@ class Staging:
         for folder in (self.homes, self.parts, self.scratch):
             if folder.exists():  # an error ends the run, which can then be resumed: no home may stay
                 shutil.rmtree(folder)
-
-    def write(self, path: Path, content: bytes) -> None:
-        """Write a file that is there whole or not at all, also after a power cut."""
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(file.name, path)
-        sync(path.parent)

@@ -14,8 +14,8 @@ from pipelines.config.sections import LedgerSettings
 from pipelines.ledger.budgets import line_of_text
 from pipelines.ledger.chain import check_folder
 from pipelines.ledger.ledger import Budget, Ledger, LedgerError
-from pipelines.running.folder import RunState, Staging
-from pipelines.storage.event_log import Journal
+from pipelines.running.folder import RunFolder, RunState
+from pipelines.storage.event_log import EventLog
 
 __all__ = ["budget_left", "debit_of", "debits_of", "pay", "record_outcome"]
 
@@ -50,13 +50,13 @@ def budget_left(settings: LedgerSettings) -> tuple[Fraction, Fraction]:
     return min(epsilons), min(deltas)
 
 
-def pay(state: RunState, staging: Staging, say: Callable[[str], None]) -> RunState:
+def pay(state: RunState, staging: RunFolder, say: Callable[[str], None]) -> RunState:
     """Pay for a release before its first draw, or see that it has been paid for.
 
     Parameters
     ----------
     state : RunState
-    staging : Staging
+    staging : RunFolder
         Where the debit is noted.
     say : callable
         Told of a debit that is the first of its data set in the ledger.
@@ -83,7 +83,7 @@ def pay(state: RunState, staging: Staging, say: Callable[[str], None]) -> RunSta
     # A plan for the DP of one record does not keep the pdp of the whole run as small.
     cost = certificate.requested if certificate.requested.guarantee == "dp" else certificate.run
     if not settings.file.exists() or ledger.spent(settings.data_set)[0] == 0:  # made anew, or a mistyped name
-        Journal(staging.journal).write("first debit")
+        EventLog(staging.events).write("first debit")
         say(
             f"WARNING: {settings.file} has no release of {settings.data_set!r} before this. If there were "
             "any, what they spent is not counted: put their ledger back, or correct data_set (docs/ledger.md)"
@@ -129,7 +129,7 @@ def debits_of(outs: Iterable[Path]) -> list[str]:
     """
     debits = []
     for out in outs:
-        staging = Staging(out) if Staging(out).begun else Staging.of(out)
+        staging = RunFolder(out) if RunFolder(out).begun else RunFolder.of(out)
         if not staging.begun:
             raise ConfigError([f"{out}: no release with its confidential folder is there"])
         if (debit := staging.load().debit) is None:
@@ -144,7 +144,7 @@ def debits_of(outs: Iterable[Path]) -> list[str]:
 
 
 @contextmanager
-def record_outcome(state: RunState, journal: Journal) -> Iterator[None]:
+def record_outcome(state: RunState, events: EventLog) -> Iterator[None]:
     """Enter the outcome in the log and in the ledger; whatever it is, what was paid stays paid."""
     ledger = Ledger(state.config.ledger.file) if state.config.ledger else None
     try:
@@ -152,7 +152,7 @@ def record_outcome(state: RunState, journal: Journal) -> Iterator[None]:
     except BaseException as error:
         # Neither may hide the first error, nor keep the other from being written.
         with suppress(OSError):
-            journal.write("failed", error=type(error).__name__)
+            events.write("failed", error=type(error).__name__)
         with suppress(LedgerError, OSError):
             if ledger and state.debit:
                 ledger.outcome(state.debit, "failed", type(error).__name__)

@@ -1,14 +1,12 @@
-"""What `odsynth plan` writes: the plan, what it costs and is expected to lose, and a picture of its cells."""
+"""Planning a release, and what is written of it: the plan, its cost, its loss, and a picture of cells."""
 
 from __future__ import annotations
 
 import json
 import resource
-import shutil
 import sys
-import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,16 +14,30 @@ import numpy as np
 
 import geo_data
 import synth
-from pipelines.config.loading import ConfigError
+from pipelines.config.loading import ConfigError, ReleaseConfig
+from pipelines.planning.form import plan_hash
 from pipelines.planning.plan import ReleasePlan
+from pipelines.planning.public_inputs import read_public_inputs
+from pipelines.planning.search import make_plan
 from pipelines.planning.simulation import SimulatedUtility, simulate_utility
 from pipelines.planning.storage import save_plan
 from pipelines.release.names import NAME_FILE, Names, write_names
 from pipelines.running.cell_figure import draw_cells
 from pipelines.running.reviewed_plan import PLAN_FOLDER, PLAN_NUMBERS
+from pipelines.running.run import certify, check_ready
+from pipelines.running.steps import Progress, Step
 from pipelines.storage.checksums import sha256_of
+from pipelines.storage.durable import whole_folder
 
-__all__ = ["PlanReport", "plan_summary", "report_plan", "run_cost", "write_plan_report"]
+__all__ = [
+    "PlanReport",
+    "WrittenPlan",
+    "plan",
+    "plan_summary",
+    "report_plan",
+    "run_cost",
+    "write_plan_report",
+]
 
 _REPORT, _FIGURE = "plan.txt", "cells.png"
 
@@ -67,6 +79,66 @@ class PlanReport:
             "planning included",
         ]
         return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenPlan:
+    """A plan in its folder, to be reviewed and run.
+
+    Attributes
+    ----------
+    folder : Path
+        For `run`.
+    sha256 : str
+        Of plan.json, hexadecimal: the hash of the plan.
+    report : PlanReport
+    """
+
+    folder: Path
+    sha256: str
+    report: PlanReport
+
+
+def plan(
+    config: ReleaseConfig, out: Path | None = None, *, report: Callable[[str], None] | None = None
+) -> WrittenPlan:
+    """Plan a release, and write the plan with its report; no home is read.
+
+    Parameters
+    ----------
+    config : ReleaseConfig
+    out : Path, optional
+        Folder of the plan and its report; by default the release's with ``-plan``.
+    report : callable, optional
+        Told each step as it begins.
+
+    Returns
+    -------
+    WrittenPlan
+
+    Raises
+    ------
+    ConfigError
+        If the folder holds another plan, or anything else; or a public input is a confidential file.
+    geo_data.InputError
+        If an input is unusable.
+    synth.BudgetTooSmallError
+        If the budget certifies no prior.
+    SigningError, LedgerError
+        As for `check_ready`.
+    """
+    folder = out or config.release.out.with_name(f"{config.release.out.name}-plan")
+    _refuse_other(folder)
+    check_ready(config)
+    progress = Progress(report)
+    with progress.step(Step.READ_PUBLIC_INPUTS):
+        inputs = read_public_inputs(config)
+    with progress.step(Step.CHOOSE):
+        made = make_plan(config, inputs)
+        guarantee = certify(made)
+    with progress.step(Step.SIMULATE):
+        tried = report_plan(made, guarantee, inputs.model)
+    return WrittenPlan(folder, write_plan_report(tried, folder, inputs.names), tried)
 
 
 def report_plan(plan: ReleasePlan, guarantee: synth.Guarantee, model: geo_data.PublicModel) -> PlanReport:
@@ -132,7 +204,7 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
         f"Cost        epsilon {up(guarantee.epsilon, 6)}, delta {up(guarantee.delta, 4)} for the run "
         f"(requested {up(plan.requested[0])} and {up(plan.requested[1])})",
         f"  of which  {paid}",
-        f"  a person  delta {up(guarantee.record_delta, 4)} at the same epsilon, per job record",
+        f"  a record  delta {up(guarantee.record_delta, 4)} at the same epsilon, as differential privacy",
     ]
     lines += [f"Note        {note}" for note in plan.notes]
     return "\n".join(lines)
@@ -164,8 +236,7 @@ def write_plan_report(report: PlanReport, out: Path, names: Mapping[str, Names] 
     ----------
     report : PlanReport
     out : Path
-        Folder; an earlier report there is replaced, anything else is refused, also beside one.
-
+        Folder; a report of the same plan there is replaced, anything else is refused, also beside one.
     names : mapping of str to ndarray of str objects, optional
         Names of the units of levels, for a run with this plan (`PublicInputs.names`).
 
@@ -177,15 +248,13 @@ def write_plan_report(report: PlanReport, out: Path, names: Mapping[str, Names] 
     Raises
     ------
     ConfigError
-        If the folder exists and is no earlier report.
+        If the folder exists and is no report of this plan.
     """
-    if out.exists() and not _is_report(out):
-        rule = "the folder exists and is not an earlier plan, or more than that"
-        raise ConfigError([f"{out}: {rule}. Choose another with --out"])
+    _refuse_other(out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{out.name}.partial-", dir=out.parent))
-    try:
+    with whole_folder(out, 0o755, check=lambda: _refuse_other(out)) as staging:
         digest = save_plan(report.plan, staging / PLAN_FOLDER)
+        _refuse_other(out, digest)
         write_names(names or {}, report.plan.geography, staging)
         (staging / _REPORT).write_text(f"{report.text()}\nPlan hash   {digest}\n", encoding="utf-8")
         numbers = {
@@ -200,18 +269,21 @@ def write_plan_report(report: PlanReport, out: Path, names: Mapping[str, Names] 
         }
         (staging / PLAN_NUMBERS).write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
         draw_cells(report.plan, staging / _FIGURE)
-        staging.chmod(0o755)
-        if out.exists():
-            shutil.rmtree(out)
-        staging.rename(out)
-        return digest
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+    return digest
 
 
-def _is_report(folder: Path) -> bool:
-    """Whether a folder holds a report and nothing else, which would be lost with it."""
-    if not (folder / PLAN_NUMBERS).is_file():
-        return False
+def _refuse_other(out: Path, digest: str | None = None) -> None:
+    """Refuse a folder that holds anything but a report, or that of another plan: it would be lost."""
     ours = {PLAN_FOLDER, PLAN_NUMBERS, NAME_FILE, _REPORT, _FIGURE}
-    return {path.name for path in folder.iterdir()} <= ours
+    try:
+        names = {path.name for path in out.iterdir()}
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        names = set()
+    if PLAN_NUMBERS not in names or names - ours or not (out / PLAN_FOLDER / "plan.json").is_file():
+        rule = "the folder exists and is not an earlier plan, or more than that"
+        raise ConfigError([f"{out}: {rule}. Choose another with --out"])
+    if digest is not None and (there := plan_hash(out / PLAN_FOLDER)) != digest:
+        rule = f"plan {there[:12]} is there, which may have been reviewed, and this is plan {digest[:12]}"
+        raise ConfigError([f"{out}: {rule}. Choose another folder with --out, or remove this one"])

@@ -6,6 +6,7 @@ folder that was given while the run goes on changes nothing.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 import geo_data
 from pipelines.config.loading import ConfigError, ReleaseConfig
-from pipelines.planning.form import PLAN_FILES, plan_hash, read_document
+from pipelines.planning.form import PLAN_FILES, parse_document
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.public_inputs import job_source
 from pipelines.planning.storage import load_plan
@@ -26,14 +27,14 @@ from pipelines.release.names import NAME_FILE, check_names
 from pipelines.release.verification import contradictions
 from pipelines.storage.checksums import sha256_of
 
-__all__ = ["PLAN_FOLDER", "PLAN_NUMBERS", "refuse_other_slots", "take_plan", "usable"]
+__all__ = ["PLAN_FOLDER", "PLAN_NUMBERS", "blame_plan", "refuse_other_slots", "take_plan"]
 
 PLAN_FOLDER, PLAN_NUMBERS = "plan", "forecast.json"  # in the folder that `odsynth plan` writes
 _AGAIN = "Plan again with odsynth plan"
 
 
 @contextmanager
-def usable(given: Path) -> Iterator[None]:
+def blame_plan(given: Path) -> Iterator[None]:
     """Say of whatever goes wrong with a plan that it is this plan; it is public, so nothing is withheld.
 
     Raises
@@ -51,7 +52,7 @@ def usable(given: Path) -> Iterator[None]:
         raise ConfigError([f"{given}: the plan cannot be used: {error}. {_AGAIN}"]) from error
 
 
-def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> ReleasePlan:
+def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> tuple[ReleasePlan, str]:
     """Copy a plan that was made before, and the names of areas beside it, and read the copy.
 
     Parameters
@@ -65,8 +66,8 @@ def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> ReleasePlan:
 
     Returns
     -------
-    ReleasePlan
-        Not yet certified.
+    tuple of ReleasePlan and str
+        The plan, not yet certified, and its hash.
 
     Raises
     ------
@@ -90,20 +91,23 @@ def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> ReleasePlan:
     except (FileNotFoundError, NotADirectoryError, shutil.SpecialFileError, ValueError, KeyError, TypeError):
         what = f"{PLAN_NUMBERS}, {NAME_FILE}, or a file in {PLAN_FOLDER}, is not there or not what it writes"
         raise ConfigError([f"{given}: not a folder that odsynth plan wrote: {what}"]) from None
-    if plan_sha256 != plan_hash(stored) or (names_sha256 is not None and names_sha256 != sha256_of(names)):
+    content = (stored / "plan.json").read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    if plan_sha256 != digest or (names_sha256 is not None and names_sha256 != sha256_of(names)):
         raise ConfigError([f"{given}: the plan is not the one that {PLAN_NUMBERS} is about. {_AGAIN}"])
-    if others := _differing(read_document(stored)["configuration"], config.canonical()):
+    document = parse_document(content)
+    if others := _differing(document["configuration"], config.canonical()):
         rule = "the plan was made for another configuration, or by another version of the program"
         fix = f"{_AGAIN}, or change the configuration back"
         raise ConfigError([f"{given}: {rule}; they differ in {', '.join(others)}. {fix}"])
-    release = load_plan(stored)
+    plan = load_plan(stored, document)
     if names_sha256 is not None:
-        check_names(names.parent, release.geography)
-    if others := contradictions(config, release):
+        check_names(names.parent, plan.geography)
+    if others := contradictions(config, plan):
         raise ConfigError(
             [f"{given}: the plan is not what its configuration asks for: {', '.join(others)}. {_AGAIN}"]
         )
-    return release
+    return plan, digest
 
 
 def _differing(planned: Any, asked: Any, key: str = "") -> list[str]:

@@ -7,9 +7,7 @@ import os
 import secrets
 import shutil
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 import geo_data
 import synth
 from pipelines.config.loading import ConfigError, ReleaseConfig
-from pipelines.ledger.ledger import LedgerError
+from pipelines.ledger.ledger import Ledger, LedgerError
 from pipelines.planning.form import plan_hash
 from pipelines.planning.guards import refuse_as_public, refuse_copies, refuse_open_files
 from pipelines.planning.plan import ReleasePlan
@@ -35,14 +33,14 @@ from pipelines.release.signing import read_private_key
 from pipelines.release.verification import VerificationError, verify
 from pipelines.running.batches import keep_homes
 from pipelines.running.executor import connect, sample_release
-from pipelines.running.folder import RunState, Staging
+from pipelines.running.folder import RunFolder, RunState
 from pipelines.running.payment import budget_left, debit_of, pay, record_outcome
-from pipelines.running.reviewed_plan import refuse_other_slots, take_plan, usable
-from pipelines.storage.checksums import sha256_of
-from pipelines.storage.durable import sync, sync_tree
-from pipelines.storage.event_log import Journal
+from pipelines.running.reviewed_plan import blame_plan, refuse_other_slots, take_plan
+from pipelines.running.steps import Progress, Step
+from pipelines.storage.durable import sync, sync_tree, write_whole
+from pipelines.storage.event_log import EventLog
 
-__all__ = ["Release", "certify", "check_ready", "resume", "run"]
+__all__ = ["Release", "certify", "check_ready", "make_release", "resume", "run"]
 
 
 @dataclass(frozen=True)
@@ -158,39 +156,37 @@ def run(
     ConnectionError
         If no scheduler answers at the address given.
     """
-    out = config.release.out
+    out, reviewed = config.release.out, plan
     _refuse_existing(out)
     refuse_open_files(config)
     _refuse_unreachable(scheduler)
-    clock = _Clock(report)
+    progress = Progress(report)
     signing_key = read_private_key(config.signature.key) if config.signature else None
     key = key or synth.RunKey.generate()
-    staging = Staging.of(out)
+    staging = RunFolder.of(out)
     try:
         with staging.fresh():
             _refuse_existing(out)  # now that nobody else makes it
-            release, guarantee, plan_sha256 = _planned(config, plan, staging.public, clock)
-            certificate = make_certificate(release, guarantee, plan_sha256, secure=key.secure)
-            with clock.step("Reading the confidential origins"):
-                jobs_sha256 = {str(path): sha256_of(path) for path in config.jobs.files}
-                refuse_copies(jobs_sha256)
-                _keep_homes(config, release, staging, given=plan is not None)
+            made, guarantee, plan_sha256 = _write_plan(config, reviewed, staging.public, progress)
+            certificate = make_certificate(made, guarantee, plan_sha256, secure=key.secure)
+            with progress.step(Step.READ_ORIGINS):
+                jobs_sha256 = _keep_homes(config, made, staging, given=reviewed is not None)
             name = f"{config.release.name}, run {secrets.token_hex(8)}"
             state = RunState(config, certificate, jobs_sha256, key.secure, name)
             staging.save(state, key)
             try:
-                state = pay(state, staging, clock.say)
+                state = pay(state, staging, progress.say)
             except BaseException as error:
                 if isinstance(error, LedgerError) or debit_of(state) is None:
                     staging.abandon()  # the ledger refused, or was never asked
                 raise
-            clock.journal = Journal(staging.journal)
-            clock.journal.write("began", version=certificate.software.version, debit=state.debit or "")
-            with record_outcome(state, clock.journal):
-                _write(staging, release, state, key, signing_key, clock, scheduler)
-                finished = Release.of(out, certificate, release)
-                del release, guarantee  # checking reads the plan again, and two would be in memory
-                _finish(staging, state, clock, out)
+            progress.events = EventLog(staging.events)
+            progress.events.write("began", version=certificate.software.version, debit=state.debit or "")
+            with record_outcome(state, progress.events):
+                _draw_and_write(staging, made, state, key, signing_key, progress, scheduler)
+                finished = Release.of(out, certificate, made)
+                del made  # checking reads the plan again, and two would be in memory
+                _finish(staging, state, guarantee, progress, out)
     finally:
         key.destroy()
     return finished
@@ -219,22 +215,20 @@ def resume(
     ConfigError
         If there is nothing to continue, or another version of the program began it.
     """
-    staging = Staging.of(out)
-    if not staging.begun and Staging(out).checked and (done := Staging(out).load()).debit is not None:
+    staging, done = RunFolder.of(out), RunFolder(out)
+    if not staging.begun and done.checked and (state := done.load()).debit is not None:
         out.chmod(0o755)
         sync(out.parent)
-        with record_outcome(
-            done, Journal(Staging(out).journal)
-        ):  # killed between the last rename and the ledger
-            return Release.of(out, done.certificate, load_plan(out / "public" / "plan"))
+        with record_outcome(state, EventLog(done.events)):  # killed between the last rename and the ledger
+            return Release.of(out, state.certificate, load_plan(out / "public" / "plan"))
     _refuse_existing(out)
     _refuse_unreachable(scheduler)
-    clock = _Clock(report)
+    progress = Progress(report)
     with staging.again() as state:
-        release = load_plan(staging.public / "plan")
-        certificate = state.certificate
-        finished = Release.of(out, certificate, release)
-        now = make_certificate(release, certify(release), certificate.plan_sha256, secure=state.secure)
+        plan = load_plan(staging.public / "plan")
+        certificate, guarantee = state.certificate, certify(plan)
+        finished = Release.of(out, certificate, plan)
+        now = make_certificate(plan, guarantee, certificate.plan_sha256, secure=state.secure)
         if now.model_copy(update={"created": certificate.created}) != certificate:
             raise ConfigError(
                 [f"{staging.folder}: begun by another version of the program; resume with that one"]
@@ -243,20 +237,54 @@ def resume(
             raise ConfigError([f"{staging.folder}: the plan is not the one that the run began with"])
         signature = state.config.signature
         signing_key = read_private_key(signature.key) if signature else None
-        clock.journal = Journal(staging.journal)
-        clock.journal.write("resumed", version=certificate.software.version)
-        with record_outcome(pay(state, staging, clock.say), clock.journal):
+        progress.events = EventLog(staging.events)
+        progress.events.write("resumed", version=certificate.software.version)
+        with record_outcome(pay(state, staging, progress.say), progress.events):
             if staging.checked:
                 _put_in_place(staging, out)
                 return finished
             key = staging.key(state)
             try:
-                _write(staging, release, state, key, signing_key, clock, scheduler)
+                _draw_and_write(staging, plan, state, key, signing_key, progress, scheduler)
             finally:
                 key.destroy()
-            del release  # as in `run`
-            _finish(staging, state, clock, out)
+            del plan  # as in `run`
+            _finish(staging, state, guarantee, progress, out)
     return finished
+
+
+def make_release(
+    config: ReleaseConfig,
+    *,
+    plan: Path | None = None,
+    report: Callable[[str], None] | None = None,
+    scheduler: str | None = None,
+) -> None:
+    """Make a release; or go on with it, or leave it, if it is there already.
+
+    Parameters
+    ----------
+    config : ReleaseConfig
+    plan, report, scheduler
+        As for `run`.
+
+    Raises
+    ------
+    ConfigError
+        If another release is in its place; and what `run` and `resume` raise.
+    """
+    out = config.release.out
+    if (staging := RunFolder.of(out)).begun and staging.load().config.release == config.release:
+        resume(out, report=report, scheduler=scheduler)
+    elif RunFolder(out).checked and (state := RunFolder(out).load()).config.release == config.release:
+        settings = state.config.ledger
+        if settings is None or state.debit is None:
+            return
+        entries = Ledger(settings.file).entries()
+        if not any(entry.kind == "finished" and entry.debit == state.debit for entry in entries):
+            resume(out, report=report, scheduler=scheduler)  # killed before the ledger was told
+    else:
+        run(config, plan=plan, report=report, scheduler=scheduler)
 
 
 def _refuse_existing(out: Path) -> None:
@@ -269,54 +297,54 @@ def _refuse_unreachable(scheduler: str | None) -> None:
         connect(scheduler).close()  # now, since nothing has been read or paid
 
 
-def _planned(
-    config: ReleaseConfig, given: Path | None, public: Path, clock: _Clock
+def _write_plan(
+    config: ReleaseConfig, reviewed: Path | None, public: Path, progress: Progress
 ) -> tuple[ReleasePlan, synth.Guarantee, str]:
-    """Make the plan of a run, or take the one given; write it, polygons and names; return its hash too."""
+    """Make the plan of a run, or take the reviewed one; write it, polygons and names; return its hash too."""
     stored = public / "plan"
-    if given is None:
-        with clock.step("Reading public inputs and planning"):
+    if reviewed is None:
+        with progress.step(Step.MAKE_PLAN):
             inputs = read_public_inputs(config)
-            release, polygons = make_plan(config, inputs), inputs.polygons
-            write_names(inputs.names, release.geography, public)
+            plan, polygons = make_plan(config, inputs), inputs.polygons
+            write_names(inputs.names, plan.geography, public)
             del inputs  # the public model is large, and nothing needs it any more
-        with clock.step("Certifying the plan"):
-            guarantee = certify(release)
-        save_plan(release, stored)
+        with progress.step(Step.CERTIFY):
+            guarantee = certify(plan)
+        plan_sha256 = save_plan(plan, stored)
     else:
-        with usable(given):
-            with clock.step("Reading the plan"):
-                release = take_plan(config, given, stored)
-            with clock.step("Certifying the plan"):
-                guarantee = certify(release)
+        with blame_plan(reviewed):
+            with progress.step(Step.READ_PLAN):
+                plan, plan_sha256 = take_plan(config, reviewed, stored)
+            with progress.step(Step.CERTIFY):
+                guarantee = certify(plan)
         refuse_as_public(config)
-        tables = read_polygon_tables(config, release.geography)
+        tables = read_polygon_tables(config, plan.geography)
         polygons = {level: table.shapes for level, table in tables.items()}
     write_polygons(polygons, public)
-    return release, guarantee, plan_hash(stored)
+    return plan, guarantee, plan_sha256
 
 
-def _write(
-    staging: Staging,
+def _draw_and_write(
+    staging: RunFolder,
     plan: ReleasePlan,
     state: RunState,
     key: synth.RunKey,
     signing_key: Ed25519PrivateKey | None,
-    clock: _Clock,
+    progress: Progress,
     scheduler: str | None,
 ) -> None:
     """Draw what is not drawn yet, and write the public folder."""
-    with clock.step(f"Drawing {plan.numeric.pools.n_records:,} synthetic workers"):
+    with progress.step(Step.DRAW, f"Drawing {plan.numeric.pools.n_records:,} synthetic workers"):
         parts = sample_release(
             staging,
             plan,
             state,
             key,
             scheduler=scheduler,
-            say=clock.say,
-            progress=clock.shown and sys.stderr.isatty(),
+            say=progress.say,
+            progress=progress.shown and sys.stderr.isatty(),
         )
-    with clock.step("Writing the release"):
+    with progress.step(Step.WRITE):
         for path in staging.public.iterdir():  # what an interrupted attempt wrote
             if path.is_dir() and path.name not in ("plan", POLYGON_FOLDER):
                 shutil.rmtree(path)
@@ -325,20 +353,22 @@ def _write(
         write_public(plan, state.certificate, parts, staging.public, signing_key)
 
 
-def _finish(staging: Staging, state: RunState, clock: _Clock, out: Path) -> None:
+def _finish(
+    staging: RunFolder, state: RunState, guarantee: synth.Guarantee, progress: Progress, out: Path
+) -> None:
     """Check the release, and put it in its place."""
-    with clock.step("Checking the release"):
-        _check(staging.public, state.certificate)
+    with progress.step(Step.CHECK):
+        _check(staging.public, state.certificate, guarantee)
     for path in (staging.public, *staging.public.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
     sync_tree(staging.public)  # what it could be drawn from again is about to be destroyed
-    _log(staging, state, clock)
-    if clock.journal is not None:
-        clock.journal.write("finished")
+    _log(staging, state, progress)
+    if progress.events is not None:
+        progress.events.write("finished")
     _put_in_place(staging, out)
 
 
-def _put_in_place(staging: Staging, out: Path) -> None:
+def _put_in_place(staging: RunFolder, out: Path) -> None:
     """Remove what a checked release does not need, and rename it."""
     staging.tidy()
     if out.exists():
@@ -348,55 +378,50 @@ def _put_in_place(staging: Staging, out: Path) -> None:
     sync(out.parent)  # before the ledger says that it is finished
 
 
-def _keep_homes(config: ReleaseConfig, plan: ReleasePlan, staging: Staging, *, given: bool) -> None:
-    """Read the confidential homes, file by file, and keep those of each batch in files of their own."""
+def _keep_homes(
+    config: ReleaseConfig, plan: ReleasePlan, staging: RunFolder, *, given: bool
+) -> dict[str, str]:
+    """Read the confidential homes, file by file, and keep those of each batch in files of their own.
+
+    Return the SHA-256 of each file, by path: of the bytes that the homes were read from.
+    """
     when = "since" if given else "during the run"
     if given:
         refuse_other_slots(config, plan)
-    parts = job_source(config, plan.geography).parts(config.plan.pool_by, plan.pools.slots.categories)
+    sha256: dict[str, str] = {}
+    source, categories = job_source(config, plan.geography), plan.pools.slots.categories
     try:
-        keep_homes(staging, plan, parts, config.run.batch_jobs)
+        keep_homes(
+            staging, plan, source.parts(config.plan.pool_by, categories, sha256), config.run.batch_jobs
+        )
     except geo_data.InputError:
         raise
     except ValueError:
+        refuse_copies(sha256)
         raise geo_data.InputError(
             config.jobs.files[0],
             f"the jobs are not those that the plan was made for: a file changed {when}",
             fix="plan again" if given else "run again when nothing writes to the files",
         ) from None
+    refuse_copies(sha256)
+    return sha256
 
 
-def _check(public: Path, certificate: Certificate) -> None:
+def _check(public: Path, certificate: Certificate, guarantee: synth.Guarantee) -> None:
     """Verify the staged release. One that is not for release is written too, and says so everywhere."""
     try:
-        for _ in verify(public):
+        for _ in verify(public, guarantee=guarantee):
             pass
     except VerificationError as error:
         if error.check != "for release" or certificate.for_release:
             raise
 
 
-class _Clock:
-    def __init__(self, report: Callable[[str], None] | None) -> None:
-        self.shown = report is not None
-        self.journal: Journal | None = None
-        self.say = report or (lambda _: None)
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def step(self, what: str) -> Iterator[None]:
-        self.say(f"{what} ...")
-        begin = time.monotonic()
-        yield
-        self.seconds[what] = round(time.monotonic() - begin, 3)
-        if self.journal is not None:
-            self.journal.write("step", step=what, seconds=self.seconds[what])
-
-
-def _log(staging: Staging, state: RunState, clock: _Clock) -> None:
+def _log(staging: RunFolder, state: RunState, progress: Progress) -> None:
     """Keep what an auditor inside the agency needs: which input it was, and how long each step took.
 
     It is written when the release has passed its checks, and says that.
     """
-    log = {"inputs_sha256": state.inputs, "seconds": clock.seconds, "process": os.getpid()}
-    staging.write(staging.log, (json.dumps(log, indent=1) + "\n").encode())
+    seconds = {step.value: seconds for step, seconds in progress.seconds.items()}
+    log = {"inputs_sha256": state.inputs, "seconds": seconds, "process": os.getpid()}
+    write_whole(staging.summary, json.dumps(log, indent=1) + "\n")

@@ -13,32 +13,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-import geo_data
-import synth
 from pipelines.config.loading import ConfigError, ReleaseConfig
-from pipelines.ledger.ledger import Ledger, LedgerError
-from pipelines.publishing.publishing import PublishError, publish
-from pipelines.release.signing import SigningError
-from pipelines.release.verification import VerificationError
-from pipelines.running.folder import Staging
-from pipelines.running.run import resume, run
+from pipelines.publishing.publishing import publish
+from pipelines.running.folder import RunFolder
+from pipelines.running.run import make_release
 from pipelines.schedule.calendar import Calendar, Occurrence, read_calendar
 from pipelines.schedule.notify import notify
 from pipelines.schedule.records import Record, Records
 from pipelines.schedule.summary import EXIT_BUSY, EXIT_FAILED, Result, Summary
+from pipelines.storage.errors import shown_message
 
-__all__ = ["EXIT_BUSY", "EXIT_FAILED", "Result", "Summary", "due", "make_release", "safe_message"]
-
-# Their messages quote no confidential value; those of others might.
-_EXPECTED = (
-    ConfigError,
-    LedgerError,
-    PublishError,
-    SigningError,
-    VerificationError,
-    geo_data.InputError,
-    synth.BudgetTooSmallError,
-)
+__all__ = ["EXIT_BUSY", "EXIT_FAILED", "Result", "Summary", "due"]
 
 
 def due(
@@ -84,7 +69,8 @@ def due(
                 return Summary(calendar.folder.name, now, busy=True)
             summary = _Call(calendar, now, False, report).summary()
     except OSError as error:  # no folder for records, or no lock
-        problem = f"{error.filename or calendar.records}: {safe_message(error)}; nothing was begun"
+        where = "" if error.filename else f"{calendar.records}: "
+        problem = f"{where}{shown_message(error)}; nothing was begun"
         summary = Summary(calendar.folder.name, now, problems=(problem,))
     if summary.failed or calendar.notify.on == "always":
         notices = notify(calendar.notify, summary.document(), calendar.folder)
@@ -134,8 +120,8 @@ class _Call:
         return Summary(name, self.now, tuple(results), tuple(problems), dry_run=self.dry_run)
 
     def _unforeseen(self, error: Exception) -> str:
-        where = getattr(error, "filename", None) or self.store.folder
-        return f"{type(error).__name__}: {safe_message(error)} ({where})"
+        where = "" if getattr(error, "filename", None) else f" ({self.store.folder})"
+        return f"{type(error).__name__}: {shown_message(error, one_line=True)}{where}"
 
     def _one(self, occurrence: Occurrence, record: Record | None) -> Result:
         """Do what is to be done about an occurrence that is not finished."""
@@ -154,8 +140,8 @@ class _Call:
                 fix = f"put release.out back, or remove {self.store.path(occurrence.name)} to begin anew"
                 raise ConfigError([f"{occurrence.name}: was begun in {record.out}; {fix}"])
         except ConfigError as error:
-            return _result(occurrence, "failed", safe_message(error), record, error)
-        on = Staging.of(out).begun or Staging(out).checked
+            return _result(occurrence, "failed", shown_message(error, one_line=True), record, error)
+        on = RunFolder.of(out).begun or RunFolder(out).checked
         if not on and (missing := [str(path) for path in _inputs(config) if _missing(path)]):
             return _result(occurrence, "waiting", f"there is no {', '.join(missing)}", record)
         if self.dry_run:
@@ -182,13 +168,13 @@ class _Call:
                     self._tell(file, "Publishing the release ...")
                     record = replace(record, published=publish(out, destination).location)
             except Exception as error:
-                kind, said = type(error).__name__, safe_message(error)
+                kind, said = type(error).__name__, shown_message(error, one_line=True)
                 self._tell(file, f"{name}: failed ({kind}): {said}", error=kind)
                 self.store.save(replace(record, status="failed", error=kind))
                 return _result(occurrence, "failed", f"{kind}: {said} (log: {log})", record, error)
             self._tell(file, f"{name}: finished")
         self.store.save(replace(record, status="finished"))
-        fit = Staging(out).load().certificate.for_release
+        fit = RunFolder(out).load().certificate.for_release
         return _result(occurrence, "finished", f"{out}{'' if fit else ' (not for release)'}", record)
 
     def _tell(self, file: TextIO, message: str, **more: str) -> None:
@@ -213,18 +199,6 @@ def _result(
     return Result(occurrence.name, occurrence.at, status, occurrence.local, detail, kind, attempts)
 
 
-def safe_message(error: Exception) -> str:
-    """Return the message of an error as one line, if it is known to quote no confidential value.
-
-    It may name files of this machine.
-    """
-    if isinstance(error, _EXPECTED):
-        return "; ".join(str(error).splitlines())
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return "its message could show confidential values and is withheld"
-
-
 def _inputs(config: ReleaseConfig) -> Iterator[Path]:
     """Yield the files that a run reads."""
     yield from config.jobs.files
@@ -243,37 +217,3 @@ def _missing(path: Path) -> bool:
     except OSError:
         return False  # no reason to wait for the file: the run will say what is wrong with it
     return False
-
-
-def make_release(
-    config: ReleaseConfig,
-    *,
-    plan: Path | None = None,
-    report: Callable[[str], None] | None = None,
-    scheduler: str | None = None,
-) -> None:
-    """Make a release; or go on with it, or leave it, if it is there already.
-
-    Parameters
-    ----------
-    config : ReleaseConfig
-    plan, report, scheduler
-        As for `run`.
-
-    Raises
-    ------
-    ConfigError
-        If another release is in its place; and what `run` and `resume` raise.
-    """
-    out = config.release.out
-    if (staging := Staging.of(out)).begun and staging.load().config.release == config.release:
-        resume(out, report=report, scheduler=scheduler)
-    elif Staging(out).checked and (state := Staging(out).load()).config.release == config.release:
-        settings = state.config.ledger
-        if settings is None or state.debit is None:
-            return
-        entries = Ledger(settings.file).entries()
-        if not any(entry.kind == "finished" and entry.debit == state.debit for entry in entries):
-            resume(out, report=report, scheduler=scheduler)  # killed before the ledger was told
-    else:
-        run(config, plan=plan, report=report, scheduler=scheduler)

@@ -9,10 +9,8 @@ What has its name is whole. A record names output folders and kinds of error; it
 
 from __future__ import annotations
 
-import fcntl
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -21,7 +19,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic_core import from_json
 
-from pipelines.running.folder import Staging
+from pipelines.storage.durable import hold_lock, write_whole
 
 __all__ = ["Record", "Records"]
 
@@ -87,17 +85,10 @@ class Records:
         """Return the file of an attempt's log."""
         return self.folder / f"{name}.attempt-{attempt}.jsonl"
 
-    @contextmanager
-    def locked(self) -> Iterator[bool]:
-        """Hold the lock, or find it held; the system releases it when the process ends, however it ends."""
+    def locked(self) -> AbstractContextManager[bool]:
+        """Hold the lock, or find it held."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (self.folder / "lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-            else:
-                yield True
+        return hold_lock(self.folder / "lock")
 
     def read(self) -> tuple[dict[str, Record], set[str]]:
         """Return the records by name, and the names of those that cannot be read."""
@@ -117,5 +108,4 @@ class Records:
 
     def save(self, record: Record) -> None:
         """Write a record, which is there whole or not at all."""
-        text = json.dumps({"format": _FORMAT} | asdict(record), indent=1) + "\n"
-        Staging(self.folder).write(self.path(record.name), text.encode())
+        write_whole(self.path(record.name), json.dumps({"format": _FORMAT} | asdict(record), indent=1) + "\n")

@@ -1,19 +1,16 @@
-"""The log of the service: JSON lines with a fixed set of fields, as a run's event log.
+"""The log of the service, in the manner of `pipelines.storage.event_log`.
 
 There is no address of a client, no path and no query in it: a route is logged as the program writes it.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import sys
 import threading
-from datetime import UTC, datetime
 from pathlib import Path
 
-from pipelines.storage.event_log import check_event
+from pipelines.storage.event_log import event_line, open_log
 
 __all__ = ["ServiceLog"]
 
@@ -43,11 +40,7 @@ class ServiceLog(logging.Handler):
         super().__init__(logging.INFO)
         self._line = threading.Lock()
         self._where = "the log, standard output" if path is None else f"the log, {path}"
-        if path is None:
-            self._stream = sys.stdout
-        else:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            self._stream = open(descriptor, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - until close
+        self._stream = sys.stdout if path is None else open_log(path)
 
     def write(self, event: str, **fields: str | int | float) -> None:
         """Append an event with the time.
@@ -59,11 +52,10 @@ class ServiceLog(logging.Handler):
         OSError
             If it cannot be written; names the log.
         """
-        check_event(event, fields, _EVENTS, _FIELDS)
-        line = json.dumps({"time": datetime.now(UTC).isoformat(), "event": event, **fields})
+        line = event_line(event, fields, _EVENTS, _FIELDS)
         with self._line:
             try:
-                self._stream.write(line + "\n")
+                self._stream.write(line)
                 self._stream.flush()
             except OSError as error:
                 raise OSError(error.errno, error.strerror, self._where) from None

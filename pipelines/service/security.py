@@ -8,11 +8,13 @@ import re
 import secrets
 import time
 import traceback
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
+from limits import parse
+from limits.storage import MemoryStorage
+from limits.strategies import SlidingWindowCounterRateLimiter
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -22,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipelines.service.caching import STATEMENT
 from pipelines.service.errors import refusal
-from pipelines.service.settings import Limits, ServiceSettings, rate
+from pipelines.service.settings import Limits, ServiceSettings
 
 __all__ = ["POLICY", "RateLimits", "add_security"]
 
@@ -48,7 +50,7 @@ _PUBLIC = ("/api/v1/releases", "/api/v1/openapi.json", "/releases")
 class RateLimits:
     """How often an address may ask: two windows of fixed length, the elder of which fades.
 
-    Counted in this process, without a thread or a store of its own; it holds the addresses of two windows.
+    Counted in this process; it holds the addresses of two windows.
 
     Parameters
     ----------
@@ -56,9 +58,8 @@ class RateLimits:
     """
 
     def __init__(self, limits: Limits) -> None:
-        self._rules = {
-            rule: _Windows(*rate(getattr(limits, rule))) for rule in ("public", "operator", "login")
-        }
+        self._rates = {rule: parse(getattr(limits, rule)) for rule in ("public", "operator", "login")}
+        self._counts = SlidingWindowCounterRateLimiter(MemoryStorage())
 
     def wait(self, rule: str, address: str) -> int:
         """Count a request, and return the seconds after which another is allowed; 0 if this one is.
@@ -69,24 +70,10 @@ class RateLimits:
         address : str
             Of the client. Of an IPv6 address the network counts, which is what one client has.
         """
-        return self._rules[rule].wait(_network(address), time.monotonic())
-
-
-class _Windows:
-    def __init__(self, most: int, seconds: int) -> None:
-        self._most, self._seconds, self._number = most, seconds, 0
-        self._before: Counter[str] = Counter()
-        self._now: Counter[str] = Counter()
-
-    def wait(self, key: str, time: float) -> int:
-        number, into = divmod(time, self._seconds)
-        if number != self._number:
-            self._before = self._now if number == self._number + 1 else Counter()
-            self._now, self._number = Counter(), int(number)
-        if self._before.get(key, 0) * (1 - into / self._seconds) + self._now.get(key, 0) >= self._most:
-            return math.ceil(self._seconds - into)
-        self._now[key] += 1
-        return 0
+        counted = self._rates[rule], rule, _network(address)
+        if self._counts.hit(*counted):
+            return 0
+        return max(1, math.ceil(self._counts.get_window_stats(*counted).reset_time - time.time()))
 
 
 class _Guard:

@@ -7,63 +7,39 @@ publishes below it.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 from pipelines.config.fields import absolute, shown
 from pipelines.config.problems import describe
 from pipelines.config.toml import ConfigError, read_toml
 
-__all__ = ["Limits", "Oidc", "ServiceSettings", "load_settings", "rate"]
+__all__ = ["Limits", "Oidc", "ServiceSettings", "load_settings"]
 
 _PREFIX = "ODSYNTH_"
 _OTHERS = ("ODSYNTH_DEBUG",)  # of the command line, not of the service
 
-
-_SECONDS = {"second": 1, "minute": 60, "hour": 3600}
-
-
-def rate(text: str) -> tuple[int, int]:
-    """Return a rate as a number of requests and the seconds of its window.
-
-    Parameters
-    ----------
-    text : str
-        As "600/minute"; also of a second and of an hour.
-
-    Returns
-    -------
-    tuple of (int, int)
-
-    Raises
-    ------
-    ValueError
-        If it is not of this form.
-    """
-    found = re.fullmatch(rf"([1-9][0-9]{{0,8}})/({'|'.join(_SECONDS)})", text, re.ASCII)
-    if found is None:
-        raise ValueError(f'{shown(text)} is not a rate; write for example "600/minute"')
-    return int(found[1]), _SECONDS[found[2]]
-
-
-def _checked_rate(value: str) -> str:
-    rate(value)
-    return value
-
-
-_Rate = Annotated[str, AfterValidator(_checked_rate)]
+_Rate = Annotated[str, StringConstraints(pattern="^[1-9][0-9]{0,8}/(second|minute|hour)$")]
 _Role = Literal["viewer", "operator", "approver"]
 _Url = Annotated[str, StringConstraints(pattern=r"^https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?$")]
+_Path = Annotated[Path, AfterValidator(lambda path: absolute(Path.cwd(), path))]
 
 
 class _Table(BaseModel):
     # Not strict: the values of environment variables are texts.
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Limits(_Table):
@@ -105,7 +81,7 @@ class Oidc(_Table):
     roles: dict[str, _Role] = {}
 
 
-class ServiceSettings(_Table):
+class ServiceSettings(BaseSettings):
     """Everything that the service is told. Made by `load_settings`.
 
     Attributes
@@ -140,20 +116,29 @@ class ServiceSettings(_Table):
     oidc : Oidc or None
     """
 
-    folder: Path
+    model_config = SettingsConfigDict(
+        extra="forbid",
+        frozen=True,
+        validate_default=True,
+        env_prefix=_PREFIX,
+        env_nested_delimiter="__",
+        env_nested_max_split=1,
+    )
+
+    folder: _Path = Path("odsynth-service")
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8765
-    database: str
-    releases: Path
-    outs: Path
-    calendar: Path | None = None
-    inputs: dict[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")], Path] = {}
+    database: str = Field(default_factory=lambda given: f"sqlite:///{given['folder'] / 'service.sqlite'}")
+    releases: _Path = Field(default_factory=lambda given: given["folder"] / "published")
+    outs: _Path = Field(default_factory=lambda given: given["folder"] / "runs")
+    calendar: _Path | None = None
+    inputs: dict[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")], _Path] = {}
     workers: Annotated[int, Field(ge=0, le=64)] = 1
     scheduler: str | None = None
     public_url: _Url | None = None
     proxies: tuple[str, ...] = ()
     cors_origins: tuple[str, ...] = ("*",)
-    log: Path | None = None
+    log: _Path | None = None
     limits: Limits = Limits()
     oidc: Oidc | None = None
 
@@ -173,15 +158,6 @@ class ServiceSettings(_Table):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.folder.chmod(0o700)
         self.releases.mkdir(parents=True, exist_ok=True)
-
-
-# Keys of every table, by its path, for the messages.
-_KEYS = {
-    (): tuple(ServiceSettings.model_fields),
-    ("limits",): tuple(Limits.model_fields),
-    ("oidc",): tuple(Oidc.model_fields),
-}
-_PATHS = ("folder", "releases", "outs", "calendar", "log")
 
 
 def load_settings(
@@ -209,32 +185,54 @@ def load_settings(
     """
     name = "environment" if path is None else Path(path).name
     data = {} if path is None else _with_absolute_paths(read_toml(Path(path)), Path(path).parent)
+    variables = os.environ if environment is None else environment
+
+    class Settings(ServiceSettings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            *_: PydanticBaseSettingsSource,
+            **__: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return _Environment(settings_cls, variables), InitSettingsSource(settings_cls, data)
+
     try:
-        over = _of_environment(os.environ if environment is None else environment)
-        _lay_over(data, _with_absolute_paths(over, Path.cwd()))
-        data.setdefault("folder", absolute(Path.cwd(), "odsynth-service"))
-        if isinstance(data["folder"], Path):
-            folder = data["folder"]
-            defaults = {"releases": folder / "published", "outs": folder / "runs"}
-            data = {**defaults, "database": f"sqlite:///{folder / 'service.sqlite'}", **data}
-        return ServiceSettings.model_validate(data)
+        return Settings()  # no keys of the file: BaseSettings takes options of its own by keyword
     except ValidationError as errors:
-        raise ConfigError(f"{name}: {_problem(e)}" for e in errors.errors(include_url=False)) from None
+        found = [error for error in errors.errors(include_url=False) if error["type"] != _FOLLOWS]
+        raise ConfigError(f"{name}: {_problem(error)}" for error in found) from None
 
 
-def _of_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+class _Environment(EnvSettingsSource):
     """The settings among the variables; a misspelt one is refused like a misspelt key."""
-    data: dict[str, Any] = {}
-    for variable in sorted(name for name in environment if name.startswith(_PREFIX) and name not in _OTHERS):
-        table, _, key = variable.removeprefix(_PREFIX).lower().partition("__")
-        value: Any = environment[variable]
-        if table in ("proxies", "cors_origins"):
-            value = [part.strip() for part in value.split(",") if part.strip()]
-        if key:
-            data.setdefault(table, {})[key] = value
-        else:
-            data[table] = value
-    return data
+
+    def __init__(self, settings: type[BaseSettings], environment: Mapping[str, str]) -> None:
+        super().__init__(settings)
+        ours = (name for name in environment if name.startswith(_PREFIX) and name not in _OTHERS)
+        self.env_vars = {name.lower(): environment[name] for name in ours}
+
+    def __call__(self) -> dict[str, Any]:
+        keys = {name.removeprefix(_PREFIX.lower()): value for name, value in self.env_vars.items()}
+        known = {key for key in keys if key in _KEYS[()] or key.partition("__")[0] in _TABLES}
+        return {key: keys[key] for key in keys.keys() - known} | super().__call__()
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        if field_name in _LISTS:
+            return [part.strip() for part in value.split(",") if part.strip()]
+        return value  # refused: a table has a variable for each key
+
+
+# Keys of every table, by its path, for the messages.
+_KEYS = {
+    (): tuple(ServiceSettings.model_fields),
+    ("limits",): tuple(Limits.model_fields),
+    ("oidc",): tuple(Oidc.model_fields),
+}
+_TABLES = ("limits", "oidc", "inputs")
+_LISTS = ("proxies", "cors_origins")
+_PATHS = ("folder", "releases", "outs", "calendar", "log")
+_FOLLOWS = "default_factory_not_called"  # of a default in a folder that is refused itself
 
 
 def _with_absolute_paths(data: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -245,14 +243,6 @@ def _with_absolute_paths(data: dict[str, Any], folder: Path) -> dict[str, Any]:
     if isinstance(inputs, dict):
         data = {**data, "inputs": {name: whole(value) for name, value in inputs.items()}}
     return data | {key: whole(data[key]) for key in _PATHS if key in data}
-
-
-def _lay_over(data: dict[str, Any], over: dict[str, Any]) -> None:
-    for key, value in over.items():
-        if isinstance(value, dict) and isinstance(data.get(key), dict):
-            _lay_over(data[key], value)
-        else:
-            data[key] = value
 
 
 def _problem(error: ErrorDetails) -> str:
@@ -267,6 +257,8 @@ def _problem(error: ErrorDetails) -> str:
             return f"{key}: this is not a path; write it as text, in quotes"
         case "string_pattern_mismatch" if key.endswith(("public_url", "issuer")):
             return f"{key}: this is not an address; write one like https://data.example.org"
+        case "string_pattern_mismatch" if key.startswith("limits."):
+            return f'{key}: {shown(error["input"])} is not a rate; write for example "600/minute"'
         case "string_pattern_mismatch":
             return f"{key}: not a name of an input; use letters, digits, dots, dashes and underscores"
         case "string_type" if key in ("database", "oidc.client_secret"):

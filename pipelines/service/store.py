@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
-    DDL,
     Column,
     Connection,
     Engine,
@@ -37,6 +36,9 @@ from sqlalchemy import (
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
+from pipelines.service.migrations import ForeignDatabaseError, is_current, migrate
+from pipelines.storage.errors import ShownError
+
 __all__ = [
     "ServiceError",
     "Store",
@@ -45,6 +47,7 @@ __all__ = [
     "audit",
     "events",
     "list_audit",
+    "metadata",
     "record",
     "runs",
     "sessions",
@@ -52,15 +55,15 @@ __all__ = [
     "utc_now",
 ]
 
-_VERSION = 1
-_LOCK = 0x6F6473796E7468  # "odsynth": PostgreSQL's advisory lock while the tables are made
-_metadata = MetaData()
+_LOCK = 0x6F6473796E7468  # "odsynth": PostgreSQL's advisory lock while tables are made or changed
+metadata = MetaData()
 
-_schema = Table("odsynth_schema", _metadata, Column("version", Integer, primary_key=True))
+# What version 0.1.0 looks at; now alembic keeps the revision.
+Table("odsynth_schema", metadata, Column("version", Integer, primary_key=True))
 
 tokens = Table(
     "tokens",
-    _metadata,
+    metadata,
     Column("id", String(16), primary_key=True),
     Column("owner", String(200), nullable=False),
     Column("role", String(16), nullable=False),
@@ -72,7 +75,7 @@ tokens = Table(
 
 runs = Table(
     "runs",
-    _metadata,
+    metadata,
     Column("id", Integer, primary_key=True),
     Column("input", String(200), nullable=False),
     Column("data_set", String(200), nullable=False),
@@ -110,7 +113,7 @@ Index(
 
 approvals = Table(
     "approvals",
-    _metadata,
+    metadata,
     Column("run", ForeignKey("runs.id"), primary_key=True),
     Column("person", String(200), nullable=False),
     Column("decision", String(16), nullable=False),
@@ -121,7 +124,7 @@ approvals = Table(
 
 events = Table(
     "events",
-    _metadata,
+    metadata,
     Column("id", Integer, primary_key=True),
     Column("run", ForeignKey("runs.id"), nullable=False, index=True),
     Column("time", String(32), nullable=False),
@@ -132,7 +135,7 @@ events = Table(
 
 audit = Table(
     "audit",
-    _metadata,
+    metadata,
     Column("id", Integer, primary_key=True),
     Column("time", String(32), nullable=False),
     Column("actor", String(200), nullable=False),
@@ -146,40 +149,27 @@ audit = Table(
 # Open sessions of browsers. What else is known of one is in its cookie, which only the server can read.
 sessions = Table(
     "sessions",
-    _metadata,
+    metadata,
     Column("id", String(43), primary_key=True),
     Column("person", String(200), nullable=False, index=True),
     Column("begun", String(32), nullable=False),
 )
 
-for _table in (audit, approvals):
-    (_key,) = _table.primary_key.columns
-    for _verb, _when in (
+# Nothing is changed in these tables. In PostgreSQL the first revision says so.
+_SQLITE_TRIGGERS = tuple(
+    f"CREATE TRIGGER IF NOT EXISTS {table.name}_no_{verb.lower()} BEFORE {verb} ON {table.name} "
+    f"{when}BEGIN SELECT RAISE(ABORT, 'nothing is changed in {table.name}'); END"
+    for table, key in ((audit, audit.c.id), (approvals, approvals.c.run))
+    for verb, when in (
         ("UPDATE", ""),
         ("DELETE", ""),
         # INSERT OR REPLACE deletes the old line without a word to the trigger of DELETE.
-        ("INSERT", f"WHEN EXISTS (SELECT 1 FROM {_table.name} WHERE {_key.name} = NEW.{_key.name}) "),
-    ):
-        _refuse = DDL(
-            f"CREATE TRIGGER IF NOT EXISTS {_table.name}_no_{_verb.lower()} BEFORE {_verb} ON {_table.name} "
-            f"{_when}BEGIN SELECT RAISE(ABORT, 'nothing is changed in {_table.name}'); END"
-        )
-        # Of all tables: triggers that a database of an earlier version lacks are added to it.
-        event.listen(_metadata, "after_create", _refuse.execute_if(dialect="sqlite"))
-    for _refuse in (
-        DDL(
-            f"CREATE FUNCTION {_table.name}_refuse() RETURNS trigger LANGUAGE plpgsql AS "
-            f"'BEGIN RAISE EXCEPTION ''nothing is changed in {_table.name}''; END'"
-        ),
-        DDL(
-            f"CREATE TRIGGER {_table.name}_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON {_table.name} "
-            f"FOR EACH STATEMENT EXECUTE FUNCTION {_table.name}_refuse()"
-        ),
-    ):
-        event.listen(_table, "after_create", _refuse.execute_if(dialect="postgresql"))
+        ("INSERT", f"WHEN EXISTS (SELECT 1 FROM {table.name} WHERE {key.name} = NEW.{key.name}) "),
+    )
+)
 
 
-class ServiceError(Exception):
+class ServiceError(ShownError):
     """The service refuses something.
 
     Attributes
@@ -211,7 +201,7 @@ class Store:
 
     @classmethod
     def open(cls, url: str) -> Store:
-        """Connect, and make the tables when they are not there.
+        """Connect, and make the tables, or bring those of an earlier version up to date.
 
         Parameters
         ----------
@@ -225,7 +215,7 @@ class Store:
         Raises
         ------
         ServiceError
-            If the database cannot be used, or was made by another version of the program. The URL, which
+            If the database cannot be used, or was made by a later version of the program. The URL, which
             may hold a password, is not quoted.
         """
         try:
@@ -240,10 +230,12 @@ class Store:
         try:
             store = cls(_sqlite(address) if kind == "sqlite" else create_engine(address, pool_pre_ping=True))
             try:
-                store._make_tables()
+                store._bring_up_to_date()
             except BaseException:
                 store.close()
                 raise
+        except ForeignDatabaseError as error:
+            raise _unusable(str(error)) from None
         except (NoSuchModuleError, ModuleNotFoundError):
             raise _unusable("needs a driver that is not installed: pip install 'psycopg[binary]'") from None
         except (SQLAlchemyError, OSError) as error:
@@ -271,7 +263,7 @@ class Store:
         """Whether the database answers."""
         try:
             with self.read() as connection:
-                return connection.execute(select(_schema.c.version)).scalar_one() == _VERSION
+                return is_current(connection)
         except SQLAlchemyError:
             return False
 
@@ -279,16 +271,15 @@ class Store:
         """Close all connections."""
         self._engine.dispose()
 
-    def _make_tables(self) -> None:
+    def _bring_up_to_date(self) -> None:
         with self.write() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-            _metadata.create_all(connection)
-            versions = connection.execute(select(_schema.c.version)).scalars().all()
-            if not versions:
-                connection.execute(insert(_schema).values(version=_VERSION))
-            elif versions != [_VERSION]:
-                raise _unusable("was made by another version of odsynth; start that one")
+            migrate(connection)
+            if connection.dialect.name == "sqlite":
+                # At every start: a step that changes a table here copies it, without its triggers.
+                for trigger in _SQLITE_TRIGGERS:
+                    connection.exec_driver_sql(trigger)
 
 
 def record(

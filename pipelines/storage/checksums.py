@@ -47,13 +47,15 @@ def checksum_lines(hashes: Mapping[str, str]) -> list[str]:
     return [f"{hashes[name]}  {name}\n" for name in sorted(hashes)]
 
 
-def parse_checksums(seal: bytes) -> dict[str, str]:
+def parse_checksums(seal: bytes, *, strict: bool = True) -> dict[str, str]:
     """Read the lines of SHA256SUMS.
 
     Parameters
     ----------
     seal : bytes
         Content of the file.
+    strict : bool
+        Whether a line that is none is an error; otherwise it is passed over.
 
     Returns
     -------
@@ -65,4 +67,6 @@ def parse_checksums(seal: bytes) -> dict[str, str]:
     ValueError
         If a line has no name, or the text is not UTF-8.
     """
-    return {name: digest for digest, name in (line.split("  ", 1) for line in seal.decode().splitlines())}
+    text = seal.decode(errors="strict" if strict else "replace")
+    lines = [line for line in text.splitlines() if strict or "  " in line]
+    return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}

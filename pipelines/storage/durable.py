@@ -1,11 +1,22 @@
-"""What must outlive a power cut: files and folders, pushed to the disk."""
+"""Atomic writes that outlive a power cut, and locks.
+
+With `whole_file` and `whole_folder` a thing is made in ``.partial-...``, a folder that nobody else can look
+into. There it gets its mode and is pushed to the disk (fsync); only then it gets its name, which is pushed to
+the disk too. A kill leaves at most that folder behind.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import itertools
 import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["sync", "sync_tree"]
+__all__ = ["erase", "hold_lock", "sync", "sync_tree", "whole_file", "whole_folder", "write_whole"]
 
 
 def sync(path: Path) -> None:
@@ -21,3 +32,111 @@ def sync_tree(folder: Path) -> None:
     """Wait until a folder, with everything below it, is on the disk."""
     for path in (*folder.rglob("*"), folder):
         sync(path)
+
+
+def _private_folder(folder: Path) -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix=".partial-", dir=folder, ignore_cleanup_errors=True)
+
+
+@contextmanager
+def whole_file(
+    path: Path, mode: int | None = 0o600, *, new: bool = False, folder: Path | None = None
+) -> Iterator[Path]:
+    """Make a file, at the path that this gives, that is there whole or not at all.
+
+    Parameters
+    ----------
+    path : Path
+    mode : int, optional
+        None: what the umask gives.
+    new : bool
+        Whether a name that is taken is a FileExistsError; otherwise what has it is replaced.
+    folder : Path, optional
+        Where it is made: a folder of the same disk, by default its own.
+    """
+    with _private_folder(folder or path.parent) as private:
+        made = Path(private) / path.name
+        yield made
+        if mode is not None:
+            made.chmod(mode)
+        sync(made)
+        try:
+            (os.link if new else os.replace)(made, path)  # unlike a rename, a link never replaces
+        finally:  # also where another process was quicker
+            sync(path.parent)
+
+
+def write_whole(
+    path: Path,
+    content: bytes | str,
+    mode: int | None = 0o600,
+    *,
+    new: bool = False,
+    folder: Path | None = None,
+) -> None:
+    """Write a file that is there whole or not at all; parameters as for `whole_file`."""
+    with whole_file(path, mode, new=new, folder=folder) as made:
+        made.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def whole_folder(
+    path: Path, mode: int | None = 0o700, *, check: Callable[[], None] | None = None
+) -> Iterator[Path]:
+    """Fill a folder, at the path that this gives, that is there whole or not at all.
+
+    Parameters
+    ----------
+    path : Path
+    mode : int, optional
+        None: what the umask gives. What is in the folder keeps the modes that it was made with.
+    check : callable, optional
+        Called when the name is taken, perhaps only now: raises unless what has it may be replaced. Without
+        it, that is a FileExistsError, except for an empty folder.
+    """
+    with _private_folder(path.parent) as private:
+        made = Path(private) / path.name
+        made.mkdir()
+        yield made
+        if mode is not None:
+            made.chmod(mode)
+        sync_tree(made)
+        for number in itertools.count():
+            try:
+                os.rename(made, path)
+                break
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                    raise
+            if check is None:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+            check()
+            with suppress(FileNotFoundError):  # somebody else has moved it
+                os.rename(path, made.with_name(f"{path.name}.{number}"))
+        sync(path.parent)
+
+
+def erase(path: Path) -> None:
+    """Overwrite a file with zeros, on the disk too, and remove it; do nothing if there is none."""
+    with suppress(FileNotFoundError):
+        with path.open("r+b") as file:
+            file.write(bytes(path.stat().st_size))
+            file.flush()
+            os.fsync(file.fileno())
+        path.unlink()
+
+
+@contextmanager
+def hold_lock(path: Path) -> Iterator[bool]:
+    """Hold the lock of a file, which is made if it is not there; gives False if another process holds it.
+
+    The system releases it when the process ends, however it ends.
+    """
+    with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+b") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The lock of a file that was removed meanwhile locks nothing.
+            free = os.path.samestat(os.fstat(lock.fileno()), path.stat())
+        except (BlockingIOError, FileNotFoundError):
+            free = False
+        yield free

@@ -1,7 +1,7 @@
-"""The log of a run: JSON lines with a fixed set of fields, none of which can hold a confidential value.
+"""Logs: JSON lines with a fixed set of fields, none of which can hold a confidential value.
 
-It lies in the confidential folder all the same. What may be written is listed here and nowhere else: a field
-that is not listed, or a value of another kind, is refused.
+The log of a run lies in the confidential folder all the same. What may be written is listed here, and for the
+service in `pipelines.service.log`: a field that is not listed, or a value of another kind, is refused.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import os
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TextIO
 
-__all__ = ["Journal", "check_event"]
+__all__ = ["EventLog", "event_line", "open_log"]
 
 # Names of steps and types of errors are words of the program.
 _FIELDS: dict[str, type] = {
+    "process": int,
     "step": str,
     "seconds": float,
     "error": str,
@@ -25,10 +27,10 @@ _FIELDS: dict[str, type] = {
 _EVENTS = ("first debit", "began", "resumed", "step", "finished", "failed")
 
 
-def check_event(
+def event_line(
     event: str, fields: Mapping[str, object], events: Collection[str], kinds: Mapping[str, type]
-) -> None:
-    """Refuse what a log may not hold.
+) -> str:
+    """Return the line of a log for an event, with the time; refuse what the log may not hold.
 
     Parameters
     ----------
@@ -40,6 +42,10 @@ def check_event(
     kinds : mapping of str to type
         All fields that it has, with the exact type of each.
 
+    Returns
+    -------
+    str
+
     Raises
     ------
     ValueError
@@ -50,10 +56,17 @@ def check_event(
     for name, value in fields.items():
         if name not in kinds or type(value) is not kinds[name]:
             raise ValueError(f"the log has no field {name} of this kind")
+    return json.dumps({"time": datetime.now(UTC).isoformat(), "event": event, **fields}) + "\n"
 
 
-class Journal:
-    """Appends to a log file, mode 0600, a line at a time.
+def open_log(path: Path) -> TextIO:
+    """Open a log to append to it, made with mode 0600; each line is written at once."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    return open(descriptor, "a", encoding="utf-8", buffering=1)
+
+
+class EventLog:
+    """The log of a run.
 
     Parameters
     ----------
@@ -72,8 +85,6 @@ class Journal:
         ValueError
             If the event or a field is not one of those that may be written.
         """
-        check_event(event, fields, _EVENTS, _FIELDS)
-        line = {"time": datetime.now(UTC).isoformat(), "event": event, "process": os.getpid(), **fields}
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        with open(descriptor, "a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        line = event_line(event, {"process": os.getpid(), **fields}, _EVENTS, _FIELDS)
+        with open_log(self._path) as file:
+            file.write(line)

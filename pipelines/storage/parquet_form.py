@@ -8,6 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.storage.errors import ShownError
+
 __all__ = ["FormError", "Kind", "any_kind", "check_form", "is_count", "is_text"]
 
 Kind = Callable[[pa.DataType], bool]
@@ -15,7 +17,7 @@ _ALLOWED = {b"ARROW:schema"}
 _OF_COLUMN = {b"PARQUET:field_id", b"ARROW:extension:name", b"ARROW:extension:metadata"}  # of geometries
 
 
-class FormError(ValueError):
+class FormError(ShownError, ValueError):
     """A file is not of the form that it must have; the message quotes no content."""
 
 

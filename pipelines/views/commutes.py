@@ -128,8 +128,8 @@ def add_travel(flows: pd.DataFrame, homes: pd.DataFrame, works: pd.DataFrame) ->
     -------
     DataFrame
         The flows with ``km`` (geodesic), and ``to_work`` and ``to_home``, the direction of the one as seen
-        from the other in degrees clockwise from north. All NaN where a place is outside; directions also
-        where home and work are one place.
+        from the other in degrees clockwise from north. All NaN for external zones, which have no
+        place; directions also where home and work are one place.
     """
     home, work = (
         places[["latitude", "longitude"]].to_numpy()[flows[side]].T

@@ -1,4 +1,4 @@
-"""Names for readers: of the levels and codes of LODES, and of what lies outside the region."""
+"""Names for readers: of the levels and codes of LODES, and of external zones."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import geo_data
+from geo_data.states import STATES
 from pipelines.release.reader import PublicRelease
 
-__all__ = ["STATE_NAMES", "external_zone_names", "level_words", "plural", "singular", "unit_names"]
+__all__ = ["external_zone_names", "level_words", "plural", "singular", "unit_names"]
 
 # Singular, plural, and how many characters each level adds to the code of the one above it.
 _LODES = {
@@ -18,66 +19,6 @@ _LODES = {
     "bgrp": ("block group", "block groups", 1),
     "tabblk": ("block", "blocks", 3),
 }
-
-STATE_NAMES = {
-    "01": "Alabama",
-    "02": "Alaska",
-    "04": "Arizona",
-    "05": "Arkansas",
-    "06": "California",
-    "08": "Colorado",
-    "09": "Connecticut",
-    "10": "Delaware",
-    "11": "District of Columbia",
-    "12": "Florida",
-    "13": "Georgia",
-    "15": "Hawaii",
-    "16": "Idaho",
-    "17": "Illinois",
-    "18": "Indiana",
-    "19": "Iowa",
-    "20": "Kansas",
-    "21": "Kentucky",
-    "22": "Louisiana",
-    "23": "Maine",
-    "24": "Maryland",
-    "25": "Massachusetts",
-    "26": "Michigan",
-    "27": "Minnesota",
-    "28": "Mississippi",
-    "29": "Missouri",
-    "30": "Montana",
-    "31": "Nebraska",
-    "32": "Nevada",
-    "33": "New Hampshire",
-    "34": "New Jersey",
-    "35": "New Mexico",
-    "36": "New York",
-    "37": "North Carolina",
-    "38": "North Dakota",
-    "39": "Ohio",
-    "40": "Oklahoma",
-    "41": "Oregon",
-    "42": "Pennsylvania",
-    "44": "Rhode Island",
-    "45": "South Carolina",
-    "46": "South Dakota",
-    "47": "Tennessee",
-    "48": "Texas",
-    "49": "Utah",
-    "50": "Vermont",
-    "51": "Virginia",
-    "53": "Washington",
-    "54": "West Virginia",
-    "55": "Wisconsin",
-    "56": "Wyoming",
-    "60": "American Samoa",
-    "66": "Guam",
-    "69": "Northern Mariana Islands",
-    "72": "Puerto Rico",
-    "78": "Virgin Islands",
-}
-"""Names of the states and territories of the United States by FIPS code."""
 
 
 def singular(level: str) -> str:
@@ -130,7 +71,8 @@ def unit_names(release: PublicRelease, level: str) -> NDArray[np.object_]:
     names = release.names[level]
     if level != "st":
         return names
-    states = np.array([STATE_NAMES.get(code, "") for code in release.geography.codes(level)], object)
+    codes = release.geography.codes(level)
+    states = np.array([STATES[code].name if code in STATES else "" for code in codes], object)
     return np.where(names == "", states, names)
 
 
@@ -147,7 +89,7 @@ def external_zone_names(release: PublicRelease) -> dict[int, str]:
         By block number, in order: the state's name where the region has states, else the area's code.
     """
     geography: geo_data.Geography = release.geography
-    names = STATE_NAMES if "st" in geography.levels else {}
+    names = {code: state.name for code, state in STATES.items() if "st" in geography.levels}
     return {
         int(block): names.get(area, area)
         for area, block in zip(geography.external_zones, geography.external_blocks, strict=True)

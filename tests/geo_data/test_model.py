@@ -12,6 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+import geo_data.model
 from geo_data import Flows, Geography, PublicModel
 from geo_data.gravity import Decay
 
@@ -33,7 +34,7 @@ def kappas(model: PublicModel) -> list[tuple[float, float]]:
 
 @pytest.fixture
 def kappa_is_6(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geo_data.model._concentrations", lambda model, stage: (6.0, 6.0))
+    monkeypatch.setattr(geo_data.model, "_concentrations", lambda model, stage: (6.0, 6.0))
 
 
 def precise(table: Table, workers: float) -> Table:
@@ -191,7 +192,7 @@ def test_a_table_finer_than_the_model_is_refused(levels: tuple[str, str]) -> Non
 
 def test_a_further_unbiased_table_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Samples of a known truth, in every set and order: one more never loses."""
-    monkeypatch.setattr("geo_data.model._decay", lambda model, stage: Decay(1.5, 3.0))
+    monkeypatch.setattr(geo_data.model, "_decay", lambda model, stage: Decay(1.5, 3.0))
     rng = np.random.default_rng(12)
     n, size = 32, 8
     east = np.sort(-71 + rng.uniform(0, 0.6, n))  # so that regions lie side by side

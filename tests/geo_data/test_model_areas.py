@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+import geo_data.model
 from geo_data import Flows, Geography, PublicModel
 from geo_data._model_areas import AreaTable
 from geo_data._model_tables import proportional_fit
@@ -39,7 +40,7 @@ def before(model: PublicModel) -> PublicModel:
 
 @pytest.fixture
 def kappa_is_6(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("geo_data.model._area_concentrations", lambda rows: (6.0, 6.0))
+    monkeypatch.setattr(geo_data.model, "_area_concentrations", lambda rows: (6.0, 6.0))
 
 
 # --- by hand: areas 0 (blocks of weight 1 and 3) and 1 (4 and 8); place 0 is the first block, 2 the last
@@ -125,7 +126,7 @@ class Case:
     def model(self, *tables: Flows) -> PublicModel:
         """Build the model without fitting the decay, which takes most of the time."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("geo_data.model._decay", lambda model, stage: Decay(1.5, 3.0))
+            patch.setattr(geo_data.model, "_decay", lambda model, stage: Decay(1.5, 3.0))
             return build(self.places, tables or self.tables, self.weights, self.jobs)
 
 
@@ -282,7 +283,7 @@ def test_the_model_comes_no_further_from_flows_with_the_targets(case: Case) -> N
     n = case.places.n_units("place")
     table = {pair: float(rng.integers(1, 50)) for pair in itertools.product(range(n), range(n))}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("geo_data.model._area_concentrations", lambda rows: (0.0, 0.0))
+        patch.setattr(geo_data.model, "_area_concentrations", lambda rows: (0.0, 0.0))
         model = case.model(flows("place", "place", table))
     (stage,) = model._stages
     assert isinstance(stage, AreaTable)

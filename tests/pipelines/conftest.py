@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,8 @@ import pytest
 
 import geo_data
 import pipelines
+from pipelines.config.loading import check_config
+from pipelines.running import run as runs
 
 # Stands in every row of the confidential side of the microdata, and may stand nowhere else.
 CANARY = "CANARYworker"
@@ -82,6 +84,23 @@ def microdata(
 
 
 @pytest.fixture(scope="session")
+def microdata_jobs() -> Callable[..., dict[str, object]]:
+    """Return the change of a configuration that reads microdata instead of a LODES file."""
+    return lambda path, **more: {
+        "jobs": {
+            "format": "microdata",
+            "file": str(path),
+            "home": "live",
+            "work": "toil",
+            "worker": "person",
+            "attributes": ["sector", "age"],
+            "records_per_worker": 3,
+            **more,
+        }
+    }
+
+
+@pytest.fixture(scope="session")
 def microdata_change(small_region: dict[str, Path]) -> Callable[[Path], tuple[str, str]]:
     """Return the change of `config_text` that reads microdata instead of a LODES file."""
     old = f'format = "lodes"\nfile = "{small_region["od"]}"\n'
@@ -120,38 +139,24 @@ def british(tmp_path: Path) -> Callable[..., pipelines.ReleaseConfig]:
         table.to_csv(folder / name, index=False)
 
     def config(
-        levels: str = '["lad", "msoa", "lsoa"]', tables: bool = True, **plan: str
+        levels: Sequence[str] = ("lad", "msoa", "lsoa"), tables: bool = True, **plan: str
     ) -> pipelines.ReleaseConfig:
-        auxiliary = (
-            '[[auxiliary]]\nformat = "flows"\nfile = "flows.csv"\norigin = "h"\norigin_level = "msoa"\n'
-            'destination = "w"\ndestination_level = "msoa"\nflow = "n"\n'
-        )
-        settings = "".join(f'{name} = "{value}"\n' for name, value in plan.items())
-        text = f"""
-            [release]
-            name = "Leeds"
-            state = "leeds"
-            year = 2021
-            out = "release"
-            [privacy]
-            epsilon = "6"
-            delta = "1e-4"
-            [jobs]
-            format = "microdata"
-            file = "jobs.csv"
-            home = "live"
-            work = "toil"
-            [geography]
-            file = "oa.csv"
-            block = "oa"
-            levels = {levels}
-            latitude = "north"
-            longitude = "east"
-            {auxiliary if tables else ""}
-            [plan]
-            {settings}
-        """
-        return pipelines.parse_config(text, folder, "british.toml")
+        flows = {"format": "flows", "file": "flows.csv", "origin": "h", "destination": "w", "flow": "n"}
+        data = {
+            "release": {"name": "Leeds", "state": "leeds", "year": 2021, "out": "release"},
+            "privacy": {"epsilon": "6", "delta": "1e-4"},
+            "jobs": {"format": "microdata", "file": "jobs.csv", "home": "live", "work": "toil"},
+            "geography": {
+                "file": "oa.csv",
+                "block": "oa",
+                "levels": list(levels),
+                "latitude": "north",
+                "longitude": "east",
+            },
+            "auxiliary": [flows | {"origin_level": "msoa", "destination_level": "msoa"}] if tables else [],
+            "plan": plan,
+        }
+        return check_config(data, folder, "british.toml")
 
     return config
 
@@ -170,7 +175,7 @@ def frozen_day(monkeypatch: pytest.MonkeyPatch) -> None:
     def same_day(*arguments: object, **named: object) -> pipelines.Certificate:
         return make(*arguments, **named).model_copy(update={"created": "2026-01-02T03:04:05Z"})  # type: ignore[arg-type]
 
-    monkeypatch.setattr("pipelines.running.run.make_certificate", same_day)
+    monkeypatch.setattr(runs, "make_certificate", same_day)
 
 
 @pytest.fixture(scope="session")

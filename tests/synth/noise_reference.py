@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from synth import two_sided
 Counts = tuple[int, ...]
 
 
+@cache
 def mass(z: int, p: Fraction) -> Fraction:
     """P(noise = z)."""
     return (1 - p) / (1 + p) * p ** abs(z)
@@ -35,14 +38,16 @@ def neighbours(h: Counts) -> Iterator[Counts]:
             yield tuple(x - (c == i) + (c == j) for c, x in enumerate(h))
 
 
-def nearest(y: Sequence[int], n: int) -> list[Fraction]:
+@cache
+def nearest(y: Counts, n: int) -> tuple[Fraction, ...]:
     """The nearest point of the simplex: the water level of every number of largest entries is tried."""
     falling = sorted(y, reverse=True)
     level = max(Fraction(sum(falling[:j]) - n, j) for j in range(1, len(y) + 1))
-    return [max(Fraction(0), c - level) for c in y]
+    return tuple(max(Fraction(0), c - level) for c in y)
 
 
-def roundings(x: Sequence[Fraction], m: int) -> dict[Counts, Fraction]:
+@cache
+def roundings(x: tuple[Fraction, ...], m: int) -> dict[Counts, Fraction]:
     """Distribution of the systematic rounding of (m / n) x, over every offset of its own grid."""
     n = sum(x)
     scaled = [value * m / n for value in x]
@@ -58,12 +63,15 @@ def roundings(x: Sequence[Fraction], m: int) -> dict[Counts, Fraction]:
 def released(h: Counts, m: int, p: Fraction, reach: int) -> tuple[dict[Counts, Fraction], Fraction]:
     """Distribution of the released counts over noise of at most `reach`, and the probability of more."""
     n = sum(h)
-    total: dict[Counts, Fraction] = {}
+    points: dict[tuple[Fraction, ...], Fraction] = defaultdict(Fraction)
     for noise in itertools.product(range(-reach, reach + 1), repeat=len(h)):
-        chance = math.prod((mass(z, p) for z in noise), start=Fraction(1))
-        for counts, share in roundings(nearest([a + b for a, b in zip(h, noise, strict=True)], n), m).items():
-            total[counts] = total.get(counts, Fraction(0)) + chance * share
-    return total, 1 - sum(total.values())
+        point = nearest(tuple(a + b for a, b in zip(h, noise, strict=True)), n)
+        points[point] += math.prod((mass(z, p) for z in noise), start=Fraction(1))
+    total: dict[Counts, Fraction] = defaultdict(Fraction)
+    for point, chance in points.items():
+        for counts, share in roundings(point, m).items():
+            total[counts] += chance * share
+    return dict(total), 1 - sum(total.values())
 
 
 def noise_distribution(

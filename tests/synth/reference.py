@@ -94,12 +94,13 @@ def _steps(weight: int, q: int, count: int) -> int:
 
 def beta_binomial_tail(draws: int, weight: Fraction, rest: Fraction, threshold: int) -> Fraction:
     """P(s > threshold), s ~ BetaBinomial(draws, weight, rest), as a plain sum."""
-    bottom = rising(weight + rest, draws)
+    q = math.lcm(weight.denominator, rest.denominator)
+    w, r = int(q * weight), int(q * rest)
     masses = (
-        math.comb(draws, s) * rising(weight, s) * rising(rest, draws - s)
+        math.comb(draws, s) * _steps(w, q, s) * _steps(r, q, draws - s)
         for s in range(max(0, threshold + 1), draws + 1)
     )
-    return sum(masses, Fraction(0)) / bottom
+    return Fraction(sum(masses), _steps(w + r, q, draws))
 
 
 def block_gain(x: int, s: int, prior: Fraction, retention: Fraction) -> Fraction:

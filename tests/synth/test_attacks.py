@@ -18,7 +18,7 @@ import pytest
 from synth.randomness import RunKey
 from synth.urn import sample_cells
 
-from .enumeration import CircleError, replaced
+from .enumeration import replaced
 from .test_urn_enumeration import CASES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -88,15 +88,7 @@ def test_the_certificate_holds_where_it_is_tight(name: str, seed: int) -> None:
 @pytest.mark.parametrize("edit", ["NOISE_LATE", "NOISE_EARLY", "COIN_KIND"])
 def test_what_a_black_box_misses_exact_enumeration_finds(edit: str) -> None:
     mutant = replaced(getattr(attacks, edit))
-    different = 0
-    for case in CASES.values():
-        try:
-            enumerated, _ = case.enumerated(mutant)
-        except (IndexError, CircleError, ZeroDivisionError):  # reads past its arrays, or never ends
-            different += 1
-            continue
-        different += enumerated != case.theory()
-    assert different > 0
+    assert any(case.tells(mutant) for case in CASES.values())
 
 
 def test_an_edit_that_changes_nothing_gives_the_same_bytes() -> None:

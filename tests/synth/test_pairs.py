@@ -70,15 +70,14 @@ def test_the_largest_pair_is_the_largest_of_the_enumeration(n: int, m: int, prio
     strata = sorted(set(urn.prior))
     counts = tuple(urn.prior.count(x) for x in strata)
     c = make_class(n, n, m, counts, Fraction(2), tuple(int(10 * x) for x in strata), kept=counts)
-    ones = (Fraction(1),) * len(strata)
+    ones, of = (Fraction(1),) * len(strata), {h: urn.distribution(h) for h in urn.histograms()}
     for epsilon in EPSILONS[1:]:
         with rigorous() as balls:
             odds = balls.exp(balls.number(epsilon))
             true = balls.number(0)
             for h in urn.histograms():
                 for g in urn.neighbours(h):
-                    here, there = urn.distribution(h), urn.distribution(g)
-                    parts = (balls.number(p) - odds * balls.number(there[s]) for s, p in here.items())
+                    parts = (balls.number(p) - odds * balls.number(of[g][s]) for s, p in of[h].items())
                     true = balls.larger(true, sum((balls.larger(balls.number(0), x) for x in parts), 0))
             largest = largest_pair_delta(c, ones, 10, epsilon, balls)
             assert largest is not None

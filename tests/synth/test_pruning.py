@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from fractions import Fraction
+from functools import cache
 
 import flint
 import pytest
@@ -17,7 +18,7 @@ from synth.tails import FLOAT, rigorous, upper_fraction
 
 from . import reference
 from .builders import make_class
-from .reference import Histogram, Urn, rising
+from .reference import Urn, rising
 
 CLOSE = 1 + Fraction(1, 10**8)
 Q = 20 * 19 * 18 * 17 * 16 * 15 * 14 * 13 * 12 * 11
@@ -59,14 +60,16 @@ def integral_gain(n: int, m: int, strata: Strata) -> flint.arb:
             continue
         others = [(a, f, k - (s == i) - (s == j)) for s, (a, f, k) in enumerate(strata)]
         base = n + a_i + sum(a * k for a, f, k in others if f == 1)
-        coins = [(ball(a), ball(f), k) for a, f, k in others if f < 1 and k]
-        ratio = integral(ball(base), m, coins) / integral(ball(base + a_j), m, coins)
+        coins = tuple(sorted(other for other in others if other[1] < 1 and other[2]))
+        ratio = integral(Fraction(base), m, coins) / integral(base + a_j, m, coins)
         worst = worst.max(ball(f_j) + ball(1 - f_j) * ratio)
     return worst
 
 
-def integral(base: flint.arb, m: int, coins: list[tuple[flint.arb, flint.arb, int]]) -> flint.arb:
-    """Of x^(base-1) (1-x)^(m-1) prod (1 - f + f x^a)^k over [0, 1]."""
+@cache
+def integral(mass: Fraction, m: int, strata: tuple[tuple[Fraction, Fraction, int], ...]) -> flint.arb:
+    """Of x^(mass-1) (1-x)^(m-1) prod (1 - f + f x^a)^k over [0, 1]."""
+    base, coins = ball(mass), [(ball(a), ball(f), k) for a, f, k in strata]
 
     def density(t: flint.acb, _: bool) -> flint.acb:
         value = (-base * t).exp() * (1 - (-t).exp()) ** (m - 1)
@@ -87,10 +90,10 @@ def ball(value: Fraction | int) -> flint.arb:
     return flint.arb(flint.fmpq(value.numerator, value.denominator))
 
 
-def coin_factor(urn: Urn, h: Histogram, drawn: frozenset[int]) -> Fraction:
-    """D(h): the expectation of 1/rising(W, m) over the coins of the empty cells that were not drawn."""
+def coin_factor(urn: Urn, sure: frozenset[int]) -> Fraction:
+    """D(h): the expectation of 1/rising(W, m) over the coins of the cells neither occupied nor drawn."""
     total = Fraction(0)
-    free = [c for c in range(urn.k) if not h[c] and c not in drawn]
+    free = [c for c in range(urn.k) if c not in sure]
     for kept in itertools.product((False, True), repeat=len(free)):
         chance = Fraction(1)
         weight = urn.n + sum(a for c, a in enumerate(urn.prior) if c not in free)
@@ -111,7 +114,9 @@ def test_it_is_the_largest_ratio_there_is(n: int, m: int, cells: list[tuple[Frac
     urn = Urn(n, m, *zip(*cells, strict=True))  # type: ignore[arg-type]
     sizes = range(1, min(m, urn.k) + 1)
     drawn = [frozenset(s) for size in sizes for s in itertools.combinations(range(urn.k), size)]
-    factor = {(h, s): coin_factor(urn, h, s) for h in urn.histograms() for s in drawn}
+    known = cache(lambda sure: coin_factor(urn, sure))
+    occupied = {h: frozenset(c for c, x in enumerate(h) if x) for h in urn.histograms()}
+    factor = {(h, s): known(occupied[h] | s) for h in occupied for s in drawn}
     true = max(factor[h, s] / factor[g, s] for h, s in factor for g in urn.neighbours(h))
     strata = [(a, f, 1) for a, f in cells]
     upper, searched = gains(n, m, strata)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -33,15 +34,15 @@ def ball_tail(draws: int, weight: Fraction, rest: Fraction, threshold: int) -> F
         return upper_fraction(tail_bound(draws, weight, rest, threshold, balls))
 
 
-@pytest.mark.parametrize("draws", [0, 1, 2, 5, 17, 40])
-@pytest.mark.parametrize("weight", WEIGHTS, ids=str)
-@pytest.mark.parametrize("rest", RESTS, ids=str)
-def test_tail_is_above_the_exact_one_and_close(draws: int, weight: Fraction, rest: Fraction) -> None:
-    for threshold in sorted({-1, 0, 1, 3, draws // 2, draws - 1, draws, draws + 1}):
-        exact_tail = beta_binomial_tail(draws, weight, rest, threshold)
-        upper = ball_tail(draws, weight, rest, threshold)
-        assert exact_tail <= upper <= exact_tail * SLACK
-        assert tail_bound(draws, weight, rest, threshold, FLOAT) == pytest.approx(float(exact_tail), rel=1e-5)
+def test_tail_is_above_the_exact_one_and_close() -> None:
+    for draws, weight, rest in itertools.product([0, 1, 2, 5, 17, 40], WEIGHTS, RESTS):
+        for threshold in sorted({-1, 0, 1, 3, draws // 2, draws - 1, draws, draws + 1}):
+            exact_tail = beta_binomial_tail(draws, weight, rest, threshold)
+            upper = ball_tail(draws, weight, rest, threshold)
+            assert exact_tail <= upper <= exact_tail * SLACK
+            assert tail_bound(draws, weight, rest, threshold, FLOAT) == pytest.approx(
+                float(exact_tail), rel=1e-5
+            )
 
 
 @settings(max_examples=150, deadline=None)
@@ -58,18 +59,15 @@ def test_tail_is_above_the_exact_one_for_any_weights(
     assert exact_tail <= ball_tail(draws, weight, rest, threshold) <= exact_tail * SLACK
 
 
-@pytest.mark.parametrize(
-    ("draws", "weight", "rest", "threshold"),
-    [
+def test_tail_of_larger_pools() -> None:
+    for draws, weight, rest, threshold in [
         (400, Fraction(1, 5), Fraction(400), 10),  # ends by the geometric remainder, w < 1
         (400, Fraction(9, 5), Fraction(400), 25),  # ... and w > 1
         (600, Fraction(1, 10**6), Fraction(2), 500),
         (300, Fraction(150), Fraction(1, 100), 299),
-    ],
-)
-def test_tail_of_larger_pools(draws: int, weight: Fraction, rest: Fraction, threshold: int) -> None:
-    exact_tail = beta_binomial_tail(draws, weight, rest, threshold)
-    assert exact_tail <= ball_tail(draws, weight, rest, threshold) <= exact_tail * SLACK
+    ]:
+        exact_tail = beta_binomial_tail(draws, weight, rest, threshold)
+        assert exact_tail <= ball_tail(draws, weight, rest, threshold) <= exact_tail * SLACK
 
 
 def test_the_geometric_remainder_is_what_ends_a_long_sum(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,15 +86,15 @@ def test_a_tail_of_too_many_terms_is_one() -> None:
     assert tail_bound(10_000, Fraction(1, 2), Fraction(1, 2), 100, FLOAT) == 1
 
 
-@pytest.mark.parametrize("arithmetic", [FLOAT, BALL], ids=["float", "ball"])
-def test_edges_are_exact(arithmetic: tails.Arithmetic) -> None:
-    w, b = Fraction(1, 3), Fraction(5, 2)
-    assert tail_bound(7, w, b, 7, arithmetic) == 0
-    assert tail_bound(7, w, b, 8, arithmetic) == 0
-    assert tail_bound(0, w, b, 0, arithmetic) == 0
-    assert tail_bound(7, w, b, -1, arithmetic) == 1
-    assert tail_bound(7, w, Fraction(0), 6, arithmetic) == 1
-    assert tail_bound(7, w, Fraction(0), 7, arithmetic) == 0
+def test_edges_are_exact() -> None:
+    for arithmetic in [FLOAT, BALL]:
+        w, b = Fraction(1, 3), Fraction(5, 2)
+        assert tail_bound(7, w, b, 7, arithmetic) == 0
+        assert tail_bound(7, w, b, 8, arithmetic) == 0
+        assert tail_bound(0, w, b, 0, arithmetic) == 0
+        assert tail_bound(7, w, b, -1, arithmetic) == 1
+        assert tail_bound(7, w, Fraction(0), 6, arithmetic) == 1
+        assert tail_bound(7, w, Fraction(0), 7, arithmetic) == 0
 
 
 def test_upper_fraction_is_exact_and_not_below() -> None:
@@ -116,12 +114,16 @@ def test_upper_fraction_takes_the_whole_radius() -> None:
     assert upper_fraction(flint.arb(-1, 1.25)) >= Fraction(1, 4)
 
 
-@pytest.mark.parametrize(
-    "ball", [flint.arb("nan"), flint.arb("inf"), flint.arb("-inf"), flint.arb(0).log(), 1 / flint.arb(0, 1)]
-)
-def test_nothing_is_certified_from_a_ball_that_is_not_finite(ball: flint.arb) -> None:
-    with pytest.raises(ArithmeticError, match="not finite"):
-        upper_fraction(ball)
+def test_nothing_is_certified_from_a_ball_that_is_not_finite() -> None:
+    for ball in [
+        flint.arb("nan"),
+        flint.arb("inf"),
+        flint.arb("-inf"),
+        flint.arb(0).log(),
+        1 / flint.arb(0, 1),
+    ]:
+        with pytest.raises(ArithmeticError, match="not finite"):
+            upper_fraction(ball)
 
 
 def test_precision_is_set_and_restored() -> None:
@@ -144,27 +146,27 @@ def test_a_ball_holds_the_fraction_it_was_made_from(value: Fraction, bits: int) 
         assert ball.contains(flint.fmpq(value.numerator, value.denominator))
 
 
-@pytest.mark.parametrize("draws", [10, 25])
-@pytest.mark.parametrize("gain", [Fraction(3, 2), Fraction(2), Fraction(4)], ids=str)
-@pytest.mark.parametrize("prior", [Fraction(1, 10), Fraction(1), Fraction(3)], ids=str)
-def test_chernoff_bounds_every_tail_it_claims(draws: int, gain: Fraction, prior: Fraction) -> None:
-    n = 30
-    slope, claimed = gain - 1, 0
-    for x in range(2, 6):
-        start = slope * (x - 1 + prior)
-        with rigorous() as balls:
-            bound = chernoff_bound(start, x + prior, Fraction(draws) / (n + prior), slope, balls)
-            if bound is None:
-                continue
-            upper = upper_fraction(bound)
-        claimed += 1
-        for j in range(41):
-            threshold = start + slope * j
-            # the claim is for every W >= n + prior that the urn can have; the smallest is the worst
-            rest = max(n + prior, x + prior + j) - (x + prior + j)
-            largest = threshold.numerator // threshold.denominator
-            assert beta_binomial_tail(draws, x + prior + j, rest, largest) <= upper
-    assert claimed == 4 or gain < 4 or draws > 10
+def test_chernoff_bounds_every_tail_it_claims() -> None:
+    for draws, gain, prior in itertools.product(
+        [10, 25], [Fraction(3, 2), Fraction(2), Fraction(4)], [Fraction(1, 10), Fraction(1), Fraction(3)]
+    ):
+        n = 30
+        slope, claimed = gain - 1, 0
+        for x in range(2, 6):
+            start = slope * (x - 1 + prior)
+            with rigorous() as balls:
+                bound = chernoff_bound(start, x + prior, Fraction(draws) / (n + prior), slope, balls)
+                if bound is None:
+                    continue
+                upper = upper_fraction(bound)
+            claimed += 1
+            for j in range(41):
+                threshold = start + slope * j
+                # the claim is for every W >= n + prior that the urn can have; the smallest is the worst
+                rest = max(n + prior, x + prior + j) - (x + prior + j)
+                largest = threshold.numerator // threshold.denominator
+                assert beta_binomial_tail(draws, x + prior + j, rest, largest) <= upper
+        assert claimed == 4 or gain < 4 or draws > 10
 
 
 def test_chernoff_says_when_it_has_no_bound() -> None:

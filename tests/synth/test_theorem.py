@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from synth import losses
+from synth import losses, record
 from synth.losses import bad_threshold, failure_bound, shortfall_bound
 from synth.tails import rigorous, upper_fraction
 
@@ -102,58 +102,50 @@ def test_equality_is_not_bad() -> None:
             assert bad_threshold(x, a, f, gain) == max(fine) == (s if gain >= exact else s - 1)
 
 
-@pytest.mark.parametrize(
-    ("n", "m", "prior", "retention"),
-    [
+def test_a_class_certifies_every_pool_in_it() -> None:
+    for n, m, prior, retention in [
         (n, m, prior, retention)
         for n, m in [(2, 2), (3, 3), (2, 4), (3, 2)]
         for prior in [("1/2", "2"), ("1", "1"), ("1/10", "1")]
         for retention in [("1", "1/4"), ("1/2", "1/2"), ("1/4", "1/2")]
-    ],
-)
-def test_a_class_certifies_every_pool_in_it(
-    n: int, m: int, prior: tuple[str, str], retention: tuple[str, str]
-) -> None:
-    a, f = tuple(map(Fraction, prior)), tuple(map(Fraction, retention))
-    findings = Findings()
-    for gain in (Fraction(3), Fraction(9)):
-        # n from 2 to 3, m up to 4, up to two cells of each stratum
-        numerators = (int(a[0] * Q), int(a[1] * Q))
-        wide = make_class(2, 3, 4, (2, 2), gain, numerators, cells_min=(0, 0))
-        certified = certify(wide, f)
-        for cells in [(0, 1), (0, 1, 1), (0, 0, 1), (1, 1), (0, 0)]:
-            urn = Urn(n, m, tuple(a[s] for s in cells), tuple(f[s] for s in cells))
-            examine(Truth(urn), gain, certified, findings, own_class=False)
-        # one or two cells of each stratum, one of each counted on
-        wide = make_class(2, 3, 4, (2, 2), gain, numerators, cells_min=(1, 1), kept=(1, 1))
-        certified = certify(wide, f)
-        for cells in [(0, 1), (0, 1, 1), (0, 0, 1)]:
-            urn = Urn(n, m, tuple(a[s] for s in cells), tuple(f[s] for s in cells))
-            examine(Truth(urn), gain, certified, findings, own_class=False)
-    assert not findings.violations
+    ]:
+        a, f = tuple(map(Fraction, prior)), tuple(map(Fraction, retention))
+        findings = Findings()
+        for gain in (Fraction(3), Fraction(9)):
+            # n from 2 to 3, m up to 4, up to two cells of each stratum
+            numerators = (int(a[0] * Q), int(a[1] * Q))
+            wide = make_class(2, 3, 4, (2, 2), gain, numerators, cells_min=(0, 0))
+            certified = certify(wide, f)
+            for cells in [(0, 1), (0, 1, 1), (0, 0, 1), (1, 1), (0, 0)]:
+                urn = Urn(n, m, tuple(a[s] for s in cells), tuple(f[s] for s in cells))
+                examine(Truth(urn), gain, certified, findings, own_class=False)
+            # one or two cells of each stratum, one of each counted on
+            wide = make_class(2, 3, 4, (2, 2), gain, numerators, cells_min=(1, 1), kept=(1, 1))
+            certified = certify(wide, f)
+            for cells in [(0, 1), (0, 1, 1), (0, 0, 1)]:
+                urn = Urn(n, m, tuple(a[s] for s in cells), tuple(f[s] for s in cells))
+                examine(Truth(urn), gain, certified, findings, own_class=False)
+        assert not findings.violations
 
 
-@pytest.mark.parametrize("gains", list(itertools.permutations(GAINS[:3], 2)), ids=str)
-@pytest.mark.parametrize("first", range(len(PALETTE)))
-def test_two_pools_compose_by_the_largest_epsilon_and_the_sum_of_delta(
-    first: int, gains: tuple[Fraction, Fraction]
-) -> None:
-    strata = (PALETTE * 2)[first : first + 4]
-    urns = [Urn(n, 2, *zip(*strata[at : at + 2], strict=True)) for n, at in [(1, 0), (2, 2)]]
-    parts = [certify(*class_of(urn, gain)) for urn, gain in zip(urns, gains, strict=True)]
-    odds, delta = max(p.odds for p in parts), sum(p.failure for p in parts)
-    truth = [{h: urn.distribution(h) for h in urn.histograms()} for urn in urns]
-    for h in itertools.product(*truth):
-        # A record's slot, and so its pool, is public: a neighbour differs in one pool only.
-        mass = Fraction(0)
-        for s in itertools.product(*(truth[p][h[p]] for p in (0, 1))):
-            here = [truth[p][h[p]][s[p]] for p in (0, 1)]
-            ratios = [
-                (here[p], truth[p][g][s[p]]) for p in (0, 1) for g in urns[p].neighbours(h[p]) if here[p]
-            ]
-            if any(one > odds * other or other > odds * one for one, other in ratios):
-                mass += here[0] * here[1]
-        assert mass <= delta
+def test_two_pools_compose_by_the_largest_epsilon_and_the_sum_of_delta() -> None:
+    for gains, first in itertools.product(list(itertools.permutations(GAINS[:3], 2)), range(len(PALETTE))):
+        strata = (PALETTE * 2)[first : first + 4]
+        urns = [Urn(n, 2, *zip(*strata[at : at + 2], strict=True)) for n, at in [(1, 0), (2, 2)]]
+        parts = [certify(*class_of(urn, gain)) for urn, gain in zip(urns, gains, strict=True)]
+        odds, delta = max(p.odds for p in parts), sum(p.failure for p in parts)
+        truth = [{h: urn.distribution(h) for h in urn.histograms()} for urn in urns]
+        for h in itertools.product(*truth):
+            # A record's slot, and so its pool, is public: a neighbour differs in one pool only.
+            mass = Fraction(0)
+            for s in itertools.product(*(truth[p][h[p]] for p in (0, 1))):
+                here = [truth[p][h[p]][s[p]] for p in (0, 1)]
+                ratios = [
+                    (here[p], truth[p][g][s[p]]) for p in (0, 1) for g in urns[p].neighbours(h[p]) if here[p]
+                ]
+                if any(one > odds * other or other > odds * one for one, other in ratios):
+                    mass += here[0] * here[1]
+            assert mass <= delta
 
 
 def test_the_tutorials_bound_is_violated_and_ours_is_not() -> None:
@@ -171,26 +163,25 @@ def test_the_tutorials_bound_is_violated_and_ours_is_not() -> None:
     assert certified.odds < 10 * reference.pruning_gain(urn)  # which takes the urn to hold n + min a at least
 
 
-@pytest.mark.parametrize("f", [Fraction(1, 4), Fraction(1, 2), Fraction(9, 10)], ids=str)
-@pytest.mark.parametrize("cells", [1, 2, 5, 9])
-def test_shortfall_is_above_the_exact_probability(cells: int, f: Fraction) -> None:
-    for kept in range(cells + 1):
-        c = make_class(3, 3, 3, (2, cells), Fraction(3), (1, 1), kept=(2, kept))
-        with rigorous() as balls:
-            bound = upper_fraction(shortfall_bound(c, (Fraction(1), f), balls))
-        # with o occupied cells, which are in the urn for sure, fewer are left to coins
-        for occupied in range(min(cells, 3) + 1):
-            free = cells - occupied
-            exact = sum(
-                (
-                    math.comb(free, k) * f**k * (1 - f) ** (free - k)
-                    for k in range(free + 1)
-                    if occupied + k < kept
-                ),
-                Fraction(0),
-            )
-            assert exact <= bound
-        assert (bound == 0) == (kept == 0)
+def test_shortfall_is_above_the_exact_probability() -> None:
+    for f, cells in itertools.product([Fraction(1, 4), Fraction(1, 2), Fraction(9, 10)], [1, 2, 5, 9]):
+        for kept in range(cells + 1):
+            c = make_class(3, 3, 3, (2, cells), Fraction(3), (1, 1), kept=(2, kept))
+            with rigorous() as balls:
+                bound = upper_fraction(shortfall_bound(c, (Fraction(1), f), balls))
+            # with o occupied cells, which are in the urn for sure, fewer are left to coins
+            for occupied in range(min(cells, 3) + 1):
+                free = cells - occupied
+                exact = sum(
+                    (
+                        math.comb(free, k) * f**k * (1 - f) ** (free - k)
+                        for k in range(free + 1)
+                        if occupied + k < kept
+                    ),
+                    Fraction(0),
+                )
+                assert exact <= bound
+            assert (bound == 0) == (kept == 0)
 
 
 def no_pruning_loss(patch: pytest.MonkeyPatch) -> None:

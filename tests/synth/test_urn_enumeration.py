@@ -50,6 +50,13 @@ class Case:
             total = {before + s: x * y for before, x in total.items() for s, y in one.items()}
         return total
 
+    def tells(self, mutant: Source) -> bool:
+        """Whether an edited kernel draws something else here, reads past its arrays, or never ends."""
+        try:
+            return self.enumerated(mutant)[0] != self.theory()
+        except (IndexError, CircleError, ZeroDivisionError):
+            return True
+
 
 HALF, QUARTER, SURE, THIRDS = (1, 2), (1, 4), (1, 1), (2, 3)
 
@@ -135,12 +142,4 @@ MUTANTS = {
 
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS.keys())
 def test_a_mutant_of_the_kernel_is_caught(mutant: Source) -> None:
-    caught = 0
-    for case in CASES.values():
-        try:
-            enumerated, _ = case.enumerated(mutant)
-        except (IndexError, CircleError):  # reads past its arrays, or never ends
-            caught += 1
-            continue
-        caught += enumerated != case.theory()
-    assert caught > 0
+    assert any(case.tells(mutant) for case in CASES.values())

@@ -128,22 +128,16 @@ class Truth:
 
     def _compare_neighbours(self) -> None:
         for h, other in neighbours(self.urn.n, self.urn.k):
-            loss, loss_other = self.loss[h], self.loss[other]
             forward: list[Ratio] = []
             back: list[Ratio] = []
             for s, (x, y) in enumerate(zip(self.mass[h], self.mass[other], strict=True)):
-                if x > y:
-                    ratio = (x / y, x, y)
-                    forward.append(ratio)
-                elif y > x:
-                    ratio = (y / x, y, x)
-                    back.append(ratio)
-                else:
+                if x == y:
                     continue
-                if exceeds(ratio, loss[s]):
-                    loss[s] = ratio
-                if exceeds(ratio, loss_other[s]):
-                    loss_other[s] = ratio
+                ratio = (x / y, x, y) if x > y else (y / x, y, x)
+                (forward if x > y else back).append(ratio)
+                for loss in (self.loss[h], self.loss[other]):
+                    if ratio[0] >= loss[s][0] and exceeds(ratio, loss[s]):
+                        loss[s] = ratio
             self._directions += [Direction.of(forward), Direction.of(back)]
         self._directions.sort(key=lambda direction: direction.keys[:1] or [0.0])
 

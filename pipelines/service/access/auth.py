@@ -10,9 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import os
 import secrets
-import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +27,7 @@ from starlette.responses import Response
 from pipelines.service.access.tokens import Principal, Role, authenticate, person, still_valid
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError, Store, after, record, sessions, utc_now
+from pipelines.storage.durable import write_whole
 
 __all__ = [
     "OIDC",
@@ -266,9 +265,6 @@ def sealer(app: FastAPI) -> Fernet:
 def _key(path: Path) -> bytes:
     """Read the key of sessions, which is made once for all servers that share the folder."""
     if not path.exists():
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:  # mode 0600
-            file.write(Fernet.generate_key())
         with suppress(FileExistsError):  # another server was quicker
-            os.link(file.name, path)
-        os.unlink(file.name)
+            write_whole(path, Fernet.generate_key(), new=True)
     return path.read_bytes()

@@ -2,17 +2,15 @@
 
 Optional: for services whose settings have ``[oidc]``, with the extra ``odsynth[oidc]``. A person has the role
 of the first of ``oidc.roles`` that is among his groups; who is in none may not enter. Between the two halves
-of a login a sealed cookie keeps what the second must find again: only the browser that asked can bring it.
+of a login a sealed cookie keeps what the second must find again (state, nonce, verifier of PKCE): only the
+browser that asked can bring it, and nobody can read it, as they could the cookie of Starlette's sessions.
 """
 
 from __future__ import annotations
 
-import hmac
 import json
-import secrets
 from typing import Any
 
-from cryptography.fernet import InvalidToken
 from fastapi import Request
 from starlette.responses import RedirectResponse
 
@@ -29,7 +27,7 @@ _SECONDS = 600
 _ALGORITHMS = ["RS256", "PS256", "ES256", "EdDSA"]
 
 
-def begin_login(request: Request) -> RedirectResponse:
+async def begin_login(request: Request) -> RedirectResponse:
     """Send the browser to the provider.
 
     Parameters
@@ -45,30 +43,32 @@ def begin_login(request: Request) -> RedirectResponse:
     ServiceError
         404 if the service has no provider, 503 if it does not answer.
     """
-    oidc = _settings(request)
-    kept = {name: secrets.token_urlsafe(48) for name in ("state", "nonce", "verifier")}
+    oidc, settings = _settings(request), request.app.state.settings
+    provider = _provider(oidc)
+    base = settings.public_url or f"http://{settings.host}:{settings.port}"
+    request.scope["session"] = {}
     try:
-        with _client(request, oidc) as client:
-            endpoint = _metadata(client, oidc)["authorization_endpoint"]
-            url, _ = client.create_authorization_url(
-                endpoint, state=kept["state"], nonce=kept["nonce"], code_verifier=kept["verifier"]
-            )
+        await _load_metadata(provider, oidc)
+        response: RedirectResponse = await provider.authorize_redirect(
+            request, f"{base.rstrip('/')}{CALLBACK}"
+        )
     except Exception:
-        raise _away() from None
-    response = RedirectResponse(url, 303)
+        detail = "The provider of identities does not answer as it should. Try again."
+        raise ServiceError(503, "oidc", detail) from None
+    response.status_code = 303
     response.set_cookie(
         _COOKIE,
-        sealer(request.app).encrypt(json.dumps(kept).encode()).decode(),
+        sealer(request.app).encrypt(json.dumps(request.scope["session"]).encode()).decode(),
         max_age=_SECONDS,
         path=CALLBACK,
-        secure=request.app.state.settings.https,
+        secure=settings.https,
         httponly=True,
         samesite="lax",  # the provider's answer comes from another site
     )
     return response
 
 
-def finish_login(request: Request) -> Principal:
+async def finish_login(request: Request) -> Principal:
     """Return who the provider says has come back, at the address `CALLBACK`.
 
     Parameters
@@ -86,17 +86,14 @@ def finish_login(request: Request) -> Principal:
         401 if the answer is not one to a login that this browser began, 403 for somebody without a role.
     """
     oidc = _settings(request)
+    provider = _provider(oidc)
     try:
-        kept = json.loads(sealer(request.app).decrypt(request.cookies.get(_COOKIE, ""), ttl=_SECONDS))
-    except (InvalidToken, ValueError):
-        raise _refused() from None
-    state, code = (request.query_params.get(name, "") for name in ("state", "code"))
-    if not hmac.compare_digest(state.encode(errors="replace"), kept["state"].encode()) or not code:
-        raise _refused()
-    try:
-        claims = _claims(request, oidc, code, kept)
-    except Exception:  # whatever is wrong with what the provider says, it lets nobody in
-        raise _refused() from None
+        kept = sealer(request.app).decrypt(request.cookies.get(_COOKIE, ""), ttl=_SECONDS)
+        request.scope["session"] = json.loads(kept)
+        claims = await _claims(request, provider, oidc)
+    except Exception:  # whatever is wrong with what browser and provider say, it lets nobody in
+        detail = "This login was not completed. Fix: begin it again."
+        raise ServiceError(401, "unauthorized", detail) from None
     groups = claims.get(oidc.claim)
     groups = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
     role = next((role for group, role in oidc.roles.items() if group in groups), None)
@@ -106,29 +103,22 @@ def finish_login(request: Request) -> Principal:
     return Principal(person(str(name)), role, OIDC)
 
 
-def _claims(request: Request, oidc: Oidc, code: str, kept: dict[str, str]) -> dict[str, Any]:
+async def _claims(request: Request, provider: Any, oidc: Oidc) -> dict[str, Any]:
     """Exchange the code for an identity token, and check that it is for us and for this login."""
-    from joserfc import jwt
-    from joserfc.jwk import KeySet
-
-    with _client(request, oidc) as client:
-        metadata = _metadata(client, oidc)
-        answer = client.fetch_token(
-            metadata["token_endpoint"],
-            grant_type="authorization_code",
-            code=code,
-            code_verifier=kept["verifier"],
-        )
-        keys = KeySet.import_key_set(_get(client, metadata["jwks_uri"]))
-    token = jwt.decode(answer["id_token"], keys, algorithms=_ALGORITHMS)
-    jwt.JWTClaimsRegistry(
-        iss={"essential": True, "value": oidc.issuer},
-        aud={"essential": True, "value": oidc.client_id},
-        nonce={"essential": True, "value": kept["nonce"]},
-        exp={"essential": True},
-        sub={"essential": True},
-    ).validate(token.claims)
-    return token.claims
+    await _load_metadata(provider, oidc)
+    expected = {
+        "iss": {"essential": True, "value": oidc.issuer},
+        "aud": {"essential": True, "value": oidc.client_id},
+        "exp": {"essential": True},
+        "sub": {"essential": True},
+    }
+    answer = await provider.authorize_access_token(
+        request, grant_type="authorization_code", claims_options=expected, leeway=0
+    )
+    if "id_token" not in answer:  # without one, "userinfo" would be what the provider wrote there
+        raise ValueError("no identity token")
+    claims: dict[str, Any] = answer["userinfo"]
+    return claims
 
 
 def _settings(request: Request) -> Oidc:
@@ -138,39 +128,24 @@ def _settings(request: Request) -> Oidc:
     return oidc
 
 
-def _client(request: Request, oidc: Oidc) -> Any:
+def _provider(oidc: Oidc) -> Any:
     try:
-        from authlib.integrations.httpx_client import OAuth2Client
+        from authlib.integrations.starlette_client import OAuth
     except ModuleNotFoundError:
         fix = "Fix: install odsynth from its checkout or wheel with the extra [oidc]"
         raise ServiceError(503, "oidc", f"The library for logging in so is not installed. {fix}.") from None
-    settings = request.app.state.settings
-    base = settings.public_url or f"http://{settings.host}:{settings.port}"
-    return OAuth2Client(
-        oidc.client_id,
-        oidc.client_secret,
-        scope="openid email profile",
-        redirect_uri=f"{base.rstrip('/')}{CALLBACK}",
-        code_challenge_method="S256",
-        timeout=10,
+    return OAuth().register(
+        "provider",
+        client_id=oidc.client_id,
+        client_secret=oidc.client_secret,
+        server_metadata_url=f"{oidc.issuer.rstrip('/')}/.well-known/openid-configuration",
+        client_kwargs={"scope": "openid email profile", "code_challenge_method": "S256", "timeout": 10},
     )
 
 
-def _metadata(client: Any, oidc: Oidc) -> dict[str, Any]:
-    address = f"{oidc.issuer.rstrip('/')}/.well-known/openid-configuration"
-    found: dict[str, Any] = _get(client, address)
-    if found["issuer"] != oidc.issuer:
+async def _load_metadata(provider: Any, oidc: Oidc) -> None:
+    metadata = await provider.load_server_metadata()
+    if metadata["issuer"] != oidc.issuer:
         raise ValueError("another issuer")
-    return found
-
-
-def _get(client: Any, address: str) -> Any:
-    return client.request("GET", address, withhold_token=True).raise_for_status().json()
-
-
-def _away() -> ServiceError:
-    return ServiceError(503, "oidc", "The provider of identities does not answer as it should. Try again.")
-
-
-def _refused() -> ServiceError:
-    return ServiceError(401, "unauthorized", "This login was not completed. Fix: begin it again.")
+    # Authlib would take what the provider lists, "none" included.
+    metadata["id_token_signing_alg_values_supported"] = _ALGORITHMS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pipelines.release.certificate import Certificate
+from pipelines.release.formats import parse_certificate
 from pipelines.service.access.tokens import Principal, Token, list_tokens
 from pipelines.service.errors import not_found
 from pipelines.service.operators.models import RunEntry
@@ -41,7 +42,7 @@ def find_certificate(store: Store, run: int) -> Certificate:
     text = runs.get_run(store, run).certificate
     if text is None:
         raise not_found("This run has no certificate yet.")
-    return Certificate.model_validate_json(text)
+    return parse_certificate(text)
 
 
 def find_tokens(store: Store, who: Principal) -> list[Token]:

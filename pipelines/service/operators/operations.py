@@ -15,13 +15,13 @@ from pipelines.config.loading import ConfigError, ReleaseConfig, load_config
 from pipelines.ledger.ledger import Budget, Ledger, LedgerError
 from pipelines.publishing.publishing import PublishError, erratum, withdraw
 from pipelines.schedule.calendar import read_calendar
-from pipelines.schedule.due import safe_message
 from pipelines.service.access.tokens import Principal
 from pipelines.service.public.catalog import Catalog, Version
 from pipelines.service.queue.runs import submit
 from pipelines.service.queue.worker_process import without_paths
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError, Store, record, runs, utc_now
+from pipelines.storage.errors import shown_message
 
 __all__ = [
     "BudgetLine",
@@ -147,26 +147,22 @@ def budgets(settings: ServiceSettings) -> list[BudgetLine]:
                     lines[named.file, each.data_set, each.budget.period] = line
             planned = Budget(named.epsilon, named.delta, named.period)
         except LedgerError as error:
-            raise ServiceError(503, "ledger", without_paths(safe_message(error), [str(named.file)])) from None
+            raise ServiceError(
+                503, "ledger", without_paths(shown_message(error, one_line=True), [str(named.file)])
+            ) from None
         unused = _line(named.data_set, planned, (Fraction(0), Fraction(0)), 0, 0)
         lines.setdefault((named.file, named.data_set, named.period), unused)
     return sorted(lines.values(), key=lambda line: (line.data_set, line.period or ""))
 
 
 def withdraw_version(
-    store: Store,
-    settings: ServiceSettings,
-    catalog: Catalog,
-    who: Principal,
-    name: str,
-    version: str,
-    reason: str,
+    store: Store, catalog: Catalog, who: Principal, name: str, version: str, reason: str
 ) -> Version:
     """Withdraw what is published, with a reason that everybody sees.
 
     Parameters
     ----------
-    store, settings, catalog
+    store, catalog
     who : Principal
         An approver.
     name, version : str
@@ -183,8 +179,8 @@ def withdraw_version(
     ServiceError
         404 if it was not published, 409 if it was withdrawn before, 503 if nothing can be written.
     """
-    with _remark(store, settings, catalog, who, "withdrawn", name, version, reason) as connection:
-        withdraw(settings.releases, name, version, reason)
+    with _remark(store, catalog, who, "withdrawn", name, version, reason) as connection:
+        withdraw(catalog.place, name, version, reason)
         of = (runs.c.published_name == name) & (runs.c.published_version == version)
         withdrawn = update(runs).where(of, runs.c.state == "published")
         connection.execute(withdrawn.values(state="withdrawn", changed=utc_now()))
@@ -192,30 +188,17 @@ def withdraw_version(
 
 
 def add_erratum(
-    store: Store,
-    settings: ServiceSettings,
-    catalog: Catalog,
-    who: Principal,
-    name: str,
-    version: str,
-    text: str,
+    store: Store, catalog: Catalog, who: Principal, name: str, version: str, text: str
 ) -> Version:
     """Say beside what is published what is wrong with it; as `withdraw_version`."""
-    with _remark(store, settings, catalog, who, "erratum", name, version, text):
-        erratum(settings.releases, name, version, text)
+    with _remark(store, catalog, who, "erratum", name, version, text):
+        erratum(catalog.place, name, version, text)
     return catalog.version(name, version)
 
 
 @contextmanager
 def _remark(
-    store: Store,
-    settings: ServiceSettings,
-    catalog: Catalog,
-    who: Principal,
-    action: str,
-    name: str,
-    version: str,
-    text: str,
+    store: Store, catalog: Catalog, who: Principal, action: str, name: str, version: str, text: str
 ) -> Iterator[Connection]:
     """Enter a remark in the audit trail; a remark that is refused is not entered."""
     who.must("approver")
@@ -226,7 +209,7 @@ def _remark(
             record(connection, who.person, who.credential, action, f"{name}/{version}", text)
             yield connection
     except PublishError as error:
-        said = without_paths(safe_message(error), [str(settings.releases / "x")])
+        said = without_paths(shown_message(error, one_line=True), [str(catalog.place / "x")])
         raise ServiceError(409, "publication", said) from None
     except OSError:
         raise ServiceError(503, "storage", "The folder of publications cannot be written to.") from None
@@ -237,7 +220,7 @@ def _registered(name: str, path: Path) -> RegisteredInput:
     try:
         config = load_config(path)
     except ConfigError as error:
-        said = without_paths(safe_message(error), [str(path)])
+        said = without_paths(shown_message(error, one_line=True), [str(path)])
         if (rule := ": not valid TOML") in said:  # a line is quoted there, of what may be a file of data
             said = f"{said.partition(rule)[0]}{rule}. Fix: odsynth plan, on the server, says where"
         return RegisteredInput(name, None, said)

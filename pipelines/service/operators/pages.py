@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Query, Request
+from fastapi import APIRouter, Depends, Form, Query, Request
 from starlette.responses import HTMLResponse, Response
 
 from pipelines.service.access import auth
@@ -67,15 +67,14 @@ def sign_in(
 
 
 @oidc_router.get(_BY_OIDC)
-def sign_in_elsewhere(request: Request) -> Response:
+async def sign_in_elsewhere(request: Request) -> Response:
     """Go to the provider of identities."""
-    return begin_login(request)
+    return await begin_login(request)
 
 
 @oidc_router.get(CALLBACK)
-def come_back(request: Request) -> Response:
+def come_back(request: Request, who: Annotated[Principal, Depends(finish_login)]) -> Response:
     """Open a session for whom the provider vouches."""
-    who = finish_login(request)
     response = render(request, "operator/signed_in.html")
     start_session(request, response, who)
     return response
@@ -130,7 +129,7 @@ def withdraw(
 ) -> Response:
     """Withdraw a version."""
     state = request.app.state
-    operations.withdraw_version(state.store, state.settings, state.catalog, who, name, version, asked.text)
+    operations.withdraw_version(state.store, state.catalog, who, name, version, asked.text)
     return see(f"/operator/releases/{name}/{version}")
 
 
@@ -140,7 +139,7 @@ def add_erratum(
 ) -> Response:
     """Add an erratum."""
     state = request.app.state
-    operations.add_erratum(state.store, state.settings, state.catalog, who, name, version, asked.text)
+    operations.add_erratum(state.store, state.catalog, who, name, version, asked.text)
     return see(f"/operator/releases/{name}/{version}")
 
 

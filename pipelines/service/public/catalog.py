@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from pipelines.publishing.publishing import Published, published
 from pipelines.release.certificate import Certificate
+from pipelines.release.formats import parse_certificate
 from pipelines.release.reader import PublicRelease, PublicReleaseError, read_public_release
 from pipelines.release.signing import SIGNATURES
 from pipelines.service.errors import not_found
@@ -103,12 +104,14 @@ class Catalog:
 
     Attributes
     ----------
+    place : Path
+        The folder of publications.
     tables : FlowTables
         Of its releases.
     """
 
     def __init__(self, settings: ServiceSettings) -> None:
-        self._settings, self.tables = settings, FlowTables()
+        self.place, self.tables = settings.releases, FlowTables()
         self._preparation = Preparation(settings.cache)
         self._lock = threading.Lock()
         self._versions: dict[tuple[str, str], Version] = {}
@@ -251,10 +254,10 @@ class Catalog:
 
     def _read(self) -> dict[tuple[str, str], Version]:
         versions = {}
-        for state in published(self._settings.releases):
+        for state in published(self.place):
             if state.status == "incomplete":
                 continue
-            folder = self._settings.releases / state.name / state.version
+            folder = self.place / state.name / state.version
             certificate, files = self._describe(folder, state.sha256)
             status = state.status
             if status == "complete" and (certificate is None or not files):
@@ -284,7 +287,7 @@ def _describe(folder: Path, sums: str) -> tuple[Certificate | None, dict[str, Fi
         content = (folder / "certificate.json").read_bytes()
         if hashlib.sha256(content).hexdigest() != digests["certificate.json"]:
             return None, {}
-        return Certificate.model_validate_json(content), files
+        return parse_certificate(content), files
     except (OSError, ValueError, KeyError, ValidationError):
         return None, {}
 

@@ -11,8 +11,6 @@ The names are of the content, so nothing here is ever out of date, and all of it
 from __future__ import annotations
 
 import logging
-import os
-import tempfile
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
@@ -25,6 +23,7 @@ from typing import Protocol
 
 from pipelines.release.reader import read_public_release
 from pipelines.service.public.flow_tables import write_flow_tables
+from pipelines.storage.durable import whole_file, write_whole
 from pipelines.views.maps import build_map
 
 __all__ = ["Preparable", "Preparation", "Prepared", "prepare"]
@@ -75,12 +74,12 @@ def prepare(folder: Path, prepared: Prepared) -> None:
         Where to put it.
     """
     if not prepared.flows.is_file():
-        _write_whole(prepared.flows, lambda target: write_flow_tables(read_public_release(folder), target))
+        with whole_file(prepared.flows, mode=None) as target:
+            write_flow_tables(read_public_release(folder), target)
     if not prepared.map.is_file():
         # Without the library that draws maps there is none, and all else works.
         with suppress(FileNotFoundError):
-            page = build_map(folder)
-            _write_whole(prepared.map, lambda target: target.write_text(page, encoding="utf-8"))
+            write_whole(prepared.map, build_map(folder), mode=None)
 
 
 class Preparation:
@@ -142,11 +141,3 @@ class Preparation:
             _log.error("preparing %s failed: %s", version.sha256, type(error).__name__)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _write_whole(target: Path, write: Callable[[Path], object]) -> None:
-    """Write under another name, then take the name: nobody reads half a file."""
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".making-") as folder:
-        partial = Path(folder) / target.name
-        write(partial)
-        os.replace(partial, target)

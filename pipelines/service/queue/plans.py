@@ -16,11 +16,8 @@ from pipelines.config.fields import expand
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.planning.form import plan_hash
 from pipelines.planning.guards import public_files
-from pipelines.planning.public_inputs import read_public_inputs
-from pipelines.planning.search import make_plan
-from pipelines.running.report import report_plan, write_plan_report
+from pipelines.running.report import plan
 from pipelines.running.reviewed_plan import PLAN_FOLDER, PLAN_NUMBERS
-from pipelines.running.run import certify, check_ready
 from pipelines.storage.checksums import sha256_of
 
 __all__ = ["check_plan", "keep_plan"]
@@ -28,7 +25,7 @@ __all__ = ["check_plan", "keep_plan"]
 _AGAIN = "Submit the run again, so that it is planned again"
 
 
-def keep_plan(config: ReleaseConfig, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
+def keep_plan(config: ReleaseConfig, folder: Path, report: Callable[[str], None]) -> dict[str, Any]:
     """Plan a release; no home is read.
 
     Parameters
@@ -36,8 +33,8 @@ def keep_plan(config: ReleaseConfig, folder: Path, say: Callable[[str], None]) -
     config : ReleaseConfig
     folder : Path
         Where the plan is kept. What is there comes from an interrupted attempt, and nobody has reviewed it.
-    say : callable
-        Told each step as it begins.
+    report : callable
+        As for `pipelines.plan`.
 
     Returns
     -------
@@ -47,8 +44,8 @@ def keep_plan(config: ReleaseConfig, folder: Path, say: Callable[[str], None]) -
     """
     shutil.rmtree(folder, ignore_errors=True)
     inputs = _inputs(config)  # before they are read: what changes from here on is noticed
-    report = _write_plan(config, folder, say)
-    return {**_numbers(folder), "report": report, "inputs": inputs}
+    written = plan(config, folder, report=report)
+    return {**_numbers(folder), "report": written.report.text(), "inputs": inputs}
 
 
 def check_plan(config: ReleaseConfig, folder: Path, reviewed: Mapping[str, Any]) -> None:
@@ -77,20 +74,6 @@ def check_plan(config: ReleaseConfig, folder: Path, reviewed: Mapping[str, Any])
     before, now = reviewed.get("inputs", {}), _inputs(config)
     if changed := [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]:
         raise ConfigError([f"{', '.join(changed)}: changed since the plan was made. {_AGAIN}"])
-
-
-def _write_plan(config: ReleaseConfig, folder: Path, say: Callable[[str], None]) -> str:
-    """Do what `odsynth plan` does, and return its report."""
-    check_ready(config)
-    say("Reading public inputs")
-    inputs = read_public_inputs(config)
-    say("Choosing cells and pools, and planning")
-    plan = make_plan(config, inputs)
-    guarantee = certify(plan)
-    say("Trying the plan on homes drawn from the public model")
-    report = report_plan(plan, guarantee, inputs.model)
-    write_plan_report(report, folder, inputs.names)
-    return report.text()
 
 
 def _numbers(folder: Path) -> dict[str, Any]:

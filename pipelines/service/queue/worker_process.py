@@ -19,10 +19,12 @@ from typing import Any, TextIO
 
 from pipelines.config.loading import ReleaseConfig
 from pipelines.publishing.publishing import PublishError, publish
-from pipelines.running.folder import BusyError, Staging
-from pipelines.schedule.due import make_release, safe_message
+from pipelines.running.folder import BusyError, RunFolder
+from pipelines.running.run import make_release
+from pipelines.running.steps import StepBegins
 from pipelines.service.queue.plans import check_plan, keep_plan
 from pipelines.storage.checksums import CHECKSUMS
+from pipelines.storage.errors import shown_message
 
 __all__ = ["EXIT_BUSY", "main", "without_paths"]
 
@@ -30,15 +32,6 @@ EXIT_BUSY = 75  # EX_TEMPFAIL of sysexits.h: another process is making this rele
 
 _Say = Callable[[str], None]
 
-# What a run says when a step begins, without the numbers that some of the messages have.
-_STEPS = {
-    "Reading the plan": "Reading the plan",
-    "Certifying": "Certifying the plan",
-    "Reading the confidential": "Reading the confidential origins",
-    "Drawing": "Drawing synthetic workers",
-    "Writing": "Writing the release",
-    "Checking": "Checking the release",
-}
 _PATH = re.compile(r"(?<![\w.:/])/(?:[^\s/:;,'\"]+/)*")
 
 
@@ -65,7 +58,8 @@ def main() -> int:
         if os.environ.get("ODSYNTH_DEBUG"):
             traceback.print_exc()
         whole = json.loads(json.dumps(config.model_dump(mode="python"), default=str))
-        message = without_paths(safe_message(error), [*_paths(whole), *_paths(job["places"])])
+        paths = [*_paths(whole), *_paths(job["places"]), *_paths(str(getattr(error, "filename", "")))]
+        message = without_paths(shown_message(error, one_line=True), paths)
         _answer(answers, failed=type(error).__name__, message=message)
         return 1
     _answer(answers, done=result)
@@ -93,25 +87,30 @@ def without_paths(text: str, paths: list[str]) -> str:
 
 def _plan(config: ReleaseConfig, job: dict[str, Any], say: _Say) -> dict[str, str]:
     """What `odsynth plan` does; reads no home."""
-    return {"plan": json.dumps(keep_plan(config, Path(job["plan_folder"]), say))}
+    return {"plan": json.dumps(keep_plan(config, Path(job["plan_folder"]), _steps_of(say)))}
 
 
 def _release(config: ReleaseConfig, job: dict[str, Any], say: _Say) -> dict[str, str]:
     """What `odsynth run --plan` and `odsynth resume` do; a run that is not planned yet is planned first."""
     os.umask(os.umask(0) | 0o007)
 
-    def step(message: str) -> None:
-        for begin, name in _STEPS.items():
-            if message.startswith(begin):
-                say(name)
-
-    folder, out = Path(job["plan_folder"]), config.release.out
-    if not (Staging.of(out).begun or Staging(out).checked):  # then it goes on with the plan that it has
-        check_plan(config, folder, job["plan"] or keep_plan(config, folder, say))
+    folder, out, step = Path(job["plan_folder"]), config.release.out, _steps_of(say)
+    if not (RunFolder.of(out).begun or RunFolder(out).checked):  # then it goes on with the plan that it has
+        check_plan(config, folder, job["plan"] or keep_plan(config, folder, step))
     make_release(config, plan=folder, report=step, scheduler=job["scheduler"])
     public = out / "public"
     certificate = (public / "certificate.json").read_text(encoding="utf-8")
     return {"certificate": certificate, "content": _content(public)}
+
+
+def _steps_of(say: _Say) -> _Say:
+    """Return what tells the steps of a plan or a run, and none of the other words."""
+
+    def tell(message: str) -> None:
+        if isinstance(message, StepBegins):
+            say(message.step.value)
+
+    return tell
 
 
 def _publish(config: ReleaseConfig, job: dict[str, Any], say: _Say) -> dict[str, str]:

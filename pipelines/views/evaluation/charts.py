@@ -22,13 +22,13 @@ from pipelines.views.evaluation.flow_measures import add_up, pair_flows
 from pipelines.views.evaluation.measuring import RHO, compared_levels
 from pipelines.views.labels import singular
 
-__all__ = ["CHARTS", "draw"]
+__all__ = ["CHARTS", "STYLE", "draw"]
 
 _REFERENCE, _RELEASE = "#444444", "#1f77b4"
 _SIZE = (5.4, 3.6)  # inches
 _FEW_PAIRS = 500  # are drawn one by one
 _FEW_UNITS = 3000  # a chart of flows is of the finest level with no more
-_STYLE: Any = {
+STYLE: Any = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -36,6 +36,7 @@ _STYLE: Any = {
     "svg.fonttype": "path",
     "svg.hashsalt": "odsynth",
 }
+"""Settings of matplotlib for figures of an evaluation: the same numbers give the same bytes."""
 
 
 def draw(chart: Callable[[Axes, Comparison], bool], comparison: Comparison) -> str | None:
@@ -52,7 +53,7 @@ def draw(chart: Callable[[Axes, Comparison], bool], comparison: Comparison) -> s
     str or None
         Base64 of an SVG that names no program and no date; None where there is nothing to draw.
     """
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=_SIZE, layout="constrained")
         if not chart(figure.add_subplot(), comparison):
             return None

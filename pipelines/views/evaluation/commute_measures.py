@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from geo_data.distance import unit_vectors
+from pipelines.planning.utility import mean_km
 from pipelines.views.commutes import add_travel
 
 __all__ = [
@@ -61,8 +62,7 @@ def add_distance(flows: pd.DataFrame, homes: pd.DataFrame, works: pd.DataFrame) 
 
 def mean_distance(flows: pd.DataFrame) -> float:
     """Return the mean commute in kilometres of flows with ``km``; NaN without any."""
-    jobs = flows["S000"].sum()
-    return float((flows["S000"] * flows["km"]).sum() / jobs) if jobs else float("nan")
+    return mean_km(flows["km"], flows["S000"])
 
 
 def earth_movers_distance(first: pd.DataFrame, second: pd.DataFrame) -> float:

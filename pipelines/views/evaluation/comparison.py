@@ -17,7 +17,7 @@ from pipelines.config.loading import load_config
 from pipelines.planning.auxiliary_tables import read_auxiliary
 from pipelines.planning.public_inputs import job_source
 from pipelines.release.reader import PublicRelease
-from pipelines.storage.checksums import CHECKSUMS, sha256_of
+from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
 from pipelines.views.evaluation.commute_measures import add_distance
 from pipelines.views.evaluation.flow_measures import side_variation
 
@@ -94,7 +94,7 @@ def compare_with_truth(release: PublicRelease, truth: Path) -> Comparison:
     elif "aux" in release.rows:
         raise geo_data.InputError(
             truth,
-            "one file is not the truth of this release, which has workers who live outside",
+            "one file is not the truth of this release, which has workers who live in external zones",
             fix="name the configuration of the release, which says where main and aux jobs are",
         )
     else:
@@ -268,8 +268,8 @@ def _released(path: Path) -> bool:
     for folder in path.parents:
         sums = folder / CHECKSUMS
         if sums.is_file() and (folder / "certificate.json").is_file() and path.is_file():
-            line = f"{sha256_of(path)}  {path.relative_to(folder).as_posix()}"
-            return line in sums.read_text(encoding="utf-8").splitlines()
+            listed = parse_checksums(sums.read_bytes(), strict=False)
+            return listed.get(path.relative_to(folder).as_posix()) == sha256_of(path)
     return False
 
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import errno
-import itertools
-import os
-import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -16,6 +12,7 @@ import pyarrow.parquet as pq
 
 from pipelines.config.loading import ConfigError
 from pipelines.release.reader import PublicRelease, read_public_release
+from pipelines.storage.durable import whole_folder
 from pipelines.views.evaluation.comparison import Comparison, compare_with_public, compare_with_truth
 from pipelines.views.evaluation.measuring import compared_levels, measure, measure_implicates
 
@@ -138,20 +135,6 @@ def _replaceable(target: Path, confidential: bool) -> bool:
         return False
 
 
-def _put_in_place(made: Path, target: Path, *, confidential: bool) -> None:
-    """Rename a finished evaluation to its place, where an earlier one or a quicker writer's may be."""
-    for number in itertools.count():
-        try:
-            made.rename(target)
-            return
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-                raise
-        _check_replaceable(target, confidential)
-        with suppress(FileNotFoundError):  # somebody else has moved it
-            target.rename(made.with_name(f"earlier-{number}"))
-
-
 def _write(
     release: PublicRelease, comparisons: Sequence[Comparison], target: Path, *, confidential: bool
 ) -> pd.DataFrame:
@@ -168,23 +151,13 @@ def _write(
     ]
     measures = pd.concat(named, ignore_index=True)[["compared_with", "measure", "level", "group", "value"]]
     target.parent.mkdir(mode=0o700 if confidential else 0o777, parents=True, exist_ok=True)
-    # In a folder that nobody else can look into, until everything is there and has its mode.
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as private:
-        made = Path(private) / target.name
-        made.mkdir(mode=0o700)
+    check = partial(_check_replaceable, target, confidential)  # an earlier one, or a quicker writer's
+    with whole_folder(target, 0o700 if confidential else None, check=check) as made:
         (made / REPORT_FILE).write_text(page, encoding="utf-8")
         arrow = pa.Table.from_pandas(measures, preserve_index=False)
         arrow = arrow.replace_schema_metadata({**arrow.schema.metadata, b"odsynth": _MARK[confidential]})
         pq.write_table(arrow, made / MEASURES_FILE)
-        shared = 0 if confidential else ~_umask()
-        for file in made.iterdir():
-            file.chmod(0o600 | 0o066 & shared)
-        made.chmod(0o700 | 0o077 & shared)
-        _put_in_place(made, target, confidential=confidential)
+        if confidential:
+            for file in made.iterdir():
+                file.chmod(0o600)
     return measures
-
-
-def _umask() -> int:
-    umask = os.umask(0o077)
-    os.umask(umask)
-    return umask

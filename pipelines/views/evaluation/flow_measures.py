@@ -13,6 +13,7 @@ import pandas as pd
 from scipy.special import rel_entr
 
 import geo_data
+from pipelines.planning.utility import count_variation
 
 __all__ = [
     "add_up",
@@ -44,12 +45,14 @@ def pair_flows(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
         A row for each pair with jobs in either, sorted: ``work``, ``home``, and the jobs of the two tables,
         ``first`` and ``second`` (float64, 0 where a table has no such pair).
     """
-    both = [
-        table.loc[table["S000"] > 0, [*_PAIR, "S000"]].rename(columns={"S000": name})
-        for table, name in ((first, "first"), (second, "second"))
-    ]
-    joined = both[0].merge(both[1], on=_PAIR, how="outer", sort=True)
-    return joined.astype({"first": np.float64, "second": np.float64}).fillna({"first": 0.0, "second": 0.0})
+    tables = [table[table["S000"] > 0] for table in (first, second)]
+    work, home, jobs = (np.concatenate([table[name] for table in tables]) for name in (*_PAIR, "S000"))
+    width = home.max(initial=0) + 1
+    pairs, row = np.unique(work.astype(np.int64) * width + home, return_inverse=True)
+    rows = np.split(np.arange(len(jobs)), [len(tables[0])])
+    counts = [np.bincount(row[own], jobs[own], pairs.size) for own in rows]
+    sides = {"work": (pairs // width).astype(work.dtype), "home": (pairs % width).astype(home.dtype)}
+    return pd.DataFrame({**sides, "first": counts[0], "second": counts[1]})
 
 
 def add_up(
@@ -82,9 +85,9 @@ def add_up(
 
 
 def total_variation_distance(first: pd.DataFrame, second: pd.DataFrame) -> float:
-    """Return half the sum of the differences of two tables as shares of their jobs.
+    """Return the share of jobs that would have to move to another pair to make two tables equal.
 
-    The share of jobs that would have to be moved to another pair to make the tables equal.
+    That is `pipelines.planning.utility.count_variation` of the pairs.
 
     Parameters
     ----------
@@ -96,8 +99,8 @@ def total_variation_distance(first: pd.DataFrame, second: pd.DataFrame) -> float
     float
         In [0, 1].
     """
-    p, q = _shares(first, second)
-    return float(np.abs(p - q).sum() / 2)
+    both = pair_flows(first, second)
+    return count_variation(both["first"], both["second"])
 
 
 def jensen_shannon_divergence(first: pd.DataFrame, second: pd.DataFrame) -> float:
@@ -113,7 +116,8 @@ def jensen_shannon_divergence(first: pd.DataFrame, second: pd.DataFrame) -> floa
     float
         In [0, 1].
     """
-    p, q = _shares(first, second)
+    both = pair_flows(first, second)
+    p, q = (both[name].to_numpy() / both[name].sum() for name in ("first", "second"))
     middle = (p + q) / 2
     nats = (rel_entr(p, middle) + rel_entr(q, middle)).sum() / 2
     return max(0.0, float(nats / np.log(2)))  # of equal tables it may come out just below 0
@@ -193,8 +197,7 @@ def side_variation(first: pd.DataFrame, second: pd.DataFrame, side: str = "home"
     float
         In [0, 1].
     """
-    a, b = _sides(first, second, side)
-    return float(np.abs(a / a.sum() - b / b.sum()).sum() / 2)
+    return count_variation(*_sides(first, second, side))
 
 
 def side_error(first: pd.DataFrame, second: pd.DataFrame, side: str = "home") -> float:
@@ -245,12 +248,6 @@ def implicate_variance(implicates: Sequence[pd.DataFrame]) -> pd.DataFrame:
     groups = stacked.assign(square=deviation**2).groupby(_PAIR)["square"]
     squares = groups.sum() + (m - groups.size()) * mean**2
     return pd.DataFrame({"mean": mean, "variance": squares / (m - 1)}).reset_index()
-
-
-def _shares(first: pd.DataFrame, second: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    both = pair_flows(first, second)
-    p, q = both["first"].to_numpy(), both["second"].to_numpy()
-    return p / p.sum(), q / q.sum()
 
 
 def _sides(first: pd.DataFrame, second: pd.DataFrame, side: str) -> tuple[np.ndarray, np.ndarray]:

@@ -56,8 +56,9 @@ def propensity(
     jobs (Snoke et al. 2018). An urn without noise has twice that: it draws shares before it draws jobs.
 
     The model sees the commute as a planner would: distance (its logarithm, and the square of that), whether
-    home and work are one place, whether home is outside, and where home and work are (linear and quadratic).
-    A regression, not a tree, because its expectation under chance is known, and needs no further library.
+    home and work are one place, whether home is an external zone, and where home and work are (linear and
+    quadratic). A regression, not a tree, because its expectation under chance is known, and needs no further
+    library.
     """
     jobs = np.concatenate([table["S000"].to_numpy(np.float64) for table in (truth, release)])
     label = np.repeat([0.0, 1.0], [len(truth), len(release)])
@@ -96,6 +97,6 @@ def _features(flows: pd.DataFrame, homes: pd.DataFrame, works: pd.DataFrame) -> 
             places[name].to_numpy()[flows[side]] - places[name].mean() for name in ("latitude", "longitude")
         )
         columns += [north, east, north**2, east**2, north * east]
-    # Workers who live outside are told apart by one column; in the others they are average.
+    # Workers who live in external zones are told apart by one column; in the others they are average.
     table = pd.DataFrame(dict(enumerate(columns))).astype(np.float64)
     return table.fillna(table.mean()).to_numpy()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.release.reader import PublicRelease, check_target, read_public_release
+from pipelines.storage.durable import whole_folder
 from pipelines.views.exports.kepler import write_kepler
 from pipelines.views.exports.lodes import write_lodes
 from pipelines.views.exports.matrices import write_omx
@@ -37,7 +39,8 @@ class Format:
     tool : str
         What opens it.
     write : callable
-        Given a `Source` and an empty folder, writes the files into it and returns remarks for their read-me.
+        Given a `Source` and an empty folder, writes the files into it and returns remarks for their read-me;
+        all functions ``write_...`` are of this kind.
     """
 
     meaning: str
@@ -111,15 +114,12 @@ def export(
     work_level = work_level or home_level
     _check(release, (home_level, work_level), names, to)
     to.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=to, prefix=".unfinished-") as staging:
-        source = Source(release, home_level, work_level, Path(staging))
+    with tempfile.TemporaryDirectory(dir=to, prefix=".unfinished-") as scratch, ExitStack() as parts:
+        source = Source(release, home_level, work_level, Path(scratch))
         for name in names:
-            part = Path(staging) / name
-            part.mkdir()
+            part = parts.enter_context(whole_folder(to / name, mode=None))
             remarks = FORMATS[name].write(source, part)
             (part / README).write_text(_readme(source, name, part, remarks), encoding="utf-8")
-        for name in names:
-            (Path(staging) / name).rename(to / name)
     return {name: sorted((to / name).iterdir()) for name in names}
 
 

@@ -28,18 +28,7 @@ _DECIMALS = 6  # of degrees: 0.1 m
 
 
 def write_kepler(source: Source, folder: Path) -> list[str]:
-    """Write ``kepler.gl.json``: zones coloured by jobs, flows as arcs, no base map.
-
-    Parameters
-    ----------
-    source : Source
-    folder : Path
-
-    Returns
-    -------
-    list of str
-        Remarks for the read-me.
-    """
+    """Write ``kepler.gl.json``: zones coloured by jobs, flows as arcs, no base map."""
     journeys = (lines.round(dict.fromkeys(ENDS, _DECIMALS)) for lines in source.journeys())
     first = next(journeys)
     datasets, layers = [_dataset("flows", "Flows", first[:0])], [_arcs()]

@@ -11,8 +11,6 @@ from pipelines.views.exports.source import Source
 
 __all__ = ["write_lodes"]
 
-_ROWS = 65_536  # of one batch: what is in memory
-
 # Columns of the RAC and WAC files that an OD file can fill.
 _CHARACTERISTICS = {"S000": "C000"} | {
     name: f"C{name[1:]}" for group in ("SA", "SE") for name in geo_data.LODES_CATEGORIES[group]
@@ -22,21 +20,12 @@ _CHARACTERISTICS = {"S000": "C000"} | {
 def write_lodes(source: Source, folder: Path) -> list[str]:
     """Write the OD files batch by batch, and the totals of blocks as RAC and WAC.
 
-    Parameters
-    ----------
-    source : Source
-        Its levels do not matter: LODES has blocks.
-    folder : Path
-
-    Returns
-    -------
-    list of str
-        Remarks for the read-me.
+    The levels of the source do not matter: LODES has blocks.
     """
     release = source.release
     createdate = release.certificate.created[:10].replace("-", "")
     for kind, rows in release.rows.items():
-        _write_od(rows, folder / source.name(f"od_{kind}", "csv.gz"), createdate)
+        _write_od(rows, folder / source.name(f"od_{kind}", "csv.gz"), createdate, source.batch_rows)
     columns = {name: column for name, column in _CHARACTERISTICS.items() if name in release.counts}
     block, coarsest = release.geography.block_level, release.levels[0]
     for file, side, levels, kinds in [
@@ -51,14 +40,14 @@ def write_lodes(source: Source, folder: Path) -> list[str]:
     return _remarks(source, list(columns.values()))
 
 
-def _write_od(rows: ds.Dataset, path: Path, createdate: str) -> None:
+def _write_od(rows: ds.Dataset, path: Path, createdate: str, batch_rows: int) -> None:
     columns = [name for name in rows.schema.names if name != "createdate"]
     with path.open("wb") as file:
         head = rows.schema.empty_table().select(columns).to_pandas()
         geo_data.write_od_csv(head, file, createdate=createdate)
         for fragment in rows.get_fragments():
             for group in fragment.split_by_row_group():  # one scan of all would keep what it has read
-                for batch in group.to_batches(columns=columns, batch_size=_ROWS):
+                for batch in group.to_batches(columns=columns, batch_size=batch_rows):
                     geo_data.write_od_csv(batch.to_pandas(), file, createdate=createdate, header=False)
 
 
@@ -71,7 +60,7 @@ def _remarks(source: Source, columns: list[str]) -> list[str]:
     ]
     if "aux" in source.release.rows:
         remarks.append(
-            "aux has the workers who live outside, in coarse areas whose codes end in 9s; they are in WAC."
+            "aux has the workers who live in external zones, whose codes end in 9s; they are in WAC."
         )
     if others := [name for name in source.counts if not name.startswith(("S000", "SA", "SE", "SI"))]:
         remarks.append(f"The OD files have counts that LODES does not have: {', '.join(others)}.")

@@ -16,18 +16,10 @@ __all__ = ["write_omx"]
 _SIDE = 128  # of a tile, one chunk of the file: 64 kB, of which few flows leave little when packed
 
 
-def write_omx(source: Source, folder: Path) -> list[str]:
+def write_omx(source: Source, folder: Path, side: int = _SIDE) -> list[str]:
     """Write one OMX file (HDF5) with a matrix for each count and the zones' codes as lookups.
 
-    Parameters
-    ----------
-    source : Source
-    folder : Path
-
-    Returns
-    -------
-    list of str
-        Remarks for the read-me.
+    `side` is that of a tile, in cells.
 
     Notes
     -----
@@ -39,9 +31,8 @@ def write_omx(source: Source, folder: Path) -> list[str]:
     import h5py  # only who writes matrices waits for it
 
     geography = source.release.geography
-    levels = (source.home_level, source.work_level)
-    shape = tuple(geography.n_units(level) for level in levels)
-    tile = tuple(min(_SIDE, zones) for zones in shape)
+    shape = tuple(geography.n_units(level) for level in source.levels.values())
+    tile = tuple(min(side, zones) for zones in shape)
     with h5py.File(folder / source.name(source.flows_name, "omx"), "w") as file:
         file.attrs["OMX_VERSION"] = np.bytes_("0.2")
         file.attrs["SHAPE"] = np.array(shape, np.int32)
@@ -68,13 +59,13 @@ def write_omx(source: Source, folder: Path) -> list[str]:
                         packed = packer.compress(values.data) + packer.flush()
                         matrix.id.write_direct_chunk((row, column), packed)
         lookup = file.create_group("lookup")
-        for side, level in zip(("home", "work"), levels, strict=True):
+        for end, level in source.levels.items():
             codes = [str(code).encode() for code in geography.codes(level)]
-            lookup.create_dataset(side, data=np.array(codes))  # of fixed length, which every reader knows
+            lookup.create_dataset(end, data=np.array(codes))  # of fixed length, which every reader knows
     size = 4 * shape[0] * shape[1] / 1e9  # GB
     return [
-        f"Matrices have homes ({levels[0]}) as rows and workplaces ({levels[1]}) as columns; the lookups "
-        "home and work have the codes of the zones, as text.",
+        f"Matrices have homes ({source.home_level}) as rows and workplaces ({source.work_level}) as columns; "
+        "the lookups home and work have the codes of the zones, as text.",
         *(
             [
                 f"A program that loads a whole matrix needs {size:,.0f} GB of memory for it. Read parts: the "

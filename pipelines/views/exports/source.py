@@ -23,7 +23,6 @@ _MOST_ZONES = 20_000
 """Of a level that is chosen by default: who loads a matrix of so many needs 1.6 GB for each count."""
 
 _WORKERS_PER_ZONE = 1_000  # about what a census tract has
-_ROWS = 100_000  # flows of a batch: what an export has in memory
 ENDS = [f"{side}_{axis}" for side in ("home", "work") for axis in ("longitude", "latitude")]
 """Columns of `Source.journeys`: where a flow begins and ends."""
 
@@ -32,12 +31,16 @@ class ExportError(PublicReleaseError):
     """An export that cannot be made: an unknown format, a file in its way, too many zones."""
 
 
-def usual_level(release: PublicRelease) -> str:
+def usual_level(
+    release: PublicRelease, most_zones: int = _MOST_ZONES, workers_per_zone: float = _WORKERS_PER_ZONE
+) -> str:
     """Return the level at which a release is exported unless another is asked for.
 
     Parameters
     ----------
     release : PublicRelease
+    most_zones : int
+    workers_per_zone : float
 
     Returns
     -------
@@ -45,12 +48,10 @@ def usual_level(release: PublicRelease) -> str:
         The finest level with polygons; without polygons, the finest whose zones have 1,000 workers on
         average. Levels of more than 20,000 zones are passed over; the coarsest is what remains.
     """
-    fine_enough = [level for level in release.levels if release.geography.n_units(level) <= _MOST_ZONES]
+    fine_enough = [level for level in release.levels if release.geography.n_units(level) <= most_zones]
     with_shapes = [level for level in fine_enough if (release.folder / polygon_file(level)).is_file()]
     workers = release.certificate.totals.synthetic_workers
-    large = [
-        level for level in fine_enough if workers >= _WORKERS_PER_ZONE * release.geography.n_units(level)
-    ]
+    large = [level for level in fine_enough if workers >= workers_per_zone * release.geography.n_units(level)]
     return [release.levels[0], *large, *with_shapes][-1]
 
 
@@ -65,12 +66,20 @@ class Source:
         Of ``release.levels``.
     folder : Path
         For a file of flows while the exports are made.
+    batch_rows : int
+        Largest number of rows that a format has in memory at once.
     """
 
     release: PublicRelease
     home_level: str
     work_level: str
     folder: Path
+    batch_rows: int = 100_000
+
+    @property
+    def levels(self) -> dict[str, str]:
+        """The level of each side, ``home`` and ``work``."""
+        return {"home": self.home_level, "work": self.work_level}
 
     @property
     def counts(self) -> list[str]:
@@ -83,7 +92,7 @@ class Source:
         Yields
         ------
         DataFrame
-            At most 100,000 rows of what `PublicRelease.flows` returns for the levels and all counts, in its
+            At most `batch_rows` of what `PublicRelease.flows` returns for the levels and all counts, in its
             order; at least one batch, which may be empty.
         """
         with pa.OSFile(str(self._added_up[0])) as file, pa.ipc.open_stream(file) as batches:
@@ -98,8 +107,7 @@ class Source:
     @cached_property
     def _added_up(self) -> tuple[Path, dict[str, NDArray[np.int64]]]:
         """The flows, added up once and put into a file, from which all formats read them; the totals."""
-        levels = {"home": self.home_level, "work": self.work_level}
-        zones = {side: self.release.geography.n_units(level) for side, level in levels.items()}
+        zones = {side: self.release.geography.n_units(level) for side, level in self.levels.items()}
         totals = {side: np.zeros((number, len(self.counts)), np.int64) for side, number in zones.items()}
         batches = self.release.flow_batches(self.home_level, self.work_level, self.counts)
         first = next(batches)
@@ -112,7 +120,7 @@ class Source:
                     total[added.index] += added.to_numpy()
                 # A run of work units has few flows or very many; from the file come as many as asked for.
                 table = pa.Table.from_pandas(flows, schema, preserve_index=False)
-                file.write_table(table, max_chunksize=_ROWS)
+                file.write_table(table, max_chunksize=self.batch_rows)
         return path, totals
 
     @cached_property
@@ -123,7 +131,7 @@ class Source:
         ``work_<count>`` where workplaces have it (int64), and geometry, EPSG:4326: polygons where the release
         has them for the level, else points. None for external zones and units without a shape.
         """
-        return {level: self._zones(level) for level in dict.fromkeys([self.home_level, self.work_level])}
+        return {level: self._zones(level) for level in dict.fromkeys(self.levels.values())}
 
     @property
     def placed_zones(self) -> dict[str, gpd.GeoDataFrame]:
@@ -133,7 +141,7 @@ class Source:
     def _zones(self, level: str) -> gpd.GeoDataFrame:
         places = self.release.places(level)
         columns: dict[str, pd.Series] = {"code": places["code"]}
-        for side, side_level in {"home": self.home_level, "work": self.work_level}.items():
+        for side, side_level in self.levels.items():
             if level == side_level:
                 totals = pd.DataFrame(self.totals[side], places.index, self.counts)
                 columns |= {f"{side}_{name}": totals[name] for name in self.counts}
@@ -171,10 +179,9 @@ class Source:
             crosses 180 degrees, longitudes go on beyond, so that lines do not go round the earth.
         """
         codes = self._codes
-        levels = {"home": self.home_level, "work": self.work_level}
         points = {
             side: self.release.places(level)[["longitude", "latitude"]].to_numpy()
-            for side, level in levels.items()
+            for side, level in self.levels.items()
         }
         for flows in self.flows():
             home, work = points["home"][flows["home"]], points["work"][flows["work"]]
@@ -186,10 +193,8 @@ class Source:
 
     @cached_property
     def _codes(self) -> dict[str, pd.Index]:
-        levels = {"work": self.work_level, "home": self.home_level}
-        return {
-            side: pd.Index(self.release.geography.codes(level), dtype="str") for side, level in levels.items()
-        }
+        codes = self.release.geography.codes
+        return {side: pd.Index(codes(self.levels[side]), dtype="str") for side in ("work", "home")}
 
     def not_drawn(self, drawn: int) -> list[str]:
         """Say in words how many workers have no line, if there are any.
@@ -205,7 +210,9 @@ class Source:
             A remark for the read-me, or none.
         """
         total = int(self.totals["work"][:, 0].sum())
-        where = "they live and work in the same zone, or live in an area outside that has no place on a map"
+        where = (
+            "they live and work in the same zone, or live in an external zone, which has no place on a map"
+        )
         return [f"{total - drawn:,} of {total:,} workers have no line: {where}."] if total > drawn else []
 
     def without_shape(self, what: str) -> list[str]:

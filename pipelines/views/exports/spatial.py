@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pyogrio
 import shapely
 
-from pipelines.views.exports.source import Source
+from pipelines.views.exports.source import ENDS, Source
 
 __all__ = ["write_flatgeobuf", "write_geojson", "write_geopackage", "write_geoparquet", "write_pmtiles"]
 
@@ -27,18 +27,7 @@ _LARGEST_TILE = 2_000_000_000  # bytes, beyond all: at a smaller limit GDAL make
 
 
 def write_geoparquet(source: Source, folder: Path) -> list[str]:
-    """Write the zones as GeoParquet 1.1 with a covering bounding box, and the flows as plain Parquet.
-
-    Parameters
-    ----------
-    source : Source
-    folder : Path
-
-    Returns
-    -------
-    list of str
-        Remarks for the read-me.
-    """
+    """Write the zones as GeoParquet 1.1 with a covering bounding box, and the flows as plain Parquet."""
     for level, zones in source.zones.items():
         described = zones.copy(deep=False)
         described.attrs = source.about
@@ -60,18 +49,7 @@ def write_geoparquet(source: Source, folder: Path) -> list[str]:
 
 
 def write_geopackage(source: Source, folder: Path) -> list[str]:
-    """Write one GeoPackage: a layer of zones for each level, and the flows as a table without geometry.
-
-    Parameters
-    ----------
-    source : Source
-    folder : Path
-
-    Returns
-    -------
-    list of str
-        Remarks for the read-me.
-    """
+    """Write one GeoPackage: a layer of zones for each level, and the flows as a table without geometry."""
     path = folder / source.name(source.flows_name, "gpkg")
     for level, zones in source.zones.items():
         pyogrio.write_dataframe(
@@ -87,52 +65,19 @@ def write_geopackage(source: Source, folder: Path) -> list[str]:
 
 
 def write_flatgeobuf(source: Source, folder: Path) -> list[str]:
-    """Write zones and flow lines as FlatGeobuf files with a spatial index.
-
-    Parameters
-    ----------
-    source : Source
-    folder : Path
-
-    Returns
-    -------
-    list of str
-        Remarks for the read-me.
-    """
+    """Write zones and flow lines as FlatGeobuf files with a spatial index."""
     return _write_layers(
         source, folder, "fgb", "FlatGeobuf", TITLE=source.about["title"], DESCRIPTION=source.sentence
     )
 
 
 def write_geojson(source: Source, folder: Path) -> list[str]:
-    """Write zones and flow lines as GeoJSON (RFC 7946).
-
-    Parameters
-    ----------
-    source : Source
-    folder : Path
-
-    Returns
-    -------
-    list of str
-        Remarks for the read-me.
-    """
+    """Write zones and flow lines as GeoJSON (RFC 7946)."""
     return _write_layers(source, folder, "geojson", "GeoJSON", RFC7946="YES", DESCRIPTION=source.sentence)
 
 
 def write_pmtiles(source: Source, folder: Path) -> list[str]:
-    """Write the zones as vector tiles in one PMTiles archive for each level.
-
-    Parameters
-    ----------
-    source : Source
-    folder : Path
-
-    Returns
-    -------
-    list of str
-        Remarks for the read-me.
-    """
+    """Write the zones as vector tiles in one PMTiles archive for each level."""
     for level, zones in source.placed_zones.items():
         pyogrio.write_dataframe(
             zones,
@@ -166,12 +111,11 @@ def _write_layers(source: Source, folder: Path, suffix: str, driver: str, **opti
 
     def lines() -> Iterator[pd.DataFrame]:
         nonlocal drawn
-        ends = [f"{side}_{axis}" for side in ("home", "work") for axis in ("longitude", "latitude")]
         for journeys in source.journeys():
             drawn += int(journeys["S000"].sum())
-            points = journeys[ends].to_numpy().reshape(-1, 2, 2)
+            points = journeys[ENDS].to_numpy().reshape(-1, 2, 2)
             shapes = shapely.linestrings(points) if len(points) else np.array([], object)
-            yield journeys.drop(columns=ends).assign(geometry=shapely.to_wkb(shapes))
+            yield journeys.drop(columns=ENDS).assign(geometry=shapely.to_wkb(shapes))
 
     pyogrio.write_arrow(
         _batches(lines(), geometry=pa.binary()),

@@ -13,38 +13,17 @@ __all__ = ["write_csv", "write_flowmap"]
 
 
 def write_csv(source: Source, folder: Path) -> list[str]:
-    """Write the flows of the pair of levels with all counts, as csv.gz.
-
-    Parameters
-    ----------
-    source : Source
-    folder : Path
-
-    Returns
-    -------
-    list of str
-        Remarks for the read-me.
-    """
+    """Write the flows of the pair of levels with all counts, as csv.gz."""
     path = folder / source.name(source.flows_name, "csv.gz")
     with path.open("wb") as file, gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
         for number, flows in enumerate(source.flow_tables()):
             flows.to_csv(packed, header=number == 0, index=False, lineterminator="\n")
-    outside = source.release.geography.external_zones
-    return ["External zones are zones; their codes end in 9s."] if outside else []
+    external = source.release.geography.external_zones
+    return ["External zones are zones, too; their codes end in 9s."] if external else []
 
 
 def write_flowmap(source: Source, folder: Path) -> list[str]:
     """Write ``locations.csv`` and ``flows.csv``; flows inside a zone are among them.
-
-    Parameters
-    ----------
-    source : Source
-    folder : Path
-
-    Returns
-    -------
-    list of str
-        Remarks for the read-me.
 
     Notes
     -----
@@ -52,7 +31,7 @@ def write_flowmap(source: Source, folder: Path) -> list[str]:
     levels, the id of a location is its level and its code.
     """
     locations = {}
-    for level in dict.fromkeys([source.home_level, source.work_level]):
+    for level in dict.fromkeys(source.levels.values()):
         places = source.release.places(level)
         ids = places["code"] if source.home_level == source.work_level else f"{level}:" + places["code"]
         locations[level] = pd.DataFrame(
@@ -72,7 +51,7 @@ def write_flowmap(source: Source, folder: Path) -> list[str]:
             table[shown].to_csv(file, header=number == 0, index=False, lineterminator="\n")
             missing += int(table["count"][~shown].sum())
     return (
-        [f"{missing:,} workers are left out: they live in areas outside that have no place on a map."]
+        [f"{missing:,} workers are left out: they live in external zones, which have no place on a map."]
         if missing
         else []
     )

@@ -12,6 +12,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from pipelines.planning.utility import mean_km
 from pipelines.views.figures.panels import title_panel
 from pipelines.views.figures.subject import FigureSubject
 from pipelines.views.labels import plural, singular
@@ -104,8 +105,7 @@ def draw_distances(axis: Axes, subject: FigureSubject) -> None:
     if jobs.sum():
         order = np.argsort(km)
         middle = km[order][np.searchsorted(np.cumsum(jobs[order]), jobs.sum() / 2)]
-        mean = np.average(km, weights=jobs)
-        for value, name, style in ((middle, "median", "-"), (mean, "mean", "--")):
+        for value, name, style in ((middle, "median", "-"), (mean_km(km, jobs), "mean", "--")):
             axis.axvline(value, color="#D55E00", lw=1.3, ls=style, label=f"{name} {value:.1f} km")
         axis.legend(frameon=False)
     axis.set_xlabel("distance between home and work, km")
@@ -116,7 +116,7 @@ def draw_distances(axis: Axes, subject: FigureSubject) -> None:
     axis.spines[["top", "right"]].set_visible(False)
     shares = {
         f"go further than {end:g} km": jobs[km > end].sum() / max(1, jobs.sum()),
-        "live outside, at no known place": 1 - jobs.sum() / subject.total,
+        "live in external zones": 1 - jobs.sum() / subject.total,
     }
     remarks = [f"{share:.1%} {what}" for what, share in shares.items() if share >= 0.0005]
     what = f"share of workers per {width:g} km, between centres of {plural(subject.release.levels[-1])}"

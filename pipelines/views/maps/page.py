@@ -17,6 +17,7 @@ from string import Template
 from pipelines.release.certificate import Certificate
 from pipelines.release.reader import check_target, read_public_release
 from pipelines.release.readme import odds_in_words
+from pipelines.storage.durable import write_whole
 from pipelines.views.maps.payload import make_payload
 from synth import decimal_up
 
@@ -105,12 +106,7 @@ def write_map(folder: Path, target: Path | None = None, implicate: int = 1) -> P
     check_target(target, folder)
     page = build_map(folder, implicate)
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.partial")
-    try:
-        partial.write_text(page, encoding="utf-8")
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_whole(target, page, mode=None)
     return target
 
 
@@ -156,7 +152,7 @@ def certificate_words(certificate: Certificate) -> str:
     str
         HTML, paragraphs.
     """
-    run, person = certificate.run, certificate.person
+    run, user = certificate.run, certificate.user_level
 
     def short(bound: str) -> str:
         return decimal_up(Fraction(bound), 4)
@@ -173,9 +169,9 @@ def certificate_words(certificate: Certificate) -> str:
         odds=html.escape(odds_in_words(certificate)),
         epsilon=short(run.epsilon),
         delta=short(run.delta),
-        records="one job record" if person.records == 1 else f"at most {person.records} job records",
-        record_epsilon=short(person.epsilon),
-        record_delta=short(person.delta),
+        records="one job record" if user.records == 1 else f"at most {user.records} job records",
+        user_epsilon=short(user.epsilon),
+        user_delta=short(user.delta),
         not_covered=items(certificate.definition.not_covered),
         assumed_public=items(certificate.definition.assumed_public),
         plan=certificate.plan_sha256,

@@ -47,7 +47,9 @@ def level_shapes(release: PublicRelease, levels: Sequence[str]) -> dict[str, gpd
     return _with_coarser(release, simplified, levels)
 
 
-def centroid_cells(release: PublicRelease, levels: Sequence[str]) -> dict[str, gpd.GeoDataFrame]:
+def centroid_cells(
+    release: PublicRelease, levels: Sequence[str], most_drawn: int = _MOST_DRAWN
+) -> dict[str, gpd.GeoDataFrame]:
     """Return cells around centroids, for a release without polygons.
 
     Parameters
@@ -55,6 +57,8 @@ def centroid_cells(release: PublicRelease, levels: Sequence[str]) -> dict[str, g
     release : PublicRelease
     levels : sequence of str
         Levels of the map.
+    most_drawn : int
+        Levels of more areas are left out.
 
     Returns
     -------
@@ -65,7 +69,7 @@ def centroid_cells(release: PublicRelease, levels: Sequence[str]) -> dict[str, g
     """
     n_units = {level: release.geography.n_units(level) for level in levels}
     small = [level for level in levels if n_units[level] <= _MOST_CELLS]
-    drawn = [level for level in levels if n_units[level] <= _MOST_DRAWN]
+    drawn = [level for level in levels if n_units[level] <= most_drawn]
     if not drawn:
         return {}
     finest = small[-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gzip
+import itertools
 import json
 import os
 import re
@@ -21,6 +22,9 @@ import geo_data
 import pipelines
 import synth
 from pipelines.cli.main import main
+from pipelines.release import certificate
+from pipelines.running import batches
+from pipelines.running import run as releasing
 
 Invoke = Callable[..., click.testing.Result]
 VERBS = ["demo", "plan", "run", "tune", "verify"]
@@ -65,16 +69,15 @@ def tree(folder: Path) -> dict[str, int]:
 # --- help
 
 
-@pytest.mark.parametrize("option", ["-h", "--help"])
-@pytest.mark.parametrize("verb", ["", *VERBS])
-def test_help(verb: str, option: str, invoke: Invoke) -> None:
-    result = invoke(*([verb] if verb else []), option)
-    assert result.exit_code == 0
-    assert f"Usage: main {verb}".rstrip() in result.output
-    if verb:
-        assert len(result.output.split("Options:")[0].splitlines()) > 3, "says what it does"
-    else:
-        assert all(f"\n  {name}" in result.output for name in VERBS)
+def test_help(invoke: Invoke) -> None:
+    for verb, option in itertools.product(["", *VERBS], ["-h", "--help"]):
+        result = invoke(*([verb] if verb else []), option)
+        assert result.exit_code == 0
+        assert f"Usage: main {verb}".rstrip() in result.output
+        if verb:
+            assert len(result.output.split("Options:")[0].splitlines()) > 3, "says what it does"
+        else:
+            assert all(f"\n  {name}" in result.output for name in VERBS)
 
 
 def test_version(invoke: Invoke) -> None:
@@ -83,15 +86,12 @@ def test_version(invoke: Invoke) -> None:
     assert re.search(r"version \d", result.output)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["frobnicate"], ["run"], ["plan"], ["verify"], ["run", "a", "b"], ["plan", "--no-such", "x"]],
-)
-def test_wrong_usage_is_code_2_with_a_hint(arguments: list[str], invoke: Invoke) -> None:
-    result = invoke(*arguments)
-    assert result.exit_code == 2
-    assert "Error: " in result.stderr
-    assert "--help" in result.stderr
+def test_wrong_usage_is_code_2_with_a_hint(invoke: Invoke) -> None:
+    for words in ("frobnicate", "run", "plan", "verify", "run a b", "plan --no-such x"):
+        result = invoke(*words.split())
+        assert result.exit_code == 2
+        assert "Error: " in result.stderr
+        assert "--help" in result.stderr
 
 
 # --- plan, run, verify
@@ -130,6 +130,12 @@ def test_a_plan_replaces_its_report_and_nothing_else(
     config, out = write_config(), tmp_path / "report"
     for _ in range(2):
         assert invoke("plan", config, "--out", out).exit_code == 0
+    before = tree(out)
+    other = invoke("plan", write_config(('epsilon = "8.6"', 'epsilon = "8"')), "--out", out)
+    assert other.exit_code == 1
+    assert f"Error: {out}: plan " in other.stderr
+    assert "which may have been reviewed" in other.stderr
+    assert tree(out) == before
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.txt").write_text("years of work")
@@ -244,7 +250,7 @@ def test_run_says_when_it_is_not_for_release(
     write_config: Callable[..., Path], invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = pipelines.release.provenance.SourceState("1", "a" * 40, True)
-    monkeypatch.setattr("pipelines.release.certificate.source_state", lambda: state)
+    monkeypatch.setattr(certificate, "source_state", lambda: state)
     config = write_config()
     result = invoke("run", config)
     assert result.exit_code == 0
@@ -305,7 +311,7 @@ def test_two_processes_into_one_folder(write_config: Callable[..., Path]) -> Non
     assert "Traceback" not in loser
     assert sorted(path.name for path in config.parent.iterdir()) == ["release", "small.toml"]
     load = pipelines.load_plan(config.parent / "release" / "public" / "plan")
-    assert load.plan.pools.n_records == 600
+    assert load.numeric.pools.n_records == 600
 
 
 # --- bad input: one clear error, nothing written, no value shown
@@ -354,70 +360,50 @@ def doubled(od: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([od, od[:3]])
 
 
-@pytest.mark.parametrize(
-    ("change", "parts"),
-    [
-        (zeros_lost("h_geocode"), ["column h_geocode", "lost leading zeros", "keep geocodes as text"]),
-        (zeros_lost("w_geocode"), ["column w_geocode", "lost leading zeros", "keep geocodes as text"]),
-        (floats("h_geocode"), ["column h_geocode", "written as decimal numbers", "keep geocodes as text"]),
-        (floats("w_geocode"), ["column w_geocode", "written as decimal numbers", "keep geocodes as text"]),
-        (
-            cell("h_geocode", "440070001001000"),
-            ["column h_geocode: 1 row is not in the geography", "crosswalk"],
-        ),
-        (cell("w_geocode", "440070001001000"), ["column w_geocode: ", "not in the geography", "crosswalk"]),
-        (cell("h_geocode", "nowhere"), ["column h_geocode: 1 row is not in the geography"]),
-        (vintage("h_geocode"), ["column h_geocode", "mixed 2010 and 2020 blocks", "use the other crosswalk"]),
-        (vintage("w_geocode"), ["column w_geocode", "mixed 2010 and 2020 blocks", "use the other crosswalk"]),
-        (doubled, ["column h_geocode: 3 rows repeat an origin-destination pair", "add the counts"]),
-        (cell("S000", "-1"), ["column S000: 1 value is not a whole number from 0 up", "correct the counts"]),
-        (cell("SA01", "0.5", 2), ["column SA01: 2 values are not whole numbers", "correct the counts"]),
-        (cell("SI03", "many"), ["column SI03: 1 value is not a whole number", "correct the counts"]),
-        (cell("S000", ""), ["column S000: 1 value is missing or blank", "fill them"]),
-        (cell("h_geocode", "", 4), ["column h_geocode: 4 values are missing or blank", "fill them"]),
-        (cell("S000", "9999"), ["do not add up to S000", "use the file as published"]),
-        (lambda od: od.assign(wage="1"), ["unknown columns: wage", "the format has: w_geocode"]),
-        (lambda od: od.drop(columns="SE02"), ["missing columns: SE02", "name the columns"]),
-        (lambda od: od[:0], ["the file is empty: it has a header and no rows"]),
-    ],
-)
+BAD_JOBS: list[tuple[BadJobs, list[str]]] = [
+    (zeros_lost("h_geocode"), ["column h_geocode", "lost leading zeros", "keep geocodes as text"]),
+    (zeros_lost("w_geocode"), ["column w_geocode", "lost leading zeros", "keep geocodes as text"]),
+    (floats("h_geocode"), ["column h_geocode", "written as decimal numbers", "keep geocodes as text"]),
+    (floats("w_geocode"), ["column w_geocode", "written as decimal numbers", "keep geocodes as text"]),
+    (
+        cell("h_geocode", "440070001001000"),
+        ["column h_geocode: 1 row is not in the geography", "crosswalk"],
+    ),
+    (cell("w_geocode", "440070001001000"), ["column w_geocode: ", "not in the geography", "crosswalk"]),
+    (cell("h_geocode", "nowhere"), ["column h_geocode: 1 row is not in the geography"]),
+    (vintage("h_geocode"), ["column h_geocode", "mixed 2010 and 2020 blocks", "use the other crosswalk"]),
+    (vintage("w_geocode"), ["column w_geocode", "mixed 2010 and 2020 blocks", "use the other crosswalk"]),
+    (doubled, ["column h_geocode: 3 rows repeat an origin-destination pair", "add the counts"]),
+    (cell("S000", "-1"), ["column S000: 1 value is not a whole number from 0 up", "correct the counts"]),
+    (cell("SA01", "0.5", 2), ["column SA01: 2 values are not whole numbers", "correct the counts"]),
+    (cell("SI03", "many"), ["column SI03: 1 value is not a whole number", "correct the counts"]),
+    (cell("S000", ""), ["column S000: 1 value is missing or blank", "fill them"]),
+    (cell("h_geocode", "", 4), ["column h_geocode: 4 values are missing or blank", "fill them"]),
+    (cell("S000", "9999"), ["do not add up to S000", "use the file as published"]),
+    (lambda od: od.assign(wage="1"), ["unknown columns: wage", "the format has: w_geocode"]),
+    (lambda od: od.drop(columns="SE02"), ["missing columns: SE02", "name the columns"]),
+    (lambda od: od[:0], ["the file is empty: it has a header and no rows"]),
+]
+
+
 def test_bad_jobs(
-    change: BadJobs,
-    parts: list[str],
-    write_config: Callable[..., Path],
-    small_region: dict[str, Path],
-    invoke: Invoke,
-    tmp_path: Path,
+    write_config: Callable[..., Path], small_region: dict[str, Path], invoke: Invoke, tmp_path: Path
 ) -> None:
     path = tmp_path / "jobs.csv.gz"
-    od = change(od_table(small_region))
-    path.write_bytes(gzip.compress(od.to_csv(index=False).encode()))
     config = write_config(('out = "release"', 'out = "new/release"'), jobs=path)
-    before = tree(tmp_path)
-    message = one_clear_error(invoke("run", config))
-    assert message.startswith(f"{path}: ")
-    assert " Fix: " in message or "the format has" in message
-    for part in parts:
-        assert part in message
-    assert tree(tmp_path) == before, "nothing written"
+    for change, parts in BAD_JOBS:
+        path.write_bytes(gzip.compress(change(od_table(small_region)).to_csv(index=False).encode()))
+        before = tree(tmp_path)
+        message = one_clear_error(invoke("run", config))
+        assert message.startswith(f"{path}: ")
+        assert " Fix: " in message or "the format has" in message
+        for part in parts:
+            assert part in message
+        assert tree(tmp_path) == before, "nothing written"
 
 
-@pytest.mark.parametrize(
-    ("harm", "part"),
-    [
-        ("empty", "the file is empty"),
-        ("truncated", "the file is truncated or corrupt"),
-        ("truncated in the header", "the file is truncated or corrupt"),
-        ("wrong checksum", "the file is truncated or corrupt"),
-        ("cut off text", "do not have as many fields as the header"),
-        ("not UTF-8", "the text is not UTF-8"),
-        ("missing", "there is no such file"),
-    ],
-)
 @pytest.mark.parametrize("which", ["od", "crosswalk", "tract_flows", "population"])
 def test_broken_files(
-    harm: str,
-    part: str,
     which: str,
     write_config: Callable[..., Path],
     small_region: dict[str, Path],
@@ -430,24 +416,24 @@ def test_broken_files(
         text = gzip.decompress(text)
     packed = gzip.compress(text)
     path = tmp_path / "broken.csv.gz"
-    data = {
-        "empty": b"",
-        "truncated": packed[: len(packed) * 2 // 3],
-        "truncated in the header": packed[:12],
-        "wrong checksum": packed[:-8] + b"\0" * 8,
-        "cut off text": text[: text.rindex(b",")],
-        "not UTF-8": text.replace(b",", b"\xff,", 40),
-        "missing": None,
-    }[harm]
-    if data is not None:
-        path.write_bytes(data)
     config = write_config((str(original), str(path)))
-    before = tree(tmp_path)
-    message = one_clear_error(invoke("run", config))
-    assert message.startswith(f"{path}: ")
-    assert part in message
-    assert " Fix: " in message
-    assert tree(tmp_path) == before
+    for data, part in (
+        (None, "there is no such file"),
+        (b"", "the file is empty"),
+        (packed[: len(packed) * 2 // 3], "the file is truncated or corrupt"),
+        (packed[:12], "the file is truncated or corrupt"),
+        (packed[:-8] + b"\0" * 8, "the file is truncated or corrupt"),
+        (text[: text.rindex(b",")], "do not have as many fields as the header"),
+        (text.replace(b",", b"\xff,", 40), "the text is not UTF-8"),
+    ):
+        if data is not None:
+            path.write_bytes(data)
+        before = tree(tmp_path)
+        message = one_clear_error(invoke("run", config))
+        assert message.startswith(f"{path}: ")
+        assert part in message
+        assert " Fix: " in message
+        assert tree(tmp_path) == before
 
 
 def test_numbers_in_parquet_have_lost_their_zeros(
@@ -466,20 +452,7 @@ def test_numbers_in_parquet_have_lost_their_zeros(
         assert "store the column as text" in message
 
 
-@pytest.mark.parametrize(
-    ("column", "value", "part"),
-    [
-        ("live", "440070001001000", "column live: 1 row is not in the geography"),
-        ("live", "", "column live: 1 value is missing or blank"),
-        ("toil", "440070001001000", "column toil: 1 row is not in the geography"),
-        ("age", "", "column age: 1 value is missing or blank"),
-        ("person", "", "column person: 1 value is missing or blank"),
-    ],
-)
 def test_bad_microdata(
-    column: str,
-    value: str,
-    part: str,
     write_config: Callable[..., Path],
     microdata: dict[str, Path],
     microdata_change: Callable[[Path], tuple[str, str]],
@@ -488,15 +461,21 @@ def test_bad_microdata(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "jobs.csv"
-    cell(column, value)(pd.read_csv(microdata["csv"], dtype="str").reset_index(drop=True)).to_csv(
-        path, index=False
-    )
     config = write_config(microdata_change(path))
-    before = tree(tmp_path)
-    message = one_clear_error(invoke("run", config))
-    assert message.startswith(f"{path}: {part}")
-    assert canary not in message
-    assert tree(tmp_path) == before
+    jobs = pd.read_csv(microdata["csv"], dtype="str").reset_index(drop=True)
+    for column, value, part in (
+        ("live", "440070001001000", "1 row is not in the geography"),
+        ("live", "", "1 value is missing or blank"),
+        ("toil", "440070001001000", "1 row is not in the geography"),
+        ("age", "", "1 value is missing or blank"),
+        ("person", "", "1 value is missing or blank"),
+    ):
+        cell(column, value)(jobs).to_csv(path, index=False)
+        before = tree(tmp_path)
+        message = one_clear_error(invoke("run", config))
+        assert message.startswith(f"{path}: column {column}: {part}")
+        assert canary not in message
+        assert tree(tmp_path) == before
 
 
 def test_workers_with_too_many_jobs(
@@ -513,97 +492,88 @@ def test_workers_with_too_many_jobs(
     assert canary not in message
 
 
-@pytest.mark.parametrize(
-    ("which", "change", "parts"),
-    [
-        (
-            "crosswalk",
-            lambda t: t.assign(cty=["x" * (i % 2 + 1) for i in range(len(t))]),
-            ["column trct", "lie in more than one unit of cty", "levels that nest"],
-        ),
-        ("crosswalk", lambda t: pd.concat([t, t[:2]]), ["column tabblk2010: 2 rows repeat a block"]),
-        ("crosswalk", lambda t: t.assign(blklatdd="91"), ["column blklatdd: 120 coordinates are outside"]),
-        (
-            "crosswalk",
-            lambda t: t.assign(tabblk2010=t["tabblk2010"].where(t.index > 4, t["tabblk2010"].str[1:])),
-            ["column tabblk2010: 5 numeric codes are shorter", "lost leading zeros"],
-        ),
-        ("crosswalk", lambda t: t.drop(columns="bgrp"), ["missing columns: bgrp"]),
-        (
-            "tract_flows",
-            lambda t: t.assign(jobs=t["jobs"].where(t.index > 0, "-3")),
-            ["column jobs: 1 flow is negative"],
-        ),
-        (
-            "tract_flows",
-            lambda t: t.assign(jobs=t["jobs"].where(t.index > 0, "few")),
-            ["column jobs: 1 value is not a finite number"],
-        ),
-        ("tract_flows", lambda t: pd.concat([t, t[:1]]), ["1 rows repeat a pair"]),
-        (
-            "tract_flows",
-            lambda t: t.assign(h_tract="44" + t["h_tract"].str[2:]),
-            ["no row has origin and destination in the geography (trct to trct)"],
-        ),
-        (
-            "tract_flows",
-            lambda t: t.assign(h_tract=t["h_tract"].str[1:]),
-            ["column h_tract", "lost their leading zeros"],
-        ),
-        ("population", lambda t: t.assign(POP10="-1"), ["column POP10: 6 weights are negative"]),
-        ("population", lambda t: pd.concat([t, t[:1]]), ["column GEOID: 1 rows repeat an area"]),
-        ("population", lambda t: t.assign(GEOID="44007000100"), ["column GEOID"]),
-    ],
-)
+BAD_TABLES: list[tuple[str, BadJobs, list[str]]] = [
+    (
+        "crosswalk",
+        lambda t: t.assign(cty=["x" * (i % 2 + 1) for i in range(len(t))]),
+        ["column trct", "lie in more than one unit of cty", "levels that nest"],
+    ),
+    ("crosswalk", lambda t: pd.concat([t, t[:2]]), ["column tabblk2010: 2 rows repeat a block"]),
+    ("crosswalk", lambda t: t.assign(blklatdd="91"), ["column blklatdd: 120 coordinates are outside"]),
+    (
+        "crosswalk",
+        lambda t: t.assign(tabblk2010=t["tabblk2010"].where(t.index > 4, t["tabblk2010"].str[1:])),
+        ["column tabblk2010: 5 numeric codes are shorter", "lost leading zeros"],
+    ),
+    ("crosswalk", lambda t: t.drop(columns="bgrp"), ["missing columns: bgrp"]),
+    (
+        "tract_flows",
+        lambda t: t.assign(jobs=t["jobs"].where(t.index > 0, "-3")),
+        ["column jobs: 1 flow is negative"],
+    ),
+    (
+        "tract_flows",
+        lambda t: t.assign(jobs=t["jobs"].where(t.index > 0, "few")),
+        ["column jobs: 1 value is not a finite number"],
+    ),
+    ("tract_flows", lambda t: pd.concat([t, t[:1]]), ["1 rows repeat a pair"]),
+    (
+        "tract_flows",
+        lambda t: t.assign(h_tract="44" + t["h_tract"].str[2:]),
+        ["no row has origin and destination in the geography (trct to trct)"],
+    ),
+    (
+        "tract_flows",
+        lambda t: t.assign(h_tract=t["h_tract"].str[1:]),
+        ["column h_tract", "lost their leading zeros"],
+    ),
+    ("population", lambda t: t.assign(POP10="-1"), ["column POP10: 6 weights are negative"]),
+    ("population", lambda t: pd.concat([t, t[:1]]), ["column GEOID: 1 rows repeat an area"]),
+    ("population", lambda t: t.assign(GEOID="44007000100"), ["column GEOID"]),
+]
+
+
 def test_bad_public_tables(
-    which: str,
-    change: Callable[[pd.DataFrame], pd.DataFrame],
-    parts: list[str],
-    write_config: Callable[..., Path],
-    small_region: dict[str, Path],
-    invoke: Invoke,
-    tmp_path: Path,
+    write_config: Callable[..., Path], small_region: dict[str, Path], invoke: Invoke, tmp_path: Path
 ) -> None:
     path = tmp_path / "table.csv"
-    change(pd.read_csv(small_region[which], dtype="str")).to_csv(path, index=False)
-    config = write_config((str(small_region[which]), str(path)))
-    before = tree(tmp_path)
-    message = one_clear_error(invoke("run", config))
-    assert message.startswith(f"{path}: ")
-    for part in parts:
-        assert part in message
-    assert tree(tmp_path) == before
+    for which, change, parts in BAD_TABLES:
+        change(pd.read_csv(small_region[which], dtype="str")).to_csv(path, index=False)
+        config = write_config((str(small_region[which]), str(path)))
+        before = tree(tmp_path)
+        message = one_clear_error(invoke("run", config))
+        assert message.startswith(f"{path}: ")
+        for part in parts:
+            assert part in message
+        assert tree(tmp_path) == before
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "key"),
-    [
-        ('epsilon = "8.6"', 'epsilon = "0"', "privacy.epsilon"),
-        ('epsilon = "8.6"', 'epsilon = "-1"', "privacy.epsilon"),
-        ('epsilon = "8.6"', "epsilon = 8.6", "privacy.epsilon"),
-        ('delta = "1e-5"', 'delta = "1"', "privacy.delta"),
-        ('delta = "1e-5"', "delta = 1e-5", "privacy.delta"),
-        (
-            'delta = "1e-5"',
-            'delta = "1e-5"\nguarantee = "DP"',
-            'privacy.guarantee: "DP" is not known; use "pdp" or "dp"',
-        ),
-        ('retention_min = "0.5"', 'retention_min = "0"', "plan.retention_min"),
-        ('retention_min = "0.5"', 'retention_min = "1.5"', "plan.retention_min"),
-        ('retention_min = "0.5"', "retention_min = 0.5", "plan.retention_min"),
-        ('retention_min = "0.5"', 'retention = "0.5"', "plan.retention"),
-        ('delta = "1e-5"', 'delta = "1e-5', "not valid TOML"),
-    ],
-)
-@pytest.mark.parametrize("verb", ["plan", "run"])
-def test_bad_configurations(
-    verb: str, old: str, new: str, key: str, write_config: Callable[..., Path], invoke: Invoke, tmp_path: Path
-) -> None:
-    config = write_config((old, new))
-    before = tree(tmp_path)
-    message = one_clear_error(invoke(verb, config))
-    assert message.startswith(f"small.toml: {key}")
-    assert tree(tmp_path) == before
+BAD_LINES = [
+    ('epsilon = "8.6"', 'epsilon = "0"', "privacy.epsilon"),
+    ('epsilon = "8.6"', 'epsilon = "-1"', "privacy.epsilon"),
+    ('epsilon = "8.6"', "epsilon = 8.6", "privacy.epsilon"),
+    ('delta = "1e-5"', 'delta = "1"', "privacy.delta"),
+    ('delta = "1e-5"', "delta = 1e-5", "privacy.delta"),
+    (
+        'delta = "1e-5"',
+        'delta = "1e-5"\nguarantee = "DP"',
+        'privacy.guarantee: "DP" is not known; use "pdp" or "dp"',
+    ),
+    ('retention_min = "0.5"', 'retention_min = "0"', "plan.retention_min"),
+    ('retention_min = "0.5"', 'retention_min = "1.5"', "plan.retention_min"),
+    ('retention_min = "0.5"', "retention_min = 0.5", "plan.retention_min"),
+    ('retention_min = "0.5"', 'retention = "0.5"', "plan.retention"),
+    ('delta = "1e-5"', 'delta = "1e-5', "not valid TOML"),
+]
+
+
+def test_bad_configurations(write_config: Callable[..., Path], invoke: Invoke, tmp_path: Path) -> None:
+    for verb, (old, new, key) in itertools.product(("plan", "run"), BAD_LINES):
+        config = write_config((old, new))
+        before = tree(tmp_path)
+        message = one_clear_error(invoke(verb, config))
+        assert message.startswith(f"small.toml: {key}")
+        assert tree(tmp_path) == before
 
 
 def test_a_configuration_that_is_not_there(invoke: Invoke, tmp_path: Path) -> None:
@@ -670,7 +640,7 @@ def test_a_budget_too_small_names_the_smallest_epsilon_and_that_one_works(
 
 
 @pytest.mark.parametrize(
-    ("verb", "function"), [("run", "run"), ("plan", "make_plan"), ("demo", "demo"), ("verify", "verify")]
+    ("verb", "function"), [("run", "run"), ("plan", "plan"), ("demo", "demo"), ("verify", "verify")]
 )
 def test_details_of_unforeseen_errors_are_withheld(
     verb: str,
@@ -705,7 +675,7 @@ def test_unforeseen_errors_in_a_task_are_withheld_too(
     def fail(*_: object, **__: object) -> None:
         raise ValueError(f"worker {canary}")
 
-    monkeypatch.setattr("pipelines.running.batches.sample_batch", fail)
+    monkeypatch.setattr(batches, "sample_batch", fail)
     message = one_clear_error(invoke("run", write_config()))
     assert "ValueError" in message
     assert canary not in message
@@ -719,7 +689,7 @@ def test_an_interrupt_is_code_1_without_a_traceback(
 
     config = write_config()
     with monkeypatch.context() as patch:
-        patch.setattr("pipelines.running.run.write_public", fail)
+        patch.setattr(releasing, "write_public", fail)
         result = invoke("run", config)
     assert result.exit_code == 1
     assert "Aborted!" in result.stderr
@@ -804,5 +774,5 @@ def test_the_real_demo(tmp_path: Path) -> None:
     second = odsynth("demo", cwd=tmp_path, env=environment)
     assert second.returncode == 0, second.stderr
     assert (public / OD).read_bytes() != data
-    plan = pipelines.load_plan(public / "plan").plan
+    plan = pipelines.load_plan(public / "plan").numeric
     assert synth.Dirichlet().certify(plan).delta <= plan.delta

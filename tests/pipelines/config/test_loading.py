@@ -169,7 +169,7 @@ def test_everything_given() -> None:
 
 def wide(text: str) -> str:
     """A configuration with external zones, and so with an aux file of the jobs."""
-    text = changed('longitude = "lon"\n', 'longitude = "lon"\noutside = ["us-states"]\n', text)
+    text = changed('longitude = "lon"\n', 'longitude = "lon"\nexternal_zones = ["us-states"]\n', text)
     return changed('jobs.csv.gz"\n', 'jobs.csv.gz"\naux = "secret place/aux.csv.gz"\n', text)
 
 
@@ -694,9 +694,9 @@ def test_one_problem_of_auxiliary_tables(old: str, new: str, line: str) -> None:
     assert problems(wide(MINIMAL) + changed(old, new, tables)) == (line,)
 
 
-def test_an_aux_file_needs_outside_areas() -> None:
+def test_an_aux_file_needs_external_zones() -> None:
     assert problems(MINIMAL + LODES) == (
-        "auxiliary #1.aux: the aux file needs areas to live in; add geography.external_zones, for example "
+        "auxiliary #1.aux: the aux file needs zones to live in; add geography.external_zones, for example "
         'external_zones = ["us-states"]',
     )
 
@@ -877,7 +877,7 @@ levels = { C43 = "cty", C45 = "stplc", C50 = ["stplc", "cty"] }
 """
 
 
-def test_auxiliary_tables_may_be_of_partitions() -> None:
+def test_auxiliary_tables_may_be_of_non_nesting_areas() -> None:
     config = parse_config(with_geography('non_nesting_areas = ["stplc"]') + PLACES, Path(), "x.toml")
     assert config.geography.non_nesting_areas == ("stplc",)
     (table,) = config.auxiliary
@@ -887,7 +887,7 @@ def test_auxiliary_tables_may_be_of_partitions() -> None:
     assert config.canonical()["auxiliary"][0]["levels"]["C50"] == ["stplc", "cty"]
 
 
-def test_nothing_else_may_be_of_a_partition() -> None:
+def test_nothing_else_may_be_of_a_non_nesting_area() -> None:
     weights = '\n[weights]\nfile = "w.csv"\nlevel = "stplc"\narea = "a"\nweight = "w"\n'
     known = 'use "st" or "cty" or "trct" or "tabblk2010"'
     for text, words in [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
@@ -13,11 +12,10 @@ from typing import Any
 
 import pytest
 
+from pipelines.ledger import chain
 from pipelines.ledger.ledger import Budget, Debit, Entry, Ledger, LedgerError
 
 PLAN = "a" * 64
-SPENDS = ["time", "kind", "data_set", "period", "epsilon", "delta", "plan_sha256", "release", "hash"]
-RELEASES = ["time", "kind", "debit", "detail", "hash"]
 OTHER_KIND = {"budget": "debit", "debit": "budget", "resumed": "failed"}
 
 
@@ -88,37 +86,35 @@ def refused(ledger: Ledger, match: str) -> None:
     assert ledger.path.read_bytes() == before
 
 
-def cells() -> Iterator[tuple[int, str, str]]:
-    for number in range(1, 9):
-        table, columns = ("spends", SPENDS) if number <= 4 else ("releases", RELEASES)
-        for column in columns:
-            yield number, table, column
+entries = pytest.mark.parametrize(
+    ("number", "table"), [(number, "spends" if number <= 4 else "releases") for number in range(1, 9)]
+)
 
 
-@pytest.mark.parametrize(("number", "table", "column"), [*cells()])
+@entries
 def test_every_column_of_every_row_is_protected(
-    ledger: Ledger, whole: Path, tmp_path: Path, number: int, table: str, column: str
+    ledger: Ledger, whole: Path, tmp_path: Path, number: int, table: str
 ) -> None:
-    old = sql(ledger, f"SELECT {column} FROM {table} WHERE entry = {number}", guarded=True)[0][0]
-    values = ["1", "1/4", "2099-01-01T00:00:00.000000Z", "0" * 64, b"1", b"\xff", f"{old} ", None]
-    if column == "kind":
-        values = [OTHER_KIND.get(old, "resumed")]
-    elif old is not None:
-        values.append(old.encode())  # the same letters, in another type
-        if column not in ("period", "plan_sha256", "release", "detail"):
-            values.remove(None)  # SQLite itself keeps those out
-    for value in values:
-        if value != old:
-            ledger = copy_of(whole, tmp_path)
-            sql(ledger, f"UPDATE {table} SET {column} = ? WHERE entry = {number}", value=value)
-            refused(ledger, f"entry {number} of 8 was changed")
+    for column in (*chain.TABLES[table][1:], "hash"):
+        old = sql(Ledger(whole), f"SELECT {column} FROM {table} WHERE entry = {number}", guarded=True)[0][0]
+        values = ["1", "1/4", "2099-01-01T00:00:00.000000Z", "0" * 64, b"1", b"\xff", f"{old} ", None]
+        if column == "kind":
+            values = [OTHER_KIND.get(old, "resumed")]
+        elif old is not None:
+            values.append(old.encode())  # the same letters, in another type
+            if column not in ("period", "plan_sha256", "release", "detail"):
+                values.remove(None)  # SQLite itself keeps those out
+        for value in values:
+            if value != old:
+                ledger = copy_of(whole, tmp_path)
+                sql(ledger, f"UPDATE {table} SET {column} = ? WHERE entry = {number}", value=value)
+                refused(ledger, f"entry {number} of 8 was changed")
 
 
-@pytest.mark.parametrize("number", range(1, 9))
+@entries
 def test_the_order_and_the_number_of_entries_are_protected(
-    ledger: Ledger, whole: Path, tmp_path: Path, number: int
+    ledger: Ledger, whole: Path, tmp_path: Path, number: int, table: str
 ) -> None:
-    table = "spends" if number <= 4 else "releases"
     sql(ledger, f"UPDATE {table} SET entry = 99 WHERE entry = {number}")
     refused(ledger, f"entry {number} is missing")
     ledger = copy_of(whole, tmp_path)
@@ -202,31 +198,27 @@ def test_a_wal_without_its_ledger(ledger: Ledger) -> None:
     assert not ledger.path.exists()
 
 
-@pytest.mark.parametrize(
-    ("statement", "match"),
-    [
-        ("DROP TABLE spends", "tables or triggers"),
-        ("DROP TABLE releases", "tables or triggers"),
-        ("DROP TRIGGER spends_UPDATE", "tables or triggers"),
-        ("DROP TRIGGER releases_INSERT", "tables or triggers"),
-        ("CREATE TRIGGER t AFTER INSERT ON spends BEGIN DELETE FROM releases; END", "tables or triggers"),
-        ("ALTER TABLE spends ADD COLUMN x", "tables or triggers"),
-        ("PRAGMA user_version = 2", "from the future: its format is 2, this program knows 1"),
-        ("PRAGMA user_version = 0", "tables or triggers"),
-        ("PRAGMA application_id = 7", "not a ledger"),
-    ],
-)
-def test_another_structure(ledger: Ledger, statement: str, match: str) -> None:
-    sql(ledger, statement, guarded=True)
-    refused(ledger, match)
+def test_another_structure(whole: Path, tmp_path: Path) -> None:
+    for statement, match in {
+        "DROP TABLE spends": "tables or triggers",
+        "DROP TABLE releases": "tables or triggers",
+        "DROP TRIGGER spends_UPDATE": "tables or triggers",
+        "DROP TRIGGER releases_INSERT": "tables or triggers",
+        "CREATE TRIGGER t AFTER INSERT ON spends BEGIN DELETE FROM releases; END": "tables or triggers",
+        "ALTER TABLE spends ADD COLUMN x": "tables or triggers",
+        "PRAGMA user_version = 2": "from the future: its format is 2, this program knows 1",
+        "PRAGMA user_version = 0": "tables or triggers",
+        "PRAGMA application_id = 7": "not a ledger",
+    }.items():
+        ledger = copy_of(whole, tmp_path)
+        sql(ledger, statement, guarded=True)
+        refused(ledger, match)
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"SQLite format 3\0", bytes(range(256)) * 40])
-def test_not_a_database(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "ledger.sqlite"
-    path.write_bytes(content)
-    path.chmod(0o600)
-    refused(Ledger(path), "damaged|not a ledger")
+def test_not_a_database(ledger: Ledger) -> None:
+    for content in (b"", b"hello", b"SQLite format 3\0", bytes(range(256)) * 40):
+        ledger.path.write_bytes(content)
+        refused(ledger, "damaged|not a ledger")
 
 
 @pytest.mark.parametrize("mode", ["wal", "delete"])
@@ -307,7 +299,7 @@ def test_read_only_and_open_to_others(ledger: Ledger) -> None:
 
 
 def test_a_held_ledger(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.ledger.chain._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(chain, "_BUSY_SECONDS", 0.05)
     with closing(sqlite3.connect(ledger.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(LedgerError, match="another process has held the ledger"):
@@ -324,7 +316,7 @@ def test_nothing_is_entered_when_the_disk_is_full(ledger: Ledger, monkeypatch: p
         connection.execute(f"PRAGMA max_page_count = {pages}")
         return connection
 
-    monkeypatch.setattr("pipelines.ledger.chain.sqlite3.connect", small)
+    monkeypatch.setattr(sqlite3, "connect", small)
     done = [8]
     with pytest.raises(LedgerError, match="SQLITE_FULL"):
         done.extend(pay(ledger).entry for _ in range(1000))

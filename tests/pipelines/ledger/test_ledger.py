@@ -191,23 +191,22 @@ def test_the_clock_does_not_go_back(ledger: Ledger) -> None:
     assert late.time == "2026-03-01T12:00:00.000000Z"
 
 
-@pytest.mark.parametrize(
-    "name", ["Pendlerströme 2026", "通勤", "حركة", "x'); DROP TABLE spends; --", '"', "a,b;=1+1", "%s?*"]
-)
-def test_names_are_only_names(ledger: Ledger, name: str) -> None:
-    pay(ledger, data_set=name, release=name, budget=Budget(Fraction(1), Fraction(1, 2), name))
-    assert ledger.spent(name, name) == (1, Fraction("1e-6"))
-    assert ledger.entries()[1].release == name
+def test_names_are_only_names(ledger: Ledger) -> None:
+    names = ("Pendlerströme 2026", "通勤", "حركة", "x'); DROP TABLE spends; --", '"', "a,b;=1+1", "%s?*")
+    for name in names:
+        pay(ledger, data_set=name, release=name, budget=Budget(Fraction(1), Fraction(1, 2), name))
+        assert ledger.spent(name, name) == (1, Fraction("1e-6"))
+        assert ledger.entries()[-1].release == name
     pay(ledger, data_set="e\u0301", release="r")
     assert ledger.spent("\u00e9")[0] == 1  # the same letter, written in another way
-    assert ledger.verify().entries == 4
+    assert ledger.verify().entries == 2 * len(names) + 2
 
 
-@pytest.mark.parametrize("name", ["", " jobs", "jobs\n", "a\0b", "a\u202eb", "x" * 201, "\ud800"])
-def test_names_that_are_refused(ledger: Ledger, name: str) -> None:
-    for change in ({"data_set": name}, {"release": name}, {"period": name}):
-        with pytest.raises(LedgerError, match="printable"):
-            pay(ledger, **change)
+def test_names_that_are_refused(ledger: Ledger) -> None:
+    for name in ("", " jobs", "jobs\n", "a\0b", "a\u202eb", "x" * 201, "\ud800"):
+        for field in ("data_set", "release", "period"):
+            with pytest.raises(LedgerError, match="printable"):
+                pay(ledger, **{field: name})
     assert not ledger.path.exists()
 
 

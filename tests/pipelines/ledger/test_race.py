@@ -93,13 +93,15 @@ def test_kill_in_the_middle_of_debits(tmp_path: Path) -> None:
 
 # One child a moment; it dies before or after a statement or a call of its debit.
 DYING = """
-import os, signal, sqlite3, sys
+import itertools, os, signal, sqlite3, sys
 from fractions import Fraction
 from pipelines.ledger.ledger import Budget, Ledger
 
-def dying(real, when, what):
+def dying(real, when, what, left="0"):
+    calls = itertools.count()
     def call(*arguments, **options):
         armed = what in (real.__name__, *(str(argument)[:len(what)] for argument in arguments))
+        armed = armed and next(calls) == int(left)
         if armed and when == "before":
             os.kill(os.getpid(), signal.SIGKILL)
         result = real(*arguments, **options)
@@ -131,7 +133,9 @@ NEW: dict[str, int | None] = {
     "before:PRAGMA user_version =": None,
     "before:link": None,
     "after:link": 0,
-    "after:fsync": 0,
+    "after:fsync": None,  # of the content
+    "before:fsync:1": 0,  # of the name
+    "after:fsync:1": 0,
 }
 OLD = {
     "before:BEGIN IMMEDIATE": 2,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,23 +12,22 @@ import pytest
 
 import geo_data
 import pipelines
+from helpers import with_values
 from pipelines import make_plan, read_public_inputs
+from pipelines.config.loading import check_config
 
 Configs = Callable[..., pipelines.ReleaseConfig]
+Tables = list[dict[str, object]]
 CODES = {"w_geocode": "str", "h_geocode": "str", "createdate": "str"}
 TRACTS = {"h_tract": "str", "w_tract": "str"}
 
 
 @pytest.fixture
-def with_tables(config_text: Callable[..., str], tmp_path: Path) -> Configs:
+def with_tables(config_tables: dict[str, Any], tmp_path: Path) -> Configs:
     """Return the configuration of the small region with other auxiliary tables."""
-
-    def config(tables: str, *change: tuple[str, str]) -> pipelines.ReleaseConfig:
-        text = config_text(*change)
-        start, end = text.index("[[auxiliary]]"), text.index("[weights]")
-        return pipelines.parse_config(text[:start] + tables + text[end:], tmp_path, "small.toml")
-
-    return config
+    return lambda tables, change={}: check_config(
+        with_values(config_tables, {"auxiliary": tables}, change), tmp_path, "small.toml"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,13 @@ def tracts(small_region: dict[str, Path]) -> pd.DataFrame:
     return pd.read_csv(small_region["tract_flows"], dtype=TRACTS)
 
 
-def flow_tables(folder: Path, counties: pd.DataFrame, tracts: pd.DataFrame) -> str:
+def flows(file: str, level: str, **more: object) -> dict[str, object]:
+    """Return a table of flows between areas of one level."""
+    ends = {"origin": "h_tract", "origin_level": level, "destination": "w_tract", "destination_level": level}
+    return {"format": "flows", "file": file} | ends | more
+
+
+def flow_tables(folder: Path, counties: pd.DataFrame, tracts: pd.DataFrame) -> Tables:
     """Return tables with state and county codes in columns of their own, and numbers as people read them."""
     table = pd.DataFrame(
         {
@@ -57,31 +63,14 @@ def flow_tables(folder: Path, counties: pd.DataFrame, tracts: pd.DataFrame) -> s
     )
     table.to_csv(folder / "counties.csv", index=False)
     tracts.assign(moe="***").to_csv(folder / "tracts.csv", index=False)
-    return """
-[[auxiliary]]
-format = "flows"
-file = "counties.csv"
-origin = ["h_st", "h_cty"]
-origin_level = "cty"
-destination = ["w_st", "w_cty"]
-destination_level = "cty"
-flow = "workers"
-margin = "margin"
-
-[[auxiliary]]
-format = "flows"
-file = "tracts.csv"
-origin = "h_tract"
-origin_level = "trct"
-destination = "w_tract"
-destination_level = "trct"
-flow = "jobs"
-margin = "moe"
-
-"""
+    ends = {"origin": ["h_st", "h_cty"], "destination": ["w_st", "w_cty"]}
+    return [
+        flows("counties.csv", "cty", **ends, flow="workers", margin="margin"),
+        flows("tracts.csv", "trct", flow="jobs", margin="moe"),
+    ]
 
 
-def ctpp_table(folder: Path, counties: pd.DataFrame, tracts: pd.DataFrame) -> str:
+def ctpp_table(folder: Path, counties: pd.DataFrame, tracts: pd.DataFrame) -> Tables:
     rows = [
         *(("C4300US" + r.h_county + r.w_county, f"{r.flow:,}", r.moe) for r in counties.itertuples()),
         *(("C5400US" + r.h_tract + r.w_tract, r.jobs, "***") for r in tracts.itertuples()),
@@ -92,17 +81,11 @@ def ctpp_table(folder: Path, counties: pd.DataFrame, tracts: pd.DataFrame) -> st
     pd.concat([table, more])[["GEOID", "TBLID", "LINENO", "EST", "MOE", "SOURCE"]].to_csv(
         folder / "DM_2012thru2016_A302100.csv", index=False
     )
-    return """
-[[auxiliary]]
-format = "ctpp"
-file = "DM_2012thru2016_A302100.csv"
-levels = { C54 = "trct", C43 = "cty" }
-table = "A302100"
-
-"""
+    file, levels = "DM_2012thru2016_A302100.csv", {"C54": "trct", "C43": "cty"}
+    return [{"format": "ctpp", "file": file, "levels": levels, "table": "A302100"}]
 
 
-def acs_table(folder: Path, counties: pd.DataFrame, tracts: pd.DataFrame) -> str:
+def acs_table(folder: Path, counties: pd.DataFrame, tracts: pd.DataFrame) -> Tables:
     """Return the tables of `flow_tables`, that of counties as the Census Bureau publishes it."""
     tables = flow_tables(folder, counties, tracts)
     area = "State FIPS Code,County FIPS Code,State Name,County Name,"
@@ -112,8 +95,7 @@ def acs_table(folder: Path, counties: pd.DataFrame, tracts: pd.DataFrame) -> str
     ]
     lines = ["Table 1", f"{area}{area}Workers in Commuting Flow,Margin of Error", *rows, "Source: ACS", ""]
     (folder / "table1.csv").write_text("\n".join(lines))
-    table = '[[auxiliary]]\nformat = "acs"\nfile = "table1.csv"\nlevel = "cty"\n\n'
-    return table + tables[tables.rindex("[[auxiliary]]") :]
+    return [{"format": "acs", "file": "table1.csv", "level": "cty"}, tables[1]]
 
 
 def test_the_same_numbers_make_the_same_plan(
@@ -142,7 +124,7 @@ def test_margins_change_the_model(with_tables: Configs, counties: pd.DataFrame, 
 
     def model(counties: pd.DataFrame) -> geo_data.PublicModel:
         tables = flow_tables(tmp_path, counties, pd.DataFrame({"h_tract": ["x"], "w_tract": "x", "jobs": 1}))
-        return read_public_inputs(with_tables(tables[: tables.rindex("[[auxiliary]]")])).model
+        return read_public_inputs(with_tables(tables[:1])).model
 
     counted, surveyed, guessed = (model(counties.assign(moe=moe)) for moe in ("", "40", "10000"))
     everywhere = np.arange(counted.n_units)
@@ -150,14 +132,12 @@ def test_margins_change_the_model(with_tables: Configs, counties: pd.DataFrame, 
     assert 0 < far[0] < far[1]
 
 
-LODES = """
-[[auxiliary]]
-format = "lodes"
-file = "od_2018.csv.gz"
-origin_level = "trct"
-destination_level = "trct"
-
-"""
+LODES = {
+    "format": "lodes",
+    "file": "od_2018.csv.gz",
+    "origin_level": "trct",
+    "destination_level": "trct",
+}
 
 
 @pytest.fixture
@@ -172,25 +152,14 @@ def earlier(small_region: dict[str, Path], tmp_path: Path) -> pd.DataFrame:
 
 
 def test_an_earlier_release_is_the_table_it_adds_up_to(with_tables: Configs, earlier: pd.DataFrame) -> None:
-    same = """
-[[auxiliary]]
-format = "flows"
-file = "tracts.csv"
-origin = "h_tract"
-origin_level = "trct"
-destination = "w_tract"
-destination_level = "trct"
-flow = "S000"
-same_jobs = true
-
-"""
-    one, other = (read_public_inputs(with_tables(tables)).model for tables in (LODES, same))
+    same = flows("tracts.csv", "trct", flow="S000", same_jobs=True)
+    one, other = (read_public_inputs(with_tables([table])).model for table in (LODES, same))
     everywhere = np.arange(one.n_units)
     np.testing.assert_array_equal(one.shares(everywhere), other.shares(everywhere))
     assert one.tables[0].same_jobs
     assert one.tables[0].flow.sum() == earlier["S000"].sum()
     assert one.level == "trct"
-    plan = make_plan(with_tables(LODES))
+    plan = make_plan(with_tables([LODES]))
     assert plan.configuration["auxiliary"] == [
         {
             "format": "lodes",
@@ -204,21 +173,20 @@ same_jobs = true
 
 
 def test_same_jobs_may_be_denied(with_tables: Configs, earlier: pd.DataFrame) -> None:
-    config = with_tables(LODES.rstrip() + "\nsame_jobs = false\n\n")
+    config = with_tables([LODES | {"same_jobs": False}])
     assert not read_public_inputs(config).model.tables[0].same_jobs
 
 
 def test_an_earlier_release_with_workers_from_outside(
-    with_tables: Configs, small_region: dict[str, Path], earlier: pd.DataFrame, tmp_path: Path
+    with_tables: Configs, earlier: pd.DataFrame, tmp_path: Path
 ) -> None:
     now, before = (earlier.iloc[rows].copy() for rows in (slice(0, 9), slice(4, 30)))
     for jobs, name in ((now, "aux_2019.csv"), (before, "aux_2018.csv")):
         jobs["h_geocode"] = "25" + jobs["h_geocode"].str[2:]
         jobs.to_csv(tmp_path / name, index=False)
     config = with_tables(
-        LODES.replace("\norigin_level", '\naux = "aux_2018.csv"\norigin_level'),
-        ('longitude = "blklondd"', 'longitude = "blklondd"\noutside = ["25"]'),
-        (f'file = "{small_region["od"]}"', f'file = "{small_region["od"]}"\naux = "aux_2019.csv"'),
+        [LODES | {"aux": "aux_2018.csv"}],
+        {"geography.external_zones": ["25"], "jobs.aux": "aux_2019.csv"},
     )
     inputs = read_public_inputs(config)
     (table,) = inputs.model.tables
@@ -235,10 +203,8 @@ def test_the_line_is_that_of_the_configuration(with_tables: Configs, tmp_path: P
     rows = [f"C4300US0300103003,A302103,{line},{line * 10},1,ACS" for line in (1, 2, 3)]
     (tmp_path / "t.csv").write_text("\n".join(["GEOID,TBLID,LINENO,EST,MOE,SOURCE", *rows, ""]))
     for line in (1, 3):
-        tables = (
-            f'[[auxiliary]]\nformat = "ctpp"\nfile = "t.csv"\nlevels = {{ C43 = "cty" }}\nline = {line}\n\n'
-        )
-        (table,) = read_public_inputs(with_tables(tables)).model.tables
+        lines = {"format": "ctpp", "file": "t.csv", "levels": {"C43": "cty"}, "line": line}
+        (table,) = read_public_inputs(with_tables([lines])).model.tables
         assert table.flow.tolist() == [line * 10]
 
 
@@ -262,7 +228,7 @@ def test_a_table_that_is_wrong_stops_the_plan(
         path, index=False
     )
     with pytest.raises(geo_data.InputError, match="blocks of another census"):
-        make_plan(with_tables(LODES))
+        make_plan(with_tables([LODES]))
 
 
 def test_weights_of_blocks_do_not_make_the_model_one_of_blocks(
@@ -273,11 +239,7 @@ def test_weights_of_blocks_do_not_make_the_model_one_of_blocks(
     pd.DataFrame({"GEOID": blocks, "POP10": np.arange(1, len(blocks) + 1)}).to_csv(
         tmp_path / "blocks.csv", index=False
     )
-    weights = 'level = "trct"\narea = "GEOID"'
-    config = small_config(
-        (str(small_region["population"]), str(tmp_path / "blocks.csv")),
-        (weights, weights.replace("trct", "tabblk2010")),
-    )
+    config = small_config({"weights.file": tmp_path / "blocks.csv", "weights.level": "tabblk2010"})
     inputs = read_public_inputs(config)
     assert inputs.model.level == "bgrp"
     assert len(set(inputs.model.weights)) == len(blocks)  # but inside a unit they count

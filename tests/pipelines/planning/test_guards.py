@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import pipelines
 from pipelines import ConfigError, ReleaseConfig, Sweep, read_public_inputs, tune
+from pipelines.planning import public_inputs
 
 Configs = Callable[..., ReleaseConfig]
 
@@ -32,28 +32,23 @@ def disguised(request: pytest.FixtureRequest, small_region: dict[str, Path], tmp
     return other
 
 
-def lodes_table(file: Path, aux: Path | None = None) -> tuple[str, str]:
-    """Return the change that names a table of earlier jobs."""
-    more = "" if aux is None else f'aux = "{aux}"\n'
-    lines = f'[[auxiliary]]\nformat = "lodes"\nfile = "{file}"\n{more}origin_level = "trct"\n'
-    return "\n[weights]", f'\n{lines}destination_level = "trct"\n\n[weights]'
-
-
-def replaced(path: Path, other: Path) -> tuple[str, str]:
-    return f'file = "{path}"', f'file = "{other}"'
+def lodes_table(file: Path, **more: str) -> dict[str, object]:
+    """Return the change that names a further table, of earlier jobs."""
+    levels = {"origin_level": "trct", "destination_level": "trct"}
+    return {"auxiliary.2": {"format": "lodes", "file": str(file), **levels, **more}}
 
 
 def test_a_confidential_file_is_no_public_table(
-    disguised: Path, small_config: Configs, small_region: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    disguised: Path, small_config: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Refused before anything is read."""
-    monkeypatch.setattr("pipelines.planning.public_inputs.read_geography", pytest.fail)
-    shapes = f'[[geography.polygons]]\nlevel = "bgrp"\nfile = "{disguised}"\ncode = "x"\n\n[weights]'
+    monkeypatch.setattr(public_inputs, "read_geography", pytest.fail)
+    shapes = {"level": "bgrp", "file": str(disguised), "code": "x"}
     places = {
         "auxiliary #3.file": lodes_table(disguised),
-        "weights.file": replaced(small_region["population"], disguised),
-        "geography.file": replaced(small_region["crosswalk"], disguised),
-        "geography.polygons #2.file": ("[weights]", shapes),
+        "weights.file": {"weights.file": disguised},
+        "geography.file": {"geography.file": disguised},
+        "geography.polygons #2.file": {"geography.polygons.1": shapes},
     }
     for key, change in places.items():
         with pytest.raises(ConfigError, match=f"^{key}: {disguised.name} {RULE}"):
@@ -65,20 +60,14 @@ def test_a_confidential_file_is_no_proxy_truth(disguised: Path, small_config: Co
         tune(small_config(), Sweep(), proxy_truth=disguised)
 
 
-def test_files_of_patterns_and_aux_files_are_compared(
-    config_text: Callable[..., str], small_region: dict[str, Path], tmp_path: Path
-) -> None:
+def test_files_of_patterns_and_aux_files_are_compared(small_config: Configs, tmp_path: Path) -> None:
     for name in ("ri_main.csv.gz", "ma_main.csv.gz", "ri_aux.csv.gz"):
         (tmp_path / name).write_text(name)
-    text = config_text(
-        (
-            f'file = "{small_region["od"]}"',
-            f'file = "{tmp_path / "*_main.csv.gz"}"\naux = "{tmp_path / "ri_aux.csv.gz"}"',
-        ),
-        ('longitude = "blklondd"', 'longitude = "blklondd"\noutside = ["25"]'),
-        lodes_table(tmp_path / "ri_main.csv.gz", tmp_path / "ri_aux.csv.gz"),
+    aux = tmp_path / "ri_aux.csv.gz"
+    config = small_config(
+        {"jobs.file": tmp_path / "*_main.csv.gz", "jobs.aux": aux, "geography.external_zones": ["25"]},
+        lodes_table(tmp_path / "ri_main.csv.gz", aux=str(aux)),
     )
-    config = pipelines.parse_config(text, tmp_path, "patterns.toml")
     with pytest.raises(
         ConfigError, match=f"#3.file: ri_main.csv.gz {RULE}.*\n.*#3.aux: ri_aux.csv.gz {RULE}"
     ):

@@ -13,22 +13,17 @@ import pytest
 
 import geo_data
 import pipelines
+from pipelines.planning import public_inputs
 from pipelines.planning.auxiliary_tables import read_auxiliary
 
 ROOT = Path(__file__).resolve().parents[3]
 
-TABLES = """
-[[auxiliary]]
-format = "ctpp"
-file = "places.csv"
-levels = { C45 = "stplc", C50 = ["stplc", "cty"] }
-
-"""
-
 
 @pytest.fixture
 def config(
-    config_text: Callable[..., str], small_region: dict[str, Path], tmp_path: Path
+    small_config: Callable[..., pipelines.ReleaseConfig],
+    small_region: dict[str, Path],
+    tmp_path: Path,
 ) -> Callable[..., pipelines.ReleaseConfig]:
     """Return the small region with three places, strips that cut tracts and end before the blocks do."""
     crosswalk = pd.read_csv(small_region["crosswalk"], dtype="str")
@@ -45,19 +40,17 @@ def config(
     rows += ["C4500US25070000311000,A302100,1,40,9", "C5000US031200003001,A302100,1,500,***"]
     (tmp_path / "places.csv").write_text("\n".join(["GEOID,TBLID,LINENO,EST,MOE", *rows, ""]))
 
-    def parsed(tables: str = TABLES, *change: tuple[str, str]) -> pipelines.ReleaseConfig:
-        text = config_text(
-            (str(small_region["crosswalk"]), str(tmp_path / "xwalk.csv")),
-            ('block = "tabblk2010"', 'block = "tabblk2010"\npartitions = ["stplc"]'),
-            *change,
-        )
-        return pipelines.parse_config(text.replace("[weights]", f"{tables}[weights]"), tmp_path, "small.toml")
-
-    return parsed
+    places = {
+        "format": "ctpp",
+        "file": str(tmp_path / "places.csv"),
+        "levels": {"C45": "stplc", "C50": ["stplc", "cty"]},
+    }
+    own = {"geography.file": tmp_path / "xwalk.csv", "geography.non_nesting_areas": ["stplc"]}
+    return lambda with_places=True: small_config(own, {"auxiliary.2": places} if with_places else {})
 
 
 def test_a_plan_with_tables_of_places(config: Callable[..., pipelines.ReleaseConfig]) -> None:
-    inputs, plain = (pipelines.read_public_inputs(config(tables)) for tables in (TABLES, ""))
+    inputs, plain = (pipelines.read_public_inputs(config(places)) for places in (True, False))
     model, everywhere = inputs.model, np.arange(inputs.model.n_units)
     assert model.level == plain.model.level
     assert [table.origin_level for table in model.tables] == ["cty", "trct", "stplc", "stplc"]
@@ -72,22 +65,20 @@ def test_a_plan_with_tables_of_places(config: Callable[..., pipelines.ReleaseCon
 
 def test_the_model_is_as_fine_as_the_places(config: Callable[..., pipelines.ReleaseConfig]) -> None:
     """A table of places alone, with weights of counties: two counties cannot tell four areas apart."""
-    whole = config(TABLES, ('level = "trct"\narea', 'level = "cty"\narea'))
+    whole = config()
     assert whole.weights is not None
     alone = whole.model_copy(update={"auxiliary": whole.auxiliary[-1:], "weights": None})
     for weights in (None, whole.weights.model_copy(update={"level": "cty"})):
-        geography = pipelines.planning.public_inputs.read_geography(alone)
+        geography = public_inputs.read_geography(alone)
         tables = read_auxiliary(alone, geography)
-        level = pipelines.planning.public_inputs._model_level(
-            alone.model_copy(update={"weights": weights}), geography, tables
-        )
+        level = public_inputs._model_level(alone.model_copy(update={"weights": weights}), geography, tables)
         assert level == ("trct" if weights else "bgrp")
 
 
-def test_a_plan_keeps_no_partitions(config: Callable[..., pipelines.ReleaseConfig]) -> None:
+def test_a_plan_keeps_no_non_nesting_areas(config: Callable[..., pipelines.ReleaseConfig]) -> None:
     """So its tables are compared with those between levels alone."""
     whole = config()
-    geography = replace(pipelines.planning.public_inputs.read_geography(whole), non_nesting_areas={})
+    geography = replace(public_inputs.read_geography(whole), non_nesting_areas={})
     assert [table.origin_level for table in read_auxiliary(whole, geography)] == ["cty", "trct"]
 
 

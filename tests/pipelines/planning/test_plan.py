@@ -13,12 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import geo_data
+from helpers import edit_json
 from pipelines import ReleaseConfig, ReleasePlan, load_plan, make_plan, plan_hash, save_plan
 from pipelines.planning.form import PLAN_FORMAT
 from pipelines.planning.public_inputs import job_source
 from pipelines.storage.checksums import sha256_of
 
 Configs = Callable[..., ReleaseConfig]
+Jobs = Callable[..., dict[str, object]]
 PLAN_FILES = [
     "blocks.parquet",
     "domains.parquet",
@@ -63,14 +65,13 @@ def test_lodes_plan_does_not_depend_on_homes(
     small_geography: geo_data.Geography,
     tmp_path: Path,
 ) -> None:
-    pooled = ("retention_min", 'pool_by = ["SE"]\nretention_min')
     table = pd.read_csv(small_region["od"], dtype="str")
     replaced = tmp_path / "elsewhere" / small_region["od"].name
     replaced.parent.mkdir()
     other_homes(table, kind, small_geography.blocks).to_csv(replaced, index=False)
-    for number, change in enumerate([[], [pooled]]):
-        truth = stored(make_plan(small_config(*change)), tmp_path / f"truth{number}")
-        assert stored(make_plan(small_config(*change, jobs=replaced)), tmp_path / f"other{number}") == truth
+    for number, change in enumerate([{}, {"plan.pool_by": ["SE"]}]):
+        truth = stored(make_plan(small_config(change)), tmp_path / f"truth{number}")
+        assert stored(make_plan(small_config(change, jobs=replaced)), tmp_path / f"other{number}") == truth
         assert sorted(truth) == PLAN_FILES
 
 
@@ -114,7 +115,7 @@ def test_microdata_plan_does_not_depend_on_homes(
     form: str,
     small_config: Configs,
     microdata: dict[str, Path],
-    microdata_change: Callable[[Path], tuple[str, str]],
+    microdata_jobs: Jobs,
     small_geography: geo_data.Geography,
     tmp_path: Path,
 ) -> None:
@@ -131,10 +132,9 @@ def test_microdata_plan_does_not_depend_on_homes(
     else:
         table.to_parquet(path, index=False)
     # Without pools by attribute, the order of the jobs inside a work block must not be the file's either.
-    pooled = ("retention_min", 'pool_by = ["age", "sector"]\nretention_min')
-    for number, change in enumerate([[], [pooled]]):
-        truth = make_plan(small_config(microdata_change(microdata[form]), *change))
-        other = make_plan(small_config(microdata_change(path), *change))
+    for number, change in enumerate([{}, {"plan.pool_by": ["age", "sector"]}]):
+        truth = make_plan(small_config(microdata_jobs(microdata[form]), change))
+        other = make_plan(small_config(microdata_jobs(path), change))
         assert len(truth.pools.strata) == 2 * number
         assert stored(other, tmp_path / f"other{number}") == stored(truth, tmp_path / f"truth{number}")
 
@@ -150,55 +150,34 @@ def test_planning_never_asks_for_records(small_config: Configs, monkeypatch: pyt
 
 # --- stored and read back
 
-DEEP = (('retention_min = "0.5"', 'retention_min = "3/100"'), ('threshold = "1"', 'threshold = "1/8"'))
+DEEP = {"plan.retention_min": "3/100", "plan.split_threshold": "1/8"}
+FLAT = {"levels": (), "tables": False, "split_threshold": "1/7"}
+VARIANTS: dict[str, dict[str, object]] = {
+    "lodes": {},
+    "pool by one": {"plan.pool_by": ["SE"]},
+    "pool by two": {"plan.pool_by": ["sector", "age"]},
+    "deep pruning": DEEP,
+    "given prior": {"plan.retention_min": "1", "plan.prior": "1/3"},
+    "british": {},
+    "british, no tables": {"tables": False, "retention_min": "0.3"},
+    "british, no levels": FLAT,
+}
 
 
-def variants(
-    name: str, small_config: Configs, british: Configs, microdata: dict[str, Path], microdata_change: Callable
-) -> ReleaseConfig:
-    pooled = "retention_min"
-    match name:
-        case "lodes":
-            return small_config()
-        case "pool by one":
-            return small_config((pooled, 'pool_by = ["SE"]\nretention_min'))
-        case "pool by two":
-            change = (pooled, 'pool_by = ["sector", "age"]\nretention_min')
-            return small_config(microdata_change(microdata["parquet"]), change)
-        case "deep pruning":
-            return small_config(*DEEP)
-        case "given prior":
-            return small_config(('retention_min = "0.5"', 'retention_min = "1"\nprior = "1/3"'))
-        case "british":
-            return british()
-        case "british, no tables":
-            return british(tables=False, retention_min="0.3")
-        case _:  # "no levels"
-            return british(levels="[]", tables=False, split_threshold="1/7")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "lodes",
-        "pool by one",
-        "pool by two",
-        "deep pruning",
-        "given prior",
-        "british",
-        "british, no tables",
-        "no levels",
-    ],
-)
+@pytest.mark.parametrize("name", VARIANTS)
 def test_save_load_save_gives_the_same_bytes(
     name: str,
     small_config: Configs,
     british: Configs,
     microdata: dict[str, Path],
-    microdata_change: Callable[[Path], tuple[str, str]],
+    microdata_jobs: Jobs,
     tmp_path: Path,
 ) -> None:
-    config = variants(name, small_config, british, microdata, microdata_change)
+    if name.startswith("british"):
+        config = british(**VARIANTS[name])
+    else:
+        jobs = microdata_jobs(microdata["parquet"]) if name == "pool by two" else {}
+        config = small_config(jobs, VARIANTS[name])
     release = make_plan(config)
     once = stored(release, tmp_path / "once")
     loaded = load_plan(tmp_path / "once")
@@ -221,26 +200,26 @@ def test_save_load_save_gives_the_same_bytes(
         np.testing.assert_array_equal(loaded.pools.strata[attribute], codes)
     for field in ("offsets", "cuts", "stratum"):
         np.testing.assert_array_equal(
-            getattr(loaded.plan.domains, field), getattr(release.plan.domains, field)
+            getattr(loaded.numeric.domains, field), getattr(release.numeric.domains, field)
         )
-    assert loaded.plan.parameters == release.plan.parameters
+    assert loaded.numeric.parameters == release.numeric.parameters
     assert list(loaded.pools.slots.categories.items()) == list(release.pools.slots.categories.items())
     assert loaded.geography.blocks.tolist() == release.geography.blocks.tolist()
     assert (loaded.notes, loaded.configuration) == (release.notes, release.configuration)
-    assert (loaded.plan.epsilon, loaded.plan.delta) == (release.plan.epsilon, release.plan.delta)
-    assert loaded.mechanism.certify(loaded.plan) == release.mechanism.certify(release.plan)
+    assert (loaded.numeric.epsilon, loaded.numeric.delta) == (release.numeric.epsilon, release.numeric.delta)
+    assert loaded.mechanism.certify(loaded.numeric) == release.mechanism.certify(release.numeric)
 
 
 def test_the_variants_are_what_they_are_called(small_config: Configs, british: Configs) -> None:
-    deep = make_plan(small_config(*DEEP))
-    assert deep.plan.domains.strata_counts.shape[1] > 2
-    flat = make_plan(british(levels="[]", tables=False, split_threshold="1/7"))
+    deep = make_plan(small_config(DEEP))
+    assert deep.numeric.domains.strata_counts.shape[1] > 2
+    flat = make_plan(british(**FLAT))
     assert flat.geography.levels == ()
     assert flat.level == "oa"
     tree = make_plan(british())
     codes = tree.geography.codes("msoa")
     assert not any(str(block).startswith(tuple(codes)) for block in tree.geography.blocks)
-    assert tree.plan.domains.n_domains > 1
+    assert tree.numeric.domains.n_domains > 1
 
 
 @pytest.mark.parametrize("name", PLAN_FILES)
@@ -262,8 +241,8 @@ def test_altered_plan_files_are_refused_by_name(
     else:
         other, fewer = tmp_path / "other", tmp_path / "fewer.csv"
         pd.read_csv(small_region["od"], dtype="str")[40:].to_csv(fewer, index=False)
-        change = [('split_threshold = "1"', 'split_threshold = "2"'), ("POP10", "HU10")]
-        save_plan(make_plan(small_config(*change, jobs=fewer)), other)
+        change = {"plan.split_threshold": "2", "weights.weight": "HU10"}
+        save_plan(make_plan(small_config(change, jobs=fewer)), other)
         assert (other / name).read_bytes() != target.read_bytes()
         target.write_bytes((other / name).read_bytes())
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - its text is looked at
@@ -277,10 +256,10 @@ def test_altered_plan_files_are_refused_by_name(
 def test_a_plan_of_another_format_is_refused(small_config: Configs, tmp_path: Path) -> None:
     save_plan(make_plan(small_config()), tmp_path / "plan")
     path = tmp_path / "plan" / "plan.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": "odsynth plan 2"}))
+    edit_json(path, lambda document: document.update(format="another plan 7"))
     with pytest.raises(ValueError, match=r"plan\.json: the format is not"):
         load_plan(tmp_path / "plan")
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": PLAN_FORMAT, "mechanism": "magic"}))
+    edit_json(path, lambda document: document.update(format=PLAN_FORMAT, mechanism="magic"))
     with pytest.raises(ValueError, match=r"plan\.json: the mechanism is none of dirichlet, geometric"):
         load_plan(tmp_path / "plan")
 
@@ -293,9 +272,7 @@ def test_a_destination_that_is_none_is_refused(name: str, small_config: Configs,
     table = pq.read_table(folder / name)
     codes = ["nowhere", *table["destination"].to_pylist()[1:]]
     pq.write_table(table.set_column(0, "destination", pa.array(codes).dictionary_encode()), folder / name)
-    document = json.loads((folder / "plan.json").read_text())
-    document["files"][name] = sha256_of(folder / name)
-    (folder / "plan.json").write_text(json.dumps(document))
+    edit_json(folder / "plan.json", lambda plan: plan["files"].update({name: sha256_of(folder / name)}))
     with pytest.raises(ValueError, match=rf"{name}: 1 destinations are not units of"):
         load_plan(folder)
 
@@ -314,11 +291,7 @@ def test_notes_name_files_but_no_folders(
     pd.concat([table[1:], table[:1].assign(GEOID="99999999999")]).to_csv(weights, index=False)
     rows = pd.read_csv(small_region["tract_flows"], dtype="str")
     pd.concat([rows, rows[:1].assign(h_tract="99999999999")]).to_csv(flows, index=False)
-    release = make_plan(
-        small_config(
-            (str(small_region["population"]), str(weights)), (str(small_region["tract_flows"]), str(flows))
-        )
-    )
+    release = make_plan(small_config({"weights.file": weights, "auxiliary.1.file": flows}))
     text = " ".join(release.notes)
     assert "weights.csv" in text
     assert "flows.csv: 1 rows outside the geography left out" in text
@@ -338,12 +311,8 @@ def test_repairs_and_fall_backs_are_noted_with_counts(
     tracts = tmp_path / "tracts.csv"
     inside = pd.read_csv(small_region["tract_flows"], dtype="str")
     inside[inside["w_tract"].str.startswith("03001")].to_csv(tracts, index=False)
-    config = small_config(
-        (str(small_region["crosswalk"]), str(crosswalk)),
-        (str(small_region["county_flows"]), str(flows)),
-        (str(small_region["tract_flows"]), str(tracts)),
-    )
-    release = make_plan(config)
+    files = {"geography.file": crosswalk, "auxiliary.0.file": flows, "auxiliary.1.file": tracts}
+    release = make_plan(small_config(files))
     geography, work = release.geography, np.unique(release.pools.slots.work)
     places = np.unique(geography.unit_of("trct", work))
     without = np.unique(geography.unit_of("trct", work[geography.unit_of("cty", work) == 1])).size
@@ -356,7 +325,7 @@ def test_repairs_and_fall_backs_are_noted_with_counts(
 
 
 def test_lodes_pools_by_two_attributes_are_refused(small_config: Configs) -> None:
-    config = small_config(("retention_min", 'pool_by = ["SA", "SE"]\nretention_min'))
+    config = small_config({"plan.pool_by": ["SA", "SE"]})
     with pytest.raises(geo_data.InputError, match="more than one attribute") as caught:
         make_plan(config)
     assert "name one attribute in plan.pool_by" in str(caught.value)
@@ -364,7 +333,7 @@ def test_lodes_pools_by_two_attributes_are_refused(small_config: Configs) -> Non
 
 def test_an_unknown_attribute_to_pool_by_is_refused_with_those_there_are(small_config: Configs) -> None:
     with pytest.raises(geo_data.InputError, match=r"pool_by names wage.* the attributes are: SA, SE, SI"):
-        make_plan(small_config(("retention_min", 'pool_by = ["wage"]\nretention_min')))
+        make_plan(small_config({"plan.pool_by": ["wage"]}))
 
 
 @pytest.mark.parametrize("name", ["class", "n", "work", "domain", "count", "pool", "h_geocode"])
@@ -372,16 +341,13 @@ def test_attributes_named_like_our_own_columns_do_no_harm(
     name: str,
     small_config: Configs,
     microdata: dict[str, Path],
-    microdata_change: Callable[[Path], tuple[str, str]],
+    microdata_jobs: Jobs,
     tmp_path: Path,
 ) -> None:
     """Class of worker is a common attribute: it must not overwrite the plan's column of that name."""
     path = tmp_path / "jobs.csv"
     pd.read_csv(microdata["csv"], dtype="str").rename(columns={"age": name}).to_csv(path, index=False)
-    old, new = microdata_change(path)
-    config = small_config(
-        (old, new.replace('"age"', f'"{name}"')), ("retention_min", f'pool_by = ["{name}"]\nretention_min')
-    )
+    config = small_config(microdata_jobs(path, attributes=["sector", name]), {"plan.pool_by": [name]})
     with pytest.raises(geo_data.InputError, match=f"attribute.* {name}") as caught:
         make_plan(config)
     assert "rename" in caught.value.fix
@@ -392,14 +358,14 @@ def test_categories_that_cannot_be_column_names_are_refused_before_any_draw(
     mark: str,
     small_config: Configs,
     microdata: dict[str, Path],
-    microdata_change: Callable[[Path], tuple[str, str]],
+    microdata_jobs: Jobs,
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "jobs.parquet"
     table = pd.read_csv(microdata["csv"], dtype="str")
     table.replace({"sector": {"field": f"trade{mark} transport"}}).to_parquet(path, index=False)
     with pytest.raises(geo_data.InputError, match="categories") as caught:
-        make_plan(small_config(microdata_change(path)))
+        make_plan(small_config(microdata_jobs(path)))
     assert (caught.value.column, caught.value.count) == ("sector", 1)
     assert caught.value.fix
     assert "transport" not in str(caught.value)
@@ -408,31 +374,28 @@ def test_categories_that_cannot_be_column_names_are_refused_before_any_draw(
 def test_attributes_and_categories_that_give_one_column_are_refused(
     small_config: Configs,
     microdata: dict[str, Path],
-    microdata_change: Callable[[Path], tuple[str, str]],
+    microdata_jobs: Jobs,
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "jobs.csv"
     table = pd.read_csv(microdata["csv"], dtype="str").rename(columns={"age": "a", "sector": "a_b"})
     table.replace({"a": {"old": "b_c"}, "a_b": {"field": "c"}}).to_csv(path, index=False)
-    old, new = microdata_change(path)
-    change = (old, new.replace('"age"', '"a"').replace('"sector"', '"a_b"'))
     with pytest.raises(geo_data.InputError, match="give the same column") as caught:
-        make_plan(small_config(change))
+        make_plan(small_config(microdata_jobs(path, attributes=["a_b", "a"])))
     assert caught.value.count == 1
 
 
 def test_a_category_that_would_take_the_place_of_the_homes_is_refused(
     small_config: Configs,
     microdata: dict[str, Path],
-    microdata_change: Callable[[Path], tuple[str, str]],
+    microdata_jobs: Jobs,
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "jobs.csv"
     table = pd.read_csv(microdata["csv"], dtype="str").rename(columns={"age": "h"})
     table.replace({"h": {"old": "geocode"}}).to_csv(path, index=False)
-    old, new = microdata_change(path)
     with pytest.raises(geo_data.InputError, match=r"one that it has anyway .*h_geocode") as caught:
-        make_plan(small_config((old, new.replace('"age"', '"h"'))))
+        make_plan(small_config(microdata_jobs(path, attributes=["sector", "h"])))
     assert caught.value.count == 1
 
 
@@ -442,7 +405,7 @@ def test_a_level_named_like_our_own_columns_is_refused(
     path = tmp_path / "xwalk.csv"
     table = pd.read_csv(small_region["crosswalk"], dtype="str").rename(columns={"st": "weight"})
     table.to_csv(path, index=False)
-    config = small_config((str(small_region["crosswalk"]), str(path)), ('"st"', '"weight"'))
+    config = small_config({"geography.file": path, "geography.levels": ["weight", "cty", "trct", "bgrp"]})
     with pytest.raises(geo_data.InputError, match="the level weight has the name") as caught:
         make_plan(config)
     assert "rename the column" in caught.value.fix

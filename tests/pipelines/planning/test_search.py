@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -17,6 +16,7 @@ import geo_data
 import pipelines
 import synth
 from pipelines import ReleaseConfig, make_plan, read_public_inputs, simulate_utility
+from pipelines.planning import search
 from pipelines.planning.assembling import assemble
 from pipelines.planning.plan import Choices
 from pipelines.planning.public_inputs import PublicInputs
@@ -25,7 +25,8 @@ from pipelines.planning.sweep import AUTO, Sweep, draw_frontier, recommend, tune
 from pipelines.running.report import run_cost
 
 Configs = Callable[..., ReleaseConfig]
-FREE = [('split_threshold = "1"\n', ""), ("pool_below = 8\n", "")]
+FREE = {"plan.split_threshold": None, "plan.pool_below": None}
+NO_PRUNING = {"plan.retention_min": "1"}
 
 
 @pytest.fixture(scope="module")
@@ -36,16 +37,29 @@ def region(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture
-def config_of(
-    region: dict[str, Path], small_region: dict[str, Path], config_text: Callable[..., str], tmp_path: Path
-) -> Callable[..., ReleaseConfig]:
-    def config(epsilon: str = "8.6", *change: tuple[str, str]) -> ReleaseConfig:
-        text = config_text(*FREE, ('epsilon = "8.6"', f'epsilon = "{epsilon}"'), *change)
-        for name, path in small_region.items():
-            text = text.replace(str(path), str(region[name]))
-        return pipelines.parse_config(text, tmp_path, "region.toml")
+def config_of(region: dict[str, Path], small_config: Configs) -> Configs:
+    """The configuration of the region, with cells and pools for the planner to choose."""
+    files = {
+        "jobs.file": region["od"],
+        "geography.file": region["crosswalk"],
+        "geography.polygons.0.file": region["tracts"],
+        "auxiliary.0.file": region["county_flows"],
+        "auxiliary.1.file": region["tract_flows"],
+        "weights.file": region["population"],
+    }
+
+    def config(epsilon: str | None = "8.6", change: Mapping[str, object] | None = None) -> ReleaseConfig:
+        return small_config(files, FREE, {"privacy.epsilon": epsilon}, change or {})
 
     return config
+
+
+def planned(**settings: object) -> dict[str, object]:
+    """Return the change of these keys of [plan]."""
+    return {f"plan.{name}": value for name, value in settings.items()}
+
+
+ONTHEMAP = planned(preset="onthemap", retention_min=None)
 
 
 def test_choices_are_the_same_every_time_and_read_no_homes(
@@ -74,7 +88,7 @@ def test_every_candidate_is_tried_on_the_same_proxy_truth(limit: int, config_of:
 @pytest.mark.parametrize("epsilon", ["2", "6"])
 def test_the_choice_is_better_than_extreme_ones(epsilon: str, config_of: Configs) -> None:
     """On proxy truth that the search did not see."""
-    config = config_of(epsilon, ('retention_min = "0.5"', 'retention_min = "1"'))
+    config = config_of(epsilon, NO_PRUNING)
     inputs = read_public_inputs(config)
     chosen = choose(config, inputs)
 
@@ -94,23 +108,23 @@ def test_the_choice_is_better_than_extreme_ones(epsilon: str, config_of: Configs
 def test_little_privacy_loss_asks_for_fewer_cells(config_of: Configs) -> None:
     sizes = []
     for epsilon in ("2", "8.6"):
-        config = config_of(epsilon, ('retention_min = "0.5"', 'retention_min = "1"'))
+        config = config_of(epsilon, NO_PRUNING)
         release = make_plan(config)
-        cells = release.plan.domains.n_cells[release.plan.pools.domain]
+        cells = release.numeric.domains.n_cells[release.numeric.pools.domain]
         sizes.append(np.average(cells, weights=release.pools.n))
     assert sizes[0] < sizes[1] / 2
 
 
 def test_noise_on_counts_is_planned_for_flows_between_areas(config_of: Configs) -> None:
     """Work blocks share all they can, unless the configuration says otherwise; resampling weighs both."""
-    noisy = (('mechanism = "dirichlet"', 'mechanism = "geometric"'), ('retention_min = "0.5"', ""))
-    config = config_of("2", *noisy)
+    noisy = {"release.mechanism": "geometric"} | NO_PRUNING
+    config = config_of("2", noisy)
     inputs = read_public_inputs(config)
     release = make_plan(config, inputs)
     assert release.pools.shared.all()
     found = simulate_utility(release, inputs.model)
     assert found.objective == found.total_variation
-    unshared = make_plan(config_of("2", *noisy, ("[plan]", "[plan]\npool_below = 1")), inputs)
+    unshared = make_plan(config_of("2", noisy | {"plan.pool_below": 1}), inputs)
     assert not unshared.pools.shared.any()
     assert simulate_utility(unshared, inputs.model).total_variation > 1.3 * found.total_variation
     resampled = simulate_utility(make_plan(config_of("8.6"), inputs), inputs.model)
@@ -118,10 +132,9 @@ def test_noise_on_counts_is_planned_for_flows_between_areas(config_of: Configs) 
 
 
 def test_what_the_configuration_fixes_is_not_chosen(config_of: Configs) -> None:
-    fixed = ("[plan]", '[plan]\nsplit_threshold = "3"\npool_below = 40\npool_level = "bgrp"')
-    config = config_of("8.6", fixed)
+    config = config_of(change=planned(split_threshold="3", pool_below=40, pool_level="bgrp"))
     assert choose(config, read_public_inputs(config)) == Choices("bgrp", 40, (3.0,))
-    other = config_of("8.6", ("[plan]", '[plan]\ncoarsening = "share"'))
+    other = config_of(change=planned(coarsening="share"))
     assert choose(other, read_public_inputs(other)) == Choices("trct", 1, (1.0,))
 
 
@@ -145,14 +158,14 @@ def test_descent_finds_the_bottom_of_a_valley(bottom: int, start: int) -> None:
 
 def test_a_budget_that_pays_nothing_is_an_error_not_a_choice(config_of: Configs) -> None:
     with pytest.raises(synth.BudgetTooSmallError):
-        make_plan(config_of("0.01", ('retention_min = "0.5"', 'prior = "0.01"')))
+        make_plan(config_of("0.01", planned(retention_min=None, prior="0.01")))
 
 
 # --- simulated utility
 
 
 def test_simulated_utility_of_noise_and_of_none(config_of: Configs) -> None:
-    config = config_of("8.6", ('retention_min = "0.5"', 'retention_min = "1"'))
+    config = config_of("8.6", NO_PRUNING)
     inputs = read_public_inputs(config)
     found = [
         simulate_utility(
@@ -176,7 +189,7 @@ def test_simulated_utility_of_noise_and_of_none(config_of: Configs) -> None:
 
 def test_simulated_utility_takes_given_homes(config_of: Configs) -> None:
     """Homes that are all one block: whatever the plan does, what is lost is the noise."""
-    config = config_of("20", ("[plan]", '[plan]\nsplit_threshold = "0.001"\npool_below = 1'))
+    config = config_of("20", planned(split_threshold="0.001", pool_below=1))
     inputs = read_public_inputs(config)
     release = make_plan(config, inputs)
     homes = np.full(len(inputs.slots), 7, np.int32)
@@ -184,16 +197,12 @@ def test_simulated_utility_takes_given_homes(config_of: Configs) -> None:
     assert result.total_variation < 0.01
 
 
-def test_large_plans_are_tried_in_part(config_of: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = config_of("8.6", ("[plan]", '[plan]\nsplit_threshold = "1"\npool_below = 1'))
+def test_large_plans_are_tried_in_part(config_of: Configs) -> None:
+    config = config_of(change=planned(split_threshold="1", pool_below=1))
     inputs = read_public_inputs(config)
     release = make_plan(config, inputs)
     whole = simulate_utility(release, inputs.model)
-    cut = pipelines.running.batches.batches
-    module = importlib.import_module("pipelines.planning.simulation")
-    monkeypatch.setattr(module, "batches", lambda release: cut(release, 500))
-    monkeypatch.setattr(module, "_TRIAL_JOBS", 3_000)
-    part = simulate_utility(release, inputs.model)
+    part = simulate_utility(release, inputs.model, trial_jobs=3_000, batch_jobs=500)
     assert 1_500 < part.jobs < 6_000
     assert part.block_variation == pytest.approx(whole.block_variation, abs=0.08)
 
@@ -214,7 +223,7 @@ def test_cost_of_a_run_is_forecast_from_that_of_planning(
 
 
 def test_sweep_gives_every_combination(config_of: Configs) -> None:
-    config = config_of("8.6", ("[plan]", '[plan]\npool_by = ["SE"]'))
+    config = config_of(change=planned(pool_by=["SE"]))
     sweep = Sweep(epsilon=("2", "4"), pool_below=(AUTO, "7"), retention_min=("1", "1/3"))
     found = sweep.configurations(config)
     assert len(found) == len({str(c.canonical()) for c in found}) == 8
@@ -244,12 +253,12 @@ def test_tune_on_the_model_and_on_an_earlier_release(
 ) -> None:
     earlier = tmp_path / "earlier.csv.gz"
     pd.read_csv(region["od"], dtype="str").iloc[:-9].to_csv(earlier, index=False)
-    config = config_of("8.6", ('retention_min = "0.5"', 'pool_below = 1\nprior = "0.5"'))
+    config = config_of(change=planned(retention_min=None, pool_below=1, prior="0.5"))
     sweep = Sweep(epsilon=("0.01", "5", "8.6"), split_threshold=("0.5", "200"))
     for truth in (None, earlier):
         results = tune(config, sweep, proxy_truth=truth)
-        assert results["certify"].tolist() == [False, False, True, True, True, True]
-        done = results[results["certify"]]
+        assert results["certified"].tolist() == [False, False, True, True, True, True]
+        done = results[results["certified"]]
         assert done["total_variation"].between(0, 1, inclusive="neither").all()
         fine = done[done["split_threshold"] == "1/2"].set_index("epsilon")["objective"]
         assert fine["8.6"] == fine["5"]  # the prior is given: epsilon decides only whether it is certified
@@ -262,10 +271,10 @@ def test_tune_on_the_model_and_on_an_earlier_release(
 
 
 def test_mechanisms_are_compared_each_with_the_settings_that_it_has(config_of: Configs) -> None:
-    config = config_of("8.6", ('retention_min = "0.5"', 'retention_min = "0.5"\nprior = "0.5"'))
+    config = config_of(change=planned(prior="0.5"))
     both = Sweep(mechanism=("dirichlet", "geometric"), split_threshold=("1",), pool_below=("1",))
     results = tune(config, both)
-    assert results["certify"].all()
+    assert results["certified"].all()
     assert results["retention_min"].tolist() == ["0.5", "1"]
     # Objectives of two mechanisms are of two kinds, so the configured one is kept, whatever they are.
     assert recommend(results.assign(objective=[1.0, 0.0]), config).count("retention_min") == 1
@@ -282,7 +291,7 @@ def test_strata_and_their_level_are_swept(
 ) -> None:
     earlier = tmp_path / "earlier.csv.gz"
     pd.read_csv(region["od"], dtype="str").iloc[:-9].to_csv(earlier, index=False)
-    config = config_of("8.6", ("[plan]", '[plan]\nsplit_threshold = "1"\npool_below = 9999'))
+    config = config_of(change=planned(split_threshold="1", pool_below=9999))
     sweep = Sweep(pool_by=("none", "SE", "SI"), pool_level=("trct", AUTO))
     results = tune(config, sweep, proxy_truth=earlier).set_index(["pool_by", "pool_level"])
     pools = results["pools"]
@@ -305,8 +314,8 @@ def test_sharing_is_tried_with_the_strata_that_there_are(
         tried.append((config.plan.pool_by, tuple(slots.attributes), choices.pool_below))
         raise synth.BudgetTooSmallError("not needed here", lambda: None)
 
-    monkeypatch.setattr(importlib.import_module("pipelines.planning.search"), "assemble", spy)
-    config = config_of("8.6", ("[plan]", '[plan]\npool_by = ["SI"]\nsplit_threshold = "1"'))
+    monkeypatch.setattr(search, "assemble", spy)
+    config = config_of(change=planned(pool_by=["SI"], split_threshold="1"))
     inputs = read_public_inputs(config)
     choose(config, inputs)
     assert {names[:2] for names in tried} == {(("SI",), ("SI",))}
@@ -335,7 +344,7 @@ def test_a_recommendation_can_be_used(config_of: Configs, inputs_of: Callable[..
     config = config_of()
     results = tune(config, Sweep(coarsening=("balanced", "threshold"), pool_below=("1", "20")))
     text = recommend(results, config)
-    parsed = config_of("8.6", ('[plan]\nretention_min = "0.5"', text))
+    parsed = config_of(change=tomllib.loads(text))
     assert inputs_of(parsed).model.level == "trct"
     assert parsed.plan.pool_below in (1, 20)
 
@@ -349,28 +358,24 @@ def inputs_of() -> Callable[..., PublicInputs]:
 
 
 def test_onthemap_preset_fills_in_what_is_not_said(config_of: Configs) -> None:
-    plan = config_of("8.6", ('retention_min = "0.5"', 'preset = "onthemap"')).plan
+    plan = config_of(change=ONTHEMAP).plan
     assert (plan.coarsening, plan.distance_miles, plan.pool_below) == ("distance", 100, 1)
     assert plan.retention_min == Fraction("0.0378")
-    other = config_of("8.6", ('retention_min = "0.5"', 'preset = "onthemap"\ndistance_miles = "5"')).plan
+    other = config_of(change=ONTHEMAP | {"plan.distance_miles": "5"}).plan
     assert (other.distance_miles, other.coarsening) == (5, "distance")
 
 
 @pytest.mark.parametrize("rule", ["distance", "share"])
 def test_historical_rules_release(rule: str, config_of: Configs, clean_source: object) -> None:
-    change = ("[plan]", f'[plan]\ncoarsening = "{rule}"\ndistance_miles = "10"')
-    release = pipelines.run(config_of("8.6", change))
+    release = pipelines.run(config_of(change=planned(coarsening=rule, distance_miles="10")))
     assert release.certificate.for_release
     assert release.certificate.totals.synthetic_workers == 12_000
 
 
 def test_onthemap_preset_is_certified_by_the_same_code(config_of: Configs, clean_source: object) -> None:
     """Where nothing else is said, its noise changes odds by at most 100."""
-    preset, other = (
-        ('retention_min = "0.5"', f'preset = "onthemap"\n{line}') for line in ("", 'retention_min = "0.2"')
-    )
-    silent = ('epsilon = "8.6"\n', ""), ('delta = "1e-5"\n', "")
-    config = config_of("8.6", preset, *silent)
+    silent = ONTHEMAP | {"privacy.delta": None}
+    config = config_of(None, silent)
     assert (config.privacy.epsilon, config.privacy.delta) == (Fraction("7.88"), Fraction("1e-5"))
     guarantee = pipelines.certify(pipelines.run(config).plan)
     assert guarantee.epsilon <= config.privacy.epsilon
@@ -378,8 +383,6 @@ def test_onthemap_preset_is_certified_by_the_same_code(config_of: Configs, clean
     assert any(row.pruning_loss > 0 for row in guarantee.classes)
     noise = max(float(row.block_loss) for row in guarantee.classes) - np.log(1 / 0.0378)
     assert 50 < np.exp(noise) <= 100
-    assert config_of("8.6", preset).privacy.epsilon == Fraction("8.6")  # what is said holds
-    with pytest.raises(
-        pipelines.ConfigError, match=r"privacy\.epsilon: missing"
-    ):  # other pruning, other cost
-        config_of("8.6", other, *silent)
+    assert config_of(change=ONTHEMAP).privacy.epsilon == Fraction("8.6")  # what is said holds
+    with pytest.raises(pipelines.ConfigError, match=r"privacy\.epsilon: missing"):
+        config_of(None, silent | {"plan.retention_min": "0.2"})  # other pruning, other cost

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from helpers import edit_json
 from pipelines import Release
 from pipelines.planning.form import PLAN_FILES, read_document
 from pipelines.planning.storage import load_plan
@@ -72,9 +72,7 @@ def test_block_codes_are_plain_text_and_may_be_a_dictionary(
     whole = pa.DictionaryArray.from_arrays(codes, blocks)
     at = table.schema.get_field_index(column)
     pq.write_table(table.set_column(at, column, whole), folder / name, row_group_size=7)
-    document = read_document(folder)
-    document["files"][name] = sha256_of(folder / name)
-    (folder / "plan.json").write_text(json.dumps(document), encoding="utf-8")
+    edit_json(folder / "plan.json", lambda plan: plan["files"].update({name: sha256_of(folder / name)}))
     loaded = load_plan(folder)
     assert np.array_equal(loaded.pools.slots.work, small_release.plan.pools.slots.work)
     assert np.array_equal(loaded.pools.place, small_release.plan.pools.place)

@@ -80,11 +80,11 @@ def test_certificate_validates_and_carries_its_schema(small_release: Release, st
         (("run", "delta"), "1e-5"),
         (("run", "epsilon"), 8.6),
         (("run", "epsilon"), "-1"),
-        (("person", "records"), 0),
+        (("user_level", "records"), 0),
         (("plan_sha256",), "abc"),
         (("arithmetic", "rounding"), "nearest"),
         (("for_release",), "yes"),
-        (("format",), "odsynth certificate 2"),
+        (("format",), "odsynth certificate 1"),
         (("classes", 0, "prior"), ["0.5"]),
         (("extra",), 1),
         (("totals", "secret_records"), 1),
@@ -132,8 +132,8 @@ def test_bounds_are_rounded_up_and_never_printed_as_zero(
     pairs = [
         (certificate.run.epsilon, guarantee.epsilon),
         (certificate.run.delta, guarantee.delta),
-        (certificate.person.epsilon, guarantee.record_epsilon),
-        (certificate.person.delta, guarantee.record_delta),
+        (certificate.record_level.epsilon, guarantee.record_epsilon),
+        (certificate.record_level.delta, guarantee.record_delta),
     ]
     assert len(certificate.classes) == len(guarantee.classes) > 1
     for row, exact in zip(certificate.classes, guarantee.classes, strict=True):
@@ -144,8 +144,8 @@ def test_bounds_are_rounded_up_and_never_printed_as_zero(
             (row.delta, exact.delta),
             (row.record_delta, exact.record_delta),
         ]
-    assert len(certificate.person.curve) == len(guarantee.curve) > 1
-    for point, (epsilon, delta) in zip(certificate.person.curve, guarantee.curve, strict=True):
+    assert len(certificate.record_level.curve) == len(guarantee.curve) > 1
+    for point, (epsilon, delta) in zip(certificate.record_level.curve, guarantee.curve, strict=True):
         pairs += [(point.epsilon, epsilon), (point.delta, delta)]
     for text, value in pairs:
         assert rounded_up(text, value)
@@ -161,8 +161,8 @@ def test_tiny_bounds_are_not_printed_as_zero(small_release: Release, guarantee: 
         guarantee, delta=tiny, record_delta=tiny, curve=((guarantee.epsilon, tiny),), classes=classes
     )
     fields = guarantee_fields(small_release.plan, less)
-    texts = [fields["run"].delta, fields["person"].delta]
-    texts += [row.delta for row in (*fields["person"].curve, *fields["classes"])]
+    texts = [fields[name].delta for name in ("run", "record_level", "user_level")]
+    texts += [row.delta for row in (*fields["record_level"].curve, *fields["classes"])]
     assert all(Fraction(text) >= tiny for text in texts)
     assert all(Fraction(text) < 2 * tiny for text in texts)
 
@@ -175,7 +175,7 @@ def test_costs_stay_within_the_request(small_release: Release) -> None:
 
 
 def test_the_curve_ends_in_pure_differential_privacy(small_release: Release) -> None:
-    curve = small_release.certificate.person.curve
+    curve = small_release.certificate.record_level.curve
     epsilons = [Fraction(point.epsilon) for point in curve]
     deltas = [Fraction(point.delta) for point in curve]
     assert epsilons == sorted(set(epsilons))
@@ -188,10 +188,10 @@ def test_a_guarantee_for_one_record_can_be_asked_for(small_config: Configs, clea
     release = pipelines.run(small_config(('delta = "1e-5"', 'delta = "1e-5"\nguarantee = "dp"')))
     certificate = release.certificate
     assert certificate.requested.guarantee == "dp"
-    assert Fraction(certificate.person.epsilon) <= Fraction("8.6")
-    assert Fraction(certificate.person.delta) <= Fraction("1e-5")
+    assert Fraction(certificate.record_level.epsilon) <= Fraction("8.6")
+    assert Fraction(certificate.record_level.delta) <= Fraction("1e-5")
     # The whole run is not protected as well as one record, and the certificate does not pretend it is.
-    assert Fraction(certificate.run.delta) > Fraction(certificate.person.delta)
+    assert Fraction(certificate.run.delta) > Fraction(certificate.record_level.delta)
     assert list(pipelines.verify(release.public))
     readme = (release.public / "README.md").read_text(encoding="utf-8")
     assert readme.count(f", except with probability {certificate.run.delta}.") == 2
@@ -242,10 +242,10 @@ def test_a_person_with_several_records_has_group_privacy(
     change = (old, new.replace("records_per_worker = 3", f"records_per_worker = {records}"))
     plan = make_plan(small_config(change))
     guarantee = certify(plan)
-    person = guarantee_fields(plan, guarantee)["person"]
-    assert person.records == records
-    assert f"at most {records} job record(s)" in person.statement
-    assert rounded_up(person.epsilon, records * guarantee.record_epsilon)
+    user = guarantee_fields(plan, guarantee)["user_level"]
+    assert user.records == records
+    assert f"at most {records} job record(s)" in user.statement
+    assert rounded_up(user.epsilon, records * guarantee.record_epsilon)
     # delta (1 + e^eps + e^(2 eps)), e^eps from above: between e^eps with a lower and an upper rational.
     from flint import arb, ctx
 
@@ -255,16 +255,16 @@ def test_a_person_with_several_records_has_group_privacy(
     times = sum(((epsilon * i).exp() for i in range(records)), arb(0))
     exact = times * arb(guarantee.record_delta.numerator) / arb(guarantee.record_delta.denominator)
     if exact > 1:
-        assert person.delta == "1"
+        assert user.delta == "1"
         return
-    printed = Fraction(person.delta)
+    printed = Fraction(user.delta)
     ball = arb(printed.numerator) / arb(printed.denominator)
     assert ball >= exact
     assert ball <= exact * (1 + arb(10) ** -10)
 
 
 def test_lodes_jobs_are_one_record_a_person(small_release: Release) -> None:
-    assert small_release.certificate.person.records == 1
+    assert small_release.certificate.user_level.records == 1
 
 
 # --- what it may be used for
@@ -329,9 +329,9 @@ def odds_of(
     certificate: Certificate, epsilon: str, delta: str, records: int
 ) -> list[tuple[Fraction, Fraction]]:
     """Return the odds, and the probability with which they may be exceeded, for a record and for a worker."""
-    person = certificate.person.model_copy(update={"records": records})
+    user = certificate.user_level.model_copy(update={"records": records})
     run = EpsilonDelta(epsilon=epsilon, delta=delta)
-    words = odds_in_words(certificate.model_copy(update={"run": run, "person": person})).replace("\n", " ")
+    words = odds_in_words(certificate.model_copy(update={"run": run, "user_level": user})).replace("\n", " ")
     assert ("job records equally" in words) == (records > 1)
     said = re.findall(r"at most about ([\d.,]+\d)\b.*?(?:probability ([\d.]+\d))?\.(?= |$)", words)
     return [(Fraction(odds.replace(",", "")), Fraction(failure or 0)) for odds, failure in said]
@@ -361,7 +361,7 @@ def test_the_odds_name_their_exception(small_release: Release) -> None:
     assert Fraction("0.054") < Fraction("1e-5") * (1 + e) <= worker[1] < Fraction("0.055")
     # Of three records delta would be 1 and promise nothing; their pure differential privacy is left.
     worker = odds_of(certificate, "8.6", "0.00001", 3)[1]
-    assert worker[0] >= synth.exp_up(3 * Fraction(certificate.person.curve[-1].epsilon)) > e**3
+    assert worker[0] >= synth.exp_up(3 * Fraction(certificate.record_level.curve[-1].epsilon)) > e**3
     assert worker[1] == 0
 
 

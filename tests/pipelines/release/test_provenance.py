@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.release import provenance
 from pipelines.release.provenance import SourceState, dependency_versions, source_state
 
 PYPROJECT = '[project]\nname = "odsynth"\n'
@@ -26,7 +25,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A source folder of the project, from which the package seems to run; not yet a repository."""
+    """A source folder of the project; not yet a repository."""
     root = tmp_path / "project"
     for package in ("synth", "geo_data", "pipelines"):
         (root / package).mkdir(parents=True)
@@ -34,7 +33,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / "pyproject.toml").write_text(PYPROJECT)
     (root / "requirements.lock").write_text("")
     (root / ".gitignore").write_text("__pycache__/\n_version.py\n")
-    monkeypatch.setattr(provenance, "__file__", str(root / "pipelines" / "provenance.py"))
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "1.2.3")
     return root
 
@@ -55,33 +53,33 @@ def record(monkeypatch: pytest.MonkeyPatch, version: str, commit: str | None) ->
 
 
 def test_clean_checkout(checkout: Path) -> None:
-    assert source_state() == SourceState("1.2.3", git(checkout, "rev-parse", "HEAD"), False)
+    assert source_state(checkout) == SourceState("1.2.3", git(checkout, "rev-parse", "HEAD"), False)
 
 
 @pytest.mark.parametrize("name", ["synth/__init__.py", "pyproject.toml", "requirements.lock"])
 def test_changed_code(checkout: Path, name: str) -> None:
     with (checkout / name).open("a") as file:
         file.write("# changed\n")
-    assert source_state().modified is True
+    assert source_state(checkout).modified is True
 
 
 def test_staged_and_deleted_code_count(checkout: Path) -> None:
     (checkout / "geo_data" / "__init__.py").unlink()
-    assert source_state().modified is True
+    assert source_state(checkout).modified is True
     git(checkout, "add", "--all")
-    assert source_state().modified is True
+    assert source_state(checkout).modified is True
 
 
 def test_untracked_code_counts(checkout: Path) -> None:
     (checkout / "synth" / "new.py").write_text("")
-    assert source_state().modified is True
+    assert source_state(checkout).modified is True
 
 
 @pytest.mark.parametrize("name", ["my_release.toml", "out/x.csv", "notes.py", "synth/_version.py"])
 def test_what_is_not_code_does_not_count(checkout: Path, name: str) -> None:
     (checkout / name).parent.mkdir(exist_ok=True)
     (checkout / name).write_text("x")
-    assert source_state().modified is False
+    assert source_state(checkout).modified is False
 
 
 def test_changed_example_does_not_count(checkout: Path) -> None:
@@ -90,18 +88,17 @@ def test_changed_example_does_not_count(checkout: Path) -> None:
     git(checkout, "add", ".")
     git(checkout, "commit", "--quiet", "--message", "example")
     (checkout / "examples" / "demo.toml").write_text("b")
-    assert source_state().modified is False
+    assert source_state(checkout).modified is False
 
 
-def test_worktree(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worktree(checkout: Path, tmp_path: Path) -> None:
     git(checkout, "worktree", "add", "--quiet", str(tmp_path / "other"))
-    monkeypatch.setattr(provenance, "__file__", str(tmp_path / "other" / "pipelines" / "provenance.py"))
-    assert source_state() == SourceState("1.2.3", git(checkout, "rev-parse", "HEAD"), False)
+    assert source_state(tmp_path / "other") == SourceState("1.2.3", git(checkout, "rev-parse", "HEAD"), False)
 
 
 def test_repository_without_commit(folder: Path) -> None:
     git(folder, "init", "--quiet")
-    assert source_state() == SourceState("1.2.3", None, True)
+    assert source_state(folder) == SourceState("1.2.3", None, True)
 
 
 def test_variables_of_a_git_hook_do_not_mislead(
@@ -110,7 +107,7 @@ def test_variables_of_a_git_hook_do_not_mislead(
     git(tmp_path, "init", "--quiet", "elsewhere")
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere" / ".git"))
     monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path / "elsewhere"))
-    assert source_state().commit == git(checkout, "rev-parse", "HEAD")
+    assert source_state(checkout).commit == git(checkout, "rev-parse", "HEAD")
 
 
 def test_source_inside_another_repository(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,18 +115,18 @@ def test_source_inside_another_repository(folder: Path, monkeypatch: pytest.Monk
     git(folder.parent, "add", ".")
     git(folder.parent, "commit", "--quiet", "--message", "somebody else's")
     record(monkeypatch, "1.2.3", "g1234567")
-    assert source_state() == SourceState("1.2.3", None, None)
+    assert source_state(folder) == SourceState("1.2.3", None, None)
 
 
 def test_source_folder_without_git(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What an earlier build recorded in an editable folder may be out of date: unknown, not wrong."""
     record(monkeypatch, "1.2.3", "g1234567")
-    assert source_state() == SourceState("1.2.3", None, None)
+    assert source_state(folder) == SourceState("1.2.3", None, None)
 
 
 def test_git_is_missing(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(checkout))
-    assert source_state() == SourceState("1.2.3", None, None)
+    assert source_state(checkout) == SourceState("1.2.3", None, None)
 
 
 @pytest.mark.parametrize(
@@ -150,25 +147,23 @@ def test_installed_package(
     expected: tuple[str | None, bool | None],
 ) -> None:
     """An environment inside a repository, even the project's own, is not a checkout."""
-    installed = checkout / ".venv" / "lib" / "site-packages" / "pipelines" / "provenance.py"
-    installed.parent.mkdir(parents=True)
-    monkeypatch.setattr(provenance, "__file__", str(installed))
+    installed = checkout / ".venv" / "lib" / "site-packages"
+    (installed / "pipelines").mkdir(parents=True)
     record(monkeypatch, version, commit)
-    assert source_state() == SourceState("1.2.3", *expected)
+    assert source_state(installed) == SourceState("1.2.3", *expected)
 
 
 def test_nothing_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provenance, "__file__", str(tmp_path / "pipelines" / "provenance.py"))
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "1.2.3")
     monkeypatch.setitem(sys.modules, "pipelines._version", None)
-    assert source_state() == SourceState("1.2.3", None, None)
+    assert source_state(tmp_path) == SourceState("1.2.3", None, None)
 
 
 @pytest.mark.parametrize("text", ['[project]\nname = "other"\n', "project = 5\n", "not toml", ""])
 def test_pyproject_of_something_else(checkout: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     (checkout / "pyproject.toml").write_text(text)
     record(monkeypatch, "1.2.3", "g1234567")
-    assert source_state() == SourceState("1.2.3", "1234567", False)
+    assert source_state(checkout) == SourceState("1.2.3", "1234567", False)
 
 
 def test_dependency_versions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,11 @@ import pytest
 import pipelines
 import pipelines.views.exports
 import synth
+from helpers import edit_json, with_values
 from pipelines import PublicRelease, PublicReleaseError, Release, read_public_release
+from pipelines.config.loading import check_config
+from pipelines.planning.form import PLAN_FORMAT
+from pipelines.release import reader
 from pipelines.release.layout import file_names
 
 LEVELS = ("st", "cty", "trct", "bgrp", "tabblk2010")
@@ -33,7 +36,7 @@ def release(small_release: Release) -> PublicRelease:
 
 @pytest.fixture(scope="module")
 def with_aux(
-    config_text: Callable[..., str], small_region: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+    config_tables: dict[str, Any], small_region: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> PublicRelease:
     """A release of the small region, a fifth of whose workers live in two other states."""
     jobs = pd.read_csv(small_region["od"], dtype=CODES)
@@ -43,11 +46,9 @@ def with_aux(
     folder = tmp_path_factory.mktemp("with-aux")
     jobs[~moved].to_csv(folder / "main.csv", index=False)
     aux.to_csv(folder / "aux.csv", index=False)
-    text = config_text(
-        (f'file = "{small_region["od"]}"\n', f'file = "{folder}/main.csv"\naux = "{folder}/aux.csv"\n'),
-        ('longitude = "blklondd"\n', 'longitude = "blklondd"\noutside = ["09", "25"]\n'),
-    )
-    made = pipelines.run(pipelines.parse_config(text, folder, "aux.toml"), key=synth.RunKey.from_seed(1))
+    wide = {"jobs.file": "main.csv", "jobs.aux": "aux.csv", "geography.external_zones": ["09", "25"]}
+    config = check_config(with_values(config_tables, wide), folder, "aux.toml")
+    made = pipelines.run(config, key=synth.RunKey.from_seed(1))
     return read_public_release(made.public)
 
 
@@ -130,7 +131,7 @@ def test_a_folder_of_parts_is_read_like_a_file(release: PublicRelease, public_co
 def test_a_release_without_csv_is_read(
     small_config: Callable[..., pipelines.ReleaseConfig], release: PublicRelease
 ) -> None:
-    config = small_config(('state = "demo"', 'state = "demo"\ncsv = false'))
+    config = small_config({"release.csv": False})
     parts = read_public_release(pipelines.run(config, key=synth.RunKey.from_seed(1)).public)
     again = small_config()
     whole = read_public_release(pipelines.run(again, key=synth.RunKey.from_seed(1)).public)
@@ -147,7 +148,7 @@ def test_batches_of_flows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A work unit is in one batch, and no more is read than what comes next."""
-    monkeypatch.setattr("pipelines.release.reader._AT_ONCE", 1)
+    monkeypatch.setattr(reader, "_AT_ONCE", 1)
     folder = Path(shutil.copytree(with_aux.folder, tmp_path / "public"))
     for kind in ("od", "aux"):
         path = folder / file_names(with_aux.plan_document["configuration"])[f"{kind}_parquet"]
@@ -227,7 +228,7 @@ def test_levels_need_no_prefixes(british: Callable[..., pipelines.ReleaseConfig]
 def test_a_release_says_what_it_has(release: PublicRelease, small_release: Release) -> None:
     assert release.levels == LEVELS
     assert release.certificate == small_release.certificate
-    assert release.plan_document["format"] == "odsynth plan 1"
+    assert release.plan_document["format"] == PLAN_FORMAT
     assert release.categories == small_release.plan.pools.slots.categories
     assert list(release.rows) == ["main"]
     assert release.rows["main"].schema.names == ["w_geocode", "h_geocode", *release.counts, "createdate"]
@@ -278,9 +279,9 @@ def test_lodes_counts_have_their_meaning(release: PublicRelease) -> None:
 def test_other_counts_are_told_from_attribute_and_category(
     small_config: Callable[..., pipelines.ReleaseConfig],
     microdata: dict[str, Path],
-    microdata_change: Callable[[Path], tuple[str, str]],
+    microdata_jobs: Callable[[Path], dict[str, object]],
 ) -> None:
-    config = small_config(microdata_change(microdata["parquet"]))
+    config = small_config(microdata_jobs(microdata["parquet"]))
     made = read_public_release(pipelines.run(config, key=synth.RunKey.from_seed(1)).public)
     assert set(made.categories["age"]) == {"young", "middle", "old"}
     assert made.counts["age_old"] == "jobs whose age is old"
@@ -326,24 +327,17 @@ def test_a_folder_that_is_no_release(name: str, public_copy: Path) -> None:
 
 def test_a_certificate_or_plan_of_another_program(public_copy: Path) -> None:
     certificate, plan = public_copy / "certificate.json", public_copy / "plan" / "plan.json"
-    document = json.loads(plan.read_text(encoding="utf-8"))
-    plan.write_text(json.dumps(document | {"format": "another plan 7"}), encoding="utf-8")
-    with pytest.raises(PublicReleaseError, match=r"plan: plan\.json: the format is not 'odsynth plan 1'"):
+    edit_json(plan, lambda document: document.update(format="another plan 7"))
+    with pytest.raises(PublicReleaseError, match=rf"plan: plan\.json: the format is not '{PLAN_FORMAT}'"):
         read_public_release(public_copy)
     certificate.write_text("{}", encoding="utf-8")
     with pytest.raises(PublicReleaseError, match=r"certificate\.json: not a certificate of this program"):
         read_public_release(public_copy)
 
 
-def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    document = json.loads(path.read_text(encoding="utf-8"))
-    change(document)
-    path.write_text(json.dumps(document), encoding="utf-8")
-
-
 def test_a_certificate_cannot_name_a_place_to_write_to(public_copy: Path, tmp_path: Path) -> None:
     """Exports have the state in their names; the release may not have been verified."""
-    edit(public_copy / "certificate.json", lambda c: c["release"].update(state=str(tmp_path / "evil")))
+    edit_json(public_copy / "certificate.json", lambda c: c["release"].update(state=str(tmp_path / "evil")))
     with pytest.raises(PublicReleaseError, match="not a certificate of this program"):
         pipelines.views.exports.export(public_copy, ["csv"], tmp_path / "exports")
     assert not list(tmp_path.glob("evil*"))
@@ -354,7 +348,9 @@ def test_a_certificate_cannot_name_a_place_to_write_to(public_copy: Path, tmp_pa
 )
 def test_a_plan_of_another_release(key: str, value: object, public_copy: Path) -> None:
     """The state in the plan names the files that are read."""
-    edit(public_copy / "plan" / "plan.json", lambda p: p["configuration"]["release"].update({key: value}))
+    edit_json(
+        public_copy / "plan" / "plan.json", lambda p: p["configuration"]["release"].update({key: value})
+    )
     with pytest.raises(PublicReleaseError, match=rf"{key} of the release is not that of certificate\.json"):
         read_public_release(public_copy)
 
@@ -369,7 +365,7 @@ def test_levels_cannot_name_another_folder(kind: str, name: str, public_copy: Pa
         geography["levels"] = [name if level == old else level for level in geography["levels"]]
         geography["block"] = name if geography["block"] == old else geography["block"]
 
-    edit(public_copy / "plan" / "plan.json", rename)
+    edit_json(public_copy / "plan" / "plan.json", rename)
     blocks = public_copy / "plan" / "blocks.parquet"
     table = pq.read_table(blocks)
     pq.write_table(table.rename_columns([name if c == old else c for c in table.column_names]), blocks)

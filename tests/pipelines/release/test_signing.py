@@ -7,11 +7,13 @@ import stat
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import pipelines
-from pipelines.release.layout import seal
+from helpers import refused, seal_again, with_values
+from pipelines.config.loading import check_config
 from pipelines.release.signing import (
     PUBLIC_KEY,
     SIGNATURES,
@@ -20,7 +22,7 @@ from pipelines.release.signing import (
     read_private_key,
     sign,
 )
-from pipelines.release.verification import VerificationError, verify
+from pipelines.release.verification import verify
 
 SIGNED = (*SIGNATURES, PUBLIC_KEY, "certificate.json", "SHA256SUMS")
 
@@ -32,24 +34,18 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="session")
 def signed_release(
-    config_text: Callable[..., str],
+    config_tables: dict[str, Any],
     clean_source: object,
     keys: tuple[Path, Path],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> pipelines.Release:
-    text = config_text() + f'\n[signature]\nkey = "{keys[0]}"\n'
-    return pipelines.run(pipelines.parse_config(text, tmp_path_factory.mktemp("signed"), "signed.toml"))
+    tables = with_values(config_tables, {"signature.key": keys[0]})
+    return pipelines.run(check_config(tables, tmp_path_factory.mktemp("signed"), "signed.toml"))
 
 
 @pytest.fixture
 def signed(signed_release: pipelines.Release, tmp_path: Path) -> Path:
     return Path(shutil.copytree(signed_release.public, tmp_path / "public"))
-
-
-def reason(folder: Path, key: Path | None = None) -> str:
-    with pytest.raises(VerificationError) as error:
-        list(verify(folder, key))
-    return str(error.value)
 
 
 def test_a_signed_release_passes_with_and_without_the_pinned_key(
@@ -77,13 +73,13 @@ def test_one_changed_byte_of_anything_signed_is_found(name: str, place: int, sig
     data = bytearray((signed / name).read_bytes())
     data[place] ^= 1
     (signed / name).write_bytes(data)
-    assert name in reason(signed)
+    assert name in str(refused(signed))
 
 
 @pytest.mark.parametrize("name", [*SIGNATURES, PUBLIC_KEY])
 def test_a_missing_part_is_found(name: str, signed: Path) -> None:
     (signed / name).unlink()
-    assert name in reason(signed)
+    assert name in str(refused(signed))
 
 
 def test_a_release_resealed_and_signed_by_another_is_found_by_who_pinned(
@@ -91,26 +87,24 @@ def test_a_release_resealed_and_signed_by_another_is_found_by_who_pinned(
 ) -> None:
     private, public = generate_keys(tmp_path / "another")
     shutil.copy(public, signed / PUBLIC_KEY)
-    certificate = pipelines.Certificate.model_validate_json((signed / "certificate.json").read_text())
-    seal(signed, certificate)
+    seal_again(signed)
     sign(read_private_key(private), signed)
     assert [check.name for check in verify(signed)][-1] == "for release"  # nobody said who must have signed
-    assert "somebody else signed" in reason(signed, keys[1])
+    assert "somebody else signed" in str(refused(signed, keys[1]))
 
 
 def test_an_unsigned_release_fails_who_pinned(
     small_release: pipelines.Release, keys: tuple[Path, Path]
 ) -> None:
-    assert "SHA256SUMS.sig" in reason(small_release.public, keys[1])
+    assert "SHA256SUMS.sig" in str(refused(small_release.public, keys[1]))
 
 
 def test_a_signature_stripped_and_resealed_fails_who_pinned(signed: Path, keys: tuple[Path, Path]) -> None:
     for name in (*SIGNATURES, PUBLIC_KEY):
         (signed / name).unlink()
-    certificate = pipelines.Certificate.model_validate_json((signed / "certificate.json").read_text())
-    seal(signed, certificate)
+    seal_again(signed)
     assert [check.name for check in verify(signed)][-1] == "for release"
-    assert "is missing" in reason(signed, keys[1])
+    assert "is missing" in str(refused(signed, keys[1]))
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no openssl command on this machine")
@@ -150,15 +144,15 @@ def test_the_other_key_of_the_pair_and_a_missing_one_are_named(
     "content", [b"", b"no key", b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"]
 )
 def test_a_file_that_is_no_key_is_refused_before_anything_is_read(
-    content: bytes, config_text: Callable[..., str], tmp_path: Path
+    content: bytes, small_config: Callable[..., pipelines.ReleaseConfig], tmp_path: Path
 ) -> None:
     path = tmp_path / "key.pem"
     path.write_bytes(content)
     path.chmod(0o600)
-    text = config_text() + f'\n[signature]\nkey = "{path}"\n'
+    config = small_config({"signature.key": path})
     with pytest.raises(SigningError, match=r"key\.pem: this is not"):
-        pipelines.run(pipelines.parse_config(text, tmp_path, "signed.toml"))
-    assert [p.name for p in tmp_path.iterdir()] == ["key.pem"]
+        pipelines.run(config)
+    assert not list(config.release.out.parent.iterdir())
 
 
 def test_a_key_of_another_kind_is_refused(tmp_path: Path) -> None:

@@ -17,13 +17,11 @@ import pytest
 from distributed import LocalCluster
 
 import pipelines
-import synth
-from pipelines import ReleaseConfig, run
 from pipelines.running import executor as drawing
 from pipelines.running import run as releasing
-from pipelines.running.folder import Staging
+from pipelines.running.folder import RunFolder
 
-Configs = Callable[..., ReleaseConfig]
+from .helpers import Configs, everything, seeded
 
 pytestmark = [
     pytest.mark.slow,
@@ -42,44 +40,29 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-def same_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    make = releasing.make_certificate
-    monkeypatch.setattr(
-        releasing,
-        "make_certificate",
-        lambda *a, **k: make(*a, **k).model_copy(update={"created": "2026-01-02T03:04:05Z"}),
-    )
-
-
-@pytest.fixture
-def many_batches(small_config: Configs) -> Callable[[], ReleaseConfig]:
-    return lambda: small_config(("[plan]", "[run]\nbatch_jobs = 20\n\n[plan]"))
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+def many_batches(configure: Configs) -> Configs:
+    return lambda: configure(run={"batch_jobs": 20})
 
 
 def public_bytes(release: pipelines.Release) -> dict[str, bytes]:
-    return content(release.public)
+    return everything(release.public)
 
 
 def test_a_cluster_gives_the_bytes_of_threads(
-    many_batches: Callable[[], ReleaseConfig], cluster: LocalCluster, same_time: None
+    many_batches: Configs, cluster: LocalCluster, frozen_day: None
 ) -> None:
-    threads = public_bytes(run(many_batches(), key=synth.RunKey.from_seed(1)))
-    release = run(many_batches(), key=synth.RunKey.from_seed(1), scheduler=cluster.scheduler_address)
+    threads = public_bytes(seeded(many_batches()))
+    release = seeded(many_batches(), scheduler=cluster.scheduler_address)
     assert public_bytes(release) == threads
     assert not list(release.out.rglob("run.key"))
 
 
 def test_a_killed_worker_changes_no_byte(
-    many_batches: Callable[[], ReleaseConfig], cluster: LocalCluster, same_time: None
+    many_batches: Configs, cluster: LocalCluster, frozen_day: None
 ) -> None:
-    threads = public_bytes(run(many_batches(), key=synth.RunKey.from_seed(1)))
+    threads = public_bytes(seeded(many_batches()))
     config = many_batches()
-    parts = Staging.of(config.release.out).parts
+    parts = RunFolder.of(config.release.out).parts
     killed: list[int] = []
 
     def kill() -> None:
@@ -95,7 +78,7 @@ def test_a_killed_worker_changes_no_byte(
 
     killer = threading.Thread(target=kill)
     killer.start()
-    release = run(config, key=synth.RunKey.from_seed(1), scheduler=cluster.scheduler_address)
+    release = seeded(config, scheduler=cluster.scheduler_address)
     killer.join()
     assert killed
     assert public_bytes(release) == threads
@@ -106,7 +89,8 @@ def test_a_killed_worker_changes_no_byte(
 CLIENT = """
 import os, signal, sys
 import distributed, synth
-from pipelines import load_config, releasing, run
+from pipelines import load_config, run
+from pipelines.running import run as releasing
 
 made, completed = releasing.make_certificate, distributed.as_completed
 fixed = {"created": "2026-01-02T03:04:05Z"}
@@ -126,35 +110,35 @@ run(load_config(killed), key=synth.RunKey.from_seed(1), scheduler=address)
 
 
 def test_a_killed_client_changes_no_byte(
-    config_text: Callable[..., str], cluster: LocalCluster, tmp_path: Path
+    small_toml: Callable[..., str], cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """Resumed on the same cluster, whose workers may still draw what the killed client had asked for."""
     configs = []
     for name in ("whole", "killed"):
         (tmp_path / name).mkdir()
         configs.append(tmp_path / name / "small.toml")
-        configs[-1].write_text(config_text(("[plan]", "[run]\nbatch_jobs = 20\n\n[plan]")))
+        configs[-1].write_text(small_toml(run={"batch_jobs": 20}))
     command = [sys.executable, "-c", CLIENT, *map(str, configs), cluster.scheduler_address]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     whole, killed = (config.with_name("release") for config in configs)
-    assert Staging.of(killed).begun
+    assert RunFolder.of(killed).begun
     assert not killed.exists()
     resume = (
         "import sys, pathlib, pipelines; pipelines.resume(pathlib.Path(sys.argv[1]), scheduler=sys.argv[2])"
     )
     subprocess.run([sys.executable, "-c", resume, killed, cluster.scheduler_address], check=True)
-    assert content(killed / "public") == content(whole / "public")
+    assert everything(killed / "public") == everything(whole / "public")
     assert sorted(path.name for path in killed.iterdir()) == ["confidential", "public"]
 
 
 def test_what_a_cluster_began_threads_can_finish(
-    many_batches: Callable[[], ReleaseConfig],
+    many_batches: Configs,
     cluster: LocalCluster,
-    same_time: None,
+    frozen_day: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    threads = public_bytes(run(many_batches(), key=synth.RunKey.from_seed(1)))
+    threads = public_bytes(seeded(many_batches()))
     config = many_batches()
 
     def fail(*_: object, **__: object) -> None:
@@ -163,25 +147,25 @@ def test_what_a_cluster_began_threads_can_finish(
     with monkeypatch.context() as patch:
         patch.setattr(releasing, "write_public", fail)
         with pytest.raises(OSError, match="No space"):
-            run(config, key=synth.RunKey.from_seed(1), scheduler=cluster.scheduler_address)
+            seeded(config, scheduler=cluster.scheduler_address)
     assert public_bytes(pipelines.resume(config.release.out)) == threads
 
 
 def test_nothing_confidential_is_on_the_disks_of_workers(
-    many_batches: Callable[[], ReleaseConfig], cluster: LocalCluster, same_time: None
+    many_batches: Configs, cluster: LocalCluster, frozen_day: None
 ) -> None:
-    run(many_batches(), key=synth.RunKey.from_seed(1), scheduler=cluster.scheduler_address)
+    seeded(many_batches(), scheduler=cluster.scheduler_address)
     folders = [Path(worker.local_directory) for worker in cluster.workers.values() if worker.local_directory]
     assert folders
     assert not [path for folder in folders for path in folder.rglob("*.npy")]
 
 
 def test_a_large_run_on_many_cores_has_a_cluster_of_its_own(
-    many_batches: Callable[[], ReleaseConfig],
-    same_time: None,
+    many_batches: Configs,
+    frozen_day: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    threads = public_bytes(run(many_batches(), key=synth.RunKey.from_seed(1)))
+    threads = public_bytes(seeded(many_batches()))
     monkeypatch.setattr(drawing, "local_workers", lambda _: 2)
     opened: list[tuple[str, str]] = []
     client_of = drawing._client
@@ -196,11 +180,11 @@ def test_a_large_run_on_many_cores_has_a_cluster_of_its_own(
     monkeypatch.setattr(drawing, "_client", seen)
     config = many_batches()
     said: list[str] = []
-    release = run(config, key=synth.RunKey.from_seed(1), report=said.append)
+    release = seeded(config, report=said.append)
     assert public_bytes(release) == threads
     assert [line for line in said if line.startswith("Dask dashboard: http://127.0.0.1:")]
     assert len(opened) == 2
     for address, folder in opened:  # encrypted, and nothing outside of the private folder
         assert address.startswith("tls://127.0.0.1")
-        assert Path(folder).is_relative_to(Staging.of(config.release.out).folder)
+        assert Path(folder).is_relative_to(RunFolder.of(config.release.out).folder)
     assert sorted(path.name for path in release.out.iterdir()) == ["confidential", "public"]

@@ -13,10 +13,11 @@ import dask
 import numpy as np
 import pytest
 
-import synth
-from pipelines import ReleaseConfig, make_plan, run
+from pipelines import make_plan, run
 from pipelines.running import executor as drawing
 from pipelines.running.executor import _draw, local_workers
+
+from .helpers import Configs, left_over, seeded
 
 MANY = 10_000_000
 GIB = 2**30
@@ -26,7 +27,7 @@ def nation(jobs: int = MANY) -> Any:
     """What `local_workers` looks at, of a plan of so many jobs: 100 MB of arrays."""
     array = np.broadcast_to(np.zeros(1, np.int8), 20_000_000)
     return SimpleNamespace(
-        plan=SimpleNamespace(
+        numeric=SimpleNamespace(
             pools=SimpleNamespace(n_records=jobs), domains=SimpleNamespace(cuts=array, stratum=array)
         ),
         pools=SimpleNamespace(slots=SimpleNamespace(work=array, attributes={})),
@@ -54,19 +55,17 @@ def test_the_memory_of_the_machine_is_asked_for() -> None:
     assert 1 <= local_workers(nation(), cores=64) <= 16
 
 
-def test_a_real_plan_has_what_is_looked_at(
-    small_config: Callable[..., ReleaseConfig], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    release = make_plan(small_config())
+def test_a_real_plan_has_what_is_looked_at(configure: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
+    release = make_plan(configure())
     assert local_workers(release) == 1
-    monkeypatch.setattr("pipelines.running.executor._CLUSTER_JOBS", 1)
+    monkeypatch.setattr(drawing, "_CLUSTER_JOBS", 1)
     assert local_workers(release, cores=8, memory=GIB) == 2
 
 
 @pytest.mark.parametrize("error", [RuntimeError("Nanny failed to start."), OSError(24, "x"), TimeoutError()])
 def test_threads_draw_where_no_cluster_starts(
     error: Exception,
-    small_config: Callable[..., ReleaseConfig],
+    configure: Configs,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -75,35 +74,30 @@ def test_threads_draw_where_no_cluster_starts(
 
     monkeypatch.setattr(drawing, "local_workers", lambda _: 2)
     monkeypatch.setattr("distributed.LocalCluster", broken)
-    release = run(small_config(), key=synth.RunKey.from_seed(1))
+    release = seeded(configure())
     words = capsys.readouterr().err
     assert f"A Dask cluster of 2 processes does not start ({type(error).__name__})" in words
     assert 'if __name__ == "__main__":' in words
     monkeypatch.undo()
-    expected = run(small_config(), key=synth.RunKey.from_seed(1))
+    expected = seeded(configure())
     (data,) = (path.name for path in release.public.glob("*_od_*.parquet"))
     assert (release.public / data).read_bytes() == (expected.public / data).read_bytes()
 
 
-def test_a_scheduler_that_does_not_answer_costs_nothing(
-    small_config: Callable[..., ReleaseConfig], tmp_path: Path
-) -> None:
-    ledger = (
-        f'[ledger]\nfile = "{tmp_path}/book"\ndata_set = "jobs"\nepsilon = "20"\ndelta = "1e-4"\n\n[plan]'
-    )
-    config = small_config(("[plan]", ledger))
+def test_a_scheduler_that_does_not_answer_costs_nothing(paid_config: Configs, book: Path) -> None:
+    config = paid_config()
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "100ms"}),
         pytest.raises(ConnectionError, match="no Dask scheduler") as caught,
     ):
         run(config, scheduler="tcp://127.0.0.1:1")
     assert caught.value.filename == "tcp://127.0.0.1:1"
-    assert not (tmp_path / "book").exists()
-    assert list(config.release.out.parent.iterdir()) == []
+    assert not book.exists()
+    assert left_over(config) == []
 
 
 def test_the_first_error_is_told_when_the_scheduler_is_gone(
-    small_config: Callable[..., ReleaseConfig], monkeypatch: pytest.MonkeyPatch
+    configure: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Gone:
         """A client whose scheduler dies while it is given work."""
@@ -127,14 +121,14 @@ def test_the_first_error_is_told_when_the_scheduler_is_gone(
 
     monkeypatch.setattr("distributed.Client", Gone)
     with pytest.raises(OSError, match="the first error"):
-        run(small_config(), scheduler="tcp://127.0.0.1:1")
+        run(configure(), scheduler="tcp://127.0.0.1:1")
 
 
 @pytest.mark.slow
-def test_a_script_without_a_guard_makes_its_release(config_text: Callable[..., str], tmp_path: Path) -> None:
+def test_a_script_without_a_guard_makes_its_release(small_toml: Callable[..., str], tmp_path: Path) -> None:
     """Processes that Dask starts import it again, and would begin the run again."""
     script = tmp_path / "script.py"
-    (tmp_path / "small.toml").write_text(config_text(), encoding="utf-8")
+    (tmp_path / "small.toml").write_text(small_toml(), encoding="utf-8")
     script.write_text(
         "import pathlib, pipelines\n"
         "pipelines.running.executor.local_workers = lambda _: 2\n"
@@ -156,7 +150,7 @@ def test_an_error_on_a_worker_says_nothing_of_the_data(
         def draw(self, _: int) -> None:
             raise KeyError("CANARY lives in 440070001001000")
 
-    monkeypatch.setattr("pipelines.running.executor._run_in", lambda *_: Broken())
+    monkeypatch.setattr(drawing, "_run_in", lambda *_: Broken())
     with pytest.raises(RuntimeError, match=r"^batch 3 could not be drawn \(KeyError\)$") as caught:
         _draw(tmp_path, "a run", 3)
     assert caught.value.__suppress_context__

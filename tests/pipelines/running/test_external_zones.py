@@ -21,7 +21,8 @@ from pipelines.planning.storage import load_plan, save_plan
 from pipelines.release.certificate import Certificate
 from pipelines.release.layout import file_names, seal
 
-Configs = Callable[..., pipelines.ReleaseConfig]
+from .helpers import Configs, Table, merged
+
 CODES = {"w_geocode": "str", "h_geocode": "str", "createdate": "str"}
 FILLED = {"09": "099999999999999", "25": "259999999999999"}
 COUNTS = ["S000", *(name for names in geo_data.LODES_CATEGORIES.values() for name in names)]
@@ -41,37 +42,28 @@ def split(small_region: dict[str, Path], tmp_path_factory: pytest.TempPathFactor
     return paths
 
 
+def jobs_of(split: dict[str, Path]) -> Table:
+    return {
+        "jobs": {"file": str(split["main"]), "aux": str(split["aux"])},
+        "geography": {"external_zones": ["09", "25"]},
+    }
+
+
 @pytest.fixture
-def outside_config(
-    small_config: Configs, small_region: dict[str, Path], split: dict[str, Path]
-) -> Callable[..., pipelines.ReleaseConfig]:
+def outside_config(configure: Configs, split: dict[str, Path]) -> Configs:
     """Return the configuration of a release with main and aux file."""
-
-    def config(
-        *change: tuple[str, str], aux: Path | None = split["aux"], outside: str = '["09", "25"]'
-    ) -> pipelines.ReleaseConfig:
-        file = f'file = "{split["main"]}"\n' + ("" if aux is None else f'aux = "{aux}"\n')
-        lines = 'longitude = "blklondd"\n' + (f"outside = {outside}\n" if outside else "")
-        return small_config(
-            (f'file = "{small_region["od"]}"\n', file), ('longitude = "blklondd"\n', lines), *change
-        )
-
-    return config
+    return lambda **changes: configure(**merged(jobs_of(split), changes))
 
 
 @pytest.fixture(scope="module")
 def release(
-    config_text: Callable[..., str],
-    small_region: dict[str, Path],
+    small_toml: Callable[..., str],
     split: dict[str, Path],
     clean_source: object,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Release:
-    text = config_text(
-        (f'file = "{small_region["od"]}"\n', f'file = "{split["main"]}"\naux = "{split["aux"]}"\n'),
-        ('longitude = "blklondd"\n', 'longitude = "blklondd"\noutside = ["09", "25"]\n'),
-    )
-    return run(pipelines.parse_config(text, tmp_path_factory.mktemp("external_zones"), "outside.toml"))
+    folder = tmp_path_factory.mktemp("external_zones")
+    return run(pipelines.parse_config(small_toml(**jobs_of(split)), folder, "outside.toml"))
 
 
 def read(folder: Path, kind: str) -> pd.DataFrame:
@@ -134,7 +126,8 @@ def test_the_plan_does_not_depend_on_homes(
     swapped.mkdir()
     both.iloc[::2].to_csv(swapped / "main.csv.gz", index=False)
     both.iloc[1::2].to_csv(swapped / "aux.csv.gz", index=False)
-    config = outside_config((str(split["main"]), str(swapped / "main.csv.gz")), aux=swapped / "aux.csv.gz")
+    files = {"file": str(swapped / "main.csv.gz"), "aux": str(swapped / "aux.csv.gz")}
+    config = outside_config(jobs=files)
     second = tmp_path / "second"
     save_plan(make_plan(config), second)
     names = sorted(path.name for path in first.iterdir())
@@ -144,18 +137,21 @@ def test_the_plan_does_not_depend_on_homes(
 
 
 def test_outside_and_aux_need_each_other(outside_config: Configs) -> None:
-    with pytest.raises(ConfigError, match=r"geography\.outside: the LODES main file has no such workers"):
-        outside_config(aux=None)
-    with pytest.raises(ConfigError, match=r"jobs\.aux: the aux file needs areas to live in"):
-        outside_config(external_zones="")
-    with pytest.raises(ConfigError, match=r'geography: "25" is named 2 times'):
-        outside_config(external_zones='["25", "25"]')
-    with pytest.raises(ConfigError, match=r"geography\.outside: .* is not a list"):
-        outside_config(external_zones='"everywhere"')
+    for changes, words in (
+        (
+            {"jobs": {"aux": None}},
+            r"geography\.external_zones: the LODES main file has no such workers",
+        ),
+        ({"geography": {"external_zones": None}}, r"jobs\.aux: the aux file needs zones to live in"),
+        ({"geography": {"external_zones": ["25", "25"]}}, 'geography: "25" is named 2 times'),
+        ({"geography": {"external_zones": "everywhere"}}, r"geography\.external_zones: .* is not a list"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            outside_config(**changes)
 
 
 def test_every_state_may_be_outside(outside_config: Configs) -> None:
-    plan = make_plan(outside_config(external_zones='["us-states"]'))
+    plan = make_plan(outside_config(geography={"external_zones": ["us-states"]}))
     assert len(plan.geography.external_zones) == len(US_STATES)  # the demo region is in none
     assert plan.notes[-1] == (
         "no auxiliary table has flows from 56 of 56 external zones: what is expected from them follows "

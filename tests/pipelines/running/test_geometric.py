@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 
 import pipelines
 import synth
-from pipelines import Release, ReleaseConfig, ReleasePlan, VerificationError, resume, run, verify
+from pipelines import Release, ReleasePlan, VerificationError, resume, run, verify
 from pipelines.cli.summary import release_summary
 from pipelines.planning.form import plan_hash
 from pipelines.planning.public_inputs import read_public_inputs
@@ -27,17 +26,18 @@ from pipelines.release.certificate import Certificate, certificate_schema, guara
 from pipelines.release.layout import file_names, seal
 from pipelines.release.names import NAME_FILE
 from pipelines.release.readme import release_readme
+from pipelines.running import batches as drawing
 from pipelines.running.report import plan_summary
 
-Configs = Callable[..., ReleaseConfig]
+from .helpers import GEOMETRIC, Configs, data_of, merged, seeded
+
 Document = dict[str, Any]
-GEOMETRIC = [('mechanism = "dirichlet"', 'mechanism = "geometric"'), ('retention_min = "0.5"', "")]
 
 
 @pytest.fixture
-def config(small_config: Configs) -> Configs:
+def config(configure: Configs) -> Configs:
     """The configuration of the small region with this mechanism."""
-    return lambda *change: small_config(*GEOMETRIC, *change)
+    return lambda **changes: configure(**merged(GEOMETRIC, changes))
 
 
 @pytest.fixture
@@ -49,13 +49,7 @@ def test_tune_does_not_try_a_retention_that_the_mechanism_has_not(config: Config
     with pytest.raises(pipelines.ConfigError, match='"geometric" keeps every cell') as caught:
         tune(config(), Sweep(epsilon=("4",), retention_min=("0.5",)))
     assert len(caught.value.problems) == 1
-    assert tune(config(), Sweep(epsilon=("8.6",), retention_min=("1.0",)))["certify"].tolist() == [True]
-
-
-def data_of(release: Release) -> dict[str, bytes]:
-    return {
-        name: (release.public / name).read_bytes() for name in file_names(release.plan.configuration).values()
-    }
+    assert tune(config(), Sweep(epsilon=("8.6",), retention_min=("1.0",)))["certified"].tolist() == [True]
 
 
 def test_a_release_is_made_and_passes_every_check(release: Release) -> None:
@@ -97,24 +91,21 @@ def test_totals_of_work_blocks_are_exact(release: Release) -> None:
 def test_one_key_gives_the_same_bytes_however_it_is_cut_off(
     config: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cut, draw = pipelines.running.batches.batches, pipelines.running.batches.sample_batch
-    monkeypatch.setattr(pipelines.running.batches, "batches", lambda release, _=None: cut(release, 50))
-    whole, again, other = (run(config(), key=synth.RunKey.from_seed(seed)) for seed in (1, 1, 2))
+    draw = drawing.sample_batch
+    whole, again, other = (seeded(config(run={"batch_jobs": 50}), seed) for seed in (1, 1, 2))
     assert data_of(whole) == data_of(again)
     assert data_of(whole) != data_of(other)
 
-    def failing(
-        release: ReleasePlan, pools: slice, homes: object, key: object, batch: int, run: int
-    ) -> object:
+    def failing(plan: ReleasePlan, pools: slice, homes: object, key: object, batch: int, run: int) -> object:
         if batch == 3:
             raise OSError("no power")
-        return draw(release, pools, homes, key, batch, run)  # type: ignore[arg-type]
+        return draw(plan, pools, homes, key, batch, run)  # type: ignore[arg-type]
 
-    broken = config()
+    broken = config(run={"batch_jobs": 50})
     with monkeypatch.context() as patch:
-        patch.setattr(pipelines.running.batches, "sample_batch", failing)
+        patch.setattr(drawing, "sample_batch", failing)
         with pytest.raises(OSError, match="no power"):
-            run(broken, key=synth.RunKey.from_seed(1))
+            seeded(broken)
     assert data_of(resume(broken.release.out)) == data_of(whole)
 
 
@@ -210,40 +201,32 @@ def test_a_changed_certificate_is_found(path: tuple[str | int, ...], value: obje
 # --- planning
 
 
-@pytest.mark.parametrize(
-    ("line", "fix"),
-    [
-        ('prior = "0.1"', 'plan.prior: the mechanism "geometric" has no prior; leave this line out'),
-        (
-            'retention_min = "0.5"',
-            'plan.retention_min: the mechanism "geometric" keeps every cell; write retention_min = "1"',
-        ),
-        (
-            'preset = "onthemap"',
-            'plan.retention_min: the mechanism "geometric" keeps every cell; write retention_min = "1"',
-        ),
-    ],
-)
-def test_settings_of_the_other_mechanism_are_refused(line: str, fix: str, config: Configs) -> None:
-    with pytest.raises(pipelines.ConfigError) as caught:
-        config(("pool_below = 8", f"pool_below = 8\n{line}"))
-    assert str(caught.value).endswith(fix)
+def test_settings_of_the_other_mechanism_are_refused(config: Configs) -> None:
+    keeps = 'plan.retention_min: the mechanism "geometric" keeps every cell; write retention_min = "1"'
+    for setting, fix in (
+        ({"prior": "0.1"}, 'plan.prior: the mechanism "geometric" has no prior; leave this line out'),
+        ({"retention_min": "0.5"}, keeps),
+        ({"preset": "onthemap"}, keeps),
+    ):
+        with pytest.raises(pipelines.ConfigError) as caught:
+            config(plan=setting)
+        assert str(caught.value).endswith(fix)
 
 
-@pytest.mark.parametrize("lines", ['retention_min = "1"', 'preset = "onthemap"\nretention_min = "1"'])
-def test_settings_that_change_nothing_are_not(lines: str, config: Configs) -> None:
-    assert config(("pool_below = 8", f"pool_below = 8\n{lines}")).plan.retention_min == 1
+def test_settings_that_change_nothing_are_not(config: Configs) -> None:
+    for more in ({}, {"preset": "onthemap"}):
+        assert config(plan={"retention_min": "1", **more}).plan.retention_min == 1
 
 
-def test_the_planner_plans_for_the_mechanism(small_config: Configs, config: Configs) -> None:
+def test_the_planner_plans_for_the_mechanism(configure: Configs, config: Configs) -> None:
     """With cells chosen for it, this mechanism loses less than the other, and than with other cells."""
-    chosen = ('split_threshold = "1"\npool_below = 8', "")
-    ours, theirs = config(chosen), small_config(chosen, GEOMETRIC[1])
+    chosen = {"split_threshold": None, "pool_below": None, "retention_min": None}
+    ours, theirs = config(plan=chosen), configure(plan=chosen)
     inputs = read_public_inputs(ours)
     plan, other = pipelines.make_plan(ours, inputs), pipelines.make_plan(theirs, inputs)
     losses = [np.mean([objective(p, inputs.model, seed) for seed in range(5)]) for p in (plan, other)]
     assert losses[0] < losses[1]
-    coarse = pipelines.make_plan(config(('split_threshold = "1"', 'split_threshold = "200"')), inputs)
+    coarse = pipelines.make_plan(config(plan={"split_threshold": "200"}), inputs)
     assert losses[0] < np.mean([objective(coarse, inputs.model, seed) for seed in range(5)])
 
 
@@ -251,14 +234,14 @@ def test_a_forecast_counts_the_noise(config: Configs) -> None:
     inputs = read_public_inputs(config())
     shares = []
     for epsilon in ("8.6", "1"):
-        plan = pipelines.make_plan(config(('epsilon = "8.6"', f'epsilon = "{epsilon}"')), inputs)
+        plan = pipelines.make_plan(config(privacy={"epsilon": epsilon}), inputs)
         shares.append(simulate_utility(plan, inputs.model).noise_share)
         assert plan.numeric.epsilon == Fraction(epsilon)
     assert 0 < shares[0] < shares[1] < 1
 
 
 def test_an_epsilon_that_is_too_small_says_which_is_not(config: Configs) -> None:
-    tiny = config(('epsilon = "8.6"', 'epsilon = "1e-6"'))
+    tiny = config(privacy={"epsilon": "1e-6"})
     with pytest.raises(synth.BudgetTooSmallError, match=r"smallest epsilon that would do is 0\.001"):
         pipelines.make_plan(tiny)
 

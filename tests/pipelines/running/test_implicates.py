@@ -19,7 +19,6 @@ from pipelines import (
     ConfigError,
     Ledger,
     PublicReleaseError,
-    ReleaseConfig,
     VerificationError,
     certify,
     make_plan,
@@ -29,26 +28,17 @@ from pipelines import (
     verify,
 )
 from pipelines.config.implicates import Implicates
-from pipelines.release.layout import MANIFEST, file_names, seal
+from pipelines.release.layout import MANIFEST, seal
+from pipelines.running.batches import RunBatches
 from pipelines.running.report import plan_summary
 from pipelines.storage.checksums import CHECKSUMS
 
-Configs = Callable[..., ReleaseConfig]
-Change = tuple[str, str]
+from .helpers import GEOMETRIC, Configs, Table, data_of, merged, seeded
 
 
-def implicates(number: int, source: str = "independent-runs") -> Change:
-    line = 'job_type = "JT00"\n'
-    return (line, f'{line}implicates = {number}\nimplicate_source = "{source}"\n')
-
-
-def epsilon(value: str) -> Change:
-    return ('epsilon = "8.6"', f'epsilon = "{value}"')
-
-
-def data_of(release: pipelines.Release, folder: str = "") -> dict[str, bytes]:
-    names = file_names(release.plan.configuration).values()
-    return {name: (release.public / folder / name).read_bytes() for name in names}
+def implicates(number: object, source: str = "independent-runs", epsilon: str = "8.6") -> Table:
+    release = {"implicates": number, "implicate_source": source}
+    return {"release": release, "privacy": {"epsilon": epsilon}}
 
 
 def od(public: Path, implicate: int) -> pd.DataFrame:
@@ -58,12 +48,12 @@ def od(public: Path, implicate: int) -> pd.DataFrame:
 @pytest.fixture(scope="module", params=["independent-runs", "one-urn"])
 def three(
     request: pytest.FixtureRequest,
-    config_text: Callable[..., str],
+    small_toml: Callable[..., str],
     clean_source: object,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> pipelines.Release:
     """A release of three implicates, of either kind. Copy it before changing it."""
-    text = config_text(implicates(3, request.param), epsilon("25.8"))
+    text = small_toml(**implicates(3, request.param, "25.8"))
     return run(pipelines.parse_config(text, tmp_path_factory.mktemp("three"), "three.toml"))
 
 
@@ -103,20 +93,18 @@ def test_each_has_the_public_totals_and_homes_of_its_own(three: pipelines.Releas
 
 
 def test_an_independent_implicate_is_a_release_at_a_part_of_the_budget(
-    small_config: Configs, frozen_day: None
+    configure: Configs, frozen_day: None
 ) -> None:
     """Byte for byte: the first run of three has the key streams of the only run of one."""
-    several = run(
-        small_config(implicates(3), epsilon("25.8"), ('delta = "1e-5"', 'delta = "3e-5"')),
-        key=synth.RunKey.from_seed(1),
-    )
-    one = run(small_config(), key=synth.RunKey.from_seed(1))
+    budget = {"epsilon": "25.8", "delta": "3e-5"}
+    several = seeded(configure(**implicates(3) | {"privacy": budget}))
+    one = seeded(configure())
     assert data_of(several, "implicate-01") == data_of(one)
     assert several.plan.numeric.parameters == one.plan.numeric.parameters
 
 
-def test_runs_have_streams_of_their_own(small_config: Configs) -> None:
-    release = run(small_config(implicates(2), epsilon("20")), key=synth.RunKey.from_seed(1))
+def test_runs_have_streams_of_their_own(configure: Configs) -> None:
+    release = seeded(configure(**implicates(2, epsilon="20")))
     first, second = (od(release.public, number) for number in (1, 2))
     assert not first.equals(second)
 
@@ -124,8 +112,8 @@ def test_runs_have_streams_of_their_own(small_config: Configs) -> None:
 # --- what they cost
 
 
-def test_losses_of_independent_implicates_add_up(small_config: Configs) -> None:
-    plan = make_plan(small_config(implicates(3), epsilon("25.8")))
+def test_losses_of_independent_implicates_add_up(configure: Configs) -> None:
+    plan = make_plan(configure(**implicates(3, epsilon="25.8")))
     once, together = plan.mechanism.certify(plan.numeric), certify(plan)
     assert plan.numeric.epsilon == Fraction("8.6")
     assert plan.requested == (Fraction("25.8"), Fraction(1, 100_000))
@@ -146,13 +134,13 @@ def test_no_run_is_no_release(small_release: pipelines.Release) -> None:
         certify(small_release.plan).repeated(0)
 
 
-def test_one_urn_is_certified_for_all_of_its_draws(small_config: Configs) -> None:
-    plan = make_plan(small_config(implicates(3, "one-urn")))
+def test_one_urn_is_certified_for_all_of_its_draws(configure: Configs) -> None:
+    plan = make_plan(configure(**implicates(3, "one-urn")))
     np.testing.assert_array_equal(plan.numeric.pools.m, 3 * plan.numeric.pools.n)
     assert plan.numeric.epsilon == Fraction("8.6")
     guarantee = certify(plan)
     assert max(row.m_max for row in guarantee.classes) >= plan.numeric.pools.m.max()
-    single = make_plan(small_config())
+    single = make_plan(configure())
     prior = [max(p for row in certify(made).classes for p in row.numbers["prior"]) for made in (plan, single)]
     assert prior[0] > prior[1]  # three times the draws need more noise
 
@@ -171,44 +159,36 @@ def test_the_certificate_says_what_its_numbers_are_of(three: pipelines.Release) 
 
 
 @pytest.mark.parametrize("source", ["independent-runs", "one-urn"])
-def test_the_ledger_pays_for_all_of_them(small_config: Configs, tmp_path: Path, source: str) -> None:
-    book = tmp_path / "ledger.sqlite"
-    paid = (
-        "[plan]",
-        f'[ledger]\nfile = "{book}"\ndata_set = "jobs"\nepsilon = "20"\ndelta = "1e-4"\n\n[plan]',
-    )
-    release = run(small_config(implicates(2, source), paid, epsilon("18")))
+def test_the_ledger_pays_for_all_of_them(paid_config: Configs, book: Path, source: str) -> None:
+    release = run(paid_config(**implicates(2, source, "18")))
     said = release.certificate.run
     assert Ledger(book).spent("jobs") == (Fraction(said.epsilon), Fraction(said.delta))
     assert [entry.kind for entry in Ledger(book).entries()].count("debit") == 1
 
 
-def test_geometric_noise_is_added_anew_for_each(small_config: Configs) -> None:
-    geometric = ('mechanism = "dirichlet"', 'mechanism = "geometric"')
-    kept = ('retention_min = "0.5"', 'retention_min = "1"')
-    release = run(small_config(implicates(2), geometric, kept, epsilon("4")))
+def test_geometric_noise_is_added_anew_for_each(configure: Configs) -> None:
+    changes = merged(implicates(2, epsilon="4"), GEOMETRIC)
+    release = run(configure(**changes))
     assert release.certificate.run.epsilon == "4"
     assert release.certificate.run.delta == "0"
     assert release.plan.numeric.epsilon == 2
     assert not od(release.public, 1).equals(od(release.public, 2))
     with pytest.raises(ConfigError, match=r'release\.implicate_source: the mechanism "geometric" has no urn'):
-        small_config(implicates(2, "one-urn"), geometric, kept)
+        configure(**merged(changes, {"release": {"implicate_source": "one-urn"}}))
 
 
-def test_a_budget_that_is_too_small_for_them_says_what_would_do(small_config: Configs) -> None:
+def test_a_budget_that_is_too_small_for_them_says_what_would_do(configure: Configs) -> None:
     with pytest.raises(synth.BudgetTooSmallError, match="not enough for 3 independent implicates") as refused:
-        make_plan(small_config(implicates(3)))
+        make_plan(configure(**implicates(3)))
     smallest = refused.value.smallest
     assert smallest is not None
-    assert certify(make_plan(small_config(implicates(3), epsilon(synth.decimal_up(smallest, 4)))))
+    assert certify(make_plan(configure(**implicates(3, epsilon=synth.decimal_up(smallest, 4)))))
 
 
-@pytest.mark.parametrize("number", ["0", "100", '"3"', "2.5", "true"])
-def test_a_number_of_implicates_is_a_whole_number(config_text: Callable[..., str], number: str) -> None:
-    line = 'job_type = "JT00"\n'
-    text = config_text((line, f"{line}implicates = {number}\n"))
-    with pytest.raises(ConfigError, match=r"release\.implicates"):
-        pipelines.parse_config(text, Path(), "small.toml")
+def test_a_number_of_implicates_is_a_whole_number(configure: Configs) -> None:
+    for number in (0, 100, "3", 2.5, True):
+        with pytest.raises(ConfigError, match=r"release\.implicates"):
+            configure(release={"implicates": number})
 
 
 # --- interrupted
@@ -216,9 +196,9 @@ def test_a_number_of_implicates_is_a_whole_number(config_text: Callable[..., str
 
 @pytest.mark.parametrize("source", ["independent-runs", "one-urn"])
 def test_a_run_cut_off_between_implicates_is_continued_to_the_same_bytes(
-    small_config: Configs, frozen_day: None, source: str
+    configure: Configs, frozen_day: None, source: str
 ) -> None:
-    write, calls = pipelines.running.batches.RunBatches._write, 0
+    write, calls = RunBatches._write, 0
 
     def fail(*arguments: object) -> None:
         nonlocal calls
@@ -227,12 +207,12 @@ def test_a_run_cut_off_between_implicates_is_continued_to_the_same_bytes(
             raise OSError(5, "Input/output error")
         write(*arguments)  # type: ignore[arg-type]
 
-    whole = run(small_config(implicates(3, source), epsilon("25.8")), key=synth.RunKey.from_seed(1))
-    config = small_config(implicates(3, source), epsilon("25.8"))
+    whole = seeded(configure(**implicates(3, source, "25.8")))
+    config = configure(**implicates(3, source, "25.8"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipelines.running.batches.RunBatches, "_write", fail)
+        patch.setattr(RunBatches, "_write", fail)
         with pytest.raises(OSError, match="Input/output"):
-            run(config, key=synth.RunKey.from_seed(1))
+            seeded(config)
     again = resume(config.release.out)
     for folder in whole.plan.implicates.folders:
         assert data_of(again, folder) == data_of(whole, folder)
@@ -286,9 +266,9 @@ def test_a_certificate_of_fewer_implicates_is_noticed(copy: Path) -> None:
 
 
 def test_an_evaluation_says_how_much_implicates_differ(
-    three: pipelines.Release, config_text: Callable[..., str], tmp_path: Path
+    three: pipelines.Release, small_toml: Callable[..., str], tmp_path: Path
 ) -> None:
-    (tmp_path / "truth.toml").write_text(config_text(), encoding="utf-8")
+    (tmp_path / "truth.toml").write_text(small_toml(), encoding="utf-8")
     measures = pipelines.evaluate(three.out, tmp_path / "truth.toml", tmp_path / "evaluation")
     found = measures[measures["measure"] == "implicate_deviation"].set_index("level")["value"]
     flows = [

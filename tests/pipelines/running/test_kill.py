@@ -18,7 +18,7 @@ from pipelines import Ledger, debits_of
 from pipelines.planning.storage import load_plan
 from pipelines.release.layout import expected_files, public_files
 from pipelines.release.names import NAME_FILE
-from pipelines.running.folder import Staging
+from pipelines.running.folder import RunFolder
 
 pytestmark = pytest.mark.slow
 
@@ -27,16 +27,15 @@ pytestmark = pytest.mark.slow
 # get to (before:). Key and time are fixed, so that releases can be compared; batches are small, so that there
 # are many.
 SCRIPT = """
-import os, signal, sys, time
+import os, pkgutil, signal, sys, time
 from pathlib import Path
 import pipelines, synth
 import pipelines.running.run, pipelines.running.batches, pipelines.release.layout, pipelines.running.folder
 from pipelines.cli.main import main
 
-made, cut = pipelines.running.run.make_certificate, pipelines.running.batches.batches
+made = pipelines.running.run.make_certificate
 fixed = {"created": "2026-01-02T03:04:05Z"}
 pipelines.running.run.make_certificate = lambda *a, **k: made(*a, **k).model_copy(update=fixed)
-pipelines.running.batches.batches = lambda release, _=None: cut(release, 50)
 synth.RunKey.generate = lambda: synth.RunKey.from_seed(7)
 
 def die(*_, **__):
@@ -45,9 +44,7 @@ def die(*_, **__):
 def arm(moment):
     when, name = moment.split(":")
     owner, _, attribute = name.rpartition(".")
-    module, _, inner = owner.partition(".")
-    target = Path if owner == "Path" else sys.modules["pipelines." + module]
-    target = getattr(target, inner) if inner else target
+    target = Path if owner == "Path" else pkgutil.resolve_name("pipelines." + owner)
     real = getattr(target, attribute)
     setattr(target, attribute, die if when == "before" else lambda *a, **k: (real(*a, **k), die()))
 
@@ -79,22 +76,23 @@ for number, moments in enumerate(sys.argv[2:]):
         start("", "resume", str(folder / "release"))
     print(number, *statuses, flush=True)
 """
+MANY = {"batch_jobs": 50}
 STEPS = [
-    "after:releasing.save_plan",
-    "before:releasing.keep_homes",
-    "after:releasing.keep_homes",
-    "after:ledger.Ledger.debit",
-    "before:releasing.sample_release",
-    "after:sampling.sample_batch",
-    "before:sampling.os.rename",
-    "after:sampling.os.rename",
-    "before:releasing.write_public",
-    "before:release_files.seal",
-    "after:release_files.seal",
-    "before:releasing.verify",
-    "after:releasing._log",
-    "before:staging.shutil.rmtree",
-    "after:staging.shutil.rmtree",
+    "after:running.run.save_plan",
+    "before:running.run.keep_homes",
+    "after:running.run.keep_homes",
+    "after:ledger.ledger.Ledger.debit",
+    "before:running.run.sample_release",
+    "after:running.batches.sample_batch",
+    "before:running.batches.os.rename",
+    "after:running.batches.os.rename",
+    "before:running.run.write_public",
+    "before:release.layout.seal",
+    "after:release.layout.seal",
+    "before:running.run.verify",
+    "after:running.run._log",
+    "before:running.folder.shutil.rmtree",
+    "after:running.folder.shutil.rmtree",
     "before:Path.rename",
     "after:Path.rename",
 ]
@@ -112,16 +110,14 @@ def digest(public: Path) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def killed(config_text: Callable[..., str], tmp_path: Path, plans: list[str]) -> list[int]:
+def killed(small_toml: Callable[..., str], tmp_path: Path, plans: list[str]) -> list[int]:
     """Say how often each run was killed; all of them must have ended alike, each paid for once."""
     plans = ["", *plans]  # the first is not killed
     book = tmp_path / "ledger.sqlite"
+    paid = {"file": str(book), "data_set": "jobs", "epsilon": f"{8.6 * len(plans)}", "delta": "0.1"}
     for number in range(len(plans)):
         (tmp_path / str(number)).mkdir()
-        paid = (
-            f'\n[ledger]\nfile = "{book}"\ndata_set = "jobs"\nepsilon = "{8.6 * len(plans)}"\ndelta = "0.1"\n'
-        )
-        (tmp_path / str(number) / "small.toml").write_text(config_text() + paid)
+        (tmp_path / str(number) / "small.toml").write_text(small_toml(run=MANY, ledger=paid))
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(tmp_path), *plans], capture_output=True, text=True, check=True
     )
@@ -141,10 +137,7 @@ def killed(config_text: Callable[..., str], tmp_path: Path, plans: list[str]) ->
         digests.add(digest(out / "public"))
     assert len(digests) == 1
     account = Ledger(book).accounts()[0]
-    assert (account.debits, account.unfinished) == (
-        len(plans),
-        0,
-    )  # one for each release, however often killed
+    assert (account.debits, account.unfinished) == (len(plans), 0)  # one for each, however often killed
     debits = debits_of(tmp_path / str(number) / "release" for number in range(len(plans)))
     assert len(set(debits)) == len(plans)
     Ledger(book).verify(witness=debits)
@@ -153,34 +146,32 @@ def killed(config_text: Callable[..., str], tmp_path: Path, plans: list[str]) ->
 
 @pytest.mark.deep  # the next test kills at the same steps, in one run
 @pytest.mark.parametrize("steps", [STEPS[:9], STEPS[9:]], ids=["drawing", "finishing"])
-def test_kill_at_a_step_and_resume(config_text: Callable[..., str], tmp_path: Path, steps: list[str]) -> None:
-    assert killed(config_text, tmp_path, steps) == [1] * len(steps)
+def test_kill_at_a_step_and_resume(small_toml: Callable[..., str], tmp_path: Path, steps: list[str]) -> None:
+    assert killed(small_toml, tmp_path, steps) == [1] * len(steps)
 
 
-def test_kill_at_one_step_after_the_other(config_text: Callable[..., str], tmp_path: Path) -> None:
-    assert killed(config_text, tmp_path, [" ".join(STEPS)])[0] >= 10
+def test_kill_at_one_step_after_the_other(small_toml: Callable[..., str], tmp_path: Path) -> None:
+    assert killed(small_toml, tmp_path, [" ".join(STEPS)])[0] >= 10
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("seed", range(5))
-def test_kill_at_any_moment_and_resume(config_text: Callable[..., str], tmp_path: Path, seed: int) -> None:
-    assert sum(killed(config_text, tmp_path, ["", *moments(seed)])) >= 3  # of about ten that are tried
+def test_kill_at_any_moment_and_resume(small_toml: Callable[..., str], tmp_path: Path, seed: int) -> None:
+    assert sum(killed(small_toml, tmp_path, ["", *moments(seed)])) >= 3  # of about ten that are tried
 
 
-def test_what_a_killed_run_leaves_is_closed_to_others(
-    config_text: Callable[..., str], tmp_path: Path
-) -> None:
+def test_what_a_killed_run_leaves_is_closed_to_others(small_toml: Callable[..., str], tmp_path: Path) -> None:
     """Looked at while it is there: no confidential byte outside a folder of mode 0700."""
     (tmp_path / "0").mkdir()
-    (tmp_path / "0" / "small.toml").write_text(config_text())
+    (tmp_path / "0" / "small.toml").write_text(small_toml(run=MANY))
     script = SCRIPT.replace('for moment in [*moments.split(), ""]:', "for moment in moments.split():")
     script = script.replace("if statuses[-1]:", "if False:")
     subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path), "before:releasing.write_public"],
+        [sys.executable, "-c", script, str(tmp_path), "before:running.run.write_public"],
         capture_output=True,
         check=True,
     )
-    staging = Staging.of(tmp_path / "0" / "release")
+    staging = RunFolder.of(tmp_path / "0" / "release")
     assert staging.begun
     assert stat.S_IMODE(staging.folder.stat().st_mode) == 0o700
     assert {path.name for path in (tmp_path / "0").iterdir()} == {"small.toml", ".release.unfinished"}

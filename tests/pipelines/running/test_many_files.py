@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from pathlib import Path
 
 import click.testing
@@ -13,12 +12,10 @@ import pytest
 
 import geo_data
 import pipelines
-import synth
-from pipelines import ReleaseConfig, run
+from pipelines import run
 from pipelines.cli.main import main
-from pipelines.running import run as releasing
 
-Configs = Callable[..., ReleaseConfig]
+from .helpers import Configs, seeded
 
 
 @pytest.fixture
@@ -31,16 +28,6 @@ def pieces(small_region: dict[str, Path], tmp_path: Path) -> Path:
     for number, (a, b) in enumerate(itertools.pairwise(cuts)):
         jobs[a:b].to_csv(folder / f"jobs_{number}.csv.gz", index=False)
     return folder
-
-
-@pytest.fixture
-def same_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    make = releasing.make_certificate
-    monkeypatch.setattr(
-        releasing,
-        "make_certificate",
-        lambda *a, **k: make(*a, **k).model_copy(update={"created": "2026-01-02T03:04:05Z"}),
-    )
 
 
 def data(release: pipelines.Release) -> dict[str, bytes]:
@@ -65,16 +52,13 @@ def test_lodes_files_are_one_set_of_jobs(
 
 @pytest.mark.parametrize("batch_jobs", [30, 100_000])
 def test_a_release_from_several_files_is_that_from_one(
-    batch_jobs: int, pieces: Path, small_region: dict[str, Path], small_config: Configs, same_time: None
+    batch_jobs: int, pieces: Path, configure: Configs, frozen_day: None
 ) -> None:
-    change = ("[plan]", f"[run]\nbatch_jobs = {batch_jobs}\n\n[plan]")
-    files = (f'file = "{small_region["od"]}"', f'file = "{pieces}/jobs_?.csv.gz"')
-    one, several = (
-        data(run(small_config(*changes), key=synth.RunKey.from_seed(1)))
-        for changes in ([change], [change, files])
+    several = {"file": f"{pieces}/jobs_?.csv.gz"}
+    one, other = (
+        data(seeded(configure(run={"batch_jobs": batch_jobs}, jobs=jobs))) for jobs in ({}, several)
     )
-    assert one.keys() == several.keys()
-    assert all(one[name] == several[name] for name in one)
+    assert one == other
 
 
 def test_categories_are_those_of_all_files(tmp_path: Path, small_geography: geo_data.Geography) -> None:
@@ -124,8 +108,8 @@ def test_a_worker_may_not_hide_in_another_file(tmp_path: Path, small_geography: 
     assert len(twice.records()) == 4
 
 
-def test_a_pattern_without_files_names_itself(small_region: dict[str, Path], small_config: Configs) -> None:
-    config = small_config((f'file = "{small_region["od"]}"', 'file = "nothing/jobs_*.csv.gz"'))
+def test_a_pattern_without_files_names_itself(configure: Configs) -> None:
+    config = configure(jobs={"file": "nothing/jobs_*.csv.gz"})
     with pytest.raises(geo_data.InputError, match=r"jobs_\*\.csv\.gz: there is no such file"):
         run(config)
 
@@ -138,12 +122,10 @@ def test_a_simulated_nation_is_released(tmp_path: Path, clean_source: object) ->
     assert [check.name for check in pipelines.verify(release.public)][-1] == "for release"
 
 
-def test_a_file_given_twice_is_refused(
-    pieces: Path, small_region: dict[str, Path], small_config: Configs
-) -> None:
+def test_a_file_given_twice_is_refused(pieces: Path, configure: Configs) -> None:
     (pieces / "jobs_3.csv.gz").write_bytes((pieces / "jobs_1.csv.gz").read_bytes())
     (pieces / "jobs_3.csv.gz").chmod(0o600)
-    config = small_config((f'file = "{small_region["od"]}"', f'file = "{pieces}/jobs_?.csv.gz"'))
+    config = configure(jobs={"file": f"{pieces}/jobs_?.csv.gz"})
     with pytest.raises(geo_data.InputError, match="same, byte for byte"):
         run(config)
     assert not config.release.out.exists()

@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pipelines
-import synth
-from pipelines import ReleaseConfig, VerificationError, run, verify
+from pipelines import VerificationError, verify
 from pipelines.release.layout import (
     CHECKSUMS,
     MANIFEST,
@@ -24,23 +23,24 @@ from pipelines.release.layout import (
 )
 from pipelines.release.names import NAME_FILE
 from pipelines.running import run as releasing
-from pipelines.running.folder import Staging
+from pipelines.running.folder import RunFolder
 
-Configs = Callable[..., ReleaseConfig]
-WITHOUT = ('job_type = "JT00"\n', 'job_type = "JT00"\ncsv = false\n')
-BATCHES = ("[plan]", "[run]\nbatch_jobs = 200\n\n[plan]")
+from .helpers import Configs, Table, interrupted, seeded
+
+WITHOUT: Table = {"release": {"csv": False}}
 
 
 @pytest.fixture
 def config(
-    small_config: Configs, microdata: dict[str, Path], microdata_change: Callable[[Path], tuple[str, str]]
-) -> Callable[..., ReleaseConfig]:
-    return lambda *more: small_config(microdata_change(microdata["parquet"]), BATCHES, *more)
+    configure: Configs, microdata: dict[str, Path], microdata_jobs: Callable[[Path], Table]
+) -> Configs:
+    jobs = microdata_jobs(microdata["parquet"])
+    return lambda **more: configure(jobs=jobs, run={"batch_jobs": 200}, **more)
 
 
 @pytest.fixture
-def parquet_only(config: Callable[..., ReleaseConfig]) -> pipelines.Release:
-    return run(config(WITHOUT), key=synth.RunKey.from_seed(4))
+def parquet_only(config: Configs) -> pipelines.Release:
+    return seeded(config(**WITHOUT), 4)
 
 
 def sealed_again(public: Path) -> None:
@@ -58,10 +58,8 @@ def refusal(public: Path) -> VerificationError:
     return refused.value
 
 
-def test_the_rows_are_those_of_a_release_with_csv(
-    parquet_only: pipelines.Release, config: Callable[..., ReleaseConfig]
-) -> None:
-    both = run(config(), key=synth.RunKey.from_seed(4))
+def test_the_rows_are_those_of_a_release_with_csv(parquet_only: pipelines.Release, config: Configs) -> None:
+    both = seeded(config(), 4)
     for name in ("demo_od_main_JT00_2019.parquet", "demo_jobs_main_JT00_2019.parquet"):
         assert (parquet_only.public / name).is_dir()
         assert len(list((parquet_only.public / name).iterdir())) > 2
@@ -74,8 +72,8 @@ def test_the_rows_are_those_of_a_release_with_csv(
     assert "a folder of Parquet files" in (parquet_only.public / "README.md").read_text()
 
 
-def test_readers_need_not_know(parquet_only: pipelines.Release, config: Callable[..., ReleaseConfig]) -> None:
-    both = run(config(), key=synth.RunKey.from_seed(4))
+def test_readers_need_not_know(parquet_only: pipelines.Release, config: Configs) -> None:
+    both = seeded(config(), 4)
     flows = [
         pipelines.read_public_release(release.public).flows("trct", "bgrp", ["S000", "age_old"])
         for release in (parquet_only, both)
@@ -154,33 +152,22 @@ def test_a_changed_row_is_refused(parquet_only: pipelines.Release) -> None:
     assert refusal(parquet_only.public).check == "data"
 
 
-def test_a_run_that_failed_while_it_wrote_can_be_resumed(
-    config: Callable[..., ReleaseConfig], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_failed_while_it_wrote_can_be_resumed(config: Configs) -> None:
     """The parts that were put into the public folder already are still the run's own."""
-    wanted = config(WITHOUT)
-    with monkeypatch.context() as patch:
-        patch.setattr(releasing, "verify", _fail)
-        with pytest.raises(OSError, match="No space"):
-            run(wanted, key=synth.RunKey.from_seed(4))
-    assert list(Staging.of(wanted.release.out).public.glob("*.parquet/part-000000.parquet"))
+    wanted = config(**WITHOUT)
+    interrupted(wanted, releasing, "verify")
+    assert list(RunFolder.of(wanted.release.out).public.glob("*.parquet/part-000000.parquet"))
     release = pipelines.resume(wanted.release.out)
     assert {"data", "texts"} <= passed(release.public)
     assert not list(release.out.rglob("*.npy"))
 
 
-def _fail(_: Path) -> None:
-    raise OSError(28, "No space left on device")
-
-
-def test_disks_without_links_get_copies(
-    config: Callable[..., ReleaseConfig], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_disks_without_links_get_copies(config: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_links(*_: object) -> None:
         raise OSError(1, "Operation not permitted")
 
     monkeypatch.setattr(Path, "hardlink_to", no_links)
-    release = run(config(WITHOUT), key=synth.RunKey.from_seed(4))
+    release = seeded(config(**WITHOUT), 4)
     assert {"data", "texts"} <= passed(release.public)
 
 

@@ -2,41 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 import synth
-from pipelines import ConfigError, Ledger, LedgerError, Release, ReleaseConfig, debits_of, resume, run
+from pipelines import ConfigError, Ledger, LedgerError, Release, debits_of, resume, run
 from pipelines.cli.summary import budget_line, release_summary
 from pipelines.ledger.ledger import Budget
 from pipelines.release.signing import SigningError
+from pipelines.running import batches as drawing
 from pipelines.running import run as releasing
-from pipelines.running.folder import RunState, Staging
+from pipelines.running.folder import RunFolder, RunState
 from pipelines.running.payment import budget_left
 
-Configs = Callable[..., ReleaseConfig]
-Change = tuple[str, str]
-
-
-@pytest.fixture
-def book(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.sqlite"
-
-
-@pytest.fixture
-def paid_config(small_config: Configs, book: Path) -> Callable[..., ReleaseConfig]:
-    """Return the configuration of a release that a budget of epsilon 20 pays for."""
-
-    def config(*change: Change, epsilon: str = "20") -> ReleaseConfig:
-        text = (
-            f'[ledger]\nfile = "{book}"\ndata_set = "jobs"\nepsilon = "{epsilon}"\ndelta = "1e-4"\n\n[plan]'
-        )
-        return small_config(("[plan]", text), *change)
-
-    return config
+from .helpers import Configs, interrupted, left_over
 
 
 def test_a_release_is_paid_once_with_what_its_certificate_says(
@@ -52,7 +33,7 @@ def test_a_release_is_paid_once_with_what_its_certificate_says(
     assert debits_of([release.out]) == [debit.hash]
     plan, guarantee = release.plan, releasing.certify(release.plan)
     for epsilon, refused in (("20", False), ("10", True)):  # what `odsynth plan` says of the next one
-        settings = paid_config(epsilon=epsilon).ledger
+        settings = paid_config(ledger={"epsilon": epsilon}).ledger
         assert settings is not None
         line = budget_line(settings, plan, guarantee)
         left = synth.decimal_down(Fraction(epsilon) - account.epsilon)
@@ -60,12 +41,10 @@ def test_a_release_is_paid_once_with_what_its_certificate_says(
         assert ("COSTS MORE" in line) == refused
     assert "ledger" not in release.plan.configuration  # where the agency keeps its books is nobody's business
     with pytest.raises(ConfigError, match="the output folder exists"):
-        run(paid_config(('out = "release"', f'out = "{release.out}"')))
+        run(paid_config(release={"out": str(release.out)}))
 
 
-def test_what_is_left_counts_the_budget_without_a_period(
-    paid_config: Callable[..., ReleaseConfig], book: Path
-) -> None:
+def test_what_is_left_counts_the_budget_without_a_period(paid_config: Configs, book: Path) -> None:
     settings = paid_config().ledger
     assert settings is not None
     settings = settings.model_copy(update={"period": "2026"})
@@ -84,14 +63,12 @@ def test_what_is_left_counts_the_budget_without_a_period(
     assert budget_left(settings) == (2, Fraction("1e-4"))
 
 
-def test_planning_refuses_what_a_run_would_refuse_later(
-    paid_config: Callable[..., ReleaseConfig], tmp_path: Path
-) -> None:
+def test_planning_refuses_what_a_run_would_refuse_later(paid_config: Configs, tmp_path: Path) -> None:
     releasing.check_ready(paid_config())
     nowhere = tmp_path / "nowhere"
     with pytest.raises(LedgerError, match="nowhere: the ledger's folder does not exist"):
-        releasing.check_ready(paid_config(("ledger.sqlite", "nowhere/ledger.sqlite")))
-    signed = paid_config(("[plan]", f'[signature]\nkey = "{nowhere}.pem"\n\n[plan]'))
+        releasing.check_ready(paid_config(ledger={"file": str(nowhere / "ledger.sqlite")}))
+    signed = paid_config(signature={"key": f"{nowhere}.pem"})
     with pytest.raises(SigningError, match=r"nowhere\.pem: there is no such key"):
         releasing.check_ready(signed)
 
@@ -100,7 +77,7 @@ def test_a_plan_for_one_record_is_paid_with_what_was_asked_of_it(
     paid_config: Configs, book: Path, clean_source: object
 ) -> None:
     """Probabilistic privacy of its whole run would cost a delta of more than the budget has."""
-    release = run(paid_config(('delta = "1e-5"', 'delta = "1e-5"\nguarantee = "dp"')))
+    release = run(paid_config(privacy={"guarantee": "dp"}))
     assert Fraction(release.certificate.run.delta) > Fraction("1e-4")
     assert Ledger(book).spent("jobs") == (Fraction("8.6"), Fraction("1e-5"))
 
@@ -122,7 +99,7 @@ def test_what_the_budget_does_not_allow_is_not_drawn(
     with pytest.raises(LedgerError, match="the budget for ever does not allow this release"):
         run(config)
     assert Ledger(book).entries() == before
-    assert list(config.release.out.parent.iterdir()) == []
+    assert left_over(config) == []
 
 
 def test_the_debit_comes_before_the_first_draw_and_stays(
@@ -136,7 +113,7 @@ def test_the_debit_comes_before_the_first_draw_and_stays(
         raise OSError(28, "No space left on device")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipelines.running.batches.sample_batch", fail)
+        patch.setattr(drawing, "sample_batch", fail)
         with pytest.raises(OSError, match="No space"):
             run(config)
     assert (seen[0].debits, seen[0].unfinished) == (1, 1)
@@ -155,7 +132,7 @@ def test_a_crash_beside_the_ledger_costs_nothing(
 ) -> None:
     """After the debit; while it is noted in the run's folder; between the last rename and the ledger."""
     config = paid_config()
-    debit, save = Ledger.debit, Staging.save
+    debit, save = Ledger.debit, RunFolder.save
 
     class Killed(BaseException):
         pass
@@ -165,14 +142,14 @@ def test_a_crash_beside_the_ledger_costs_nothing(
             debit(self, **named)  # type: ignore[arg-type]
         raise Killed
 
-    def saved(self: Staging, state: RunState, key: synth.RunKey | None = None) -> None:
+    def saved(self: RunFolder, state: RunState, key: synth.RunKey | None = None) -> None:
         if state.debit is not None:
             raise Killed
         save(self, state, key)
 
     with pytest.MonkeyPatch.context() as patch:
         if moment == "note":
-            patch.setattr(Staging, "save", saved)
+            patch.setattr(RunFolder, "save", saved)
         else:
             patch.setattr(Ledger, "debit" if moment == "debit" else "outcome", killed)
         with pytest.raises(Killed):
@@ -185,43 +162,26 @@ def test_a_crash_beside_the_ledger_costs_nothing(
         resume(config.release.out)
 
 
-def test_a_run_that_stops_before_its_debit_leaves_nothing(
-    paid_config: Configs, book: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_stops_before_its_debit_leaves_nothing(paid_config: Configs, book: Path) -> None:
     run(paid_config())
     before = Ledger(book).entries()
-
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Ledger, "debit", interrupted)
     config = paid_config()
-    with pytest.raises(KeyboardInterrupt):
-        run(config)
+    interrupted(config, Ledger, "debit", KeyboardInterrupt())
     assert Ledger(book).entries() == before
-    assert list(config.release.out.parent.iterdir()) == []
+    assert left_over(config) == []
 
 
 def test_a_ledger_that_does_not_know_the_witness_is_not_used(paid_config: Configs, book: Path) -> None:
-    config = paid_config(('delta = "1e-4"\n', f'delta = "1e-4"\nwitness = ["{"a" * 64}"]\n'))
+    config = paid_config(ledger={"witness": ["a" * 64]})
     with pytest.raises(LedgerError, match="there is no such ledger"):
         run(config)
     assert not book.exists()
-    assert list(config.release.out.parent.iterdir()) == []
+    assert left_over(config) == []
 
 
-def test_a_run_without_its_ledger_is_not_resumed(
-    paid_config: Configs, book: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_without_its_ledger_is_not_resumed(paid_config: Configs, book: Path) -> None:
     config = paid_config()
-
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(releasing, "write_public", fail)
-        with pytest.raises(OSError, match="No space"):
-            run(config)
+    interrupted(config)
     book.rename(book.with_suffix(".away"))
     with pytest.raises((LedgerError, OSError)):
         resume(config.release.out)

@@ -16,19 +16,18 @@ import pytest
 
 import geo_data
 import pipelines
-import synth
 from pipelines import ConfigError, ReleaseConfig, plan_hash, resume, run
 from pipelines.cli.main import main
 from pipelines.ledger.ledger import Ledger
 from pipelines.planning.form import PLAN_FILES
 from pipelines.release.names import NAME_FILE, write_names
 from pipelines.running import run as releasing
-from pipelines.running.folder import Staging
+from pipelines.running.folder import RunFolder
 from pipelines.running.reviewed_plan import refuse_other_slots
+from pipelines.running.steps import PLAN_STEPS, REVIEWED_RUN_STEPS, StepBegins
 from pipelines.storage.checksums import sha256_of
 
-Configs = Callable[..., ReleaseConfig]
-Change = tuple[str, str]
+from .helpers import GEOMETRIC, Configs, Table, everything, interrupted, seeded
 
 
 def reviewed(config: ReleaseConfig) -> Path:
@@ -46,31 +45,16 @@ def reviewed(config: ReleaseConfig) -> Path:
     return folder
 
 
-def everything(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-
 @pytest.fixture(scope="module")
-def plan_of_jobs(config_text: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def plan_of_jobs(small_toml: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A plan of the small region; copy it before changing it."""
     folder = tmp_path_factory.mktemp("reviewed")
-    return reviewed(pipelines.parse_config(config_text(), folder, "small.toml"))
+    return reviewed(pipelines.parse_config(small_toml(), folder, "small.toml"))
 
 
 @pytest.fixture
 def given(plan_of_jobs: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(plan_of_jobs, tmp_path / "given"))
-
-
-@pytest.fixture
-def paid_config(small_config: Configs, tmp_path: Path) -> Configs:
-    """Return a configuration with a ledger."""
-
-    def config(*change: Change, jobs: Path | None = None) -> ReleaseConfig:
-        ledger = f'[ledger]\nfile = "{tmp_path}/book"\ndata_set = "jobs"\nepsilon = "20"\ndelta = "1e-4"\n\n'
-        return small_config(("[plan]", f"{ledger}[plan]"), *change, jobs=jobs)
-
-    return config
 
 
 def refused(config: ReleaseConfig, plan: Path, error: type[Exception], words: str) -> None:
@@ -87,7 +71,7 @@ def refused(config: ReleaseConfig, plan: Path, error: type[Exception], words: st
 def nothing_done(config: ReleaseConfig) -> None:
     out = config.release.out
     assert not out.exists()
-    assert not Staging.of(out).folder.exists()
+    assert not RunFolder.of(out).folder.exists()
     if config.ledger is not None:
         assert not config.ledger.file.exists()
 
@@ -95,35 +79,34 @@ def nothing_done(config: ReleaseConfig) -> None:
 # --- the same release
 
 
-FEWER_LEVELS = ('"trct", "bgrp"]', '"trct"]')
-SEVERAL = ('job_type = "JT00"\n', 'job_type = "JT00"\nimplicates = 2\nimplicate_source = "one-urn"\n')
-GEOMETRIC = [('mechanism = "dirichlet"', 'mechanism = "geometric"'), ('retention_min = "0.5"', "")]
-ONE_RECORD = ('delta = "1e-5"', 'delta = "1e-5"\nguarantee = "dp"')
-STRATA = ("retention_min", 'pool_by = ["SE"]\nretention_min')
+FEWER_LEVELS: Table = {"geography": {"levels": ["st", "cty", "trct"]}}
+SEVERAL: Table = {"release": {"implicates": 2, "implicate_source": "one-urn"}}
+ONE_RECORD: Table = {"privacy": {"guarantee": "dp"}}
+STRATA: Table = {"plan": {"pool_by": ["SE"]}}
+NO_NAMES: Table = {"geography": {"names": {}}}
 
 
-NO_NAMES = ('longitude = "blklondd"\n', 'longitude = "blklondd"\nnames = {}\n')
-
-
-@pytest.mark.parametrize("change", [[], [SEVERAL, STRATA], GEOMETRIC, [ONE_RECORD, NO_NAMES]])
+@pytest.mark.parametrize("changes", [{}, SEVERAL | STRATA, GEOMETRIC, ONE_RECORD | NO_NAMES])
 def test_the_release_is_that_of_a_run_that_plans_itself(
-    change: list[Change], small_config: Configs, frozen_day: None, monkeypatch: pytest.MonkeyPatch
+    changes: Table, configure: Configs, frozen_day: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    itself = everything(run(small_config(*change), key=synth.RunKey.from_seed(1)).public)
-    config = small_config(*change)
+    itself = everything(seeded(configure(**changes)).public)
+    config = configure(**changes)
     folder = reviewed(config)
     monkeypatch.setattr(releasing, "read_public_inputs", pytest.fail)  # no public model is built
-    release = run(config, plan=folder, key=synth.RunKey.from_seed(1))
+    said: list[str] = []
+    release = seeded(config, plan=folder, report=said.append)
+    assert [each.step for each in said if isinstance(each, StepBegins)] == list(REVIEWED_RUN_STEPS)
     assert everything(release.public) == itself
-    assert (NAME_FILE in itself) is (NO_NAMES not in change)
+    assert (NAME_FILE in itself) is ("geography" not in changes)
     assert everything(release.public / "plan") == everything(folder / "plan")
     assert release.certificate.plan_sha256 == plan_hash(folder / "plan")
 
 
 def test_microdata_with_attributes_and_workers_from_outside(
-    small_config: Configs,
+    configure: Configs,
     microdata: dict[str, Path],
-    microdata_change: Callable[[Path], Change],
+    microdata_jobs: Callable[..., Table],
     frozen_day: None,
     tmp_path: Path,
 ) -> None:
@@ -131,22 +114,21 @@ def test_microdata_with_attributes_and_workers_from_outside(
     jobs.loc[::7, "live"] = "09" + jobs["live"].str[2:]
     path = tmp_path / "jobs.parquet"
     jobs.to_parquet(path, index=False)
-    changes = [
-        microdata_change(path),
-        ("retention_min", 'pool_by = ["age"]\nretention_min'),
-        ('longitude = "blklondd"\n', 'longitude = "blklondd"\noutside = ["09"]\n'),
-    ]
-    itself, config = (small_config(*changes) for _ in range(2))
-    expected = everything(run(itself, key=synth.RunKey.from_seed(1)).public)
-    release = run(config, plan=reviewed(config), key=synth.RunKey.from_seed(1))
-    assert everything(release.public) == expected
+    changes = {
+        "jobs": microdata_jobs(path),
+        "plan": {"pool_by": ["age"]},
+        "geography": {"external_zones": ["09"]},
+    }
+    itself, config = (configure(**changes) for _ in range(2))
+    expected = everything(seeded(itself).public)
+    assert everything(seeded(config, plan=reviewed(config)).public) == expected
 
 
 def test_public_files_but_polygons_are_not_needed_any_more(
-    given: Path, small_config: Configs, small_region: dict[str, Path], tmp_path: Path
+    given: Path, configure: Configs, small_region: dict[str, Path], tmp_path: Path
 ) -> None:
     """What was planned is in the plan: a crosswalk that changes meanwhile changes nothing."""
-    config = small_config()
+    config = configure()
     gone = tmp_path / "gone"
     geography = config.geography.model_copy(update={"file": gone / config.geography.file.name})
     tables = tuple(t.model_copy(update={"file": gone / t.file.name}) for t in config.auxiliary)
@@ -155,30 +137,30 @@ def test_public_files_but_polygons_are_not_needed_any_more(
     assert run(moved, plan=given).certificate.plan_sha256 == plan_hash(given / "plan")
 
 
-def test_another_writer_of_parquet_has_planned(given: Path, small_config: Configs) -> None:
+def test_another_writer_of_parquet_has_planned(given: Path, configure: Configs) -> None:
     """The plan is kept as it was reviewed: files that this machine would write otherwise."""
     slots = given / "plan" / "slots.parquet"
     pq.write_table(pq.read_table(slots), slots, compression="snappy")
     reseal(given)
-    release = run(small_config(), plan=given)
+    release = run(configure(), plan=given)
     assert everything(release.public / "plan") == everything(given / "plan")
 
 
 def test_a_link_to_the_folder_is_followed_and_not_kept(
-    given: Path, small_config: Configs, tmp_path: Path
+    given: Path, configure: Configs, tmp_path: Path
 ) -> None:
     link = tmp_path / "approved"
     link.symlink_to(given)
     (given / "plan" / "elsewhere").symlink_to("slots.parquet")  # no file of a plan
-    release = run(small_config(), plan=link)
+    release = run(configure(), plan=link)
     assert {path.name for path in (release.public / "plan").iterdir()} == set(PLAN_FILES)
     assert not any(path.is_symlink() for path in release.public.rglob("*"))
 
 
 def test_a_plan_that_changes_during_the_run_does_not_matter(
-    given: Path, small_config: Configs, frozen_day: None, monkeypatch: pytest.MonkeyPatch
+    given: Path, configure: Configs, frozen_day: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = everything(run(small_config(), plan=given, key=synth.RunKey.from_seed(1)).public)
+    expected = everything(seeded(configure(), plan=given).public)
     read = releasing.take_plan
 
     def then_it_is_removed(*arguments: object) -> object:
@@ -187,29 +169,18 @@ def test_a_plan_that_changes_during_the_run_does_not_matter(
         return release
 
     monkeypatch.setattr(releasing, "take_plan", then_it_is_removed)
-    release = run(small_config(), plan=given, key=synth.RunKey.from_seed(1))
+    release = seeded(configure(), plan=given)
     assert everything(release.public) == expected
 
 
-def test_an_interrupted_run_is_resumed_with_its_plan(
-    given: Path, paid_config: Configs, frozen_day: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_run_is_resumed_with_its_plan(given: Path, paid_config: Configs, book: Path) -> None:
     config = paid_config()
-
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(releasing, "write_public", fail)
-        with pytest.raises(OSError, match="No space"):
-            run(config, plan=given, key=synth.RunKey.from_seed(1))
+    interrupted(config, plan=given)
     reported = plan_hash(given / "plan")
     shutil.rmtree(given)
     release = resume(config.release.out)
     assert release.certificate.plan_sha256 == reported
-    assert config.ledger is not None
-    paid = [entry.plan_sha256 for entry in Ledger(config.ledger.file).entries() if entry.kind == "debit"]
-    assert paid == [reported]
+    assert [entry.plan_sha256 for entry in Ledger(book).entries() if entry.kind == "debit"] == [reported]
 
 
 # --- refusals
@@ -227,29 +198,21 @@ def reseal(folder: Path, change: Callable[[dict], object] = lambda _: None) -> N
     (folder / "forecast.json").write_text(json.dumps(numbers))
 
 
-@pytest.mark.parametrize(
-    ("change", "keys"),
-    [
-        ([('epsilon = "8.6"', 'epsilon = "8.5"')], "privacy.epsilon"),
-        ([ONE_RECORD], "privacy.guarantee"),
-        (
-            [('retention_min = "0.5"', 'retention_min = "0.4"'), STRATA],
-            "plan.pool_by, plan.retention_min",
-        ),
-        ([FEWER_LEVELS], "geography.levels"),
-        ([('name = "', 'name = "Another ')], "release.name"),
-        ([SEVERAL], "release.implicates, release.implicate_source"),
+def test_a_plan_of_another_configuration(given: Path, paid_config: Configs) -> None:
+    for changes, keys in (
+        ({"privacy": {"epsilon": "8.5"}}, "privacy.epsilon"),
+        (ONE_RECORD, "privacy.guarantee"),
+        ({"plan": {"retention_min": "0.4", "pool_by": ["SE"]}}, "plan.pool_by, plan.retention_min"),
+        (FEWER_LEVELS, "geography.levels"),
+        ({"release": {"name": "Another demo"}}, "release.name"),
+        (SEVERAL, "release.implicates, release.implicate_source"),
         (GEOMETRIC, "release.mechanism, plan.retention_min"),
-    ],
-)
-def test_a_plan_of_another_configuration(
-    change: list[Change], keys: str, given: Path, paid_config: Configs
-) -> None:
-    refused(paid_config(*change), given, ConfigError, f"they differ in {keys}. Plan again")
+    ):
+        refused(paid_config(**changes), given, ConfigError, f"they differ in {keys}. Plan again")
 
 
 def test_what_does_not_change_a_release_may_differ(given: Path, paid_config: Configs) -> None:
-    config = paid_config(("[plan]", "[run]\nbatch_jobs = 100\n\n[plan]"))
+    config = paid_config(run={"batch_jobs": 100})
     assert run(config.with_out(config.release.out.with_name("other")), plan=given)
 
 
@@ -309,22 +272,40 @@ def test_a_table_that_cannot_be_read_is_the_plans_fault(given: Path, paid_config
     refused(paid_config(), given, ConfigError, "the plan cannot be used")
 
 
-def test_no_names_where_none_are_wanted(given: Path, small_config: Configs) -> None:
-    release = run(small_config(NO_NAMES), plan=given)
+def test_no_names_where_none_are_wanted(given: Path, configure: Configs) -> None:
+    release = run(configure(**NO_NAMES), plan=given)
     assert not (release.public / NAME_FILE).exists()
 
 
-def test_planning_again_does_not_remove_what_else_is_in_the_folder(
-    given: Path, small_config: Configs
-) -> None:
+def test_planning_again_does_not_remove_what_else_is_in_the_folder(given: Path, configure: Configs) -> None:
     (given / "release").mkdir()
-    config = small_config()
-    inputs = pipelines.read_public_inputs(config)
-    release = pipelines.make_plan(config, inputs)
-    report = pipelines.report_plan(release, pipelines.certify(release), inputs.model)
     with pytest.raises(ConfigError, match="or more than that"):
-        pipelines.write_plan_report(report, given)
+        pipelines.plan(configure(), given)
     assert (given / "release").is_dir()
+
+
+def test_planning_again_does_not_replace_another_plan(configure: Configs, tmp_path: Path) -> None:
+    """Nobody reviews one plan and runs another: the folder keeps the plan that it has."""
+    said: list[str] = []
+    first = pipelines.plan(configure(), tmp_path / "plan", report=said.append)
+    assert [each.step for each in said if isinstance(each, StepBegins)] == list(PLAN_STEPS)
+    assert first.sha256 == plan_hash(first.folder / "plan")
+    before = everything(first.folder)
+    other = configure(privacy={"epsilon": "8"})
+    with pytest.raises(ConfigError, match="which may have been reviewed") as caught:
+        pipelines.plan(other, first.folder)
+    elsewhere = pipelines.plan(other)
+    assert elsewhere.folder == other.release.out.with_name("release-plan")
+    message = str(caught.value)
+    assert message.startswith(f"{first.folder}: plan {first.sha256[:12]} is there")
+    assert elsewhere.sha256[:12] in message
+    assert "--out" in message
+    assert everything(first.folder) == before
+    assert not list(tmp_path.glob(".*"))
+    assert pipelines.plan(configure(), first.folder).sha256 == first.sha256  # the same one is kept
+    assert everything(first.folder / "plan") == {
+        name.removeprefix("plan/"): content for name, content in before.items() if name.startswith("plan/")
+    }
 
 
 @pytest.mark.parametrize("quoted", [{}, [], {"release": 1}, "drop", "true for one"])
@@ -462,7 +443,7 @@ def test_other_jobs(
     tmp_path: Path,
 ) -> None:
     jobs = edited(small_region["od"], change, tmp_path / small_region["od"].name)
-    refused(paid_config(jobs=jobs), given, geo_data.InputError, words)
+    refused(paid_config(jobs={"file": str(jobs)}), given, geo_data.InputError, words)
 
 
 def test_other_homes_are_no_other_jobs(
@@ -472,28 +453,27 @@ def test_other_homes_are_no_other_jobs(
         return jobs.assign(h_geocode=jobs["w_geocode"]).drop_duplicates(["w_geocode"])
 
     first = edited(small_region["od"], at_home, tmp_path / "own.csv.gz")
-    config = paid_config(jobs=first)
+    config = paid_config(jobs={"file": str(first)})
     folder = reviewed(config)
     homes = lambda jobs: jobs.assign(h_geocode=jobs["h_geocode"].iloc[::-1].to_numpy())  # noqa: E731
     edited(first, homes, first)
     assert run(config, plan=folder).certificate.plan_sha256 == plan_hash(folder / "plan")
 
 
-@pytest.mark.parametrize("attributes", ['["sector", "age"]', "[]"])
+@pytest.mark.parametrize("attributes", [["sector", "age"], []])
 @pytest.mark.parametrize("change", ["fewer", "more", "moved", "renamed", "swapped"])
 def test_other_microdata(
     change: str,
-    attributes: str,
+    attributes: list[str],
     paid_config: Configs,
     microdata: dict[str, Path],
-    microdata_change: Callable[[Path], Change],
+    microdata_jobs: Callable[..., Table],
     tmp_path: Path,
 ) -> None:
     jobs = pd.read_parquet(microdata["parquet"]).sort_values("toil", kind="stable", ignore_index=True)
     path = tmp_path / "jobs.parquet"
     jobs.to_parquet(path, index=False)
-    old, new = microdata_change(path)
-    config = paid_config((old, new.replace('["sector", "age"]', attributes)))
+    config = paid_config(jobs=microdata_jobs(path, attributes=attributes))
     folder = reviewed(config)
     if change == "fewer":
         jobs = jobs[1:]
@@ -510,7 +490,7 @@ def test_other_microdata(
         b = at.index[(at["age"] == "old") & (at["sector"] == "field")][0]
         jobs.loc[a, "age"], jobs.loc[b, "age"] = "old", "young"
     jobs.to_parquet(path, index=False)
-    if attributes == "[]" and change in ("renamed", "swapped"):
+    if not attributes and change in ("renamed", "swapped"):
         assert run(config, plan=folder)
         return
     with pytest.raises(geo_data.InputError, match="plan again"):
@@ -538,14 +518,13 @@ def test_a_public_file_that_is_the_confidential_one(
 
 
 def test_nothing_is_compared_where_jobs_have_no_attributes(
-    small_config: Configs,
+    configure: Configs,
     microdata: dict[str, Path],
-    microdata_change: Callable[[Path], Change],
+    microdata_jobs: Callable[..., Table],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Keeping the homes counts the jobs of every work block: a nation's are not read once more."""
-    old, new = microdata_change(microdata["csv"])
-    config = small_config((old, new.replace('["sector", "age"]', "[]")))
+    config = configure(jobs=microdata_jobs(microdata["csv"], attributes=[]))
     release = pipelines.make_plan(config)
     monkeypatch.setattr(geo_data.MicrodataJobs, "slots", pytest.fail)
     refuse_other_slots(config, release)
@@ -555,10 +534,10 @@ def test_nothing_is_compared_where_jobs_have_no_attributes(
 
 
 def test_the_command_runs_what_odsynth_plan_wrote(
-    config_text: Callable[..., str], tmp_path: Path, frozen_day: None
+    small_toml: Callable[..., str], tmp_path: Path, frozen_day: None
 ) -> None:
     config = tmp_path / "small.toml"
-    config.write_text(config_text())
+    config.write_text(small_toml())
     invoke = click.testing.CliRunner(env={"ODSYNTH_DEBUG": ""}).invoke
     planned = invoke(main, ["plan", str(config)])
     assert planned.exit_code == 0, planned.output
@@ -572,7 +551,7 @@ def test_the_command_runs_what_odsynth_plan_wrote(
     assert digest in done.output
     assert plan_hash(tmp_path / "release" / "public" / "plan") == digest
 
-    config.write_text(config_text(('epsilon = "8.6"', 'epsilon = "4"')))
+    config.write_text(small_toml(privacy={"epsilon": "4"}))
     other = invoke(main, ["run", str(config), "--plan", str(folder), "--out", str(tmp_path / "other")])
     assert other.exit_code == 1
     assert "they differ in privacy.epsilon" in other.output

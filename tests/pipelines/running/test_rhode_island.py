@@ -100,7 +100,7 @@ def test_verification(release: Release) -> None:
 def test_workers_from_other_states_are_kept(shared_data: Path, clean_source: object, tmp_path: Path) -> None:
     """The example with its two commented lines: 476,789 jobs, 70,737 of them of people who live elsewhere."""
     text = CONFIG.read_text(encoding="utf-8")
-    for line in ("aux = ", "outside = "):
+    for line in ("aux = ", "external_zones = "):
         assert text.count(f"# {line}") == 1
         text = text.replace(f"# {line}", line)
     config = pipelines.parse_config(text, CONFIG.parent, CONFIG.name)

@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import shutil
-import stat
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -24,14 +23,33 @@ import pytest
 import geo_data
 import pipelines
 import synth
-from pipelines import ConfigError, Release, ReleaseConfig, resume, run, verify
+from pipelines import ConfigError, Release, resume, run, verify
+from pipelines.planning import storage
+from pipelines.planning.plan import batches
+from pipelines.release import data_check, layout
 from pipelines.release.layout import MANIFEST, expected_files, file_names, public_files
 from pipelines.release.names import NAME_FILE
-from pipelines.running import run as module
-from pipelines.running.folder import Staging
-from pipelines.storage.event_log import Journal
+from pipelines.running import batches as drawing
+from pipelines.running import executor, folder
+from pipelines.running import run as releasing
+from pipelines.running.folder import RunFolder
+from pipelines.running.steps import RUN_STEPS, Step, StepBegins
+from pipelines.storage.event_log import EventLog
 
-Configs = Callable[..., ReleaseConfig]
+from .helpers import (
+    FULL,
+    Configs,
+    Table,
+    data_of,
+    everything,
+    failing,
+    interrupted,
+    left_over,
+    mode,
+    seeded,
+)
+
+MANY = {"batch_jobs": 50}
 COUNTS = ["S000", *(name for names in geo_data.LODES_CATEGORIES.values() for name in names)]
 
 
@@ -40,38 +58,19 @@ def read_od(release: Release) -> pd.DataFrame:
     return pd.read_csv(path, dtype={"w_geocode": "str", "h_geocode": "str", "createdate": "str"})
 
 
-def everything(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
-    }
-
-
-def left_over(config: ReleaseConfig) -> list[str]:
-    """What lies in the folder that the output folder should appear in."""
-    parent = config.release.out.parent
-    return sorted(path.name for path in parent.iterdir()) if parent.exists() else []
-
-
-def data_bytes(release: Release) -> dict[str, str]:
-    names = file_names(release.plan.configuration).values()
-    return {name: hashlib.sha256((release.public / name).read_bytes()).hexdigest() for name in names}
-
-
 @pytest.fixture(scope="module")
 def micro_releases(
-    config_text: Callable[..., str],
+    small_toml: Callable[..., str],
     microdata: dict[str, Path],
-    microdata_change: Callable[[Path], tuple[str, str]],
+    microdata_jobs: Callable[[Path], Table],
     clean_source: object,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Release]:
     """Releases of the microdata by age and sector, from CSV and from Parquet."""
     releases = {}
     for form, path in microdata.items():
+        text = small_toml(jobs=microdata_jobs(path), plan={"pool_by": ["age", "sector"]})
         folder = tmp_path_factory.mktemp(f"micro-{form}")
-        text = config_text(
-            microdata_change(path), ("retention_min", 'pool_by = ["age", "sector"]\nretention_min')
-        )
         releases[form] = run(pipelines.parse_config(text, folder, "micro.toml"))
     return releases
 
@@ -97,62 +96,42 @@ def test_homes_are_not_simply_copied(small_release: Release, small_region: dict[
 
 
 def test_every_pool_gets_as_many_homes_as_slots_by_stratum(
-    small_config: Configs, small_region: dict[str, Path]
+    configure: Configs, small_region: dict[str, Path]
 ) -> None:
     """Pooled by earnings, the urn of each earnings class is its own."""
-    release = run(
-        small_config(("retention_min", 'pool_by = ["SE"]\nretention_min')), key=synth.RunKey.from_seed(3)
-    )
+    release = seeded(configure(plan={"pool_by": ["SE"]}), 3)
     truth = pd.read_csv(small_region["od"], dtype={"w_geocode": "str"}).groupby("w_geocode")[COUNTS].sum()
     pd.testing.assert_frame_equal(read_od(release).groupby("w_geocode")[COUNTS].sum(), truth)
     assert release.plan.pools.n.sum() == 600
     assert release.plan.pools.n.size > truth.shape[0]
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_microdata_release_has_the_public_totals(
-    form: str, micro_releases: dict[str, Release], microdata: dict[str, Path]
+    micro_releases: dict[str, Release], microdata: dict[str, Path]
 ) -> None:
-    release = micro_releases[form]
     truth = pd.read_csv(microdata["csv"], dtype="str").rename(columns={"toil": "w_geocode"})
-    names = file_names(release.plan.configuration)
-    jobs = pq.read_table(release.public / names["jobs_parquet"]).to_pandas()
-    assert list(jobs.columns) == ["w_geocode", "h_geocode", "age", "sector"]
-    keys = ["w_geocode", "age", "sector"]
-    assert jobs.groupby(keys).size().to_dict() == truth.groupby(keys).size().to_dict()
-
-    od = read_od(release)
-    counts = [name for name in od.columns if name.startswith(("S000", "age_", "sector_"))]
-    assert counts == ["S000", "age_middle", "age_old", "age_young", "sector_field", "sector_office"]
-    expected = pd.concat(
-        [
-            jobs.groupby(["w_geocode", "h_geocode"]).size().rename("S000"),
-            *(
-                (jobs[attribute] == value)
-                .groupby([jobs["w_geocode"], jobs["h_geocode"]])
-                .sum()
-                .rename(f"{attribute}_{value}")
-                for attribute, value in (name.split("_") for name in counts[1:])
-            ),
-        ],
-        axis=1,
-    )
-    pd.testing.assert_frame_equal(od.set_index(["w_geocode", "h_geocode"])[counts], expected[counts])
-    assert list(verify(release.public))
+    keys, pair = ["w_geocode", "age", "sector"], ["w_geocode", "h_geocode"]
+    for release in micro_releases.values():
+        names = file_names(release.plan.configuration)
+        jobs = pq.read_table(release.public / names["jobs_parquet"]).to_pandas()
+        assert list(jobs.columns) == ["w_geocode", "h_geocode", "age", "sector"]
+        assert jobs.groupby(keys).size().to_dict() == truth.groupby(keys).size().to_dict()
+        od = read_od(release)
+        counts = [name for name in od.columns if name.startswith(("S000", "age_", "sector_"))]
+        assert counts == ["S000", "age_middle", "age_old", "age_young", "sector_field", "sector_office"]
+        expected = jobs[pair].assign(S000=1)
+        for attribute, value in (name.split("_") for name in counts[1:]):
+            expected[f"{attribute}_{value}"] = (jobs[attribute] == value).astype(int)
+        pd.testing.assert_frame_equal(od.set_index(pair)[counts], expected.groupby(pair).sum())
+        assert list(verify(release.public))
 
 
 def test_microdata_csv_and_parquet_give_the_same_release(
-    small_config: Configs,
-    microdata: dict[str, Path],
-    microdata_change: Callable[[Path], tuple[str, str]],
-    frozen_day: None,
+    configure: Configs, microdata: dict[str, Path], microdata_jobs: Callable[[Path], Table], frozen_day: None
 ) -> None:
-    releases = [
-        run(small_config(microdata_change(path)), key=synth.RunKey.from_seed(9))
-        for path in microdata.values()
-    ]
-    assert data_bytes(releases[0]) == data_bytes(releases[1])
-    assert len(data_bytes(releases[0])) == 3
+    one, other = (data_of(seeded(configure(jobs=microdata_jobs(path)), 9)) for path in microdata.values())
+    assert one == other
+    assert len(one) == 3
 
 
 def test_british_codes_go_through(british: Configs, clean_source: object) -> None:
@@ -242,241 +221,182 @@ def test_readme_names_every_file_and_column(
 # --- equal keys, equal bytes
 
 
-def test_same_key_gives_the_same_bytes_and_another_key_others(
-    small_config: Configs, frozen_day: None
-) -> None:
-    one, again, other = (
-        data_bytes(run(small_config(), key=synth.RunKey.from_seed(seed))) for seed in (1, 1, 2)
-    )
+def test_same_key_gives_the_same_bytes_and_another_key_others(configure: Configs, frozen_day: None) -> None:
+    one, again, other = (data_of(seeded(configure(), seed)) for seed in (1, 1, 2))
     assert one == again
     assert all(one[name] != other[name] for name in one)
 
 
-def test_number_of_threads_does_not_matter(
-    small_config: Configs, monkeypatch: pytest.MonkeyPatch, frozen_day: None
-) -> None:
+def test_number_of_threads_does_not_matter(configure: Configs, frozen_day: None) -> None:
     """Many small batches, drawn by one thread and by several: the same bytes."""
-    cut = pipelines.running.batches.batches
-    monkeypatch.setattr(pipelines.running.batches, "batches", lambda release, _=None: cut(release, 50))
     found = []
     for threads in (1, 4):
         with dask.config.set(num_workers=threads):
-            release = run(small_config(), key=synth.RunKey.from_seed(1))
-        assert len(cut(release.plan, 50)) > 4
-        found.append(data_bytes(release))
+            release = seeded(configure(run=MANY))
+        assert len(batches(release.plan, 50)) > 4
+        found.append(data_of(release))
     assert found[0] == found[1]
 
 
-def test_no_key_stream_is_used_twice(small_config: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_key_stream_is_used_twice(configure: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two batches, or two stages, on one stream would be correlated, outside the guarantee."""
-    cut, stream = pipelines.running.batches.batches, synth.RunKey.stream
-    monkeypatch.setattr(pipelines.running.batches, "batches", lambda release, _=None: cut(release, 50))
+    stream = synth.RunKey.stream
     used: list[tuple[str, int]] = []
     monkeypatch.setattr(
         synth.RunKey,
         "stream",
         lambda key, stage, batch: (used.append((stage, batch)), stream(key, stage, batch))[1],
     )
-    release = run(small_config())
-    assert len(used) == 2 * len(cut(release.plan, 50)) > 8
+    release = run(configure(run=MANY))
+    assert len(used) == 2 * len(batches(release.plan, 50)) > 8
     assert len(set(used)) == len(used)
 
 
-def test_operating_system_keys_differ(small_config: Configs, clean_source: object) -> None:
-    one, other = (read_od(run(small_config())) for _ in range(2))
+def test_operating_system_keys_differ(configure: Configs, clean_source: object) -> None:
+    one, other = (read_od(run(configure())) for _ in range(2))
     assert not one.equals(other)
 
 
 # --- all or nothing
 
 
-@pytest.mark.parametrize("kind", ["folder", "empty folder", "file", "link", "dangling link"])
 def test_an_existing_output_is_refused_and_not_touched(
-    kind: str, small_config: Configs, monkeypatch: pytest.MonkeyPatch
+    configure: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = small_config()
-    out = config.release.out
-    target = out.parent / "elsewhere"
-    target.mkdir()
-    if kind == "folder":
-        out.mkdir()
-        (out / "mine.txt").write_text("mine")
-    elif kind == "empty folder":
-        out.mkdir()
-    elif kind == "file":
-        out.write_text("mine")
-    else:
-        out.symlink_to(target if kind == "link" else out.parent / "nothing")
-    before = left_over(config)
-    monkeypatch.setattr(module, "make_plan", pytest.fail)  # refused before anything is read
-    with pytest.raises(ConfigError, match="the output folder exists") as caught:
-        run(config)
-    assert str(out) in str(caught.value)
-    assert "--out" in str(caught.value)
-    assert left_over(config) == before
-    if kind == "folder":
-        assert everything(out) == {"mine.txt": b"mine"}
+    monkeypatch.setattr(releasing, "make_plan", pytest.fail)  # refused before anything is read
+    for kind in ("folder", "empty folder", "file", "link", "dangling link"):
+        config = configure()
+        out = config.release.out
+        target = out.parent / "elsewhere"
+        target.mkdir()
+        if "folder" in kind:
+            out.mkdir()
+        if kind in ("folder", "file"):
+            (out / "mine.txt" if kind == "folder" else out).write_text("mine")
+        if "link" in kind:
+            out.symlink_to(target if kind == "link" else out.parent / "nothing")
+        before = left_over(config)
+        with pytest.raises(ConfigError, match="the output folder exists") as caught:
+            run(config)
+        assert str(out) in str(caught.value)
+        assert "--out" in str(caught.value)
+        assert left_over(config) == before
+        if kind == "folder":
+            assert everything(out) == {"mine.txt": b"mine"}
 
 
 # Everything that run() calls before the first draw, and what those call that writes; and from then on.
-BEFORE = [
-    "releasing.make_plan",
-    "releasing.certified",
-    "releasing.save_plan",
-    "releasing.make_certificate",
-    "releasing.job_source",
-    "releasing.sha256_of",
-    "releasing.keep_homes",
-    "sampling.geo_data.PoolFinder",
-    "plan_files.pq.write_table",
-    "staging.np.save",
-    "staging.json.dumps",
+BEFORE: list[tuple[object, str]] = [
+    *((releasing, name) for name in ("make_plan", "certify", "save_plan", "make_certificate", "job_source")),
+    *((releasing, name) for name in ("keep_homes", "refuse_copies")),
+    (drawing.geo_data, "PoolFinder"),
+    (storage.pq, "write_table"),
+    (folder.np, "save"),
+    (folder.json, "dumps"),
 ]
-AFTER = [
-    "releasing.sample_release",
-    "releasing.write_public",
-    "releasing.verify",
-    "releasing._log",
-    "sampling.sample_batch",
-    "sampling.geo_data.write_od_csv",
-    "sampling.tempfile.mkdtemp",
-    "release_files.release_readme",
-    "release_files.seal",
-    "release_files.shutil.copyfileobj",
-    "staging.shutil.rmtree",
+AFTER: list[tuple[object, str]] = [
+    *((releasing, name) for name in ("sample_release", "write_public", "verify", "_log")),
+    (drawing, "sample_batch"),
+    (drawing.geo_data, "write_od_csv"),
+    (drawing.tempfile, "mkdtemp"),
+    (layout, "release_readme"),
+    (layout, "seal"),
+    (layout.shutil, "copyfileobj"),
+    (folder.shutil, "rmtree"),
 ]
-faults = pytest.mark.parametrize(
-    "fault", [OSError(28, "No space left on device"), KeyboardInterrupt(), MemoryError()]
-)
+FAULTS = (FULL, KeyboardInterrupt(), MemoryError())
 
 
-def failing(step: str, fault: BaseException, patch: pytest.MonkeyPatch) -> list[str]:
-    """Make a step fail; the list says whether it was called."""
-    called: list[str] = []
-
-    def fail(*_: object, **__: object) -> None:
-        called.append(step)
-        raise fault
-
-    patch.setattr(f"pipelines.{step}", fail)
-    return called
-
-
-@faults
-@pytest.mark.parametrize("step", BEFORE)
-def test_a_failure_before_the_first_draw_leaves_nothing(
-    step: str, fault: BaseException, small_config: Configs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = small_config(('out = "release"', 'out = "new/folder/release"'))
-    called = failing(step, fault, monkeypatch)
-    with pytest.raises(type(fault)):
-        run(config, key=synth.RunKey.from_seed(1))
-    assert called
-    top = config.release.out.parent.parent.parent
-    assert list(top.iterdir()) == [], "not even the folders made for the output"
-    with pytest.raises(ConfigError, match="there is no unfinished run here"):
-        resume(config.release.out)
+@pytest.mark.parametrize("step", BEFORE, ids=lambda step: step[1])
+def test_a_failure_before_the_first_draw_leaves_nothing(step: tuple[object, str], configure: Configs) -> None:
+    for fault in FAULTS:
+        config = configure(release={"out": "new/folder/release"})
+        interrupted(config, *step, fault)
+        top = config.release.out.parent.parent.parent
+        assert list(top.iterdir()) == [], "not even the folders made for the output"
+        with pytest.raises(ConfigError, match="there is no unfinished run here"):
+            resume(config.release.out)
 
 
-@faults
-@pytest.mark.parametrize("step", AFTER)
+@pytest.mark.parametrize("step", AFTER, ids=lambda step: step[1])
 def test_a_failure_from_the_first_draw_on_can_be_resumed(
-    step: str,
-    fault: BaseException,
-    small_config: Configs,
-    drawn_with_seed_one: dict[str, bytes],
-    frozen_day: None,
+    step: tuple[object, str], configure: Configs, drawn_with_seed_one: dict[str, bytes], frozen_day: None
 ) -> None:
-    config = small_config()
-    with pytest.MonkeyPatch.context() as patch:
-        called = failing(step, fault, patch)
-        with pytest.raises(type(fault)):
-            run(config, key=synth.RunKey.from_seed(1))
-    assert called
-    assert left_over(config) == [".release.unfinished"]
-    assert mode(Staging.of(config.release.out).folder) == 0o700
-    with pytest.raises(ConfigError, match="an unfinished run of this release is there"):
-        run(config)
-    release = resume(config.release.out)
-    assert everything(release.public) == drawn_with_seed_one
-    assert left_over(config) == ["release"]
-    assert sorted(path.name for path in release.out.iterdir()) == ["confidential", "public"]
-    names = sorted(path.name for path in (release.out / "confidential").iterdir())
-    assert names == ["lock", "log.jsonl", "run.json", "state.json"]  # and no key
-    assert everything(release.out / "public") == drawn_with_seed_one
+    for fault in FAULTS:
+        config = configure()
+        interrupted(config, *step, fault)
+        assert left_over(config) == [".release.unfinished"]
+        assert mode(RunFolder.of(config.release.out).folder) == 0o700
+        with pytest.raises(ConfigError, match="an unfinished run of this release is there"):
+            run(config)
+        release = resume(config.release.out)
+        assert everything(release.public) == drawn_with_seed_one
+        assert left_over(config) == ["release"]
+        assert sorted(path.name for path in release.out.iterdir()) == ["confidential", "public"]
+        names = sorted(path.name for path in (release.out / "confidential").iterdir())
+        assert names == ["lock", "log.jsonl", "run.json", "state.json"]  # and no key
 
 
 @pytest.fixture
-def drawn_with_seed_one(small_config: Configs, frozen_day: None) -> dict[str, bytes]:
+def drawn_with_seed_one(whole: Release) -> dict[str, bytes]:
     """The public folder of an uninterrupted run with the key of seed 1."""
-    return everything(run(small_config(), key=synth.RunKey.from_seed(1)).public)
+    return everything(whole.public)
 
 
 def test_a_finished_batch_is_not_drawn_again(
-    small_config: Configs, drawn_with_seed_one: dict[str, bytes], frozen_day: None
+    configure: Configs, frozen_day: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cut, draw = pipelines.running.batches.batches, pipelines.running.batches.sample_batch
-    config = small_config()
+    draw, config = drawing.sample_batch, configure(run=MANY)
     drawn: list[int] = []
+    most = 3
 
     def sample(*arguments: object) -> object:
-        batch = int(arguments[-2])  # type: ignore[call-overload]
-        if len(drawn) == 3:
+        if len(drawn) == most:
             raise OSError(5, "Input/output error")
-        drawn.append(batch)
+        drawn.append(int(arguments[-2]))  # type: ignore[call-overload]
         return draw(*arguments)  # type: ignore[arg-type]
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipelines.running.batches, "batches", lambda release, _=None: cut(release, 50))
-        with dask.config.set(num_workers=1):
-            uninterrupted = everything(run(small_config(), key=synth.RunKey.from_seed(1)).public)
-            patch.setattr(pipelines.running.batches, "sample_batch", sample)
-            with pytest.raises(OSError, match="Input/output"):
-                run(config, key=synth.RunKey.from_seed(1))
-            first = list(drawn)
-            drawn[:] = [-1] * 4  # no more faults
-            release = resume(config.release.out)
-    total = len(cut(release.plan, 50))
-    assert len(first) == 3
-    assert sorted(first + drawn[4:]) == list(range(total))
+    with dask.config.set(num_workers=1):
+        uninterrupted = everything(seeded(configure(run=MANY)).public)
+        monkeypatch.setattr(drawing, "sample_batch", sample)
+        with pytest.raises(OSError, match="Input/output"):
+            seeded(config)
+        assert len(drawn) == 3
+        most = 1000  # no more faults
+        release = resume(config.release.out)
+    assert sorted(drawn) == list(range(len(batches(release.plan, 50))))
     assert everything(release.public) == uninterrupted
 
 
 def test_a_part_that_was_cut_off_is_drawn_again(
-    small_config: Configs, drawn_with_seed_one: dict[str, bytes], frozen_day: None
+    configure: Configs, drawn_with_seed_one: dict[str, bytes], frozen_day: None
 ) -> None:
-    config = small_config()
-    with pytest.MonkeyPatch.context() as patch:
-        failing("releasing.write_public", OSError(5, "Input/output error"), patch)
-        with pytest.raises(OSError, match="Input/output"):
-            run(config, key=synth.RunKey.from_seed(1))
-    for path in Staging.of(config.release.out).parts.rglob("od.*"):
+    config = configure()
+    interrupted(config)
+    for path in RunFolder.of(config.release.out).parts.rglob("od.*"):
         os.truncate(path, 10)
     assert everything(resume(config.release.out).public) == drawn_with_seed_one
 
 
 def test_a_run_that_was_moved_ends_where_it_is(
-    small_config: Configs, drawn_with_seed_one: dict[str, bytes], frozen_day: None, tmp_path: Path
+    configure: Configs, drawn_with_seed_one: dict[str, bytes], frozen_day: None, tmp_path: Path
 ) -> None:
-    config = small_config()
-    with pytest.MonkeyPatch.context() as patch:
-        failing("releasing.write_public", OSError(28, "No space left on device"), patch)
-        with pytest.raises(OSError, match="No space"):
-            run(config, key=synth.RunKey.from_seed(1))
+    config = configure()
+    interrupted(config)
     out = tmp_path / "larger" / "disk"
     out.parent.mkdir()
-    shutil.move(Staging.of(config.release.out).folder, Staging.of(out).folder)
+    shutil.move(RunFolder.of(config.release.out).folder, RunFolder.of(out).folder)
     assert everything(resume(out).public) == drawn_with_seed_one
     assert left_over(config) == []
     assert [path.name for path in out.parent.iterdir()] == ["disk"]
 
 
 def test_what_a_power_cut_must_not_take_is_on_the_disk(
-    small_config: Configs, monkeypatch: pytest.MonkeyPatch
+    configure: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Plan and homes before drawing, parts before they get their names, the release before its key goes."""
-    config = small_config()
-    staging = Staging.of(config.release.out)
+    config = configure()
+    staging = RunFolder.of(config.release.out)
     synced: set[int] = set()
     moments: list[str] = []
 
@@ -486,23 +406,21 @@ def test_what_a_power_cut_must_not_take_is_on_the_disk(
             if path.is_file() and path.name not in ("lock", "log.jsonl"):
                 assert path.stat().st_ino in synced, (moment, path.name)
 
-    fsync, rename, draw, forget = os.fsync, os.rename, module.sample_release, Staging.forget_key
+    fsync, rename, draw, forget = os.fsync, os.rename, releasing.sample_release, RunFolder.forget_key
     monkeypatch.setattr(os, "fsync", lambda fd: (synced.add(os.fstat(fd).st_ino), fsync(fd)))
     monkeypatch.setattr(os, "rename", lambda a, b: (looking("name", Path(a)), rename(a, b)))
     monkeypatch.setattr(
-        module, "sample_release", lambda *a, **k: (looking("draw", staging.folder), draw(*a, **k))[1]
+        releasing, "sample_release", lambda *a, **k: (looking("draw", staging.folder), draw(*a, **k))[1]
     )
-    monkeypatch.setattr(Staging, "forget_key", lambda s: (looking("forget", s.public), forget(s)))
+    monkeypatch.setattr(RunFolder, "forget_key", lambda s: (looking("forget", s.public), forget(s)))
     run(config)
     assert moments == ["draw", "name", "forget", "name"]  # of the one part, of the release
 
 
-def test_two_processes_do_not_work_in_one_folder(
-    small_config: Configs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = small_config()
+def test_two_processes_do_not_work_in_one_folder(configure: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configure()
     seen: list[str] = []
-    real = module.sample_release
+    real = releasing.sample_release
 
     def meanwhile(*arguments: object, **named: object) -> object:
         for other in (lambda: run(config), lambda: resume(config.release.out)):
@@ -511,110 +429,90 @@ def test_two_processes_do_not_work_in_one_folder(
             seen.append("refused")
         return real(*arguments, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(module, "sample_release", meanwhile)
+    monkeypatch.setattr(releasing, "sample_release", meanwhile)
     run(config)
     assert seen == ["refused", "refused"]
 
 
 def test_a_worker_does_not_draw_a_new_run_with_the_key_of_an_old_one(
-    small_config: Configs, frozen_day: None, drawn_with_seed_one: dict[str, bytes]
+    configure: Configs, frozen_day: None, drawn_with_seed_one: dict[str, bytes]
 ) -> None:
     """A cluster's worker lives on when a run is lost; the next run of the same output is another one."""
-    config = small_config()
+    config = configure()
 
-    def one_process(_: object, staging: Staging, name: str, todo: list[int], *, progress: bool) -> None:
+    def one_process(_: object, staging: RunFolder, name: str, todo: list[int], *, progress: bool) -> None:
         for batch in todo:
-            pipelines.running.executor._draw(staging.folder, name, batch)
+            executor._draw(staging.folder, name, batch)
 
     with pytest.MonkeyPatch.context() as patch:
         client = SimpleNamespace(dashboard_link="")
-        patch.setattr(pipelines.running.executor, "_client", lambda *_: nullcontext(client))
-        patch.setattr(pipelines.running.executor, "_on_cluster", one_process)  # which never forgets
-        with pytest.MonkeyPatch.context() as failure:
-            failing("releasing.write_public", OSError(28, "No space left on device"), failure)
-            with pytest.raises(OSError, match="No space"):
-                run(config, key=synth.RunKey.from_seed(2))
-        shutil.rmtree(Staging.of(config.release.out).folder)  # given up, as the message says one may
-        release = run(config, key=synth.RunKey.from_seed(1))
+        patch.setattr(executor, "_client", lambda *_: nullcontext(client))
+        patch.setattr(executor, "_on_cluster", one_process)  # which never forgets
+        interrupted(config, seed=2)
+        shutil.rmtree(RunFolder.of(config.release.out).folder)  # given up, as the message says one may
+        release = seeded(config)
     assert everything(release.public) == drawn_with_seed_one
-    pipelines.running.executor._forget()
+    executor._forget()
 
 
-def test_a_task_of_a_run_that_is_gone_puts_nothing_into_its_successor(small_config: Configs) -> None:
-    config = small_config()
-    with pytest.MonkeyPatch.context() as patch:
-        failing("releasing.write_public", OSError(28, "No space left on device"), patch)
-        with pytest.raises(OSError, match="No space"):
-            run(config)
-        staging = Staging.of(config.release.out)
-        lost = staging.load()
-        task = pipelines.running.batches.RunBatches(
-            staging, pipelines.load_plan(staging.public / "plan"), lost, staging.key(lost)
-        )
-        shutil.rmtree(staging.folder)
-        with pytest.raises(OSError, match="No space"):
-            run(config)
+def test_a_task_of_a_run_that_is_gone_puts_nothing_into_its_successor(configure: Configs) -> None:
+    config = configure()
+    interrupted(config)
+    staging = RunFolder.of(config.release.out)
+    lost = staging.load()
+    plan = pipelines.load_plan(staging.public / "plan")
+    task = drawing.RunBatches(staging, plan, lost, staging.key(lost))
+    shutil.rmtree(staging.folder)
+    interrupted(config)
     before = everything(staging.parts)
     with pytest.raises(OSError):  # noqa: PT011 - its folder is gone
         task.draw(0)
     assert everything(staging.parts) == before
     with pytest.raises(ValueError, match="another run has taken the place"):
-        pipelines.running.executor._draw(staging.folder, lost.name, 0)
+        executor._draw(staging.folder, lost.name, 0)
 
 
-@pytest.mark.parametrize("where", ["folder", "confidential"])
-def test_a_folder_that_somebody_else_prepared_is_refused(
-    where: str, small_config: Configs, tmp_path: Path
-) -> None:
-    config = small_config()
-    staging = Staging.of(config.release.out)
-    staging.folder.mkdir(mode=0o700)
-    target = staging.folder if where == "folder" else staging.confidential
-    if where == "confidential":
-        target.mkdir()
-    target.chmod(0o777)
-    with pytest.raises(ConfigError, match="must be a folder of yours that nobody else can use"):
-        run(config)
-    shutil.rmtree(staging.folder)
+def test_a_folder_that_somebody_else_prepared_is_refused(configure: Configs, tmp_path: Path) -> None:
+    config = configure()
+    staging = RunFolder.of(config.release.out)
+    for target in (staging.folder, staging.confidential):
+        staging.folder.mkdir(mode=0o700)
+        staging.confidential.mkdir(mode=0o700)
+        target.chmod(0o777)
+        with pytest.raises(ConfigError, match="must be a folder of yours that nobody else can use"):
+            run(config)
+        shutil.rmtree(staging.folder)
     (tmp_path / "victim").write_text("mine")
-    staging.confidential.mkdir(mode=0o700, parents=True)
-    staging.folder.chmod(0o700)
+    staging.folder.mkdir(mode=0o700)
+    staging.confidential.mkdir(mode=0o700)
     (staging.confidential / "lock").symlink_to(tmp_path / "victim")
     with pytest.raises(OSError):  # noqa: PT011 - a link is not followed
         run(config)
     assert (tmp_path / "victim").read_text() == "mine"
 
 
-def test_homes_that_cannot_be_removed_keep_the_release_back(
-    small_config: Configs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = small_config()
-    with pytest.MonkeyPatch.context() as patch:
-        failing("staging.shutil.rmtree", OSError(16, "Device or resource busy"), patch)
-        with pytest.raises(OSError, match="busy"):
-            run(config)
+def test_homes_that_cannot_be_removed_keep_the_release_back(configure: Configs) -> None:
+    config = configure()
+    interrupted(config, folder.shutil, "rmtree", OSError(16, "Device or resource busy"))
     assert not config.release.out.exists()
     release = resume(config.release.out)
     assert not (release.out / "homes").exists()
 
 
-def test_another_version_does_not_resume(small_config: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = small_config()
-    with pytest.MonkeyPatch.context() as patch:
-        failing("releasing.write_public", OSError(28, "No space left on device"), patch)
-        with pytest.raises(OSError, match="No space"):
-            run(config)
-    before = everything(Staging.of(config.release.out).folder)
+def test_another_version_does_not_resume(configure: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configure()
+    interrupted(config)
+    before = everything(RunFolder.of(config.release.out).folder)
     monkeypatch.setattr("pipelines.release.certificate.dependency_versions", lambda: {"python": "4.0"})
     with pytest.raises(ConfigError, match="begun by another version"):
         resume(config.release.out)
-    assert everything(Staging.of(config.release.out).folder) == before
+    assert everything(RunFolder.of(config.release.out).folder) == before
 
 
-def test_what_an_abandoned_run_left_is_thrown_away(small_config: Configs) -> None:
+def test_what_an_abandoned_run_left_is_thrown_away(configure: Configs) -> None:
     """Killed before its first draw: nothing was spent, so the next run begins anew."""
-    config = small_config()
-    folder = Staging.of(config.release.out).folder
+    config = configure()
+    folder = RunFolder.of(config.release.out).folder
     folder.mkdir(mode=0o700)
     (folder / "homes").mkdir()
     (folder / "homes" / "000000.npy").write_bytes(b"old")
@@ -625,25 +523,18 @@ def test_what_an_abandoned_run_left_is_thrown_away(small_config: Configs) -> Non
     assert not list(release.out.rglob("run.key"))
 
 
-@pytest.mark.parametrize("method", ["rename", "chmod"])
 def test_a_failure_when_the_release_is_put_in_place_can_be_resumed(
-    method: str, small_config: Configs, drawn_with_seed_one: dict[str, bytes], frozen_day: None
+    configure: Configs, drawn_with_seed_one: dict[str, bytes], frozen_day: None
 ) -> None:
-    config = small_config()
-
-    def fail(*_: object, **__: object) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Path, method, fail)
-        with pytest.raises(PermissionError):
-            run(config, key=synth.RunKey.from_seed(1))
-    assert left_over(config) == [".release.unfinished"]
-    assert everything(resume(config.release.out).public) == drawn_with_seed_one
+    for method in ("rename", "chmod"):
+        config = configure()
+        interrupted(config, Path, method, PermissionError(1, "Operation not permitted"))
+        assert left_over(config) == [".release.unfinished"]
+        assert everything(resume(config.release.out).public) == drawn_with_seed_one
 
 
 def test_a_release_that_fails_its_own_check_is_not_put_in_place(
-    small_config: Configs, monkeypatch: pytest.MonkeyPatch
+    configure: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sampler that loses a job (here: moves one to another work block) must not get out."""
     table = geo_data.od_table
@@ -653,25 +544,16 @@ def test_a_release_that_fails_its_own_check_is_not_put_in_place(
         moved[0] = moved[-1]
         return table(geography, moved, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("pipelines.running.batches.geo_data.od_table", wrong, raising=True)
-    monkeypatch.setattr("pipelines.release.data_check.geo_data", _with(geo_data, od_table=table))
-    config = small_config()
+    monkeypatch.setattr(data_check, "geo_data", SimpleNamespace(**vars(geo_data)))  # with the right one
+    monkeypatch.setattr(geo_data, "od_table", wrong)
+    config = configure()
     with pytest.raises(pipelines.VerificationError, match="data"):
         run(config)
     assert left_over(config) == [".release.unfinished"]
 
 
-def _with(module: object, **changed: object) -> object:
-    """A module with some names replaced."""
-    return type(
-        "Module",
-        (),
-        {**{n: staticmethod(v) if callable(v) else v for n, v in vars(module).items()}, **changed},
-    )
-
-
 def test_a_plan_that_costs_more_than_requested_is_not_drawn(
-    small_config: Configs, monkeypatch: pytest.MonkeyPatch
+    configure: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certify = synth.Dirichlet.certify
 
@@ -679,35 +561,35 @@ def test_a_plan_that_costs_more_than_requested_is_not_drawn(
         return replace(certify(self, plan), epsilon=plan.epsilon + 1)
 
     monkeypatch.setattr(synth.Dirichlet, "certify", dear)
-    monkeypatch.setattr(module, "job_source", pytest.fail)
-    config = small_config()
+    monkeypatch.setattr(releasing, "job_source", pytest.fail)
+    config = configure()
     with pytest.raises(ValueError, match="exceed what was requested"):
         run(config)
     assert left_over(config) == []
 
 
 def test_the_certificate_is_made_before_origins_are_read(
-    small_config: Configs, monkeypatch: pytest.MonkeyPatch
+    configure: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
     for name in ("make_plan", "certify", "save_plan", "make_certificate", "sample_release"):
-        real = getattr(module, name)
+        real = getattr(releasing, name)
         monkeypatch.setattr(
-            module, name, lambda *a, _name=name, _real=real, **k: (order.append(_name), _real(*a, **k))[1]
+            releasing, name, lambda *a, _name=name, _real=real, **k: (order.append(_name), _real(*a, **k))[1]
         )
     records = geo_data.LodesJobs._records
     monkeypatch.setattr(
         geo_data.LodesJobs, "_records", lambda *a, **k: (order.append("records"), records(*a, **k))[1]
     )
-    run(small_config())
+    run(configure())
     assert order == ["make_plan", "certify", "save_plan", "make_certificate", "records", "sample_release"]
 
 
 def test_a_release_put_in_place_at_the_same_moment_is_not_replaced(
-    small_config: Configs, small_release: Release, monkeypatch: pytest.MonkeyPatch
+    configure: Configs, small_release: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two runs into one folder: both saw that it was free; the later one gets an error, the first stays."""
-    config = small_config()
+    config = configure()
     rename = Path.rename
 
     def late(staging: Path, out: Path) -> Path:
@@ -723,17 +605,17 @@ def test_a_release_put_in_place_at_the_same_moment_is_not_replaced(
 
 
 def test_a_folder_that_appears_during_the_run_is_not_replaced(
-    small_config: Configs, monkeypatch: pytest.MonkeyPatch
+    configure: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = small_config()
-    log = module._log
+    config = configure()
+    log = releasing._log
 
     def meanwhile(*arguments: object) -> None:
         log(*arguments)  # type: ignore[arg-type]
         config.release.out.mkdir()
         (config.release.out / "mine.txt").write_text("mine")
 
-    monkeypatch.setattr(module, "_log", meanwhile)
+    monkeypatch.setattr(releasing, "_log", meanwhile)
     with pytest.raises(ConfigError, match="appeared during the run"):
         run(config)
     assert left_over(config) == [".release.unfinished", "release"]
@@ -745,10 +627,6 @@ def test_a_folder_that_appears_during_the_run_is_not_replaced(
 # --- who can read what
 
 
-def mode(path: Path) -> int:
-    return stat.S_IMODE(path.lstat().st_mode)
-
-
 def test_permissions(small_release: Release) -> None:
     assert mode(small_release.out / "confidential") == 0o700
     assert mode(small_release.out / "confidential" / "run.json") == 0o600
@@ -758,9 +636,9 @@ def test_permissions(small_release: Release) -> None:
 
 @pytest.mark.parametrize("umask", [0o000, 0o022])
 def test_staging_is_never_open_to_others(
-    umask: int, small_config: Configs, monkeypatch: pytest.MonkeyPatch
+    umask: int, configure: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = small_config()
+    config = configure()
     seen: list[int] = []
 
     def look() -> None:
@@ -768,8 +646,8 @@ def test_staging_is_never_open_to_others(
         seen.extend(mode(folder) for folder in folders)
 
     for step in ("save_plan", "sample_release", "write_public", "verify", "_log"):
-        real = getattr(module, step)
-        monkeypatch.setattr(module, step, lambda *a, _real=real, **k: (look(), _real(*a, **k))[1])
+        real = getattr(releasing, step)
+        monkeypatch.setattr(releasing, step, lambda *a, _real=real, **k: (look(), _real(*a, **k))[1])
     before = os.umask(umask)
     try:
         release = run(config)
@@ -804,14 +682,12 @@ def test_no_public_file_holds_a_canary(
         assert list(hidden_in(release.out / "confidential", [canary.encode()])) == []
 
 
-def test_files_that_everybody_can_read_are_refused(
-    small_config: Configs, small_region: dict[str, Path]
-) -> None:
+def test_files_that_everybody_can_read_are_refused(configure: Configs, small_region: dict[str, Path]) -> None:
     od = small_region["od"]
     before = mode(od)
     od.chmod(0o604)
     try:
-        config = small_config()
+        config = configure()
         with pytest.raises(
             ConfigError, match="everybody on this machine can read the confidential jobs"
         ) as error:
@@ -820,22 +696,16 @@ def test_files_that_everybody_can_read_are_refused(
         assert left_over(config) == []
         for read in (pipelines.make_plan, lambda config: pipelines.tune(config, pipelines.Sweep())):
             with pytest.raises(ConfigError, match="everybody on this machine can read"):
-                read(small_config())
-        run(small_config(("[plan]", "[run]\nworld_readable = true\n\n[plan]")))
+                read(configure())
+        run(configure(run={"world_readable": True}))
     finally:
         od.chmod(before)
 
 
-def test_the_log_says_what_happened_and_nothing_else(small_config: Configs, canary: str) -> None:
-    config = small_config()
+def test_the_log_says_what_happened_and_nothing_else(configure: Configs, canary: str) -> None:
+    config = configure()
 
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(28, f"No space left for {canary}", canary)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "write_public", fail)
-        with pytest.raises(OSError, match="No space"):
-            run(config)
+    interrupted(config, fault=OSError(28, f"No space left for {canary}", canary))
     release = resume(config.release.out)
     path = release.out / "confidential" / "log.jsonl"
     assert mode(path) == 0o600
@@ -844,10 +714,10 @@ def test_the_log_says_what_happened_and_nothing_else(small_config: Configs, cana
     assert [event for event in events if event != "step"] == ["began", "failed", "resumed", "finished"]
     assert lines[events.index("failed")]["error"] == "OSError"
     assert canary not in path.read_text(encoding="utf-8")
-    journal = Journal(path)
+    log = EventLog(path)
     for event, fields in (("home", {}), ("step", {"home": "1"}), ("step", {"seconds": "440070001001000"})):
         with pytest.raises(ValueError, match="log"):
-            journal.write(event, **fields)  # type: ignore[arg-type]
+            log.write(event, **fields)  # type: ignore[arg-type]
 
 
 def test_the_search_for_canaries_finds_them(microdata: dict[str, Path], canary: str) -> None:
@@ -861,14 +731,14 @@ def test_no_public_file_names_a_folder_of_this_machine(small_release: Release) -
 
 
 def test_the_run_key_is_in_no_file_and_is_destroyed(
-    small_config: Configs, monkeypatch: pytest.MonkeyPatch
+    configure: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raw = bytes(range(100, 132))
     monkeypatch.setattr("synth.randomness.secrets.token_bytes", lambda n: raw[:n])
     keys: list[synth.RunKey] = []
     generate = synth.RunKey.generate
     monkeypatch.setattr(synth.RunKey, "generate", lambda: keys.append(generate()) or keys[-1])
-    release = run(small_config())
+    release = run(configure())
     assert len(keys) == 1
     assert keys[0].secure
     secrets = [raw, raw.hex().encode(), str(list(raw)).encode()]
@@ -878,25 +748,29 @@ def test_the_run_key_is_in_no_file_and_is_destroyed(
 
 
 def test_the_key_is_destroyed_after_a_failure_too(
-    small_config: Configs, monkeypatch: pytest.MonkeyPatch
+    configure: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(5, "Input/output error")
-
     key = synth.RunKey.from_seed(1)
-    monkeypatch.setattr(module, "write_public", fail)
-    with pytest.raises(OSError, match="Input/output"):
-        run(small_config(), key=key)
+    failing(releasing, "write_public", FULL, monkeypatch)
+    with pytest.raises(OSError, match="No space"):
+        run(configure(), key=key)
     with pytest.raises(RuntimeError, match="destroyed"):
         key.stream("urn", 0)
 
 
-def test_every_step_is_reported(small_config: Configs) -> None:
+def test_every_step_is_reported_and_noted_by_its_name(configure: Configs) -> None:
     said: list[str] = []
-    run(small_config(), report=said.append)
-    assert len(said) == 6
+    release = run(configure(), report=said.append)
+    assert [each.step for each in said if isinstance(each, StepBegins)] == list(RUN_STEPS)
+    assert len(said) == len(RUN_STEPS) == 6
     assert all(line.endswith(" ...") for line in said)
     assert "Drawing 600 synthetic workers ..." in said
+    confidential = release.out / "confidential"
+    summary = json.loads((confidential / "run.json").read_text())
+    assert [Step(name) for name in summary["seconds"]] == list(RUN_STEPS)
+    lines = map(json.loads, (confidential / "log.jsonl").read_text().splitlines())
+    noted = [Step(line["step"]) for line in lines if line["event"] == "step"]
+    assert noted == [Step.DRAW, Step.WRITE, Step.CHECK]  # the log begins when the run has been paid for
 
 
 def test_confidential_log_is_not_in_the_public_folder(small_release: Release) -> None:

@@ -20,12 +20,14 @@ from pathlib import Path
 import pytest
 
 from pipelines import Ledger, published
+from pipelines.release import certificate
 from pipelines.release.provenance import source_state
-from pipelines.running.folder import Staging
+from pipelines.running import run as runs
+from pipelines.running.folder import RunFolder
+from pipelines.schedule import due as due_module
 from pipelines.schedule.due import EXIT_BUSY, EXIT_FAILED, Summary, due
 from pipelines.schedule.notify import Notify, notify
 
-DUE = sys.modules[due.__module__]  # pipelines.due may also be the function
 NOW = datetime(2024, 6, 1, 12, tzinfo=UTC)  # 2021, 2022 and 2023 are due
 SCHEDULE = """\
 base = "../base.toml"
@@ -39,6 +41,7 @@ period = "year"
 "release.out" = "out/{year}"
 "jobs.file" = "jobs/{year}.csv.gz"
 """
+ONE = SCHEDULE.replace("2022-01-01", "2024-01-01")  # only 2023 is due
 LEDGER = """
 [ledger]
 file = "ledger.sqlite"
@@ -124,8 +127,19 @@ def statuses(summary: Summary) -> dict[str, str]:
     return {result.name: result.status for result in summary.results}
 
 
-def interrupted(*_: object, **__: object) -> None:
-    raise KeyboardInterrupt
+FULL = OSError(28, "No space left on device")
+
+
+@contextmanager
+def failing(fault: BaseException, owner: object = runs, name: str = "write_public") -> Iterator[None]:
+    """Make a function fail: the writing of a release that is drawn, or another."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise fault
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, name, fail)
+        yield
 
 
 # --- once, in order, after downtime
@@ -173,8 +187,8 @@ def test_everything_missed_in_order_and_once(world: World, capfd: pytest.Capture
 
 
 def test_two_schedules_by_time_then_name(world: World) -> None:
-    world.write(ri=SCHEDULE.replace("2022-01-01", "2024-01-01"))
-    world.write(aa=SCHEDULE.replace("2022-01-01", "2024-01-01").replace("out/", "out/aa"))
+    world.write(ri=ONE)
+    world.write(aa=ONE.replace("out/", "out/aa"))
     assert list(statuses(due(world.calendar, now=NOW)).values()) == ["finished"] * 2
     releases = [entry.time for entry in Ledger(world.folder / "ledger.sqlite").entries() if entry.release]
     assert len(releases) == 2
@@ -183,16 +197,15 @@ def test_two_schedules_by_time_then_name(world: World) -> None:
 
 
 def test_an_edited_hour_releases_nothing_twice(world: World) -> None:
-    one = SCHEDULE.replace("2022-01-01", "2024-01-01")
-    world.write(ri=one)
+    world.write(ri=ONE)
     assert statuses(due(world.calendar, now=NOW)) == {"ri-2023": "finished"}
-    world.write(ri=one.replace("0 6 1 2", "30 7 * 2-5"))
+    world.write(ri=ONE.replace("0 6 1 2", "30 7 * 2-5"))
     assert due(world.calendar, now=NOW).results == ()
     assert world.paid() == (1, 0)
 
 
 def test_a_lost_record_releases_nothing_twice(world: World) -> None:
-    world.write(ri=SCHEDULE.replace("2022-01-01", "2024-01-01"))
+    world.write(ri=ONE)
     due(world.calendar, now=NOW)
     before = world.tree()
     (world.state / "ri-2023.json").unlink()
@@ -203,7 +216,7 @@ def test_a_lost_record_releases_nothing_twice(world: World) -> None:
 
 
 def test_a_release_of_something_else_is_in_the_way(world: World) -> None:
-    world.write(ri=SCHEDULE.replace("2022-01-01", "2024-01-01"))
+    world.write(ri=ONE)
     due(world.calendar, now=NOW)
     (world.state / "ri-2023.json").unlink()
     world.edit_base('state = "demo"', 'state = "other"')
@@ -214,9 +227,7 @@ def test_a_release_of_something_else_is_in_the_way(world: World) -> None:
 
 
 def test_two_schedules_may_not_share_a_folder(world: World) -> None:
-    world.write(
-        ri=SCHEDULE.replace("2022-01-01", "2024-01-01"), zz=SCHEDULE.replace("2022-01-01", "2024-01-01")
-    )
+    world.write(ri=ONE, zz=ONE)
     summary = due(world.calendar, now=NOW)
     assert statuses(summary) == {"ri-2023": "finished", "zz-2023": "failed"}
     assert "is the output folder of ri-2023 too" in summary.results[1].detail
@@ -226,7 +237,7 @@ def test_two_schedules_may_not_share_a_folder(world: World) -> None:
 
 
 def test_the_clock_went_back(world: World) -> None:
-    world.write(ri=SCHEDULE.replace("2022-01-01", "2024-01-01"))
+    world.write(ri=ONE)
     due(world.calendar, now=NOW)
     world.write(ri=SCHEDULE)
     summary = due(world.calendar, now=NOW.replace(month=5))
@@ -241,7 +252,7 @@ def test_the_clock_went_back(world: World) -> None:
 def test_waiting_for_inputs(world: World) -> None:
     """Not a failure, no attempt; what comes after it in the same file waits, what is in another does not."""
     (world.folder / "jobs" / "2022.csv.gz").unlink()
-    world.write(zz=SCHEDULE.replace("2022-01-01", "2024-01-01").replace("out/", "out/zz"))
+    world.write(zz=ONE.replace("out/", "out/zz"))
     for _ in range(5):
         summary = due(world.calendar, now=NOW)
     assert statuses(summary) == {"ri-2022": "waiting", "ri-2023": "behind"}
@@ -257,7 +268,7 @@ def test_waiting_for_inputs(world: World) -> None:
 
 def test_failures_are_tried_three_times(world: World) -> None:
     world.spoil(2021)
-    world.write(zz=SCHEDULE.replace("2022-01-01", "2024-01-01").replace("out/", "out/zz"))
+    world.write(zz=ONE.replace("out/", "out/zz"))
     for attempt in (1, 2, 3):
         summary = due(world.calendar, now=NOW)
         assert statuses(summary) | {"zz-2023": "finished"} == {
@@ -287,26 +298,18 @@ def test_failures_are_tried_three_times(world: World) -> None:
     assert world.paid() == (4, 0)
 
 
-def test_the_message_of_an_unforeseen_error_is_withheld(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def burst(*_: object, **__: object) -> None:
-        raise RuntimeError(CANARY)
-
-    monkeypatch.setattr(DUE, "run", burst)
+def test_the_message_of_an_unforeseen_error_is_withheld(world: World) -> None:
     said: list[str] = []
-    summary = due(world.calendar, now=NOW, report=said.append)
+    with failing(RuntimeError(CANARY), due_module, "make_release"):
+        summary = due(world.calendar, now=NOW, report=said.append)
     assert (summary.results[0].status, summary.results[0].error) == ("failed", "RuntimeError")
     everything = summary.text() + json.dumps(summary.document()) + "".join(said)
     assert CANARY not in everything + "".join(p.read_text() for p in world.state.iterdir())
 
 
-def test_a_disk_that_is_full_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(DUE, "run", full)
-    assert "OSError: No space left on device" in due(world.calendar, now=NOW).text()
+def test_a_disk_that_is_full_is_named(world: World) -> None:
+    with failing(FULL, due_module, "make_release"):
+        assert "OSError: No space left on device" in due(world.calendar, now=NOW).text()
 
 
 def test_attempts_can_be_configured(world: World) -> None:
@@ -320,54 +323,43 @@ def test_attempts_can_be_configured(world: World) -> None:
 
 def test_a_calendar_may_name_a_cluster(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
-    monkeypatch.setattr(DUE, "make_release", lambda *_, scheduler, **__: asked.append(scheduler))
-    one = SCHEDULE.replace("2022-01-01", "2024-01-01")
-    world.write(calendar='[calendar]\nscheduler = "tcp://10.0.0.1:8786"\n', ri=one)
+    monkeypatch.setattr(due_module, "make_release", lambda *_, scheduler, **__: asked.append(scheduler))
+    world.write(calendar='[calendar]\nscheduler = "tcp://10.0.0.1:8786"\n', ri=ONE)
     due(world.calendar, now=NOW)
     assert asked == ["tcp://10.0.0.1:8786"]
 
 
-def test_a_failure_after_the_debit_costs_nothing_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.write(ri=SCHEDULE.replace("2022-01-01", "2024-01-01"))
+def test_a_failure_after_the_debit_costs_nothing_more(world: World) -> None:
+    world.write(ri=ONE)
 
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("pipelines.running.run.write_public", full)
+    with failing(FULL):
         assert statuses(due(world.calendar, now=NOW)) == {"ri-2023": "failed"}
     assert world.paid() == (1, 1)
-    assert Staging.of(world.out / "2023").begun
+    assert RunFolder.of(world.out / "2023").begun
     summary = due(world.calendar, now=NOW)
     assert statuses(summary) == {"ri-2023": "finished"}
     assert summary.results[0].attempts == 2
     assert world.paid() == (1, 0)
 
 
-def test_what_was_begun_elsewhere_is_not_begun_anew(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.write(ri=SCHEDULE.replace("2022-01-01", "2024-01-01"))
-    with monkeypatch.context() as patch:
-        patch.setattr("pipelines.running.run.write_public", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            due(world.calendar, now=NOW)
-    world.write(ri=SCHEDULE.replace("2022-01-01", "2024-01-01").replace("out/{", "out/new{"))
+def test_what_was_begun_elsewhere_is_not_begun_anew(world: World) -> None:
+    world.write(ri=ONE)
+    with failing(KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
+        due(world.calendar, now=NOW)
+    world.write(ri=ONE.replace("out/{", "out/new{"))
     summary = due(world.calendar, now=NOW)
     assert statuses(summary) == {"ri-2023": "failed"}
     assert f"was begun in {world.out / '2023'}" in summary.results[0].detail
     assert world.paid() == (1, 1)
-    world.write(ri=SCHEDULE.replace("2022-01-01", "2024-01-01"))
+    world.write(ri=ONE)
     assert statuses(due(world.calendar, now=NOW)) == {"ri-2023": "finished"}
     assert world.paid() == (1, 0)
 
 
-def test_an_unfinished_run_of_something_else_is_in_the_way(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.write(ri=SCHEDULE.replace("2022-01-01", "2024-01-01"))
-    with monkeypatch.context() as patch:
-        patch.setattr("pipelines.running.run.write_public", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            due(world.calendar, now=NOW)
+def test_an_unfinished_run_of_something_else_is_in_the_way(world: World) -> None:
+    world.write(ri=ONE)
+    with failing(KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
+        due(world.calendar, now=NOW)
     world.edit_base('state = "demo"', 'state = "other"')
     summary = due(world.calendar, now=NOW)
     assert statuses(summary) == {"ri-2023": "failed"}
@@ -378,7 +370,7 @@ def test_an_unfinished_run_of_something_else_is_in_the_way(
 
 
 def test_a_bad_file_does_not_stop_the_others(world: World) -> None:
-    world.write(bad=SCHEDULE.replace("0 6 1 2 *", "0 6 1 13 *"), ri=SCHEDULE.replace("2022-", "2024-"))
+    world.write(bad=SCHEDULE.replace("0 6 1 2 *", "0 6 1 13 *"), ri=ONE)
     summary = due(world.calendar, now=NOW)
     assert statuses(summary) == {"ri-2023": "finished"}
     assert summary.exit_code == EXIT_FAILED
@@ -422,7 +414,7 @@ def test_a_damaged_record_is_reported_and_not_guessed(world: World, content: str
 def test_a_log_that_cannot_be_written_stops_its_schedule_only(world: World) -> None:
     world.write(
         calendar='[notify]\ncommand = ["touch", "told"]\n',
-        zz=SCHEDULE.replace("2022-01-01", "2024-01-01").replace("out/", "out/zz"),
+        zz=ONE.replace("out/", "out/zz"),
     )
     log = world.state / "ri-2021.attempt-1.jsonl"
     log.mkdir(parents=True)
@@ -453,7 +445,7 @@ def test_a_folder_of_records_that_cannot_be_made_is_told(world: World) -> None:
 
 
 def test_publishing(world: World, clean_source: object) -> None:
-    world.write(ri='publish = "../published"\n' + SCHEDULE.replace("2022-01-01", "2024-01-01"))
+    world.write(ri='publish = "../published"\n' + ONE)
     (world.folder / "published").write_text("in the way")
     summary = due(world.calendar, now=NOW)
     assert statuses(summary) == {"ri-2023": "failed"}
@@ -470,12 +462,11 @@ def test_what_is_not_for_release_is_said_and_not_published(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dirty = replace(source_state(), commit=None)
-    monkeypatch.setattr("pipelines.release.certificate.source_state", lambda: dirty)
-    one = SCHEDULE.replace("2022-01-01", "2024-01-01")
-    world.write(ri=one)
+    monkeypatch.setattr(certificate, "source_state", lambda: dirty)
+    world.write(ri=ONE)
     assert "(not for release)" in due(world.calendar, now=NOW).text()
     (world.state / "ri-2023.json").unlink()
-    world.write(ri='publish = "../published"\n' + one)
+    world.write(ri='publish = "../published"\n' + ONE)
     summary = due(world.calendar, now=NOW)
     assert (summary.results[0].status, summary.results[0].error) == ("failed", "VerificationError")
     assert not (world.folder / "published").exists()
@@ -484,7 +475,7 @@ def test_what_is_not_for_release_is_said_and_not_published(
 # --- a dry run
 
 
-def test_a_dry_run_writes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_writes_nothing(world: World) -> None:
     world.write(calendar='[notify]\non = "always"\ncommand = ["touch", "told"]\n')
     (world.folder / "jobs" / "2023.csv.gz").unlink()
     world.spoil(2021)  # is not looked at
@@ -497,13 +488,11 @@ def test_a_dry_run_writes_nothing(world: World, monkeypatch: pytest.MonkeyPatch)
         f"due       ri-2021, due 2022-02-01 06:00+00:00: writes {world.out / '2021'}"
     )
     world.deliver(2021)
-    with monkeypatch.context() as patch:
-        patch.setattr("pipelines.running.run.write_public", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            due(world.calendar, now=NOW)
+    with failing(KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
+        due(world.calendar, now=NOW)
     before = world.tree()
-    monkeypatch.setattr(Staging, "load", interrupted)  # confidential
-    summary = due(world.calendar, now=NOW, dry_run=True)
+    with failing(KeyboardInterrupt(), RunFolder, "load"):  # confidential
+        summary = due(world.calendar, now=NOW, dry_run=True)
     assert (summary.results[0].status, summary.results[0].detail) == (
         "due",
         f"goes on with {world.out / '2021'}",
@@ -514,10 +503,9 @@ def test_a_dry_run_writes_nothing(world: World, monkeypatch: pytest.MonkeyPatch)
 # --- kills and copies
 
 SCRIPT = """
-import os, signal, sys
+import os, pkgutil, signal, sys
 from datetime import datetime
 from pathlib import Path
-import pipelines.running.run, pipelines.running.folder, pipelines.ledger.ledger, pipelines.running.batches
 from pipelines.schedule.due import due
 
 def die(*_, **__):
@@ -526,9 +514,7 @@ def die(*_, **__):
 def arm(moment):
     when, name = moment.split(":")
     owner, _, attribute = name.rpartition(".")
-    module, _, inner = owner.partition(".")
-    target = Path if owner == "Path" else sys.modules["pipelines." + module]
-    target = getattr(target, inner) if inner else target
+    target = Path if owner == "Path" else pkgutil.resolve_name("pipelines." + owner)
     real = getattr(target, attribute)
     setattr(target, attribute, die if when == "before" else lambda *a, **k: (real(*a, **k), die()))
 
@@ -543,15 +529,15 @@ for moment in moments:  # a fork for each call
     print("killed" if os.WIFSIGNALED(status) else os.WEXITSTATUS(status), flush=True)
 """
 MOMENTS = [
-    "after:_due_records.Records.save",
-    "before:due.run",
-    "before:releasing.keep_homes",
-    "after:ledger.Ledger.debit",
-    "after:sampling.sample_batch",
-    "before:releasing.write_public",
+    "after:schedule.due.Records.save",
+    "before:schedule.due.make_release",
+    "before:running.run.keep_homes",
+    "after:ledger.ledger.Ledger.debit",
+    "after:running.batches.sample_batch",
+    "before:running.run.write_public",
     "before:Path.rename",
     "after:Path.rename",
-    "after:due.run",
+    "after:schedule.due.make_release",
 ]
 
 
@@ -578,10 +564,9 @@ def test_killed_in_the_middle_and_gone_on(world: World, moment: str) -> None:
         assert world.record(f"ri-{year}")["status"] == "finished"
 
 
-def test_interrupted_every_time_is_given_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DUE, "run", interrupted)
+def test_interrupted_every_time_is_given_up(world: World) -> None:
     for _ in range(3):
-        with pytest.raises(KeyboardInterrupt):
+        with failing(KeyboardInterrupt(), due_module, "make_release"), pytest.raises(KeyboardInterrupt):
             due(world.calendar, now=NOW)
     summary = due(world.calendar, now=NOW)
     assert (summary.results[0].status, summary.results[0].error) == ("given up", "interrupted")
@@ -593,7 +578,7 @@ def test_a_second_copy_is_locked_out(world: World) -> None:
     script = (
         "import sys, time; from pipelines.schedule.due import due\n"
         "work = lambda *_, **__: (print('at work', flush=True), time.sleep(60))\n"
-        "sys.modules['pipelines.due'].run = work\n"
+        "sys.modules['pipelines.schedule.due'].make_release = work\n"
         "due(sys.argv[1])\n"
     )
     first = subprocess.Popen([sys.executable, "-c", script, str(world.calendar)], stdout=subprocess.PIPE)
@@ -725,7 +710,7 @@ def test_who_is_told_of_a_failure(world: World) -> None:
     ],
 )
 def test_a_webhook_that_does_not_work_changes_nothing(world: World, code: int, notice: str) -> None:
-    world.write(ri=SCHEDULE.replace("2022-01-01", "2024-01-01"))
+    world.write(ri=ONE)
     with server(code) as (it, address):
         world.write(calendar=f'[notify]\nwebhook = "{address}"\non = "always"\ntimeout = 1\n')
         began = time.monotonic()

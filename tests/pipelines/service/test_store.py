@@ -85,7 +85,7 @@ def test_two_runs_of_a_data_set_cannot_run_at_once_whatever_the_program_does(sto
 
 def test_another_version_of_the_program_is_named(store: Store, database: str) -> None:
     with store.write() as connection:
-        connection.exec_driver_sql("UPDATE odsynth_schema SET version = 99")
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '99'")
     assert not store.alive()
     with pytest.raises(ServiceError, match="made by another version of odsynth"):
         Store.open(database)

@@ -22,7 +22,7 @@ async function readData() {
 
   const finest = meta.levels.at(-1).id;
   const nFinest = codes[finest].length;
-  const outside = new Map(Object.entries(meta.external_zones).map(([unit, name]) => [Number(unit), name]));
+  const externalZones = new Map(Object.entries(meta.external_zones).map(([unit, name]) => [Number(unit), name]));
   const levels = meta.levels.map((level) => {
     const starts = array(`starts:${level.id}`);
     // Unit of this level that each unit of the finest level lies in.
@@ -40,7 +40,7 @@ async function readData() {
       latitude: degrees(`latitude:${level.id}`),
       longitude: degrees(`longitude:${level.id}`),
       // An external zone is one unit at every level.
-      outside: new Set([...outside.keys()].map((unit) => unitOf[unit])),
+      externalZones: new Set([...externalZones.keys()].map((unit) => unitOf[unit])),
     };
   });
 
@@ -51,13 +51,13 @@ async function readData() {
   const home = array("home");
   const work = new Uint32Array(home.length);
   for (let unit = 0; unit < nFinest; unit++) work.fill(unit, firstRow[unit], firstRow[unit + 1]);
-  const isOutside = new Uint8Array(nFinest);
-  outside.forEach((_, unit) => (isOutside[unit] = 1));
+  const isExternal = new Uint8Array(nFinest);
+  externalZones.forEach((_, unit) => (isExternal[unit] = 1));
 
   const [counts, meanings] = [{}, {}];
   for (const { id, words } of meta.counts.flatMap(({ columns }) => columns)) {
     counts[id] = array(`count:${id}`);
     meanings[id] = words;
   }
-  return { meta, meanings, levels, finest: levels.at(-1), nFinest, firstRow, work, home, counts, outside, isOutside };
+  return { meta, meanings, levels, finest: levels.at(-1), nFinest, firstRow, work, home, counts, externalZones, isExternal };
 }

@@ -45,7 +45,7 @@ function selectedFlows(data, side, selection, level, column) {
   const flows = [];
   mapped(data, side, selection, level, column).forEach((jobs, unit) => {
     const same = level === selection.level && unit === selection.unit;
-    if (jobs === 0 || same || level.external_zones.has(unit)) return;
+    if (jobs === 0 || same || level.externalZones.has(unit)) return;
     flows.push(side === "work" ? { home: unit, work: null, jobs } : { home: null, work: unit, jobs });
   });
   return flows;
@@ -64,7 +64,7 @@ function allFlows(data, level, column) {
       sums[home] += count[row];
     }
     for (const home of homes) {
-      if (home !== work && !level.external_zones.has(home)) flows.push({ home, work, jobs: sums[home] });
+      if (home !== work && !level.externalZones.has(home)) flows.push({ home, work, jobs: sums[home] });
       sums[home] = 0;
     }
   }
@@ -79,8 +79,8 @@ const FARTHEST_KM = 20_040; // half way round the earth
 /**
  * How far, and in which direction from the selected area, the jobs of a selection are.
  *
- * Between the centroids of the finest areas in the page. Workers from outside have no place and are counted apart.
- * Returns {jobs, outside: Map name -> jobs, mean, median (km), classes: jobs by distance, rose: jobs by direction
+ * Between the centroids of the finest areas in the page. External zones have no place: who lives there is counted apart.
+ * Returns {jobs, externalZones: Map name -> jobs, mean, median (km), classes: jobs by distance, rose: jobs by direction
  * and distance, noDirection}.
  */
 function commutes(data, side, selection, column, kmPerUnit) {
@@ -89,7 +89,7 @@ function commutes(data, side, selection, column, kmPerUnit) {
   const bounds = DISTANCES.map((bound) => bound * kmPerUnit);
   const classes = new Float64Array(bounds.length + 1);
   const rose = DIRECTIONS.map(() => new Float64Array(bounds.length + 1));
-  const outside = new Map();
+  const externalZones = new Map();
   const steps = new Float64Array(FARTHEST_KM / MEDIAN_STEP_KM);
   let [jobs, placed, sum, noDirection] = [0, 0, 0, 0];
   eachRow(data, side, selection, (row) => {
@@ -97,9 +97,9 @@ function commutes(data, side, selection, column, kmPerUnit) {
     if (n === 0) return;
     jobs += n;
     const [home, work] = [data.home[row], data.work[row]];
-    if (data.isOutside[home]) {
-      const name = data.external_zones.get(home);
-      outside.set(name, (outside.get(name) ?? 0) + n);
+    if (data.isExternal[home]) {
+      const name = data.externalZones.get(home);
+      externalZones.set(name, (externalZones.get(name) ?? 0) + n);
       return;
     }
     const [from, to] = side === "work" ? [work, home] : [home, work];
@@ -118,7 +118,7 @@ function commutes(data, side, selection, column, kmPerUnit) {
     const degrees = bearing(latitude[from], longitude[from], latitude[to], longitude[to]);
     rose[Math.round(degrees / 45) % 8][distance] += n;
   });
-  return { jobs, placed, outside, mean: sum / placed, median: medianOf(steps, placed), classes, rose, noDirection };
+  return { jobs, placed, externalZones, mean: sum / placed, median: medianOf(steps, placed), classes, rose, noDirection };
 }
 
 function medianOf(steps, n) {

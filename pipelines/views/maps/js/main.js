@@ -74,7 +74,7 @@ function render() {
   const dense = state.density && level.area !== null;
   // Areas without a shape are on no map.
   const coloured = dense ? values.map((value, at) => (level.area[at] > 0 ? value / level.area[at] : 0)) : values;
-  const inside = coloured.filter((_, at) => !level.external_zones.has(at));
+  const inside = coloured.filter((_, at) => !level.externalZones.has(at));
   const breaks = classBreaks(inside, dense ? 0.001 : 1);
   const flows = flowsOf(data, side, selection, level, column);
   const known = {};

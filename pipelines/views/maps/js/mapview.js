@@ -7,7 +7,7 @@ const NOTE = "Synthetic workers, not real people";
 function pointFeatures(level) {
   const features = [];
   level.codes.forEach((_, unit) => {
-    if (level.external_zones.has(unit)) return;
+    if (level.externalZones.has(unit)) return;
     const coordinates = [level.longitude[unit], level.latitude[unit]];
     features.push({ type: "Feature", id: unit, properties: {}, geometry: { type: "Point", coordinates } });
   });

@@ -64,7 +64,7 @@ function showTop(state, values, jobs, choose) {
   byId("top-title").textContent = selection
     ? homes ? "Where its workers live" : "Where its residents work"
     : homes ? "Where most people live" : "Where most people work";
-  const units = Array.from(values.keys()).filter((unit) => values[unit] > 0 && !level.external_zones.has(unit));
+  const units = Array.from(values.keys()).filter((unit) => values[unit] > 0 && !level.externalZones.has(unit));
   const shown = units.sort((a, b) => values[b] - values[a]).slice(0, TOP);
   byId("top-count").textContent =
     units.length > shown.length
@@ -96,9 +96,9 @@ function showCommutes(found, unit) {
     found.noDirection > 0
       ? `${whole.format(found.noDirection)} of the jobs are in the worker's own area: without distance or direction.`
       : "";
-  const beyond = [...found.external_zones].sort((a, b) => b[1] - a[1]);
-  byId("external_zones").hidden = beyond.length === 0;
-  byId("outside-table").replaceChildren(
+  const beyond = [...found.externalZones].sort((a, b) => b[1] - a[1]);
+  byId("external-zones").hidden = beyond.length === 0;
+  byId("external-zones-table").replaceChildren(
     tableRow("th", ["Area", "Residents", "Share"]),
     ...beyond.map(([name, jobs]) => tableRow("td", [name, whole.format(jobs), share(jobs, found.jobs)])),
   );

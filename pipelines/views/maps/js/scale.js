@@ -33,7 +33,7 @@ function classBreaks(values, smallestUnit = 1) {
 
 /** The largest value of an area that is on the map. */
 function largestInside(level, values) {
-  return values.reduce((most, value, unit) => (level.external_zones.has(unit) ? most : Math.max(most, value)), 0);
+  return values.reduce((most, value, unit) => (level.externalZones.has(unit) ? most : Math.max(most, value)), 0);
 }
 
 /** Class of a value: -1 for nothing, else 0 .. breaks.length. */

@@ -44,7 +44,7 @@ function search(data, typed) {
     const inCode = (code) => codeParts.some((part) => code.includes(part));
     const inName = (name) => wordLists.some((list) => list.every((each) => name.includes(each)));
     for (let unit = 0; unit < codes.length; unit++) {
-      if (level.external_zones.has(unit)) continue;
+      if (level.externalZones.has(unit)) continue;
       const ofCode = rankOf(codes[unit], codeParts, inCode);
       const rank = Math.min(ofCode, names[unit] ? rankOf(names[unit], nameParts, inName) : 3);
       if (rank > 2 || ranked[rank].length === MOST_FOUND) continue;

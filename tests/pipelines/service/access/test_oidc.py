@@ -9,22 +9,25 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.testclient import TestClient
 from joserfc import jwt
-from joserfc.jwk import RSAKey
+from joserfc.jwk import OctKey, RSAKey
 from starlette.responses import Response
 
 from pipelines.service.access.auth import start_session
 from pipelines.service.access.oidc import CALLBACK, begin_login, finish_login
+from pipelines.service.access.tokens import Principal
 from pipelines.service.settings import Oidc
 
 KEY = RSAKey.generate_key(2048, parameters={"kid": "1"}, private=True)
 OTHER = RSAKey.generate_key(2048, parameters={"kid": "1"}, private=True)
+
+SECRET = OctKey.import_key("what only the two know")
 
 
 class Provider(http.server.BaseHTTPRequestHandler):
@@ -33,7 +36,7 @@ class Provider(http.server.BaseHTTPRequestHandler):
     challenge = ""
     nonce = ""
     lie: dict[str, Any] = {}  # noqa: RUF012 - set by tests
-    key = KEY
+    answer: dict[str, Any] = {}  # noqa: RUF012 - instead of an identity token
 
     @property
     def issuer(self) -> str:
@@ -45,7 +48,8 @@ class Provider(http.server.BaseHTTPRequestHandler):
         else:
             endpoints = {"authorization": "authorize", "token": "token"}
             found = {f"{name}_endpoint": f"{self.issuer}/{path}" for name, path in endpoints.items()}
-            self.say({"issuer": self.issuer, "jwks_uri": f"{self.issuer}/jwks", **found})
+            listed = {"id_token_signing_alg_values_supported": ["RS256", "HS256", "none"]}
+            self.say({"issuer": self.issuer, "jwks_uri": f"{self.issuer}/jwks", **found, **listed})
 
     def do_POST(self) -> None:
         asked = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
@@ -59,6 +63,7 @@ class Provider(http.server.BaseHTTPRequestHandler):
             "iss": self.issuer,
             "aud": "odsynth",
             "exp": int(time.time()) + 60,
+            "iat": int(time.time()),
             "nonce": self.nonce,
             "sub": "248289",
             "email": "Ann@Example.org",
@@ -66,8 +71,8 @@ class Provider(http.server.BaseHTTPRequestHandler):
             "groups": ["staff", "curators"],
         }
         claims = {k: v for k, v in (claims | self.lie).items() if v is not None}
-        token = jwt.encode({"alg": "RS256", "kid": "1"}, claims, self.key)
-        self.say({"access_token": "x", "token_type": "Bearer", "id_token": token})
+        answer = self.answer or {"id_token": jwt.encode({"alg": "RS256", "kid": "1"}, claims, KEY)}
+        self.say({"access_token": "x", "token_type": "Bearer", **answer})
 
     def say(self, document: dict[str, Any], status: int = 200) -> None:
         self.send_response(status)
@@ -89,19 +94,19 @@ def provider(app: FastAPI) -> Iterator[type[Provider]]:
     oidc = Oidc(
         issuer=f"http://127.0.0.1:{server.server_address[1]}",
         client_id="odsynth",
-        client_secret="s",
+        client_secret=str(SECRET.raw_value, "ascii"),
         roles={"curators": "approver", "staff": "viewer"},
     )
     app.state.settings = app.state.settings.model_copy(update={"oidc": oidc})
 
     @app.get("/test/begin")
-    def begin(request: Request) -> Response:
-        return begin_login(request)
+    async def begin(request: Request) -> Response:
+        return await begin_login(request)
 
     @app.get(CALLBACK)
-    def callback(request: Request) -> Response:
+    def callback(request: Request, who: Annotated[Principal, Depends(finish_login)]) -> Response:
         response = Response()
-        start_session(request, response, finish_login(request))
+        start_session(request, response, who)
         return response
 
     yield Fresh
@@ -150,37 +155,46 @@ def test_an_address_that_is_not_verified_names_nobody(app: FastAPI, provider: ty
     assert (me["person"], me["role"]) == ("248289", "viewer")
 
 
-@pytest.mark.parametrize(
-    ("lie", "status"),
-    [
+def test_what_is_not_for_this_login_lets_nobody_in(app: FastAPI, provider: type[Provider]) -> None:
+    lies: list[tuple[dict[str, Any], int]] = [
         ({"iss": "http://127.0.0.1:1"}, 401),
         ({"aud": "another"}, 401),
         ({"nonce": "of another login"}, 401),
         ({"nonce": None}, 401),
         ({"exp": 1}, 401),
         ({"exp": None}, 401),
+        ({"iat": None}, 401),
         ({"sub": None}, 401),
         ({"groups": ["visitors"]}, 403),
         ({"groups": None}, 403),
         ({"groups": {"curators": 1}}, 403),
-    ],
-)
-def test_what_is_not_for_this_login_lets_nobody_in(
-    app: FastAPI, provider: type[Provider], lie: dict[str, Any], status: int
+    ]
+    for lie, status in lies:
+        client = TestClient(app)
+        state = begun(client, provider)
+        provider.lie = lie
+        answer = client.get(CALLBACK, params={"state": state, "code": "c0de"})
+        assert answer.status_code == status, lie
+        assert client.get("/api/v1/operator/whoami").status_code == 401
+
+
+def test_what_is_not_signed_with_a_key_of_the_provider_lets_nobody_in(
+    app: FastAPI, provider: type[Provider]
 ) -> None:
+    """Somebody else's key, the secret that both know, no key at all, and no identity token."""
+    claims = {"iss": app.state.settings.oidc.issuer, "aud": "odsynth", "sub": "1", "groups": ["curators"]}
     client = TestClient(app)
-    state = begun(client, provider)
-    provider.lie = lie
-    answer = client.get(CALLBACK, params={"state": state, "code": "c0de"})
-    assert answer.status_code == status
-    assert client.get("/api/v1/operator/whoami").status_code == 401
-
-
-def test_a_token_signed_by_somebody_else_lets_nobody_in(app: FastAPI, provider: type[Provider]) -> None:
-    client = TestClient(app)
-    state = begun(client, provider)
-    provider.key = OTHER
-    assert client.get(CALLBACK, params={"state": state, "code": "c0de"}).status_code == 401
+    for forgery in ("another key", "the secret", "no signature", "no token"):
+        state = begun(client, provider)
+        now = int(time.time())
+        whole = claims | {"nonce": provider.nonce, "iat": now, "exp": now + 60}
+        head = {"alg": "HS256" if forgery == "the secret" else "RS256", "kid": "1"}
+        token = jwt.encode(head, whole, SECRET if forgery == "the secret" else OTHER)
+        if forgery == "no signature":
+            none = base64.urlsafe_b64encode(b'{"alg": "none"}').decode().rstrip("=")
+            token = f"{none}.{token.split('.')[1]}."
+        provider.answer = {"userinfo": whole} if forgery == "no token" else {"id_token": token}
+        assert client.get(CALLBACK, params={"state": state, "code": "c0de"}).status_code == 401, forgery
 
 
 def test_only_the_browser_that_asked_brings_the_answer(app: FastAPI, provider: type[Provider]) -> None:

@@ -20,7 +20,7 @@ from distributed import LocalCluster
 from sqlalchemy import select
 
 import pipelines
-from pipelines.running.folder import Staging
+from pipelines.running.folder import RunFolder
 from pipelines.service.access.tokens import Principal
 from pipelines.service.queue import runs as life
 from pipelines.service.queue import worker_process
@@ -129,10 +129,7 @@ def test_killed_at_any_point_with_or_without_the_service(world: World, store: St
     run = world.submit(store, ann, dry_run=False)
     out = world.settings.outs / f"run-{run:06}"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ODSYNTH_")}
-    environment |= {
-        "ODSYNTH_FOLDER": str(world.settings.folder),
-        "ODSYNTH_INPUTS__SMALL": str(world.input),
-    }
+    environment |= {"ODSYNTH_FOLDER": str(world.settings.folder), "ODSYNTH_INPUTS__SMALL": str(world.input)}
 
     def start() -> subprocess.Popen[str]:
         command = [sys.executable, "-c", SERVER, str(world.folder / "worker.py")]
@@ -151,7 +148,7 @@ def test_killed_at_any_point_with_or_without_the_service(world: World, store: St
     os.kill(held, signal.SIGKILL)  # the process alone: the service goes on with the run
     held = world.held()
     assert held != 0
-    assert Staging.of(out).begun
+    assert RunFolder.of(out).begun
     server.kill()  # the service alone: its process ends with it
     server.communicate()
     wait_for(lambda: gone(held))

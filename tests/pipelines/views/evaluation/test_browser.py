@@ -8,31 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
-import pipelines
+from .conftest import Evaluation
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if path is None:
-        pytest.skip("there is no chromium (Debian: apt-get install chromium)")
-    with sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture(scope="module")
-def report(
-    small_release: pipelines.Release, small_region: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    folder = tmp_path_factory.mktemp("report") / "evaluation"
-    pipelines.evaluate(small_release.out, small_region["od"], folder)
-    return folder / "report.html"
+def report(closed: Evaluation) -> Path:
+    return closed.folder / "report.html"
 
 
 @pytest.fixture(params=[1200, 390])

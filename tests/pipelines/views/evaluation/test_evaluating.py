@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import html
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,10 +20,13 @@ from click.testing import CliRunner
 
 import geo_data
 import pipelines
-from pipelines.cli.evaluate import evaluate as command
+from pipelines.cli.views import evaluate as command
+from pipelines.storage.durable import whole_folder
 from pipelines.views import evaluation
 from pipelines.views.evaluation import evaluating
 from pipelines.views.evaluation.charts import CHARTS
+
+from .conftest import Evaluation, contents
 
 LEVELS = ["cty", "trct", "bgrp", "tabblk2010"]
 
@@ -35,28 +36,6 @@ def test_every_measure_is_documented() -> None:
     assert [name for name in evaluation.MEASURES if f"`{name}`" not in page] == []
 
 
-@pytest.fixture
-def out(small_release: pipelines.Release, tmp_path: Path) -> Path:
-    """A copy of the small release, public and confidential."""
-    return Path(shutil.copytree(small_release.out, tmp_path / "release"))
-
-
-@pytest.fixture
-def config_file(config_text: Callable[..., str], tmp_path: Path) -> Path:
-    path = tmp_path / "small.toml"
-    path.write_text(config_text(), encoding="utf-8")
-    return path
-
-
-def contents(folder: Path) -> dict[str, str]:
-    """Hash and mode of everything in a folder."""
-    return {
-        f"{path.relative_to(folder)} {path.stat().st_mode}": hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    } | {f"{path.relative_to(folder)}/": "" for path in folder.rglob("*") if path.is_dir()}
-
-
 def value(measures: pd.DataFrame, name: str, level: str, group: str = "all") -> float:
     keys = (measures["measure"] == name) & (measures["level"] == level) & (measures["group"] == group)
     assert keys.sum() == 1
@@ -64,9 +43,9 @@ def value(measures: pd.DataFrame, name: str, level: str, group: str = "all") -> 
 
 
 def test_measures_of_the_small_release(
-    out: Path, small_release: pipelines.Release, small_region: dict[str, Path]
+    closed: Evaluation, small_release: pipelines.Release, small_region: dict[str, Path]
 ) -> None:
-    measures = pipelines.evaluate(out, small_region["od"])
+    measures = closed.measures
     assert list(measures.columns) == ["compared_with", "measure", "level", "group", "value"]
     assert set(measures["measure"]) == set(evaluation.MEASURES) - {"implicate_deviation"}  # there is one
     assert not measures.duplicated(["measure", "level", "group"]).any()
@@ -106,15 +85,13 @@ def test_a_release_of_itself_is_perfect(out: Path) -> None:
         assert measures.loc[measures["measure"] == name, "value"].min() == pytest.approx(1), name
 
 
-def test_what_is_derived_from_the_truth_is_closed(out: Path, config_file: Path) -> None:
-    before = contents(out / "public")
-    pipelines.evaluate(out, config_file)
-    folder = out / "confidential" / "evaluation"
+def test_what_is_derived_from_the_truth_is_closed(closed: Evaluation) -> None:
+    out, folder = closed.out, closed.folder
     assert folder.stat().st_mode & 0o777 == 0o700
     assert folder.parent.stat().st_mode & 0o777 == 0o700
     assert {path.name for path in folder.iterdir()} == {"report.html", "measures.parquet"}
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in folder.iterdir())
-    assert contents(out / "public") == before
+    assert contents(out / "public") == closed.public_before
     assert not [path.name for path in out.iterdir() if path.name not in ("public", "confidential")]
     assert b"CONFIDENTIAL" in pq.read_schema(folder / "measures.parquet").metadata[b"odsynth"]
     pipelines.verify(out / "public")
@@ -132,12 +109,16 @@ def test_a_truth_that_everybody_can_read_is_refused(
         small_region["od"].chmod(before)
 
 
-def test_again_replaces_and_leaves_nothing(out: Path, config_file: Path) -> None:
-    first = pipelines.evaluate(out, config_file)
-    again = pipelines.evaluate(out, config_file)
-    pd.testing.assert_frame_equal(first, again)  # no chance is in it
+def test_again_replaces_and_leaves_nothing(
+    closed: Evaluation, small_region: dict[str, Path], tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(closed.out, tmp_path / "release"))
+    before = (out / "confidential" / "evaluation").stat().st_ino
+    again = pipelines.evaluate(out, small_region["od"])  # the configuration names no other truth
+    assert (out / "confidential" / "evaluation").stat().st_ino != before
+    pd.testing.assert_frame_equal(closed.measures, again)  # no chance is in it
     stored = pd.read_parquet(out / "confidential" / "evaluation" / "measures.parquet")
-    pd.testing.assert_frame_equal(first, stored, check_dtype=False)
+    pd.testing.assert_frame_equal(again, stored, check_dtype=False)
     assert not [path for path in (out / "confidential").iterdir() if path.name.startswith(".")]
 
 
@@ -145,13 +126,12 @@ def test_writers_of_one_report_do_not_disturb_each_other(tmp_path: Path) -> None
     """Each puts its own in the place of whatever is there; the last one stays, whole."""
     table = pa.table({"value": [1.0]}).replace_schema_metadata({b"odsynth": evaluating._MARK[True]})
 
+    target = tmp_path / "evaluation"
+
     def write(number: int) -> None:
-        with tempfile.TemporaryDirectory(dir=tmp_path) as private:
-            made = Path(private) / "evaluation"
-            made.mkdir()
+        with whole_folder(target, check=lambda: evaluating._check_replaceable(target, True)) as made:
             pq.write_table(table, made / "measures.parquet")
             (made / "report.html").write_text("whole", encoding="utf-8")
-            evaluating._put_in_place(made, tmp_path / "evaluation", confidential=True)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(write, range(200)))
@@ -159,15 +139,15 @@ def test_writers_of_one_report_do_not_disturb_each_other(tmp_path: Path) -> None
     assert (tmp_path / "evaluation" / "report.html").read_text(encoding="utf-8") == "whole"
 
 
-@pytest.mark.parametrize("place", ["public", "public/new", "public/plan", "link/new", "published/new"])
-def test_never_into_a_public_folder(out: Path, config_file: Path, place: str) -> None:
+def test_never_into_a_public_folder(out: Path, config_file: Path) -> None:
     (out / "link").symlink_to(out / "public")
     shutil.copytree(out / "public", out / "published")
     before = contents(out)
-    with pytest.raises(pipelines.ConfigError, match="inside the public folder"):
-        pipelines.evaluate(out, config_file, out / place)
-    with pytest.raises(pipelines.ConfigError, match="inside the public folder"):
-        pipelines.evaluate_public(out, [config_file], out / place)
+    for place in ("public", "public/new", "public/plan", "link/new", "published/new"):
+        with pytest.raises(pipelines.ConfigError, match="inside the public folder"):
+            pipelines.evaluate(out, config_file, out / place)
+        with pytest.raises(pipelines.ConfigError, match="inside the public folder"):
+            pipelines.evaluate_public(out, [config_file], out / place)
     assert contents(out) == before
 
 
@@ -180,7 +160,7 @@ def test_a_linked_confidential_folder_is_seen(out: Path, config_file: Path) -> N
     assert contents(out / "public") == before
 
 
-def test_nothing_else_is_replaced(out: Path, config_file: Path, tmp_path: Path) -> None:
+def test_nothing_else_is_replaced(out: Path, opened: Evaluation, config_file: Path, tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "notes.txt").write_text("kept", encoding="utf-8")
@@ -188,14 +168,13 @@ def test_nothing_else_is_replaced(out: Path, config_file: Path, tmp_path: Path) 
         pipelines.evaluate(out, config_file, folder)
     assert (folder / "notes.txt").read_text(encoding="utf-8") == "kept"
     # A public report may be on its way to readers: a confidential one does not take its place.
-    pipelines.evaluate_public(out, [config_file], tmp_path / "open")
+    shutil.copytree(opened.folder, tmp_path / "open")
     with pytest.raises(pipelines.ConfigError, match="is no confidential evaluation"):
         pipelines.evaluate(out, config_file, tmp_path / "open")
 
 
-def test_report_stands_alone(out: Path, config_file: Path) -> None:
-    pipelines.evaluate(out, config_file)
-    page = (out / "confidential" / "evaluation" / "report.html").read_text(encoding="utf-8")
+def test_report_stands_alone(closed: Evaluation) -> None:
+    page = closed.page
     assert page.count("CONFIDENTIAL") >= 4  # title, banner, watermark, margin of printed pages
     assert "default-src 'none'" in page
     assert not re.search(r"https?:|<script|<link|url\(", page)
@@ -211,10 +190,8 @@ def test_report_stands_alone(out: Path, config_file: Path) -> None:
     assert not re.search(r"\b(trct|bgrp|tabblk2010)\b", page)
 
 
-def test_pictures_name_nothing_outside(out: Path, small_region: dict[str, Path]) -> None:
-    pipelines.evaluate(out, small_region["od"])
-    page = (out / "confidential" / "evaluation" / "report.html").read_text(encoding="utf-8")
-    pictures = [base64.b64decode(part).decode() for part in re.findall(r"base64,([^\"]+)", page)]
+def test_pictures_name_nothing_outside(closed: Evaluation) -> None:
+    pictures = [base64.b64decode(part).decode() for part in re.findall(r"base64,([^\"]+)", closed.page)]
     assert pictures
     for picture in pictures:
         # The names of the formats of a picture are addresses; nothing is fetched from them.
@@ -231,32 +208,28 @@ def test_another_truth_is_noticed(out: Path, small_region: dict[str, Path], tmp_
     )
 
 
-def test_public_evaluation(out: Path, config_file: Path) -> None:
-    before = contents(out / "public")
-    measures = pipelines.evaluate_public(out, [config_file])
-    folder = out / "evaluation"
-    page = (folder / "report.html").read_text(encoding="utf-8")
+def test_public_evaluation(opened: Evaluation, config_file: Path) -> None:
+    page, measures = opened.page, opened.measures
     assert "PUBLIC" in page
     assert "CONFIDENTIAL" not in page
     assert "may be published" in page
-    assert contents(out / "public") == before
+    assert contents(opened.out / "public") == opened.public_before
     names = ["demo_acs_county_flows.csv", "demo_lodes2018_tract_flows.csv"]
     assert measures["compared_with"].unique().tolist() == names
     assert str(config_file.parent) not in page
     assert measures.loc[measures["compared_with"] == names[0], "level"].unique().tolist() == ["cty"]
-    assert b"PUBLIC" in pq.read_schema(folder / "measures.parquet").metadata[b"odsynth"]
+    assert b"PUBLIC" in pq.read_schema(opened.folder / "measures.parquet").metadata[b"odsynth"]
 
 
 def test_public_evaluation_reads_no_job(
-    out: Path, config_text: Callable[..., str], small_region: dict[str, Path], tmp_path: Path
+    opened: Evaluation, config_text: Callable[..., str], small_release: pipelines.Release, tmp_path: Path
 ) -> None:
     """The confidential file need not even be there."""
     path = tmp_path / "elsewhere.toml"
     path.write_text(config_text(jobs=tmp_path / "absent.csv.gz"), encoding="utf-8")
-    expected = pipelines.evaluate_public(out, [path])
-    shutil.rmtree(out / "confidential")
-    again = pipelines.evaluate_public(out / "public", [path], tmp_path / "again")
-    pd.testing.assert_frame_equal(expected, again)
+    public = Path(shutil.copytree(small_release.public, tmp_path / "alone" / "public"))
+    again = pipelines.evaluate_public(public, [path], tmp_path / "again")
+    pd.testing.assert_frame_equal(opened.measures, again)
 
 
 def test_the_truth_is_no_public_table(out: Path, small_region: dict[str, Path], tmp_path: Path) -> None:
@@ -408,7 +381,8 @@ def test_command(out: Path, config_file: Path, small_region: dict[str, Path]) ->
     neither = run.invoke(command, [str(out)])
     both = run.invoke(command, [str(out), "--truth", str(config_file), "--public", str(config_file)])
     assert (neither.exit_code, both.exit_code) == (2, 2)
-    result = run.invoke(command, [str(out), "--public", str(config_file)])
+    released = out / "public" / "demo_od_main_JT00_2019.csv.gz"
+    result = run.invoke(command, [str(out), "--public", str(released)])
     assert result.exit_code == 0, result.output
     assert f"Written {out / 'evaluation'}" in result.output
     refused = run.invoke(
@@ -424,7 +398,8 @@ def test_command(out: Path, config_file: Path, small_region: dict[str, Path]) ->
 def test_umask_decides_about_public_reports(out: Path, config_file: Path, tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
-        pipelines.evaluate_public(out, [config_file], tmp_path / "open")
+        released = out / "public" / "demo_od_main_JT00_2019.csv.gz"
+        pipelines.evaluate_public(out, [released], tmp_path / "open")
         pipelines.evaluate(out, config_file, tmp_path / "closed")
     finally:
         os.umask(before)

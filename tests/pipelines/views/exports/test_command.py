@@ -6,7 +6,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from pipelines.cli.export import export_command
+from pipelines.cli.views import export_command
 from pipelines.views.exports import FORMATS
 
 

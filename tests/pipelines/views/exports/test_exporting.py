@@ -14,6 +14,7 @@ import pyogrio
 import pytest
 
 import pipelines
+from pipelines.release import reader
 from pipelines.release.polygons import polygon_file
 from pipelines.release.reader import PublicRelease, PublicReleaseError
 from pipelines.views.exports import FORMATS, ExportError, Format, Source, export
@@ -47,6 +48,7 @@ def test_every_format_comes_with_what_must_be_known(public: Path, tmp_path: Path
         assert name != "flowmap" or "S000" not in readme
         assert len(paths) > 1, "a read-me of nothing"
     assert all_files(public) == before
+    assert not list(tmp_path.rglob("*.arrow")), "the file of flows is still there"
 
 
 def test_a_release_that_may_not_be_published_says_so(public: Path, tmp_path: Path) -> None:
@@ -70,21 +72,16 @@ def test_nothing_is_overwritten(public: Path, tmp_path: Path) -> None:
     assert all_files(tmp_path) == ["csv", *sorted(f"csv/{path.name}" for path in before)]
 
 
-@pytest.mark.parametrize(
-    ("formats", "levels", "words"),
-    [
+def test_what_is_not_there_is_refused(public: Path, tmp_path: Path) -> None:
+    for formats, levels, words in (
         (["csv", "shapefile"], {}, "there is no format 'shapefile'; there are: lodes, csv"),
         ([], {}, "no format is named"),
         (["csv"], {"work_level": "ward"}, "there is no level 'ward'; there are: st, cty, trct"),
         (["lodes"], {"home_level": "cty"}, "LODES has blocks, and no other level"),
-    ],
-)
-def test_what_is_not_there_is_refused(
-    formats: list[str], levels: dict[str, str], words: str, public: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(ExportError, match=words):
-        export(public, formats, tmp_path / "new", **levels)
-    assert not (tmp_path / "new").exists()
+    ):
+        with pytest.raises(ExportError, match=words):
+            export(public, formats, tmp_path / "new", **levels)
+        assert not (tmp_path / "new").exists()
 
 
 def test_the_public_folder_stays_as_it_was_checked(public: Path) -> None:
@@ -118,42 +115,34 @@ def test_a_new_format_is_one_entry(public: Path, tmp_path: Path, monkeypatch: py
     assert "\nA remark.\n" in (tmp_path / "sum" / "README.txt").read_text()
 
 
-@pytest.mark.parametrize(
-    ("home", "work", "name"),
-    [
+def test_levels(public: Path, tmp_path: Path) -> None:
+    for home, work, name in (
         (None, None, "trct_to_trct"),  # the only level with polygons
         ("cty", None, "cty_to_cty"),
         (None, "cty", "cty_to_cty"),
         ("tabblk2010", "st", "tabblk2010_to_st"),
-    ],
-)
-def test_levels(home: str | None, work: str | None, name: str, public: Path, tmp_path: Path) -> None:
-    export(public, ["csv"], tmp_path, home_level=home, work_level=work)
-    assert (tmp_path / "csv" / f"demo_flows_{name}_JT00_2019.csv.gz").is_file()
+    ):
+        to = tmp_path / f"{home} {work}"
+        export(public, ["csv"], to, home_level=home, work_level=work)
+        assert (to / "csv" / f"demo_flows_{name}_JT00_2019.csv.gz").is_file()
 
 
-def test_the_usual_level(public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_usual_level(public: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(public, tmp_path / "public"))
     release = pipelines.read_public_release(copy)
     assert usual_level(release) == "trct"
     (copy / polygon_file("trct")).rename(copy / polygon_file("tabblk2010"))
     assert usual_level(release) == "tabblk2010"
-    monkeypatch.setattr("pipelines.views.exports.source._MOST_ZONES", 30)
-    assert usual_level(release) == "st"  # blocks are too many
+    assert usual_level(release, most_zones=30) == "st"  # blocks are too many
     (copy / polygon_file("tabblk2010")).unlink()
-    assert usual_level(release) == "st"  # 600 workers: no level has zones of 1,000
+    assert usual_level(release, most_zones=30) == "st"  # 600 workers: no level has zones of 1,000
     counties = release.geography.n_units("cty")
-    monkeypatch.setattr("pipelines.views.exports.source._WORKERS_PER_ZONE", 600 / counties)
-    assert usual_level(release) == "cty"
+    assert usual_level(release, most_zones=30, workers_per_zone=600 / counties) == "cty"
 
 
-@pytest.mark.parametrize("name", [name for name in FORMATS if name not in ("lodes", "pmtiles")])
-def test_flows_are_written_in_batches(
-    name: str, public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_flows_are_written_in_batches(public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files made of many small batches are those of one; no table is longer than a batch."""
-    level = {"home_level": "tabblk2010", "work_level": "bgrp"}
-    export(public, [name], tmp_path / "one", **level)
+    names = [name for name in FORMATS if name not in ("lodes", "pmtiles")]
     copy = Path(shutil.copytree(public, tmp_path / "public"))
     for kind in ("main", "aux"):
         path = copy / f"demo_od_{kind}_JT00_2019.parquet"
@@ -168,15 +157,22 @@ def test_flows_are_written_in_batches(
 
         return run
 
-    monkeypatch.setattr("pipelines.views.exports.source._ROWS", 7)
-    monkeypatch.setattr("pipelines.release.reader._AT_ONCE", 1)
+    def write(folder: Path, to: Path, **batches: int) -> None:
+        to.mkdir()
+        source = Source(pipelines.read_public_release(folder), "tabblk2010", "bgrp", to, **batches)
+        for name in names:
+            (to / name).mkdir()
+            FORMATS[name].write(source, to / name)
+
+    write(public, tmp_path / "one")
+    monkeypatch.setattr(reader, "_AT_ONCE", 1)
     monkeypatch.setattr(Source, "flows", counted(Source.flows))
     monkeypatch.setattr(PublicRelease, "flow_batches", counted(PublicRelease.flow_batches))
-    export(copy, [name], tmp_path / "many", **level)
-    assert max(lengths["flows"]) <= 7 < 50 < sum(lengths["flows"])
+    write(copy, tmp_path / "many", batch_rows=7)
+    assert max(lengths["flows"]) <= 7 < 50 < sum(lengths["flows"]) / len(names)
     assert max(lengths["flow_batches"]) <= 2 * 50  # a group of main and one of aux
-    for path in (tmp_path / "one" / name).iterdir():
-        again = tmp_path / "many" / name / path.name
+    for path in (path for name in names for path in (tmp_path / "one" / name).iterdir()):
+        again = tmp_path / "many" / path.relative_to(tmp_path / "one")
         if path.suffix == ".gpkg":
             tables = [pyogrio.read_dataframe(file, layer="flows") for file in (path, again)]
         elif path.suffix == ".parquet":
@@ -184,11 +180,9 @@ def test_flows_are_written_in_batches(
         else:
             opened = gzip.open if path.suffix == ".gz" else open
             with opened(path, "rb") as one, opened(again, "rb") as many:
-                assert one.read() == many.read()
+                assert one.read() == many.read(), path
             continue
         pd.testing.assert_frame_equal(*tables)
-    left = [path for path in tmp_path.rglob("*.arrow") if path.is_file()]
-    assert not left, "the file of flows is still there"
 
 
 def test_codes_that_are_no_prefixes(british: Callable[..., pipelines.ReleaseConfig], tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import h5py
 import numpy as np
 import openmatrix
 import pandas as pd
-import pytest
 
+from pipelines import read_public_release
 from pipelines.views.exports import Source
 from pipelines.views.exports.matrices import write_omx
 
@@ -61,26 +61,27 @@ def test_levels_may_differ(exported: Exporter, tract_flows: pd.Series) -> None:
         np.testing.assert_array_equal(file["S000"][:], expected)
 
 
-@pytest.mark.parametrize("side", [1, 4, 7])
-def test_only_tiles_with_flows_are_in_the_file(
-    side: int, exported: Exporter, rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_tiles_with_flows_are_in_the_file(public: Path, rows: pd.DataFrame, tmp_path: Path) -> None:
     """At the level of blocks; the matrix in slices is that of the rows of the release."""
-    monkeypatch.setattr("pipelines.views.exports.matrices._SIDE", side)
-    monkeypatch.setattr("pipelines.views.exports.source._ROWS", 10)
-    folder, source = exported("omx", "tabblk2010", "tabblk2010")
-    path = folder / "demo_flows_tabblk2010_to_tabblk2010_JT00_2019.omx"
-    codes = source.release.geography.codes("tabblk2010")
-    for name in ("S000", "SE02"):
-        expected = matrix(rows.groupby(["w_geocode", "h_geocode"])[name].sum(), codes, codes)
-        with openmatrix.open_file(str(path)) as file:
-            slices = [file[name][first : first + 10, :] for first in range(0, len(codes), 10)]
-            np.testing.assert_array_equal(np.vstack(slices), expected)
-        homes, works = np.nonzero(expected)
-        with h5py.File(path) as file:
-            tiles = file["data"][name].id.get_num_chunks()
-        assert tiles == len(set(zip(homes // side, works // side, strict=True)))
-        assert 0 < tiles < np.ceil(len(codes) / side) ** 2
+    block = "tabblk2010"
+    source = Source(read_public_release(public), block, block, tmp_path, batch_rows=10)
+    codes = source.release.geography.codes(block)
+    path = tmp_path / f"demo_flows_{block}_to_{block}_JT00_2019.omx"
+    expected = {
+        name: matrix(rows.groupby(["w_geocode", "h_geocode"])[name].sum(), codes, codes)
+        for name in ("S000", "SE02")
+    }
+    for side in (1, 4, 7):
+        write_omx(source, tmp_path, side)
+        for name, cells in expected.items():
+            with openmatrix.open_file(str(path)) as file:
+                slices = [file[name][first : first + 10, :] for first in range(0, len(codes), 10)]
+                np.testing.assert_array_equal(np.vstack(slices), cells)
+            homes, works = np.nonzero(cells)
+            with h5py.File(path) as file:
+                tiles = file["data"][name].id.get_num_chunks()
+            assert tiles == len(set(zip(homes // side, works // side, strict=True)))
+            assert 0 < tiles < np.ceil(len(codes) / side) ** 2
 
 
 def test_a_large_state(tmp_path: Path) -> None:
@@ -100,6 +101,7 @@ def test_a_large_state(tmp_path: Path) -> None:
         release=SimpleNamespace(geography=geography),
         home_level="block",
         work_level="block",
+        levels={"home": "block", "work": "block"},
         counts=["S000"],
         about={},
         flows=lambda: iter([flows[:30], flows[30:]]),

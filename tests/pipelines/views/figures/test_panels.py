@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
-
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
@@ -12,16 +9,11 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
-from pipelines import PublicRelease, Release, read_public_release
+from pipelines import PublicRelease
 from pipelines.views.commutes import find_area
 from pipelines.views.figures.charts import draw_distances, draw_rose
 from pipelines.views.figures.maps import _edges, _round_length, _round_sizes, draw_choropleth, draw_flows
 from pipelines.views.figures.subject import FigureSubject
-
-
-@pytest.fixture(scope="module")
-def release(small_release: Release) -> PublicRelease:
-    return read_public_release(small_release.public)
 
 
 @pytest.fixture(scope="module")
@@ -72,10 +64,8 @@ def test_units_without_workers_are_grey(release: PublicRelease) -> None:
     assert (np.isclose(colours, to_rgba("#f4f4f2")).all(axis=1) == none).all()
 
 
-def test_points_are_as_large_as_their_jobs(small_release: Release, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(small_release.public, tmp_path / "bare"))
-    shutil.rmtree(folder / "geo")
-    subject = FigureSubject(read_public_release(folder), None, "workers", "S000", "trct")
+def test_points_are_as_large_as_their_jobs(bare: PublicRelease) -> None:
+    subject = FigureSubject(bare, None, "workers", "S000", "trct")
     axis = axes()
     draw_choropleth(axis, subject)
     sizes = np.asarray(axis.collections[0].get_sizes())
@@ -84,16 +74,16 @@ def test_points_are_as_large_as_their_jobs(small_release: Release, tmp_path: Pat
     assert axis.get_legend().get_title().get_text() == "synthetic workers living in a tract"
 
 
-@pytest.mark.parametrize("draw", [draw_choropleth, draw_flows])
-def test_a_level_without_shapes_is_drawn_on_those_there_are(draw: object, release: PublicRelease) -> None:
+def test_a_level_without_shapes_is_drawn_on_those_there_are(release: PublicRelease) -> None:
     subject = FigureSubject(release, None, "workers", "S000", "tabblk2010")
     assert subject.shapes is None
-    axis = axes()
-    draw(axis, subject)  # type: ignore[operator]
-    land, tracts = axis.collections[0], release.polygons("trct")
-    assert tracts is not None
-    assert len(land.get_paths()) == len(tracts)
-    assert np.isclose(land.get_facecolor(), to_rgba("#f4f4f2")).all()
+    for draw in (draw_choropleth, draw_flows):
+        axis = axes()
+        draw(axis, subject)
+        land, tracts = axis.collections[0], release.polygons("trct")
+        assert tracts is not None
+        assert len(land.get_paths()) == len(tracts)
+        assert np.isclose(land.get_facecolor(), to_rgba("#f4f4f2")).all()
 
 
 def test_what_rounds_to_nothing_is_not_said(release: PublicRelease) -> None:
@@ -126,18 +116,17 @@ def test_only_the_largest_flows_of_a_region_are_drawn(release: PublicRelease) ->
     assert {type(arrow.get_arrowstyle()).__name__ for arrow in arrows} == {"CurveFilledB"}  # two ways: arrows
 
 
-@pytest.mark.parametrize("draw", [draw_choropleth, draw_flows])
-def test_maps_have_scale_north_and_frame(draw: object, busiest: FigureSubject) -> None:
-    axis = axes()
-    draw(axis, busiest)  # type: ignore[operator]
+def test_maps_have_scale_north_and_frame(busiest: FigureSubject) -> None:
     west, south, east, north = busiest.frame
-    assert axis.get_xlim() == pytest.approx((west, east))
-    assert axis.get_ylim() == pytest.approx((south, north))
-    assert axis.get_aspect() == 1
-    assert "N" in [text.get_text() for text in axis.texts]
-    bars = [artist for artist in axis.artists if hasattr(artist, "size_bar")]
-    assert len(bars) == 1
-    assert bars[0].txt_label.get_text().endswith(" km")
+    for draw in (draw_choropleth, draw_flows):
+        axis = axes()
+        draw(axis, busiest)
+        assert axis.get_xlim() == pytest.approx((west, east))
+        assert axis.get_ylim() == pytest.approx((south, north))
+        assert axis.get_aspect() == 1
+        assert "N" in [text.get_text() for text in axis.texts]
+        (bar,) = (artist for artist in axis.artists if hasattr(artist, "size_bar"))
+        assert bar.txt_label.get_text().endswith(" km")
 
 
 def test_round_numbers() -> None:

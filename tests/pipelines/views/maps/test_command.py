@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from pipelines.cli.map import map_command
+from pipelines.cli.views import map_command
 from pipelines.release.reader import PublicRelease
 from pipelines.views.maps import page
 

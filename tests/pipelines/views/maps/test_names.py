@@ -1,28 +1,24 @@
-"""Names of levels and of what lies outside."""
+"""Names of levels and of external zones."""
 
 from __future__ import annotations
 
-import pytest
-
 from geo_data.external_zones import US_STATES
+from geo_data.states import STATES
 from pipelines.release.reader import PublicRelease
-from pipelines.views.labels import STATE_NAMES, external_zone_names, level_words
+from pipelines.views.labels import external_zone_names, level_words
 
 
-@pytest.mark.parametrize(
-    ("level", "one", "length"),
-    [
+def test_levels_of_lodes() -> None:
+    for level, one, length in (
         ("st", "state", 2),
         ("cty", "county", 5),
         ("trct", "tract", 11),
         ("bgrp", "block group", 12),
         ("tabblk2020", "block", 15),
-    ],
-)
-def test_levels_of_lodes(level: str, one: str, length: int) -> None:
-    words = level_words(level)
-    assert words["one"] == one
-    assert sum(words["groups"]) == length
+    ):
+        words = level_words(level)
+        assert words["one"] == one
+        assert sum(words["groups"]) == length
 
 
 def test_another_level_is_called_as_its_column() -> None:
@@ -30,8 +26,9 @@ def test_another_level_is_called_as_its_column() -> None:
 
 
 def test_every_state_has_a_name() -> None:
-    assert tuple(STATE_NAMES) == US_STATES
+    assert tuple(STATES) == US_STATES
+    assert all(state.name for state in STATES.values())
 
 
-def test_outside(mapped: PublicRelease) -> None:
+def test_external_zones(mapped: PublicRelease) -> None:
     assert list(external_zone_names(mapped).values()) == ["Connecticut", "Massachusetts"]

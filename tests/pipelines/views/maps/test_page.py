@@ -92,12 +92,12 @@ def test_a_name_is_no_markup(mapped: PublicRelease, library: Path, tmp_path: Pat
     assert "&lt;script&gt;alert(1)&lt;/script&gt;$finest" in text
 
 
-@pytest.mark.parametrize("where", [".", "geo", "new/../plan"])
-def test_the_public_folder_stays_as_it_was_checked(where: str, mapped: PublicRelease, tmp_path: Path) -> None:
+def test_the_public_folder_stays_as_it_was_checked(mapped: PublicRelease, tmp_path: Path) -> None:
     folder = shutil.copytree(mapped.folder, tmp_path / "public")
     before = sorted(folder.rglob("*"))
-    with pytest.raises(PublicReleaseError, match="would make it fail `verify`"):
-        write_map(folder, folder / where / "map.html")
+    for where in (".", "geo", "new/../plan"):
+        with pytest.raises(PublicReleaseError, match="would make it fail `verify`"):
+            write_map(folder, folder / where / "map.html")
     assert sorted(folder.rglob("*")) == before
 
 

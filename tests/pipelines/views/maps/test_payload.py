@@ -65,7 +65,7 @@ def test_arrays_begin_where_a_browser_can_read_them(payload: Payload) -> None:
         assert offset % np.dtype(kind).itemsize == 0
 
 
-def test_outside_areas_have_names(payload: Payload, mapped: PublicRelease) -> None:
+def test_external_zones_have_names(payload: Payload, mapped: PublicRelease) -> None:
     names = {mapped.geography.blocks[unit]: name for unit, name in payload.meta["external_zones"].items()}
     assert names == {"099999999999999": "Connecticut", "259999999999999": "Massachusetts"}
 
@@ -111,8 +111,8 @@ def test_what_does_not_fit_is_left_out(payload: Payload, mapped: PublicRelease) 
     # Nobody is lost: the rest are sums of it.
     assert arrays_of(smaller)["count:S000"].sum() == mapped.certificate.totals.synthetic_workers
     assert len(texts_of(smaller)["codes"][finest]) == mapped.geography.n_units(finest)
-    outside = {texts_of(smaller)["codes"][finest][unit][:2] for unit in smaller.meta["external_zones"]}
-    assert outside == set(mapped.geography.external_zones)
+    external = {texts_of(smaller)["codes"][finest][unit][:2] for unit in smaller.meta["external_zones"]}
+    assert external == set(mapped.geography.external_zones)
 
 
 def test_the_coarsest_level_always_stays(mapped: PublicRelease) -> None:

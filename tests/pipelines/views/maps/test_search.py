@@ -66,18 +66,20 @@ def code_of(release: PublicRelease, level: str, name: str) -> str:
     return str(release.geography.codes(level)[release.names[level].tolist().index(name)])
 
 
-@pytest.mark.parametrize("typed", ["mayaguez", "MAYAGÜEZ,  st marys", "guez", "mary (a", "tract mayaguez"])
-def test_a_part_of_a_name(reader: Reader, named: PublicRelease, typed: str) -> None:
+def test_a_part_of_a_name(reader: Reader, named: PublicRelease) -> None:
     """Without accents, capitals and punctuation; what is chosen has the right numbers."""
     code = code_of(named, "trct", TRACTS[2])
-    assert reader.type(typed) == [[TRACTS[2], f"Tract {code[:2]} {code[2:5]} {code[5:]}"]]
-    reader.page.keyboard.press("Enter")
-    assert reader.text("chosen") == TRACTS[2]
-    assert reader.chosen().endswith(f"Tract{code}")
-    assert reader.page.input_value("#search") == ""
-    assert not reader.page.locator("#found").is_visible()
-    reader.page.select_option("#level", "trct")
     rows = expected(named, work=("trct", code))
+    reader.page.select_option("#level", "trct")
+    for typed in ("mayaguez", "MAYAGÜEZ,  st marys", "guez", "mary (a", "tract mayaguez"):
+        assert reader.type(typed) == [[TRACTS[2], f"Tract {code[:2]} {code[2:5]} {code[5:]}"]]
+        reader.page.keyboard.press("Enter")
+        assert reader.text("chosen") == TRACTS[2]
+        assert reader.chosen().endswith(f"Tract{code}")
+        assert reader.page.input_value("#search") == ""
+        assert not reader.page.locator("#found").is_visible()
+        reader.page.click("#clear")
+    reader.search("guez")
     assert reader.number("jobs") == rows["jobs"].sum()
     assert reader.number("mean") == pytest.approx(mean_km(rows), abs=0.051)
     assert list(reader.top().values()) == by_code(named, rows, "home", "trct").head(10).tolist()
@@ -93,9 +95,8 @@ def test_the_order_of_what_is_found(reader: Reader) -> None:
     assert [lines[0] for lines in reader.type("block group old")] == ["Old Bristol"]
 
 
-@pytest.mark.parametrize("typed", ["!", "(", " ", ". ,"])
-def test_punctuation_alone_finds_nothing(reader: Reader, typed: str) -> None:
-    assert reader.type(typed) == []
+def test_punctuation_alone_finds_nothing(reader: Reader) -> None:
+    assert [reader.type(typed) for typed in ("!", "(", " ", ". ,")] == [[]] * 4
 
 
 def test_the_codes_are_found_as_before(reader: Reader, named: PublicRelease) -> None:

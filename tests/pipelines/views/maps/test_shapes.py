@@ -97,13 +97,11 @@ def test_cells(shapeless: PublicRelease) -> None:
         assert set(shapes.index) == set(unit)
 
 
-def test_cells_of_too_many_units(shapeless: PublicRelease, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.views.maps.shapes._MOST_DRAWN", 10)
-    drawn = centroid_cells(shapeless, shapeless.levels)
+def test_cells_of_too_many_units(shapeless: PublicRelease) -> None:
+    drawn = centroid_cells(shapeless, shapeless.levels, most_drawn=10)
     assert drawn
     assert all(len(shapes) <= 10 for shapes in drawn.values())
-    monkeypatch.setattr("pipelines.views.maps.shapes._MOST_DRAWN", 0)
-    assert centroid_cells(shapeless, shapeless.levels) == {}
+    assert centroid_cells(shapeless, shapeless.levels, most_drawn=0) == {}
 
 
 def test_geojson(stripes: PublicRelease, tmp_path: Path) -> None:

@@ -1,0 +1,3 @@
+"""The revisions, each a step from the tables of one version to those of the next."""
+
+__all__: list[str] = []

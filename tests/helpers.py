@@ -1,0 +1,56 @@
+"""What tests of many rooms do: change configurations, break releases and seal them again."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.release.formats import parse_certificate
+from pipelines.release.layout import seal
+from pipelines.release.verification import VerificationError, verify
+
+
+def with_values(tables: Mapping[str, Any], *changes: Mapping[str, object]) -> dict[str, Any]:
+    """Return the tables of a configuration with other values of some keys.
+
+    Keys are paths: "plan.prior", "auxiliary.0.file"; a whole table may be a value, also one
+    more of a list. None takes a key out.
+    """
+    changed: dict[str, Any] = copy.deepcopy(dict(tables))
+    for key, value in (item for change in changes for item in change.items()):
+        *parents, last = (int(part) if part.isdigit() else part for part in key.split("."))
+        table: Any = changed
+        for part in parents:
+            table = table.setdefault(part, {}) if isinstance(table, dict) else table[part]
+        if value is None:
+            del table[last]
+        elif isinstance(table, list) and last == len(table):
+            table.append(value)
+        else:
+            table[last] = str(value) if isinstance(value, Path) else value
+    return changed
+
+
+def edit_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change a JSON document in its place."""
+    document = json.loads(path.read_text(encoding="utf-8"))
+    change(document)
+    path.write_text(json.dumps(document), encoding="utf-8")
+
+
+def seal_again(folder: Path) -> None:
+    """Write the digests of a public folder anew, as somebody would who has changed a file of it."""
+    seal(folder, parse_certificate((folder / "certificate.json").read_bytes()))
+
+
+def refused(folder: Path, key: Path | None = None) -> VerificationError:
+    """Return why a release does not pass."""
+    with pytest.raises(VerificationError) as caught:
+        list(verify(folder, key))
+    assert str(caught.value).startswith(f"{caught.value.check}: ")
+    return caught.value

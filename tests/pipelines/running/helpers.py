@@ -1,0 +1,104 @@
+"""What the tests of runs share: configurations as changes of one, files as bytes, faults at a step."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipelines
+import synth
+from pipelines import Release, ReleaseConfig, run
+from pipelines.release.layout import file_names
+from pipelines.running import run as releasing
+
+Configs = Callable[..., ReleaseConfig]
+Table = dict[str, Any]
+
+GEOMETRIC: dict[str, Table] = {"release": {"mechanism": "geometric"}, "plan": {"retention_min": None}}
+FULL = OSError(28, "No space left on device")
+DAY = "2026-01-02T03:04:05Z"
+
+
+def merged(base: Table, changes: Table) -> Table:
+    """Return a document with changes; None removes, and a table of another format replaces."""
+    found = dict(base)
+    for name, value in changes.items():
+        old = found.pop(name, None)
+        if (
+            isinstance(value, dict)
+            and isinstance(old, dict)
+            and value.get("format") in (None, old.get("format"))
+        ):
+            found[name] = merged(old, value)
+        elif value is not None:
+            found[name] = value
+    return dict(sorted(found.items(), key=lambda item: _is_table(item[1])))  # as TOML wants them
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value[0] if isinstance(value, list) and value else value, dict)
+
+
+def freeze(patch: pytest.MonkeyPatch) -> None:
+    """Make every release carry the same day, also at midnight."""
+    make = pipelines.make_certificate
+    day = {"created": DAY}
+    patch.setattr(releasing, "make_certificate", lambda *a, **k: make(*a, **k).model_copy(update=day))
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    """The content of every file."""
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def data_of(release: Release, folder: str = "") -> dict[str, bytes]:
+    """The content of the data files, of an implicate where there are several."""
+    names = file_names(release.plan.configuration).values()
+    return {name: (release.public / folder / name).read_bytes() for name in names}
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def left_over(config: ReleaseConfig) -> list[str]:
+    """What lies in the folder that the output folder should appear in."""
+    parent = config.release.out.parent
+    return sorted(path.name for path in parent.iterdir()) if parent.exists() else []
+
+
+def seeded(config: ReleaseConfig, seed: int = 1, **named: Any) -> Release:
+    """A run with a key that gives the same bytes again."""
+    return run(config, key=synth.RunKey.from_seed(seed), **named)
+
+
+def failing(owner: object, name: str, fault: BaseException, patch: pytest.MonkeyPatch) -> list[str]:
+    """Make a function fail; the list says whether it was called."""
+    called: list[str] = []
+
+    def fail(*_: object, **__: object) -> None:
+        called.append(name)
+        raise fault
+
+    patch.setattr(owner, name, fail)
+    return called
+
+
+def interrupted(
+    config: ReleaseConfig,
+    owner: object = releasing,
+    name: str = "write_public",
+    fault: BaseException = FULL,
+    **named: Any,
+) -> None:
+    """Begin a run that fails when it has drawn, or at another function."""
+    with pytest.MonkeyPatch.context() as patch:
+        called = failing(owner, name, fault, patch)
+        with pytest.raises(type(fault)) as caught:
+            seeded(config, **named)
+    assert caught.value is fault or str(fault) in str(caught.value)
+    assert called

@@ -1,0 +1,21 @@
+-- A new database as version 0.1.0 makes it in SQLite (sqlite3's .dump).
+BEGIN TRANSACTION;
+CREATE TABLE approvals (run INTEGER NOT NULL, person VARCHAR(200) NOT NULL, decision VARCHAR(16) NOT NULL, content VARCHAR(64) NOT NULL, comment TEXT NOT NULL, time VARCHAR(32) NOT NULL, PRIMARY KEY (run), FOREIGN KEY(run) REFERENCES runs (id));
+CREATE TABLE audit (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, time VARCHAR(32) NOT NULL, actor VARCHAR(200) NOT NULL, credential VARCHAR(32) NOT NULL, action VARCHAR(32) NOT NULL, subject VARCHAR(600) NOT NULL, detail TEXT NOT NULL);
+CREATE TABLE events (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, run INTEGER NOT NULL, time VARCHAR(32) NOT NULL, event VARCHAR(16) NOT NULL, text VARCHAR(200) NOT NULL, FOREIGN KEY(run) REFERENCES runs (id));
+CREATE TABLE odsynth_schema (version INTEGER NOT NULL, PRIMARY KEY (version));
+INSERT INTO "odsynth_schema" VALUES(1);
+CREATE TABLE runs (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, input VARCHAR(200) NOT NULL, data_set VARCHAR(200) NOT NULL, title VARCHAR(400) NOT NULL, version VARCHAR(100), configuration TEXT NOT NULL, state VARCHAR(16) NOT NULL, task VARCHAR(16) NOT NULL, submitted_by VARCHAR(200) NOT NULL, submitted VARCHAR(32) NOT NULL, "key" VARCHAR(200), queued_by VARCHAR(200), changed VARCHAR(32) NOT NULL, lease VARCHAR(64), leased_until VARCHAR(32), attempts INTEGER NOT NULL, "plan" TEXT, certificate TEXT, content VARCHAR(64), error VARCHAR(100), message TEXT, published_name VARCHAR(400), published_version VARCHAR(100), UNIQUE (submitted_by, "key"));
+CREATE TABLE sessions (id VARCHAR(43) NOT NULL, person VARCHAR(200) NOT NULL, begun VARCHAR(32) NOT NULL, PRIMARY KEY (id));
+CREATE TABLE tokens (id VARCHAR(16) NOT NULL, owner VARCHAR(200) NOT NULL, role VARCHAR(16) NOT NULL, sha256 VARCHAR(64) NOT NULL, created VARCHAR(32) NOT NULL, expires VARCHAR(32) NOT NULL, revoked VARCHAR(32), PRIMARY KEY (id));
+CREATE INDEX ix_runs_state ON runs (state);
+CREATE UNIQUE INDEX one_run_at_a_time ON runs (data_set) WHERE state = 'running';
+CREATE INDEX ix_sessions_person ON sessions (person);
+CREATE INDEX ix_events_run ON events (run);
+CREATE TRIGGER audit_no_update BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'nothing is changed in audit'); END;
+CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'nothing is changed in audit'); END;
+CREATE TRIGGER audit_no_insert BEFORE INSERT ON audit WHEN EXISTS (SELECT 1 FROM audit WHERE id = NEW.id) BEGIN SELECT RAISE(ABORT, 'nothing is changed in audit'); END;
+CREATE TRIGGER approvals_no_update BEFORE UPDATE ON approvals BEGIN SELECT RAISE(ABORT, 'nothing is changed in approvals'); END;
+CREATE TRIGGER approvals_no_delete BEFORE DELETE ON approvals BEGIN SELECT RAISE(ABORT, 'nothing is changed in approvals'); END;
+CREATE TRIGGER approvals_no_insert BEFORE INSERT ON approvals WHEN EXISTS (SELECT 1 FROM approvals WHERE run = NEW.run) BEGIN SELECT RAISE(ABORT, 'nothing is changed in approvals'); END;
+COMMIT;

@@ -1,0 +1,37 @@
+"""What may be shown of an error: the message of a `ShownError`, the system's reason, and nothing else."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import geo_data
+import pipelines
+import synth
+from pipelines.storage.errors import shown_message
+
+
+def test_every_error_of_ours_may_be_shown_or_is_private() -> None:
+    found = set()
+    for package in (synth, geo_data, pipelines):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                members = vars(importlib.import_module(module.name)).values()
+                found |= {each for each in members if isinstance(each, type) and issubclass(each, Exception)}
+    ours = {each for each in found if each.__module__.split(".")[0] in ("synth", "geo_data", "pipelines")}
+    assert len(ours) > 12
+    public = {each for each in ours if not each.__name__.startswith("_")}
+    assert [each for each in public if not issubclass(each, synth.ShownError)] == []
+    assert pipelines.ShownError is synth.ShownError
+
+
+def test_what_is_shown() -> None:
+    two = pipelines.ConfigError(["a.toml: x: missing", "a.toml: y: missing"])
+    assert shown_message(two) == "a.toml: x: missing\na.toml: y: missing"
+    assert shown_message(two, one_line=True) == "a.toml: x: missing; a.toml: y: missing"
+    assert shown_message(OSError(13, "Permission denied", "/x/y")) == "/x/y: Permission denied"
+    assert shown_message(OSError(28, "No space left on device")) == "No space left on device"
+    withheld = "its message could show confidential values and is withheld"
+    for error in (ValueError("CANARY"), KeyError("CANARY"), RuntimeError("CANARY"), AssertionError("CANARY")):
+        assert shown_message(error) == withheld
+    assert "CANARY" not in shown_message(OSError("CANARY"))
