@@ -146,7 +146,7 @@ def open_session(request: Request, response: Response, secret: str) -> Principal
 
 
 def start_session(request: Request, response: Response, who: Principal) -> None:
-    """Log in somebody who is known already: by his token, or by an identity provider.
+    """Log in somebody who is known already: by their token, or by an identity provider.
 
     Parameters
     ----------

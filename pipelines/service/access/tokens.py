@@ -4,7 +4,7 @@ A token is 256 random bits, shown once. It is kept as its SHA-256: guessing a un
 hopeless with a fast hash as with a slow one, which is for passwords that people choose.
 
 Tokens are made on the server's console only. An approver who could make one over the network could make
-himself a second person, and approve his own run.
+themselves a second person, and approve their own run.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def revoke_token(store: Store, id: str, *, by: Principal | None = None) -> Token
     store : Store
     id : str
     by : Principal, optional
-        Who asks: an approver for any, everybody for his own. By default the server's console.
+        Who asks: an approver for any, everybody for their own. By default the server's console.
 
     Returns
     -------

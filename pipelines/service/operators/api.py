@@ -194,9 +194,7 @@ def withdraw(
 ) -> ReleaseEntry:
     """It stays in the catalog, with the reason, and is not given out any more."""
     state = request.app.state
-    done = operations.withdraw_version(
-        state.store, state.settings, state.catalog, who, name, version, asked.text
-    )
+    done = operations.withdraw_version(state.store, state.catalog, who, name, version, asked.text)
     return ReleaseEntry.of(done)
 
 
@@ -208,7 +206,7 @@ def add_erratum(
 ) -> ReleaseEntry:
     """A correction in words, beside the version."""
     state = request.app.state
-    done = operations.add_erratum(state.store, state.settings, state.catalog, who, name, version, asked.text)
+    done = operations.add_erratum(state.store, state.catalog, who, name, version, asked.text)
     return ReleaseEntry.of(done)
 
 

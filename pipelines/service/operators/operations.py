@@ -156,19 +156,13 @@ def budgets(settings: ServiceSettings) -> list[BudgetLine]:
 
 
 def withdraw_version(
-    store: Store,
-    settings: ServiceSettings,
-    catalog: Catalog,
-    who: Principal,
-    name: str,
-    version: str,
-    reason: str,
+    store: Store, catalog: Catalog, who: Principal, name: str, version: str, reason: str
 ) -> Version:
     """Withdraw what is published, with a reason that everybody sees.
 
     Parameters
     ----------
-    store, settings, catalog
+    store, catalog
     who : Principal
         An approver.
     name, version : str
@@ -185,8 +179,8 @@ def withdraw_version(
     ServiceError
         404 if it was not published, 409 if it was withdrawn before, 503 if nothing can be written.
     """
-    with _remark(store, settings, catalog, who, "withdrawn", name, version, reason) as connection:
-        withdraw(settings.releases, name, version, reason)
+    with _remark(store, catalog, who, "withdrawn", name, version, reason) as connection:
+        withdraw(catalog.place, name, version, reason)
         of = (runs.c.published_name == name) & (runs.c.published_version == version)
         withdrawn = update(runs).where(of, runs.c.state == "published")
         connection.execute(withdrawn.values(state="withdrawn", changed=utc_now()))
@@ -194,30 +188,17 @@ def withdraw_version(
 
 
 def add_erratum(
-    store: Store,
-    settings: ServiceSettings,
-    catalog: Catalog,
-    who: Principal,
-    name: str,
-    version: str,
-    text: str,
+    store: Store, catalog: Catalog, who: Principal, name: str, version: str, text: str
 ) -> Version:
     """Say beside what is published what is wrong with it; as `withdraw_version`."""
-    with _remark(store, settings, catalog, who, "erratum", name, version, text):
-        erratum(settings.releases, name, version, text)
+    with _remark(store, catalog, who, "erratum", name, version, text):
+        erratum(catalog.place, name, version, text)
     return catalog.version(name, version)
 
 
 @contextmanager
 def _remark(
-    store: Store,
-    settings: ServiceSettings,
-    catalog: Catalog,
-    who: Principal,
-    action: str,
-    name: str,
-    version: str,
-    text: str,
+    store: Store, catalog: Catalog, who: Principal, action: str, name: str, version: str, text: str
 ) -> Iterator[Connection]:
     """Enter a remark in the audit trail; a remark that is refused is not entered."""
     who.must("approver")
@@ -228,7 +209,7 @@ def _remark(
             record(connection, who.person, who.credential, action, f"{name}/{version}", text)
             yield connection
     except PublishError as error:
-        said = without_paths(shown_message(error, one_line=True), [str(settings.releases / "x")])
+        said = without_paths(shown_message(error, one_line=True), [str(catalog.place / "x")])
         raise ServiceError(409, "publication", said) from None
     except OSError:
         raise ServiceError(503, "storage", "The folder of publications cannot be written to.") from None

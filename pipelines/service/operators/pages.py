@@ -129,7 +129,7 @@ def withdraw(
 ) -> Response:
     """Withdraw a version."""
     state = request.app.state
-    operations.withdraw_version(state.store, state.settings, state.catalog, who, name, version, asked.text)
+    operations.withdraw_version(state.store, state.catalog, who, name, version, asked.text)
     return see(f"/operator/releases/{name}/{version}")
 
 
@@ -139,7 +139,7 @@ def add_erratum(
 ) -> Response:
     """Add an erratum."""
     state = request.app.state
-    operations.add_erratum(state.store, state.settings, state.catalog, who, name, version, asked.text)
+    operations.add_erratum(state.store, state.catalog, who, name, version, asked.text)
     return see(f"/operator/releases/{name}/{version}")
 
 

@@ -104,12 +104,14 @@ class Catalog:
 
     Attributes
     ----------
+    place : Path
+        The folder of publications.
     tables : FlowTables
         Of its releases.
     """
 
     def __init__(self, settings: ServiceSettings) -> None:
-        self._settings, self.tables = settings, FlowTables()
+        self.place, self.tables = settings.releases, FlowTables()
         self._preparation = Preparation(settings.cache)
         self._lock = threading.Lock()
         self._versions: dict[tuple[str, str], Version] = {}
@@ -252,10 +254,10 @@ class Catalog:
 
     def _read(self) -> dict[tuple[str, str], Version]:
         versions = {}
-        for state in published(self._settings.releases):
+        for state in published(self.place):
             if state.status == "incomplete":
                 continue
-            folder = self._settings.releases / state.name / state.version
+            folder = self.place / state.name / state.version
             certificate, files = self._describe(folder, state.sha256)
             status = state.status
             if status == "complete" and (certificate is None or not files):

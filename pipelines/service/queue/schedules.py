@@ -2,7 +2,7 @@
 
 Times, periods and what has been made already are told by `pipelines.due` and the calendar itself, so that the
 command ``odsynth due`` and the service may keep the same calendar. One with a schedule that publishes is
-refused: here a person approves, and the command would publish what he rejected.
+refused: here a person approves, and the command would publish what they rejected.
 """
 
 from __future__ import annotations

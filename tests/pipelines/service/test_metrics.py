@@ -19,10 +19,7 @@ def test_it_lives_and_is_ready(client: TestClient) -> None:
     assert client.get("/health").json() == {"status": "ok", "checks": {}}
     response = client.get("/ready")
     assert response.status_code == 200
-    assert response.json() == {
-        "status": "ok",
-        "checks": {"database": True, "folders": True, "workers": True},
-    }
+    assert response.json() == {"status": "ok", "checks": {"database": True, "folders": True, "workers": True}}
 
 
 @pytest.mark.parametrize("missing", ["database", "folders", "workers"])
@@ -55,10 +52,7 @@ def test_requests_are_counted_by_route(make_app: Callable[..., FastAPI], tmp_pat
         if sample.name.endswith("_total")
     }
     # As many series as there are routes, however many addresses somebody tries.
-    assert counted == {
-        ("GET", "/api/v1/releases/{name}/{version}", "404"): 5,
-        ("other", "none", "404"): 5,
-    }
+    assert counted == {("GET", "/api/v1/releases/{name}/{version}", "404"): 5, ("other", "none", "404"): 5}
     observed = [s.value for s in families["odsynth_request_seconds"].samples if s.name.endswith("_count")]
     assert sum(observed) == 10
 

@@ -264,10 +264,7 @@ def test_plans_side_by_side(app: FastAPI, visitors: dict[str, Visitor]) -> None:
 
 
 def test_another_person_decides_with_certificate_and_map_in_view(
-    app: FastAPI,
-    visitors: dict[str, Visitor],
-    release: Callable[[], str],
-    small_release: pipelines.Release,
+    app: FastAPI, visitors: dict[str, Visitor], release: Callable[[], str], small_release: pipelines.Release
 ) -> None:
     ann, bob, plan = visitors["ann"], visitors["bob"], small_release.certificate.plan_sha256
     address = planned(app, ann, sha256=plan)

@@ -129,10 +129,7 @@ def test_killed_at_any_point_with_or_without_the_service(world: World, store: St
     run = world.submit(store, ann, dry_run=False)
     out = world.settings.outs / f"run-{run:06}"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ODSYNTH_")}
-    environment |= {
-        "ODSYNTH_FOLDER": str(world.settings.folder),
-        "ODSYNTH_INPUTS__SMALL": str(world.input),
-    }
+    environment |= {"ODSYNTH_FOLDER": str(world.settings.folder), "ODSYNTH_INPUTS__SMALL": str(world.input)}
 
     def start() -> subprocess.Popen[str]:
         command = [sys.executable, "-c", SERVER, str(world.folder / "worker.py")]

@@ -126,10 +126,7 @@ def test_addresses_in_the_documents_are_there(whole: Any) -> None:
 
 @pytest.fixture
 def served(
-    config_text: Callable[..., str],
-    small_release: pipelines.Release,
-    service_state: Path,
-    tmp_path: Path,
+    config_text: Callable[..., str], small_release: pipelines.Release, service_state: Path, tmp_path: Path
 ) -> Iterator[tuple[str, dict[str, str]]]:
     """A real server with a worker; its address, and tokens."""
     folder = tmp_path / "srv"
