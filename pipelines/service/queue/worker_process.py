@@ -113,11 +113,6 @@ def _steps_of(say: _Say) -> _Say:
     return tell
 
 
-def _step_teller(say: _Say) -> Callable[[str], None]:
-    """Tell the service the steps, and nothing else that a run says."""
-    return lambda message: say(message.step.value) if isinstance(message, StepBegins) else None
-
-
 def _publish(config: ReleaseConfig, job: dict[str, Any], say: _Say) -> dict[str, str]:
     """What `odsynth publish` does, with the content that was approved and no other."""
     say("Verifying and copying the public files")
