@@ -90,10 +90,6 @@ def draw_region(rng: np.random.Generator, *, counties: int, tracts: int, blocks:
     jobs : int
         Jobs of the region, >= 1: its population is about twice that.
 
-    Returns
-    -------
-    Region
-
     Raises
     ------
     ValueError
@@ -145,10 +141,6 @@ def draw_commuters(rng: np.random.Generator, region: Region, *, jobs: int) -> tu
     region : Region
     jobs : int
         Jobs of the year, >= 1; the older generation has 4 % fewer.
-
-    Returns
-    -------
-    now, before : Commuters
     """
     n_blocks, n_tracts = len(region.tract), len(region.tract_x)
     n_work = max(1, min(int(n_blocks * _WORK_SHARE), int(jobs * _MAX_WORK_SHARE_OF_JOBS)))

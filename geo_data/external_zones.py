@@ -51,10 +51,6 @@ def external_facts(areas: Sequence[str], blocks: Iterable[str]) -> ExternalFacts
     areas : sequence of str
     blocks : iterable of str
         Codes of the geography's own blocks.
-
-    Returns
-    -------
-    ExternalFacts
     """
     own = {code[:2] if len(code) == _BLOCK_DIGITS else "" for code in blocks}
     known = STATES if own <= STATES.keys() else {}

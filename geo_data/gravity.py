@@ -119,10 +119,6 @@ def centres(geography: Geography, level: str, weights: NDArray[np.int64]) -> Cen
     level : str
     weights : ndarray of int64, shape (n_blocks,)
         Public weights, at least 1.
-
-    Returns
-    -------
-    Centres
     """
     starts = geography.starts(level).astype(np.int64)
     blocks = unit_vectors(geography.latitude, geography.longitude)

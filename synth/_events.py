@@ -104,10 +104,6 @@ def best_event(
         Observations (`observe`) under the two inputs, equally many.
     changed : (int, int)
     delta, error : float
-
-    Returns
-    -------
-    Event
     """
     runs = first["counts"].size
     deviations = -NormalDist().inv_cdf(error / 2)

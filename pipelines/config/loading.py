@@ -219,10 +219,6 @@ def check_config(data: dict[str, Any], folder: Path, name: str) -> ReleaseConfig
     folder, name
         As for `parse_config`.
 
-    Returns
-    -------
-    ReleaseConfig
-
     Raises
     ------
     ConfigError

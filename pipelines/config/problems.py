@@ -36,10 +36,6 @@ def describe(error: ErrorDetails, keys: Mapping[tuple[str, ...], Sequence[str]])
         The error.
     keys : mapping of tuple of str to sequence of str
         The keys of every table, by the table's path, which ends with the format where there are several.
-
-    Returns
-    -------
-    str
     """
     loc = error["loc"]
     formats = [table[1] for table in keys if len(table) == 2 and table[0] == loc[0] and table[:1] not in keys]

@@ -31,10 +31,6 @@ class ConfigError(ShownError, ValueError):
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file.
 
-    Parameters
-    ----------
-    path : Path
-
     Returns
     -------
     dict

@@ -239,10 +239,6 @@ def append(connection: sqlite3.Connection, entries: list[Entry], entry: Entry) -
         All entries of the file, from `read_entries` in the same transaction.
     entry : Entry
         Its number and hash are given here.
-
-    Returns
-    -------
-    Entry
     """
     values = fields(entry) | {"entry": len(entries) + 1}
     values["hash"] = _hash(entries[-1].hash if entries else GENESIS, values)

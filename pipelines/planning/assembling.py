@@ -32,10 +32,6 @@ def assemble(
     choices : Choices
     delta : Fraction
         For these slots.
-
-    Returns
-    -------
-    ReleasePlan
     """
     geography, model, settings = inputs.geography, inputs.model, config.plan
     pooling = geo_data.Pooling(choices.pool_level, choices.pool_below, settings.pool_by)

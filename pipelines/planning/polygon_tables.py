@@ -36,11 +36,6 @@ def polygon_levels(configuration: Mapping[str, Any]) -> tuple[str, ...]:
 def read_polygon_tables(config: ReleaseConfig, geography: Geography) -> dict[str, Polygons]:
     """Read the polygons that a configuration names.
 
-    Parameters
-    ----------
-    config : ReleaseConfig
-    geography : Geography
-
     Returns
     -------
     dict of str to Polygons

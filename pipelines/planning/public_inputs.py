@@ -94,18 +94,7 @@ def read_public_inputs(config: ReleaseConfig) -> PublicInputs:
 def public_inputs_for(
     config: ReleaseConfig, geography: geo_data.Geography, slots: geo_data.Slots
 ) -> PublicInputs:
-    """Read the public tables and fit the public model for slots from elsewhere, such as a simulation.
-
-    Parameters
-    ----------
-    config : ReleaseConfig
-    geography : geo_data.Geography
-    slots : geo_data.Slots
-
-    Returns
-    -------
-    PublicInputs
-    """
+    """Read the public tables and fit the public model for slots from elsewhere, such as a simulation."""
     shapes = read_polygon_tables(config, geography)
     tables = read_auxiliary(config, geography)
     if config.weights is None:

@@ -90,15 +90,6 @@ def make_plan(config: ReleaseConfig, inputs: PublicInputs | None = None) -> Rele
 def choose(config: ReleaseConfig, inputs: PublicInputs) -> Choices:
     """Choose what the configuration leaves to the planner.
 
-    Parameters
-    ----------
-    config : ReleaseConfig
-    inputs : PublicInputs
-
-    Returns
-    -------
-    Choices
-
     Notes
     -----
     Where not even the coarsest candidate can be certified, that one is the choice: planning with it says why.

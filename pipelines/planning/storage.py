@@ -168,10 +168,6 @@ def load_geography(folder: Path, document: dict[str, Any]) -> Geography:
     document : dict
         Its plan.json (`read_document`).
 
-    Returns
-    -------
-    Geography
-
     Raises
     ------
     ValueError

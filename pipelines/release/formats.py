@@ -23,10 +23,6 @@ FIRST_FORMAT = "odsynth certificate 1"
 def parse_certificate(content: str | bytes) -> Certificate:
     """Read certificate.json of any format.
 
-    Parameters
-    ----------
-    content : str or bytes
-
     Returns
     -------
     Certificate

@@ -160,10 +160,6 @@ def manifest_text(folder: Path, certificate: Certificate, hashes: Mapping[str, s
     certificate : Certificate
     hashes : mapping of str to str
         SHA-256 of each of its `public_files`, by relative name.
-
-    Returns
-    -------
-    str
     """
     manifest = {
         "format": _MANIFEST_FORMAT,

@@ -58,10 +58,6 @@ def source_state(root: Path | None = None) -> SourceState:
     root : Path, optional
         The folder that has the packages; by default the one that this code runs from.
 
-    Returns
-    -------
-    SourceState
-
     Raises
     ------
     importlib.metadata.PackageNotFoundError
@@ -75,10 +71,6 @@ def source_state(root: Path | None = None) -> SourceState:
 
 def dependency_versions() -> dict[str, str]:
     """Return the versions of Python and of the direct dependencies, by name in sorted order.
-
-    Returns
-    -------
-    dict of str to str
 
     Raises
     ------

@@ -160,10 +160,6 @@ Assumed to be public already: {"; ".join(certificate.definition.assumed_public)}
 def odds_in_words(certificate: Certificate) -> str:
     """Say how much a release can tell about one home, in the same words wherever they stand.
 
-    Parameters
-    ----------
-    certificate : Certificate
-
     Returns
     -------
     str

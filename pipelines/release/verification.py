@@ -239,10 +239,6 @@ def contradictions(config: ReleaseConfig, plan: ReleasePlan) -> list[str]:
     config : ReleaseConfig
         That the plan quotes.
     plan : ReleasePlan
-
-    Returns
-    -------
-    list of str
     """
     privacy, settings, geography = config.privacy, config.plan, plan.geography
     pooling, thresholds = plan.pools.pooling, plan.choices.thresholds

@@ -139,10 +139,6 @@ def connect(cluster: str | LocalCluster) -> Client:
     cluster : str or LocalCluster
         Its address, or a cluster of this process.
 
-    Returns
-    -------
-    distributed.Client
-
     Raises
     ------
     ConnectionError

@@ -23,10 +23,6 @@ __all__ = ["budget_left", "debit_of", "debits_of", "pay", "record_outcome"]
 def budget_left(settings: LedgerSettings) -> tuple[Fraction, Fraction]:
     """Return the epsilon and delta that a release may still cost; nothing is written.
 
-    Parameters
-    ----------
-    settings : LedgerSettings
-
     Returns
     -------
     tuple of Fraction

@@ -187,14 +187,6 @@ class Calendar:
 def read_calendar(folder: Path | str) -> Calendar:
     """Read a calendar. A schedule that cannot be used is left out and told of in `problems`.
 
-    Parameters
-    ----------
-    folder : Path or str
-
-    Returns
-    -------
-    Calendar
-
     Raises
     ------
     ConfigError

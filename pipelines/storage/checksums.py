@@ -14,14 +14,6 @@ CHECKSUMS = "SHA256SUMS"
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file's bytes, hexadecimal.
 
-    Parameters
-    ----------
-    path : Path
-
-    Returns
-    -------
-    str
-
     Raises
     ------
     OSError

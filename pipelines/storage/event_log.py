@@ -42,10 +42,6 @@ def event_line(
     kinds : mapping of str to type
         All fields that it has, with the exact type of each.
 
-    Returns
-    -------
-    str
-
     Raises
     ------
     ValueError

@@ -58,11 +58,6 @@ def level_words(level: str) -> dict[str, str | list[int]]:
 def unit_names(release: PublicRelease, level: str) -> NDArray[np.object_]:
     """Return the names of the units of a level: those that the release has, and those of states.
 
-    Parameters
-    ----------
-    release : PublicRelease
-    level : str
-
     Returns
     -------
     ndarray of str objects, shape (U,)
@@ -78,10 +73,6 @@ def unit_names(release: PublicRelease, level: str) -> NDArray[np.object_]:
 
 def external_zone_names(release: PublicRelease) -> dict[int, str]:
     """Return a name for each external zone of a release.
-
-    Parameters
-    ----------
-    release : PublicRelease
 
     Returns
     -------

@@ -161,10 +161,6 @@ def compared_levels(comparison: Comparison) -> list[str]:
 def measure(comparison: Comparison) -> pd.DataFrame:
     """Measure how far a release is from what it is compared with.
 
-    Parameters
-    ----------
-    comparison : Comparison
-
     Returns
     -------
     DataFrame

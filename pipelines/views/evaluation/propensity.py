@@ -45,10 +45,6 @@ def propensity(
     homes, works : DataFrame
         Places of the two sides (`PublicRelease.places`).
 
-    Returns
-    -------
-    Propensity
-
     Notes
     -----
     pMSE = mean of (p_i - c)^2 over all jobs of both tables, c the share of released ones (Woo et al. 2009).

@@ -36,12 +36,6 @@ def usual_level(
 ) -> str:
     """Return the level at which a release is exported unless another is asked for.
 
-    Parameters
-    ----------
-    release : PublicRelease
-    most_zones : int
-    workers_per_zone : float
-
     Returns
     -------
     str
@@ -246,10 +240,6 @@ class Source:
         ----------
         what, suffix : str
             As ``zones_trct`` and ``fgb`` there.
-
-        Returns
-        -------
-        str
         """
         subject = self.release.certificate.release
         return f"{subject.state}_{what}_{subject.job_type}_{subject.year}.{suffix}"

@@ -27,13 +27,7 @@ _COLOURS = "viridis_r"  # perceptually uniform and colour-blind safe
 
 
 def draw_rose(axis: Any, subject: FigureSubject) -> None:
-    """Draw the share of commutes in each direction as a rose diagram, by distance.
-
-    Parameters
-    ----------
-    axis : PolarAxes
-    subject : FigureSubject
-    """
+    """Draw the share of commutes in each direction as a rose diagram, by distance."""
     flows = subject.flows.dropna(subset="km")
     directed = flows.dropna(subset="to_home" if subject.of == "workers" else "to_work")
     towards = directed["to_home" if subject.of == "workers" else "to_work"].to_numpy()
@@ -86,13 +80,7 @@ def draw_rose(axis: Any, subject: FigureSubject) -> None:
 
 
 def draw_distances(axis: Axes, subject: FigureSubject) -> None:
-    """Draw a histogram of the distances between home and work.
-
-    Parameters
-    ----------
-    axis : Axes
-    subject : FigureSubject
-    """
+    """Draw a histogram of the distances between home and work."""
     flows = subject.flows.dropna(subset="km")
     km, jobs = flows["km"].to_numpy(), flows["jobs"].to_numpy()
     edges = _distance_classes(km, jobs)

@@ -31,13 +31,7 @@ _LARGEST = 400.0  # square points
 
 
 def draw_choropleth(axis: Axes, subject: FigureSubject) -> None:
-    """Draw where the workers live, or the residents work: per square kilometre, or as sized points.
-
-    Parameters
-    ----------
-    axis : Axes
-    subject : FigureSubject
-    """
+    """Draw where the workers live, or the residents work: per square kilometre, or as sized points."""
     verb = "living" if subject.of == "workers" else "working"
     shapes = subject.shapes
     if shapes is None:
@@ -64,13 +58,7 @@ def draw_choropleth(axis: Axes, subject: FigureSubject) -> None:
 
 
 def draw_flows(axis: Axes, subject: FigureSubject) -> None:
-    """Draw the largest flows between units, as wide as they are large.
-
-    Parameters
-    ----------
-    axis : Axes
-    subject : FigureSubject
-    """
+    """Draw the largest flows between units, as wide as they are large."""
     _draw_land(axis, subject)
     pairs, places = subject.pairs, subject.places
     inside = pairs["home"] == pairs["work"]

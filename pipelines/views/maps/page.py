@@ -143,10 +143,6 @@ def _policy(*scripts: str) -> str:
 def certificate_words(certificate: Certificate) -> str:
     """Return the certificate in plain words.
 
-    Parameters
-    ----------
-    certificate : Certificate
-
     Returns
     -------
     str
