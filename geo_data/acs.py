@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from geo_data.auxiliary import Flows, check_estimates, locate_units, standard_errors, sum_flows
-from geo_data.errors import InputError
+from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
 from geo_data.tables import margins, numbers
 
@@ -52,15 +52,13 @@ def read_acs(path: str | os.PathLike[str], geography: Geography, *, level: str) 
     """
     table = _read(path)
     codes = table.iloc[:, 0].str.cat(table.iloc[:, [1, 4, 5]], sep=" ")
-    wrong = int((~codes.str.fullmatch(_CODES)).sum())
-    if wrong:
-        raise InputError(
-            path,
-            "rows do not have the codes of the published table, two and three digits of the residence and "
-            "three and three of the workplace (44, 007, 044, 007): lost leading zeros?",
-            count=wrong,
-            fix=_SAVE,
-        )
+    refuse_any(
+        path,
+        "rows do not have the codes of the published table, two and three digits of the residence and "
+        "three and three of the workplace (44, 007, 044, 007): lost leading zeros?",
+        (~codes.str.fullmatch(_CODES)).sum(),
+        fix=_SAVE,
+    )
     areas = codes.str.extract(_CODES).fillna("")
     homes, works = (areas[side].str.replace(" ", "") for side in areas)
     flow = numbers(path, _FLOW, table[_FLOW])
@@ -98,9 +96,12 @@ def _read(path: str | os.PathLike[str]) -> pd.DataFrame:
             f"no line is the header of the table, with rows below it: {', '.join(_COLUMNS)}",
             fix="use the table of residence county to workplace county flows; " + _SAVE,
         )
-    short = sum(len(row) < len(_COLUMNS) for row in rows)
-    if short:
-        raise InputError(path, f"rows have fewer than {len(_COLUMNS)} fields", count=short, fix=_SAVE)
+    refuse_any(
+        path,
+        f"rows have fewer than {len(_COLUMNS)} fields",
+        sum(len(row) < len(_COLUMNS) for row in rows),
+        fix=_SAVE,
+    )
     names = [*range(len(_COLUMNS) - 2), _FLOW, _MARGIN]
     return pd.DataFrame([row[: len(_COLUMNS)] for row in rows], columns=names, dtype="str")
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from geo_data.errors import InputError
+from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
 from geo_data.tables import Kind, read_table
 
@@ -157,17 +157,13 @@ def check_estimates(path: str | os.PathLike[str], column: str, flow: pd.Series, 
     ------
     InputError
     """
-    negative = int((flow < 0).sum())
-    if negative:
-        raise InputError(path, "flows are negative", column=column, count=negative, fix="correct the table")
-    duplicates = int(pairs.duplicated().sum())
-    if duplicates:
-        raise InputError(
-            path,
-            "rows repeat a pair that has a row already",
-            count=duplicates,
-            fix="keep one row per pair: the table may hold several years, groups or levels",
-        )
+    refuse_any(path, "flows are negative", (flow < 0).sum(), column=column, fix="correct the table")
+    refuse_any(
+        path,
+        "rows repeat a pair that has a row already",
+        pairs.duplicated().sum(),
+        fix="keep one row per pair: the table may hold several years, groups or levels",
+    )
 
 
 def standard_errors(margin: pd.Series) -> npt.NDArray[np.float64]:
@@ -300,26 +296,22 @@ def _joined(path: str | os.PathLike[str], geography: Geography, level: str, part
         return parts.iloc[:, 0]
     for name, column in parts.items():
         lengths = column.str.len()
-        short = int((lengths < lengths.max()).sum())
-        if short:
-            raise InputError(
-                path,
-                "codes are shorter than others of this column, so that they cannot be joined: "
-                "lost leading zeros?",
-                column=str(name),
-                count=short,
-                fix="keep geocodes as text in the program that wrote the file",
-            )
+        refuse_any(
+            path,
+            "codes are shorter than others of this column, so that they cannot be joined: "
+            "lost leading zeros?",
+            (lengths < lengths.max()).sum(),
+            column=str(name),
+            fix="keep geocodes as text in the program that wrote the file",
+        )
     joined = parts.iloc[:, 0].str.cat(parts.iloc[:, 1:]).rename(" + ".join(parts.columns))
     length = max(len(code) for code in geography.codes(level))
-    wrong = int((joined.str.len() != length).sum())
-    if wrong:
-        raise InputError(
-            path,
-            f"rows have joined codes that are not of {length} characters, as {level} codes are: lost leading "
-            "zeros, a part too few, or a state of three digits?",
-            column=str(joined.name),
-            count=wrong,
-            fix="name the parts of a whole code in their order, each as text with its leading zeros",
-        )
+    refuse_any(
+        path,
+        f"rows have joined codes that are not of {length} characters, as {level} codes are: lost leading "
+        "zeros, a part too few, or a state of three digits?",
+        (joined.str.len() != length).sum(),
+        column=str(joined.name),
+        fix="name the parts of a whole code in their order, each as text with its leading zeros",
+    )
     return joined

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from geo_data.errors import InputError
+from geo_data.errors import InputError, refuse_any
 from geo_data.external_zones import fill, find_external_zones
 from geo_data.geography import Geography, Partition
 from geo_data.groupings import group_places
@@ -108,15 +108,13 @@ def read_crosswalk(
     named = {level: frame.pop(column) for level, column in names.items() if column in frame}
     _check_blocks(path, frame[block])
     for column, limit in ((latitude, 90), (longitude, 180)):
-        beyond = int((frame[column].abs() > limit).sum())
-        if beyond:
-            raise InputError(
-                path,
-                f"coordinates are outside [-{limit}, {limit}] degrees",
-                column=column,
-                count=beyond,
-                fix="give WGS84 degrees, and latitude and longitude in the right order",
-            )
+        refuse_any(
+            path,
+            f"coordinates are outside [-{limit}, {limit}] degrees",
+            (frame[column].abs() > limit).sum(),
+            column=column,
+            fix="give WGS84 degrees, and latitude and longitude in the right order",
+        )
     repairs = []
     for level in written:
         frame[level], repaired = _repair(path, frame[block], frame[level], level)
@@ -225,27 +223,23 @@ def _with_external(
     ) in shared.items():  # what their codes do not tell has none, that no table can name it
         added[name] = added[name].where(np.array([len(area) <= n for area in areas]), "")
     finest = levels[-1] if levels else block
-    twice = int(added[finest].isin(frame[finest]).sum()) + int(added[finest].duplicated().sum())
-    if twice:
-        raise InputError(
-            path,
-            f"external zones are areas of the crosswalk, or of one another, at level {finest}",
-            count=twice,
-            fix="name only areas of which the crosswalk has no block",
-        )
+    refuse_any(
+        path,
+        f"external zones are areas of the crosswalk, or of one another, at level {finest}",
+        int(added[finest].isin(frame[finest]).sum()) + int(added[finest].duplicated().sum()),
+        fix="name only areas of which the crosswalk has no block",
+    )
     return pd.concat([frame, added], ignore_index=True)
 
 
 def _check_blocks(path: str | os.PathLike[str], blocks: pd.Series) -> None:
-    duplicates = int(blocks.duplicated().sum())
-    if duplicates:
-        raise InputError(
-            path,
-            "rows repeat a block that has a row already",
-            column=str(blocks.name),
-            count=duplicates,
-            fix="keep one row per block",
-        )
+    refuse_any(
+        path,
+        "rows repeat a block that has a row already",
+        blocks.duplicated().sum(),
+        column=str(blocks.name),
+        fix="keep one row per block",
+    )
     lengths = blocks.str.len()
     short = int((lengths < lengths.max()).sum())
     if short and blocks.str.isdigit().all():
@@ -286,12 +280,10 @@ def _repair(
 
 def _check_nesting(path: str | os.PathLike[str], frame: pd.DataFrame, coarse: str, fine: str) -> None:
     pairs = frame[[coarse, fine]].drop_duplicates()
-    torn = pairs.loc[pairs[fine].duplicated(), fine].nunique()
-    if torn:
-        raise InputError(
-            path,
-            f"units lie in more than one unit of {coarse}",
-            column=fine,
-            count=torn,
-            fix="list the levels from the coarsest to the finest, and only levels that nest",
-        )
+    refuse_any(
+        path,
+        f"units lie in more than one unit of {coarse}",
+        pairs.loc[pairs[fine].duplicated(), fine].nunique(),
+        column=fine,
+        fix="list the levels from the coarsest to the finest, and only levels that nest",
+    )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from typing import SupportsInt
 
 from synth.errors import ShownError
 
-__all__ = ["InputError"]
+__all__ = ["InputError", "refuse_any"]
 
 
 class InputError(ShownError, ValueError):
@@ -64,6 +65,14 @@ class InputError(ShownError, ValueError):
     def __reduce__(self) -> tuple[object, ...]:
         # The default would rebuild from the message alone and fail on the way back from a Dask worker.
         return _rebuild, (self.file, self.rule, self.column, self.count, self.fix)
+
+
+def refuse_any(
+    file: str | os.PathLike[str], rule: str, count: SupportsInt, *, column: str | None = None, fix: str = ""
+) -> None:
+    """Raise an `InputError` if any rows, values or units break a rule; parameters as of that."""
+    if count:
+        raise InputError(file, rule, column=column, count=int(count), fix=fix)
 
 
 def _of_one(rule: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from geo_data.errors import InputError
+from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
 from geo_data.jobs import (
     AttributeCodes,
@@ -168,24 +168,20 @@ class LodesJobs:
         home = locate_blocks(
             self.geography, frame["h_geocode"], path=path, column="h_geocode", external=external
         )
-        misplaced = int((~self.geography.is_external(home)).sum()) if external else 0
-        if misplaced:
-            raise InputError(
-                path,
-                "rows of the aux file have homes in the geography",
-                column="h_geocode",
-                count=misplaced,
-                fix="give the main file, with homes in the geography, as file and the other one as aux",
-            )
-        duplicates = int(frame.duplicated(["w_geocode", "h_geocode"]).sum())
-        if duplicates:
-            raise InputError(
-                path,
-                "rows repeat an origin-destination pair that has a row already",
-                column="h_geocode",
-                count=duplicates,
-                fix="add the counts of rows with the same pair, or find out why the file was joined twice",
-            )
+        refuse_any(
+            path,
+            "rows of the aux file have homes in the geography",
+            int((~self.geography.is_external(home)).sum()) if external else 0,
+            column="h_geocode",
+            fix="give the main file, with homes in the geography, as file and the other one as aux",
+        )
+        refuse_any(
+            path,
+            "rows repeat an origin-destination pair that has a row already",
+            frame.duplicated(["w_geocode", "h_geocode"]).sum(),
+            column="h_geocode",
+            fix="add the counts of rows with the same pair, or find out why the file was joined twice",
+        )
         names = LODES_CATEGORIES[by[0]] if by else ("S000",)
         counts = frame[list(names)].to_numpy()
         per_row = counts.sum(axis=1)
@@ -208,15 +204,13 @@ class LodesJobs:
                 fix="split the file by state",
             )
         for group, names in LODES_CATEGORIES.items():
-            wrong = int((frame[list(names)].sum(axis=1) != frame["S000"]).sum())
-            if wrong:
-                raise InputError(
-                    path,
-                    f"rows have counts by {group} ({names[0]} to {names[-1]}) that do not add up to S000",
-                    column=group,
-                    count=wrong,
-                    fix=_FIX_COUNTS,
-                )
+            refuse_any(
+                path,
+                f"rows have counts by {group} ({names[0]} to {names[-1]}) that do not add up to S000",
+                (frame[list(names)].sum(axis=1) != frame["S000"]).sum(),
+                column=group,
+                fix=_FIX_COUNTS,
+            )
         return frame
 
     def _shuffle(self, slot_work: Int32, totals: npt.NDArray[np.int64], group: int) -> npt.NDArray[np.intp]:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from geo_data.errors import InputError
+from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
 from geo_data.jobs import AttributeCodes, Files, JobRecords, Slots, files_of, join_records, locate_blocks
 from geo_data.tables import Kind, read_table
@@ -170,16 +170,14 @@ class MicrodataJobs:
                     attributes={name: codes[rows] for name, codes in coded.items()},
                 )
 
-        over = sum(int((rows > self.records_per_worker).sum()) for rows in _rows_of_each(seen))
-        if over:
-            raise InputError(
-                path,
-                f"workers have more than {self.records_per_worker} row(s)"
-                + " in all files together" * (len(seen) > 1),
-                column=self.worker,
-                count=over,
-                fix="keep one job per worker, or raise records_per_worker (and with it a person's loss)",
-            )
+        refuse_any(
+            path,
+            f"workers have more than {self.records_per_worker} row(s)"
+            + " in all files together" * (len(seen) > 1),
+            sum(int((rows > self.records_per_worker).sum()) for rows in _rows_of_each(seen)),
+            column=self.worker,
+            fix="keep one job per worker, or raise records_per_worker (and with it a person's loss)",
+        )
 
     def _coded(self, values: pd.Series, categories: tuple[str, ...] | None) -> AttributeCodes:
         if categories is None:
@@ -201,15 +199,13 @@ class MicrodataJobs:
             return read_table(path, columns, present=present, sha256=self.sha256)
         frame = read_table(path, {**columns, self.count: "number"}, present=present, sha256=self.sha256)
         count = frame.pop(self.count)
-        wrong = int(((count < 0) | (count % 1 != 0)).sum())
-        if wrong:
-            raise InputError(
-                path,
-                "numbers of jobs are negative or not whole",
-                column=self.count,
-                count=wrong,
-                fix="name a column that counts jobs",
-            )
+        refuse_any(
+            path,
+            "numbers of jobs are negative or not whole",
+            ((count < 0) | (count % 1 != 0)).sum(),
+            column=self.count,
+            fix="name a column that counts jobs",
+        )
         if not 0 < count.sum() <= np.iinfo(np.int32).max:
             raise InputError(
                 path,

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 import shapely
 
-from geo_data.errors import InputError
+from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
 from geo_data.unit_names import clean_names
 
@@ -84,14 +84,12 @@ def read_polygons(
     inside = inside[np.argsort(unit[inside], kind="stable")]
     geometry = shapely.force_2d(_polygons_of(path, frame.iloc[inside]).to_crs(_DEGREES).to_numpy())
     bounds = shapely.bounds(geometry)
-    beyond = int((~(np.abs(bounds) <= [180, 90, 180, 90]).all(axis=1)).sum())
-    if beyond:
-        raise InputError(
-            path,
-            "shapes are outside the world",
-            count=beyond,
-            fix="name the coordinate reference system that the coordinates are in",
-        )
+    refuse_any(
+        path,
+        "shapes are outside the world",
+        (~(np.abs(bounds) <= [180, 90, 180, 90]).all(axis=1)).sum(),
+        fix="name the coordinate reference system that the coordinates are in",
+    )
     invalid = ~shapely.is_valid(geometry)
     geometry[invalid] = shapely.make_valid(geometry[invalid], method="structure", keep_collapsed=False)
     kept = ~shapely.is_empty(geometry)  # what has no area has no shape
@@ -184,26 +182,31 @@ def _read(path: Path, codes: Sequence[str], names: Sequence[str]) -> gpd.GeoData
                 count=len(frame),
                 fix="write codes as text, with their leading zeros",
             )
-        blank = int((frame[name].isna() | (frame[name].str.strip() == "")).sum())
-        if blank:
-            raise InputError(path, "codes are missing", column=name, count=blank, fix="fill them in")
+        refuse_any(
+            path,
+            "codes are missing",
+            (frame[name].isna() | (frame[name].str.strip() == "")).sum(),
+            column=name,
+            fix="fill them in",
+        )
     return frame
 
 
 def _polygons_of(path: Path, frame: gpd.GeoDataFrame) -> gpd.GeoSeries:
     """Return the polygons of rows, of which each must have one."""
     geometry = frame.geometry
-    empty = int((geometry.isna() | geometry.is_empty).sum())
-    if empty:
-        raise InputError(path, "rows have no geometry", count=empty, fix="leave them out, or give it")
-    other = int((~geometry.geom_type.isin(["Polygon", "MultiPolygon"])).sum())
-    if other:
-        raise InputError(
-            path,
-            "rows have geometry that is no polygon",
-            count=other,
-            fix="give polygons; for points, a table with columns of latitude and longitude",
-        )
+    refuse_any(
+        path,
+        "rows have no geometry",
+        (geometry.isna() | geometry.is_empty).sum(),
+        fix="leave them out, or give it",
+    )
+    refuse_any(
+        path,
+        "rows have geometry that is no polygon",
+        (~geometry.geom_type.isin(["Polygon", "MultiPolygon"])).sum(),
+        fix="give polygons; for points, a table with columns of latitude and longitude",
+    )
     if geometry.crs is None:
         raise InputError(
             path, "no coordinate reference system is named", fix="write it into the file (EPSG:4326, say)"
@@ -216,25 +219,21 @@ def _check_units(path: Path, codes: pd.Series, unit: np.ndarray, geography: Geog
     unknown = codes[unit < 0].astype("str")
     length = max(map(len, geography.codes(level)))
     short = unknown[unknown.str.isdigit() & (unknown.str.len() < length)]
-    lost = int((geography.unit_number(level, short.str.zfill(length)) >= 0).sum())
-    if lost:
-        raise InputError(
-            path,
-            "codes lost their leading zeros",
-            column=str(codes.name),
-            count=lost,
-            fix="write codes as text, with their leading zeros",
-        )
+    refuse_any(
+        path,
+        "codes lost their leading zeros",
+        (geography.unit_number(level, short.str.zfill(length)) >= 0).sum(),
+        column=str(codes.name),
+        fix="write codes as text, with their leading zeros",
+    )
     known = unit[unit >= 0]
-    twice = known.size - np.unique(known).size
-    if twice:
-        raise InputError(
-            path,
-            "rows repeat a unit that has a row already",
-            column=str(codes.name),
-            count=twice,
-            fix="dissolve them into one shape",
-        )
+    refuse_any(
+        path,
+        "rows repeat a unit that has a row already",
+        known.size - np.unique(known).size,
+        column=str(codes.name),
+        fix="dissolve them into one shape",
+    )
     placed = _placed(geography, level)
     if known.size < _LEAST_SHARE * placed:
         raise InputError(

@@ -36,7 +36,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from geo_data.errors import InputError
+from geo_data.errors import InputError, refuse_any
 from geo_data.unit_names import shared_names
 
 __all__ = ["Kind", "margins", "numbers", "read_table"]
@@ -321,15 +321,13 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Se
         return column.cast(pa.string()).to_pandas().astype("str")
     if kind == "code":
         decimal = distinct.str.fullmatch(r"\d+\.0*|\d(\.\d*)?[eE]\+\d+")
-        floats = int(text.isin(distinct[decimal]).sum())
-        if floats:
-            raise InputError(
-                path,
-                "geocodes are written as decimal numbers",
-                column=name,
-                count=floats,
-                fix="keep geocodes as text in the program that wrote the file",
-            )
+        refuse_any(
+            path,
+            "geocodes are written as decimal numbers",
+            text.isin(distinct[decimal]).sum(),
+            column=name,
+            fix="keep geocodes as text in the program that wrote the file",
+        )
     return text
 
 
@@ -409,13 +407,11 @@ def margins(path: str | os.PathLike[str], name: str, column: pd.Series) -> pd.Se
         known = column.notna()
     result = pd.Series(np.nan, index=column.index)
     result[known] = numbers(path, name, column[known])
-    negative = int((result < 0).sum())
-    if negative:
-        raise InputError(
-            path,
-            "margins of error are negative",
-            column=name,
-            count=negative,
-            fix="leave unknown margins empty; some tables write them as codes such as -222222222",
-        )
+    refuse_any(
+        path,
+        "margins of error are negative",
+        (result < 0).sum(),
+        column=name,
+        fix="leave unknown margins empty; some tables write them as codes such as -222222222",
+    )
     return result

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from geo_data.auxiliary import locate_units
 from geo_data.distance import unit_vectors
-from geo_data.errors import InputError
+from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
 from geo_data.tables import read_table
 
@@ -81,9 +81,7 @@ def read_weights(
         raise InputError(path, f"one column is named for area and weight: {area}", fix="name two")
     frame = read_table(path, {area: "code", weight: "number"})
     values = frame[weight].to_numpy(dtype=np.float64)
-    negative = int((values < 0).sum())
-    if negative:
-        raise InputError(path, "weights are negative", column=weight, count=negative, fix="correct the table")
+    refuse_any(path, "weights are negative", (values < 0).sum(), column=weight, fix="correct the table")
     if values.sum() > _LARGEST_TOTAL:
         raise InputError(
             path,
@@ -91,15 +89,13 @@ def read_weights(
             column=weight,
             fix="divide all weights by the same number",
         )
-    duplicates = int(frame[area].duplicated().sum())
-    if duplicates:
-        raise InputError(
-            path,
-            "rows repeat an area that has a row already",
-            column=area,
-            count=duplicates,
-            fix="keep one row per area: the table may hold several years or groups",
-        )
+    refuse_any(
+        path,
+        "rows repeat an area that has a row already",
+        frame[area].duplicated().sum(),
+        column=area,
+        fix="keep one row per area: the table may hold several years or groups",
+    )
     units = locate_units(geography, level, frame[area], path=path, column=area)
     inside = units >= 0
     if not inside.any():

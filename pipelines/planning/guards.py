@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-import geo_data
+from geo_data.errors import refuse_any
 from pipelines.config.fields import expand
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.config.sections import Section
@@ -96,11 +96,9 @@ def refuse_copies(sha256: dict[str, str]) -> None:
     geo_data.InputError
         With the number of copies.
     """
-    copies = len(sha256) - len(set(sha256.values()))
-    if copies:
-        raise geo_data.InputError(
-            Path(next(iter(sha256))).parent,
-            "files of jobs are the same, byte for byte, as another one",
-            count=copies,
-            fix="name each file once; see what * and ? in jobs.file match",
-        )
+    refuse_any(
+        Path(next(iter(sha256))).parent,
+        "files of jobs are the same, byte for byte, as another one",
+        len(sha256) - len(set(sha256.values())),
+        fix="name each file once; see what * and ? in jobs.file match",
+    )
