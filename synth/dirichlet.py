@@ -66,32 +66,8 @@ class Dirichlet:
         """Choose priors so that the certified totals meet `epsilon` and `delta`.
 
         For "pdp", each pool of n of the run's N records may fail with probability delta n / N; for "dp"
-        each pool may have delta, because one record is in one pool.
-
-        Parameters
-        ----------
-        pools, domains : Pools, Domains
-        retention : tuple of Fraction
-            f in (0, 1] of each stratum that `domains` names.
-        epsilon, delta : Fraction
-            epsilon > 0; 0 <= delta < 1.
-        prior : Fraction, optional
-            The prior of every cell; by default the smallest that is certified.
-        guarantee : {"pdp", "dp"}
-            What epsilon and delta are asked for.
-
-        Returns
-        -------
-        Plan
-
-        Raises
-        ------
-        TypeError
-            If a number is a float.
-        ValueError
-            If a number is outside its domain.
-        BudgetTooSmallError
-            If no prior certifies the request; it says the smallest epsilon that would.
+        each pool may have delta, because one record is in one pool. Parameters and errors are those of
+        `Mechanism.calibrate`.
         """
         epsilon, delta = exact(epsilon, "epsilon"), exact(delta, "delta")
         retention = tuple(exact(f, "retention") for f in retention)
@@ -217,22 +193,7 @@ class Dirichlet:
     def sample(
         self, plan: Plan, pools: slice, cells: NDArray[np.int32], stream: WordStream
     ) -> NDArray[np.int32]:
-        """Draw the synthetic workers' cells of a run of consecutive pools.
-
-        Parameters
-        ----------
-        plan : Plan
-        pools : slice
-            Consecutive pools of the plan.
-        cells : ndarray of int32
-            **Confidential**: cell of every real worker, pool after pool.
-        stream : WordStream
-
-        Returns
-        -------
-        ndarray of int32
-            Cell of every synthetic worker, pool after pool (`synth.urn.sample_cells`).
-        """
+        """Draw synthetic cells (`Mechanism.sample`) from **confidential** ones by `sample_cells`."""
         return sample_cells(self.urns(plan, pools), cells, stream)
 
 

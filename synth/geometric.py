@@ -111,30 +111,9 @@ class Geometric:
     ) -> Plan:
         """Choose the smallest p whose certified loss is at most epsilon.
 
-        Parameters
-        ----------
-        pools, domains : Pools, Domains
-        retention : tuple of Fraction
-            1 for every stratum: no cell is pruned.
-        epsilon, delta : Fraction
-            epsilon at least 1/1000; 0 <= delta < 1, of which nothing is used.
-        prior : None
-            There is no prior.
-        guarantee : {"pdp", "dp"}
-            The plan meets both.
-
-        Returns
-        -------
-        Plan
-
-        Raises
-        ------
-        TypeError
-            If a number is a float.
-        ValueError
-            If a number is outside its domain, or something is asked for that this mechanism does not have.
-        BudgetTooSmallError
-            If epsilon is too small for the sampler; it says the smallest that is not.
+        Parameters and errors are those of `Mechanism.calibrate`. The retention is 1 for every stratum (no
+        cell is pruned) and there is no prior; epsilon is at least 1/1000, because of the sampler, and of
+        delta nothing is used. The plan meets both guarantees.
         """
         epsilon, delta = exact(epsilon, "epsilon"), exact(delta, "delta")
         if epsilon <= 0 or not 0 <= delta < 1:
@@ -203,28 +182,7 @@ class Geometric:
     def sample(
         self, plan: Plan, pools: slice, cells: NDArray[np.int32], stream: WordStream
     ) -> NDArray[np.int32]:
-        """Draw the synthetic workers' cells of a run of consecutive pools.
-
-        Parameters
-        ----------
-        plan : Plan
-        pools : slice
-            Consecutive pools of the plan.
-        cells : ndarray of int32
-            **Confidential**: cell of every real worker, pool after pool.
-        stream : WordStream
-
-        Returns
-        -------
-        ndarray of int32
-            Cell of every synthetic worker, pool after pool, in random order inside a pool: the t-th draw may
-            be given to the t-th slot.
-
-        Raises
-        ------
-        ValueError
-            If the number of workers is not what the plan says, or a cell is not one of the pool's domain.
-        """
+        """Draw synthetic cells (`Mechanism.sample`): noise on **confidential** counts, then `spread`."""
         parameters = _parameters(plan)
         n, m = plan.pools.n[pools], plan.pools.m[pools]
         k = plan.domains.n_cells[plan.pools.domain[pools]]

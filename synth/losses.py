@@ -176,12 +176,8 @@ def worst_composition(
 
     Parameters
     ----------
-    pool_class : PoolClass
-    retention : tuple of Fraction
-        f_s per stratum.
-    denominator : int
-        q.
-    arithmetic : Arithmetic
+    pool_class, retention, denominator, arithmetic
+        As for `failure_bound`.
 
     Returns
     -------

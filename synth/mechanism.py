@@ -184,7 +184,33 @@ class Mechanism(Protocol):
         prior: Fraction | None = None,
         guarantee: GuaranteeName = "pdp",
     ) -> Plan:
-        """Return a plan whose certified totals meet epsilon and delta."""
+        """Return a plan whose certified totals meet epsilon and delta.
+
+        Parameters
+        ----------
+        pools, domains : Pools, Domains
+        retention : tuple of Fraction
+            f in (0, 1] of each stratum that `domains` names.
+        epsilon, delta : Fraction
+            epsilon > 0; 0 <= delta < 1.
+        prior : Fraction, optional
+            The prior of every cell; by default the smallest that is certified.
+        guarantee : {"pdp", "dp"}
+            What epsilon and delta are asked for.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        TypeError
+            If a number is a float.
+        ValueError
+            If a number is outside its domain, or the mechanism does not have what is asked for.
+        BudgetTooSmallError
+            If nothing certifies the request; it says the smallest epsilon that would do.
+        """
         ...
 
     def parameters_from_json(self, data: dict[str, Any]) -> Parameters:
@@ -206,5 +232,26 @@ class Mechanism(Protocol):
     def sample(
         self, plan: Plan, pools: slice, cells: NDArray[np.int32], stream: WordStream
     ) -> NDArray[np.int32]:
-        """Draw the synthetic cells of consecutive pools."""
+        """Draw the synthetic workers' cells of a run of consecutive pools.
+
+        Parameters
+        ----------
+        plan : Plan
+        pools : slice
+            Consecutive pools of the plan.
+        cells : ndarray of int32
+            **Confidential**: cell of every real worker, pool after pool.
+        stream : WordStream
+
+        Returns
+        -------
+        ndarray of int32
+            Cell of every synthetic worker, pool after pool, in random order inside a pool: the t-th draw may
+            be given to the t-th slot.
+
+        Raises
+        ------
+        ValueError
+            If the number of workers is not what the plan says, or a cell is not one of the pool's domain.
+        """
         ...

@@ -121,14 +121,10 @@ def largest_pair_delta(
 
     Parameters
     ----------
-    pool_class : PoolClass
-    retention : tuple of Fraction
-        f_s per stratum.
-    denominator : int
-        q.
+    pool_class, retention, denominator, arithmetic
+        As for `synth.losses.failure_bound`.
     epsilon : Fraction
         At least 0.
-    arithmetic : Arithmetic
 
     Returns
     -------

@@ -48,16 +48,8 @@ class DirichletParameters:
             "denominator": self.denominator,
             "retention": [str(f) for f in self.retention],
             "classes": [
-                {
-                    "n_min": c.n_min,
-                    "n_max": c.n_max,
-                    "m_max": c.m_max,
-                    "cells": list(c.cells),
-                    "cells_min": list(c.cells_min),
-                    "kept": list(c.kept),
-                    "gain": str(c.gain),
-                    "prior": list(c.prior),
-                }
+                {name: list(x) if isinstance(x, tuple) else x for name, x in vars(c).items()}
+                | {"gain": str(c.gain)}
                 for c in self.classes
             ],
         }

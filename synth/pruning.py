@@ -58,13 +58,8 @@ def pruning_gain(
 
     Parameters
     ----------
-    pool_class : PoolClass
-    retention : tuple of Fraction
-        f_s per stratum.
-    denominator : int
-        q.
-    arithmetic : Arithmetic
-        `FLOAT` for a search, `BALL` for a certificate.
+    pool_class, retention, denominator, arithmetic
+        As for `synth.losses.failure_bound`.
 
     Returns
     -------

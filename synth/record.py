@@ -35,15 +35,10 @@ def record_delta_bound(
 
     Parameters
     ----------
-    pool_class : PoolClass
-    retention : tuple of Fraction
-        f_s per stratum.
-    denominator : int
-        q.
+    pool_class, retention, denominator, arithmetic
+        As for `synth.losses.failure_bound`.
     epsilon : Fraction
         Any epsilon > 0, not only the certified one.
-    arithmetic : Arithmetic
-        `FLOAT` for a search, `BALL` for a certificate.
 
     Returns
     -------

@@ -29,15 +29,7 @@ def smallest_epsilon_plan(
 ) -> Plan:
     """Return the plan with this prior and delta whose epsilon is the smallest, to three digits, rounded up.
 
-    Parameters
-    ----------
-    mechanism : Mechanism
-    pools, domains, retention, delta, prior, guarantee
-        As for `Mechanism.calibrate`.
-
-    Returns
-    -------
-    Plan
+    Parameters are those of `Mechanism.calibrate`.
 
     Raises
     ------
@@ -63,11 +55,7 @@ def smallest_delta_plan(
 ) -> Plan:
     """Return the plan with this prior and epsilon whose delta is the smallest, within one percent.
 
-    Parameters
-    ----------
-    mechanism : Mechanism
-    pools, domains, retention, epsilon, prior, guarantee
-        As for `Mechanism.calibrate`.
+    Parameters are those of `Mechanism.calibrate`.
 
     Returns
     -------

@@ -1,7 +1,8 @@
 """How much two tables of flows differ: distances, agreement of large flows, pairs and totals.
 
 A table of flows has columns ``work``, ``home`` (unit numbers) and ``S000`` (jobs), a row a pair, as
-`PublicRelease.flows` gives it. Where one of two tables is the truth, it is the first.
+`PublicRelease.flows` gives it. Where one of two tables is the truth, it is the first. Measures of two tables
+that have jobs are shares, in [0, 1], unless their function says otherwise; a side is "home" or "work".
 """
 
 from __future__ import annotations
@@ -33,11 +34,6 @@ _PAIR = ["work", "home"]
 
 def pair_flows(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     """Put two tables of flows side by side.
-
-    Parameters
-    ----------
-    first, second : DataFrame
-        Tables of flows.
 
     Returns
     -------
@@ -88,34 +84,13 @@ def total_variation_distance(first: pd.DataFrame, second: pd.DataFrame) -> float
     """Return the share of jobs that would have to move to another pair to make two tables equal.
 
     That is `pipelines.planning.utility.count_variation` of the pairs.
-
-    Parameters
-    ----------
-    first, second : DataFrame
-        Tables of flows with jobs.
-
-    Returns
-    -------
-    float
-        In [0, 1].
     """
     both = pair_flows(first, second)
     return count_variation(both["first"], both["second"])
 
 
 def jensen_shannon_divergence(first: pd.DataFrame, second: pd.DataFrame) -> float:
-    """Return the Jensen-Shannon divergence of two tables as shares, in bits (Lin 1991).
-
-    Parameters
-    ----------
-    first, second : DataFrame
-        Tables of flows with jobs.
-
-    Returns
-    -------
-    float
-        In [0, 1].
-    """
+    """Return the Jensen-Shannon divergence of two tables as shares, in bits (Lin 1991)."""
     both = pair_flows(first, second)
     p, q = (both[name].to_numpy() / both[name].sum() for name in ("first", "second"))
     middle = (p + q) / 2
@@ -127,16 +102,6 @@ def common_part_of_commuters(first: pd.DataFrame, second: pd.DataFrame) -> float
     """Return the part of commuters that two tables have in common: 2 sum min(a, b) / (sum a + sum b).
 
     Of tables with equally many jobs it is 1 minus the total variation distance (Lenormand et al. 2012).
-
-    Parameters
-    ----------
-    first, second : DataFrame
-        Tables of flows with jobs.
-
-    Returns
-    -------
-    float
-        In [0, 1].
     """
     both = pair_flows(first, second)
     a, b = both["first"], both["second"]
@@ -146,18 +111,8 @@ def common_part_of_commuters(first: pd.DataFrame, second: pd.DataFrame) -> float
 def top_flows_recall(truth: pd.DataFrame, release: pd.DataFrame, k: int) -> float:
     """Return the share of the truth's k largest flows that are among the release's k largest.
 
-    Parameters
-    ----------
-    truth, release : DataFrame
-        Tables of flows.
-    k : int
-        At least 1. Of flows that are equal where the k-th is, each counts by the share of places left for
-        them, so that the order of rows decides nothing.
-
-    Returns
-    -------
-    float
-        In [0, 1].
+    Of flows that are equal where the k-th is (k at least 1), each counts by the share of places left for
+    them, so that the order of rows decides nothing.
     """
     both = pair_flows(truth, release)
     chosen = [_top(both[name].to_numpy(), k) for name in ("first", "second")]
@@ -166,11 +121,6 @@ def top_flows_recall(truth: pd.DataFrame, release: pd.DataFrame, k: int) -> floa
 
 def lost_pairs(truth: pd.DataFrame, release: pd.DataFrame) -> tuple[float, float]:
     """Return what of the truth the release has no trace of. With the tables exchanged: what is spurious.
-
-    Parameters
-    ----------
-    truth, release : DataFrame
-        Tables of flows.
 
     Returns
     -------
@@ -184,30 +134,12 @@ def lost_pairs(truth: pd.DataFrame, release: pd.DataFrame) -> tuple[float, float
 
 
 def side_variation(first: pd.DataFrame, second: pd.DataFrame, side: str = "home") -> float:
-    """Return the total variation distance of the totals by home, or by work place.
-
-    Parameters
-    ----------
-    first, second : DataFrame
-        Tables of flows with jobs.
-    side : {"home", "work"}
-
-    Returns
-    -------
-    float
-        In [0, 1].
-    """
+    """Return the total variation distance of the totals by home, or by work place."""
     return count_variation(*_sides(first, second, side))
 
 
 def side_error(first: pd.DataFrame, second: pd.DataFrame, side: str = "home") -> float:
     """Return the mean absolute difference of the totals by home, or by work place.
-
-    Parameters
-    ----------
-    first, second : DataFrame
-        Tables of flows.
-    side : {"home", "work"}
 
     Returns
     -------
@@ -220,11 +152,6 @@ def side_error(first: pd.DataFrame, second: pd.DataFrame, side: str = "home") ->
 
 def implicate_variance(implicates: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return how much the flows of several implicates of a release vary between them.
-
-    Parameters
-    ----------
-    implicates : sequence of DataFrame, length m >= 2
-        Tables of flows.
 
     Returns
     -------
