@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
+from pipelines.cli.common import one_clear_error
 from pipelines.cli.records import RECORDS
 from pipelines.cli.releases import RELEASES
 from pipelines.cli.service import SERVICE
@@ -12,7 +15,14 @@ from pipelines.cli.views import VIEWS
 __all__ = ["main"]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Verbs(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a verb; whatever goes wrong in it is one clear error."""
+        with one_clear_error():
+            return super().invoke(ctx)
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="odsynth")
 def main() -> None:
     """Publish synthetic commuting data with a certificate of differential privacy.

@@ -10,7 +10,7 @@ import click
 
 import geo_data
 import pipelines
-from pipelines.cli.common import one_clear_error, say
+from pipelines.cli.common import say
 from pipelines.cli.summary import ledger_account
 
 __all__ = ["RECORDS"]
@@ -34,9 +34,8 @@ def publish(out: Path, destination: str, version: str | None, key: Path | None) 
 
     Nothing is ever overwritten. Running it again completes an interrupted publication.
     """
-    with one_clear_error():
-        done = pipelines.publish(out, destination, version=version, key=key)
-        click.echo(f"{'Published' if done.new else 'Already published'}: {done.location}")
+    done = pipelines.publish(out, destination, version=version, key=key)
+    click.echo(f"{'Published' if done.new else 'Already published'}: {done.location}")
 
 
 @click.command()
@@ -46,13 +45,12 @@ def published(destination: str) -> None:
 
     With errata and withdrawals.
     """
-    with one_clear_error():
-        for version in pipelines.published(destination):
-            click.echo(f"{version.name} {version.version}: {version.status}, begun {version.begun}")
-            if version.withdrawn:
-                click.echo(f"  withdrawn {version.withdrawn.date}: {version.withdrawn.text}")
-            for remark in version.errata:
-                click.echo(f"  erratum {remark.date}: {remark.text}")
+    for version in pipelines.published(destination):
+        click.echo(f"{version.name} {version.version}: {version.status}, begun {version.begun}")
+        if version.withdrawn:
+            click.echo(f"  withdrawn {version.withdrawn.date}: {version.withdrawn.text}")
+        for remark in version.errata:
+            click.echo(f"  erratum {remark.date}: {remark.text}")
 
 
 @click.command()
@@ -65,8 +63,7 @@ def withdraw(destination: str, name: str, version: str, reason: str) -> None:
 
     VERSION of release NAME at DESTINATION, and the REASON. Nothing is deleted.
     """
-    with one_clear_error():
-        click.echo(f"Withdrawn: {pipelines.withdraw(destination, name, version, reason).location}")
+    click.echo(f"Withdrawn: {pipelines.withdraw(destination, name, version, reason).location}")
 
 
 @click.command()
@@ -79,8 +76,7 @@ def erratum(destination: str, name: str, version: str, text: str) -> None:
 
     TEXT is in words, and goes beside VERSION of release NAME at DESTINATION.
     """
-    with one_clear_error():
-        click.echo(f"Noted beside {pipelines.erratum(destination, name, version, text).location}")
+    click.echo(f"Noted beside {pipelines.erratum(destination, name, version, text).location}")
 
 
 @click.command()
@@ -93,10 +89,9 @@ def due(folder: Path, dry_run: bool) -> None:
 
     Exit code 1: something failed. 75: another call is still at work.
     """
-    with one_clear_error():
-        os.umask(os.umask(0) | 0o007)
-        summary = pipelines.due(folder, dry_run=dry_run, report=say)
-        click.echo(summary.text())
+    os.umask(os.umask(0) | 0o007)
+    summary = pipelines.due(folder, dry_run=dry_run, report=say)
+    click.echo(summary.text())
     sys.exit(summary.exit_code)
 
 
@@ -127,18 +122,17 @@ def lodes(state: str, year: int, version: str, job_type: str, base_url: str, fol
 
     Origin-destination files, main and aux, and the crosswalk.
     """
-    with one_clear_error():
-        files = geo_data.fetch_lodes(
-            state,
-            year,
-            8 if version == "8" else 7,
-            folder,
-            job_type=job_type,
-            base_url=base_url,
-            progress=sys.stderr.isatty(),
-        )
-        for part, path in files.items():
-            click.echo(f"{part:10} {path}")
+    files = geo_data.fetch_lodes(
+        state,
+        year,
+        8 if version == "8" else 7,
+        folder,
+        job_type=job_type,
+        base_url=base_url,
+        progress=sys.stderr.isatty(),
+    )
+    for part, path in files.items():
+        click.echo(f"{part:10} {path}")
 
 
 @fetch.command()
@@ -147,8 +141,7 @@ def lodes(state: str, year: int, version: str, job_type: str, base_url: str, fol
 @_FOLDER
 def table(url: str, sha256: str | None, folder: Path) -> None:
     """Fetch any other public table (ACS, CTPP) from URL."""
-    with one_clear_error():
-        click.echo(geo_data.fetch(url, folder, sha256, progress=sys.stderr.isatty()))
+    click.echo(geo_data.fetch(url, folder, sha256, progress=sys.stderr.isatty()))
 
 
 @click.group()
@@ -163,9 +156,8 @@ _LEDGER = click.argument("file", type=click.Path(path_type=Path, dir_okay=False)
 @_LEDGER
 def show(file: Path) -> None:
     """Show budgets and what is left of them in the ledger FILE."""
-    with one_clear_error():
-        for account in pipelines.Ledger(file).accounts():
-            click.echo(ledger_account(account))
+    for account in pipelines.Ledger(file).accounts():
+        click.echo(ledger_account(account))
 
 
 @ledger.command(name="verify")
@@ -183,9 +175,8 @@ def verify_ledger(file: Path, releases: tuple[Path, ...], witness: tuple[str, ..
 
     And that releases have been paid for in it.
     """
-    with one_clear_error():
-        chain = pipelines.Ledger(file).verify([*pipelines.debits_of(releases), *witness])
-        click.echo(f"ok  {chain.entries:,} entries, head {chain.head}")
+    chain = pipelines.Ledger(file).verify([*pipelines.debits_of(releases), *witness])
+    click.echo(f"ok  {chain.entries:,} entries, head {chain.head}")
 
 
 @ledger.command()
@@ -193,8 +184,7 @@ def verify_ledger(file: Path, releases: tuple[Path, ...], witness: tuple[str, ..
 @click.option("--format", "form", type=click.Choice(["jsonl", "csv"]), default="jsonl", show_default=True)
 def export(file: Path, form: str) -> None:
     """Print every entry of the ledger FILE."""
-    with one_clear_error():
-        click.echo(pipelines.Ledger(file).export("csv" if form == "csv" else "jsonl"), nl=False)
+    click.echo(pipelines.Ledger(file).export("csv" if form == "csv" else "jsonl"), nl=False)
 
 
 @click.command()
@@ -207,9 +197,8 @@ def simulate(folder: Path, workers: int) -> None:
 
     140,000,000 workers make one of the size of the United States.
     """
-    with one_clear_error():
-        config = geo_data.simulate_nation(folder, workers, report=say)
-        click.echo(f"Written {config}. Try: odsynth plan {config}")
+    config = geo_data.simulate_nation(folder, workers, report=say)
+    click.echo(f"Written {config}. Try: odsynth plan {config}")
 
 
 RECORDS = (publish, published, withdraw, erratum, due, fetch, ledger, simulate)

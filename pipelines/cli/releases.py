@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 import pipelines
-from pipelines.cli.common import kept_for_resume, one_clear_error, say
+from pipelines.cli.common import kept_for_resume, say
 from pipelines.cli.summary import comparison, planned_summary, release_summary
 
 __all__ = ["RELEASES"]
@@ -27,14 +27,13 @@ def demo(out: Path | None) -> None:
     Needs no input. Inputs are written to out/demo-inputs, in the formats of real data, so that they can be
     looked at; an earlier demo is replaced. Ends with a map of the release.
     """
-    with one_clear_error():
-        release = pipelines.demo(out, report=say)
-        click.echo(release_summary(release))
-        click.echo(comparison(release.plan, release.public, pipelines.demo_truth(release)))
-        try:
-            click.echo(f"Map         {pipelines.write_map(release.public)} (open it in a browser)")
-        except FileNotFoundError as error:  # set up without npm: everything else is there
-            click.echo(f"Map         none: {error.strerror}")
+    release = pipelines.demo(out, report=say)
+    click.echo(release_summary(release))
+    click.echo(comparison(release.plan, release.public, pipelines.demo_truth(release)))
+    try:
+        click.echo(f"Map         {pipelines.write_map(release.public)} (open it in a browser)")
+    except FileNotFoundError as error:  # set up without npm: everything else is there
+        click.echo(f"Map         none: {error.strerror}")
 
 
 @click.command()
@@ -53,11 +52,10 @@ def plan(config: Path, out: Path | None) -> None:
     Checks that the signing key and the ledger can be used, and says what is left of the budget.
     Writes the plan, this report, and a picture of the cells of a few workplaces.
     """
-    with one_clear_error():
-        loaded = pipelines.load_config(config)
-        planned = pipelines.plan(loaded, out, report=say)
-        click.echo(planned_summary(planned, loaded.ledger))
-        click.echo(f"Run it with: odsynth run {config} --plan {planned.folder}")
+    loaded = pipelines.load_config(config)
+    planned = pipelines.plan(loaded, out, report=say)
+    click.echo(planned_summary(planned, loaded.ledger))
+    click.echo(f"Run it with: odsynth run {config} --plan {planned.folder}")
 
 
 def _values(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:
@@ -89,15 +87,14 @@ def tune(config: Path, out: Path | None, proxy_truth: Path | None, **values: tup
     Every combination of the values given is planned, certified and tried; an option left out keeps what
     CONFIG says. Writes the measures (tune.parquet) and a figure of what privacy costs (frontier.png).
     """
-    with one_clear_error():
-        loaded = pipelines.load_config(config)
-        target = out or loaded.release.out.with_name(f"{loaded.release.out.name}-tune")
-        sweep, shown = pipelines.Sweep(**values), sys.stderr.isatty()
-        results = pipelines.tune(loaded, sweep, proxy_truth=proxy_truth, progress=shown, out=target)
-        click.echo(results.to_string(index=False, float_format="{:.4g}".format, na_rep="-"))
-        click.echo(f"Written     {target}: tune.parquet, frontier.png")
-        click.echo("Recommended at the requested epsilon and delta:")
-        click.echo(pipelines.recommend(results, loaded))
+    loaded = pipelines.load_config(config)
+    target = out or loaded.release.out.with_name(f"{loaded.release.out.name}-tune")
+    sweep, shown = pipelines.Sweep(**values), sys.stderr.isatty()
+    results = pipelines.tune(loaded, sweep, proxy_truth=proxy_truth, progress=shown, out=target)
+    click.echo(results.to_string(index=False, float_format="{:.4g}".format, na_rep="-"))
+    click.echo(f"Written     {target}: tune.parquet, frontier.png")
+    click.echo("Recommended at the requested epsilon and delta:")
+    click.echo(pipelines.recommend(results, loaded))
 
 
 _SCHEDULER = click.option(
@@ -123,11 +120,10 @@ def run(config: Path, out: Path | None, plan: Path | None, scheduler: str | None
     everything has succeeded, and not otherwise. What an interruption leaves can be continued with resume.
     With --plan, what odsynth plan wrote is released, and nothing is planned again.
     """
-    with one_clear_error():
-        loaded = pipelines.load_config(config)
-        loaded = loaded if out is None else loaded.with_out(out)
-        with kept_for_resume(loaded.release.out):
-            click.echo(release_summary(pipelines.run(loaded, plan=plan, report=say, scheduler=scheduler)))
+    loaded = pipelines.load_config(config)
+    loaded = loaded if out is None else loaded.with_out(out)
+    with kept_for_resume(loaded.release.out):
+        click.echo(release_summary(pipelines.run(loaded, plan=plan, report=say, scheduler=scheduler)))
 
 
 @click.command()
@@ -138,7 +134,7 @@ def resume(out: Path, scheduler: str | None) -> None:
 
     The result is what it would have been, byte for byte, and costs nothing more. No input is read again.
     """
-    with one_clear_error(), kept_for_resume(out.absolute()):
+    with kept_for_resume(out.absolute()):
         click.echo(release_summary(pipelines.resume(out.absolute(), report=say, scheduler=scheduler)))
 
 
@@ -153,9 +149,8 @@ def verify(public: Path, key: Path | None) -> None:
     Needs nothing but that folder: recomputes checksums, plan hash and certificate, and compares the data with
     the plan. Prints each check and ends with an error at the first that fails.
     """
-    with one_clear_error():
-        for check in pipelines.verify(public, key):
-            click.echo(f"{click.style('ok', fg='green')}  {check.name}: {check.detail}")
+    for check in pipelines.verify(public, key):
+        click.echo(f"{click.style('ok', fg='green')}  {check.name}: {check.detail}")
     click.echo(f"{public} is what its certificate says.")
 
 
@@ -167,9 +162,8 @@ def keygen(folder: Path) -> None:
     Name the private key in a configuration ([signature] key = ...), keep it where only the release's
     operator can read it, and publish the public key where readers can find it without the release.
     """
-    with one_clear_error():
-        private, public = pipelines.generate_keys(folder)
-        click.echo(f"Private key {private} (keep it), public key {public} (publish it).")
+    private, public = pipelines.generate_keys(folder)
+    click.echo(f"Private key {private} (keep it), public key {public} (publish it).")
 
 
 RELEASES = (demo, plan, tune, run, resume, verify, keygen)

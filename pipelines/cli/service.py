@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from pipelines.cli.common import one_clear_error, say
+from pipelines.cli.common import say
 
 if TYPE_CHECKING:
     from pipelines.service import Store
@@ -22,14 +22,13 @@ _LIBRARIES = ("duckdb", "fastapi", "prometheus_client", "sqlalchemy", "starlette
 @contextmanager
 def _service_errors() -> Iterator[None]:
     """One clear error, also where the libraries of the service are not installed."""
-    with one_clear_error():
-        try:
-            yield
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] not in _LIBRARIES:
-                raise
-            fix = "install odsynth, from its checkout or its wheel, with the extra [service]"
-            raise click.ClickException(f"{error.name} is not installed: {fix}") from None
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _LIBRARIES:
+            raise
+        fix = "install odsynth, from its checkout or its wheel, with the extra [service]"
+        raise click.ClickException(f"{error.name} is not installed: {fix}") from None
 
 
 _CONFIG = click.argument(

@@ -8,7 +8,7 @@ from typing import Literal
 import click
 
 import pipelines
-from pipelines.cli.common import implicate_option, one_clear_error, say
+from pipelines.cli.common import implicate_option, say
 from pipelines.views.exports.exporting import FORMATS
 from pipelines.views.figures import KINDS
 
@@ -29,9 +29,8 @@ _MEANINGS = "\n".join(f"  {name:11} {form.meaning}" for name, form in FORMATS.it
 @implicate_option
 def map_command(public: Path, target: Path | None, implicate: int) -> None:
     """Write an offline map of the release in PUBLIC: one HTML file, to be opened by any browser."""
-    with one_clear_error():
-        path = pipelines.write_map(public, target, implicate)
-        click.echo(f"{path}: {path.stat().st_size / 1e6:.1f} MB. Open it in a browser; it needs no network.")
+    path = pipelines.write_map(public, target, implicate)
+    click.echo(f"{path}: {path.stat().st_size / 1e6:.1f} MB. Open it in a browser; it needs no network.")
 
 
 @click.command()
@@ -77,10 +76,9 @@ def figure(
 
     Maps of places and of the largest flows, directions as a rose diagram, distances as a histogram.
     """
-    with one_clear_error():
-        release = pipelines.read_public_release(public, implicate)
-        pipelines.draw_figure(release, target, area=area, of=of, level=level, count=count, kind=kind)
-        click.echo(f"Written {target}")
+    release = pipelines.read_public_release(public, implicate)
+    pipelines.draw_figure(release, target, area=area, of=of, level=level, count=count, kind=kind)
+    click.echo(f"Written {target}")
 
 
 @click.command(
@@ -111,14 +109,13 @@ def export_command(
     implicate: int,
 ) -> None:
     """Export a release."""
-    with one_clear_error():
-        files = pipelines.export(
-            public, formats, to, home_level=home_level, work_level=work_level, implicate=implicate
-        )
-        for name, paths in files.items():
-            size = sum(path.stat().st_size for path in paths)
-            shown = f"{size / 1e6:8.2f} MB" if size >= 1e5 else f"{size / 1e3:8.2f} kB"
-            click.echo(f"{name:11} {shown}  {paths[0].parent}")
+    files = pipelines.export(
+        public, formats, to, home_level=home_level, work_level=work_level, implicate=implicate
+    )
+    for name, paths in files.items():
+        size = sum(path.stat().st_size for path in paths)
+        shown = f"{size / 1e6:8.2f} MB" if size >= 1e5 else f"{size / 1e3:8.2f} kB"
+        click.echo(f"{name:11} {shown}  {paths[0].parent}")
 
 
 @click.command()
@@ -151,15 +148,14 @@ def evaluate(out: Path, truth: Path | None, tables: tuple[Path, ...], to: Path |
     """
     if (truth is None) == (not tables):
         raise click.UsageError("Give either --truth or --public.")
-    with one_clear_error():
-        target = to or pipelines.evaluation_folder(out, confidential=truth is not None)
-        if truth is None:
-            pipelines.evaluate_public(out, tables, to)
-            click.echo(f"Written {target}: report.html, measures.parquet. Made from public data only.")
-        else:
-            say("Reading the release and the truth ...")
-            pipelines.evaluate(out, truth, to)
-            click.echo(f"Written {target}: report.html, measures.parquet. CONFIDENTIAL, never publish.")
+    target = to or pipelines.evaluation_folder(out, confidential=truth is not None)
+    if truth is None:
+        pipelines.evaluate_public(out, tables, to)
+        click.echo(f"Written {target}: report.html, measures.parquet. Made from public data only.")
+    else:
+        say("Reading the release and the truth ...")
+        pipelines.evaluate(out, truth, to)
+        click.echo(f"Written {target}: report.html, measures.parquet. CONFIDENTIAL, never publish.")
 
 
 VIEWS = (map_command, figure, export_command, evaluate)

@@ -23,8 +23,8 @@ class ConfigError(ShownError, ValueError):
         One line per problem: file name, key, what is wrong, the fix. The message is these lines.
     """
 
-    def __init__(self, problems: Iterable[str]) -> None:
-        self.problems = tuple(problems)
+    def __init__(self, problems: str | Iterable[str]) -> None:
+        self.problems = (problems,) if isinstance(problems, str) else tuple(problems)
         super().__init__("\n".join(self.problems))
 
 
@@ -44,13 +44,13 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         text = path.read_bytes().decode("utf-8-sig")  # some editors put a mark before the first letter
     except FileNotFoundError:
-        raise ConfigError([f"{path}: there is no such file; give the path of a TOML file"]) from None
+        raise ConfigError(f"{path}: there is no such file; give the path of a TOML file") from None
     except IsADirectoryError:
-        raise ConfigError([f"{path}: this is a folder; give the path of a TOML file"]) from None
+        raise ConfigError(f"{path}: this is a folder; give the path of a TOML file") from None
     except UnicodeDecodeError:
-        raise ConfigError([f"{path.name}: the text is not UTF-8; save the file in that encoding"]) from None
+        raise ConfigError(f"{path.name}: the text is not UTF-8; save the file in that encoding") from None
     except OSError as error:
-        raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from None
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     return parse_toml(text, path.name)
 
 
@@ -81,4 +81,4 @@ def parse_toml(text: str, name: str) -> dict[str, Any]:
         lines = text.splitlines()
         if found and int(found[1]) <= len(lines):
             message += f": {lines[int(found[1]) - 1].strip()}"
-        raise ConfigError([f"{name}: not valid TOML: {message}"]) from None
+        raise ConfigError(f"{name}: not valid TOML: {message}") from None

@@ -76,10 +76,8 @@ def refuse_open_files(config: ReleaseConfig) -> None:
     for path in config.jobs.files:
         if path.exists() and path.stat().st_mode & stat.S_IROTH:
             raise ConfigError(
-                [
-                    f"{path}: everybody on this machine can read the confidential jobs; chmod o-r the file, "
-                    "or, if it is public or its folder is closed, write world_readable = true in [run]"
-                ]
+                f"{path}: everybody on this machine can read the confidential jobs; chmod o-r the file, "
+                "or, if it is public or its folder is closed, write world_readable = true in [run]"
             )
 
 

@@ -115,7 +115,7 @@ def _changed(config: ReleaseConfig, changes: dict[str, Any]) -> ReleaseConfig:
         elif name == "mechanism":
             if mechanism is None:
                 raise ConfigError(
-                    [f"mechanism: {value!r} cannot be tried; there are {', '.join(sorted(synth.MECHANISMS))}"]
+                    f"mechanism: {value!r} cannot be tried; there are {', '.join(sorted(synth.MECHANISMS))}"
                 )
         elif name == "pool_by":
             plan[name] = [] if value == _NONE else value.split("+")

@@ -49,7 +49,7 @@ def demo(out: Path | None = None, *, report: Callable[[str], None] | None = None
     if target.exists():
         if not _is_demo(target, config.release.name):
             raise ConfigError(
-                [f"{target}: the output folder exists and is not an earlier demo. Choose another with --out"]
+                f"{target}: the output folder exists and is not an earlier demo. Choose another with --out"
             )
         shutil.rmtree(target)
     if report:

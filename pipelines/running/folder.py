@@ -70,46 +70,26 @@ class RunState:
     debit: str | None = None
 
 
-@dataclass(frozen=True)
 class RunFolder:
     """Paths inside the private folder of a run.
 
-    Attributes
+    Parameters
     ----------
     folder : Path
     """
 
-    folder: Path
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.public, self.confidential = folder, folder / "public", folder / "confidential"
+        self.homes, self.parts = folder / "homes", folder / "parts"
+        self.scratch = folder / "scratch"  # what a cluster of the run's own keeps on disk
+        self.events, self.summary = self.confidential / "log.jsonl", self.confidential / "run.json"
+        self._state, self._key = self.confidential / "state.json", self.confidential / "run.key"
+        self._lock = self.confidential / "lock"
 
     @classmethod
     def of(cls, out: Path) -> RunFolder:
         """Return the staging folder that belongs to an output folder."""
         return cls(out.parent / f".{out.name}.unfinished")
-
-    @property
-    def public(self) -> Path:
-        """What will be the public folder."""
-        return self.folder / "public"
-
-    @property
-    def confidential(self) -> Path:
-        """What will be the confidential folder."""
-        return self.folder / "confidential"
-
-    @property
-    def parts(self) -> Path:
-        """What finished batches wrote."""
-        return self.folder / "parts"
-
-    @property
-    def scratch(self) -> Path:
-        """What a cluster of the run's own keeps on disk."""
-        return self.folder / "scratch"
-
-    @property
-    def homes(self) -> Path:
-        """Confidential homes, by batch."""
-        return self.folder / "homes"
 
     @property
     def begun(self) -> bool:
@@ -120,24 +100,6 @@ class RunFolder:
     def checked(self) -> bool:
         """Whether the release is complete and has passed its checks."""
         return self.summary.is_file()
-
-    @property
-    def events(self) -> Path:
-        """What happened when, line by line."""
-        return self.confidential / "log.jsonl"
-
-    @property
-    def summary(self) -> Path:
-        """The summary of the run."""
-        return self.confidential / "run.json"
-
-    @property
-    def _state(self) -> Path:
-        return self.confidential / "state.json"
-
-    @property
-    def _key(self) -> Path:
-        return self.confidential / "run.key"
 
     @contextmanager
     def fresh(self) -> Iterator[None]:
@@ -157,10 +119,8 @@ class RunFolder:
             with self._locked():
                 if self.begun:
                     raise ConfigError(
-                        [
-                            f"{self.folder}: an unfinished run of this release is there. Continue it with "
-                            "odsynth resume, or remove the folder (what it has spent stays spent)"
-                        ]
+                        f"{self.folder}: an unfinished run of this release is there. Continue it with "
+                        "odsynth resume, or remove the folder (what it has spent stays spent)"
                     )
                 self._clear()
                 try:
@@ -186,7 +146,7 @@ class RunFolder:
             If there is none, or another process works in it.
         """
         if not self.begun:
-            raise ConfigError([f"{self.folder}: there is no unfinished run here; begin one with odsynth run"])
+            raise ConfigError(f"{self.folder}: there is no unfinished run here; begin one with odsynth run")
         self._must_be_ours()
         with self._locked():
             yield self.load()
@@ -197,7 +157,7 @@ class RunFolder:
             found = folder.lstat()
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
                 raise ConfigError(
-                    [f"{folder}: this must be a folder of yours that nobody else can use; remove it"]
+                    f"{folder}: this must be a folder of yours that nobody else can use; remove it"
                 )
 
     def _clear(self) -> None:
@@ -206,18 +166,12 @@ class RunFolder:
             if path not in (self.confidential, self._lock):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
-    @property
-    def _lock(self) -> Path:
-        return self.confidential / "lock"
-
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Hold the lock of the folder."""
         with hold_lock(self._lock) as free:
             if not free:
-                raise BusyError(
-                    [f"{self.folder}: another process is making this release; wait for it to end"]
-                )
+                raise BusyError(f"{self.folder}: another process is making this release; wait for it to end")
             yield
 
     # --- what is kept
@@ -250,9 +204,7 @@ class RunFolder:
         """Read what was begun."""
         document = json.loads(self._state.read_text(encoding="utf-8"))
         if document["format"] != _FORMAT:
-            raise ConfigError(
-                [f"{self._state}: begun by another version of the program; resume with that one"]
-            )
+            raise ConfigError(f"{self._state}: begun by another version of the program; resume with that one")
         return RunState(
             config=ReleaseConfig.model_validate(document["config"], context={"folder": Path("/")}),
             certificate=Certificate.model_validate_json(document["certificate"]),

@@ -127,13 +127,11 @@ def debits_of(outs: Iterable[Path]) -> list[str]:
     for out in outs:
         staging = RunFolder(out) if RunFolder(out).begun else RunFolder.of(out)
         if not staging.begun:
-            raise ConfigError([f"{out}: no release with its confidential folder is there"])
+            raise ConfigError(f"{out}: no release with its confidential folder is there")
         if (debit := staging.load().debit) is None:
             raise ConfigError(
-                [
-                    f"{out}: no debit is noted there: nothing paid for this release, or it was stopped just "
-                    "then (odsynth resume notes it)"
-                ]
+                f"{out}: no debit is noted there: nothing paid for this release, or it was stopped just "
+                "then (odsynth resume notes it)"
             )
         debits.append(debit)
     return debits

@@ -225,7 +225,7 @@ def _refuse_other(out: Path, digest: str | None = None) -> None:
         names = set()
     if PLAN_NUMBERS not in names or names - ours or not (out / PLAN_FOLDER / "plan.json").is_file():
         rule = "the folder exists and is not an earlier plan, or more than that"
-        raise ConfigError([f"{out}: {rule}. Choose another with --out"])
+        raise ConfigError(f"{out}: {rule}. Choose another with --out")
     if digest is not None and (there := plan_hash(out / PLAN_FOLDER)) != digest:
         rule = f"plan {there[:12]} is there, which may have been reviewed, and this is plan {digest[:12]}"
-        raise ConfigError([f"{out}: {rule}. Choose another folder with --out, or remove this one"])
+        raise ConfigError(f"{out}: {rule}. Choose another folder with --out, or remove this one")

@@ -49,7 +49,7 @@ def blame_plan(given: Path) -> Iterator[None]:
     except Exception as error:  # a plan that was changed by hand may do anything to its reader
         if isinstance(error, OSError) and error.errno is not None:  # of the machine, not of Parquet
             raise
-        raise ConfigError([f"{given}: the plan cannot be used: {error}. {_AGAIN}"]) from error
+        raise ConfigError(f"{given}: the plan cannot be used: {error}. {_AGAIN}") from error
 
 
 def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> tuple[ReleasePlan, str]:
@@ -90,22 +90,22 @@ def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> tuple[Release
             shutil.copyfile(given / NAME_FILE, names)
     except (FileNotFoundError, NotADirectoryError, shutil.SpecialFileError, ValueError, KeyError, TypeError):
         what = f"{PLAN_NUMBERS}, {NAME_FILE}, or a file in {PLAN_FOLDER}, is not there or not what it writes"
-        raise ConfigError([f"{given}: not a folder that odsynth plan wrote: {what}"]) from None
+        raise ConfigError(f"{given}: not a folder that odsynth plan wrote: {what}") from None
     content = (stored / "plan.json").read_bytes()
     digest = hashlib.sha256(content).hexdigest()
     if plan_sha256 != digest or (names_sha256 is not None and names_sha256 != sha256_of(names)):
-        raise ConfigError([f"{given}: the plan is not the one that {PLAN_NUMBERS} is about. {_AGAIN}"])
+        raise ConfigError(f"{given}: the plan is not the one that {PLAN_NUMBERS} is about. {_AGAIN}")
     document = read_document(stored, content)
     if others := _differing(document["configuration"], config.canonical()):
         rule = "the plan was made for another configuration, or by another version of the program"
         fix = f"{_AGAIN}, or change the configuration back"
-        raise ConfigError([f"{given}: {rule}; they differ in {', '.join(others)}. {fix}"])
+        raise ConfigError(f"{given}: {rule}; they differ in {', '.join(others)}. {fix}")
     plan = load_plan(stored, document)
     if names_sha256 is not None:
         check_names(names.parent, plan.geography)
     if others := contradictions(config, plan):
         raise ConfigError(
-            [f"{given}: the plan is not what its configuration asks for: {', '.join(others)}. {_AGAIN}"]
+            f"{given}: the plan is not what its configuration asks for: {', '.join(others)}. {_AGAIN}"
         )
     return plan, digest
 

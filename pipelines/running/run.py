@@ -231,10 +231,10 @@ def resume(
         now = make_certificate(plan, guarantee, certificate.plan_sha256, secure=state.secure)
         if now.model_copy(update={"created": certificate.created}) != certificate:
             raise ConfigError(
-                [f"{staging.folder}: begun by another version of the program; resume with that one"]
+                f"{staging.folder}: begun by another version of the program; resume with that one"
             )
         if plan_hash(staging.public / "plan") != certificate.plan_sha256:
-            raise ConfigError([f"{staging.folder}: the plan is not the one that the run began with"])
+            raise ConfigError(f"{staging.folder}: the plan is not the one that the run began with")
         signature = state.config.signature
         signing_key = read_private_key(signature.key) if signature else None
         progress.events = EventLog(staging.events)
@@ -289,7 +289,7 @@ def make_release(
 
 def _refuse_existing(out: Path) -> None:
     if out.exists() or out.is_symlink():
-        raise ConfigError([f"{out}: the output folder exists. Remove it, or choose another with --out"])
+        raise ConfigError(f"{out}: the output folder exists. Remove it, or choose another with --out")
 
 
 def _refuse_unreachable(scheduler: str | None) -> None:
@@ -372,7 +372,7 @@ def _put_in_place(staging: RunFolder, out: Path) -> None:
     """Remove what a checked release does not need, and rename it."""
     staging.tidy()
     if out.exists():
-        raise ConfigError([f"{out}: the output folder appeared during the run; nothing was replaced"])
+        raise ConfigError(f"{out}: the output folder appeared during the run; nothing was replaced")
     staging.folder.rename(out)
     out.chmod(0o755)
     sync(out.parent)  # before the ledger says that it is finished

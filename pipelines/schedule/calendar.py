@@ -200,7 +200,7 @@ def read_calendar(folder: Path | str) -> Calendar:
         files.remove(folder / SETTINGS)
         settings = read_model(folder / SETTINGS, SettingsFile)
     if not files:
-        raise ConfigError([f"{folder}: no release calendar; name a folder with the TOML files of schedules"])
+        raise ConfigError(f"{folder}: no release calendar; name a folder with the TOML files of schedules")
     schedules: list[Schedule] = []
     problems: list[str] = []
     for path in files:
@@ -233,4 +233,4 @@ def _schedule(path: Path) -> Schedule:
     for occurrence in schedule.occurrences():
         occurrence.config()
         return schedule
-    raise ConfigError([f"{path.name}: nothing is ever due since start; correct dates, cron or start"])
+    raise ConfigError(f"{path.name}: nothing is ever due since start; correct dates, cron or start")

@@ -135,10 +135,10 @@ class _Call:
             config = occurrence.config()
             out = config.release.out
             if (owner := self.owners.setdefault(str(out), occurrence.name)) != occurrence.name:
-                raise ConfigError([f"{occurrence.name}: {out} is the output folder of {owner} too"])
+                raise ConfigError(f"{occurrence.name}: {out} is the output folder of {owner} too")
             if record is not None and record.out != str(out):
                 fix = f"put release.out back, or remove {self.store.path(occurrence.name)} to begin anew"
-                raise ConfigError([f"{occurrence.name}: was begun in {record.out}; {fix}"])
+                raise ConfigError(f"{occurrence.name}: was begun in {record.out}; {fix}")
         except ConfigError as error:
             return _result(occurrence, "failed", shown_message(error, one_line=True), record, error)
         on = RunFolder.of(out).begun or RunFolder(out).checked

@@ -142,7 +142,7 @@ def read_model(path: Path, model: type[_Model]) -> _Model:
     data = read_toml(path)
     if {"release", "privacy"} <= data.keys():
         fix = "move it to another folder and name it as base"
-        raise ConfigError([f"{path.name}: this is the configuration of a release; {fix}"])
+        raise ConfigError(f"{path.name}: this is the configuration of a release; {fix}")
     try:
         return model.model_validate(data, context={"folder": path.parent})
     except ValidationError as errors:

@@ -104,7 +104,7 @@ def _open(out: Path, to: Path | None, *, confidential: bool) -> tuple[PublicRele
     for folder in (target, *target.parents):
         if any((folder / name).exists() for name in _OF_PUBLIC) or folder == release.folder.resolve():
             raise ConfigError(
-                [f"{target}: this is inside the public folder {folder}. Choose another folder with --to"]
+                f"{target}: this is inside the public folder {folder}. Choose another folder with --to"
             )
     _check_replaceable(target, confidential)
     return release, target
@@ -113,10 +113,8 @@ def _open(out: Path, to: Path | None, *, confidential: bool) -> tuple[PublicRele
 def _check_replaceable(target: Path, confidential: bool) -> None:
     if not _replaceable(target, confidential):
         raise ConfigError(
-            [
-                f"{target}: this exists and is no {'confidential' if confidential else 'public'} evaluation. "
-                "Choose another folder with --to"
-            ]
+            f"{target}: this exists and is no {'confidential' if confidential else 'public'} evaluation. "
+            "Choose another folder with --to"
         )
 
 

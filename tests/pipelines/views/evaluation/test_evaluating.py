@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 import geo_data
 import pipelines
-from pipelines.cli.views import evaluate as command
+from pipelines.cli.main import main
 from pipelines.storage.durable import whole_folder
 from pipelines.views import evaluation
 from pipelines.views.evaluation import evaluating
@@ -364,7 +364,7 @@ def test_microdata_and_canaries(
     text = config_text(microdata_jobs(microdata["parquet"]))
     release = pipelines.run(pipelines.parse_config(text, tmp_path, "micro.toml"))
     (tmp_path / "micro.toml").write_text(text, encoding="utf-8")
-    result = CliRunner().invoke(command, [str(release.out), "--truth", str(tmp_path / "micro.toml")])
+    result = CliRunner().invoke(main, ["evaluate", str(release.out), "--truth", str(tmp_path / "micro.toml")])
     assert result.exit_code == 0, result.output
     written = b"".join(path.read_bytes() for path in (release.out / "confidential" / "evaluation").iterdir())
     assert canary not in result.output
@@ -378,19 +378,19 @@ def test_microdata_and_canaries(
 
 def test_command(out: Path, config_file: Path, small_region: dict[str, Path]) -> None:
     run = CliRunner()
-    neither = run.invoke(command, [str(out)])
-    both = run.invoke(command, [str(out), "--truth", str(config_file), "--public", str(config_file)])
+    neither = run.invoke(main, ["evaluate", str(out)])
+    both = run.invoke(main, ["evaluate", str(out), "--truth", str(config_file), "--public", str(config_file)])
     assert (neither.exit_code, both.exit_code) == (2, 2)
     released = out / "public" / "demo_od_main_JT00_2019.csv.gz"
-    result = run.invoke(command, [str(out), "--public", str(released)])
+    result = run.invoke(main, ["evaluate", str(out), "--public", str(released)])
     assert result.exit_code == 0, result.output
     assert f"Written {out / 'evaluation'}" in result.output
     refused = run.invoke(
-        command, [str(out), "--truth", str(small_region["od"]), "--to", str(out / "public" / "x")]
+        main, ["evaluate", str(out), "--truth", str(small_region["od"]), "--to", str(out / "public" / "x")]
     )
     assert refused.exit_code == 1
     assert "inside the public folder" in refused.output
-    absent = run.invoke(command, [str(out.parent / "none"), "--truth", str(config_file)])
+    absent = run.invoke(main, ["evaluate", str(out.parent / "none"), "--truth", str(config_file)])
     assert absent.exit_code == 1
     assert "there is no certificate.json" in absent.output
 

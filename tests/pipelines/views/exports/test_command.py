@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
-from pipelines.cli.views import export_command
+from pipelines.cli.main import main
 from pipelines.views.exports import FORMATS
+
+
+def export(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["export", *arguments])
 
 
 def test_several_formats_at_once(public: Path, tmp_path: Path) -> None:
     options = ["--format", "csv", "--format", "omx", "--to", str(tmp_path / "out"), "--home-level", "cty"]
-    done = CliRunner().invoke(export_command, [str(public), *options])
+    done = export(str(public), *options)
     assert done.exit_code == 0, done.output
     assert [line.split()[0] for line in done.output.splitlines()] == ["csv", "omx"]
     assert str(tmp_path / "out" / "csv") in done.output
@@ -22,19 +26,18 @@ def test_several_formats_at_once(public: Path, tmp_path: Path) -> None:
 
 
 def test_help_names_every_format() -> None:
-    text = CliRunner().invoke(export_command, ["--help"]).output
+    text = export("--help").output
     for name, form in FORMATS.items():
         assert f"{name:11} {form.meaning}" in text
 
 
 def test_an_error_writes_nothing(public: Path, tmp_path: Path) -> None:
-    command = [str(public), "--format", "csv", "--home-level", "ward", "--to", str(tmp_path / "out")]
-    done = CliRunner().invoke(export_command, command)
+    done = export(str(public), "--format", "csv", "--home-level", "ward", "--to", str(tmp_path / "out"))
     assert done.exit_code == 1
     assert not (tmp_path / "out").exists()
 
 
 def test_an_unknown_format(public: Path) -> None:
-    done = CliRunner().invoke(export_command, [str(public), "--format", "shapefile"])
+    done = export(str(public), "--format", "shapefile")
     assert done.exit_code == 2
     assert "'lodes'" in done.output

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 import pipelines
 from pipelines import PublicRelease, PublicReleaseError, Release, draw_figure, read_public_release
-from pipelines.cli.views import figure
+from pipelines.cli.main import main
 from pipelines.release.names import write_names
 from pipelines.views.figures import KINDS
 
@@ -129,7 +129,7 @@ def test_names_of_files_and_kinds(release: PublicRelease, tmp_path: Path) -> Non
 
 
 def call(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(figure, [str(argument) for argument in arguments])
+    return CliRunner().invoke(main, ["figure", *map(str, arguments)])
 
 
 def test_the_command_draws(small_release: Release, release: PublicRelease, tmp_path: Path) -> None:
