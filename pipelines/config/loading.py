@@ -32,6 +32,7 @@ from pipelines.config.sections import (
     Section,
     SignatureSettings,
     WeightsSettings,
+    tables_of,
 )
 from pipelines.config.toml import ConfigError, parse_toml, read_toml
 
@@ -143,25 +144,9 @@ class ReleaseConfig(Section):
 
 _PRIVATE = ("signature", "ledger", "run")
 
-# Keys of every table, by its path; where a table has several formats, the format is part of it.
-_KEYS = {
-    (): tuple(ReleaseConfig.model_fields),
-    ("release",): tuple(ReleaseSettings.model_fields),
-    ("privacy",): tuple(PrivacySettings.model_fields),
-    ("jobs", "lodes"): tuple(LodesJobsSettings.model_fields),
-    ("jobs", "microdata"): tuple(MicrodataJobsSettings.model_fields),
-    ("geography",): tuple(GeographySettings.model_fields),
-    ("geography", "polygons"): tuple(PolygonTable.model_fields),
-    ("auxiliary", "flows"): tuple(FlowTable.model_fields),
-    ("auxiliary", "ctpp"): tuple(CtppTable.model_fields),
-    ("auxiliary", "acs"): tuple(AcsTable.model_fields),
-    ("auxiliary", "lodes"): tuple(LodesTable.model_fields),
-    ("weights",): tuple(WeightsSettings.model_fields),
-    ("plan",): tuple(PlanSettings.model_fields),
-    ("signature",): tuple(SignatureSettings.model_fields),
-    ("ledger",): tuple(LedgerSettings.model_fields),
-    ("run",): tuple(RunSettings.model_fields),
-}
+# Keys of every table, by its path.
+_KEYS = {path: tuple(table.model_fields) for path, table in tables_of(ReleaseConfig)}
+_KEYS[()] = tuple(ReleaseConfig.model_fields)
 
 
 def load_config(path: Path | str) -> ReleaseConfig:

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 import synth
 from pipelines.config.fields import one_of, shown
 
-__all__ = ["describe", "problems_across"]
+__all__ = ["LISTS", "describe", "problems_across"]
 
 _Table: TypeAlias = dict[str, Any]
 
@@ -23,8 +23,8 @@ _PATTERN_FIXES = {
 
 _LEVEL_KEYS = ("origin_level", "destination_level", "level", "pool_level")
 
-# Lists of tables, as they are written.
-_LISTS = {"auxiliary": "[[auxiliary]]", "polygons": "[[geography.polygons]]"}
+LISTS = {"auxiliary": "[[auxiliary]]", "polygons": "[[geography.polygons]]"}
+"""Lists of tables, as they are written."""
 
 
 def describe(error: ErrorDetails, keys: Mapping[tuple[str, ...], Sequence[str]]) -> str:
@@ -48,7 +48,7 @@ def describe(error: ErrorDetails, keys: Mapping[tuple[str, ...], Sequence[str]])
         case "extra_forbidden":
             return f"{key}: unknown key; {_suggestion(loc, keys)}"
         case "missing" if len(where) == 1:
-            table = _LISTS.get(field, f"[{field}]")
+            table = LISTS.get(field, f"[{field}]")
             return f"{key}: missing; add a table {table}"
         case "missing":
             return f"{key}: missing; add a line {field} = ..."
@@ -76,14 +76,14 @@ def describe(error: ErrorDetails, keys: Mapping[tuple[str, ...], Sequence[str]])
             return f"{key}: {value} is too small; write a number of at least {error['ctx']['ge']}"
         case "less_than_equal":
             return f"{key}: {value} is too large; write a number of at most {error['ctx']['le']}"
-        case "tuple_type" if field in _LISTS:
-            table = _LISTS[field]
+        case "tuple_type" if field in LISTS:
+            table = LISTS[field]
             return f"{key}: {value} is not a list of tables; write {table} above it, in double brackets"
         case "tuple_type":
             return f'{key}: {value} is not a list; write for example ["a", "b"], or [] for none'
         case "model_type" | "model_attributes_type" | "dict_type":
             if isinstance(where[-1], int):
-                return f"{key}: {value} is not a table; write {_LISTS[str(where[-2])]} above its keys"
+                return f"{key}: {value} is not a table; write {LISTS[str(where[-2])]} above its keys"
             return f"{key}: {value} is not a table; write [{field}] above its keys, in single brackets"
         case _:  # nothing known gets here; a new version of pydantic may
             return f"{key}: {error['msg']}; see the examples"
@@ -102,9 +102,9 @@ def _suggestion(loc: tuple[int | str, ...], keys: Mapping[tuple[str, ...], Seque
         return f"did you mean {close[0]}?"
     for table, its_keys in sorted(keys.items(), key=lambda entry: entry[0][:1] != tuple(parents[:1])):
         if table and key in its_keys:
-            if table[-1] in _LISTS and len(table) == 2:
-                return f"it belongs to {_LISTS[table[-1]]}"
-            name = _LISTS.get(table[0], f"[{table[0]}]")
+            if table[-1] in LISTS and len(table) == 2:
+                return f"it belongs to {LISTS[table[-1]]}"
+            name = LISTS.get(table[0], f"[{table[0]}]")
             return f"it belongs to {name}" + (f' with format = "{table[1]}"' if len(table) == 2 else "")
     return f"the keys here are {', '.join(known)}"
 

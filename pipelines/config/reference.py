@@ -6,24 +6,13 @@ import inspect
 import json
 import re
 from fractions import Fraction
-from typing import get_args
 
 from pydantic.fields import FieldInfo
 
 import synth
 from pipelines.config.loading import ReleaseConfig
-from pipelines.config.sections import (
-    GeographySettings,
-    LedgerSettings,
-    PlanSettings,
-    PolygonTable,
-    PrivacySettings,
-    ReleaseSettings,
-    RunSettings,
-    Section,
-    SignatureSettings,
-    WeightsSettings,
-)
+from pipelines.config.problems import LISTS
+from pipelines.config.sections import Section, tables_of
 
 __all__ = ["configuration_reference"]
 
@@ -60,38 +49,22 @@ def configuration_reference() -> str:
         Markdown: for each table its purpose and its keys, each with what it holds, its default and its
         meaning, from the docstrings and the defaults of the models.
     """
-    jobs, tables = (_members(ReleaseConfig.model_fields[name].annotation) for name in ("jobs", "auxiliary"))
-    parts = [_HEAD, _table("[release]", ReleaseSettings), _table("[privacy]", PrivacySettings)]
-    parts += [_table("[jobs]", model) for model in jobs]
-    parts += [_table("[geography]", GeographySettings), _table("[[geography.polygons]]", PolygonTable)]
-    parts += [_table("[[auxiliary]]", model) for model in tables]
-    parts += [
-        _table("[weights]", WeightsSettings),
-        _table("[plan]", PlanSettings),
-        _table("[ledger]", LedgerSettings),
-    ]
-    parts += [_table("[signature]", SignatureSettings), _table("[run]", RunSettings)]
-    return "\n".join(parts)
+    return "\n".join([_HEAD, *(_table(path, model) for path, model in tables_of(ReleaseConfig))])
 
 
-def _members(annotation: object) -> list[type[Section]]:
-    """Return the models of a union of models, in whatever it is wrapped."""
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        return [annotation]
-    return [model for argument in get_args(annotation) for model in _members(argument)]
-
-
-def _table(name: str, model: type[Section]) -> str:
-    about = inspect.getdoc(model) or ""
-    fields = model.model_fields
-    format_ = f', `format = "{get_args(fields["format"].annotation)[0]}"`' if "format" in fields else ""
+def _table(path: tuple[str, ...], model: type[Section]) -> str:
+    about, fields, format_ = inspect.getdoc(model) or "", model.model_fields, ""
+    if "format" in fields:
+        path, format_ = path[:-1], f', `format = "{path[-1]}"`'
+    name = LISTS.get(path[-1], f"[{'.'.join(path)}]")
     lines = [f"## `{name}`{format_}\n", about.partition("\n")[0], ""]
     if all(not field.is_required() for field in fields.values()):
         lines[1] += " The whole table may be left out."
+    not_here = {"format", *(inner[0] for inner, _ in tables_of(model))}  # what has a table of its own
     lines += ["| key | holds | default | meaning |", "| --- | --- | --- | --- |"]
     for names, kind, meaning in _attributes(about):
         for key in names:
-            if key != "format" and not _members(fields[key].annotation):  # that has a table of its own
+            if key not in not_here:
                 default = "required" if fields[key].is_required() else _default(fields[key])
                 lines.append(f"| `{key}` | {kind} | {default} | {meaning} |")
     return "\n".join(lines) + "\n"

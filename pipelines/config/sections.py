@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -47,6 +48,7 @@ __all__ = [
     "Section",
     "SignatureSettings",
     "WeightsSettings",
+    "tables_of",
 ]
 
 
@@ -54,6 +56,25 @@ class Section(BaseModel):
     """A table of the configuration: unknown keys refused, types strict, immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+def tables_of(
+    model: type[Section], path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], type[Section]]]:
+    """Yield the tables below one, by path; the format ends the path where a table has one."""
+    for name, field in model.model_fields.items():
+        for table in _models(field.annotation):
+            format_ = table.model_fields.get("format")
+            here = (*path, name, *(get_args(format_.annotation) if format_ else ()))
+            yield here, table
+            yield from tables_of(table, here)
+
+
+def _models(annotation: object) -> list[type[Section]]:
+    """Return the models of a union of models, in whatever it is wrapped."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return [annotation]
+    return [model for argument in get_args(annotation) for model in _models(argument)]
 
 
 class ReleaseSettings(Section):

@@ -50,10 +50,7 @@ class Period:
     @property
     def label(self) -> str:
         """``2025``, ``2025Q4`` or ``2025-12``."""
-        names = self._names()
-        return {"year": "{year}", "quarter": "{year}Q{quarter}", "month": "{year}-{month}"}[self.kind].format(
-            **names
-        )
+        return _LABELS[self.kind].format(**self._names())
 
     def _names(self) -> dict[str, str]:
         day = self.first_day
