@@ -13,8 +13,11 @@ import pipelines
 from pipelines.running.folder import RunFolder
 from pipelines.storage.errors import ShownError, shown_message
 
-__all__ = ["implicate_option", "kept_for_resume", "one_clear_error", "say"]
+__all__ = ["FILE", "FOLDER", "PATH", "implicate_option", "kept_for_resume", "one_clear_error", "say"]
 
+FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
+PATH = click.Path(path_type=Path)
 implicate_option = click.option(
     "--implicate",
     type=click.IntRange(min=1),

@@ -10,7 +10,7 @@ import click
 
 import geo_data
 import pipelines
-from pipelines.cli.common import say
+from pipelines.cli.common import FILE, FOLDER, PATH, say
 from pipelines.cli.summary import ledger_account
 
 __all__ = ["RECORDS"]
@@ -21,12 +21,10 @@ _DESTINATION = click.argument("destination")
 
 
 @click.command()
-@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("out", type=PATH)
 @_DESTINATION
 @click.option("--version", "version", help="Name of the version; by default year, job type and a hash.")
-@click.option(
-    "--key", type=click.Path(path_type=Path, dir_okay=False), help="Public key of the expected signer."
-)
+@click.option("--key", type=FILE, help="Public key of the expected signer.")
 def publish(out: Path, destination: str, version: str | None, key: Path | None) -> None:
     """Verify a release and copy its public folder.
 
@@ -80,7 +78,7 @@ def erratum(destination: str, name: str, version: str, text: str) -> None:
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("folder", type=FOLDER)
 @click.option("--dry-run", is_flag=True, help="Only say what would be done; writes nothing.")
 def due(folder: Path, dry_run: bool) -> None:
     """Make the releases that a calendar says are due.
@@ -103,7 +101,7 @@ def fetch() -> None:
 _FOLDER = click.option(
     "--to",
     "folder",
-    type=click.Path(path_type=Path),
+    type=PATH,
     default=Path("data"),
     show_default=True,
     help="Folder of the files, made if need be.",
@@ -149,7 +147,7 @@ def ledger() -> None:
     """Look at what has been spent on which data set."""
 
 
-_LEDGER = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+_LEDGER = click.argument("file", type=FILE)
 
 
 @ledger.command()
@@ -166,7 +164,7 @@ def show(file: Path) -> None:
     "--release",
     "releases",
     multiple=True,
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     help="Output folder of a release whose debit must be in the ledger; may be given several times.",
 )
 @click.option("--witness", multiple=True, help="A debit that must be in the ledger, as its run printed it.")
@@ -188,7 +186,7 @@ def export(file: Path, form: str) -> None:
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("folder", type=FOLDER)
 @click.option("--workers", type=click.IntRange(min=1000), default=1_000_000, show_default=True)
 def simulate(folder: Path, workers: int) -> None:
     """Write the files of a generated nation.

@@ -8,15 +8,13 @@ from pathlib import Path
 import click
 
 import pipelines
-from pipelines.cli.common import kept_for_resume, say
+from pipelines.cli.common import FILE, FOLDER, PATH, kept_for_resume, say
 from pipelines.cli.summary import comparison, planned_summary, release_summary
 
 __all__ = ["RELEASES"]
 
-_CONFIG = click.Path(path_type=Path, dir_okay=False)
-_OUT = click.option(
-    "--out", type=click.Path(path_type=Path), help="Output folder, instead of the configuration's."
-)
+_CONFIG = click.argument("config", type=FILE)
+_OUT = click.option("--out", type=PATH, help="Output folder, instead of the configuration's.")
 
 
 @click.command()
@@ -37,12 +35,8 @@ def demo(out: Path | None) -> None:
 
 
 @click.command()
-@click.argument("config", type=_CONFIG)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    help="Folder of the report; by default the release's with -plan.",
-)
+@_CONFIG
+@click.option("--out", type=PATH, help="Folder of the report; by default the release's with -plan.")
 def plan(config: Path, out: Path | None) -> None:
     """Show what CONFIG would release, and its cost.
 
@@ -63,7 +57,7 @@ def _values(_: click.Context, __: click.Parameter, value: str | None) -> tuple[s
 
 
 @click.command()
-@click.argument("config", type=_CONFIG)
+@_CONFIG
 @click.option("--epsilon", callback=_values, help="Values to try, as in 2,4.6,8.6.")
 @click.option("--delta", callback=_values, help="Values to try.")
 @click.option("--mechanism", callback=_values, help="Mechanisms to try: dirichlet,geometric.")
@@ -75,10 +69,10 @@ def _values(_: click.Context, __: click.Parameter, value: str | None) -> tuple[s
 @click.option("--retention-min", callback=_values, help="Values of f_min to try.")
 @click.option(
     "--proxy-truth",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="A published OD file, such as last year's release, in place of homes drawn from the public model.",
 )
-@click.option("--out", type=click.Path(path_type=Path), help="Folder; by default the release's with -tune.")
+@click.option("--out", type=PATH, help="Folder; by default the release's with -tune.")
 def tune(config: Path, out: Path | None, proxy_truth: Path | None, **values: tuple[str, ...]) -> None:
     """Compare plans for CONFIG, on public data only.
 
@@ -105,11 +99,11 @@ _SCHEDULER = click.option(
 
 
 @click.command()
-@click.argument("config", type=_CONFIG)
+@_CONFIG
 @_OUT
 @click.option(
     "--plan",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Folder that odsynth plan wrote for CONFIG: run exactly that plan, instead of planning again.",
 )
 @_SCHEDULER
@@ -127,7 +121,7 @@ def run(config: Path, out: Path | None, plan: Path | None, scheduler: str | None
 
 
 @click.command()
-@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("out", type=PATH)
 @_SCHEDULER
 def resume(out: Path, scheduler: str | None) -> None:
     """Continue the interrupted run whose output folder is OUT.
@@ -139,10 +133,8 @@ def resume(out: Path, scheduler: str | None) -> None:
 
 
 @click.command()
-@click.argument("public", type=click.Path(path_type=Path))
-@click.option(
-    "--key", type=click.Path(path_type=Path, dir_okay=False), help="Public key of the expected signer."
-)
+@click.argument("public", type=PATH)
+@click.option("--key", type=FILE, help="Public key of the expected signer.")
 def verify(public: Path, key: Path | None) -> None:
     """Check the release in the folder PUBLIC.
 
@@ -155,7 +147,7 @@ def verify(public: Path, key: Path | None) -> None:
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("folder", type=FOLDER)
 def keygen(folder: Path) -> None:
     """Make a key pair in FOLDER for signing releases.
 

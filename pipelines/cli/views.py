@@ -8,24 +8,18 @@ from typing import Literal
 import click
 
 import pipelines
-from pipelines.cli.common import implicate_option, say
+from pipelines.cli.common import FILE, FOLDER, PATH, implicate_option, say
 from pipelines.views.exports.exporting import FORMATS
 from pipelines.views.figures import KINDS
 
-__all__ = ["VIEWS", "evaluate", "export_command", "figure", "map_command"]
+__all__ = ["VIEWS"]
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
 _MEANINGS = "\n".join(f"  {name:11} {form.meaning}" for name, form in FORMATS.items())
 
 
 @click.command("map")
 @click.argument("public", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option(
-    "--to",
-    "target",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The HTML file; by default map.html beside PUBLIC.",
-)
+@click.option("--to", "target", type=FILE, help="The HTML file; by default map.html beside PUBLIC.")
 @implicate_option
 def map_command(public: Path, target: Path | None, implicate: int) -> None:
     """Write an offline map of the release in PUBLIC: one HTML file, to be opened by any browser."""
@@ -34,14 +28,8 @@ def map_command(public: Path, target: Path | None, implicate: int) -> None:
 
 
 @click.command()
-@click.argument("public", type=click.Path(path_type=Path, file_okay=False))
-@click.option(
-    "--to",
-    "target",
-    required=True,
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The figure: FILE.png or FILE.svg.",
-)
+@click.argument("public", type=FOLDER)
+@click.option("--to", "target", required=True, type=FILE, help="The figure: FILE.png or FILE.svg.")
 @click.option("--area", help="Code of an area or work block, at any level; by default the whole release.")
 @click.option(
     "--of",
@@ -92,11 +80,9 @@ Formats, of which several can be named:
 Each goes into a folder of its own; nothing is overwritten. Only the public folder is read.
 """,
 )
-@click.argument("public", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("public", type=FOLDER)
 @click.option("--format", "formats", multiple=True, required=True, type=click.Choice(list(FORMATS)))
-@click.option(
-    "--to", type=click.Path(path_type=Path), help="Folder; by default `exports` beside the public one."
-)
+@click.option("--to", type=PATH, help="Folder; by default `exports` beside the public one.")
 @click.option("--home-level", help="Level of homes, such as trct; by default the finest that has polygons.")
 @click.option("--work-level", help="Level of workplaces; by default that of homes.")
 @implicate_option
@@ -119,23 +105,23 @@ def export_command(
 
 
 @click.command()
-@click.argument("out", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("out", type=FOLDER)
 @click.option(
     "--truth",
-    type=_FILE,
+    type=FILE,
     help="The release's configuration (.toml), which names the confidential jobs, or a LODES file of them.",
 )
 @click.option(
     "--public",
     "tables",
-    type=_FILE,
+    type=FILE,
     multiple=True,
     help="Compare with public data only: a configuration (.toml), for its auxiliary tables, or a published "
     "LODES file, such as last year's. May be given several times.",
 )
 @click.option(
     "--to",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     help="Folder of the report; by default OUT/confidential/evaluation, with --public OUT/evaluation.",
 )
 def evaluate(out: Path, truth: Path | None, tables: tuple[Path, ...], to: Path | None) -> None:

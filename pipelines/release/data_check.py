@@ -35,20 +35,10 @@ class DataError(ShownError, ValueError):
 
 
 def check_data(folder: Path, plan: ReleasePlan, createdate: str) -> str:
-    """Compare the data files with the plan: totals of every work block by every attribute, and each other.
+    """Compare the data files of a public folder with the plan, and say what was found.
 
-    Parameters
-    ----------
-    folder : Path
-        The public folder.
-    plan : ReleasePlan
-    createdate : str
-        ``YYYYMMDD``, that every row must carry.
-
-    Returns
-    -------
-    str
-        What was found.
+    Totals of every work block by every attribute are compared, and the files with each other; `createdate`
+    is ``YYYYMMDD``, that every row must carry.
 
     Raises
     ------

@@ -68,19 +68,7 @@ _PERSON = {"record_delta": "person_delta"}
 
 
 def dump_certificate(certificate: Certificate, stated_format: str) -> dict[str, Any]:
-    """Return a certificate as JSON of a format.
-
-    Parameters
-    ----------
-    certificate : Certificate
-    stated_format : str
-        `FIRST_FORMAT`, or today's.
-
-    Returns
-    -------
-    dict
-        What `json.loads` gives of such a certificate.json.
-    """
+    """Return what `json.loads` gives of a certificate.json of a format, the first or today's."""
     document = certificate.model_dump(mode="json")
     if stated_format != FIRST_FORMAT:
         return document

@@ -151,16 +151,7 @@ def seal(folder: Path, certificate: Certificate) -> None:
 
 
 def manifest_text(folder: Path, certificate: Certificate, hashes: Mapping[str, str]) -> str:
-    """Return the text of MANIFEST.json.
-
-    Parameters
-    ----------
-    folder : Path
-        The public folder.
-    certificate : Certificate
-    hashes : mapping of str to str
-        SHA-256 of each of its `public_files`, by relative name.
-    """
+    """Return the text of MANIFEST.json; `hashes` are the SHA-256 of all `public_files`, by relative name."""
     manifest = {
         "format": _MANIFEST_FORMAT,
         "release": certificate.release.model_dump(),

@@ -1,7 +1,8 @@
 """Names of public units in a release: keeping them, reading them, checking them.
 
 They are words for maps and figures. No worker is drawn by them, so neither the plan nor the configuration
-that it quotes speaks of them: a release has them or not, and its checksums cover what was kept.
+that it quotes speaks of them: a release has them or not, and its checksums cover what was kept. Names are
+kept by level, as `Geography` has them; `folder` is the public folder.
 """
 
 from __future__ import annotations
@@ -28,16 +29,7 @@ Names = npt.NDArray[np.object_]
 
 
 def write_names(names: Mapping[str, Names], geography: Geography, folder: Path) -> None:
-    """Write the names of units into the public folder; nothing where there are none.
-
-    Parameters
-    ----------
-    names : mapping of str to ndarray of str objects, shape (U,) each
-        By level, as `Geography` has them.
-    geography : Geography
-    folder : Path
-        The public folder.
-    """
+    """Write the names of units into the public folder; nothing where there are none."""
     parts = []
     for level in (*geography.levels, geography.block_level):
         if level in names:
@@ -50,12 +42,6 @@ def write_names(names: Mapping[str, Names], geography: Geography, folder: Path) 
 
 def read_names(folder: Path, geography: Geography) -> dict[str, Names]:
     """Return the names of the units of all levels.
-
-    Parameters
-    ----------
-    folder : Path
-        The public folder.
-    geography : Geography
 
     Returns
     -------
@@ -75,18 +61,7 @@ def read_names(folder: Path, geography: Geography) -> dict[str, Names]:
 
 
 def check_names(folder: Path, geography: Geography) -> str:
-    """Check that the names in a release are what maps rely on.
-
-    Parameters
-    ----------
-    folder : Path
-        The public folder, with a file of names.
-    geography : Geography
-
-    Returns
-    -------
-    str
-        What was found.
+    """Check that the names in a release are what maps rely on, and say what was found.
 
     Raises
     ------

@@ -32,15 +32,7 @@ def polygon_file(level: str) -> str:
 
 
 def write_polygons(shapes: Mapping[str, gpd.GeoDataFrame], folder: Path) -> None:
-    """Write polygons into the public folder, one file a level.
-
-    Parameters
-    ----------
-    shapes : mapping of str to GeoDataFrame
-        By level.
-    folder : Path
-        The public folder.
-    """
+    """Write polygons, by level, into the public folder: one file a level."""
     for level, frame in shapes.items():
         path = folder / polygon_file(level)
         path.parent.mkdir(exist_ok=True)
@@ -48,20 +40,9 @@ def write_polygons(shapes: Mapping[str, gpd.GeoDataFrame], folder: Path) -> None
 
 
 def check_polygons(folder: Path, geography: Geography, levels: tuple[str, ...]) -> str:
-    """Check that the polygons of a release are what maps rely on.
+    """Check that the polygons in a public folder are what maps rely on, and say what was found.
 
-    Parameters
-    ----------
-    folder : Path
-        The public folder.
-    geography : Geography
-    levels : tuple of str
-        The levels that must have a file.
-
-    Returns
-    -------
-    str
-        What was found.
+    Each of the levels must have a file.
 
     Raises
     ------

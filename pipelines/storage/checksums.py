@@ -24,35 +24,14 @@ def sha256_of(path: Path) -> str:
 
 
 def checksum_lines(hashes: Mapping[str, str]) -> list[str]:
-    """Return the lines of SHA256SUMS.
-
-    Parameters
-    ----------
-    hashes : mapping of str to str
-        SHA-256 of each file, by its name.
-
-    Returns
-    -------
-    list of str
-        In the order of the names, each with its line feed.
-    """
+    """Return the lines of SHA256SUMS, in the order of the names, each with its line feed."""
     return [f"{hashes[name]}  {name}\n" for name in sorted(hashes)]
 
 
 def parse_checksums(seal: bytes, *, strict: bool = True) -> dict[str, str]:
-    """Read the lines of SHA256SUMS.
+    """Return the SHA-256 of each file by its name, from the content of SHA256SUMS.
 
-    Parameters
-    ----------
-    seal : bytes
-        Content of the file.
-    strict : bool
-        Whether a line that is none is an error; otherwise it is passed over.
-
-    Returns
-    -------
-    dict of str to str
-        SHA-256 of each file, by its name.
+    A line that is none is an error, or, unless `strict`, passed over.
 
     Raises
     ------

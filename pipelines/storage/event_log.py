@@ -32,15 +32,7 @@ def event_line(
 ) -> str:
     """Return the line of a log for an event, with the time; refuse what the log may not hold.
 
-    Parameters
-    ----------
-    event : str
-    fields : mapping of str to object
-        What is to be written.
-    events : collection of str
-        All events that the log has.
-    kinds : mapping of str to type
-        All fields that it has, with the exact type of each.
+    The log has these `events` only, and fields of exactly these `kinds`.
 
     Raises
     ------
