@@ -143,20 +143,7 @@ def read_flows(
 
 
 def check_estimates(path: str | os.PathLike[str], column: str, flow: pd.Series, pairs: pd.DataFrame) -> None:
-    """Refuse negative flows, and pairs of codes that come twice.
-
-    Parameters
-    ----------
-    path, column : str
-        File and column of the flow, named in errors.
-    flow : Series of number, shape (n,)
-    pairs : DataFrame, n rows
-        The codes of each row.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse negative flows, and pairs of codes that come twice; file and column are named in errors."""
     refuse_any(path, "flows are negative", (flow < 0).sum(), column=column, fix="correct the table")
     refuse_any(
         path,

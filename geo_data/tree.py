@@ -62,14 +62,7 @@ class Tree:
         self._part = (running[self._starts] - running[units][self._unit]) / weight[self._unit]
 
     def up_to(self, measure: Float64, blocks: Int64) -> Float64:
-        """Return the measure of all blocks before each block given.
-
-        Parameters
-        ----------
-        measure : ndarray of float64, shape (n_units,)
-        blocks : ndarray of int64
-            In [0, n_blocks].
-        """
+        """Return the measure (of each unit) of all blocks before each block given, in [0, n_blocks]."""
         running, node = np.append(0.0, np.cumsum(measure)), self._depth_offset[-2] + blocks
         unit = self._unit[node]
         return np.asarray(running[unit] + measure[unit] * self._part[node])

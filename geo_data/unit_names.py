@@ -15,15 +15,7 @@ Names = npt.NDArray[np.object_]
 def shared_names(column: pa.ChunkedArray) -> pd.Series:
     """Return a column of names as a categorical, whatever its type; each name is decoded once.
 
-    Parameters
-    ----------
-    column : ChunkedArray of shape (n,)
-        Bytes are UTF-8, or else Windows-1252.
-
-    Returns
-    -------
-    Series of category, shape (n,)
-        NaN where the column is null.
+    Bytes are UTF-8, or else Windows-1252; a name is NaN where the column is null.
     """
     column = column.cast(pa.string()) if pa.types.is_null(column.type) else column
     found = column.dictionary_encode().unify_dictionaries().to_pandas()
@@ -36,14 +28,7 @@ def shared_names(column: pa.ChunkedArray) -> pd.Series:
 def clean_names(names: pd.Series) -> pd.Series:
     """Return names on one line: spaces, line breaks and control characters in a row become one space.
 
-    Parameters
-    ----------
-    names : Series of str
-
-    Returns
-    -------
-    Series of str
-        "" where a name is missing or blank.
+    A name that is missing or blank is "".
     """
     return names.astype("str").fillna("").str.replace(r"[\s\x00-\x1f\x7f-\x9f]+", " ", regex=True).str.strip()
 

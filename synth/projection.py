@@ -86,12 +86,8 @@ def shuffled(counts: Int64, offsets: Int64, m: Int64, stream: WordStream) -> NDA
 
     Parameters
     ----------
-    counts : ndarray of int64, shape (n_cells,)
-        Workers of each cell, pool after pool.
-    offsets : ndarray of int64, shape (n_pools + 1,)
-    m : ndarray of int64, shape (n_pools,)
-        Sums of the counts of each pool.
-    stream : WordStream
+    counts, offsets, m, stream
+        As `round_counts` gives and takes them.
 
     Returns
     -------

@@ -55,24 +55,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_toml(text: str, name: str) -> dict[str, Any]:
-    """Parse TOML.
-
-    Parameters
-    ----------
-    text : str
-    name : str
-        What the text is called in messages.
-
-    Returns
-    -------
-    dict
-        The tables; decimal numbers as `WrittenFloat`.
-
-    Raises
-    ------
-    ConfigError
-        If the text is not TOML; the message quotes the line.
-    """
+    """Parse TOML as `read_toml` does; `name` is what the text is called in messages, which quote the line."""
     try:
         return tomllib.loads(text, parse_float=WrittenFloat)
     except tomllib.TOMLDecodeError as error:

@@ -82,18 +82,7 @@ def refuse_open_files(config: ReleaseConfig) -> None:
 
 
 def refuse_copies(sha256: dict[str, str]) -> None:
-    """Refuse the same file under two names: its jobs would be counted twice, here and in the slots.
-
-    Parameters
-    ----------
-    sha256 : dict of str to str
-        Of each file.
-
-    Raises
-    ------
-    geo_data.InputError
-        With the number of copies.
-    """
+    """Refuse the same file under two names, by the SHA-256 of each: its jobs would be counted twice."""
     refuse_any(
         Path(next(iter(sha256))).parent,
         "files of jobs are the same, byte for byte, as another one",

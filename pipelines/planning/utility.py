@@ -16,15 +16,8 @@ _LARGE = 100  # jobs from which a destination's mean commute is worth comparing
 def count_variation(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
     """Return the total variation distance of two tables of counts, each as shares of its total.
 
-    Parameters
-    ----------
-    first, second : array_like of number
-        Counts of the same cells, in the same order; neither total is 0.
-
-    Returns
-    -------
-    float
-        Half the L1 distance of the shares, in [0, 1]: 0 when equal, 1 when disjoint.
+    It is half the L1 distance of the shares, in [0, 1]: 0 when equal, 1 when disjoint. Counts are of the same
+    cells, in the same order, and neither total is 0.
     """
     a, b = np.asarray(first, np.float64), np.asarray(second, np.float64)
     # Scaled to one total, not to shares: differences of whole numbers are exact.
@@ -32,19 +25,9 @@ def count_variation(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
 
 
 def mean_km(km: npt.ArrayLike, jobs: npt.ArrayLike = 1) -> float:
-    """Return the mean of distances over the jobs that have one.
+    """Return the mean of distances over the jobs that have one, NaN where no job has.
 
-    Parameters
-    ----------
-    km : array_like of float
-        NaN where a home or a workplace has no place, as external zones have none.
-    jobs : array_like of number
-        Jobs at each distance.
-
-    Returns
-    -------
-    float
-        NaN where no job has a distance.
+    A distance is NaN where a home or a workplace has no place, as external zones have none.
     """
     km = np.asarray(km, np.float64)
     weight = np.where(np.isfinite(km), jobs, 0)
@@ -105,19 +88,9 @@ def destination_commute_error(
 ) -> float:
     """Return the median over large destinations of the relative error of their mean commute.
 
-    Parameters
-    ----------
-    geography : geo_data.Geography
-    work : ndarray of int32, shape (n,)
-        Work block of each job.
-    homes, other_homes : ndarray of int32, shape (n,)
-        True and released home blocks.
-
-    Returns
-    -------
-    float
-        Median of |released mean / true mean - 1| over work blocks with at least 100 jobs; NaN without any.
-        Means are over workers who live in the geography.
+    That is of |released mean / true mean - 1| over work blocks with at least 100 jobs; NaN without any. Means
+    are over workers who live in the geography. Parameters are those of `total_variation`, the true homes
+    first.
     """
     blocks, job, count = np.unique(work, return_inverse=True, return_counts=True)
     means = []

@@ -16,12 +16,6 @@ def count_queries(n_homes: int, n_works: int, queries: int = 1000) -> NDArray[np
     nothing about the data, and no chance, is in the choice. Units next to each other in a geography lie in
     the same larger area, so that ranges are regions.
 
-    Parameters
-    ----------
-    n_homes, n_works : int
-        Units on the two sides.
-    queries : int
-
     Returns
     -------
     ndarray of int64, shape (queries, 4)
@@ -38,19 +32,9 @@ def count_queries(n_homes: int, n_works: int, queries: int = 1000) -> NDArray[np
 def query_errors(
     truth: pd.DataFrame, release: pd.DataFrame, queries: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return by how many jobs the answers of a release to count queries are wrong.
+    """Return by how many jobs the answers of a release to `count_queries` are wrong, shape (q,).
 
-    Parameters
-    ----------
-    truth, release : DataFrame
-        Tables of flows, sorted by work.
-    queries : ndarray of int64, shape (q, 4)
-        From `count_queries`.
-
-    Returns
-    -------
-    ndarray of float64, shape (q,)
-        Absolute differences of the two answers.
+    The tables of flows are sorted by work.
     """
     return np.abs(_answers(release, queries) - _answers(truth, queries))
 
@@ -58,18 +42,8 @@ def query_errors(
 def share_within(errors: NDArray[np.float64], jobs: float, rho: float) -> float:
     """Return the share of queries whose error is at most rho times the root of the number of jobs.
 
-    Parameters
-    ----------
-    errors : ndarray of float64, shape (q,)
-    jobs : float
-        n, the number of jobs.
-    rho : float
-
-    Returns
-    -------
-    float
-        In [0, 1]. At rho sqrt(n), errors are of the order of the chance in which n workers were there to be
-        counted at all (Chen, Kifer, LeFevre and Machanavajjhala 2009).
+    At rho sqrt(n), errors are of the order of the chance in which n workers were there to be counted at all
+    (Chen, Kifer, LeFevre and Machanavajjhala 2009).
     """
     return float((errors <= rho * np.sqrt(jobs)).mean())
 

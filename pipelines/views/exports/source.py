@@ -191,18 +191,7 @@ class Source:
         return {side: pd.Index(codes(self.levels[side]), dtype="str") for side in ("work", "home")}
 
     def not_drawn(self, drawn: int) -> list[str]:
-        """Say in words how many workers have no line, if there are any.
-
-        Parameters
-        ----------
-        drawn : int
-            Workers in `journeys`.
-
-        Returns
-        -------
-        list of str
-            A remark for the read-me, or none.
-        """
+        """Return a remark on how many workers have no line, if there are any; `drawn` are in `journeys`."""
         total = int(self.totals["work"][:, 0].sum())
         where = (
             "they live and work in the same zone, or live in an external zone, which has no place on a map"
@@ -210,18 +199,7 @@ class Source:
         return [f"{total - drawn:,} of {total:,} workers have no line: {where}."] if total > drawn else []
 
     def without_shape(self, what: str) -> list[str]:
-        """Say in words which zones have no geometry, if there are any.
-
-        Parameters
-        ----------
-        what : str
-            What that means for them in a format, as in "are left out".
-
-        Returns
-        -------
-        list of str
-            A remark for the read-me for each level that has such zones.
-        """
+        """Return a remark for each level with zones without geometry; `what` happens to them in a format."""
         remarks = []
         for level, zones in self.zones.items():
             bare = zones[zones.geometry.isna()]
@@ -234,13 +212,7 @@ class Source:
         return remarks
 
     def name(self, what: str, suffix: str) -> str:
-        """Return the name of a file in the manner of LODES, such as ``ri_zones_trct_JT00_2019.fgb``.
-
-        Parameters
-        ----------
-        what, suffix : str
-            As ``zones_trct`` and ``fgb`` there.
-        """
+        """Return the name of a file in the manner of LODES, such as ``ri_zones_trct_JT00_2019.fgb``."""
         subject = self.release.certificate.release
         return f"{subject.state}_{what}_{subject.job_type}_{subject.year}.{suffix}"
 

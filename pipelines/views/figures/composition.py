@@ -37,16 +37,7 @@ _METADATA: dict[str, dict[str, Any]] = {
 
 
 def write_figure(subject: FigureSubject, kind: str, path: Path) -> None:
-    """Draw a figure and write it.
-
-    Parameters
-    ----------
-    subject : FigureSubject
-    kind : str
-        One panel, or "all".
-    path : Path
-        Its name ends with .png or .svg.
-    """
+    """Draw one panel, or "all", and write the figure to a path that ends with .png or .svg."""
     with matplotlib.rc_context(_STYLE):
         figure = _compose(subject, list(_PANELS) if kind == "all" else [kind])
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -8,16 +8,7 @@ __all__ = ["title_panel"]
 
 
 def title_panel(axis: Axes, title: str, *remarks: str, lift: float = 0.0) -> None:
-    """Put a title above a panel, and remarks between the two.
-
-    Parameters
-    ----------
-    axis : Axes
-    title : str
-    *remarks : str
-    lift : float
-        Points by which both are higher, where the panel has labels above it.
-    """
+    """Put a title above a panel, and remarks between the two; `lift` is points, for labels above it."""
     axis.set_title(title, loc="left", fontweight="bold", pad=18 + lift)
     below = axis.annotate(
         "; ".join(remarks),

@@ -97,17 +97,9 @@ def centroid_cells(
 
 
 def geojson(shapes: gpd.GeoDataFrame) -> dict[str, Any]:
-    """Return shapes as a GeoJSON FeatureCollection; the id of each feature is its unit.
+    """Return the shapes of a level as a GeoJSON FeatureCollection, rounded to about a metre.
 
-    Parameters
-    ----------
-    shapes : GeoDataFrame
-        As `level_shapes` returns them.
-
-    Returns
-    -------
-    dict
-        Coordinates rounded to about a metre.
+    The id of each feature is its unit.
     """
     # Corners that are shared stay shared: equal numbers are rounded alike.
     rounded = shapely.transform(np.asarray(shapes.geometry.array), lambda xy: np.round(xy, _DECIMALS))
