@@ -298,7 +298,7 @@ AFTER: list[tuple[object, str]] = [
     *((releasing, name) for name in ("sample_release", "write_public", "verify", "_log")),
     (drawing, "sample_batch"),
     (drawing.geo_data, "write_od_csv"),
-    (drawing.tempfile, "mkdtemp"),
+    (drawing, "whole_folder"),
     (layout, "release_readme"),
     (layout, "seal"),
     (layout.shutil, "copyfileobj"),
