@@ -16,12 +16,14 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, inspect, text
 
+from synth import ShownError
+
 __all__ = ["ForeignDatabaseError", "is_current", "migrate"]
 
 _FIRST = "0001"  # the tables of version 0.1.0, which did not write down a revision
 
 
-class ForeignDatabaseError(Exception):
+class ForeignDatabaseError(ShownError):
     """A database that neither this version of the program nor an earlier one made."""
 
 

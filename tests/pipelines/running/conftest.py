@@ -12,14 +12,14 @@ import tomlkit
 
 import pipelines
 
-from .helpers import Configs, Table, freeze, merged, seeded
+from .helpers import Configs, Table, freeze, given, merged, seeded
 
 
 @pytest.fixture(scope="session")
 def small_toml(config_text: Callable[..., str]) -> Callable[..., str]:
     """Return the TOML text of a release of the small region, with changes of its tables."""
     whole = tomllib.loads(config_text())
-    return lambda **changes: tomlkit.dumps(merged(whole, changes))
+    return lambda **changes: tomlkit.dumps(given(merged(whole, changes)))
 
 
 @pytest.fixture

@@ -24,19 +24,20 @@ DAY = "2026-01-02T03:04:05Z"
 
 
 def merged(base: Table, changes: Table) -> Table:
-    """Return a document with changes; None removes, and a table of another format replaces."""
+    """Return a document with changes; a table of another format replaces."""
     found = dict(base)
     for name, value in changes.items():
-        old = found.pop(name, None)
-        if (
-            isinstance(value, dict)
-            and isinstance(old, dict)
-            and value.get("format") in (None, old.get("format"))
-        ):
-            found[name] = merged(old, value)
-        elif value is not None:
-            found[name] = value
-    return dict(sorted(found.items(), key=lambda item: _is_table(item[1])))  # as TOML wants them
+        old = found.get(name)
+        both = isinstance(value, dict) and isinstance(old, dict)
+        same = both and value.get("format") in (None, old.get("format"))
+        found[name] = merged(old, value) if same else value
+    return found
+
+
+def given(document: Table) -> Table:
+    """Return a document without what is None, its values before its tables, as TOML wants them."""
+    found = {name: given(v) if isinstance(v, dict) else v for name, v in document.items() if v is not None}
+    return dict(sorted(found.items(), key=lambda item: _is_table(item[1])))
 
 
 def _is_table(value: object) -> bool:

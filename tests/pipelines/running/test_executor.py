@@ -130,7 +130,7 @@ def test_a_script_without_a_guard_makes_its_release(small_toml: Callable[..., st
     script = tmp_path / "script.py"
     (tmp_path / "small.toml").write_text(small_toml(), encoding="utf-8")
     script.write_text(
-        "import pathlib, pipelines\n"
+        "import pathlib, pipelines, pipelines.running.executor\n"
         "pipelines.running.executor.local_workers = lambda _: 2\n"
         "pipelines.run(pipelines.load_config(pathlib.Path(__file__).parent / 'small.toml'))\n",
         encoding="utf-8",

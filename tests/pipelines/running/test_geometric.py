@@ -59,8 +59,9 @@ def test_a_release_is_made_and_passes_every_check(release: Release) -> None:
     assert document["mechanism"] == "geometric"
     assert document["run"] == {"epsilon": "8.6", "delta": "0"}
     assert document["requested"]["delta"] == "0.00001"
-    assert document["person"]["curve"] == [document["run"]]
-    assert (document["person"]["epsilon"], document["person"]["delta"]) == ("8.6", "0")
+    assert document["record_level"]["curve"] == [document["run"]]
+    for level in ("record_level", "user_level"):
+        assert (document[level]["epsilon"], document[level]["delta"]) == ("8.6", "0")
     assert document["losses"] == {"noise_loss": "8.6"}
     (row,) = document["classes"]
     ratio = Fraction(*map(int, row["ratio"][0].split("/")))

@@ -41,11 +41,14 @@ synth.RunKey.generate = lambda: synth.RunKey.from_seed(7)
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
-def arm(moment):
+def find(moment):
     when, name = moment.split(":")
     owner, _, attribute = name.rpartition(".")
     target = Path if owner == "Path" else pkgutil.resolve_name("pipelines." + owner)
-    real = getattr(target, attribute)
+    return when, target, attribute, getattr(target, attribute)
+
+def arm(moment):
+    when, target, attribute, real = find(moment)
     setattr(target, attribute, die if when == "before" else lambda *a, **k: (real(*a, **k), die()))
 
 def start(moment, *arguments):
@@ -60,6 +63,9 @@ def start(moment, *arguments):
         os.kill(child, signal.SIGKILL)
     return os.waitpid(child, 0)[1]
 
+for moment in " ".join(sys.argv[2:]).split():
+    if ":" in moment:
+        find(moment)  # a name that is gone would kill nothing, unnoticed
 whole = 0
 for number, moments in enumerate(sys.argv[2:]):
     folder = Path(sys.argv[1]) / str(number)
@@ -84,8 +90,8 @@ STEPS = [
     "after:ledger.ledger.Ledger.debit",
     "before:running.run.sample_release",
     "after:running.batches.sample_batch",
-    "before:running.batches.os.rename",
-    "after:running.batches.os.rename",
+    "before:storage.durable.os.rename",
+    "after:storage.durable.os.rename",
     "before:running.run.write_public",
     "before:release.layout.seal",
     "after:release.layout.seal",

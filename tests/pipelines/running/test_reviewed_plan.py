@@ -384,7 +384,7 @@ def higher_epsilon(document: dict) -> None:  # type: ignore[type-arg]
             lambda document: document["pooling"].update(below=2),
             "slots are in a pool of another place",
         ),
-        (lambda document: document.update(format="odsynth plan 0"), "the format is not 'odsynth plan 1'"),
+        (lambda document: document.update(format="odsynth plan 0"), "the format is not 'odsynth plan 2'"),
     ],
 )
 def test_a_plan_that_was_changed_by_hand(
