@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -88,6 +89,35 @@ def microdata_jobs() -> Callable[..., dict[str, object]]:
             **more,
         }
     }
+
+
+@pytest.fixture(scope="session")
+def zones(small_region: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The change of a configuration that lets a fifth of the workers live in two other states."""
+    codes = dict.fromkeys(["w_geocode", "h_geocode", "createdate"], "str")
+    jobs = pd.read_csv(small_region["od"], dtype=codes)
+    moved = np.arange(len(jobs)) % 5 == 0
+    aux = jobs[moved].copy()
+    aux["h_geocode"] = np.where(np.arange(len(aux)) % 3, "25", "09") + aux["h_geocode"].str[2:]
+    folder = tmp_path_factory.mktemp("zones")
+    jobs[~moved].to_csv(folder / "main.csv.gz", index=False)
+    aux.to_csv(folder / "aux.csv.gz", index=False)
+    files = {"jobs.file": folder / "main.csv.gz", "jobs.aux": folder / "aux.csv.gz"}
+    return files | {"geography.external_zones": ["09", "25"]}
+
+
+@pytest.fixture(scope="session")
+def zoned_config(config_text: Callable[..., str], zones: dict[str, Any]) -> Path:
+    """A configuration with external zones, in a file beside its jobs."""
+    path = Path(zones["jobs.file"]).with_name("zoned.toml")
+    path.write_text(config_text(zones), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def zoned_release(zoned_config: Path, clean_source: object) -> pipelines.Release:
+    """Its release. Copy it before changing it."""
+    return pipelines.run(pipelines.load_config(zoned_config))
 
 
 @pytest.fixture

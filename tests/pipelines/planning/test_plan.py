@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -336,67 +337,45 @@ def test_an_unknown_attribute_to_pool_by_is_refused_with_those_there_are(small_c
         make_plan(small_config({"plan.pool_by": ["wage"]}))
 
 
-@pytest.mark.parametrize("name", ["class", "n", "work", "domain", "count", "pool", "h_geocode"])
-def test_attributes_named_like_our_own_columns_do_no_harm(
-    name: str,
-    small_config: Configs,
-    microdata: dict[str, Path],
-    microdata_jobs: Jobs,
-    tmp_path: Path,
-) -> None:
+@pytest.fixture
+def refused_jobs(
+    small_config: Configs, microdata: dict[str, Path], microdata_jobs: Jobs, tmp_path: Path
+) -> Callable[..., geo_data.InputError]:
+    """Return the error of a plan for microdata whose columns and categories have other names."""
+
+    def refused(columns: dict[str, str], categories: dict[str, dict[str, str]], words: str, **plan: object):  # type: ignore[no-untyped-def]
+        path = tmp_path / "jobs.parquet"
+        table = pd.read_csv(microdata["csv"], dtype="str").rename(columns=columns)
+        table.replace(categories).to_parquet(path, index=False)
+        attributes = [columns.get(name, name) for name in ("sector", "age")]
+        config = small_config(
+            microdata_jobs(path, attributes=attributes), {f"plan.{k}": v for k, v in plan.items()}
+        )
+        with pytest.raises(geo_data.InputError, match=words) as caught:
+            make_plan(config)
+        return caught.value
+
+    return refused
+
+
+def test_attributes_named_like_our_own_columns_do_no_harm(refused_jobs: Callable[..., Any]) -> None:
     """Class of worker is a common attribute: it must not overwrite the plan's column of that name."""
-    path = tmp_path / "jobs.csv"
-    pd.read_csv(microdata["csv"], dtype="str").rename(columns={"age": name}).to_csv(path, index=False)
-    config = small_config(microdata_jobs(path, attributes=["sector", name]), {"plan.pool_by": [name]})
-    with pytest.raises(geo_data.InputError, match=f"attribute.* {name}") as caught:
-        make_plan(config)
-    assert "rename" in caught.value.fix
+    for name in ("class", "n", "work", "domain", "count", "pool", "h_geocode"):
+        assert "rename" in refused_jobs({"age": name}, {}, f"attribute.* {name}", pool_by=[name]).fix
 
 
-@pytest.mark.parametrize("mark", [",", '"', "\n"])
-def test_categories_that_cannot_be_column_names_are_refused_before_any_draw(
-    mark: str,
-    small_config: Configs,
-    microdata: dict[str, Path],
-    microdata_jobs: Jobs,
-    tmp_path: Path,
+def test_categories_that_cannot_be_columns_are_refused_before_any_draw(
+    refused_jobs: Callable[..., Any],
 ) -> None:
-    path = tmp_path / "jobs.parquet"
-    table = pd.read_csv(microdata["csv"], dtype="str")
-    table.replace({"sector": {"field": f"trade{mark} transport"}}).to_parquet(path, index=False)
-    with pytest.raises(geo_data.InputError, match="categories") as caught:
-        make_plan(small_config(microdata_jobs(path)))
-    assert (caught.value.column, caught.value.count) == ("sector", 1)
-    assert caught.value.fix
-    assert "transport" not in str(caught.value)
-
-
-def test_attributes_and_categories_that_give_one_column_are_refused(
-    small_config: Configs,
-    microdata: dict[str, Path],
-    microdata_jobs: Jobs,
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "jobs.csv"
-    table = pd.read_csv(microdata["csv"], dtype="str").rename(columns={"age": "a", "sector": "a_b"})
-    table.replace({"a": {"old": "b_c"}, "a_b": {"field": "c"}}).to_csv(path, index=False)
-    with pytest.raises(geo_data.InputError, match="give the same column") as caught:
-        make_plan(small_config(microdata_jobs(path, attributes=["a_b", "a"])))
-    assert caught.value.count == 1
-
-
-def test_a_category_that_would_take_the_place_of_the_homes_is_refused(
-    small_config: Configs,
-    microdata: dict[str, Path],
-    microdata_jobs: Jobs,
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "jobs.csv"
-    table = pd.read_csv(microdata["csv"], dtype="str").rename(columns={"age": "h"})
-    table.replace({"h": {"old": "geocode"}}).to_csv(path, index=False)
-    with pytest.raises(geo_data.InputError, match=r"one that it has anyway .*h_geocode") as caught:
-        make_plan(small_config(microdata_jobs(path, attributes=["sector", "h"])))
-    assert caught.value.count == 1
+    for mark in (",", '"', "\n"):
+        error = refused_jobs({}, {"sector": {"field": f"trade{mark} transport"}}, "categories")
+        assert (error.column, error.count) == ("sector", 1)
+        assert error.fix
+        assert "transport" not in str(error)
+    columns, categories = {"age": "a", "sector": "a_b"}, {"a": {"old": "b_c"}, "a_b": {"field": "c"}}
+    assert refused_jobs(columns, categories, "give the same column").count == 1
+    words = r"one that it has anyway .*h_geocode"  # it would take the place of the homes
+    assert refused_jobs({"age": "h"}, {"h": {"old": "geocode"}}, words).count == 1
 
 
 def test_a_level_named_like_our_own_columns_is_refused(

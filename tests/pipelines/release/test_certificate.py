@@ -25,6 +25,7 @@ from pipelines import (
     certify,
     make_plan,
 )
+from pipelines.release import certificate as certificate_form
 from pipelines.release.certificate import EpsilonDelta, guarantee_fields, make_certificate
 from pipelines.release.provenance import SourceState
 from pipelines.release.readme import odds_in_words
@@ -185,7 +186,7 @@ def test_the_curve_ends_in_pure_differential_privacy(small_release: Release) -> 
 
 
 def test_a_guarantee_for_one_record_can_be_asked_for(small_config: Configs, clean_source: object) -> None:
-    release = pipelines.run(small_config(('delta = "1e-5"', 'delta = "1e-5"\nguarantee = "dp"')))
+    release = pipelines.run(small_config({"privacy.guarantee": "dp"}))
     certificate = release.certificate
     assert certificate.requested.guarantee == "dp"
     assert Fraction(certificate.record_level.epsilon) <= Fraction("8.6")
@@ -298,7 +299,7 @@ def test_reasons_against_release(
     small_release: Release,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pipelines.release.certificate.source_state", lambda: state)
+    monkeypatch.setattr(certificate_form, "source_state", lambda: state)
     certificate = certificate_of(small_release.plan, secure=secure)
     assert certificate.not_for_release_because == reasons
     assert certificate.for_release == (not reasons)

@@ -17,9 +17,8 @@ import pytest
 import pipelines
 import pipelines.views.exports
 import synth
-from helpers import edit_json, with_values
+from helpers import edit_json
 from pipelines import PublicRelease, PublicReleaseError, Release, read_public_release
-from pipelines.config.loading import check_config
 from pipelines.planning.form import PLAN_FORMAT
 from pipelines.release import reader
 from pipelines.release.layout import file_names
@@ -35,21 +34,8 @@ def release(small_release: Release) -> PublicRelease:
 
 
 @pytest.fixture(scope="module")
-def with_aux(
-    config_tables: dict[str, Any], small_region: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> PublicRelease:
-    """A release of the small region, a fifth of whose workers live in two other states."""
-    jobs = pd.read_csv(small_region["od"], dtype=CODES)
-    moved = np.arange(len(jobs)) % 5 == 0
-    aux = jobs[moved].copy()
-    aux["h_geocode"] = np.where(np.arange(len(aux)) % 3, "25", "09") + aux["h_geocode"].str[2:]
-    folder = tmp_path_factory.mktemp("with-aux")
-    jobs[~moved].to_csv(folder / "main.csv", index=False)
-    aux.to_csv(folder / "aux.csv", index=False)
-    wide = {"jobs.file": "main.csv", "jobs.aux": "aux.csv", "geography.external_zones": ["09", "25"]}
-    config = check_config(with_values(config_tables, wide), folder, "aux.toml")
-    made = pipelines.run(config, key=synth.RunKey.from_seed(1))
-    return read_public_release(made.public)
+def with_aux(zoned_release: Release) -> PublicRelease:
+    return read_public_release(zoned_release.public)
 
 
 def table(release: PublicRelease, kind: str = "od") -> pd.DataFrame:

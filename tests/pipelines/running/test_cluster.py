@@ -40,8 +40,8 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-def many_batches(configure: Configs) -> Configs:
-    return lambda: configure(run={"batch_jobs": 20})
+def many_batches(small_config: Configs) -> Configs:
+    return lambda: small_config({"run.batch_jobs": 20})
 
 
 def public_bytes(release: pipelines.Release) -> dict[str, bytes]:
@@ -110,14 +110,14 @@ run(load_config(killed), key=synth.RunKey.from_seed(1), scheduler=address)
 
 
 def test_a_killed_client_changes_no_byte(
-    small_toml: Callable[..., str], cluster: LocalCluster, tmp_path: Path
+    config_text: Callable[..., str], cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """Resumed on the same cluster, whose workers may still draw what the killed client had asked for."""
     configs = []
     for name in ("whole", "killed"):
         (tmp_path / name).mkdir()
         configs.append(tmp_path / name / "small.toml")
-        configs[-1].write_text(small_toml(run={"batch_jobs": 20}))
+        configs[-1].write_text(config_text({"run.batch_jobs": 20}))
     command = [sys.executable, "-c", CLIENT, *map(str, configs), cluster.scheduler_address]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr

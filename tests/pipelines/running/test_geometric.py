@@ -29,15 +29,15 @@ from pipelines.release.readme import release_readme
 from pipelines.running import batches as drawing
 from pipelines.running.report import plan_summary
 
-from .helpers import GEOMETRIC, Configs, data_of, merged, seeded
+from .helpers import GEOMETRIC, Configs, data_of, seeded
 
 Document = dict[str, Any]
 
 
 @pytest.fixture
-def config(configure: Configs) -> Configs:
+def config(small_config: Configs) -> Configs:
     """The configuration of the small region with this mechanism."""
-    return lambda **changes: configure(**merged(GEOMETRIC, changes))
+    return lambda *changes: small_config(GEOMETRIC, *changes)
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_one_key_gives_the_same_bytes_however_it_is_cut_off(
     config: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draw = drawing.sample_batch
-    whole, again, other = (seeded(config(run={"batch_jobs": 50}), seed) for seed in (1, 1, 2))
+    whole, again, other = (seeded(config({"run.batch_jobs": 50}), seed) for seed in (1, 1, 2))
     assert data_of(whole) == data_of(again)
     assert data_of(whole) != data_of(other)
 
@@ -101,7 +101,7 @@ def test_one_key_gives_the_same_bytes_however_it_is_cut_off(
             raise OSError("no power")
         return draw(plan, pools, homes, key, batch, run)  # type: ignore[arg-type]
 
-    broken = config(run={"batch_jobs": 50})
+    broken = config({"run.batch_jobs": 50})
     with monkeypatch.context() as patch:
         patch.setattr(drawing, "sample_batch", failing)
         with pytest.raises(OSError, match="no power"):
@@ -204,29 +204,29 @@ def test_a_changed_certificate_is_found(path: tuple[str | int, ...], value: obje
 def test_settings_of_the_other_mechanism_are_refused(config: Configs) -> None:
     keeps = 'plan.retention_min: the mechanism "geometric" keeps every cell; write retention_min = "1"'
     for setting, fix in (
-        ({"prior": "0.1"}, 'plan.prior: the mechanism "geometric" has no prior; leave this line out'),
-        ({"retention_min": "0.5"}, keeps),
-        ({"preset": "onthemap"}, keeps),
+        ({"plan.prior": "0.1"}, 'plan.prior: the mechanism "geometric" has no prior; leave this line out'),
+        ({"plan.retention_min": "0.5"}, keeps),
+        ({"plan.preset": "onthemap"}, keeps),
     ):
         with pytest.raises(pipelines.ConfigError) as caught:
-            config(plan=setting)
+            config(setting)
         assert str(caught.value).endswith(fix)
 
 
 def test_settings_that_change_nothing_are_not(config: Configs) -> None:
-    for more in ({}, {"preset": "onthemap"}):
-        assert config(plan={"retention_min": "1", **more}).plan.retention_min == 1
+    for more in ({}, {"plan.preset": "onthemap"}):
+        assert config({"plan.retention_min": "1"}, more).plan.retention_min == 1
 
 
-def test_the_planner_plans_for_the_mechanism(configure: Configs, config: Configs) -> None:
+def test_the_planner_plans_for_the_mechanism(small_config: Configs, config: Configs) -> None:
     """With cells chosen for it, this mechanism loses less than the other, and than with other cells."""
-    chosen = {"split_threshold": None, "pool_below": None, "retention_min": None}
-    ours, theirs = config(plan=chosen), configure(plan=chosen)
+    chosen = {"plan.split_threshold": None, "plan.pool_below": None}
+    ours, theirs = config(chosen), small_config(chosen, {"plan.retention_min": None})
     inputs = read_public_inputs(ours)
     plan, other = pipelines.make_plan(ours, inputs), pipelines.make_plan(theirs, inputs)
     losses = [np.mean([objective(p, inputs.model, seed) for seed in range(5)]) for p in (plan, other)]
     assert losses[0] < losses[1]
-    coarse = pipelines.make_plan(config(plan={"split_threshold": "200"}), inputs)
+    coarse = pipelines.make_plan(config({"plan.split_threshold": "200"}), inputs)
     assert losses[0] < np.mean([objective(coarse, inputs.model, seed) for seed in range(5)])
 
 
@@ -234,14 +234,14 @@ def test_a_forecast_counts_the_noise(config: Configs) -> None:
     inputs = read_public_inputs(config())
     shares = []
     for epsilon in ("8.6", "1"):
-        plan = pipelines.make_plan(config(privacy={"epsilon": epsilon}), inputs)
+        plan = pipelines.make_plan(config({"privacy.epsilon": epsilon}), inputs)
         shares.append(simulate_utility(plan, inputs.model).noise_share)
         assert plan.numeric.epsilon == Fraction(epsilon)
     assert 0 < shares[0] < shares[1] < 1
 
 
 def test_an_epsilon_that_is_too_small_says_which_is_not(config: Configs) -> None:
-    tiny = config(privacy={"epsilon": "1e-6"})
+    tiny = config({"privacy.epsilon": "1e-6"})
     with pytest.raises(synth.BudgetTooSmallError, match=r"smallest epsilon that would do is 0\.001"):
         pipelines.make_plan(tiny)
 

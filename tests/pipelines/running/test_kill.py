@@ -76,7 +76,7 @@ for number, moments in enumerate(sys.argv[2:]):
         start("", "resume", str(folder / "release"))
     print(number, *statuses, flush=True)
 """
-MANY = {"batch_jobs": 50}
+MANY = {"run.batch_jobs": 50}
 STEPS = [
     "after:running.run.save_plan",
     "before:running.run.keep_homes",
@@ -110,14 +110,14 @@ def digest(public: Path) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def killed(small_toml: Callable[..., str], tmp_path: Path, plans: list[str]) -> list[int]:
+def killed(config_text: Callable[..., str], tmp_path: Path, plans: list[str]) -> list[int]:
     """Say how often each run was killed; all of them must have ended alike, each paid for once."""
     plans = ["", *plans]  # the first is not killed
     book = tmp_path / "ledger.sqlite"
     paid = {"file": str(book), "data_set": "jobs", "epsilon": f"{8.6 * len(plans)}", "delta": "0.1"}
     for number in range(len(plans)):
         (tmp_path / str(number)).mkdir()
-        (tmp_path / str(number) / "small.toml").write_text(small_toml(run=MANY, ledger=paid))
+        (tmp_path / str(number) / "small.toml").write_text(config_text(MANY, {"ledger": paid}))
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(tmp_path), *plans], capture_output=True, text=True, check=True
     )
@@ -146,24 +146,26 @@ def killed(small_toml: Callable[..., str], tmp_path: Path, plans: list[str]) -> 
 
 @pytest.mark.deep  # the next test kills at the same steps, in one run
 @pytest.mark.parametrize("steps", [STEPS[:9], STEPS[9:]], ids=["drawing", "finishing"])
-def test_kill_at_a_step_and_resume(small_toml: Callable[..., str], tmp_path: Path, steps: list[str]) -> None:
-    assert killed(small_toml, tmp_path, steps) == [1] * len(steps)
+def test_kill_at_a_step_and_resume(config_text: Callable[..., str], tmp_path: Path, steps: list[str]) -> None:
+    assert killed(config_text, tmp_path, steps) == [1] * len(steps)
 
 
-def test_kill_at_one_step_after_the_other(small_toml: Callable[..., str], tmp_path: Path) -> None:
-    assert killed(small_toml, tmp_path, [" ".join(STEPS)])[0] >= 10
+def test_kill_at_one_step_after_the_other(config_text: Callable[..., str], tmp_path: Path) -> None:
+    assert killed(config_text, tmp_path, [" ".join(STEPS)])[0] >= 10
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("seed", range(5))
-def test_kill_at_any_moment_and_resume(small_toml: Callable[..., str], tmp_path: Path, seed: int) -> None:
-    assert sum(killed(small_toml, tmp_path, ["", *moments(seed)])) >= 3  # of about ten that are tried
+def test_kill_at_any_moment_and_resume(config_text: Callable[..., str], tmp_path: Path, seed: int) -> None:
+    assert sum(killed(config_text, tmp_path, ["", *moments(seed)])) >= 3  # of about ten that are tried
 
 
-def test_what_a_killed_run_leaves_is_closed_to_others(small_toml: Callable[..., str], tmp_path: Path) -> None:
+def test_what_a_killed_run_leaves_is_closed_to_others(
+    config_text: Callable[..., str], tmp_path: Path
+) -> None:
     """Looked at while it is there: no confidential byte outside a folder of mode 0700."""
     (tmp_path / "0").mkdir()
-    (tmp_path / "0" / "small.toml").write_text(small_toml(run=MANY))
+    (tmp_path / "0" / "small.toml").write_text(config_text(MANY))
     script = SCRIPT.replace('for moment in [*moments.split(), ""]:', "for moment in moments.split():")
     script = script.replace("if statuses[-1]:", "if False:")
     subprocess.run(
