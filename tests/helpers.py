@@ -10,8 +10,12 @@ from typing import Any
 
 import pytest
 
+from pipelines.planning.storage import load_plan
+from pipelines.release.certificate import Certificate
 from pipelines.release.formats import parse_certificate
-from pipelines.release.layout import seal
+from pipelines.release.layout import file_names, seal
+from pipelines.release.names import NAME_FILE
+from pipelines.release.readme import release_readme
 from pipelines.release.verification import VerificationError, verify
 
 
@@ -46,6 +50,21 @@ def edit_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
 def seal_again(folder: Path) -> None:
     """Write the digests of a public folder anew, as somebody would who has changed a file of it."""
     seal(folder, parse_certificate((folder / "certificate.json").read_bytes()))
+
+
+def forge(folder: Path, document: Any) -> None:
+    """Write a certificate, the read-me and the seals anew, as an attacker who has this program would."""
+    certificate = Certificate.model_validate(document)
+    (folder / "certificate.json").write_text(certificate.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    try:
+        plan = load_plan(folder / "plan")
+    except Exception:
+        pass
+    else:
+        names = file_names(plan.configuration)
+        text = release_readme(plan, certificate, names, (folder / NAME_FILE).is_file())
+        (folder / "README.md").write_text(text, encoding="utf-8")
+    seal(folder, certificate)
 
 
 def refused(folder: Path, key: Path | None = None) -> VerificationError:

@@ -23,9 +23,10 @@ import pytest
 import shapely
 
 import geo_data
+import helpers
 import pipelines
 import synth
-from helpers import refused, seal_again, with_values
+from helpers import forge, refused, seal_again, with_values
 from pipelines import (
     Certificate,
     Release,
@@ -40,9 +41,7 @@ from pipelines import (
 from pipelines.planning.storage import sha256_of
 from pipelines.release import data_check, verification
 from pipelines.release.certificate import guarantee_fields
-from pipelines.release.layout import file_names, seal
-from pipelines.release.names import NAME_FILE
-from pipelines.release.readme import release_readme
+from pipelines.release.layout import seal
 from pipelines.release.signing import PUBLIC_KEY, generate_keys, read_private_key, sign
 
 Configs = Callable[..., ReleaseConfig]
@@ -189,33 +188,17 @@ def read_certificate(folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder / "certificate.json").read_text(encoding="utf-8")))
 
 
-def reseal(folder: Path, document: Document) -> None:
-    """Write the certificate, the read-me and the seals anew, as an attacker who has this program would."""
-    certificate = Certificate.model_validate(document)
-    (folder / "certificate.json").write_text(certificate.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    try:
-        release = load_plan(folder / "plan")
-    except Exception:
-        pass
-    else:
-        text = release_readme(
-            release, certificate, file_names(release.configuration), (folder / NAME_FILE).is_file()
-        )
-        (folder / "README.md").write_text(text, encoding="utf-8")
-    seal(folder, certificate)
-
-
 def forged(folder: Path, change: Callable[[Document], object] = lambda _: None) -> VerificationError:
     """Change the certificate, make everything else consistent with it, and return what `verify` says."""
     document = read_certificate(folder)
     change(document)
-    reseal(folder, document)
+    forge(folder, document)
     return refused(folder)
 
 
 def test_resealing_what_was_not_changed_passes(public_copy: Path) -> None:
     """Otherwise the tests below could fail for another reason than the one they are about."""
-    reseal(public_copy, read_certificate(public_copy))
+    forge(public_copy, read_certificate(public_copy))
     assert passed(public_copy) == CHECKS
 
 
@@ -277,7 +260,7 @@ def put(document: Document, path: Step, change: Callable[[Document], Document] =
     document[path[-1]] = change(document[path[-1]])
 
 
-def forge(folder: Path, name: str, *paths: Step) -> None:
+def forge_fields(folder: Path, name: str, *paths: Step) -> None:
     """Change fields of a document of a release, and everything that can be made consistent again."""
 
     def change(document: Document) -> None:
@@ -289,12 +272,12 @@ def forge(folder: Path, name: str, *paths: Step) -> None:
     else:
         document = read_certificate(folder)
         change(document)
-        reseal(folder, document)
+        forge(folder, document)
 
 
 @pytest.fixture
 def rewritten(small_release: Release, public_copy: Path) -> Callable[[], None]:
-    """Return what puts back all that `forge` may have changed in the copy."""
+    """Return what puts back all that `forge_fields` may have changed in the copy."""
     names = ["MANIFEST.json", "README.md", "SHA256SUMS", *ONLY_SIGNED]
     contents = {name: (small_release.public / name).read_bytes() for name in names}
 
@@ -316,7 +299,7 @@ def plans_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
             plans[name] = pipelines.load_plan(folder)
         return plans[name]
 
-    for module in (sys.modules[__name__], verification):
+    for module in (sys.modules[__name__], helpers, verification):
         monkeypatch.setattr(module, "load_plan", load)
 
 
@@ -331,7 +314,7 @@ def test_every_field_is_checked_or_only_signed(
         if path in ONLY_SIGNED[name]:
             continue
         try:
-            forge(public_copy, name, path)
+            forge_fields(public_copy, name, path)
         except pydantic.ValidationError:  # not even a certificate
             continue
         error = refused(public_copy)
@@ -342,19 +325,19 @@ def test_every_field_is_checked_or_only_signed(
             assert f"certificate.json: {path[0]} is not what the plan gives" in str(error)
         rewritten()
     # All at once, so that the list names nothing that is checked.
-    forge(public_copy, name, *sorted(ONLY_SIGNED[name], key=len))
+    forge_fields(public_copy, name, *sorted(ONLY_SIGNED[name], key=len))
     assert passed(public_copy) == CHECKS
 
 
 def test_a_signature_protects_what_is_only_signed(public_copy: Path, tmp_path: Path) -> None:
     private, public = generate_keys(tmp_path / "keys")
     shutil.copy(public, public_copy / PUBLIC_KEY)
-    reseal(public_copy, read_certificate(public_copy))
+    forge(public_copy, read_certificate(public_copy))
     sign(read_private_key(private), public_copy)
     assert [check.name for check in verify(public_copy, public)][-1] == "for release"
     for name, paths in ONLY_SIGNED.items():
         for path in paths:
-            forge(public_copy, name, path)
+            forge_fields(public_copy, name, path)
             with pytest.raises(VerificationError) as caught:
                 list(verify(public_copy, public))
             assert caught.value.check == "signature", path
@@ -381,7 +364,7 @@ def test_the_certificate_of_another_plan_is_found(
     public_copy: Path, small_config: Configs, clean_source: object
 ) -> None:
     other = run(small_config({"privacy.epsilon": "9.5"}))
-    reseal(public_copy, read_certificate(other.public))
+    forge(public_copy, read_certificate(other.public))
     error = refused(public_copy)
     assert error.check == "plan"
     assert "is not the plan that certificate.json names" in str(error)
@@ -413,7 +396,7 @@ def replan(
     path.write_text(json.dumps(plan, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
     document = read_certificate(folder)
     document["plan_sha256"] = plan_hash(folder / "plan")
-    reseal(folder, document)
+    forge(folder, document)
 
 
 def test_rewriting_the_plan_as_it_was_passes(public_copy: Path) -> None:
@@ -530,7 +513,7 @@ def write_data(folder: Path, table: pa.Table) -> None:
     parquet, csv = (folder / name for name in OD)
     pq.write_table(table, parquet)
     csv.write_bytes(gzip.compress(table.to_pandas(ignore_metadata=True).to_csv(index=False).encode()))
-    reseal(folder, read_certificate(folder))
+    forge(folder, read_certificate(folder))
 
 
 def plain(table: pd.DataFrame, schema: pa.Schema | None = None) -> pa.Table:

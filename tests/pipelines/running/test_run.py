@@ -501,14 +501,6 @@ def test_a_folder_that_somebody_else_prepared_is_refused(small_config: Configs, 
     assert (tmp_path / "victim").read_text() == "mine"
 
 
-def test_homes_that_cannot_be_removed_keep_the_release_back(small_config: Configs) -> None:
-    config = small_config()
-    interrupted(config, folder.shutil, "rmtree", OSError(16, "Device or resource busy"))
-    assert not config.release.out.exists()
-    release = resume(config.release.out)
-    assert not (release.out / "homes").exists()
-
-
 def test_another_version_does_not_resume(small_config: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
     config = small_config()
     interrupted(config)
