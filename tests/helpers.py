@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,28 @@ def with_values(tables: Mapping[str, Any], *changes: Mapping[str, object]) -> di
         else:
             table[last] = str(value) if isinstance(value, Path) else value
     return changed
+
+
+# For a script: killed before or after a function, "before:running.run.verify".
+KILLED = """
+import os, pkgutil, signal
+from pathlib import Path
+
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def arm(moment):
+    when, name = moment.split(":")
+    owner, _, attribute = name.rpartition(".")
+    target = Path if owner == "Path" else pkgutil.resolve_name("pipelines." + owner)
+    real = getattr(target, attribute)
+    setattr(target, attribute, die if when == "before" else lambda *a, **k: (real(*a, **k), die()))
+"""
+
+
+def copies(folder: Path, parent: Path) -> Iterator[Path]:
+    """Copies of a folder to change, one after the other."""
+    return (Path(shutil.copytree(folder, parent / f"copy{number}")) for number in itertools.count())
 
 
 def edit_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:

@@ -86,23 +86,18 @@ def test_a_release_keeps_them(small_release: Release, small_region: dict[str, Pa
     assert (small_release.public / NAME_FILE).stat().st_mode & 0o777 == 0o644
 
 
-def test_a_release_without_them(small_config: Configs, clean_source: object) -> None:
-    release = run(small_config(NAMELESS), key=synth.RunKey.from_seed(1))
-    assert not (release.public / NAME_FILE).exists()
-    assert NAME_FILE not in (release.public / "README.md").read_text(encoding="utf-8")
-    assert refused(release.public).check == "for release"  # it was drawn with a key for tests
-    public = pipelines.read_public_release(release.public)
-    assert not any(names.any() for names in public.names.values())
-
-
-def test_they_change_nothing_else(small_config: Configs, frozen_day: None) -> None:
-    """Neither the plan nor a worker."""
+def test_they_change_nothing_else(small_config: Configs, clean_source: object, frozen_day: None) -> None:
+    """Neither the plan nor a worker, of a release that has none."""
     folders = [run(small_config(change), key=synth.RunKey.from_seed(1)).public for change in ({}, NAMELESS)]
     named, nameless = (
         {name: (folder / name).read_bytes() for name in public_files(folder)} for folder in folders
     )
     del named[NAME_FILE]
     assert {name for name in named if named[name] != nameless[name]} == {"README.md"}
+    assert NAME_FILE not in nameless
+    assert NAME_FILE.encode() not in nameless["README.md"]
+    assert refused(folders[1]).check == "for release"  # it was drawn with a key for tests
+    assert not any(names.any() for names in pipelines.read_public_release(folders[1]).names.values())
 
 
 def test_names_from_a_file_of_shapes(
@@ -141,11 +136,6 @@ def test_a_resumed_run_has_names_and_polygons_without_reading_them_again(
     assert len(gpd.read_parquet(public / polygon_file("trct"))) == 6
     names = pipelines.read_public_release(public).names["cty"]
     assert names.tolist() == ["Centre County, DM", "Shore County 1, DM"]
-
-
-def test_published_with_the_release(small_release: Release, tmp_path: Path) -> None:
-    pipelines.publish(small_release.out, tmp_path / "web")
-    assert len(list(tmp_path.rglob(NAME_FILE))) == 1
 
 
 def test_written_and_read_again(small_geography: geo_data.Geography, tmp_path: Path) -> None:

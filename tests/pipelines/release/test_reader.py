@@ -115,17 +115,6 @@ def test_a_folder_of_parts_is_read_like_a_file(release: PublicRelease, public_co
         pd.testing.assert_frame_equal(again.flows(*levels), release.flows(*levels))
 
 
-def test_a_release_without_csv_is_read(
-    small_config: Callable[..., pipelines.ReleaseConfig], release: PublicRelease
-) -> None:
-    config = small_config({"release.csv": False})
-    parts = read_public_release(pipelines.run(config, key=synth.RunKey.from_seed(1)).public)
-    again = small_config()
-    whole = read_public_release(pipelines.run(again, key=synth.RunKey.from_seed(1)).public)
-    assert parts.rows["main"].count_rows() == whole.rows["main"].count_rows()
-    pd.testing.assert_frame_equal(parts.flows("bgrp", "bgrp"), whole.flows("bgrp", "bgrp"))
-
-
 @pytest.mark.parametrize(("rows", "levels"), [(10, ("trct", "tabblk2010")), (40, ("tabblk2010", "trct"))])
 def test_batches_of_flows(
     rows: int,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import itertools
 import json
 import os
 import shutil
@@ -83,7 +82,7 @@ OD = [f"demo_od_main_JT00_2019.{end}" for end in ("parquet", "csv.gz")]
 @pytest.fixture
 def copies(small_release: Release, tmp_path: Path) -> Iterator[Path]:
     """Copies of the public folder to tamper with, one after the other."""
-    return (Path(shutil.copytree(small_release.public, tmp_path / f"copy{n}")) for n in itertools.count())
+    return helpers.copies(small_release.public, tmp_path)
 
 
 def passed(folder: Path) -> list[str]:
@@ -733,7 +732,7 @@ def test_other_words_in_the_readme_are_found(public_copy: Path) -> None:
 
 def test_a_sealed_extra_file_is_found(public_copy: Path) -> None:
     """Somebody copies a confidential file into the folder and seals it."""
-    for name in ("run.json", "plan/homes.parquet"):
+    for name in ("run.json", "plan/homes.parquet", "geo/cty.parquet", "geo/notes.txt"):
         (public_copy / name).write_text("{}")
         assert f"has other files: {name}" in str(forged(public_copy))
         (public_copy / name).unlink()

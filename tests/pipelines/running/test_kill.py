@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers import KILLED
 from pipelines import Ledger, debits_of
 from pipelines.planning.storage import load_plan
 from pipelines.release.layout import expected_files, public_files
@@ -26,27 +27,16 @@ pytestmark = pytest.mark.slow
 # uninterrupted run takes; a name is a function that it does not come back from (after:) or that it does not
 # get to (before:). Key and time are fixed, so that releases can be compared; batches are small, so that there
 # are many.
-SCRIPT = """
-import os, pkgutil, signal, sys, time
-from pathlib import Path
+SCRIPT = f"""{KILLED}
+import sys, time
 import pipelines, synth
 import pipelines.running.run, pipelines.running.batches, pipelines.release.layout, pipelines.running.folder
 from pipelines.cli.main import main
 
 made = pipelines.running.run.make_certificate
-fixed = {"created": "2026-01-02T03:04:05Z"}
+fixed = {{"created": "2026-01-02T03:04:05Z"}}
 pipelines.running.run.make_certificate = lambda *a, **k: made(*a, **k).model_copy(update=fixed)
 synth.RunKey.generate = lambda: synth.RunKey.from_seed(7)
-
-def die(*_, **__):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-def arm(moment):
-    when, name = moment.split(":")
-    owner, _, attribute = name.rpartition(".")
-    target = Path if owner == "Path" else pkgutil.resolve_name("pipelines." + owner)
-    real = getattr(target, attribute)
-    setattr(target, attribute, die if when == "before" else lambda *a, **k: (real(*a, **k), die()))
 
 def start(moment, *arguments):
     child = os.fork()

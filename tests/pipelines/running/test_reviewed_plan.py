@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import shutil
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import geo_data
+import helpers
 import pipelines
 from helpers import edit_json
 from pipelines import ConfigError, ReleaseConfig, plan_hash, resume, run
@@ -57,7 +57,7 @@ def plan_of_jobs(config_text: Callable[..., str], tmp_path_factory: pytest.TempP
 @pytest.fixture
 def copies(plan_of_jobs: Path, tmp_path: Path) -> Iterator[Path]:
     """Copies of it, one after the other."""
-    return (Path(shutil.copytree(plan_of_jobs, tmp_path / f"given{n}")) for n in itertools.count())
+    return helpers.copies(plan_of_jobs, tmp_path)
 
 
 @pytest.fixture
