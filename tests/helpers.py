@@ -50,11 +50,14 @@ from pathlib import Path
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
-def arm(moment):
+def find(moment):
     when, name = moment.split(":")
     owner, _, attribute = name.rpartition(".")
     target = Path if owner == "Path" else pkgutil.resolve_name("pipelines." + owner)
-    real = getattr(target, attribute)
+    return when, target, attribute, getattr(target, attribute)
+
+def arm(moment):
+    when, target, attribute, real = find(moment)
     setattr(target, attribute, die if when == "before" else lambda *a, **k: (real(*a, **k), die()))
 """
 

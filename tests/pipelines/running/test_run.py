@@ -26,7 +26,7 @@ import synth
 from pipelines import ConfigError, Release, resume, run, verify
 from pipelines.planning import storage
 from pipelines.planning.plan import batches
-from pipelines.release import certificate, data_check, layout
+from pipelines.release import certificate, layout
 from pipelines.release.layout import MANIFEST, expected_files, file_names, public_files
 from pipelines.release.names import NAME_FILE
 from pipelines.running import batches as drawing
@@ -308,7 +308,7 @@ AFTER: list[tuple[object, str]] = [
     (layout, "release_readme"),
     (layout, "seal"),
     (layout.shutil, "copyfileobj"),
-    (folder.shutil, "rmtree"),
+    (RunFolder, "tidy"),
 ]
 FAULTS = (FULL, KeyboardInterrupt(), MemoryError())
 
@@ -528,9 +528,9 @@ def test_what_an_abandoned_run_left_is_thrown_away(small_config: Configs) -> Non
 def test_a_failure_when_the_release_is_put_in_place_can_be_resumed(
     small_config: Configs, drawn_with_seed_one: dict[str, bytes], frozen_day: None
 ) -> None:
-    for method in ("rename", "chmod"):
+    for owner, name in ((Path, "rename"), (releasing, "_put_in_place"), (releasing, "sync_tree")):
         config = small_config()
-        interrupted(config, Path, method, PermissionError(1, "Operation not permitted"))
+        interrupted(config, owner, name, PermissionError(1, "Operation not permitted"))
         assert left_over(config) == [".release.unfinished"]
         assert everything(resume(config.release.out).public) == drawn_with_seed_one
 
@@ -546,8 +546,7 @@ def test_a_release_that_fails_its_own_check_is_not_put_in_place(
         moved[0] = moved[-1]
         return table(geography, moved, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(data_check, "geo_data", SimpleNamespace(**vars(geo_data)))  # with the right one
-    monkeypatch.setattr(geo_data, "od_table", wrong)
+    monkeypatch.setattr(geo_data, "od_table", wrong)  # where it is drawn; the check has the right one
     config = small_config()
     with pytest.raises(pipelines.VerificationError, match="data"):
         run(config)

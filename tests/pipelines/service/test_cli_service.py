@@ -83,16 +83,16 @@ def test_only_a_new_token_makes_the_folder(state: Path) -> None:
         assert result.exit_code == 1
         assert f"{state}: no service has its folder there. Fix: name the configuration" in result.output
         assert not state.exists()
-        assert f"Service     {state}" in invoke("token", "create", "Ann", "--role", "viewer").stderr
+    assert f"Service     {state}" in invoke("token", "create", "Ann", "--role", "viewer").stderr
 
 
 def test_tokens_that_cannot_be(state: Path) -> None:
+    state.mkdir()
     for arguments, message in (
         (("create", "console", "--role", "viewer"), "cannot be a person's name"),
         (("create", "Ann", "--role", "viewer", "--days", "1000"), "at most 366 days"),
         (("revoke", "ffffffff"), "There is no such token"),
     ):
-        state.mkdir()
         result = invoke("token", *arguments)
         assert result.exit_code == 1
         assert message in result.output
