@@ -19,6 +19,7 @@ from pipelines.release.layout import file_names, seal
 from pipelines.release.names import NAME_FILE
 from pipelines.release.readme import release_readme
 from pipelines.release.verification import VerificationError, verify
+from pipelines.running import run as runs
 
 
 def with_values(tables: Mapping[str, Any], *changes: Mapping[str, object]) -> dict[str, Any]:
@@ -65,6 +66,12 @@ def arm(moment):
 def copies(folder: Path, parent: Path) -> Iterator[Path]:
     """Copies of a folder to change, one after the other."""
     return (Path(shutil.copytree(folder, parent / f"copy{number}")) for number in itertools.count())
+
+
+def freeze(patch: pytest.MonkeyPatch) -> None:
+    """Make every release carry the same day, also at midnight."""
+    make, day = runs.make_certificate, {"created": "2026-01-02T03:04:05Z"}
+    patch.setattr(runs, "make_certificate", lambda *a, **k: make(*a, **k).model_copy(update=day))
 
 
 def edit_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:

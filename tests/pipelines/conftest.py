@@ -13,8 +13,8 @@ import pytest
 
 import geo_data
 import pipelines
+from helpers import freeze
 from pipelines.config.loading import check_config
-from pipelines.running import run as runs
 
 # Stands in every row of the confidential side of the microdata, and may stand nowhere else.
 CANARY = "CANARYworker"
@@ -75,12 +75,12 @@ def microdata(
 
 
 @pytest.fixture(scope="session")
-def microdata_jobs() -> Callable[..., dict[str, object]]:
-    """Return the change of a configuration that reads microdata instead of a LODES file."""
+def microdata_jobs(microdata: dict[str, Path]) -> Callable[..., object]:
+    """Return the change of a configuration that reads microdata: "csv", "parquet", or another file."""
     return lambda path, **more: {
         "jobs": {
             "format": "microdata",
-            "file": str(path),
+            "file": str(microdata.get(path, path)),
             "home": "live",
             "work": "toil",
             "worker": "person",
@@ -183,12 +183,7 @@ def public_copy(small_release: pipelines.Release, tmp_path: Path) -> Path:
 @pytest.fixture
 def frozen_day(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every release of a test carry the same day, also at midnight."""
-    make = pipelines.make_certificate
-
-    def same_day(*arguments: object, **named: object) -> pipelines.Certificate:
-        return make(*arguments, **named).model_copy(update={"created": "2026-01-02T03:04:05Z"})  # type: ignore[arg-type]
-
-    monkeypatch.setattr(runs, "make_certificate", same_day)
+    freeze(monkeypatch)
 
 
 @pytest.fixture(scope="session")

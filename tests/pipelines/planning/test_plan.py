@@ -168,17 +168,12 @@ VARIANTS: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_save_load_save_gives_the_same_bytes(
-    name: str,
-    small_config: Configs,
-    british: Configs,
-    microdata: dict[str, Path],
-    microdata_jobs: Jobs,
-    tmp_path: Path,
+    name: str, small_config: Configs, british: Configs, microdata_jobs: Jobs, tmp_path: Path
 ) -> None:
     if name.startswith("british"):
         config = british(**VARIANTS[name])
     else:
-        jobs = microdata_jobs(microdata["parquet"]) if name == "pool by two" else {}
+        jobs = microdata_jobs("parquet") if name == "pool by two" else {}
         config = small_config(jobs, VARIANTS[name])
     release = make_plan(config)
     once = stored(release, tmp_path / "once")

@@ -225,12 +225,9 @@ def test_class_rows_bound_their_pools(small_release: Release) -> None:
 
 @pytest.mark.parametrize("records", [1, 2, 3])
 def test_a_person_with_several_records_has_group_privacy(
-    records: int,
-    small_config: Configs,
-    microdata: dict[str, Path],
-    microdata_jobs: Callable[..., dict[str, object]],
+    records: int, small_config: Configs, microdata_jobs: Callable[..., object]
 ) -> None:
-    plan = make_plan(small_config(microdata_jobs(microdata["csv"], records_per_worker=records)))
+    plan = make_plan(small_config(microdata_jobs("csv", records_per_worker=records)))
     guarantee = certify(plan)
     user = guarantee_fields(plan, guarantee)["user_level"]
     assert user.records == records

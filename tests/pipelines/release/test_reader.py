@@ -253,11 +253,9 @@ def test_lodes_counts_have_their_meaning(release: PublicRelease) -> None:
 
 
 def test_other_counts_are_told_from_attribute_and_category(
-    small_config: Callable[..., pipelines.ReleaseConfig],
-    microdata: dict[str, Path],
-    microdata_jobs: Callable[[Path], dict[str, object]],
+    small_config: Callable[..., pipelines.ReleaseConfig], microdata_jobs: Callable[..., object]
 ) -> None:
-    config = small_config(microdata_jobs(microdata["parquet"]))
+    config = small_config(microdata_jobs("parquet"))
     made = read_public_release(pipelines.run(config, key=synth.RunKey.from_seed(1)).public)
     assert set(made.categories["age"]) == {"young", "middle", "old"}
     assert made.counts["age_old"] == "jobs whose age is old"

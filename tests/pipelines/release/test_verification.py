@@ -663,12 +663,9 @@ def test_two_data_files_that_differ_are_found(public_copy: Path) -> None:
 
 
 def test_changed_microdata_are_found(
-    small_config: Configs,
-    microdata: dict[str, Path],
-    microdata_jobs: Callable[..., dict[str, object]],
-    clean_source: object,
+    small_config: Configs, microdata_jobs: Callable[..., object], clean_source: object
 ) -> None:
-    release = run(small_config(microdata_jobs(microdata["parquet"])))
+    release = run(small_config(microdata_jobs("parquet")))
     path = release.public / "demo_jobs_main_JT00_2019.parquet"
     table = pq.read_table(path)
     jobs = table.to_pandas()

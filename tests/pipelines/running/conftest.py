@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import pipelines
+from helpers import freeze
 
-from .helpers import Configs, freeze, seeded
+from .helpers import Configs, seeded
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-import pipelines
 import synth
 from pipelines import Release, ReleaseConfig, run
 from pipelines.release.layout import file_names
@@ -20,14 +19,6 @@ Table = dict[str, Any]
 
 GEOMETRIC: Table = {"release.mechanism": "geometric", "plan.retention_min": None}
 FULL = OSError(28, "No space left on device")
-DAY = "2026-01-02T03:04:05Z"
-
-
-def freeze(patch: pytest.MonkeyPatch) -> None:
-    """Make every release carry the same day, also at midnight."""
-    make = pipelines.make_certificate
-    day = {"created": DAY}
-    patch.setattr(releasing, "make_certificate", lambda *a, **k: make(*a, **k).model_copy(update=day))
 
 
 def everything(folder: Path) -> dict[str, bytes]:

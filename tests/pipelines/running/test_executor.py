@@ -37,19 +37,13 @@ def nation(jobs: int = MANY) -> Any:
     )
 
 
-def test_few_jobs_or_few_cores_are_for_threads() -> None:
-    assert local_workers(nation(MANY - 1), cores=64, memory=64 * GIB) == 1
-    assert local_workers(nation(), cores=7, memory=64 * GIB) == 1
-
-
-@pytest.mark.parametrize(("cores", "workers"), [(8, 2), (15, 3), (64, 16)])
-def test_one_process_for_four_cores(cores: int, workers: int) -> None:
-    assert local_workers(nation(), cores=cores, memory=64 * GIB) == workers
-
-
-@pytest.mark.parametrize(("memory", "workers"), [(64 * GIB, 16), (4 * 10**9, 5), (10**9, 1), (10**6, 1)])
-def test_no_more_processes_than_memory_has_room_for(memory: int, workers: int) -> None:
-    assert local_workers(nation(), cores=64, memory=memory) == workers
+def test_one_process_for_four_cores_and_as_many_as_memory_has_room_for() -> None:
+    assert local_workers(nation(MANY - 1), cores=64, memory=64 * GIB) == 1  # few jobs are for threads
+    for cores, memory, workers in (
+        *((cores, 64 * GIB, workers) for cores, workers in ((7, 1), (8, 2), (15, 3), (64, 16))),
+        *((64, memory, workers) for memory, workers in ((4 * 10**9, 5), (10**9, 1), (10**6, 1))),
+    ):
+        assert local_workers(nation(), cores=cores, memory=memory) == workers
 
 
 def test_the_memory_of_the_machine_is_asked_for() -> None:

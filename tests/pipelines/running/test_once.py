@@ -94,13 +94,13 @@ def test_a_run_of_a_reviewed_plan_does_too(
     small_config: Configs,
     counts: Counter[str],
     microdata: dict[str, Path],
-    microdata_jobs: Callable[..., Table],
+    microdata_jobs: Callable[..., object],
 ) -> None:
     for attributes, slots in (
         ([], 0),
         (["age", "sector"], 1),
     ):  # those of the plan are compared, without homes
-        config = small_config(microdata_jobs(microdata["csv"], attributes=attributes))
+        config = small_config(microdata_jobs("csv", attributes=attributes))
         planned = pipelines.plan(config)
         counts.clear()
         with opened() as files:

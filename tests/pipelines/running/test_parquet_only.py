@@ -32,22 +32,19 @@ MANY = {"run.batch_jobs": 200}
 
 
 @pytest.fixture
-def config(
-    small_config: Configs, microdata: dict[str, Path], microdata_jobs: Callable[..., dict[str, object]]
-) -> Configs:
-    jobs = microdata_jobs(microdata["parquet"])
+def config(small_config: Configs, microdata_jobs: Callable[..., object]) -> Configs:
+    jobs = microdata_jobs("parquet")
     return lambda *more: small_config(jobs, MANY, *more)
 
 
 @pytest.fixture(scope="module")
 def both(
     config_text: Callable[..., str],
-    microdata: dict[str, Path],
-    microdata_jobs: Callable[..., dict[str, object]],
+    microdata_jobs: Callable[..., object],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> list[pipelines.Release]:
     """A release without CSV and one with it, by the same key. Copy them before changing them."""
-    texts = (config_text(microdata_jobs(microdata["parquet"]), MANY, change) for change in (WITHOUT, {}))
+    texts = (config_text(microdata_jobs("parquet"), MANY, change) for change in (WITHOUT, {}))
     folder = tmp_path_factory.mktemp
     return [seeded(pipelines.parse_config(text, folder("both"), "both.toml"), 4) for text in texts]
 

@@ -322,15 +322,14 @@ def test_jobs_of_another_geography(out: Path, tmp_path: Path, small_region: dict
 
 
 def test_microdata_and_canaries(
-    microdata: dict[str, Path],
-    microdata_jobs: Callable[..., dict[str, object]],
+    microdata_jobs: Callable[..., object],
     config_text: Callable[..., str],
     canary: str,
     clean_source: object,
     tmp_path: Path,
 ) -> None:
     """Codes of workers stand in every row of the truth, and nowhere in what is printed or written."""
-    text = config_text(microdata_jobs(microdata["parquet"]))
+    text = config_text(microdata_jobs("parquet"))
     release = pipelines.run(pipelines.parse_config(text, tmp_path, "micro.toml"))
     (tmp_path / "micro.toml").write_text(text, encoding="utf-8")
     result = CliRunner().invoke(command, [str(release.out), "--truth", str(tmp_path / "micro.toml")])
