@@ -77,18 +77,10 @@ def config_tables(small_region: dict[str, Path]) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def config_text(config_tables: dict[str, Any]) -> Callable[..., str]:
-    """Return the TOML text of the configuration; changes are mappings as of `helpers.with_values`.
+    """Return the TOML text of the configuration; changes are as of `helpers.with_values`."""
 
-    Or pairs (old, new) of parts of the text.
-    """
-
-    def text(*change: Mapping[str, object] | tuple[str, str], jobs: Path | None = None) -> str:
-        tables = with_values(config_tables, {} if jobs is None else {"jobs.file": jobs})
-        whole = tomlkit.dumps(with_values(tables, *(one for one in change if isinstance(one, Mapping))))
-        for old, new in (one for one in change if not isinstance(one, Mapping)):
-            assert whole.count(old) == 1, old
-            whole = whole.replace(old, new)
-        return whole
+    def text(*change: Mapping[str, object], jobs: Path | None = None) -> str:
+        return tomlkit.dumps(with_values(config_tables, {"jobs.file": jobs} if jobs else {}, *change))
 
     return text
 
@@ -98,9 +90,7 @@ def small_config(config_text: Callable[..., str], tmp_path: Path) -> Callable[..
     """Return a configuration as `config_text` writes it, of a release into a new folder of the test's own."""
     numbers = itertools.count()
 
-    def config(
-        *change: Mapping[str, object] | tuple[str, str], jobs: Path | None = None
-    ) -> pipelines.ReleaseConfig:
+    def config(*change: Mapping[str, object], jobs: Path | None = None) -> pipelines.ReleaseConfig:
         folder = tmp_path / f"run{next(numbers)}"
         folder.mkdir()
         return pipelines.parse_config(config_text(*change, jobs=jobs), folder, "small.toml")

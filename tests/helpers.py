@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pipelines.planning.storage import load_plan
+from pipelines.release.certificate import Certificate
 from pipelines.release.formats import parse_certificate
-from pipelines.release.layout import seal
+from pipelines.release.layout import file_names, seal
+from pipelines.release.names import NAME_FILE
+from pipelines.release.readme import release_readme
 from pipelines.release.verification import VerificationError, verify
+from pipelines.running import run as runs
 
 
 def with_values(tables: Mapping[str, Any], *changes: Mapping[str, object]) -> dict[str, Any]:
@@ -36,6 +43,37 @@ def with_values(tables: Mapping[str, Any], *changes: Mapping[str, object]) -> di
     return changed
 
 
+# For a script: killed before or after a function, "before:running.run.verify".
+KILLED = """
+import os, pkgutil, signal
+from pathlib import Path
+
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def find(moment):
+    when, name = moment.split(":")
+    owner, _, attribute = name.rpartition(".")
+    target = Path if owner == "Path" else pkgutil.resolve_name("pipelines." + owner)
+    return when, target, attribute, getattr(target, attribute)
+
+def arm(moment):
+    when, target, attribute, real = find(moment)
+    setattr(target, attribute, die if when == "before" else lambda *a, **k: (real(*a, **k), die()))
+"""
+
+
+def copies(folder: Path, parent: Path) -> Iterator[Path]:
+    """Copies of a folder to change, one after the other."""
+    return (Path(shutil.copytree(folder, parent / f"copy{number}")) for number in itertools.count())
+
+
+def freeze(patch: pytest.MonkeyPatch) -> None:
+    """Make every release carry the same day, also at midnight."""
+    make, day = runs.make_certificate, {"created": "2026-01-02T03:04:05Z"}
+    patch.setattr(runs, "make_certificate", lambda *a, **k: make(*a, **k).model_copy(update=day))
+
+
 def edit_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Change a JSON document in its place."""
     document = json.loads(path.read_text(encoding="utf-8"))
@@ -46,6 +84,21 @@ def edit_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
 def seal_again(folder: Path) -> None:
     """Write the digests of a public folder anew, as somebody would who has changed a file of it."""
     seal(folder, parse_certificate((folder / "certificate.json").read_bytes()))
+
+
+def forge(folder: Path, document: Any) -> None:
+    """Write a certificate, the read-me and the seals anew, as an attacker who has this program would."""
+    certificate = Certificate.model_validate(document)
+    (folder / "certificate.json").write_text(certificate.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    try:
+        plan = load_plan(folder / "plan")
+    except Exception:
+        pass
+    else:
+        names = file_names(plan.configuration)
+        text = release_readme(plan, certificate, names, (folder / NAME_FILE).is_file())
+        (folder / "README.md").write_text(text, encoding="utf-8")
+    seal(folder, certificate)
 
 
 def refused(folder: Path, key: Path | None = None) -> VerificationError:

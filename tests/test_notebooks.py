@@ -94,20 +94,18 @@ def test_notebooks_take_data_of_another_kind(
     jobs = pd.read_csv(small_region["od"], dtype={"w_geocode": "str", "h_geocode": "str"})
     jobs.to_csv(tmp_path / "jobs.csv", index=False)
     (tmp_path / "jobs.csv").chmod(0o600)
-    lodes = f'format = "lodes"\nfile = "{small_region["od"]}"\n'
-    rows = (
-        f'format = "microdata"\nfile = "{tmp_path / "jobs.csv"}"\nhome = "h_geocode"\nwork = "w_geocode"\n'
-        'count = "S000"\n'
+    rows = {"format": "microdata", "file": str(tmp_path / "jobs.csv"), "count": "S000"}
+    rows |= {"home": "h_geocode", "work": "w_geocode"}
+    config = config_text(
+        {"jobs": rows, "release.mechanism": "geometric", "plan.retention_min": "1"},
     )
-    mechanism = ('mechanism = "dirichlet"', 'mechanism = "geometric"')
-    config = config_text((lodes, rows), mechanism, ('retention_min = "0.5"', 'retention_min = "1"'))
     (tmp_path / "own.toml").write_text(config, encoding="utf-8")
     code = text.read_text(encoding="utf-8")
     code, changed = re.subn(r"pipelines\.demo_inputs\(folder.*\)", "Path(OWN)", code)
     assert changed == 1
     monkeypatch.chdir(NOTEBOOKS)
     monkeypatch.delenv("ODSYNTH_REGION", raising=False)
-    monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
+    monkeypatch.setattr(plt, "show", lambda: None)
     names: dict[str, Any] = {"OWN": str(tmp_path / "own.toml")}
     try:
         with mpl.rc_context({"backend": "agg"}):

@@ -47,7 +47,7 @@ def subject(
     study: SimpleNamespace, config_text: Callable[..., str], tmp_path_factory: pytest.TempPathFactory
 ) -> object:
     """The small region, without pruning."""
-    text = config_text(('retention_min = "0.5"', 'retention_min = "1"'))
+    text = config_text({"plan.retention_min": "1"})
     config = pipelines.parse_config(text, tmp_path_factory.mktemp("study"), "small.toml")
     return study.methods.Subject.of(config)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,8 +13,8 @@ import pytest
 
 import geo_data
 import pipelines
+from helpers import freeze
 from pipelines.config.loading import check_config
-from pipelines.running import run as runs
 
 # Stands in every row of the confidential side of the microdata, and may stand nowhere else.
 CANARY = "CANARYworker"
@@ -74,12 +75,12 @@ def microdata(
 
 
 @pytest.fixture(scope="session")
-def microdata_jobs() -> Callable[..., dict[str, object]]:
-    """Return the change of a configuration that reads microdata instead of a LODES file."""
+def microdata_jobs(microdata: dict[str, Path]) -> Callable[..., object]:
+    """Return the change of a configuration that reads microdata: "csv", "parquet", or another file."""
     return lambda path, **more: {
         "jobs": {
             "format": "microdata",
-            "file": str(path),
+            "file": str(microdata.get(path, path)),
             "home": "live",
             "work": "toil",
             "worker": "person",
@@ -88,6 +89,35 @@ def microdata_jobs() -> Callable[..., dict[str, object]]:
             **more,
         }
     }
+
+
+@pytest.fixture(scope="session")
+def zones(small_region: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The change of a configuration that lets a fifth of the workers live in two other states."""
+    codes = dict.fromkeys(["w_geocode", "h_geocode", "createdate"], "str")
+    jobs = pd.read_csv(small_region["od"], dtype=codes)
+    moved = np.arange(len(jobs)) % 5 == 0
+    aux = jobs[moved].copy()
+    aux["h_geocode"] = np.where(np.arange(len(aux)) % 3, "25", "09") + aux["h_geocode"].str[2:]
+    folder = tmp_path_factory.mktemp("zones")
+    jobs[~moved].to_csv(folder / "main.csv.gz", index=False)
+    aux.to_csv(folder / "aux.csv.gz", index=False)
+    files = {"jobs.file": folder / "main.csv.gz", "jobs.aux": folder / "aux.csv.gz"}
+    return files | {"geography.external_zones": ["09", "25"]}
+
+
+@pytest.fixture(scope="session")
+def zoned_config(config_text: Callable[..., str], zones: dict[str, Any]) -> Path:
+    """A configuration with external zones, in a file beside its jobs."""
+    path = Path(zones["jobs.file"]).with_name("zoned.toml")
+    path.write_text(config_text(zones), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def zoned_release(zoned_config: Path, clean_source: object) -> pipelines.Release:
+    """Its release. Copy it before changing it."""
+    return pipelines.run(pipelines.load_config(zoned_config))
 
 
 @pytest.fixture
@@ -153,12 +183,7 @@ def public_copy(small_release: pipelines.Release, tmp_path: Path) -> Path:
 @pytest.fixture
 def frozen_day(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every release of a test carry the same day, also at midnight."""
-    make = pipelines.make_certificate
-
-    def same_day(*arguments: object, **named: object) -> pipelines.Certificate:
-        return make(*arguments, **named).model_copy(update={"created": "2026-01-02T03:04:05Z"})  # type: ignore[arg-type]
-
-    monkeypatch.setattr(runs, "make_certificate", same_day)
+    freeze(monkeypatch)
 
 
 @pytest.fixture(scope="session")

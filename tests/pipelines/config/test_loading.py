@@ -27,6 +27,7 @@ from pipelines.config.loading import (
     parse_config,
 )
 from pipelines.config.toml import parse_toml
+from synth import MECHANISMS
 from synth.exact import exact
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
@@ -266,9 +267,9 @@ def test_no_levels() -> None:
     assert parse(changed('["st", "cty", "trct"]', "[]")).geography.levels == ()
 
 
-@pytest.mark.parametrize("delta", ["0", "0.0", "1/100000"])
-def test_delta_may_be(delta: str) -> None:
-    assert parse(changed('"1e-5"', f'"{delta}"')).privacy.delta == Fraction(delta)
+def test_delta_may_be() -> None:
+    for delta in ("0", "0.0", "1/100000"):
+        assert parse(changed('"1e-5"', f'"{delta}"')).privacy.delta == Fraction(delta)
 
 
 # --- the canonical form
@@ -565,11 +566,10 @@ def test_auxiliary_in_single_brackets() -> None:
     assert line.endswith("is not a list of tables; write [[auxiliary]] above it, in double brackets")
 
 
-@pytest.mark.parametrize("table", ["release", "privacy", "jobs", "geography", "weights", "plan"])
-def test_table_that_is_a_value(table: str) -> None:
-    rest = MINIMAL.replace(f"[{table}]", "[unused]")
-    lines = problems(f"{table} = 5\n" + rest)
-    assert f"{table}: 5 is not a table; write [{table}] above its keys, in single brackets" in lines
+def test_table_that_is_a_value() -> None:
+    for table in ("release", "privacy", "jobs", "geography", "weights", "plan"):
+        lines = problems(f"{table} = 5\n" + MINIMAL.replace(f"[{table}]", "[unused]"))
+        assert f"{table}: 5 is not a table; write [{table}] above its keys, in single brackets" in lines
 
 
 def test_everything_wrong_is_said_at_once() -> None:
@@ -670,12 +670,15 @@ def test_not_utf8(tmp_path: Path) -> None:
         load_config(path)
 
 
-@pytest.mark.parametrize("name", ["demo.toml", "rhode_island.toml"])
-def test_examples_are_valid(name: str) -> None:
-    config = load_config(EXAMPLES / name)
-    assert config.privacy.epsilon == Fraction(43, 5)
-    assert config.release.out.parent == EXAMPLES.parent / "out"
-    assert len(config.auxiliary) == 2
+def test_examples_are_valid() -> None:
+    for path in EXAMPLES.glob("*.toml"):
+        config = load_config(path)
+        assert config.release.mechanism in MECHANISMS
+        assert config.privacy.epsilon > 0
+        if path.stem in ("demo", "rhode_island"):
+            assert config.privacy.epsilon == Fraction(43, 5)
+            assert config.release.out.parent == EXAMPLES.parent / "out"
+            assert len(config.auxiliary) == 2
 
 
 def test_rhode_island_reads_the_data_beside_the_project() -> None:
@@ -696,30 +699,26 @@ def with_geography(line: str, levels: str = '["st", "cty", "trct"]') -> str:
 
 
 def test_groupings_are_levels_with_numbers_of_parts() -> None:
-    config = parse_config(with_geography("groupings = { part = 4 }", '["st", "part"]'), Path(), "x.toml")
+    config = parse(with_geography("groupings = { part = 4 }", '["st", "part"]'))
     assert config.geography.groupings == {"part": 4}
     assert config.canonical()["geography"]["groupings"] == {"part": 4}
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
+def test_faults_of_the_geography() -> None:
+    parts = "is not a number of parts"
+    for line, words in (
         ("groupings = { part = 4 }", 'geography.groupings: "part" is not in geography.levels; add it'),
-        ("groupings = { trct = 1 }", "geography.groupings: 1 is not a number of parts; write a whole number"),
-        ("groupings = { trct = true }", "is not a number of parts"),
-        ('groupings = { trct = "4" }', "is not a number of parts"),
+        ("groupings = { trct = 1 }", f"geography.groupings: 1 {parts}; write a whole number"),
+        ("groupings = { trct = true }", parts),
+        ('groupings = { trct = "4" }', parts),
         ("groupings = 4", "geography.groupings: 4 is not a table; write for example { district = 6 }"),
         (
             'external_zones = ["25"]',
             "geography.external_zones: the LODES main file has no such workers; add the aux file",
         ),
         ('external_zones = "25"', 'geography.external_zones: "25" is not a list'),
-    ],
-)
-def test_faults_of_the_geography(line: str, words: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        parse_config(with_geography(line), Path(), "x.toml")
-    assert words in str(caught.value)
+    ):
+        assert any(words in line for line in problems(with_geography(line)))
 
 
 PLACES = """
@@ -731,7 +730,7 @@ levels = { C43 = "cty", C45 = "stplc", C50 = ["stplc", "cty"] }
 
 
 def test_auxiliary_tables_may_be_of_non_nesting_areas() -> None:
-    config = parse_config(with_geography('non_nesting_areas = ["stplc"]') + PLACES, Path(), "x.toml")
+    config = parse(with_geography('non_nesting_areas = ["stplc"]') + PLACES)
     assert config.geography.non_nesting_areas == ("stplc",)
     (table,) = config.auxiliary
     assert isinstance(table, CtppTable)
@@ -758,28 +757,26 @@ def test_nothing_else_may_be_of_a_non_nesting_area() -> None:
         ),
         (with_geography('non_nesting_areas = ["trct"]'), 'geography: "trct" is named 2 times'),
     ]:
-        with pytest.raises(ConfigError) as caught:
-            parse_config(text, Path(), "x.toml")
-        assert words in str(caught.value)
+        assert any(words in line for line in problems(text))
 
 
 def test_places_may_come_from_polygons() -> None:
     both = 'latitude = "lat"\nlongitude = "lon"\n'
-    config = parse_config(MINIMAL.replace(both, ""), Path(), "x.toml")
+    config = parse(MINIMAL.replace(both, ""))
     assert config.geography.latitude is None
     with pytest.raises(ConfigError, match=r"geography\.longitude: missing beside latitude"):
-        parse_config(MINIMAL.replace('longitude = "lon"\n', ""), Path(), "x.toml")
+        parse(MINIMAL.replace('longitude = "lon"\n', ""))
 
 
 def test_rows_that_count_jobs_name_no_worker() -> None:
     jobs = 'format = "microdata"\nhome = "h"\nwork = "w"\ncount = "n"\n'
     text = MINIMAL.replace('format = "lodes"\n', jobs)
-    config = parse_config(text, Path(), "x.toml")
+    config = parse(text)
     assert isinstance(config.jobs, MicrodataJobsSettings)
     assert config.jobs.count == "n"
     with pytest.raises(
         ConfigError, match=r"jobs\.count: rows that count several jobs cannot name one worker"
     ):
-        parse_config(text.replace("[geography]", 'worker = "p"\n[geography]'), Path(), "x.toml")
+        parse(text.replace("[geography]", 'worker = "p"\n[geography]'))
     with pytest.raises(ConfigError, match='"h" is named 2 times'):
-        parse_config(text.replace('count = "n"', 'count = "h"'), Path(), "x.toml")
+        parse(text.replace('count = "n"', 'count = "h"'))

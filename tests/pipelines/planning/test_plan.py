@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -166,17 +168,12 @@ VARIANTS: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_save_load_save_gives_the_same_bytes(
-    name: str,
-    small_config: Configs,
-    british: Configs,
-    microdata: dict[str, Path],
-    microdata_jobs: Jobs,
-    tmp_path: Path,
+    name: str, small_config: Configs, british: Configs, microdata_jobs: Jobs, tmp_path: Path
 ) -> None:
     if name.startswith("british"):
         config = british(**VARIANTS[name])
     else:
-        jobs = microdata_jobs(microdata["parquet"]) if name == "pool by two" else {}
+        jobs = microdata_jobs("parquet") if name == "pool by two" else {}
         config = small_config(jobs, VARIANTS[name])
     release = make_plan(config)
     once = stored(release, tmp_path / "once")
@@ -222,35 +219,30 @@ def test_the_variants_are_what_they_are_called(small_config: Configs, british: C
     assert tree.numeric.domains.n_domains > 1
 
 
-@pytest.mark.parametrize("name", PLAN_FILES)
-@pytest.mark.parametrize("harm", ["missing", "one byte", "empty", "from another plan"])
 def test_altered_plan_files_are_refused_by_name(
-    name: str, harm: str, small_config: Configs, small_region: dict[str, Path], tmp_path: Path
+    small_config: Configs, small_region: dict[str, Path], tmp_path: Path
 ) -> None:
-    folder = tmp_path / "plan"
+    folder, other, fewer = tmp_path / "plan", tmp_path / "other", tmp_path / "fewer.csv"
     save_plan(make_plan(small_config()), folder)
-    target = folder / name
-    if harm == "missing":
-        target.unlink()
-    elif harm == "empty":
-        target.write_bytes(b"")
-    elif harm == "one byte":
-        data = bytearray(target.read_bytes())
-        data[len(data) // 2] ^= 0xFF  # not UTF-8 in plan.json
+    pd.read_csv(small_region["od"], dtype="str")[40:].to_csv(fewer, index=False)
+    change = {"plan.split_threshold": "2", "weights.weight": "HU10"}
+    save_plan(make_plan(small_config(change, jobs=fewer)), other)
+    for name in PLAN_FILES:
+        target, foreign = folder / name, (other / name).read_bytes()
+        data = target.read_bytes()
+        assert foreign != data
+        flipped = bytearray(data)
+        flipped[len(data) // 2] ^= 0xFF  # not UTF-8 in plan.json
+        for content in (None, b"", bytes(flipped), foreign):
+            if content is None:
+                target.unlink()
+            else:
+                target.write_bytes(content)
+            # The plan.json of another plan: the file that disagrees with it is named.
+            words = "parquet" if name == "plan.json" and content == foreign else name
+            with pytest.raises(ValueError, match=re.escape(words)):
+                load_plan(folder)
         target.write_bytes(data)
-    else:
-        other, fewer = tmp_path / "other", tmp_path / "fewer.csv"
-        pd.read_csv(small_region["od"], dtype="str")[40:].to_csv(fewer, index=False)
-        change = {"plan.split_threshold": "2", "weights.weight": "HU10"}
-        save_plan(make_plan(small_config(change, jobs=fewer)), other)
-        assert (other / name).read_bytes() != target.read_bytes()
-        target.write_bytes((other / name).read_bytes())
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 - its text is looked at
-        load_plan(folder)
-    if name == "plan.json" and harm == "from another plan":
-        assert "parquet" in str(caught.value)  # the file that disagrees with it
-    else:
-        assert name in str(caught.value)
 
 
 def test_a_plan_of_another_format_is_refused(small_config: Configs, tmp_path: Path) -> None:
@@ -264,17 +256,19 @@ def test_a_plan_of_another_format_is_refused(small_config: Configs, tmp_path: Pa
         load_plan(tmp_path / "plan")
 
 
-@pytest.mark.parametrize("name", ["domains.parquet", "shares.parquet"])
-def test_a_destination_that_is_none_is_refused(name: str, small_config: Configs, tmp_path: Path) -> None:
+def test_a_destination_that_is_none_is_refused(small_config: Configs, tmp_path: Path) -> None:
     """It would be taken for the last one."""
     folder = tmp_path / "plan"
-    save_plan(make_plan(small_config()), folder)
-    table = pq.read_table(folder / name)
-    codes = ["nowhere", *table["destination"].to_pylist()[1:]]
-    pq.write_table(table.set_column(0, "destination", pa.array(codes).dictionary_encode()), folder / name)
-    edit_json(folder / "plan.json", lambda plan: plan["files"].update({name: sha256_of(folder / name)}))
-    with pytest.raises(ValueError, match=rf"{name}: 1 destinations are not units of"):
-        load_plan(folder)
+    for name in ("domains.parquet", "shares.parquet"):
+        save_plan(make_plan(small_config()), folder / name)
+        path = folder / name / name
+        table = pq.read_table(path)
+        codes = ["nowhere", *table["destination"].to_pylist()[1:]]
+        pq.write_table(table.set_column(0, "destination", pa.array(codes).dictionary_encode()), path)
+        files = {name: sha256_of(path)}
+        edit_json(folder / name / "plan.json", lambda plan, files=files: plan["files"].update(files))
+        with pytest.raises(ValueError, match=rf"{name}: 1 destinations are not units of"):
+            load_plan(folder / name)
 
 
 # --- what planning says and refuses
@@ -336,67 +330,45 @@ def test_an_unknown_attribute_to_pool_by_is_refused_with_those_there_are(small_c
         make_plan(small_config({"plan.pool_by": ["wage"]}))
 
 
-@pytest.mark.parametrize("name", ["class", "n", "work", "domain", "count", "pool", "h_geocode"])
-def test_attributes_named_like_our_own_columns_do_no_harm(
-    name: str,
-    small_config: Configs,
-    microdata: dict[str, Path],
-    microdata_jobs: Jobs,
-    tmp_path: Path,
-) -> None:
+@pytest.fixture
+def refused_jobs(
+    small_config: Configs, microdata: dict[str, Path], microdata_jobs: Jobs, tmp_path: Path
+) -> Callable[..., geo_data.InputError]:
+    """Return the error of a plan for microdata whose columns and categories have other names."""
+
+    def refused(columns: dict[str, str], categories: dict[str, dict[str, str]], words: str, **plan: object):  # type: ignore[no-untyped-def]
+        path = tmp_path / "jobs.parquet"
+        table = pd.read_csv(microdata["csv"], dtype="str").rename(columns=columns)
+        table.replace(categories).to_parquet(path, index=False)
+        attributes = [columns.get(name, name) for name in ("sector", "age")]
+        config = small_config(
+            microdata_jobs(path, attributes=attributes), {f"plan.{k}": v for k, v in plan.items()}
+        )
+        with pytest.raises(geo_data.InputError, match=words) as caught:
+            make_plan(config)
+        return caught.value
+
+    return refused
+
+
+def test_attributes_named_like_our_own_columns_do_no_harm(refused_jobs: Callable[..., Any]) -> None:
     """Class of worker is a common attribute: it must not overwrite the plan's column of that name."""
-    path = tmp_path / "jobs.csv"
-    pd.read_csv(microdata["csv"], dtype="str").rename(columns={"age": name}).to_csv(path, index=False)
-    config = small_config(microdata_jobs(path, attributes=["sector", name]), {"plan.pool_by": [name]})
-    with pytest.raises(geo_data.InputError, match=f"attribute.* {name}") as caught:
-        make_plan(config)
-    assert "rename" in caught.value.fix
+    for name in ("class", "n", "work", "domain", "count", "pool", "h_geocode"):
+        assert "rename" in refused_jobs({"age": name}, {}, f"attribute.* {name}", pool_by=[name]).fix
 
 
-@pytest.mark.parametrize("mark", [",", '"', "\n"])
-def test_categories_that_cannot_be_column_names_are_refused_before_any_draw(
-    mark: str,
-    small_config: Configs,
-    microdata: dict[str, Path],
-    microdata_jobs: Jobs,
-    tmp_path: Path,
+def test_categories_that_cannot_be_columns_are_refused_before_any_draw(
+    refused_jobs: Callable[..., Any],
 ) -> None:
-    path = tmp_path / "jobs.parquet"
-    table = pd.read_csv(microdata["csv"], dtype="str")
-    table.replace({"sector": {"field": f"trade{mark} transport"}}).to_parquet(path, index=False)
-    with pytest.raises(geo_data.InputError, match="categories") as caught:
-        make_plan(small_config(microdata_jobs(path)))
-    assert (caught.value.column, caught.value.count) == ("sector", 1)
-    assert caught.value.fix
-    assert "transport" not in str(caught.value)
-
-
-def test_attributes_and_categories_that_give_one_column_are_refused(
-    small_config: Configs,
-    microdata: dict[str, Path],
-    microdata_jobs: Jobs,
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "jobs.csv"
-    table = pd.read_csv(microdata["csv"], dtype="str").rename(columns={"age": "a", "sector": "a_b"})
-    table.replace({"a": {"old": "b_c"}, "a_b": {"field": "c"}}).to_csv(path, index=False)
-    with pytest.raises(geo_data.InputError, match="give the same column") as caught:
-        make_plan(small_config(microdata_jobs(path, attributes=["a_b", "a"])))
-    assert caught.value.count == 1
-
-
-def test_a_category_that_would_take_the_place_of_the_homes_is_refused(
-    small_config: Configs,
-    microdata: dict[str, Path],
-    microdata_jobs: Jobs,
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "jobs.csv"
-    table = pd.read_csv(microdata["csv"], dtype="str").rename(columns={"age": "h"})
-    table.replace({"h": {"old": "geocode"}}).to_csv(path, index=False)
-    with pytest.raises(geo_data.InputError, match=r"one that it has anyway .*h_geocode") as caught:
-        make_plan(small_config(microdata_jobs(path, attributes=["sector", "h"])))
-    assert caught.value.count == 1
+    for mark in (",", '"', "\n"):
+        error = refused_jobs({}, {"sector": {"field": f"trade{mark} transport"}}, "categories")
+        assert (error.column, error.count) == ("sector", 1)
+        assert error.fix
+        assert "transport" not in str(error)
+    columns, categories = {"age": "a", "sector": "a_b"}, {"a": {"old": "b_c"}, "a_b": {"field": "c"}}
+    assert refused_jobs(columns, categories, "give the same column").count == 1
+    words = r"one that it has anyway .*h_geocode"  # it would take the place of the homes
+    assert refused_jobs({"age": "h"}, {"h": {"old": "geocode"}}, words).count == 1
 
 
 def test_a_level_named_like_our_own_columns_is_refused(

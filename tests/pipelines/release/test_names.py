@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from helpers import refused, seal_again
 from pipelines import ConfigError, Release, resume, run, verify
 from pipelines.release.layout import public_files
 from pipelines.release.names import NAME_FILE, check_names, read_names, write_names
+from pipelines.release.polygons import polygon_file
 from pipelines.running import run as runs
 from pipelines.views.labels import unit_names
 
@@ -41,9 +43,8 @@ def test_what_can_be_said(small_config: Configs) -> None:
     assert config.canonical() == small_config().canonical()  # words for maps are no part of a plan
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
+def test_faults(small_config: Configs) -> None:
+    for change, words in [
         ({"names": "trctname"}, 'geography.names: "trctname" is not a table; write for example { trct ='),
         ({"names": {"trct": 5}}, "geography.names: 5 is not a column; write its name in quotes"),
         ({"names": {"trct": " "}}, 'geography.names: " " is not a column'),
@@ -54,12 +55,10 @@ def test_what_can_be_said(small_config: Configs) -> None:
             {"names": {"bgrp": "x"}, "groupings": {"bgrp": 4}},
             'geography.names: "bgrp" is a grouping, whose units have no names',
         ),
-    ],
-)
-def test_faults(change: dict[str, object], words: str, small_config: Configs) -> None:
-    with pytest.raises(ConfigError) as caught:
-        small_config({f"geography.{name}": value for name, value in change.items()})
-    assert any(words in problem for problem in caught.value.problems), caught.value
+    ]:
+        with pytest.raises(ConfigError) as caught:
+            small_config({f"geography.{name}": value for name, value in change.items()})
+        assert any(words in problem for problem in caught.value.problems), caught.value
 
 
 def test_names_from_two_files(small_config: Configs) -> None:
@@ -87,23 +86,18 @@ def test_a_release_keeps_them(small_release: Release, small_region: dict[str, Pa
     assert (small_release.public / NAME_FILE).stat().st_mode & 0o777 == 0o644
 
 
-def test_a_release_without_them(small_config: Configs, clean_source: object) -> None:
-    release = run(small_config(NAMELESS), key=synth.RunKey.from_seed(1))
-    assert not (release.public / NAME_FILE).exists()
-    assert NAME_FILE not in (release.public / "README.md").read_text(encoding="utf-8")
-    assert refused(release.public).check == "for release"  # it was drawn with a key for tests
-    public = pipelines.read_public_release(release.public)
-    assert not any(names.any() for names in public.names.values())
-
-
-def test_they_change_nothing_else(small_config: Configs, frozen_day: None) -> None:
-    """Neither the plan nor a worker."""
+def test_they_change_nothing_else(small_config: Configs, clean_source: object, frozen_day: None) -> None:
+    """Neither the plan nor a worker, of a release that has none."""
     folders = [run(small_config(change), key=synth.RunKey.from_seed(1)).public for change in ({}, NAMELESS)]
     named, nameless = (
         {name: (folder / name).read_bytes() for name in public_files(folder)} for folder in folders
     )
     del named[NAME_FILE]
     assert {name for name in named if named[name] != nameless[name]} == {"README.md"}
+    assert NAME_FILE not in nameless
+    assert NAME_FILE.encode() not in nameless["README.md"]
+    assert refused(folders[1]).check == "for release"  # it was drawn with a key for tests
+    assert not any(names.any() for names in pipelines.read_public_release(folders[1]).names.values())
 
 
 def test_names_from_a_file_of_shapes(
@@ -122,32 +116,26 @@ def test_names_from_a_file_of_shapes(
 def test_a_missing_column_is_found_before_anything_confidential_is_read(
     small_config: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "_keep_homes", lambda *_: pytest.fail("homes were read"))
+    monkeypatch.setattr(runs, "keep_homes", lambda *_: pytest.fail("homes were read"))
     with pytest.raises(geo_data.InputError, match="missing columns: label"):
         run(small_config({"geography.names": {"trct": "label"}}))
 
 
-def test_a_resumed_run_has_them_without_reading_them_again(
+def test_a_resumed_run_has_names_and_polygons_without_reading_them_again(
     small_config: Configs, small_region: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "xwalk.csv.gz"
-    path.write_bytes(small_region["crosswalk"].read_bytes())
-    config = small_config({"geography.file": path})
+    files = [Path(shutil.copy(small_region[name], tmp_path)) for name in ("crosswalk", "tracts")]
+    config = small_config({"geography.file": files[0], "geography.polygons.0.file": files[1]})
     with monkeypatch.context() as patch:
         patch.setattr(runs, "write_public", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run(config, key=synth.RunKey.from_seed(1))
-    path.unlink()
-    release = resume(config.release.out)
-    assert pipelines.read_public_release(release.public).names["cty"].tolist() == [
-        "Centre County, DM",
-        "Shore County 1, DM",
-    ]
-
-
-def test_published_with_the_release(small_release: Release, tmp_path: Path) -> None:
-    pipelines.publish(small_release.out, tmp_path / "web")
-    assert len(list(tmp_path.rglob(NAME_FILE))) == 1
+    for path in files:
+        path.unlink()
+    public = resume(config.release.out).public
+    assert len(gpd.read_parquet(public / polygon_file("trct"))) == 6
+    names = pipelines.read_public_release(public).names["cty"]
+    assert names.tolist() == ["Centre County, DM", "Shore County 1, DM"]
 
 
 def test_written_and_read_again(small_geography: geo_data.Geography, tmp_path: Path) -> None:
@@ -178,53 +166,44 @@ def test_states_have_names_of_their_own(small_release: Release) -> None:
 # --- verification
 
 
-def broken(folder: Path, change: Callable[[pa.Table], pa.Table]) -> str:
-    """Change the names, seal the release again, and return what `verify` says."""
-    path = folder / NAME_FILE
-    pq.write_table(change(pq.read_table(path)), path)
-    seal_again(folder)
-    error = refused(folder)
-    assert error.check == "names"
-    return str(error)
-
-
 def with_names(*names: str | None) -> Callable[[pa.Table], pa.Table]:
     """The first names are others."""
     return lambda t: t.set_column(2, "name", pa.array([*names, *t["name"].to_pylist()[len(names) :]]))
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda t: t.rename_columns(["level", "code", "words"]), "columns are not level, code, name"),
-        (lambda t: t.append_column("note", t["name"]), "columns are not level, code, name"),
-        (lambda t: t.set_column(2, "name", pa.array(range(len(t)))), "column name is of another type"),
-        (lambda t: t.replace_schema_metadata({"note": "x"}), "the file has notes of its own"),
-        (lambda t: t.slice(0, 0), "it is empty"),
-        (
-            lambda t: t.set_column(0, "level", pa.array(["x"] * len(t))),
-            "levels are not those of the geography",
-        ),
-        (lambda t: t.take(list(range(len(t)))[::-1]), "levels are not those of the geography"),
-        (
-            lambda t: t.take([0, 2, 1, *range(3, len(t))]),
-            "codes are not units of cty, each once and in order",
-        ),
-        (
-            lambda t: t.take([0, 1, 1, *range(2, len(t))]),
-            "codes are not units of cty, each once and in order",
-        ),
-        (lambda t: t.set_column(1, "code", pa.array(["x"] * len(t))), "codes are not units of st"),
-        (with_names(None), "names are missing, blank or not on one line"),
-        (with_names(""), "names are missing, blank or not on one line"),
-        (with_names("two\nlines"), "names are missing, blank or not on one line"),
-        (with_names(" padded"), "names are missing, blank or not on one line"),
+HARM: dict[str, list[Callable[[pa.Table], pa.Table]]] = {
+    "columns are not level, code, name": [
+        lambda t: t.rename_columns(["level", "code", "words"]),
+        lambda t: t.append_column("note", t["name"]),
     ],
-)
-def test_what_is_not_as_it_was_written_is_found(
-    change: Callable[[pa.Table], pa.Table], words: str, public_copy: Path
-) -> None:
-    assert words in broken(public_copy, change)
+    "column name is of another type": [lambda t: t.set_column(2, "name", pa.array(range(len(t))))],
+    "the file has notes of its own": [lambda t: t.replace_schema_metadata({"note": "x"})],
+    "it is empty": [lambda t: t.slice(0, 0)],
+    "levels are not those of the geography": [
+        lambda t: t.set_column(0, "level", pa.array(["x"] * len(t))),
+        lambda t: t.take(list(range(len(t)))[::-1]),
+    ],
+    "codes are not units of cty, each once and in order": [
+        lambda t: t.take([0, 2, 1, *range(3, len(t))]),
+        lambda t: t.take([0, 1, 1, *range(2, len(t))]),
+    ],
+    "codes are not units of st": [lambda t: t.set_column(1, "code", pa.array(["x"] * len(t)))],
+    "names are missing, blank or not on one line": [
+        *(with_names(None), with_names(""), with_names("two\nlines"), with_names(" padded")),
+    ],
+}
+
+
+def test_what_is_not_as_it_was_written_is_found(public_copy: Path) -> None:
+    path = public_copy / NAME_FILE
+    written = pq.read_table(path)
+    for words, changes in HARM.items():
+        for change in changes:
+            pq.write_table(change(written), path)
+            seal_again(public_copy)
+            error = refused(public_copy)
+            assert error.check == "names"
+            assert words in str(error)
 
 
 def test_names_that_were_taken_away_are_missed(public_copy: Path) -> None:

@@ -15,7 +15,7 @@ import geo_data
 import pipelines
 import synth
 from helpers import refused, seal_again
-from pipelines import ConfigError, Release, VerificationError, resume, run, verify
+from pipelines import ConfigError, Release, VerificationError, run, verify
 from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.release.polygons import polygon_file
 from pipelines.running import run as runs
@@ -30,9 +30,8 @@ TRCT = polygon_file("trct")
 # --- configuration
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
+def test_faults_of_the_table(small_config: Configs) -> None:
+    for change, words in [
         ({"polygons.0.level": "tract"}, 'geography.polygons #1.level: "tract" is not a level'),
         ({"polygons.0.code": None}, "geography.polygons #1.code: missing; add a line code = ..."),
         ({"polygons.0.colour": "x"}, "the keys here are level, file, code"),
@@ -44,12 +43,10 @@ TRCT = polygon_file("trct")
             {"polygons": [TRACTS, TRACTS]},
             'geography.polygons: "trct" has 2 tables; name one file for a level',
         ),
-    ],
-)
-def test_faults_of_the_table(change: dict[str, object], words: str, small_config: Configs) -> None:
-    with pytest.raises(ConfigError) as caught:
-        small_config({f"geography.{name}": value for name, value in change.items()})
-    assert any(words in problem for problem in caught.value.problems), caught.value
+    ]:
+        with pytest.raises(ConfigError) as caught:
+            small_config({f"geography.{name}": value for name, value in change.items()})
+        assert any(words in problem for problem in caught.value.problems), caught.value
 
 
 def test_levels_are_told_from_the_configuration(small_config: Configs) -> None:
@@ -77,18 +74,14 @@ def test_a_release_keeps_them(small_release: Release, small_region: dict[str, Pa
     assert (small_release.public / TRCT).stat().st_mode & 0o777 == 0o644
 
 
-def test_a_release_without_them(small_config: Configs, clean_source: object) -> None:
-    release = run(small_config(WITHOUT), key=synth.RunKey.from_seed(1))
-    assert not (release.public / "geo").exists()
-    assert "shapes" not in (release.public / "README.md").read_text(encoding="utf-8")
-    with pytest.raises(VerificationError, match="for release"):  # it was drawn with a key for tests
-        assert "polygons" not in [check.name for check in verify(release.public)]
-
-
-def test_they_do_not_change_what_is_drawn(small_config: Configs) -> None:
-    releases = [run(small_config(change), key=synth.RunKey.from_seed(1)) for change in ({}, WITHOUT)]
-    one, other = (pipelines.read_public_release(release.public).flows("trct", "trct") for release in releases)
+def test_without_them_the_same_is_drawn(small_config: Configs, clean_source: object) -> None:
+    folders = [run(small_config(change), key=synth.RunKey.from_seed(1)).public for change in ({}, WITHOUT)]
+    one, other = (pipelines.read_public_release(folder).flows("trct", "trct") for folder in folders)
     assert one.equals(other)
+    assert not (folders[1] / "geo").exists()
+    assert "shapes" not in (folders[1] / "README.md").read_text(encoding="utf-8")
+    with pytest.raises(VerificationError, match="for release"):  # it was drawn with a key for tests
+        assert "polygons" not in [check.name for check in verify(folders[1])]
 
 
 def test_a_geography_of_polygons_keeps_those_of_its_blocks(
@@ -123,7 +116,7 @@ def test_they_are_checked_before_anything_confidential_is_read(
     path = tmp_path / "bad.geojson"
     frame.assign(GEOID=frame["GEOID"].str.lstrip("0")).to_file(path)
     config = small_config({"geography.polygons.0.file": path})
-    monkeypatch.setattr(runs, "_keep_homes", lambda *_: pytest.fail("homes were read"))
+    monkeypatch.setattr(runs, "keep_homes", lambda *_: pytest.fail("homes were read"))
     with pytest.raises(geo_data.InputError, match="6 codes lost their leading zeros"):
         run(config)
     assert not list(config.release.out.parent.iterdir())
@@ -131,69 +124,51 @@ def test_they_are_checked_before_anything_confidential_is_read(
         pipelines.read_public_inputs(config)  # so that `odsynth plan` says it too
 
 
-def test_a_resumed_run_has_them_without_reading_them_again(
-    small_config: Configs, small_region: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "tracts.geojson"
-    path.write_bytes(small_region["tracts"].read_bytes())
-    config = small_config({"geography.polygons.0.file": path})
-    with monkeypatch.context() as patch:
-        patch.setattr(runs, "write_public", lambda *_, **__: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            run(config, key=synth.RunKey.from_seed(1))
-    path.unlink()
-    release = resume(config.release.out)
-    assert len(gpd.read_parquet(release.public / TRCT)) == 6
-
-
 # --- verification
-
-
-def broken(folder: Path, change: Callable[[gpd.GeoDataFrame], gpd.GeoDataFrame]) -> str:
-    """Change the shapes, seal the release again, and return what `verify` says."""
-    path = folder / TRCT
-    change(gpd.read_parquet(path)).to_parquet(path, index=False)
-    seal_again(folder)
-    error = refused(folder)
-    assert error.check == "polygons"
-    return str(error)
 
 
 BOW_TIE = shapely.Polygon([(-40, 40), (-39, 41), (-39, 40), (-40, 41)])
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda f: f.rename(columns={"trct": "code"}), "columns are not trct, geometry"),
-        (lambda f: f.assign(note="x"), "columns are not trct, geometry"),
-        (lambda f: f.assign(trct=f["trct"].str[1:]), "codes are not units of trct, each once and in order"),
-        (lambda f: f.assign(trct=f["trct"].iloc[0]), "codes are not units of trct, each once and in order"),
-        (lambda f: f.iloc[::-1], "codes are not units of trct, each once and in order"),
-        (lambda f: f.to_crs("EPSG:6933"), "the reference system is not EPSG:4326"),
-        (lambda f: f.set_crs(None, allow_override=True), "the reference system is not EPSG:4326"),
-        (lambda f: f.set_geometry([BOW_TIE, *f.geometry[1:]], crs=f.crs), "shapes are not valid polygons"),
-        (lambda f: f.set_geometry([shapely.Point(0, 0), *f.geometry[1:]], crs=f.crs), "not valid polygons"),
-        (lambda f: f.set_geometry([shapely.Polygon(), *f.geometry[1:]], crs=f.crs), "not valid polygons"),
+def first(shape: shapely.Geometry) -> Callable[[gpd.GeoDataFrame], gpd.GeoDataFrame]:
+    """The first shape is another."""
+    return lambda f: f.set_geometry([shape, *f.geometry[1:]], crs=f.crs)
+
+
+HARM: dict[str, list[Callable[[gpd.GeoDataFrame], gpd.GeoDataFrame]]] = {
+    "columns are not trct, geometry": [
+        lambda f: f.rename(columns={"trct": "code"}),
+        lambda f: f.assign(note="x"),
     ],
-)
-def test_shapes_that_maps_cannot_rely_on(
-    change: Callable[[gpd.GeoDataFrame], gpd.GeoDataFrame], words: str, public_copy: Path
-) -> None:
-    assert words in broken(public_copy, change)
+    "codes are not units of trct, each once and in order": [
+        lambda f: f.assign(trct=f["trct"].str[1:]),
+        lambda f: f.assign(trct=f["trct"].iloc[0]),
+        lambda f: f.iloc[::-1],
+    ],
+    "the reference system is not EPSG:4326": [
+        lambda f: f.to_crs("EPSG:6933"),
+        lambda f: f.set_crs(None, allow_override=True),
+    ],
+    "shapes are not valid polygons": [first(BOW_TIE), first(shapely.Point(0, 0)), first(shapely.Polygon())],
+}
+
+
+def test_shapes_that_maps_cannot_rely_on(public_copy: Path) -> None:
+    path = public_copy / TRCT
+    written = gpd.read_parquet(path)
+    for words, changes in HARM.items():
+        for change in changes:
+            change(written).to_parquet(path, index=False)
+            seal_again(public_copy)
+            error = refused(public_copy)
+            assert error.check == "polygons"
+            assert words in str(error)
 
 
 def test_a_file_that_is_no_parquet(public_copy: Path) -> None:
     (public_copy / TRCT).write_text("shapes", encoding="utf-8")
     seal_again(public_copy)
     assert "polygons: cannot be checked" in str(refused(public_copy))
-
-
-@pytest.mark.parametrize("extra", ["geo/cty.parquet", "geo/notes.txt"])
-def test_other_files_beside_them_are_refused(extra: str, public_copy: Path) -> None:
-    (public_copy / extra).write_bytes((public_copy / TRCT).read_bytes())
-    seal_again(public_copy)
-    assert f"a release of this kind has other files: {extra}" in str(refused(public_copy))
 
 
 def test_shapes_of_some_units_only_are_fine(public_copy: Path) -> None:

@@ -56,11 +56,13 @@ def test_clean_checkout(checkout: Path) -> None:
     assert source_state(checkout) == SourceState("1.2.3", git(checkout, "rev-parse", "HEAD"), False)
 
 
-@pytest.mark.parametrize("name", ["synth/__init__.py", "pyproject.toml", "requirements.lock"])
-def test_changed_code(checkout: Path, name: str) -> None:
-    with (checkout / name).open("a") as file:
-        file.write("# changed\n")
-    assert source_state(checkout).modified is True
+def test_changed_code(checkout: Path) -> None:
+    for name in ("synth/__init__.py", "pyproject.toml", "requirements.lock"):
+        before = (checkout / name).read_text()
+        (checkout / name).write_text(f"{before}# changed\n")
+        assert source_state(checkout).modified is True
+        (checkout / name).write_text(before)
+        assert source_state(checkout).modified is False
 
 
 def test_staged_and_deleted_code_count(checkout: Path) -> None:
@@ -75,11 +77,11 @@ def test_untracked_code_counts(checkout: Path) -> None:
     assert source_state(checkout).modified is True
 
 
-@pytest.mark.parametrize("name", ["my_release.toml", "out/x.csv", "notes.py", "synth/_version.py"])
-def test_what_is_not_code_does_not_count(checkout: Path, name: str) -> None:
-    (checkout / name).parent.mkdir(exist_ok=True)
-    (checkout / name).write_text("x")
-    assert source_state(checkout).modified is False
+def test_what_is_not_code_does_not_count(checkout: Path) -> None:
+    for name in ("my_release.toml", "out/x.csv", "notes.py", "synth/_version.py"):
+        (checkout / name).parent.mkdir(exist_ok=True)
+        (checkout / name).write_text("x")
+        assert source_state(checkout).modified is False
 
 
 def test_changed_example_does_not_count(checkout: Path) -> None:
@@ -129,28 +131,19 @@ def test_git_is_missing(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert source_state(checkout) == SourceState("1.2.3", None, None)
 
 
-@pytest.mark.parametrize(
-    ("version", "commit", "expected"),
-    [
+def test_installed_package(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment inside a repository, even the project's own, is not a checkout."""
+    installed = checkout / ".venv" / "lib" / "site-packages"
+    (installed / "pipelines").mkdir(parents=True)
+    for version, commit, expected in (
         ("1.2.3", "g1234567", ("1234567", False)),
         ("1.2.4.dev3+g1234567", "g1234567", ("1234567", False)),
         ("1.2.4.dev3+g1234567.d20261121", "g1234567", ("1234567", True)),
         ("1.2.3+d20261121", "g1234567", ("1234567", True)),
         ("0.1.0", None, (None, None)),
-    ],
-)
-def test_installed_package(
-    checkout: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    version: str,
-    commit: str | None,
-    expected: tuple[str | None, bool | None],
-) -> None:
-    """An environment inside a repository, even the project's own, is not a checkout."""
-    installed = checkout / ".venv" / "lib" / "site-packages"
-    (installed / "pipelines").mkdir(parents=True)
-    record(monkeypatch, version, commit)
-    assert source_state(installed) == SourceState("1.2.3", *expected)
+    ):
+        record(monkeypatch, version, commit)
+        assert source_state(installed) == SourceState("1.2.3", *expected)
 
 
 def test_nothing_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,11 +152,11 @@ def test_nothing_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert source_state(tmp_path) == SourceState("1.2.3", None, None)
 
 
-@pytest.mark.parametrize("text", ['[project]\nname = "other"\n', "project = 5\n", "not toml", ""])
-def test_pyproject_of_something_else(checkout: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    (checkout / "pyproject.toml").write_text(text)
+def test_pyproject_of_something_else(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record(monkeypatch, "1.2.3", "g1234567")
-    assert source_state(checkout) == SourceState("1.2.3", "1234567", False)
+    for text in ('[project]\nname = "other"\n', "project = 5\n", "not toml", ""):
+        (checkout / "pyproject.toml").write_text(text)
+        assert source_state(checkout) == SourceState("1.2.3", "1234567", False)
 
 
 def test_dependency_versions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,6 @@ import pipelines.views.exports
 import synth
 from helpers import edit_json, with_values
 from pipelines import PublicRelease, PublicReleaseError, Release, read_public_release
-from pipelines.config.loading import check_config
 from pipelines.planning.form import PLAN_FORMAT
 from pipelines.release import reader
 from pipelines.release.layout import file_names
@@ -35,21 +35,8 @@ def release(small_release: Release) -> PublicRelease:
 
 
 @pytest.fixture(scope="module")
-def with_aux(
-    config_tables: dict[str, Any], small_region: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> PublicRelease:
-    """A release of the small region, a fifth of whose workers live in two other states."""
-    jobs = pd.read_csv(small_region["od"], dtype=CODES)
-    moved = np.arange(len(jobs)) % 5 == 0
-    aux = jobs[moved].copy()
-    aux["h_geocode"] = np.where(np.arange(len(aux)) % 3, "25", "09") + aux["h_geocode"].str[2:]
-    folder = tmp_path_factory.mktemp("with-aux")
-    jobs[~moved].to_csv(folder / "main.csv", index=False)
-    aux.to_csv(folder / "aux.csv", index=False)
-    wide = {"jobs.file": "main.csv", "jobs.aux": "aux.csv", "geography.external_zones": ["09", "25"]}
-    config = check_config(with_values(config_tables, wide), folder, "aux.toml")
-    made = pipelines.run(config, key=synth.RunKey.from_seed(1))
-    return read_public_release(made.public)
+def with_aux(zoned_release: Release) -> PublicRelease:
+    return read_public_release(zoned_release.public)
 
 
 def table(release: PublicRelease, kind: str = "od") -> pd.DataFrame:
@@ -77,17 +64,17 @@ def named(release: PublicRelease, flows: pd.DataFrame, home_level: str, work_lev
 # --- flows
 
 
-@pytest.mark.parametrize(("home_level", "work_level"), list(itertools.product(LEVELS, repeat=2)))
-def test_flows_are_those_of_the_csv(home_level: str, work_level: str, release: PublicRelease) -> None:
-    counts = ["S000", "SE03"]
-    flows = release.flows(home_level, work_level, counts)
-    assert list(flows.columns) == ["work", "home", *counts]
-    assert flows[["work", "home"]].dtypes.eq(np.int32).all()
-    assert flows[counts].dtypes.eq(np.int64).all()
-    assert flows["S000"].sum() == 600
-    pd.testing.assert_frame_equal(flows, flows.sort_values(["work", "home"], ignore_index=True))
-    expected = plain(table(release), home_level, work_level, counts)
-    pd.testing.assert_frame_equal(named(release, flows, home_level, work_level), expected)
+def test_flows_are_those_of_the_csv(release: PublicRelease) -> None:
+    counts, rows = ["S000", "SE03"], table(release)
+    for home_level, work_level in itertools.product(LEVELS, repeat=2):
+        flows = release.flows(home_level, work_level, counts)
+        assert list(flows.columns) == ["work", "home", *counts]
+        assert flows[["work", "home"]].dtypes.eq(np.int32).all()
+        assert flows[counts].dtypes.eq(np.int64).all()
+        assert flows["S000"].sum() == 600
+        pd.testing.assert_frame_equal(flows, flows.sort_values(["work", "home"], ignore_index=True))
+        expected = plain(rows, home_level, work_level, counts)
+        pd.testing.assert_frame_equal(named(release, flows, home_level, work_level), expected)
 
 
 def test_every_count_of_every_job(release: PublicRelease) -> None:
@@ -104,15 +91,15 @@ def test_no_count_asks_for_the_pairs_alone(release: PublicRelease) -> None:
     pd.testing.assert_frame_equal(pairs, release.flows("trct", "trct")[["work", "home"]])
 
 
-@pytest.mark.parametrize("rows", [1, 7, 100])
-def test_row_groups_add_up(rows: int, release: PublicRelease, public_copy: Path) -> None:
+def test_row_groups_add_up(release: PublicRelease, public_copy: Path) -> None:
     path = public_copy / file_names(release.plan_document["configuration"])["od_parquet"]
     whole = pq.read_table(path)
-    pq.write_table(whole, path, row_group_size=rows)
-    assert pq.ParquetFile(path).num_row_groups == -(-len(whole) // rows)
-    again = read_public_release(public_copy)
-    for levels in (("trct", "trct"), ("tabblk2010", "st")):
-        pd.testing.assert_frame_equal(again.flows(*levels), release.flows(*levels))
+    for rows in (1, 7, 100):
+        pq.write_table(whole, path, row_group_size=rows)
+        assert pq.ParquetFile(path).num_row_groups == -(-len(whole) // rows)
+        again = read_public_release(public_copy)
+        for levels in (("trct", "trct"), ("tabblk2010", "st")):
+            pd.testing.assert_frame_equal(again.flows(*levels), release.flows(*levels))
 
 
 def test_a_folder_of_parts_is_read_like_a_file(release: PublicRelease, public_copy: Path) -> None:
@@ -126,17 +113,6 @@ def test_a_folder_of_parts_is_read_like_a_file(release: PublicRelease, public_co
     again = read_public_release(public_copy)
     for levels in itertools.product(("cty", "tabblk2010"), repeat=2):
         pd.testing.assert_frame_equal(again.flows(*levels), release.flows(*levels))
-
-
-def test_a_release_without_csv_is_read(
-    small_config: Callable[..., pipelines.ReleaseConfig], release: PublicRelease
-) -> None:
-    config = small_config({"release.csv": False})
-    parts = read_public_release(pipelines.run(config, key=synth.RunKey.from_seed(1)).public)
-    again = small_config()
-    whole = read_public_release(pipelines.run(again, key=synth.RunKey.from_seed(1)).public)
-    assert parts.rows["main"].count_rows() == whole.rows["main"].count_rows()
-    pd.testing.assert_frame_equal(parts.flows("bgrp", "bgrp"), whole.flows("bgrp", "bgrp"))
 
 
 @pytest.mark.parametrize(("rows", "levels"), [(10, ("trct", "tabblk2010")), (40, ("tabblk2010", "trct"))])
@@ -277,11 +253,9 @@ def test_lodes_counts_have_their_meaning(release: PublicRelease) -> None:
 
 
 def test_other_counts_are_told_from_attribute_and_category(
-    small_config: Callable[..., pipelines.ReleaseConfig],
-    microdata: dict[str, Path],
-    microdata_jobs: Callable[[Path], dict[str, object]],
+    small_config: Callable[..., pipelines.ReleaseConfig], microdata_jobs: Callable[..., object]
 ) -> None:
-    config = small_config(microdata_jobs(microdata["parquet"]))
+    config = small_config(microdata_jobs("parquet"))
     made = read_public_release(pipelines.run(config, key=synth.RunKey.from_seed(1)).public)
     assert set(made.categories["age"]) == {"young", "middle", "old"}
     assert made.counts["age_old"] == "jobs whose age is old"
@@ -318,11 +292,13 @@ def test_what_is_not_there_is_named(release: PublicRelease) -> None:
         release.flows("trct", "trct", ["S000", "SA99"])
 
 
-@pytest.mark.parametrize("name", ["certificate.json", "plan/plan.json"])
-def test_a_folder_that_is_no_release(name: str, public_copy: Path) -> None:
-    (public_copy / name).unlink()
-    with pytest.raises(PublicReleaseError, match=rf"there is no {Path(name).name}. Give the public folder"):
-        read_public_release(public_copy)
+def test_a_folder_that_is_no_release(public_copy: Path) -> None:
+    for name in ("plan/plan.json", "certificate.json"):
+        (public_copy / name).unlink()
+        with pytest.raises(
+            PublicReleaseError, match=rf"there is no {Path(name).name}. Give the public folder"
+        ):
+            read_public_release(public_copy)
 
 
 def test_a_certificate_or_plan_of_another_program(public_copy: Path) -> None:
@@ -343,34 +319,30 @@ def test_a_certificate_cannot_name_a_place_to_write_to(public_copy: Path, tmp_pa
     assert not list(tmp_path.glob("evil*"))
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), [("state", "../other"), ("job_type", "JT01"), ("year", 2018), ("name", "Another")]
-)
-def test_a_plan_of_another_release(key: str, value: object, public_copy: Path) -> None:
+def test_a_plan_of_another_release(public_copy: Path) -> None:
     """The state in the plan names the files that are read."""
-    edit_json(
-        public_copy / "plan" / "plan.json", lambda p: p["configuration"]["release"].update({key: value})
-    )
-    with pytest.raises(PublicReleaseError, match=rf"{key} of the release is not that of certificate\.json"):
-        read_public_release(public_copy)
+    path = public_copy / "plan" / "plan.json"
+    whole = path.read_text(encoding="utf-8")
+    for key, value in {"state": "../other", "job_type": "JT01", "year": 2018, "name": "Another"}.items():
+        path.write_text(whole, encoding="utf-8")
+        edit_json(path, lambda p, new={key: value}: p["configuration"]["release"].update(new))
+        with pytest.raises(
+            PublicReleaseError, match=rf"{key} of the release is not that of certificate\.json"
+        ):
+            read_public_release(public_copy)
 
 
-@pytest.mark.parametrize("name", ["../trct", "a/b", "a\\b", "a\0b", ".hidden"])
-@pytest.mark.parametrize("kind", ["level", "block"])
-def test_levels_cannot_name_another_folder(kind: str, name: str, public_copy: Path) -> None:
-    old = "trct" if kind == "level" else "tabblk2010"
-
-    def rename(document: dict[str, Any]) -> None:
-        geography = document["geography"]
-        geography["levels"] = [name if level == old else level for level in geography["levels"]]
-        geography["block"] = name if geography["block"] == old else geography["block"]
-
-    edit_json(public_copy / "plan" / "plan.json", rename)
-    blocks = public_copy / "plan" / "blocks.parquet"
-    table = pq.read_table(blocks)
-    pq.write_table(table.rename_columns([name if c == old else c for c in table.column_names]), blocks)
-    with pytest.raises(PublicReleaseError, match="cannot name a level: files are named after levels"):
-        read_public_release(public_copy)
+def test_levels_cannot_name_another_folder(public_copy: Path) -> None:
+    path, blocks = public_copy / "plan" / "plan.json", public_copy / "plan" / "blocks.parquet"
+    whole, table = json.loads(path.read_text(encoding="utf-8")), pq.read_table(blocks)
+    for key, old in (("geography.levels.2", "trct"), ("geography.block", "tabblk2010")):
+        for name in ("../trct", "a/b", "a\\b", "a\0b", ".hidden"):
+            path.write_text(json.dumps(with_values(whole, {key: name})), encoding="utf-8")
+            pq.write_table(
+                table.rename_columns([name if c == old else c for c in table.column_names]), blocks
+            )
+            with pytest.raises(PublicReleaseError, match="cannot name a level: files are named after levels"):
+                read_public_release(public_copy)
 
 
 def test_rows_of_another_geography(public_copy: Path, release: PublicRelease, tmp_path: Path) -> None:

@@ -67,19 +67,18 @@ def test_the_private_key_is_not_in_the_release_and_is_not_readable_by_others(
     assert stat.S_IMODE(keys[0].stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize("name", SIGNED)
-@pytest.mark.parametrize("place", [0, -1])
-def test_one_changed_byte_of_anything_signed_is_found(name: str, place: int, signed: Path) -> None:
-    data = bytearray((signed / name).read_bytes())
-    data[place] ^= 1
-    (signed / name).write_bytes(data)
-    assert name in str(refused(signed))
-
-
-@pytest.mark.parametrize("name", [*SIGNATURES, PUBLIC_KEY])
-def test_a_missing_part_is_found(name: str, signed: Path) -> None:
-    (signed / name).unlink()
-    assert name in str(refused(signed))
+def test_one_changed_byte_and_a_missing_part_of_anything_signed_are_found(signed: Path) -> None:
+    for name in SIGNED:
+        whole = (signed / name).read_bytes()
+        for place in (0, -1):
+            data = bytearray(whole)
+            data[place] ^= 1
+            (signed / name).write_bytes(data)
+            assert name in str(refused(signed))
+        (signed / name).unlink()
+        if name in (*SIGNATURES, PUBLIC_KEY):
+            assert name in str(refused(signed))
+        (signed / name).write_bytes(whole)
 
 
 def test_a_release_resealed_and_signed_by_another_is_found_by_who_pinned(
@@ -108,13 +107,13 @@ def test_a_signature_stripped_and_resealed_fails_who_pinned(signed: Path, keys: 
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no openssl command on this machine")
-@pytest.mark.parametrize("name", ["certificate.json", "SHA256SUMS"])
-def test_another_tool_agrees(name: str, signed: Path) -> None:
-    command = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", PUBLIC_KEY, "-rawin", "-in", name]
-    command += ["-sigfile", f"{name}.sig"]
-    assert subprocess.run(command, cwd=signed, check=False, capture_output=True).returncode == 0
-    (signed / name).write_bytes((signed / name).read_bytes() + b" ")
-    assert subprocess.run(command, cwd=signed, check=False, capture_output=True).returncode != 0
+def test_another_tool_agrees(signed: Path) -> None:
+    for name in ("certificate.json", "SHA256SUMS"):
+        command = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", PUBLIC_KEY, "-rawin", "-in", name]
+        command += ["-sigfile", f"{name}.sig"]
+        assert subprocess.run(command, cwd=signed, check=False, capture_output=True).returncode == 0
+        (signed / name).write_bytes((signed / name).read_bytes() + b" ")
+        assert subprocess.run(command, cwd=signed, check=False, capture_output=True).returncode != 0
 
 
 def test_keys_are_never_overwritten(keys: tuple[Path, Path]) -> None:
@@ -140,19 +139,17 @@ def test_the_other_key_of_the_pair_and_a_missing_one_are_named(
         read_private_key(tmp_path / "key.pem")
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"no key", b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"]
-)
 def test_a_file_that_is_no_key_is_refused_before_anything_is_read(
-    content: bytes, small_config: Callable[..., pipelines.ReleaseConfig], tmp_path: Path
+    small_config: Callable[..., pipelines.ReleaseConfig], tmp_path: Path
 ) -> None:
     path = tmp_path / "key.pem"
-    path.write_bytes(content)
-    path.chmod(0o600)
     config = small_config({"signature.key": path})
-    with pytest.raises(SigningError, match=r"key\.pem: this is not"):
-        pipelines.run(config)
-    assert not list(config.release.out.parent.iterdir())
+    for content in ("", "no key", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"):
+        path.write_text(content)
+        path.chmod(0o600)
+        with pytest.raises(SigningError, match=r"key\.pem: this is not"):
+            pipelines.run(config)
+        assert not list(config.release.out.parent.iterdir())
 
 
 def test_a_key_of_another_kind_is_refused(tmp_path: Path) -> None:

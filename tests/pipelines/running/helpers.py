@@ -1,4 +1,4 @@
-"""What the tests of runs share: configurations as changes of one, files as bytes, faults at a step."""
+"""What the tests of runs share: files as bytes, faults at a step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-import pipelines
 import synth
 from pipelines import Release, ReleaseConfig, run
 from pipelines.release.layout import file_names
@@ -18,37 +17,8 @@ from pipelines.running import run as releasing
 Configs = Callable[..., ReleaseConfig]
 Table = dict[str, Any]
 
-GEOMETRIC: dict[str, Table] = {"release": {"mechanism": "geometric"}, "plan": {"retention_min": None}}
+GEOMETRIC: Table = {"release.mechanism": "geometric", "plan.retention_min": None}
 FULL = OSError(28, "No space left on device")
-DAY = "2026-01-02T03:04:05Z"
-
-
-def merged(base: Table, changes: Table) -> Table:
-    """Return a document with changes; a table of another format replaces."""
-    found = dict(base)
-    for name, value in changes.items():
-        old = found.get(name)
-        both = isinstance(value, dict) and isinstance(old, dict)
-        same = both and value.get("format") in (None, old.get("format"))
-        found[name] = merged(old, value) if same else value
-    return found
-
-
-def given(document: Table) -> Table:
-    """Return a document without what is None, its values before its tables, as TOML wants them."""
-    found = {name: given(v) if isinstance(v, dict) else v for name, v in document.items() if v is not None}
-    return dict(sorted(found.items(), key=lambda item: _is_table(item[1])))
-
-
-def _is_table(value: object) -> bool:
-    return isinstance(value[0] if isinstance(value, list) and value else value, dict)
-
-
-def freeze(patch: pytest.MonkeyPatch) -> None:
-    """Make every release carry the same day, also at midnight."""
-    make = pipelines.make_certificate
-    day = {"created": DAY}
-    patch.setattr(releasing, "make_certificate", lambda *a, **k: make(*a, **k).model_copy(update=day))
 
 
 def everything(folder: Path) -> dict[str, bytes]:

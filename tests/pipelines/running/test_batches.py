@@ -24,9 +24,9 @@ from pipelines.planning.sampling import sample_batch
 @given(jobs=st.integers(1, 300))
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_batches_cover_all_pools_and_split_no_work_block(
-    below: int, jobs: int, small_toml: Callable[..., str]
+    below: int, jobs: int, config_text: Callable[..., str]
 ) -> None:
-    plan = plan_of(small_toml, below)
+    plan = plan_of(config_text, below)
     cut = batches(plan, jobs)
     slots, n = plan.pools.slots, plan.pools.n
     assert [part.start for part in cut] == [0, *(part.stop for part in cut[:-1])]
@@ -43,20 +43,22 @@ def test_batches_cover_all_pools_and_split_no_work_block(
         assert n[this].sum() < jobs + np.bincount(unit).max()
 
 
-def test_batches_are_not_needlessly_many(small_toml: Callable[..., str]) -> None:
-    assert len(batches(plan_of(small_toml, 8), 100_000)) == 1
-    assert len(batches(plan_of(small_toml, 1), 100)) <= 7
+def test_batches_are_not_needlessly_many(config_text: Callable[..., str]) -> None:
+    assert len(batches(plan_of(config_text, 8), 100_000)) == 1
+    assert len(batches(plan_of(config_text, 1), 100)) <= 7
 
 
-@pytest.mark.parametrize("most", [1, 4, 7, 29])
 def test_batches_are_never_more_than_a_scheduler_can_hold(
-    most: int, small_toml: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    config_text: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where smaller ones are asked for, and where the jobs are no multiple of the limit."""
-    monkeypatch.setattr(module, "_MOST_BATCHES", most)
-    assert len(batches(plan_of(small_toml, 1), 1)) <= most
-    monkeypatch.setattr(module, "_BATCH_JOBS", 1)
-    assert len(batches(plan_of(small_toml, 1))) <= most
+    plan = plan_of(config_text, 1)
+    for most in (1, 4, 7, 29):
+        monkeypatch.setattr(module, "_MOST_BATCHES", most)
+        assert len(batches(plan, 1)) <= most
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "_BATCH_JOBS", 1)
+            assert len(batches(plan)) <= most
 
 
 @cache
@@ -64,15 +66,15 @@ def _parsed(text: str) -> ReleasePlan:
     return make_plan(parse_config(text, Path(), "small.toml"))
 
 
-def plan_of(small_toml: Callable[..., str], below: int) -> ReleasePlan:
-    return _parsed(small_toml(plan={"pool_below": below}))
+def plan_of(config_text: Callable[..., str], below: int) -> ReleasePlan:
+    return _parsed(config_text({"plan.pool_below": below}))
 
 
 @pytest.fixture(scope="module")
 def planned(
-    small_toml: Callable[..., str], tmp_path_factory: pytest.TempPathFactory
+    config_text: Callable[..., str], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[ReleasePlan, np.ndarray]:
-    config = parse_config(small_toml(), tmp_path_factory.mktemp("sampling"), "small.toml")
+    config = parse_config(config_text(), tmp_path_factory.mktemp("sampling"), "small.toml")
     plan = make_plan(config)
     records = job_source(config, plan.geography).records()
     return plan, geo_data.group_records(plan.pools, plan.geography, records)

@@ -18,10 +18,9 @@ from distributed import LocalCluster
 
 import pipelines
 from pipelines.running import executor as drawing
-from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder
 
-from .helpers import Configs, everything, seeded
+from .helpers import Configs, everything, interrupted, seeded
 
 pytestmark = [
     pytest.mark.slow,
@@ -40,8 +39,8 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-def many_batches(configure: Configs) -> Configs:
-    return lambda: configure(run={"batch_jobs": 20})
+def many_batches(small_config: Configs) -> Configs:
+    return lambda: small_config({"run.batch_jobs": 20})
 
 
 def public_bytes(release: pipelines.Release) -> dict[str, bytes]:
@@ -110,14 +109,14 @@ run(load_config(killed), key=synth.RunKey.from_seed(1), scheduler=address)
 
 
 def test_a_killed_client_changes_no_byte(
-    small_toml: Callable[..., str], cluster: LocalCluster, tmp_path: Path
+    config_text: Callable[..., str], cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """Resumed on the same cluster, whose workers may still draw what the killed client had asked for."""
     configs = []
     for name in ("whole", "killed"):
         (tmp_path / name).mkdir()
         configs.append(tmp_path / name / "small.toml")
-        configs[-1].write_text(small_toml(run={"batch_jobs": 20}))
+        configs[-1].write_text(config_text({"run.batch_jobs": 20}))
     command = [sys.executable, "-c", CLIENT, *map(str, configs), cluster.scheduler_address]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
@@ -133,21 +132,11 @@ def test_a_killed_client_changes_no_byte(
 
 
 def test_what_a_cluster_began_threads_can_finish(
-    many_batches: Configs,
-    cluster: LocalCluster,
-    frozen_day: None,
-    monkeypatch: pytest.MonkeyPatch,
+    many_batches: Configs, cluster: LocalCluster, frozen_day: None
 ) -> None:
     threads = public_bytes(seeded(many_batches()))
     config = many_batches()
-
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(releasing, "write_public", fail)
-        with pytest.raises(OSError, match="No space"):
-            seeded(config, scheduler=cluster.scheduler_address)
+    interrupted(config, scheduler=cluster.scheduler_address)
     assert public_bytes(pipelines.resume(config.release.out)) == threads
 
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import dask
+import distributed
 import numpy as np
 import pytest
 
@@ -36,27 +37,21 @@ def nation(jobs: int = MANY) -> Any:
     )
 
 
-def test_few_jobs_or_few_cores_are_for_threads() -> None:
-    assert local_workers(nation(MANY - 1), cores=64, memory=64 * GIB) == 1
-    assert local_workers(nation(), cores=7, memory=64 * GIB) == 1
-
-
-@pytest.mark.parametrize(("cores", "workers"), [(8, 2), (15, 3), (64, 16)])
-def test_one_process_for_four_cores(cores: int, workers: int) -> None:
-    assert local_workers(nation(), cores=cores, memory=64 * GIB) == workers
-
-
-@pytest.mark.parametrize(("memory", "workers"), [(64 * GIB, 16), (4 * 10**9, 5), (10**9, 1), (10**6, 1)])
-def test_no_more_processes_than_memory_has_room_for(memory: int, workers: int) -> None:
-    assert local_workers(nation(), cores=64, memory=memory) == workers
+def test_one_process_for_four_cores_and_as_many_as_memory_has_room_for() -> None:
+    assert local_workers(nation(MANY - 1), cores=64, memory=64 * GIB) == 1  # few jobs are for threads
+    for cores, memory, workers in (
+        *((cores, 64 * GIB, workers) for cores, workers in ((7, 1), (8, 2), (15, 3), (64, 16))),
+        *((64, memory, workers) for memory, workers in ((4 * 10**9, 5), (10**9, 1), (10**6, 1))),
+    ):
+        assert local_workers(nation(), cores=cores, memory=memory) == workers
 
 
 def test_the_memory_of_the_machine_is_asked_for() -> None:
     assert 1 <= local_workers(nation(), cores=64) <= 16
 
 
-def test_a_real_plan_has_what_is_looked_at(configure: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
-    release = make_plan(configure())
+def test_a_real_plan_has_what_is_looked_at(small_config: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
+    release = make_plan(small_config())
     assert local_workers(release) == 1
     monkeypatch.setattr(drawing, "_CLUSTER_JOBS", 1)
     assert local_workers(release, cores=8, memory=GIB) == 2
@@ -65,7 +60,7 @@ def test_a_real_plan_has_what_is_looked_at(configure: Configs, monkeypatch: pyte
 @pytest.mark.parametrize("error", [RuntimeError("Nanny failed to start."), OSError(24, "x"), TimeoutError()])
 def test_threads_draw_where_no_cluster_starts(
     error: Exception,
-    configure: Configs,
+    small_config: Configs,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -73,13 +68,13 @@ def test_threads_draw_where_no_cluster_starts(
         raise error
 
     monkeypatch.setattr(drawing, "local_workers", lambda _: 2)
-    monkeypatch.setattr("distributed.LocalCluster", broken)
-    release = seeded(configure())
+    monkeypatch.setattr(distributed, "LocalCluster", broken)
+    release = seeded(small_config())
     words = capsys.readouterr().err
     assert f"A Dask cluster of 2 processes does not start ({type(error).__name__})" in words
     assert 'if __name__ == "__main__":' in words
     monkeypatch.undo()
-    expected = seeded(configure())
+    expected = seeded(small_config())
     (data,) = (path.name for path in release.public.glob("*_od_*.parquet"))
     assert (release.public / data).read_bytes() == (expected.public / data).read_bytes()
 
@@ -97,7 +92,7 @@ def test_a_scheduler_that_does_not_answer_costs_nothing(paid_config: Configs, bo
 
 
 def test_the_first_error_is_told_when_the_scheduler_is_gone(
-    configure: Configs, monkeypatch: pytest.MonkeyPatch
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Gone:
         """A client whose scheduler dies while it is given work."""
@@ -119,16 +114,16 @@ def test_the_first_error_is_told_when_the_scheduler_is_gone(
         def run(self, _: object) -> None:
             raise RuntimeError("the scheduler is gone")
 
-    monkeypatch.setattr("distributed.Client", Gone)
+    monkeypatch.setattr(distributed, "Client", Gone)
     with pytest.raises(OSError, match="the first error"):
-        run(configure(), scheduler="tcp://127.0.0.1:1")
+        run(small_config(), scheduler="tcp://127.0.0.1:1")
 
 
 @pytest.mark.slow
-def test_a_script_without_a_guard_makes_its_release(small_toml: Callable[..., str], tmp_path: Path) -> None:
+def test_a_script_without_a_guard_makes_its_release(config_text: Callable[..., str], tmp_path: Path) -> None:
     """Processes that Dask starts import it again, and would begin the run again."""
     script = tmp_path / "script.py"
-    (tmp_path / "small.toml").write_text(small_toml(), encoding="utf-8")
+    (tmp_path / "small.toml").write_text(config_text(), encoding="utf-8")
     script.write_text(
         "import pathlib, pipelines, pipelines.running.executor\n"
         "pipelines.running.executor.local_workers = lambda _: 2\n"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers import KILLED
 from pipelines import Ledger, debits_of
 from pipelines.planning.storage import load_plan
 from pipelines.release.layout import expected_files, public_files
@@ -26,30 +27,16 @@ pytestmark = pytest.mark.slow
 # uninterrupted run takes; a name is a function that it does not come back from (after:) or that it does not
 # get to (before:). Key and time are fixed, so that releases can be compared; batches are small, so that there
 # are many.
-SCRIPT = """
-import os, pkgutil, signal, sys, time
-from pathlib import Path
+SCRIPT = f"""{KILLED}
+import sys, time
 import pipelines, synth
 import pipelines.running.run, pipelines.running.batches, pipelines.release.layout, pipelines.running.folder
 from pipelines.cli.main import main
 
 made = pipelines.running.run.make_certificate
-fixed = {"created": "2026-01-02T03:04:05Z"}
+fixed = {{"created": "2026-01-02T03:04:05Z"}}
 pipelines.running.run.make_certificate = lambda *a, **k: made(*a, **k).model_copy(update=fixed)
 synth.RunKey.generate = lambda: synth.RunKey.from_seed(7)
-
-def die(*_, **__):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-def find(moment):
-    when, name = moment.split(":")
-    owner, _, attribute = name.rpartition(".")
-    target = Path if owner == "Path" else pkgutil.resolve_name("pipelines." + owner)
-    return when, target, attribute, getattr(target, attribute)
-
-def arm(moment):
-    when, target, attribute, real = find(moment)
-    setattr(target, attribute, die if when == "before" else lambda *a, **k: (real(*a, **k), die()))
 
 def start(moment, *arguments):
     child = os.fork()
@@ -82,7 +69,7 @@ for number, moments in enumerate(sys.argv[2:]):
         start("", "resume", str(folder / "release"))
     print(number, *statuses, flush=True)
 """
-MANY = {"batch_jobs": 50}
+MANY = {"run.batch_jobs": 50}
 STEPS = [
     "after:running.run.save_plan",
     "before:running.run.keep_homes",
@@ -116,14 +103,14 @@ def digest(public: Path) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def killed(small_toml: Callable[..., str], tmp_path: Path, plans: list[str]) -> list[int]:
+def killed(config_text: Callable[..., str], tmp_path: Path, plans: list[str]) -> list[int]:
     """Say how often each run was killed; all of them must have ended alike, each paid for once."""
     plans = ["", *plans]  # the first is not killed
     book = tmp_path / "ledger.sqlite"
     paid = {"file": str(book), "data_set": "jobs", "epsilon": f"{8.6 * len(plans)}", "delta": "0.1"}
     for number in range(len(plans)):
         (tmp_path / str(number)).mkdir()
-        (tmp_path / str(number) / "small.toml").write_text(small_toml(run=MANY, ledger=paid))
+        (tmp_path / str(number) / "small.toml").write_text(config_text(MANY, {"ledger": paid}))
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(tmp_path), *plans], capture_output=True, text=True, check=True
     )
@@ -152,24 +139,26 @@ def killed(small_toml: Callable[..., str], tmp_path: Path, plans: list[str]) -> 
 
 @pytest.mark.deep  # the next test kills at the same steps, in one run
 @pytest.mark.parametrize("steps", [STEPS[:9], STEPS[9:]], ids=["drawing", "finishing"])
-def test_kill_at_a_step_and_resume(small_toml: Callable[..., str], tmp_path: Path, steps: list[str]) -> None:
-    assert killed(small_toml, tmp_path, steps) == [1] * len(steps)
+def test_kill_at_a_step_and_resume(config_text: Callable[..., str], tmp_path: Path, steps: list[str]) -> None:
+    assert killed(config_text, tmp_path, steps) == [1] * len(steps)
 
 
-def test_kill_at_one_step_after_the_other(small_toml: Callable[..., str], tmp_path: Path) -> None:
-    assert killed(small_toml, tmp_path, [" ".join(STEPS)])[0] >= 10
+def test_kill_at_one_step_after_the_other(config_text: Callable[..., str], tmp_path: Path) -> None:
+    assert killed(config_text, tmp_path, [" ".join(STEPS)])[0] >= 10
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("seed", range(5))
-def test_kill_at_any_moment_and_resume(small_toml: Callable[..., str], tmp_path: Path, seed: int) -> None:
-    assert sum(killed(small_toml, tmp_path, ["", *moments(seed)])) >= 3  # of about ten that are tried
+def test_kill_at_any_moment_and_resume(config_text: Callable[..., str], tmp_path: Path, seed: int) -> None:
+    assert sum(killed(config_text, tmp_path, ["", *moments(seed)])) >= 3  # of about ten that are tried
 
 
-def test_what_a_killed_run_leaves_is_closed_to_others(small_toml: Callable[..., str], tmp_path: Path) -> None:
+def test_what_a_killed_run_leaves_is_closed_to_others(
+    config_text: Callable[..., str], tmp_path: Path
+) -> None:
     """Looked at while it is there: no confidential byte outside a folder of mode 0700."""
     (tmp_path / "0").mkdir()
-    (tmp_path / "0" / "small.toml").write_text(small_toml(run=MANY))
+    (tmp_path / "0" / "small.toml").write_text(config_text(MANY))
     script = SCRIPT.replace('for moment in [*moments.split(), ""]:', "for moment in moments.split():")
     script = script.replace("if statuses[-1]:", "if False:")
     subprocess.run(

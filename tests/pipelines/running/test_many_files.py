@@ -52,12 +52,10 @@ def test_lodes_files_are_one_set_of_jobs(
 
 @pytest.mark.parametrize("batch_jobs", [30, 100_000])
 def test_a_release_from_several_files_is_that_from_one(
-    batch_jobs: int, pieces: Path, configure: Configs, frozen_day: None
+    batch_jobs: int, pieces: Path, small_config: Configs, frozen_day: None
 ) -> None:
-    several = {"file": f"{pieces}/jobs_?.csv.gz"}
-    one, other = (
-        data(seeded(configure(run={"batch_jobs": batch_jobs}, jobs=jobs))) for jobs in ({}, several)
-    )
+    several = {"jobs.file": f"{pieces}/jobs_?.csv.gz"}
+    one, other = (data(seeded(small_config({"run.batch_jobs": batch_jobs}, jobs))) for jobs in ({}, several))
     assert one == other
 
 
@@ -108,8 +106,8 @@ def test_a_worker_may_not_hide_in_another_file(tmp_path: Path, small_geography: 
     assert len(twice.records()) == 4
 
 
-def test_a_pattern_without_files_names_itself(configure: Configs) -> None:
-    config = configure(jobs={"file": "nothing/jobs_*.csv.gz"})
+def test_a_pattern_without_files_names_itself(small_config: Configs) -> None:
+    config = small_config({"jobs.file": "nothing/jobs_*.csv.gz"})
     with pytest.raises(geo_data.InputError, match=r"jobs_\*\.csv\.gz: there is no such file"):
         run(config)
 
@@ -122,10 +120,10 @@ def test_a_simulated_nation_is_released(tmp_path: Path, clean_source: object) ->
     assert [check.name for check in pipelines.verify(release.public)][-1] == "for release"
 
 
-def test_a_file_given_twice_is_refused(pieces: Path, configure: Configs) -> None:
+def test_a_file_given_twice_is_refused(pieces: Path, small_config: Configs) -> None:
     (pieces / "jobs_3.csv.gz").write_bytes((pieces / "jobs_1.csv.gz").read_bytes())
     (pieces / "jobs_3.csv.gz").chmod(0o600)
-    config = configure(jobs={"file": f"{pieces}/jobs_?.csv.gz"})
+    config = small_config({"jobs.file": f"{pieces}/jobs_?.csv.gz"})
     with pytest.raises(geo_data.InputError, match="same, byte for byte"):
         run(config)
     assert not config.release.out.exists()

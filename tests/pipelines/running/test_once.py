@@ -77,11 +77,11 @@ def _counting(found: Counter[str], read: Callable[..., object]) -> Callable[...,
 
 
 def test_a_run_reads_the_jobs_for_slots_and_for_homes_and_certifies_once(
-    configure: Configs, counts: Counter[str], small_region: dict[str, Path], tmp_path: Path
+    small_config: Configs, counts: Counter[str], small_region: dict[str, Path], tmp_path: Path
 ) -> None:
     jobs = tmp_path / "jobs.csv.gz"
     shutil.copy(small_region["od"], jobs)
-    release = run(configure(jobs={"file": str(jobs)}))
+    release = run(small_config({"jobs.file": str(jobs)}))
     assert (counts["slots"], counts["homes"]) == (1, 1)  # planning may not see homes, so two passes
     assert counts["certify"] == counts["checking"] == 1
     assert counts["hash plan.json"] == 2, "as the plan is saved, and for MANIFEST.json and SHA256SUMS"
@@ -91,13 +91,16 @@ def test_a_run_reads_the_jobs_for_slots_and_for_homes_and_certifies_once(
 
 
 def test_a_run_of_a_reviewed_plan_does_too(
-    configure: Configs, counts: Counter[str], microdata: dict[str, Path], microdata_jobs: Callable[..., Table]
+    small_config: Configs,
+    counts: Counter[str],
+    microdata: dict[str, Path],
+    microdata_jobs: Callable[..., object],
 ) -> None:
     for attributes, slots in (
         ([], 0),
         (["age", "sector"], 1),
     ):  # those of the plan are compared, without homes
-        config = configure(jobs=microdata_jobs(microdata["csv"], attributes=attributes))
+        config = small_config(microdata_jobs("csv", attributes=attributes))
         planned = pipelines.plan(config)
         counts.clear()
         with opened() as files:
@@ -110,8 +113,8 @@ def test_a_run_of_a_reviewed_plan_does_too(
         shutil.rmtree(planned.folder)
 
 
-def test_a_plan_is_certified_and_hashed_once(configure: Configs, counts: Counter[str]) -> None:
-    planned = pipelines.plan(configure())
+def test_a_plan_is_certified_and_hashed_once(small_config: Configs, counts: Counter[str]) -> None:
+    planned = pipelines.plan(small_config())
     assert counts == {
         "slots": 1,
         "certify": 1,
@@ -123,9 +126,9 @@ def test_a_plan_is_certified_and_hashed_once(configure: Configs, counts: Counter
 
 
 def test_a_resumed_run_certifies_once_and_reads_no_jobs(
-    configure: Configs, counts: Counter[str], monkeypatch: pytest.MonkeyPatch
+    small_config: Configs, counts: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = configure()
+    config = small_config()
     interrupted(config)
     counts.clear()
     monkeypatch.setattr(geo_data.LodesJobs, "_read", pytest.fail)

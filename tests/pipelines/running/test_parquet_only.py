@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,74 +12,67 @@ import pyarrow.parquet as pq
 import pytest
 
 import pipelines
+from helpers import copies, refused, seal_again
 from pipelines import VerificationError, verify
 from pipelines.release.layout import (
     CHECKSUMS,
-    MANIFEST,
     checksum_lines,
     expected_files,
     public_files,
-    seal,
     without_parts,
 )
 from pipelines.release.names import NAME_FILE
 from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder
 
-from .helpers import Configs, Table, interrupted, seeded
+from .helpers import Configs, interrupted, seeded
 
-WITHOUT: Table = {"release": {"csv": False}}
-
-
-@pytest.fixture
-def config(
-    configure: Configs, microdata: dict[str, Path], microdata_jobs: Callable[[Path], Table]
-) -> Configs:
-    jobs = microdata_jobs(microdata["parquet"])
-    return lambda **more: configure(jobs=jobs, run={"batch_jobs": 200}, **more)
+WITHOUT = {"release.csv": False}
+MANY = {"run.batch_jobs": 200}
 
 
 @pytest.fixture
-def parquet_only(config: Configs) -> pipelines.Release:
-    return seeded(config(**WITHOUT), 4)
+def config(small_config: Configs, microdata_jobs: Callable[..., object]) -> Configs:
+    jobs = microdata_jobs("parquet")
+    return lambda *more: small_config(jobs, MANY, *more)
 
 
-def sealed_again(public: Path) -> None:
-    """Make checksums and manifest true of what is there, as a careful forger would."""
-    for name in (MANIFEST, CHECKSUMS):
-        (public / name).unlink()
-    certificate = pipelines.Certificate.model_validate_json((public / "certificate.json").read_bytes())
-    seal(public, certificate)
+@pytest.fixture(scope="module")
+def both(
+    config_text: Callable[..., str],
+    microdata_jobs: Callable[..., object],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> list[pipelines.Release]:
+    """A release without CSV and one with it, by the same key. Copy them before changing them."""
+    texts = (config_text(microdata_jobs("parquet"), MANY, change) for change in (WITHOUT, {}))
+    folder = tmp_path_factory.mktemp
+    return [seeded(pipelines.parse_config(text, folder("both"), "both.toml"), 4) for text in texts]
 
 
-def refusal(public: Path) -> VerificationError:
-    with pytest.raises(VerificationError) as refused:
-        list(verify(public))
-    assert refused.value.check != "for release"
-    return refused.value
+@pytest.fixture
+def parquet_only(both: list[pipelines.Release]) -> pipelines.Release:
+    return both[0]
 
 
-def test_the_rows_are_those_of_a_release_with_csv(parquet_only: pipelines.Release, config: Configs) -> None:
-    both = seeded(config(), 4)
+def test_the_rows_are_those_of_a_release_with_csv(both: list[pipelines.Release]) -> None:
+    public, other = (release.public for release in both)
     for name in ("demo_od_main_JT00_2019.parquet", "demo_jobs_main_JT00_2019.parquet"):
-        assert (parquet_only.public / name).is_dir()
-        assert len(list((parquet_only.public / name).iterdir())) > 2
-        parts, whole = pd.read_parquet(parquet_only.public / name), pd.read_parquet(both.public / name)
+        assert len(list((public / name).iterdir())) > 2
+        parts, whole = (pd.read_parquet(folder / name) for folder in (public, other))
         pd.testing.assert_frame_equal(
             parts.drop(columns="createdate", errors="ignore"),
             whole.drop(columns="createdate", errors="ignore"),
         )
-    assert not list(parquet_only.public.rglob("*.csv*"))
-    assert "a folder of Parquet files" in (parquet_only.public / "README.md").read_text()
+    assert not list(public.rglob("*.csv*"))
+    assert "a folder of Parquet files" in (public / "README.md").read_text()
 
 
-def test_readers_need_not_know(parquet_only: pipelines.Release, config: Configs) -> None:
-    both = seeded(config(), 4)
-    flows = [
-        pipelines.read_public_release(release.public).flows("trct", "bgrp", ["S000", "age_old"])
-        for release in (parquet_only, both)
-    ]
-    pd.testing.assert_frame_equal(*flows)
+def test_readers_need_not_know(both: list[pipelines.Release]) -> None:
+    parts, whole = (pipelines.read_public_release(release.public) for release in both)
+    assert parts.rows["main"].count_rows() == whole.rows["main"].count_rows()
+    for levels in (("trct", "bgrp"), ("bgrp", "bgrp")):
+        flows = (one.flows(*levels, ["S000", "age_old"]) for one in (parts, whole))
+        pd.testing.assert_frame_equal(*flows)
 
 
 def test_it_verifies_and_lists_its_files(parquet_only: pipelines.Release) -> None:
@@ -99,62 +93,61 @@ def parts_of(public: Path, kind: str) -> list[Path]:
     return sorted(public.glob(f"*_{kind}_main_*.parquet/*"))
 
 
-@pytest.mark.parametrize("kind", ["od", "jobs"])
-@pytest.mark.parametrize("which", [0, 1, -1])
-def test_a_missing_part_is_missed(parquet_only: pipelines.Release, kind: str, which: int) -> None:
-    parts_of(parquet_only.public, kind)[which].unlink()
-    assert refusal(parquet_only.public).check == "files"
-    sealed_again(parquet_only.public)
-    assert refusal(parquet_only.public).check in {"data", "texts"}
+def test_a_missing_part_is_missed(parquet_only: pipelines.Release, tmp_path: Path) -> None:
+    cases = itertools.product(("od", "jobs"), (0, 1, -1))
+    for (kind, which), public in zip(cases, copies(parquet_only.public, tmp_path), strict=False):
+        parts_of(public, kind)[which].unlink()
+        assert refused(public).check == "files"
+        seal_again(public)
+        assert refused(public).check in {"data", "texts"}
 
 
-@pytest.mark.parametrize("kind", ["od", "jobs"])
-def test_parts_in_another_order_are_refused(parquet_only: pipelines.Release, kind: str) -> None:
-    first, second, *_ = parts_of(parquet_only.public, kind)
+def in_another_order(public: Path, kind: str) -> None:
+    first, second, *_ = parts_of(public, kind)
     swap = first.with_name("swap")
     first.rename(swap)
     second.rename(first)
     swap.rename(second)
-    sealed_again(parquet_only.public)
-    assert refusal(parquet_only.public).check == "data"
 
 
-def test_a_part_twice_is_refused(parquet_only: pipelines.Release) -> None:
-    parts = parts_of(parquet_only.public, "od")
+def twice(public: Path) -> None:
+    parts = parts_of(public, "od")
     shutil.copy(parts[-1], parts[-1].with_name(f"part-{len(parts):06}.parquet"))
-    sealed_again(parquet_only.public)
-    assert refusal(parquet_only.public).check == "data"
 
 
-def test_a_file_that_is_no_part_is_refused(parquet_only: pipelines.Release) -> None:
-    (parts_of(parquet_only.public, "od")[0].parent / "more.parquet").write_bytes(b"PAR1")
-    sealed_again(parquet_only.public)
-    assert refusal(parquet_only.public).check in {"data", "texts"}
+def in_one_file(public: Path) -> None:
+    folder = parts_of(public, "od")[0].parent
+    whole = pq.read_table(folder)
+    shutil.rmtree(folder)
+    pq.write_table(whole.replace_schema_metadata(), folder)
 
 
-def test_one_file_in_place_of_the_parts_is_refused(parquet_only: pipelines.Release) -> None:
-    parts = parts_of(parquet_only.public, "od")
-    whole = pq.read_table(parts[0].parent)
-    shutil.rmtree(parts[0].parent)
-    pq.write_table(whole.replace_schema_metadata(), parts[0].parent)
-    sealed_again(parquet_only.public)
-    assert refusal(parquet_only.public).check == "data"
-
-
-def test_a_changed_row_is_refused(parquet_only: pipelines.Release) -> None:
-    part = parts_of(parquet_only.public, "od")[1]
+def changed(public: Path) -> None:
+    part = parts_of(public, "od")[1]
     table = pq.read_table(part)
     count = table["S000"].to_pandas().copy()
     count.iloc[0] += 1
     at = table.column_names.index("S000")
     pq.write_table(table.set_column(at, table.schema.field(at), [count.to_numpy()]), part)
-    sealed_again(parquet_only.public)
-    assert refusal(parquet_only.public).check == "data"
+
+
+def test_other_parts_are_refused(parquet_only: pipelines.Release, tmp_path: Path) -> None:
+    orders = (lambda public, kind=kind: in_another_order(public, kind) for kind in ("od", "jobs"))
+    harms = (*orders, twice, in_one_file, changed)
+    folders = copies(parquet_only.public, tmp_path)
+    for harm, public in zip(harms, folders, strict=False):
+        harm(public)
+        seal_again(public)
+        assert refused(public).check == "data"
+    public = next(folders)
+    (parts_of(public, "od")[0].parent / "more.parquet").write_bytes(b"PAR1")  # no part
+    seal_again(public)
+    assert refused(public).check in {"data", "texts"}
 
 
 def test_a_run_that_failed_while_it_wrote_can_be_resumed(config: Configs) -> None:
     """The parts that were put into the public folder already are still the run's own."""
-    wanted = config(**WITHOUT)
+    wanted = config(WITHOUT)
     interrupted(wanted, releasing, "verify")
     assert list(RunFolder.of(wanted.release.out).public.glob("*.parquet/part-000000.parquet"))
     release = pipelines.resume(wanted.release.out)
@@ -167,7 +160,7 @@ def test_disks_without_links_get_copies(config: Configs, monkeypatch: pytest.Mon
         raise OSError(1, "Operation not permitted")
 
     monkeypatch.setattr(Path, "hardlink_to", no_links)
-    release = seeded(config(**WITHOUT), 4)
+    release = seeded(config(WITHOUT), 4)
     assert {"data", "texts"} <= passed(release.public)
 
 

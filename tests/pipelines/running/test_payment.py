@@ -33,7 +33,7 @@ def test_a_release_is_paid_once_with_what_its_certificate_says(
     assert debits_of([release.out]) == [debit.hash]
     plan, guarantee = release.plan, releasing.certify(release.plan)
     for epsilon, refused in (("20", False), ("10", True)):  # what `odsynth plan` says of the next one
-        settings = paid_config(ledger={"epsilon": epsilon}).ledger
+        settings = paid_config({"ledger.epsilon": epsilon}).ledger
         assert settings is not None
         line = budget_line(settings, plan, guarantee)
         left = synth.decimal_down(Fraction(epsilon) - account.epsilon)
@@ -41,7 +41,7 @@ def test_a_release_is_paid_once_with_what_its_certificate_says(
         assert ("COSTS MORE" in line) == refused
     assert "ledger" not in release.plan.configuration  # where the agency keeps its books is nobody's business
     with pytest.raises(ConfigError, match="the output folder exists"):
-        run(paid_config(release={"out": str(release.out)}))
+        run(paid_config({"release.out": str(release.out)}))
 
 
 def test_what_is_left_counts_the_budget_without_a_period(paid_config: Configs, book: Path) -> None:
@@ -67,8 +67,8 @@ def test_planning_refuses_what_a_run_would_refuse_later(paid_config: Configs, tm
     releasing.check_ready(paid_config())
     nowhere = tmp_path / "nowhere"
     with pytest.raises(LedgerError, match="nowhere: the ledger's folder does not exist"):
-        releasing.check_ready(paid_config(ledger={"file": str(nowhere / "ledger.sqlite")}))
-    signed = paid_config(signature={"key": f"{nowhere}.pem"})
+        releasing.check_ready(paid_config({"ledger.file": str(nowhere / "ledger.sqlite")}))
+    signed = paid_config({"signature.key": f"{nowhere}.pem"})
     with pytest.raises(SigningError, match=r"nowhere\.pem: there is no such key"):
         releasing.check_ready(signed)
 
@@ -77,7 +77,7 @@ def test_a_plan_for_one_record_is_paid_with_what_was_asked_of_it(
     paid_config: Configs, book: Path, clean_source: object
 ) -> None:
     """Probabilistic privacy of its whole run would cost a delta of more than the budget has."""
-    release = run(paid_config(privacy={"guarantee": "dp"}))
+    release = run(paid_config({"privacy.guarantee": "dp"}))
     assert Fraction(release.certificate.run.delta) > Fraction("1e-4")
     assert Ledger(book).spent("jobs") == (Fraction("8.6"), Fraction("1e-5"))
 
@@ -172,7 +172,7 @@ def test_a_run_that_stops_before_its_debit_leaves_nothing(paid_config: Configs, 
 
 
 def test_a_ledger_that_does_not_know_the_witness_is_not_used(paid_config: Configs, book: Path) -> None:
-    config = paid_config(ledger={"witness": ["a" * 64]})
+    config = paid_config({"ledger.witness": ["a" * 64]})
     with pytest.raises(LedgerError, match="there is no such ledger"):
         run(config)
     assert not book.exists()

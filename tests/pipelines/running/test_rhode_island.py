@@ -11,7 +11,10 @@ import pytest
 
 import geo_data
 import pipelines
+from helpers import with_values
 from pipelines import Release, mean_commute, run, total_variation, verify
+from pipelines.config.loading import check_config
+from pipelines.config.toml import read_toml
 from pipelines.planning.utility import destination_commute_error
 
 pytestmark = pytest.mark.slow
@@ -48,14 +51,11 @@ def release(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Release:
     mechanism, epsilon = request.param
-    text = CONFIG.read_text(encoding="utf-8")
-    changes = {'epsilon = "8.6"': f'epsilon = "{epsilon}"'}
+    changes = {"privacy.epsilon": epsilon}
     if mechanism == "geometric":
-        changes |= {'mechanism = "dirichlet"': f'mechanism = "{mechanism}"', 'delta = "1e-5"': 'delta = "0"'}
-    for old, new in changes.items():
-        assert text.count(old) == 1
-        text = text.replace(old, new)
-    config = pipelines.parse_config(text, CONFIG.parent, CONFIG.name)
+        changes |= {"release.mechanism": mechanism, "privacy.delta": "0"}
+    tables = with_values(read_toml(CONFIG), changes)
+    config = check_config(tables, CONFIG.parent, CONFIG.name)
     return run(config.with_out(tmp_path_factory.mktemp("rhode-island") / "release"))
 
 

@@ -26,7 +26,7 @@ import synth
 from pipelines import ConfigError, Release, resume, run, verify
 from pipelines.planning import storage
 from pipelines.planning.plan import batches
-from pipelines.release import layout
+from pipelines.release import certificate, layout
 from pipelines.release.layout import MANIFEST, expected_files, file_names, public_files
 from pipelines.release.names import NAME_FILE
 from pipelines.running import batches as drawing
@@ -35,11 +35,11 @@ from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder
 from pipelines.running.steps import RUN_STEPS, Step, StepBegins
 from pipelines.storage.event_log import EventLog
+from synth import randomness
 
 from .helpers import (
     FULL,
     Configs,
-    Table,
     data_of,
     everything,
     failing,
@@ -49,7 +49,7 @@ from .helpers import (
     seeded,
 )
 
-MANY = {"batch_jobs": 50}
+MANY = {"run.batch_jobs": 50}
 COUNTS = ["S000", *(name for names in geo_data.LODES_CATEGORIES.values() for name in names)]
 
 
@@ -60,16 +60,16 @@ def read_od(release: Release) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def micro_releases(
-    small_toml: Callable[..., str],
+    config_text: Callable[..., str],
     microdata: dict[str, Path],
-    microdata_jobs: Callable[[Path], Table],
+    microdata_jobs: Callable[..., object],
     clean_source: object,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Release]:
     """Releases of the microdata by age and sector, from CSV and from Parquet."""
     releases = {}
     for form, path in microdata.items():
-        text = small_toml(jobs=microdata_jobs(path), plan={"pool_by": ["age", "sector"]})
+        text = config_text(microdata_jobs(path), {"plan.pool_by": ["age", "sector"]})
         folder = tmp_path_factory.mktemp(f"micro-{form}")
         releases[form] = run(pipelines.parse_config(text, folder, "micro.toml"))
     return releases
@@ -96,10 +96,10 @@ def test_homes_are_not_simply_copied(small_release: Release, small_region: dict[
 
 
 def test_every_pool_gets_as_many_homes_as_slots_by_stratum(
-    configure: Configs, small_region: dict[str, Path]
+    small_config: Configs, small_region: dict[str, Path]
 ) -> None:
     """Pooled by earnings, the urn of each earnings class is its own."""
-    release = seeded(configure(plan={"pool_by": ["SE"]}), 3)
+    release = seeded(small_config({"plan.pool_by": ["SE"]}), 3)
     truth = pd.read_csv(small_region["od"], dtype={"w_geocode": "str"}).groupby("w_geocode")[COUNTS].sum()
     pd.testing.assert_frame_equal(read_od(release).groupby("w_geocode")[COUNTS].sum(), truth)
     assert release.plan.pools.n.sum() == 600
@@ -127,9 +127,9 @@ def test_microdata_release_has_the_public_totals(
 
 
 def test_microdata_csv_and_parquet_give_the_same_release(
-    configure: Configs, microdata: dict[str, Path], microdata_jobs: Callable[[Path], Table], frozen_day: None
+    small_config: Configs, microdata: dict[str, Path], microdata_jobs: Callable[..., object], frozen_day: None
 ) -> None:
-    one, other = (data_of(seeded(configure(jobs=microdata_jobs(path)), 9)) for path in microdata.values())
+    one, other = (data_of(seeded(small_config(microdata_jobs(path)), 9)) for path in microdata.values())
     assert one == other
     assert len(one) == 3
 
@@ -221,24 +221,26 @@ def test_readme_names_every_file_and_column(
 # --- equal keys, equal bytes
 
 
-def test_same_key_gives_the_same_bytes_and_another_key_others(configure: Configs, frozen_day: None) -> None:
-    one, again, other = (data_of(seeded(configure(), seed)) for seed in (1, 1, 2))
+def test_same_key_gives_the_same_bytes_and_another_key_others(
+    small_config: Configs, frozen_day: None
+) -> None:
+    one, again, other = (data_of(seeded(small_config(), seed)) for seed in (1, 1, 2))
     assert one == again
     assert all(one[name] != other[name] for name in one)
 
 
-def test_number_of_threads_does_not_matter(configure: Configs, frozen_day: None) -> None:
+def test_number_of_threads_does_not_matter(small_config: Configs, frozen_day: None) -> None:
     """Many small batches, drawn by one thread and by several: the same bytes."""
     found = []
     for threads in (1, 4):
         with dask.config.set(num_workers=threads):
-            release = seeded(configure(run=MANY))
+            release = seeded(small_config(MANY))
         assert len(batches(release.plan, 50)) > 4
         found.append(data_of(release))
     assert found[0] == found[1]
 
 
-def test_no_key_stream_is_used_twice(configure: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_key_stream_is_used_twice(small_config: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two batches, or two stages, on one stream would be correlated, outside the guarantee."""
     stream = synth.RunKey.stream
     used: list[tuple[str, int]] = []
@@ -247,13 +249,13 @@ def test_no_key_stream_is_used_twice(configure: Configs, monkeypatch: pytest.Mon
         "stream",
         lambda key, stage, batch: (used.append((stage, batch)), stream(key, stage, batch))[1],
     )
-    release = run(configure(run=MANY))
+    release = run(small_config(MANY))
     assert len(used) == 2 * len(batches(release.plan, 50)) > 8
     assert len(set(used)) == len(used)
 
 
-def test_operating_system_keys_differ(configure: Configs, clean_source: object) -> None:
-    one, other = (read_od(run(configure())) for _ in range(2))
+def test_operating_system_keys_differ(small_config: Configs, clean_source: object) -> None:
+    one, other = (read_od(run(small_config())) for _ in range(2))
     assert not one.equals(other)
 
 
@@ -261,11 +263,11 @@ def test_operating_system_keys_differ(configure: Configs, clean_source: object) 
 
 
 def test_an_existing_output_is_refused_and_not_touched(
-    configure: Configs, monkeypatch: pytest.MonkeyPatch
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(releasing, "make_plan", pytest.fail)  # refused before anything is read
     for kind in ("folder", "empty folder", "file", "link", "dangling link"):
-        config = configure()
+        config = small_config()
         out = config.release.out
         target = out.parent / "elsewhere"
         target.mkdir()
@@ -308,9 +310,11 @@ FAULTS = (FULL, KeyboardInterrupt(), MemoryError())
 
 
 @pytest.mark.parametrize("step", BEFORE, ids=lambda step: step[1])
-def test_a_failure_before_the_first_draw_leaves_nothing(step: tuple[object, str], configure: Configs) -> None:
+def test_a_failure_before_the_first_draw_leaves_nothing(
+    step: tuple[object, str], small_config: Configs
+) -> None:
     for fault in FAULTS:
-        config = configure(release={"out": "new/folder/release"})
+        config = small_config({"release.out": "new/folder/release"})
         interrupted(config, *step, fault)
         top = config.release.out.parent.parent.parent
         assert list(top.iterdir()) == [], "not even the folders made for the output"
@@ -320,10 +324,10 @@ def test_a_failure_before_the_first_draw_leaves_nothing(step: tuple[object, str]
 
 @pytest.mark.parametrize("step", AFTER, ids=lambda step: step[1])
 def test_a_failure_from_the_first_draw_on_can_be_resumed(
-    step: tuple[object, str], configure: Configs, drawn_with_seed_one: dict[str, bytes], frozen_day: None
+    step: tuple[object, str], small_config: Configs, drawn_with_seed_one: dict[str, bytes], frozen_day: None
 ) -> None:
     for fault in FAULTS:
-        config = configure()
+        config = small_config()
         interrupted(config, *step, fault)
         assert left_over(config) == [".release.unfinished"]
         assert mode(RunFolder.of(config.release.out).folder) == 0o700
@@ -344,9 +348,9 @@ def drawn_with_seed_one(whole: Release) -> dict[str, bytes]:
 
 
 def test_a_finished_batch_is_not_drawn_again(
-    configure: Configs, frozen_day: None, monkeypatch: pytest.MonkeyPatch
+    small_config: Configs, frozen_day: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    draw, config = drawing.sample_batch, configure(run=MANY)
+    draw, config = drawing.sample_batch, small_config(MANY)
     drawn: list[int] = []
     most = 3
 
@@ -357,7 +361,7 @@ def test_a_finished_batch_is_not_drawn_again(
         return draw(*arguments)  # type: ignore[arg-type]
 
     with dask.config.set(num_workers=1):
-        uninterrupted = everything(seeded(configure(run=MANY)).public)
+        uninterrupted = everything(seeded(small_config(MANY)).public)
         monkeypatch.setattr(drawing, "sample_batch", sample)
         with pytest.raises(OSError, match="Input/output"):
             seeded(config)
@@ -369,9 +373,9 @@ def test_a_finished_batch_is_not_drawn_again(
 
 
 def test_a_part_that_was_cut_off_is_drawn_again(
-    configure: Configs, drawn_with_seed_one: dict[str, bytes], frozen_day: None
+    small_config: Configs, drawn_with_seed_one: dict[str, bytes], frozen_day: None
 ) -> None:
-    config = configure()
+    config = small_config()
     interrupted(config)
     for path in RunFolder.of(config.release.out).parts.rglob("od.*"):
         os.truncate(path, 10)
@@ -379,9 +383,9 @@ def test_a_part_that_was_cut_off_is_drawn_again(
 
 
 def test_a_run_that_was_moved_ends_where_it_is(
-    configure: Configs, drawn_with_seed_one: dict[str, bytes], frozen_day: None, tmp_path: Path
+    small_config: Configs, drawn_with_seed_one: dict[str, bytes], frozen_day: None, tmp_path: Path
 ) -> None:
-    config = configure()
+    config = small_config()
     interrupted(config)
     out = tmp_path / "larger" / "disk"
     out.parent.mkdir()
@@ -392,10 +396,10 @@ def test_a_run_that_was_moved_ends_where_it_is(
 
 
 def test_what_a_power_cut_must_not_take_is_on_the_disk(
-    configure: Configs, monkeypatch: pytest.MonkeyPatch
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Plan and homes before drawing, parts before they get their names, the release before its key goes."""
-    config = configure()
+    config = small_config()
     staging = RunFolder.of(config.release.out)
     synced: set[int] = set()
     moments: list[str] = []
@@ -417,8 +421,10 @@ def test_what_a_power_cut_must_not_take_is_on_the_disk(
     assert moments == ["draw", "name", "forget", "name"]  # of the one part, of the release
 
 
-def test_two_processes_do_not_work_in_one_folder(configure: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = configure()
+def test_two_processes_do_not_work_in_one_folder(
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small_config()
     seen: list[str] = []
     real = releasing.sample_release
 
@@ -435,10 +441,10 @@ def test_two_processes_do_not_work_in_one_folder(configure: Configs, monkeypatch
 
 
 def test_a_worker_does_not_draw_a_new_run_with_the_key_of_an_old_one(
-    configure: Configs, frozen_day: None, drawn_with_seed_one: dict[str, bytes]
+    small_config: Configs, frozen_day: None, drawn_with_seed_one: dict[str, bytes]
 ) -> None:
     """A cluster's worker lives on when a run is lost; the next run of the same output is another one."""
-    config = configure()
+    config = small_config()
 
     def one_process(_: object, staging: RunFolder, name: str, todo: list[int], *, progress: bool) -> None:
         for batch in todo:
@@ -455,8 +461,8 @@ def test_a_worker_does_not_draw_a_new_run_with_the_key_of_an_old_one(
     executor._forget()
 
 
-def test_a_task_of_a_run_that_is_gone_puts_nothing_into_its_successor(configure: Configs) -> None:
-    config = configure()
+def test_a_task_of_a_run_that_is_gone_puts_nothing_into_its_successor(small_config: Configs) -> None:
+    config = small_config()
     interrupted(config)
     staging = RunFolder.of(config.release.out)
     lost = staging.load()
@@ -472,8 +478,8 @@ def test_a_task_of_a_run_that_is_gone_puts_nothing_into_its_successor(configure:
         executor._draw(staging.folder, lost.name, 0)
 
 
-def test_a_folder_that_somebody_else_prepared_is_refused(configure: Configs, tmp_path: Path) -> None:
-    config = configure()
+def test_a_folder_that_somebody_else_prepared_is_refused(small_config: Configs, tmp_path: Path) -> None:
+    config = small_config()
     staging = RunFolder.of(config.release.out)
     for target in (staging.folder, staging.confidential):
         staging.folder.mkdir(mode=0o700)
@@ -491,27 +497,19 @@ def test_a_folder_that_somebody_else_prepared_is_refused(configure: Configs, tmp
     assert (tmp_path / "victim").read_text() == "mine"
 
 
-def test_homes_that_cannot_be_removed_keep_the_release_back(configure: Configs) -> None:
-    config = configure()
-    interrupted(config, RunFolder, "tidy", OSError(16, "Device or resource busy"))
-    assert not config.release.out.exists()
-    release = resume(config.release.out)
-    assert not (release.out / "homes").exists()
-
-
-def test_another_version_does_not_resume(configure: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = configure()
+def test_another_version_does_not_resume(small_config: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = small_config()
     interrupted(config)
     before = everything(RunFolder.of(config.release.out).folder)
-    monkeypatch.setattr("pipelines.release.certificate.dependency_versions", lambda: {"python": "4.0"})
+    monkeypatch.setattr(certificate, "dependency_versions", lambda: {"python": "4.0"})
     with pytest.raises(ConfigError, match="begun by another version"):
         resume(config.release.out)
     assert everything(RunFolder.of(config.release.out).folder) == before
 
 
-def test_what_an_abandoned_run_left_is_thrown_away(configure: Configs) -> None:
+def test_what_an_abandoned_run_left_is_thrown_away(small_config: Configs) -> None:
     """Killed before its first draw: nothing was spent, so the next run begins anew."""
-    config = configure()
+    config = small_config()
     folder = RunFolder.of(config.release.out).folder
     folder.mkdir(mode=0o700)
     (folder / "homes").mkdir()
@@ -524,17 +522,17 @@ def test_what_an_abandoned_run_left_is_thrown_away(configure: Configs) -> None:
 
 
 def test_a_failure_when_the_release_is_put_in_place_can_be_resumed(
-    configure: Configs, drawn_with_seed_one: dict[str, bytes], frozen_day: None
+    small_config: Configs, drawn_with_seed_one: dict[str, bytes], frozen_day: None
 ) -> None:
     for owner, name in ((Path, "rename"), (releasing, "_put_in_place"), (releasing, "sync_tree")):
-        config = configure()
+        config = small_config()
         interrupted(config, owner, name, PermissionError(1, "Operation not permitted"))
         assert left_over(config) == [".release.unfinished"]
         assert everything(resume(config.release.out).public) == drawn_with_seed_one
 
 
 def test_a_release_that_fails_its_own_check_is_not_put_in_place(
-    configure: Configs, monkeypatch: pytest.MonkeyPatch
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sampler that loses a job (here: moves one to another work block) must not get out."""
     table = geo_data.od_table
@@ -545,14 +543,14 @@ def test_a_release_that_fails_its_own_check_is_not_put_in_place(
         return table(geography, moved, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(geo_data, "od_table", wrong)  # where it is drawn; the check has the right one
-    config = configure()
+    config = small_config()
     with pytest.raises(pipelines.VerificationError, match="data"):
         run(config)
     assert left_over(config) == [".release.unfinished"]
 
 
 def test_a_plan_that_costs_more_than_requested_is_not_drawn(
-    configure: Configs, monkeypatch: pytest.MonkeyPatch
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certify = synth.Dirichlet.certify
 
@@ -561,14 +559,14 @@ def test_a_plan_that_costs_more_than_requested_is_not_drawn(
 
     monkeypatch.setattr(synth.Dirichlet, "certify", dear)
     monkeypatch.setattr(releasing, "job_source", pytest.fail)
-    config = configure()
+    config = small_config()
     with pytest.raises(ValueError, match="exceed what was requested"):
         run(config)
     assert left_over(config) == []
 
 
 def test_the_certificate_is_made_before_origins_are_read(
-    configure: Configs, monkeypatch: pytest.MonkeyPatch
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
     for name in ("make_plan", "certify", "save_plan", "make_certificate", "sample_release"):
@@ -580,15 +578,15 @@ def test_the_certificate_is_made_before_origins_are_read(
     monkeypatch.setattr(
         geo_data.LodesJobs, "_records", lambda *a, **k: (order.append("records"), records(*a, **k))[1]
     )
-    run(configure())
+    run(small_config())
     assert order == ["make_plan", "certify", "save_plan", "make_certificate", "records", "sample_release"]
 
 
 def test_a_release_put_in_place_at_the_same_moment_is_not_replaced(
-    configure: Configs, small_release: Release, monkeypatch: pytest.MonkeyPatch
+    small_config: Configs, small_release: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two runs into one folder: both saw that it was free; the later one gets an error, the first stays."""
-    config = configure()
+    config = small_config()
     rename = Path.rename
 
     def late(staging: Path, out: Path) -> Path:
@@ -604,9 +602,9 @@ def test_a_release_put_in_place_at_the_same_moment_is_not_replaced(
 
 
 def test_a_folder_that_appears_during_the_run_is_not_replaced(
-    configure: Configs, monkeypatch: pytest.MonkeyPatch
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = configure()
+    config = small_config()
     log = releasing._log
 
     def meanwhile(*arguments: object) -> None:
@@ -635,9 +633,9 @@ def test_permissions(small_release: Release) -> None:
 
 @pytest.mark.parametrize("umask", [0o000, 0o022])
 def test_staging_is_never_open_to_others(
-    umask: int, configure: Configs, monkeypatch: pytest.MonkeyPatch
+    umask: int, small_config: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = configure()
+    config = small_config()
     seen: list[int] = []
 
     def look() -> None:
@@ -681,12 +679,14 @@ def test_no_public_file_holds_a_canary(
         assert list(hidden_in(release.out / "confidential", [canary.encode()])) == []
 
 
-def test_files_that_everybody_can_read_are_refused(configure: Configs, small_region: dict[str, Path]) -> None:
+def test_files_that_everybody_can_read_are_refused(
+    small_config: Configs, small_region: dict[str, Path]
+) -> None:
     od = small_region["od"]
     before = mode(od)
     od.chmod(0o604)
     try:
-        config = configure()
+        config = small_config()
         with pytest.raises(
             ConfigError, match="everybody on this machine can read the confidential jobs"
         ) as error:
@@ -695,14 +695,14 @@ def test_files_that_everybody_can_read_are_refused(configure: Configs, small_reg
         assert left_over(config) == []
         for read in (pipelines.make_plan, lambda config: pipelines.tune(config, pipelines.Sweep())):
             with pytest.raises(ConfigError, match="everybody on this machine can read"):
-                read(configure())
-        run(configure(run={"world_readable": True}))
+                read(small_config())
+        run(small_config({"run.world_readable": True}))
     finally:
         od.chmod(before)
 
 
-def test_the_log_says_what_happened_and_nothing_else(configure: Configs, canary: str) -> None:
-    config = configure()
+def test_the_log_says_what_happened_and_nothing_else(small_config: Configs, canary: str) -> None:
+    config = small_config()
 
     interrupted(config, fault=OSError(28, f"No space left for {canary}", canary))
     release = resume(config.release.out)
@@ -730,14 +730,14 @@ def test_no_public_file_names_a_folder_of_this_machine(small_release: Release) -
 
 
 def test_the_run_key_is_in_no_file_and_is_destroyed(
-    configure: Configs, monkeypatch: pytest.MonkeyPatch
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raw = bytes(range(100, 132))
-    monkeypatch.setattr("synth.randomness.secrets.token_bytes", lambda n: raw[:n])
+    monkeypatch.setattr(randomness.secrets, "token_bytes", lambda n: raw[:n])
     keys: list[synth.RunKey] = []
     generate = synth.RunKey.generate
     monkeypatch.setattr(synth.RunKey, "generate", lambda: keys.append(generate()) or keys[-1])
-    release = run(configure())
+    release = run(small_config())
     assert len(keys) == 1
     assert keys[0].secure
     secrets = [raw, raw.hex().encode(), str(list(raw)).encode()]
@@ -747,19 +747,19 @@ def test_the_run_key_is_in_no_file_and_is_destroyed(
 
 
 def test_the_key_is_destroyed_after_a_failure_too(
-    configure: Configs, monkeypatch: pytest.MonkeyPatch
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = synth.RunKey.from_seed(1)
     failing(releasing, "write_public", FULL, monkeypatch)
     with pytest.raises(OSError, match="No space"):
-        run(configure(), key=key)
+        run(small_config(), key=key)
     with pytest.raises(RuntimeError, match="destroyed"):
         key.stream("urn", 0)
 
 
-def test_every_step_is_reported_and_noted_by_its_name(configure: Configs) -> None:
+def test_every_step_is_reported_and_noted_by_its_name(small_config: Configs) -> None:
     said: list[str] = []
-    release = run(configure(), report=said.append)
+    release = run(small_config(), report=said.append)
     assert [each.step for each in said if isinstance(each, StepBegins)] == list(RUN_STEPS)
     assert len(said) == len(RUN_STEPS) == 6
     assert all(line.endswith(" ...") for line in said)

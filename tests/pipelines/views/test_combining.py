@@ -56,20 +56,17 @@ def test_equal_implicates_are_one_analysis(rule: combining.Rule) -> None:
     assert (result.variance, result.degrees_of_freedom) == (4, math.inf)
 
 
-@pytest.mark.parametrize(
-    ("estimates", "variances", "rule", "level", "said"),
-    [
+def test_refused() -> None:
+    for estimates, variances, rule, level, said in (
         ([1], [1], "fully", 0.95, "at least two"),
         ([1, 2], [1], "fully", 0.95, "at least two"),
         ([1, np.nan], [1, 1], "fully", 0.95, "finite"),
         ([1, 2], [1, -1], "fully", 0.95, "not negative"),
         ([1, 2], [1, 1], "fully", 1.0, "between 0 and 1"),
         ([1, 2], [1, 1], "other", 0.95, "no rule 'other'"),
-    ],
-)
-def test_refused(estimates: list, variances: list, rule: combining.Rule, level: float, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        combine(estimates, variances, rule, level=level)
+    ):
+        with pytest.raises(ValueError, match=said):
+            combine(estimates, variances, rule, level=level)  # type: ignore[arg-type]
 
 
 N, SHARE = 500, 1 / 3

@@ -88,7 +88,7 @@ def test_what_the_release_does_not_have(release: PublicRelease, ask: Callable[..
 
 def test_implicates_are_kept_apart(small_config: Configs, tmp_path: Path) -> None:
     """Each has flows of its own, and the same number of workers at every workplace."""
-    made = pipelines.run(small_config(("[privacy]", "implicates = 2\n[privacy]")))
+    made = pipelines.run(small_config({"release.implicates": 2}))
     first, second = (pipelines.read_public_release(made.public, number) for number in (1, 2))
     write_flow_tables(first, tmp_path / "flows.duckdb")
     tables = FlowTables()

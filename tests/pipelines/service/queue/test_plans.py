@@ -73,7 +73,7 @@ def test_all_parts_of_a_shapefile_count(
     import geopandas as gpd
 
     gpd.read_file(small_region["tracts"]).to_file(tmp_path / "tracts.shp")
-    text = config_text((str(small_region["tracts"]), str(tmp_path / "tracts.shp")))
+    text = config_text({"geography.polygons.0.file": tmp_path / "tracts.shp"})
     config, folder = pipelines.parse_config(text, tmp_path, "small.toml"), tmp_path / "plan"
     reviewed = keep_plan(config, folder, lambda _: None)
     path = tmp_path / "tracts.dbf"

@@ -241,7 +241,7 @@ def test_the_truth_is_no_public_table(out: Path, small_region: dict[str, Path], 
 
 @pytest.mark.parametrize("recorded", [True, False], ids=["run.json", "no run.json"])
 def test_the_truth_in_other_bytes_is_no_public_table(
-    out: Path, small_region: dict[str, Path], tmp_path: Path, recorded: bool
+    out: Path, small_region: dict[str, Path], config_text: Callable[..., str], tmp_path: Path, recorded: bool
 ) -> None:
     """Unpacked, in another order, or a part of it: totals at workplaces tell, whatever the bytes."""
     if not recorded:
@@ -257,9 +257,9 @@ def test_the_truth_in_other_bytes_is_no_public_table(
     posing.mkdir()
     for name in (out / "public" / "SHA256SUMS", out / "public" / "certificate.json", tmp_path / "sorted.csv"):
         shutil.copy(name, posing)
-    levels = 'origin_level = "trct"\ndestination_level = "trct"\n'
-    auxiliary = f'[[auxiliary]]\nformat = "lodes"\nfile = "{posing / "sorted.csv"}"\n{levels}'
-    (tmp_path / "planned.toml").write_text(small_text(small_region) + auxiliary, encoding="utf-8")
+    levels = {"origin_level": "trct", "destination_level": "trct"}
+    auxiliary = [{"format": "lodes", "file": str(posing / "sorted.csv")} | levels]
+    (tmp_path / "planned.toml").write_text(config_text({"auxiliary": auxiliary}), encoding="utf-8")
     with pytest.raises(geo_data.InputError, match="confidential jobs of the release") as error:
         pipelines.evaluate_public(out, [tmp_path / "planned.toml"])
     assert "sorted.csv" in str(error.value)
@@ -284,7 +284,7 @@ def test_last_years_release(out: Path, small_region: dict[str, Path], tmp_path: 
 
 
 def test_pairs_that_a_table_never_shows_are_left_out(
-    out: Path, small_region: dict[str, Path], small_geography: geo_data.Geography, tmp_path: Path
+    out: Path, config_text: Callable[..., str], small_geography: geo_data.Geography, tmp_path: Path
 ) -> None:
     """A table of flows within counties says nothing of those between them."""
     release = pipelines.read_public_release(out / "public")
@@ -295,18 +295,10 @@ def test_pairs_that_a_table_never_shows_are_left_out(
     pd.DataFrame(
         {"h": codes[within["home"]], "w": codes[within["work"]], "n": within["S000"].to_numpy()}
     ).to_csv(tmp_path / "within.csv", index=False)
-    text = f"""
-        [[auxiliary]]
-        format = "flows"
-        file = "{tmp_path / "within.csv"}"
-        origin = "h"
-        origin_level = "trct"
-        destination = "w"
-        destination_level = "trct"
-        flow = "n"
-    """
+    table = {"format": "flows", "file": str(tmp_path / "within.csv"), "flow": "n"}
+    table |= {"origin": "h", "origin_level": "trct", "destination": "w", "destination_level": "trct"}
     config = out.parent / "within.toml"
-    config.write_text(small_text(small_region) + text, encoding="utf-8")
+    config.write_text(config_text({"auxiliary": [table]}), encoding="utf-8")
     measures = pipelines.evaluate_public(out, [config])
     assert value(measures, "total_variation", "trct") == pytest.approx(0, abs=1e-12)
     share = 1 - within["S000"].sum() / flows["S000"].sum()
@@ -314,31 +306,8 @@ def test_pairs_that_a_table_never_shows_are_left_out(
     assert f"{share:.1%} of the release" in (out / "evaluation" / "report.html").read_text(encoding="utf-8")
 
 
-def small_text(region: dict[str, Path]) -> str:
-    """A configuration of the small region without auxiliary tables."""
-    return f"""
-        [release]
-        name = "Small"
-        state = "demo"
-        year = 2019
-        out = "nowhere"
-        [privacy]
-        epsilon = "8"
-        delta = "1e-5"
-        [jobs]
-        format = "lodes"
-        file = "{region["od"]}"
-        [geography]
-        file = "{region["crosswalk"]}"
-        block = "tabblk2010"
-        levels = ["st", "cty", "trct", "bgrp"]
-        latitude = "blklatdd"
-        longitude = "blklondd"
-    """
-
-
-def test_no_public_table(out: Path, small_region: dict[str, Path], tmp_path: Path) -> None:
-    (tmp_path / "none.toml").write_text(small_text(small_region), encoding="utf-8")
+def test_no_public_table(out: Path, config_text: Callable[..., str], tmp_path: Path) -> None:
+    (tmp_path / "none.toml").write_text(config_text({"auxiliary": []}), encoding="utf-8")
     with pytest.raises(geo_data.InputError, match="no public table"):
         pipelines.evaluate_public(out, [tmp_path / "none.toml"])
 
@@ -353,15 +322,14 @@ def test_jobs_of_another_geography(out: Path, tmp_path: Path, small_region: dict
 
 
 def test_microdata_and_canaries(
-    microdata: dict[str, Path],
-    microdata_jobs: Callable[..., dict[str, object]],
+    microdata_jobs: Callable[..., object],
     config_text: Callable[..., str],
     canary: str,
     clean_source: object,
     tmp_path: Path,
 ) -> None:
     """Codes of workers stand in every row of the truth, and nowhere in what is printed or written."""
-    text = config_text(microdata_jobs(microdata["parquet"]))
+    text = config_text(microdata_jobs("parquet"))
     release = pipelines.run(pipelines.parse_config(text, tmp_path, "micro.toml"))
     (tmp_path / "micro.toml").write_text(text, encoding="utf-8")
     result = CliRunner().invoke(main, ["evaluate", str(release.out), "--truth", str(tmp_path / "micro.toml")])

@@ -99,10 +99,9 @@ def test_workers_who_all_live_in_an_external_zone(
     aux = aux.groupby(["w_geocode", "h_geocode", "createdate"], as_index=False).sum()[jobs.columns]
     jobs[~away].to_csv(tmp_path / "main.csv", index=False)
     aux.to_csv(tmp_path / "aux.csv", index=False)
+    files = {"jobs.file": tmp_path / "main.csv", "jobs.aux": tmp_path / "aux.csv"}
     config = small_config(  # type: ignore[operator]
-        (f'file = "{small_region["od"]}"\n', f'file = "{tmp_path}/main.csv"\naux = "{tmp_path}/aux.csv"\n'),
-        ('longitude = "blklondd"\n', 'longitude = "blklondd"\nexternal_zones = ["25"]\n'),
-        ('epsilon = "8.6"', 'epsilon = "40"'),
+        files, {"geography.external_zones": ["25"], "privacy.epsilon": "40"}
     )
     made = read_public_release(pipelines.run(config).public)
     for area, of in ((work, "workers"), ("25", "residents"), (None, "workers")):

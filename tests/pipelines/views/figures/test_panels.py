@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
@@ -24,8 +26,11 @@ def busiest(release: PublicRelease) -> FigureSubject:
     )
 
 
-def axes(**how: object) -> Axes:
-    return Figure().add_subplot(**how)
+def drawn(draw: Callable[[Axes, FigureSubject], object], subject: FigureSubject, **how: object) -> Axes:
+    """A panel of a subject."""
+    axis = Figure().add_subplot(**how)
+    draw(axis, subject)
+    return axis
 
 
 def texts(axis: Axes) -> str:
@@ -36,8 +41,7 @@ def texts(axis: Axes) -> str:
 
 
 def test_darker_is_denser(busiest: FigureSubject) -> None:
-    axis = axes()
-    draw_choropleth(axis, busiest)
+    axis = drawn(draw_choropleth, busiest)
     assert busiest.shapes is not None
     colours = axis.collections[0].get_facecolor()
     density = busiest.jobs.reindex(busiest.shapes.index, fill_value=0) / busiest.shapes.area * 1e6
@@ -55,8 +59,7 @@ def test_units_without_workers_are_grey(release: PublicRelease) -> None:
     flows = release.flows("tabblk2010", "tabblk2010")
     work = int(flows.groupby("work")["home"].nunique().idxmin())  # few homes
     subject = FigureSubject(release, find_area(release, release.geography.blocks[work]), "workers", "S000")
-    axis = axes()
-    draw_choropleth(axis, subject)
+    axis = drawn(draw_choropleth, subject)
     assert subject.shapes is not None
     none = ~subject.shapes.index.isin(subject.jobs.index)
     assert none.any()
@@ -66,8 +69,7 @@ def test_units_without_workers_are_grey(release: PublicRelease) -> None:
 
 def test_points_are_as_large_as_their_jobs(bare: PublicRelease) -> None:
     subject = FigureSubject(bare, None, "workers", "S000", "trct")
-    axis = axes()
-    draw_choropleth(axis, subject)
+    axis = drawn(draw_choropleth, subject)
     sizes = np.asarray(axis.collections[0].get_sizes())
     np.testing.assert_allclose(sizes / sizes.max(), np.sort(subject.jobs)[::-1] / subject.jobs.max())
     assert axis.get_legend() is not None
@@ -78,8 +80,7 @@ def test_a_level_without_shapes_is_drawn_on_those_there_are(release: PublicRelea
     subject = FigureSubject(release, None, "workers", "S000", "tabblk2010")
     assert subject.shapes is None
     for draw in (draw_choropleth, draw_flows):
-        axis = axes()
-        draw(axis, subject)
+        axis = drawn(draw, subject)
         land, tracts = axis.collections[0], release.polygons("trct")
         assert tracts is not None
         assert len(land.get_paths()) == len(tracts)
@@ -90,14 +91,12 @@ def test_what_rounds_to_nothing_is_not_said(release: PublicRelease) -> None:
     subject = FigureSubject(release, None, "workers", "S000", "trct")
     apart = subject.pairs[subject.pairs["home"] != subject.pairs["work"]]
     subject.__dict__["pairs"] = apart  # as if nobody stayed
-    axis = axes()
-    draw_flows(axis, subject)
+    axis = drawn(draw_flows, subject)
     assert "stay in one" not in texts(axis)
 
 
 def test_flows_are_as_wide_as_they_are_large(busiest: FigureSubject) -> None:
-    axis = axes()
-    draw_flows(axis, busiest)
+    axis = drawn(draw_flows, busiest)
     widths = [patch.get_linewidth() for patch in axis.patches if isinstance(patch, FancyArrowPatch)]
     between = busiest.pairs[busiest.pairs["home"] != busiest.pairs["work"]]["jobs"]
     np.testing.assert_allclose(np.sort(widths), np.sort(np.maximum(0.4, 5 * between / between.max())))
@@ -109,8 +108,7 @@ def test_flows_are_as_wide_as_they_are_large(busiest: FigureSubject) -> None:
 
 def test_only_the_largest_flows_of_a_region_are_drawn(release: PublicRelease) -> None:
     subject = FigureSubject(release, None, "workers", "S000", "tabblk2010")
-    axis = axes()
-    draw_flows(axis, subject)
+    axis = drawn(draw_flows, subject)
     arrows = [patch for patch in axis.patches if isinstance(patch, FancyArrowPatch)]
     assert len(arrows) == 60
     assert {type(arrow.get_arrowstyle()).__name__ for arrow in arrows} == {"CurveFilledB"}  # two ways: arrows
@@ -119,8 +117,7 @@ def test_only_the_largest_flows_of_a_region_are_drawn(release: PublicRelease) ->
 def test_maps_have_scale_north_and_frame(busiest: FigureSubject) -> None:
     west, south, east, north = busiest.frame
     for draw in (draw_choropleth, draw_flows):
-        axis = axes()
-        draw(axis, busiest)
+        axis = drawn(draw, busiest)
         assert axis.get_xlim() == pytest.approx((west, east))
         assert axis.get_ylim() == pytest.approx((south, north))
         assert axis.get_aspect() == 1
@@ -150,17 +147,15 @@ def test_classes_hold_every_value_and_are_few() -> None:
 
 
 def test_the_rose_has_everybody_who_moves(busiest: FigureSubject) -> None:
-    axis = axes(projection="polar")
-    draw_rose(axis, busiest)
-    drawn = sum(bar.get_height() for bar in axis.patches)
+    axis = drawn(draw_rose, busiest, projection="polar")
+    heights = sum(bar.get_height() for bar in axis.patches)
     moving = busiest.flows.dropna(subset="to_home")["jobs"].sum()
-    assert drawn == pytest.approx(100 * moving / busiest.total)
+    assert heights == pytest.approx(100 * moving / busiest.total)
     assert "Direction of homes, seen from work" in texts(axis)
 
 
 def test_the_rose_points_where_homes_are(busiest: FigureSubject) -> None:
-    axis = axes(projection="polar")
-    draw_rose(axis, busiest)
+    axis = drawn(draw_rose, busiest, projection="polar")
     flows = busiest.flows.dropna(subset="to_home")
     # North by hand: within an eighth of a right angle of it.
     north = np.cos(np.radians(flows["to_home"])) > np.cos(np.radians(11.25))
@@ -171,14 +166,12 @@ def test_the_rose_points_where_homes_are(busiest: FigureSubject) -> None:
 
 
 def test_residents_look_towards_work(release: PublicRelease, busiest: FigureSubject) -> None:
-    axis = axes(projection="polar")
-    draw_rose(axis, FigureSubject(release, busiest.area, "residents", "S000"))
+    axis = drawn(draw_rose, FigureSubject(release, busiest.area, "residents", "S000"), projection="polar")
     assert "Direction of work, seen from home" in texts(axis)
 
 
 def test_distances_are_shares_of_all(busiest: FigureSubject) -> None:
-    axis = axes()
-    draw_distances(axis, busiest)
+    axis = drawn(draw_distances, busiest)
     km, jobs = busiest.flows["km"].to_numpy(), busiest.flows["jobs"].to_numpy()
     end = axis.get_xlim()[1]
     heights = np.array([bar.get_height() for bar in axis.patches])

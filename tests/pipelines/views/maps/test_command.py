@@ -36,7 +36,7 @@ def test_it_says_what_is_missing(
 def test_not_a_public_folder(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["map", str(tmp_path)])
     assert result.exit_code == 1
-    assert "OUT/public" in result.output
+    assert "Give the public folder of a release (OUT/public)" in result.output
 
 
 def test_a_map_is_replaced_when_the_new_one_is_complete(

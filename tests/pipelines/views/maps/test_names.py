@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from geo_data.external_zones import US_STATES
 from geo_data.states import STATES
-from pipelines.release.reader import PublicRelease
-from pipelines.views.labels import external_zone_names, level_words
+from pipelines.views.labels import level_words
 
 
 def test_levels_of_lodes() -> None:
@@ -28,7 +27,3 @@ def test_another_level_is_called_as_its_column() -> None:
 def test_every_state_has_a_name() -> None:
     assert tuple(STATES) == US_STATES
     assert all(state.name for state in STATES.values())
-
-
-def test_external_zones(mapped: PublicRelease) -> None:
-    assert list(external_zone_names(mapped).values()) == ["Connecticut", "Massachusetts"]

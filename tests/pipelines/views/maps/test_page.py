@@ -14,7 +14,7 @@ import pytest
 from pipelines import PublicReleaseError
 from pipelines.release.reader import PublicRelease
 from pipelines.release.readme import odds_in_words
-from pipelines.views.maps import build_map, page, write_map
+from pipelines.views.maps import build_map, write_map
 
 NAMESPACE = re.compile(r"https?://www\.w3\.org/(2000/svg|1999/xhtml|1999/xlink|XML/1998/namespace)\b")
 
@@ -99,14 +99,3 @@ def test_the_public_folder_stays_as_it_was_checked(mapped: PublicRelease, tmp_pa
         with pytest.raises(PublicReleaseError, match="would make it fail `verify`"):
             write_map(folder, folder / where / "map.html")
     assert sorted(folder.rglob("*")) == before
-
-
-def test_without_the_library(mapped: PublicRelease, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(page, "_HERE", tmp_path)
-    with pytest.raises(FileNotFoundError, match="make library"):
-        build_map(mapped.folder)
-
-
-def test_not_a_release(tmp_path: Path) -> None:
-    with pytest.raises(PublicReleaseError, match="public folder of a release"):
-        build_map(tmp_path)
