@@ -1,8 +1,8 @@
 """From the tables of one version of the service to those of the next, by alembic.
 
 `versions` has a module for each step, with ``revision``, ``down_revision`` and ``upgrade`` as the first.
-Where the last one leads stands in `pipelines.service.store` too, and a test compares the two. There is no way
-back but a backup.
+`pipelines.service.store` takes the tables that the program uses from the first and adds what later ones
+changed; a test compares them with where the last one leads. There is no way back but a backup.
 """
 
 from __future__ import annotations
