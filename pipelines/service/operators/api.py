@@ -12,11 +12,10 @@ from starlette.responses import PlainTextResponse
 
 from pipelines.release.certificate import Certificate
 from pipelines.service.access.auth import end_sessions, principal, require
-from pipelines.service.access.tokens import Principal, revoke_token
+from pipelines.service.access.tokens import Principal, Token, revoke_token
 from pipelines.service.errors import answers
 from pipelines.service.operators import lookups, operations
 from pipelines.service.operators.models import (
-    AgendaEntry,
     AuditEntry,
     AuditList,
     BudgetList,
@@ -32,7 +31,6 @@ from pipelines.service.operators.models import (
     RunList,
     SessionsOf,
     Submission,
-    TokenEntry,
     TokenList,
     Verdict,
 )
@@ -40,7 +38,7 @@ from pipelines.service.parameters import LARGEST, Before, Name, RunNumber, Versi
 from pipelines.service.public.models import ReleaseEntry
 from pipelines.service.queue import runs
 from pipelines.service.queue.records import STATES
-from pipelines.service.queue.schedules import read_agenda
+from pipelines.service.queue.schedules import Agenda, read_agenda
 from pipelines.service.store import Store, list_audit
 
 __all__ = ["router"]
@@ -211,15 +209,15 @@ def add_erratum(
 
 
 @router.get("/calendar", responses=answers(503), summary="What is due and what is coming")
-def get_calendar(request: Request, _: _Viewer) -> AgendaEntry:
+def get_calendar(request: Request, _: _Viewer) -> Agenda:
     """Times of the release calendar, with the runs that were made of them."""
-    return AgendaEntry.of(read_agenda(request.app.state.store, request.app.state.settings))
+    return read_agenda(request.app.state.store, request.app.state.settings)
 
 
 @router.get("/ledger", responses=answers(503), summary="Budgets of privacy")
 def get_ledger(request: Request, _: _Viewer) -> BudgetList:
     """What was spent on each data set and what is left, from the ledgers, whose chains are checked."""
-    return BudgetList.of(operations.budgets(request.app.state.settings))
+    return BudgetList(budgets=operations.budgets(request.app.state.settings))
 
 
 @router.get("/audit", summary="Who did what")
@@ -232,17 +230,13 @@ def get_audit(request: Request, _: _Viewer, before: Before = None, limit: _Limit
 @router.get("/tokens", summary="Tokens")
 def get_tokens(request: Request, who: _Viewer) -> TokenList:
     """An approver sees all, everybody else their own. They are made on the server: odsynth token create."""
-    return TokenList(
-        tokens=[TokenEntry.of(each) for each in lookups.find_tokens(request.app.state.store, who)]
-    )
+    return TokenList(tokens=lookups.find_tokens(request.app.state.store, who))
 
 
 @router.post("/tokens/{token}/revoke", responses=answers(404), summary="Revoke a token")
-def revoke(
-    request: Request, token: Annotated[str, Path(pattern="^[0-9a-f]{8}$")], who: _Viewer
-) -> TokenEntry:
+def revoke(request: Request, token: Annotated[str, Path(pattern="^[0-9a-f]{8}$")], who: _Viewer) -> Token:
     """At once, and for good. An approver may revoke any, everybody their own."""
-    return TokenEntry.of(revoke_token(request.app.state.store, token, by=who))
+    return revoke_token(request.app.state.store, token, by=who)
 
 
 @router.post("/sessions/end", responses=_BODY, summary="End the sessions of a person")

@@ -16,7 +16,7 @@ from pipelines.service.access.oidc import CALLBACK, begin_login, finish_login
 from pipelines.service.access.tokens import Principal, revoke_token
 from pipelines.service.operators import operations, run_pages
 from pipelines.service.operators.lookups import find_runs, find_tokens
-from pipelines.service.operators.models import AgendaEntry, RemarkText, RunEntry, SessionsOf
+from pipelines.service.operators.models import RemarkText, RunEntry, SessionsOf
 from pipelines.service.operators.page import LOGIN, Approver, Viewer, page, see
 from pipelines.service.parameters import Before, Name, VersionName
 from pipelines.service.public.catalog import Catalog
@@ -93,7 +93,7 @@ def dashboard(request: Request, who: Viewer) -> Response:
     """What waits for whoever asks, what is at work, and what is coming."""
     state = request.app.state
     try:
-        agenda, problem = AgendaEntry.of(read_agenda(state.store, state.settings)), None
+        agenda, problem = read_agenda(state.store, state.settings), None
     except ServiceError as error:
         agenda, problem = None, error.detail
     return page(
@@ -147,7 +147,7 @@ def add_erratum(
 def calendar(request: Request, who: Viewer) -> Response:
     """What is due and what is coming."""
     state = request.app.state
-    agenda = AgendaEntry.of(read_agenda(state.store, state.settings))
+    agenda = read_agenda(state.store, state.settings)
     return page(request, "calendar.html", who, agenda=agenda, has_one=state.settings.calendar is not None)
 
 
