@@ -104,7 +104,7 @@ def ready(request: Request) -> Response:
         "database": state.store.alive(),
         "folders": all(os.access(f, os.R_OK | os.W_OK) for f in (settings.folder, settings.outs))
         and os.access(settings.releases, os.R_OK),
-        "workers": state.workers_alive() if settings.workers else True,
+        "workers": state.workers.alive if settings.workers else True,
     }
     whole = all(checks.values())
     health = Health(status="ok" if whole else "not ready", checks=checks)

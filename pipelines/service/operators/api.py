@@ -168,7 +168,7 @@ def retry_run(request: Request, run: RunNumber, who: _Operator) -> RunEntry:
 def approve_run(request: Request, run: RunNumber, asked: Verdict, who: _Approver) -> RunEntry:
     """Needs somebody who has not submitted, queued or retried it, and the content that they have seen."""
     store: Store = request.app.state.store
-    runs.approve(store, who, run, asked.content_sha256, asked.comment)
+    runs.decide(store, who, run, "approved", asked.content_sha256, asked.comment)
     return lookups.find_run(store, run)
 
 
@@ -178,7 +178,7 @@ def approve_run(request: Request, run: RunNumber, asked: Verdict, who: _Approver
 def reject_run(request: Request, run: RunNumber, asked: Verdict, who: _Approver) -> RunEntry:
     """For good. What it has spent stays spent."""
     store: Store = request.app.state.store
-    runs.reject(store, who, run, asked.content_sha256, asked.comment)
+    runs.decide(store, who, run, "rejected", asked.content_sha256, asked.comment)
     return lookups.find_run(store, run)
 
 
@@ -192,7 +192,7 @@ def withdraw(
 ) -> ReleaseEntry:
     """It stays in the catalog, with the reason, and is not given out any more."""
     state = request.app.state
-    done = operations.withdraw_version(state.store, state.catalog, who, name, version, asked.text)
+    done = operations.add_remark(state.store, state.catalog, who, "withdrawn", name, version, asked.text)
     return ReleaseEntry.of(done)
 
 
@@ -204,7 +204,7 @@ def add_erratum(
 ) -> ReleaseEntry:
     """A correction in words, beside the version."""
     state = request.app.state
-    done = operations.add_erratum(state.store, state.catalog, who, name, version, asked.text)
+    done = operations.add_remark(state.store, state.catalog, who, "erratum", name, version, asked.text)
     return ReleaseEntry.of(done)
 
 

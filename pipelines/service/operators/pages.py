@@ -105,7 +105,7 @@ def dashboard(request: Request, who: Viewer) -> Response:
         working=[run for name in run_pages.WORKING for run in find_runs(state.store, name)],
         agenda=agenda,
         problem=problem,
-        workers_alive=state.workers_alive(),
+        workers_alive=state.workers.alive,
     )
 
 
@@ -129,7 +129,7 @@ def withdraw(
 ) -> Response:
     """Withdraw a version."""
     state = request.app.state
-    operations.withdraw_version(state.store, state.catalog, who, name, version, asked.text)
+    operations.add_remark(state.store, state.catalog, who, "withdrawn", name, version, asked.text)
     return see(f"/operator/releases/{name}/{version}")
 
 
@@ -139,7 +139,7 @@ def add_erratum(
 ) -> Response:
     """Add an erratum."""
     state = request.app.state
-    operations.add_erratum(state.store, state.catalog, who, name, version, asked.text)
+    operations.add_remark(state.store, state.catalog, who, "erratum", name, version, asked.text)
     return see(f"/operator/releases/{name}/{version}")
 
 

@@ -18,7 +18,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, Any
 
-from fastapi import FastAPI
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipelines.service.queue.claims import Claim, claim, fail, finish, give_back, note, renew
@@ -27,7 +26,7 @@ from pipelines.service.queue.worker_process import EXIT_BUSY
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError, Store
 
-__all__ = ["COMMAND", "Workers", "start", "stop"]
+__all__ = ["COMMAND", "Workers"]
 
 COMMAND = (sys.executable, "-m", "pipelines.service.queue.worker_main")
 _CALENDAR_SECONDS = 60.0
@@ -71,6 +70,7 @@ class Workers:
 
     def start(self) -> None:
         """Begin to work, and to submit what the release calendar says is due."""
+        self._end.clear()
         jobs = [self._work] * self._settings.workers
         if jobs and self._settings.calendar is not None:
             jobs.append(self._keep_calendar)
@@ -86,7 +86,7 @@ class Workers:
 
     @property
     def alive(self) -> bool:
-        """Whether all workers are at work."""
+        """Whether all workers that were started are at work."""
         return all(thread.is_alive() for thread in self._threads)
 
     def _work(self) -> None:
@@ -197,18 +197,6 @@ class Workers:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with open(descriptor, "ab") as file:
             yield file
-
-
-def start(app: FastAPI) -> None:
-    """Start the workers of an application; for its lifespan."""
-    app.state.workers = Workers(app.state.settings, app.state.store, command=app.state.worker)
-    app.state.workers_alive = lambda: app.state.workers.alive
-    app.state.workers.start()
-
-
-def stop(app: FastAPI) -> None:
-    """Stop the workers of an application."""
-    app.state.workers.stop()
 
 
 def _environment() -> dict[str, str]:

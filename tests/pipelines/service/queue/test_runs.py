@@ -67,7 +67,7 @@ def test_from_submission_to_publication(
     assert (work.task, state(store, run)) == ("release", "running")
     assert finish(store, work, certificate=FIT, content=CONTENT)
     assert claim(store, 60) is None  # another person approves
-    life.approve(store, bob, run, CONTENT, "seen")
+    life.decide(store, bob, run, "approved", CONTENT, "seen")
     work = claimed(store)
     assert (work.task, work.content, state(store, run)) == ("publish", CONTENT, "publishing")
     assert finish(store, work, published_name="small", published_version="v")
@@ -143,10 +143,10 @@ def test_whoever_submitted_or_queued_cannot_approve(store: Store, release_config
     assert finish(store, claimed(store), certificate=FIT, content=CONTENT)
     for name in ("zoe", "ann"):
         with pytest.raises(ServiceError, match="somebody else must") as refused:
-            life.approve(store, Principal(name, "approver", "dddddddd"), run, CONTENT)
+            life.decide(store, Principal(name, "approver", "dddddddd"), run, "approved", CONTENT)
         assert refused.value.status == 403
     assert state(store, run) == "finished"
-    life.approve(store, Principal("bob", "approver", "bbbbbbbb"), run, CONTENT)
+    life.decide(store, Principal("bob", "approver", "bbbbbbbb"), run, "approved", CONTENT)
     assert state(store, run) == "approved"
 
 
@@ -158,7 +158,7 @@ def test_whoever_retried_cannot_approve(store: Store, release_config: Configured
     finish(store, claimed(store), certificate=FIT, content=CONTENT)
     assert life.movers(store, run) == {"ann", "zoe", "oz"}
     with pytest.raises(ServiceError, match="retried a run cannot approve it; somebody else must"):
-        life.approve(store, Principal("zoe", "approver", "dddddddd"), run, CONTENT)
+        life.decide(store, Principal("zoe", "approver", "dddddddd"), run, "approved", CONTENT)
     assert state(store, run) == "finished"
 
 
@@ -186,7 +186,7 @@ def test_a_run_whose_dry_run_failed_is_cancelled(
 
 def test_the_submitter_may_reject(store: Store, release_config: Configured, ann: Principal) -> None:
     run = finished(store, ann, release_config())
-    life.reject(store, Principal("ann", "approver", "dddddddd"), run, CONTENT, "the wrong year")
+    life.decide(store, Principal("ann", "approver", "dddddddd"), run, "rejected", CONTENT, "the wrong year")
     assert state(store, run) == "rejected"
     assert claim(store, 60) is None
 
@@ -195,9 +195,9 @@ def test_only_an_approver_decides(store: Store, release_config: Configured, ann:
     for role in ("viewer", "operator"):
         run = finished(store, ann, release_config())
         who = Principal("zoe", role, "cccccccc")  # type: ignore[arg-type]
-        for act in (life.approve, life.reject):
+        for decision in ("approved", "rejected"):
             with pytest.raises(ServiceError, match="needs the role approver"):
-                act(store, who, run, CONTENT)
+                life.decide(store, who, run, decision, CONTENT)
 
 
 def test_only_an_operator_operates(store: Store, release_config: Configured) -> None:
@@ -216,7 +216,7 @@ def test_what_was_not_seen_is_not_approved(
 ) -> None:
     run = finished(store, ann, release_config())
     with pytest.raises(ServiceError, match="not the release that was made"):
-        life.approve(store, bob, run, "d" * 64)
+        life.decide(store, bob, run, "approved", "d" * 64)
     assert state(store, run) == "finished"
 
 
@@ -235,9 +235,9 @@ def test_what_was_reviewed_is_what_is_queued_and_approved(
     other = json.dumps(json.loads(FIT) | {"plan_sha256": "b" * 64})
     finish(store, work, certificate=other, content=CONTENT)
     with pytest.raises(ServiceError, match="not made with the plan that was reviewed"):
-        life.approve(store, bob, run, CONTENT)
+        life.decide(store, bob, run, "approved", CONTENT)
     assert state(store, run) == "finished"
-    life.reject(store, bob, run, CONTENT)
+    life.decide(store, bob, run, "rejected", CONTENT)
 
 
 def test_what_is_not_for_release_is_not_approved(
@@ -247,8 +247,8 @@ def test_what_is_not_for_release_is_not_approved(
     unfit = json.dumps(json.loads(FIT) | {"for_release": False, "not_for_release_because": ["modified code"]})
     assert finish(store, claimed(store), certificate=unfit, content=CONTENT)
     with pytest.raises(ServiceError, match="not for release: modified code"):
-        life.approve(store, bob, run, CONTENT)
-    life.reject(store, bob, run, CONTENT)
+        life.decide(store, bob, run, "approved", CONTENT)
+    life.decide(store, bob, run, "rejected", CONTENT)
 
 
 def test_of_concurrent_decisions_exactly_one_counts(
@@ -260,10 +260,12 @@ def test_of_concurrent_decisions_exactly_one_counts(
     refusals: list[tuple[int, str]] = []
 
     def decide(number: int) -> None:
-        act = life.approve if number % 3 else life.reject
+        decision = "approved" if number % 3 else "rejected"
         start.wait()
         try:
-            act(store, Principal(f"approver {number}", "approver", f"{number:08}"), run, CONTENT)
+            life.decide(
+                store, Principal(f"approver {number}", "approver", f"{number:08}"), run, decision, CONTENT
+            )
             outcomes.append(f"approver {number}")
         except ServiceError as error:
             refusals.append((error.status, error.error))
@@ -287,7 +289,7 @@ def test_a_decision_is_never_changed(
     store: Store, release_config: Configured, ann: Principal, bob: Principal
 ) -> None:
     run = finished(store, ann, release_config())
-    life.approve(store, bob, run, CONTENT)
+    life.decide(store, bob, run, "approved", CONTENT)
     another = insert(approvals).values(
         run=run, person="eve", decision="rejected", content=CONTENT, comment="", time="2026"
     )
@@ -301,7 +303,7 @@ def test_a_decision_is_never_changed(
     assert decision is not None
     assert decision.person == "bob"
     with pytest.raises(ServiceError, match="is approved; this needs finished"):
-        life.reject(store, bob, run, CONTENT)
+        life.decide(store, bob, run, "rejected", CONTENT)
 
 
 def test_what_cannot_be_done_in_a_state(
@@ -313,7 +315,7 @@ def test_what_cannot_be_done_in_a_state(
             act(store, ann, run)
         assert refused.value.status == 409
     with pytest.raises(ServiceError, match="is queued; this needs finished"):
-        life.approve(store, bob, run, CONTENT)
+        life.decide(store, bob, run, "approved", CONTENT)
     life.cancel(store, ann, run)
     assert claim(store, 60) is None
     with pytest.raises(ServiceError, match="is cancelled; this needs"):
@@ -434,7 +436,7 @@ def test_a_failed_task_is_tried_again_where_it_failed(
     store: Store, release_config: Configured, ann: Principal, bob: Principal
 ) -> None:
     run = finished(store, ann, release_config())
-    life.approve(store, bob, run, CONTENT)
+    life.decide(store, bob, run, "approved", CONTENT)
     assert fail(store, claimed(store), "OSError", "No space left on device")
     row = life.get_run(store, run)
     assert (row.state, row.error, row.message) == ("failed", "OSError", "No space left on device")

@@ -111,7 +111,7 @@ def test_a_release_of_the_calendar_is_published_after_approval(
     (run,) = submit_due(store, planned, NOW)
     done(store, run)
     assert claim(store, 60) is None
-    life.approve(store, bob, run, "c" * 64)
+    life.decide(store, bob, run, "approved", "c" * 64)
     work = claimed(store)
     assert work.task == "publish"
 
@@ -144,7 +144,7 @@ def test_the_command_does_not_publish_what_was_rejected(
 ) -> None:
     (run,) = submit_due(store, planned, NOW)
     done(store, run)
-    life.reject(store, bob, run, "c" * 64)
+    life.decide(store, bob, run, "rejected", "c" * 64)
     shutil.copytree(small_release.out, tmp_path / "out" / "2021")
     module = import_module("pipelines.schedule.due")
     monkeypatch.setattr(module, "make_release", lambda *_, **__: None)  # it finds it made already
@@ -168,7 +168,10 @@ def test_what_has_no_ledger_is_not_submitted_and_says_so(
 
 def test_the_agenda_says_what_is_coming(store: Store, planned: ServiceSettings) -> None:
     agenda = read_agenda(store, planned, NOW)
-    assert [(each.name, each.at[:4]) for each in agenda.coming] == [("free-2024", "2025"), ("ri-2024", "2025")]
+    assert [(each.name, each.at[:4]) for each in agenda.coming] == [
+        ("free-2024", "2025"),
+        ("ri-2024", "2025"),
+    ]
     assert agenda.problems == 0
     assert planned.calendar is not None
     (planned.calendar / "broken.toml").write_text("cron = 1")

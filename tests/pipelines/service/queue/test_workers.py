@@ -92,7 +92,7 @@ def test_a_run_from_its_dry_run_to_its_publication(
         assert json.loads(row.certificate) == json.loads((out / "public" / "certificate.json").read_text())
         assert json.loads(row.certificate)["plan_sha256"] == plan["plan_sha256"]
         assert not list(world.settings.releases.iterdir())
-        life.approve(store, bob, run, row.content)
+        life.decide(store, bob, run, "approved", row.content)
         wait_for(lambda: state(store, run) == "published")
     (version,) = pipelines.published(world.settings.releases)
     row = life.get_run(store, run)

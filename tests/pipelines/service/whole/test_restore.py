@@ -114,7 +114,7 @@ def test_a_restored_service_goes_on(
     shutil.copytree(small_release.out, settings.outs / f"run-{approved:06}")
     content = hashlib.sha256((small_release.public / "SHA256SUMS").read_bytes()).hexdigest()
     finish(store, work, certificate=(small_release.public / "certificate.json").read_text(), content=content)
-    runs.approve(store, BOB, approved, content)
+    runs.decide(store, BOB, approved, "approved", content)
     at_work, _ = operations.submit_input(store, settings, ANN, "other", dry_run=False)
     with store.write() as connection:  # as its worker left it
         past = {
