@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 
 import pipelines
 from pipelines.service import ServiceSettings, Store, create_app, load_settings
-from pipelines.service.access.tokens import Principal, create_token
+from pipelines.service.access.tokens import create_token
 from pipelines.service.public.preparation import Prepared, prepare
 
 from .helpers import CLEAN_WORKER, LEDGER, World
@@ -179,16 +179,6 @@ def app(world: World) -> Iterator[FastAPI]:
     yield made
     made.state.store.close()
     made.state.log.close()
-
-
-@pytest.fixture
-def ann() -> Principal:
-    return Principal("ann", "operator", "aaaaaaaa")
-
-
-@pytest.fixture
-def bob() -> Principal:
-    return Principal("bob", "approver", "bbbbbbbb")
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from pipelines.service.operators.operations import submit_input
 from pipelines.service.queue.claims import Claim, claim
 from pipelines.service.queue.workers import Workers
 
+ANN, BOB = Principal("ann", "operator", "aaaaaaaa"), Principal("bob", "approver", "bbbbbbbb")
 NAME = "demo-region-2019-all-jobs"
 LEDGER = '\n[ledger]\nfile = "CANARYfolder/ledger.sqlite"\ndata_set = "{}"\nepsilon = "100"\ndelta = "0.5"\n'
 CONTENT, PLAN_SHA256 = "c" * 64, "a" * 64

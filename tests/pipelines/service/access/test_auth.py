@@ -16,6 +16,8 @@ from pipelines.service.access.auth import close_session, end_sessions, open_sess
 from pipelines.service.access.tokens import Principal, create_token, revoke_token, still_valid
 from pipelines.service.store import ServiceError, list_audit, sessions
 
+from ..helpers import ANN, BOB
+
 
 @pytest.fixture
 def pages(world: Any, app: FastAPI) -> FastAPI:
@@ -95,15 +97,15 @@ def test_a_session_ends_with_its_token(browser: tuple[TestClient, str, str], pag
 
 
 def test_an_approver_ends_the_sessions_of_a_person(
-    browser: tuple[TestClient, str, str], pages: FastAPI, ann: Principal, bob: Principal
+    browser: tuple[TestClient, str, str], pages: FastAPI
 ) -> None:
     client, token, _ = browser
     store = pages.state.store
     with pytest.raises(ServiceError, match="needs the role approver"):
-        end_sessions(store, "ann", by=ann)
-    assert end_sessions(store, "zoe", by=bob) == 0
+        end_sessions(store, "ann", by=ANN)
+    assert end_sessions(store, "zoe", by=BOB) == 0
     assert client.get("/test/page").status_code == 200
-    assert end_sessions(store, " ANN", by=bob) == 1
+    assert end_sessions(store, " ANN", by=BOB) == 1
     assert client.get("/test/page").status_code == 401
     act = list_audit(store, limit=1)[0]
     assert (act.actor, act.action, act.subject, act.detail) == ("bob", "sessions ended", "ann", "1")

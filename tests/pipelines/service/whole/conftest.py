@@ -21,12 +21,12 @@ from sqlalchemy import update
 
 import pipelines
 from pipelines.service import create_app, load_settings
-from pipelines.service.access.tokens import Principal, create_token, revoke_token
+from pipelines.service.access.tokens import create_token, revoke_token
 from pipelines.service.operators import operations
 from pipelines.service.queue.claims import fail, finish
 from pipelines.service.store import runs, tokens
 
-from ..helpers import NAME, PLAN, claimed
+from ..helpers import ANN, NAME, PLAN, claimed
 
 LEDGER = '\n[ledger]\nfile = "CANARYledger.sqlite"\ndata_set = "{}"\nepsilon = "100"\ndelta = "0.5"\n'
 SCHEDULE = """\
@@ -38,7 +38,6 @@ period = "year"
 "release.year" = "{year}"
 "release.out" = "../CANARYouts/{year}"
 """
-ANN = Principal("ann", "operator", "aaaaaaaa")
 
 
 @dataclass(frozen=True)

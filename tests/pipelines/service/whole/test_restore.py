@@ -24,21 +24,19 @@ from starlette.testclient import TestClient
 
 import pipelines
 from pipelines.service import Store, create_app, load_settings
-from pipelines.service.access.tokens import Principal, create_token
+from pipelines.service.access.tokens import create_token
 from pipelines.service.operators import operations
 from pipelines.service.queue import runs
 from pipelines.service.queue.claims import finish
 from pipelines.service.store import runs as table
 
-from ..helpers import NAME, claimed, wait_for
+from ..helpers import ANN, BOB, NAME, claimed, wait_for
 
 ROOT = Path(__file__).resolve().parents[4]
 LEDGER = '\n[ledger]\nfile = "../ledger/agency.db"\ndata_set = "{}"\nepsilon = "100"\ndelta = "0.5"\n'
 SERVICE = (
     'folder = "."\ncors_origins = []\n[inputs]\nsmall = "inputs/small.toml"\nother = "inputs/other.toml"\n'
 )
-ANN = Principal("ann", "operator", "aaaaaaaa")
-BOB = Principal("bob", "approver", "bbbbbbbb")
 
 
 def restoring_commands() -> str:
