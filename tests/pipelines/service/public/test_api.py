@@ -186,14 +186,6 @@ def test_head_is_get_without_content(client: TestClient, base: str, release: pip
             assert head.headers[name] == full.headers[name]
 
 
-def test_it_is_read_only(client: TestClient) -> None:
-    for method in ("POST", "PUT", "PATCH", "DELETE"):
-        for end in ("/api/v1/releases", "/api/v1/releases/{}/v1", "/api/v1/releases/{}/v1/flows"):
-            response = client.request(method, end.format(NAME))
-            assert response.status_code == 405
-            assert response.json()["error"] == "method_not_allowed"
-
-
 def test_scripts_of_other_sites_may_read(client: TestClient, base: str) -> None:
     origin = {"Origin": "https://elsewhere.example"}
     response = client.get(base, headers=origin)

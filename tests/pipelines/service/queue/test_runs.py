@@ -355,9 +355,7 @@ def test_workers_that_race_share_the_queue(database: str, submit: Submit) -> Non
         store.close()
 
 
-def test_a_lease_that_ran_out_is_claimed_again_and_the_first_worker_has_no_say(
-    store: Store, submit: Submit
-) -> None:
+def test_a_lost_lease_is_claimed_again_and_its_first_worker_has_no_say(store: Store, submit: Submit) -> None:
     run = submit(dry_run=False)
     lost = claimed(store)
     assert claim(store, 60) is None
