@@ -112,12 +112,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def serve(settings: ServiceSettings) -> None:
-    """Answer requests until SIGTERM or Ctrl-C; running requests are finished first.
-
-    Parameters
-    ----------
-    settings : ServiceSettings
-    """
+    """Answer requests until SIGTERM or Ctrl-C; running requests are finished first."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, _CONNECTIONS)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))

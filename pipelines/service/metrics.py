@@ -57,12 +57,7 @@ class Metrics:
 
 
 class RunMetrics(Collector):
-    """How many runs are in each state; nothing while the database is away, which ``/ready`` says.
-
-    Parameters
-    ----------
-    store : Store
-    """
+    """How many runs are in each state; nothing while the database is away, which ``/ready`` says."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -80,12 +80,7 @@ class ServiceError(ShownError):
 
 
 class Store:
-    """The database; made by `open`.
-
-    Parameters
-    ----------
-    engine : Engine
-    """
+    """The database; made by `open`."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

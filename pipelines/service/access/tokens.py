@@ -178,10 +178,6 @@ def revoke_token(store: Store, id: str, *, by: Principal | None = None) -> Token
     by : Principal, optional
         Who asks: an approver for any, everybody for their own. By default the server's console.
 
-    Returns
-    -------
-    Token
-
     Raises
     ------
     ServiceError

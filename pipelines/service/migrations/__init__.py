@@ -14,11 +14,11 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, create_engine, inspect, text
+from sqlalchemy import Connection, inspect, text
+
+from pipelines.service.migrations.versions import first
 
 __all__ = ["ForeignDatabaseError", "is_current", "migrate"]
-
-_FIRST = "0001"  # the tables of version 0.1.0, which did not write down a revision
 
 
 class ForeignDatabaseError(Exception):
@@ -46,9 +46,9 @@ def migrate(connection: Connection) -> None:
     if is_current(connection):
         return
     revision = _revision(connection)
-    if revision is None and _tables(connection).keys() & _first_tables().keys():
-        _check_first(connection)
-        command.stamp(_config(connection), _FIRST)
+    if revision is None and _tables(connection).keys() & first.metadata.tables.keys():
+        _check_first(connection)  # version 0.1.0 did not write down a revision
+        command.stamp(_config(connection), first.revision)
     elif revision not in (None, *(step.revision for step in _scripts().walk_revisions())):
         raise ForeignDatabaseError("was made by another version of odsynth; start that one")
     command.upgrade(_config(connection), "head")
@@ -56,21 +56,10 @@ def migrate(connection: Connection) -> None:
 
 def _check_first(connection: Connection) -> None:
     found = _tables(connection)
-    if any(found.get(name) != columns for name, columns in _first_tables().items()):
+    if any(found.get(name) != set(table.c.keys()) for name, table in first.metadata.tables.items()):
         raise ForeignDatabaseError("has tables that are not those of odsynth; name an empty one")
     if connection.execute(text("SELECT version FROM odsynth_schema")).scalars().all() != [1]:
         raise ForeignDatabaseError("was made by another version of odsynth; start that one")
-
-
-@cache
-def _first_tables() -> dict[str, set[str]]:
-    engine = create_engine("sqlite://")
-    with engine.begin() as connection:
-        command.upgrade(_config(connection), _FIRST)
-        tables = _tables(connection)
-    engine.dispose()
-    del tables["alembic_version"]
-    return tables
 
 
 def _tables(connection: Connection) -> dict[str, set[str]]:

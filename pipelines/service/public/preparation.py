@@ -73,10 +73,6 @@ class Preparation:
     """Prepares releases in the background, one after the other, in a process that ends with its work.
 
     A process, so that the seconds that the map of a large release takes are not taken from those who ask.
-
-    Parameters
-    ----------
-    cache : Path
     """
 
     def __init__(self, cache: Path) -> None:

@@ -13,10 +13,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import Row
+
 from pipelines.service import ServiceSettings, Store
 from pipelines.service.access.tokens import Principal
 from pipelines.service.operators.operations import submit_input
-from pipelines.service.queue.claims import Claim, claim
+from pipelines.service.queue.claims import claim
 from pipelines.service.queue.workers import Workers
 
 ANN, BOB = Principal("ann", "operator", "aaaaaaaa"), Principal("bob", "approver", "bbbbbbbb")
@@ -130,7 +132,7 @@ def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
         time.sleep(0.02)
 
 
-def claimed(store: Store, seconds: float = 60) -> Claim:
+def claimed(store: Store, seconds: float = 60) -> Row[Any]:
     """What a worker takes, of which there must be something."""
     found = claim(store, seconds)
     assert found is not None

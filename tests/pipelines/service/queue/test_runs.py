@@ -41,7 +41,7 @@ def finished(store: Store, submit: Submit) -> int:
     """A run whose release is made, as far as the records know."""
     run = submit(dry_run=False)
     work = claimed(store)
-    assert work.run == run
+    assert work.id == run
     assert finish(store, work, certificate=FIT, content=CONTENT)
     return run
 
@@ -62,7 +62,7 @@ def expire(store: Store) -> None:
 def test_from_submission_to_publication(store: Store, submit: Submit) -> None:
     run = submit()
     work = claimed(store)
-    assert (work.run, work.task, work.attempt) == (run, "plan", 1)
+    assert (work.id, work.task, work.attempts) == (run, "plan", 1)
     assert state(store, run) == "planning"
     note(store, work, "Reading public inputs")
     assert finish(store, work, plan=PLAN)
@@ -173,7 +173,7 @@ def test_what_may_have_been_paid_for_is_not_cancelled(store: Store, submit: Subm
     with pytest.raises(ServiceError, match="may have been paid for already") as refused:
         life.cancel(store, ANN, run)
     assert refused.value.status == 409
-    assert claimed(store).run == run
+    assert claimed(store).id == run
 
 
 def test_a_run_whose_dry_run_failed_is_cancelled(store: Store, submit: Submit) -> None:
@@ -320,11 +320,11 @@ def test_one_run_at_a_time_for_each_data_set(store: Store, submit: Submit) -> No
     other = submit(ANN, "other jobs", dry_run=False)
     dry = submit()  # reads no home, and need not wait
     first = claimed(store)
-    assert first.run == jobs[0]
-    assert [claimed(store).run for _ in range(2)] == [other, dry]
+    assert first.id == jobs[0]
+    assert [claimed(store).id for _ in range(2)] == [other, dry]
     assert claim(store, 60) is None
     assert finish(store, first, certificate=FIT, content=CONTENT)
-    assert claimed(store).run == jobs[1]
+    assert claimed(store).id == jobs[1]
 
 
 def test_workers_that_race_share_the_queue(database: str, submit: Submit) -> None:
@@ -338,7 +338,7 @@ def test_workers_that_race_share_the_queue(database: str, submit: Submit) -> Non
         while len(taken) < len(made):
             if (mine := claim(store, 60)) is None:
                 continue
-            taken.append(mine.run)
+            taken.append(mine.id)
             with store.read() as connection:
                 running = connection.execute(select(runs.c.data_set).where(runs.c.state == "running")).all()
             crowded.append(len(running) - len(set(running)))
@@ -362,7 +362,7 @@ def test_a_lost_lease_is_claimed_again_and_its_first_worker_has_no_say(store: St
     assert renew(store, lost, 60)
     expire(store)
     taken = claimed(store)
-    assert (taken.run, taken.attempt) == (run, 2)
+    assert (taken.id, taken.attempts) == (run, 2)
     assert taken.configuration == lost.configuration
     assert not renew(store, lost, 60)
     assert not finish(store, lost, certificate="{}", content="x")
@@ -381,9 +381,9 @@ def test_a_lost_lease_is_claimed_again_and_its_first_worker_has_no_say(store: St
 
 def test_an_expired_run_keeps_its_data_set(store: Store, submit: Submit) -> None:
     first, second = (submit(dry_run=False) for _ in range(2))
-    assert claimed(store).run == first
+    assert claimed(store).id == first
     expire(store)
-    assert claimed(store).run == first
+    assert claimed(store).id == first
     assert claim(store, 60) is None
     assert state(store, second) == "queued"
 
@@ -392,20 +392,20 @@ def test_interrupted_too_often_is_failed_and_can_be_tried_again(store: Store, su
     run = submit(dry_run=False)
     for number in range(1, 6):
         work = claimed(store)
-        assert work.attempt == number
+        assert work.attempts == number
         give_back(store, work, interrupted=True)
     assert claim(store, 60) is None
     row = life.get_run(store, run)
     assert (row.state, row.error) == ("failed", "Interrupted")
     life.retry(store, ANN, run)
-    assert claimed(store).attempt == 1
+    assert claimed(store).attempts == 1
 
 
 def test_an_orderly_end_of_the_service_is_no_interruption(store: Store, submit: Submit) -> None:
     submit(dry_run=False)
     for _ in range(8):
         give_back(store, claimed(store), interrupted=False)
-    assert claimed(store).attempt == 1
+    assert claimed(store).attempts == 1
 
 
 def test_a_failed_task_is_tried_again_where_it_failed(store: Store, submit: Submit) -> None:

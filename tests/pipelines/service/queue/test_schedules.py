@@ -63,7 +63,7 @@ def statuses(store: Store, settings: ServiceSettings, schedule: str = "ri") -> l
 
 def done(store: Store, run: int) -> None:
     work = claimed(store)
-    assert (work.run, work.task) == (run, "release")
+    assert (work.id, work.task) == (run, "release")
     assert finish(store, work, certificate=FIT, content="c" * 64)
 
 
