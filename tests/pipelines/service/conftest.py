@@ -18,10 +18,9 @@ from starlette.testclient import TestClient
 
 import pipelines
 from pipelines.service import ServiceSettings, Store, create_app, load_settings
-from pipelines.service.access.tokens import create_token
 from pipelines.service.public.preparation import Prepared, prepare
 
-from .helpers import CLEAN_WORKER, LEDGER, World
+from .helpers import CLEAN_WORKER, LEDGER, World, client_of
 
 
 @pytest.fixture(scope="session")
@@ -186,6 +185,5 @@ def people(app: FastAPI) -> dict[str, TestClient]:
     """Clients of the application for a viewer, an operator, an approver, and nobody."""
     clients = {"nobody": TestClient(app)}
     for name, role in (("vic", "viewer"), ("ann", "operator"), ("bob", "approver")):
-        secret, _ = create_token(app.state.store, name, role)  # type: ignore[arg-type]
-        clients[name] = TestClient(app, headers={"Authorization": f"Bearer {secret}"})
+        clients[name] = client_of(app, name, role)
     return clients

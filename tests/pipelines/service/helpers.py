@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,12 +14,17 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Row
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from sqlalchemy import Row, Table, delete, insert, update
+from sqlalchemy.exc import DBAPIError
 
 from pipelines.service import ServiceSettings, Store
-from pipelines.service.access.tokens import Principal
+from pipelines.service.access.tokens import Principal, create_token
 from pipelines.service.operators.operations import submit_input
 from pipelines.service.queue.claims import claim
+from pipelines.service.queue.runs import get_run
 from pipelines.service.queue.workers import Workers
 
 ANN, BOB = Principal("ann", "operator", "aaaaaaaa"), Principal("bob", "approver", "bbbbbbbb")
@@ -137,6 +143,35 @@ def claimed(store: Store, seconds: float = 60) -> Row[Any]:
     found = claim(store, seconds)
     assert found is not None
     return found
+
+
+def state(store: Store, run: int) -> str:
+    return str(get_run(store, run).state)
+
+
+def client_of(app: FastAPI, name: str, role: str) -> TestClient:
+    """A client with a new token."""
+    secret, _ = create_token(app.state.store, name, role)  # type: ignore[arg-type]
+    return TestClient(app, headers={"Authorization": f"Bearer {secret}"})
+
+
+def at_once(act: Callable[[int], object], number: int) -> None:
+    """Call a function with each number in a thread of its own."""
+    threads = [threading.Thread(target=act, args=(each,)) for each in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+
+def assert_append_only(store: Store, table: Table, **line: object) -> None:
+    """Nothing changes the table, in whose place of a line that is there stands `line`."""
+    replace = insert(table).values(**line).prefix_with("OR REPLACE", dialect="sqlite")
+    with pytest.raises(DBAPIError), store.write() as connection:
+        connection.execute(replace)
+    for statement in (update(table).values(line), delete(table)):
+        with pytest.raises(DBAPIError, match=f"nothing is changed in {table}"), store.write() as connection:
+            connection.execute(statement)
 
 
 EMPTY = {"meta", "link", "input", "br", "img", "hr"}

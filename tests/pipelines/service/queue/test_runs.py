@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, insert, select, update
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import select, update
 
 import pipelines
 from pipelines.service.access.tokens import Principal
@@ -19,7 +18,7 @@ from pipelines.service.queue import runs as life
 from pipelines.service.queue.claims import claim, fail, finish, give_back, note, renew
 from pipelines.service.store import ServiceError, Store, approvals, list_audit, runs
 
-from ..helpers import ANN, BOB, CONTENT, FIT, PLAN_SHA256, claimed
+from ..helpers import ANN, BOB, CONTENT, FIT, PLAN_SHA256, assert_append_only, at_once, claimed, state
 
 Configured = Callable[..., pipelines.ReleaseConfig]
 Submit = Callable[..., int]
@@ -48,10 +47,6 @@ def finished(store: Store, submit: Submit) -> int:
 
 def queue(store: Store, who: Principal, run: int) -> object:
     return life.queue(store, who, run, PLAN_SHA256)
-
-
-def state(store: Store, run: int) -> str:
-    return str(life.get_run(store, run).state)
 
 
 def expire(store: Store) -> None:
@@ -261,11 +256,7 @@ def test_of_concurrent_decisions_exactly_one_counts(store: Store, submit: Submit
         except ServiceError as error:
             refusals.append((error.status, error.error))
 
-    threads = [threading.Thread(target=decide, args=(number,)) for number in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(decide, 12)
     assert len(outcomes) == 1
     assert refusals == [(409, "state")] * 11
     decision = life.decision_of(store, run)
@@ -279,15 +270,15 @@ def test_of_concurrent_decisions_exactly_one_counts(store: Store, submit: Submit
 def test_a_decision_is_never_changed(store: Store, submit: Submit) -> None:
     run = finished(store, submit)
     life.decide(store, BOB, run, "approved", CONTENT)
-    another = insert(approvals).values(
-        run=run, person="eve", decision="rejected", content=CONTENT, comment="", time="2026"
-    )
-    replace = another.prefix_with("OR REPLACE", dialect="sqlite")
-    with pytest.raises(DBAPIError), store.write() as connection:
-        connection.execute(replace)
-    for statement in (update(approvals).values(person="eve"), delete(approvals)):
-        with pytest.raises(DBAPIError, match="nothing is changed in approvals"), store.write() as connection:
-            connection.execute(statement)
+    line = {
+        "run": run,
+        "person": "eve",
+        "decision": "rejected",
+        "content": CONTENT,
+        "comment": "",
+        "time": "",
+    }
+    assert_append_only(store, approvals, **line)
     decision = life.decision_of(store, run)
     assert decision is not None
     assert decision.person == "bob"
@@ -334,7 +325,8 @@ def test_workers_that_race_share_the_queue(database: str, submit: Submit) -> Non
     taken: list[int] = []
     crowded: list[int] = []
 
-    def work(store: Store) -> None:
+    def work(number: int) -> None:
+        store = stores[number]
         while len(taken) < len(made):
             if (mine := claim(store, 60)) is None:
                 continue
@@ -344,11 +336,7 @@ def test_workers_that_race_share_the_queue(database: str, submit: Submit) -> Non
             crowded.append(len(running) - len(set(running)))
             finish(store, mine, certificate=FIT, content=CONTENT)
 
-    threads = [threading.Thread(target=work, args=(store,)) for store in stores]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    at_once(work, 4)
     assert sorted(taken) == made
     assert crowded == [0] * len(made)
     for store in stores:

@@ -27,7 +27,7 @@ from pipelines.service.queue.worker_process import without_paths
 from pipelines.service.queue.workers import COMMAND
 from pipelines.service.store import Store, runs
 
-from ..helpers import ANN, BOB, World, wait_for
+from ..helpers import ANN, BOB, World, state, wait_for
 
 # A service in a process of its own, without the web: its workers, until it is told to end.
 SERVER = """\
@@ -46,10 +46,6 @@ service.stop()
 print("stopped", flush=True)
 """
 PLANNED = json.dumps({"done": {"plan": "{}"}})
-
-
-def state(store: Store, run: int) -> str:
-    return str(life.get_run(store, run).state)
 
 
 @pytest.fixture

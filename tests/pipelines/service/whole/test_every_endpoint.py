@@ -449,7 +449,7 @@ def test_nothing_was_changed_by_all_this(whole: Any) -> None:
 
 
 def test_of_those_who_withdraw_at_once_exactly_one_does(make_whole: Callable[..., Any]) -> None:
-    """As of those who approve at once (operators/test_api.py)."""
+    """As of those who approve at once (queue/test_runs.py)."""
     whole = make_whole()
     headers = {"Authorization": f"Bearer {whole.tokens['approver']}"}
     address = f"{API}/releases/{THERE['name']}/v1"
