@@ -20,7 +20,7 @@ import pipelines
 from pipelines.service import ServiceSettings, Store, create_app, load_settings
 from pipelines.service.public.preparation import Prepared, prepare
 
-from .helpers import CLEAN_WORKER, LEDGER, World, client_of
+from .helpers import CLEAN_WORKER, LEDGER, World, client_of, copy_state
 
 
 @pytest.fixture(scope="session")
@@ -37,9 +37,7 @@ def service_state(small_release: pipelines.Release, tmp_path_factory: pytest.Tem
 @pytest.fixture
 def new_state(service_state: Path, tmp_path: Path) -> Path:
     """A copy of what is published and prepared there, to change."""
-    for name in ("published", "cache"):
-        shutil.copytree(service_state / name, tmp_path / "state" / name)
-    return tmp_path / "state"
+    return copy_state(service_state, tmp_path / "state")
 
 
 @pytest.fixture

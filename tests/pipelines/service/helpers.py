@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 import threading
 import time
@@ -15,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlalchemy import Row, Table, delete, insert, update
 from sqlalchemy.exc import DBAPIError
 
+import pipelines
 from pipelines.service import ServiceSettings, Store
 from pipelines.service.access.tokens import Principal, create_token
 from pipelines.service.operators.operations import submit_input
@@ -131,6 +134,13 @@ class World:
             workers.stop()
 
 
+def copy_state(source: Path, target: Path) -> Path:
+    """Copy what is published and prepared."""
+    for name in ("published", "cache"):
+        shutil.copytree(source / name, target / name)
+    return target
+
+
 def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not condition():
@@ -162,6 +172,33 @@ def at_once(act: Callable[[int], object], number: int) -> None:
         thread.start()
     for thread in threads:
         thread.join(60)
+
+
+@contextmanager
+def serving(app: FastAPI) -> Iterator[str]:
+    """The address of a real server of an application."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, ws="none", log_config=None, access_log=False))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    wait_for(lambda: server.started or not thread.is_alive())
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+    app.state.log.close()
+
+
+def spend_quarter(ledger: Path, config: Path, release: str = "first", plan_sha256: str = "0" * 64) -> None:
+    """Pay a quarter of the budget that a configuration names, as an unfinished release."""
+    named = pipelines.load_config(config).ledger
+    assert named is not None
+    pipelines.Ledger(ledger).debit(
+        data_set=named.data_set,
+        budget=pipelines.Budget(named.epsilon, named.delta),
+        epsilon=named.epsilon / 4,
+        delta=named.delta / 4,
+        plan_sha256=plan_sha256,
+        release=release,
+    )
 
 
 def assert_append_only(store: Store, table: Table, **line: object) -> None:

@@ -18,7 +18,7 @@ from pipelines.service.operators import api as operator_api
 from pipelines.service.queue.claims import finish, note
 from pipelines.service.store import runs
 
-from ..helpers import PLAN, PLAN_SHA256, claimed, client_of
+from ..helpers import PLAN, PLAN_SHA256, claimed, client_of, spend_quarter
 
 API = "/api/v1/operator"
 ROLE = {  # the least that each route needs; a new route must be entered here
@@ -293,16 +293,7 @@ def test_a_withdrawn_release_is_said_of_its_run(
 def test_budgets(people: People, world: Any, small_release: pipelines.Release) -> None:
     (line,) = people["vic"].get(f"{API}/ledger").json()["budgets"]
     assert (line["data_set"], line["left_epsilon"], line["releases"]) == ("jobs", "100", 0)
-    settings = pipelines.load_config(world.input).ledger
-    assert settings is not None
-    pipelines.Ledger(world.ledger).debit(
-        data_set="jobs",
-        budget=pipelines.Budget(settings.epsilon, settings.delta),
-        epsilon=settings.epsilon / 4,
-        delta=settings.delta / 4,
-        plan_sha256="0" * 64,
-        release="first",
-    )
+    spend_quarter(world.ledger, world.input)
     (line,) = people["vic"].get(f"{API}/ledger").json()["budgets"]
     assert (line["spent_epsilon"], line["left_epsilon"], line["left_delta"]) == ("25", "75", "0.375")
     assert (line["releases"], line["unfinished"]) == (1, 1)
