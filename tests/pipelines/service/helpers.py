@@ -27,7 +27,7 @@ from pipelines.service import ServiceSettings, Store
 from pipelines.service.access.tokens import Principal, create_token
 from pipelines.service.operators.operations import submit_input
 from pipelines.service.queue.claims import claim
-from pipelines.service.queue.runs import get_run
+from pipelines.service.queue.runs import get_run, list_events
 from pipelines.service.queue.workers import Workers
 
 ANN, BOB = Principal("ann", "operator", "aaaaaaaa"), Principal("bob", "approver", "bbbbbbbb")
@@ -157,6 +157,11 @@ def claimed(store: Store, seconds: float = 60) -> Row[Any]:
 
 def state(store: Store, run: int) -> str:
     return str(get_run(store, run).state)
+
+
+def words(store: Store, run: int) -> str:
+    """What happened to a run: its events without their texts."""
+    return " ".join(event.event for event in list_events(store, run))
 
 
 def client_of(app: FastAPI, name: str, role: str) -> TestClient:
