@@ -27,8 +27,8 @@ from pipelines.service.public import api as public_api
 from pipelines.service.public import downloads
 from pipelines.service.public import pages as public_pages
 from pipelines.service.public.catalog import Catalog
-from pipelines.service.queue import workers
 from pipelines.service.queue.previews import waiting
+from pipelines.service.queue.workers import COMMAND, Workers
 from pipelines.service.security import add_security
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import Store
@@ -45,7 +45,7 @@ and needs a token, `Authorization: Bearer ...`.
 """
 
 
-def create_app(settings: ServiceSettings, *, worker: Sequence[str] = workers.COMMAND) -> FastAPI:
+def create_app(settings: ServiceSettings, *, worker: Sequence[str] = COMMAND) -> FastAPI:
     """Make the application.
 
     Parameters
@@ -82,7 +82,7 @@ def create_app(settings: ServiceSettings, *, worker: Sequence[str] = workers.COM
     app.state.metrics.registry.register(RunMetrics(app.state.store))
     app.state.log = ServiceLog(settings.log)
     app.state.flow_limiter = CapacityLimiter(max(2, os.cpu_count() or 2))
-    app.state.worker, app.state.workers_alive = worker, lambda: True
+    app.state.workers = Workers(settings, app.state.store, command=worker)
     add_error_handlers(app)
     app.add_api_route("/api/v1/openapi.json", _openapi, include_in_schema=False)
     routers = public_api.router, downloads.router, metrics.router, operator_api.router, operator_pages.router
@@ -102,22 +102,17 @@ def _openapi(request: Request) -> Response:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.catalog.start(lambda: waiting(app.state.store, app.state.settings.folder))
-    await run_in_threadpool(workers.start, app)
+    await run_in_threadpool(app.state.workers.start)
     try:
         yield
     finally:
-        await run_in_threadpool(workers.stop, app)
+        await run_in_threadpool(app.state.workers.stop)
         app.state.catalog.stop()
         app.state.store.close()
 
 
 def serve(settings: ServiceSettings) -> None:
-    """Answer requests until SIGTERM or Ctrl-C; running requests are finished first.
-
-    Parameters
-    ----------
-    settings : ServiceSettings
-    """
+    """Answer requests until SIGTERM or Ctrl-C; running requests are finished first."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, _CONNECTIONS)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))

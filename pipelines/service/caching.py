@@ -38,10 +38,6 @@ def answer(request: Request, content: BaseModel | bytes, kind: str = STATEMENT) 
         A model of the API, or JSON.
     kind : str
         `CONTENT` or `STATEMENT`.
-
-    Returns
-    -------
-    Response
     """
     body = content if isinstance(content, bytes) else content.model_dump_json().encode()
     headers = {"ETag": f'"{hashlib.sha256(body).hexdigest()[:32]}"', "Cache-Control": kind}

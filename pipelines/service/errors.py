@@ -41,10 +41,6 @@ def answers(*statuses: int, pages: bool = False) -> dict[int | str, dict[str, An
     *statuses : int
     pages : bool
         Whether they are pages: of addresses outside ``/api/``.
-
-    Returns
-    -------
-    dict
     """
     kind = {"content": {"text/html": {"schema": {"type": "string"}}}} if pages else {"model": Problem}
     return {status: {**kind, "description": HTTPStatus(status).phrase} for status in statuses}

@@ -57,12 +57,7 @@ class Metrics:
 
 
 class RunMetrics(Collector):
-    """How many runs are in each state; nothing while the database is away, which ``/ready`` says.
-
-    Parameters
-    ----------
-    store : Store
-    """
+    """How many runs are in each state; nothing while the database is away, which ``/ready`` says."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -104,7 +99,7 @@ def ready(request: Request) -> Response:
         "database": state.store.alive(),
         "folders": all(os.access(f, os.R_OK | os.W_OK) for f in (settings.folder, settings.outs))
         and os.access(settings.releases, os.R_OK),
-        "workers": state.workers_alive() if settings.workers else True,
+        "workers": state.workers.alive if settings.workers else True,
     }
     whole = all(checks.values())
     health = Health(status="ok" if whole else "not ready", checks=checks)

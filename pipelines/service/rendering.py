@@ -37,10 +37,6 @@ def render(
     headers : mapping of str to str, optional
     **context
         What the template shows. Whatever it is, it is escaped.
-
-    Returns
-    -------
-    HTMLResponse
     """
     page = _environment().get_template(template).render(request=request, **context)
     return HTMLResponse(page, status, dict(headers or {}))

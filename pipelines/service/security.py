@@ -51,10 +51,6 @@ class RateLimits:
     """How often an address may ask: two windows of fixed length, the elder of which fades.
 
     Counted in this process; it holds the addresses of two windows.
-
-    Parameters
-    ----------
-    limits : Limits
     """
 
     def __init__(self, limits: Limits) -> None:

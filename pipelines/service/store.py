@@ -14,29 +14,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import (
-    Column,
-    Connection,
-    Engine,
-    ForeignKey,
-    Index,
-    Integer,
-    MetaData,
-    Row,
-    String,
-    Table,
-    Text,
-    UniqueConstraint,
-    create_engine,
-    event,
-    insert,
-    select,
-    text,
-)
+from sqlalchemy import Connection, Engine, MetaData, Row, create_engine, event, insert, select, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from pipelines.service.migrations import ForeignDatabaseError, is_current, migrate
+from pipelines.service.migrations.versions import first
 from pipelines.storage.errors import ShownError
 
 __all__ = [
@@ -57,102 +40,11 @@ __all__ = [
 
 _LOCK = 0x6F6473796E7468  # "odsynth": PostgreSQL's advisory lock while tables are made or changed
 metadata = MetaData()
-
-# What version 0.1.0 looks at; now alembic keeps the revision.
-Table("odsynth_schema", metadata, Column("version", Integer, primary_key=True))
-
-tokens = Table(
-    "tokens",
-    metadata,
-    Column("id", String(16), primary_key=True),
-    Column("owner", String(200), nullable=False),
-    Column("role", String(16), nullable=False),
-    Column("sha256", String(64), nullable=False),
-    Column("created", String(32), nullable=False),
-    Column("expires", String(32), nullable=False),
-    Column("revoked", String(32)),
-)
-
-runs = Table(
-    "runs",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("input", String(200), nullable=False),
-    Column("data_set", String(200), nullable=False),
-    Column("title", String(400), nullable=False),
-    Column("version", String(100)),
-    Column("configuration", Text, nullable=False),
-    Column("state", String(16), nullable=False, index=True),
-    Column("task", String(16), nullable=False),
-    Column("submitted_by", String(200), nullable=False),
-    Column("submitted", String(32), nullable=False),
-    Column("key", String(200)),
-    Column("queued_by", String(200)),
-    Column("changed", String(32), nullable=False),
-    Column("lease", String(64)),
-    Column("leased_until", String(32)),
-    Column("attempts", Integer, nullable=False, default=0),
-    Column("plan", Text),
-    Column("certificate", Text),
-    Column("content", String(64)),
-    Column("error", String(100)),
-    Column("message", Text),
-    Column("published_name", String(400)),
-    Column("published_version", String(100)),
-    UniqueConstraint("submitted_by", "key"),
-    sqlite_autoincrement=True,
-)
-# Two workers may choose two runs of a data set at the same moment; the second is refused here.
-Index(
-    "one_run_at_a_time",
-    runs.c.data_set,
-    unique=True,
-    sqlite_where=runs.c.state == "running",
-    postgresql_where=runs.c.state == "running",
-)
-
-approvals = Table(
-    "approvals",
-    metadata,
-    Column("run", ForeignKey("runs.id"), primary_key=True),
-    Column("person", String(200), nullable=False),
-    Column("decision", String(16), nullable=False),
-    Column("content", String(64), nullable=False),
-    Column("comment", Text, nullable=False),
-    Column("time", String(32), nullable=False),
-)
-
-events = Table(
-    "events",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("run", ForeignKey("runs.id"), nullable=False, index=True),
-    Column("time", String(32), nullable=False),
-    Column("event", String(16), nullable=False),
-    Column("text", String(200), nullable=False),
-    sqlite_autoincrement=True,
-)
-
-audit = Table(
-    "audit",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("time", String(32), nullable=False),
-    Column("actor", String(200), nullable=False),
-    Column("credential", String(32), nullable=False),
-    Column("action", String(32), nullable=False),
-    Column("subject", String(600), nullable=False),
-    Column("detail", Text, nullable=False),
-    sqlite_autoincrement=True,
-)
-
-# Open sessions of browsers. What else is known of one is in its cookie, which only the server can read.
-sessions = Table(
-    "sessions",
-    metadata,
-    Column("id", String(43), primary_key=True),
-    Column("person", String(200), nullable=False, index=True),
-    Column("begun", String(32), nullable=False),
+# As the first revision made them; what a later one adds is appended here.
+for _table in first.metadata.sorted_tables:
+    _table.to_metadata(metadata)
+tokens, runs, approvals, events, audit, sessions = (
+    metadata.tables[name] for name in ("tokens", "runs", "approvals", "events", "audit", "sessions")
 )
 
 # Nothing is changed in these tables. In PostgreSQL the first revision says so.
@@ -188,12 +80,7 @@ class ServiceError(ShownError):
 
 
 class Store:
-    """The database; made by `open`.
-
-    Parameters
-    ----------
-    engine : Engine
-    """
+    """The database; made by `open`."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -207,10 +94,6 @@ class Store:
         ----------
         url : str
             ``sqlite:////folder/file`` or ``postgresql+psycopg://...``. An SQLite file is made with mode 0600.
-
-        Returns
-        -------
-        Store
 
         Raises
         ------

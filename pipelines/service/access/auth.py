@@ -72,14 +72,6 @@ class Session:
 async def principal(request: Request, _: Annotated[object, Depends(_bearer)]) -> Principal:
     """Return who asks.
 
-    Parameters
-    ----------
-    request : Request
-
-    Returns
-    -------
-    Principal
-
     Raises
     ------
     ServiceError
@@ -202,10 +194,6 @@ def end_sessions(store: Store, name: str, *, by: Principal) -> int:
     -------
     int
         How many sessions there were.
-
-    Raises
-    ------
-    ServiceError
     """
     by.must("approver")
     whose = person(name)

@@ -30,14 +30,6 @@ _ALGORITHMS = ["RS256", "PS256", "ES256", "EdDSA"]
 async def begin_login(request: Request) -> RedirectResponse:
     """Send the browser to the provider.
 
-    Parameters
-    ----------
-    request : Request
-
-    Returns
-    -------
-    RedirectResponse
-
     Raises
     ------
     ServiceError
@@ -70,10 +62,6 @@ async def begin_login(request: Request) -> RedirectResponse:
 
 async def finish_login(request: Request) -> Principal:
     """Return who the provider says has come back, at the address `CALLBACK`.
-
-    Parameters
-    ----------
-    request : Request
 
     Returns
     -------

@@ -17,6 +17,8 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from pydantic import computed_field
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 from sqlalchemy import insert, select, update
 
 from pipelines.service.store import ServiceError, Store, after, record, tokens, utc_now
@@ -79,7 +81,7 @@ class Principal:
             raise ServiceError(403, "forbidden", f"This needs the role {role}; yours is {self.role}.")
 
 
-@dataclass(frozen=True)
+@pydantic_dataclass(frozen=True)
 class Token:
     """A token, without its secret.
 
@@ -101,6 +103,7 @@ class Token:
     expires: str
     revoked: str | None
 
+    @computed_field(description="Whether it still opens anything.")  # type: ignore[prop-decorator]
     @property
     def active(self) -> bool:
         """Whether it still opens anything."""
@@ -174,10 +177,6 @@ def revoke_token(store: Store, id: str, *, by: Principal | None = None) -> Token
     id : str
     by : Principal, optional
         Who asks: an approver for any, everybody for their own. By default the server's console.
-
-    Returns
-    -------
-    Token
 
     Raises
     ------

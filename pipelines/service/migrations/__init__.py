@@ -1,8 +1,8 @@
 """From the tables of one version of the service to those of the next, by alembic.
 
 `versions` has a module for each step, with ``revision``, ``down_revision`` and ``upgrade`` as the first.
-Where the last one leads stands in `pipelines.service.store` too, and a test compares the two. There is no way
-back but a backup.
+`pipelines.service.store` takes the tables that the program uses from the first and adds what later ones
+changed; a test compares them with where the last one leads. There is no way back but a backup.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, create_engine, inspect, text
+from sqlalchemy import Connection, inspect, text
+
+from pipelines.service.migrations.versions import first
 
 from synth import ShownError
 
 __all__ = ["ForeignDatabaseError", "is_current", "migrate"]
-
-_FIRST = "0001"  # the tables of version 0.1.0, which did not write down a revision
 
 
 class ForeignDatabaseError(ShownError):
@@ -48,9 +48,9 @@ def migrate(connection: Connection) -> None:
     if is_current(connection):
         return
     revision = _revision(connection)
-    if revision is None and _tables(connection).keys() & _first_tables().keys():
-        _check_first(connection)
-        command.stamp(_config(connection), _FIRST)
+    if revision is None and _tables(connection).keys() & first.metadata.tables.keys():
+        _check_first(connection)  # version 0.1.0 did not write down a revision
+        command.stamp(_config(connection), first.revision)
     elif revision not in (None, *(step.revision for step in _scripts().walk_revisions())):
         raise ForeignDatabaseError("was made by another version of odsynth; start that one")
     command.upgrade(_config(connection), "head")
@@ -58,21 +58,10 @@ def migrate(connection: Connection) -> None:
 
 def _check_first(connection: Connection) -> None:
     found = _tables(connection)
-    if any(found.get(name) != columns for name, columns in _first_tables().items()):
+    if any(found.get(name) != set(table.c.keys()) for name, table in first.metadata.tables.items()):
         raise ForeignDatabaseError("has tables that are not those of odsynth; name an empty one")
     if connection.execute(text("SELECT version FROM odsynth_schema")).scalars().all() != [1]:
         raise ForeignDatabaseError("was made by another version of odsynth; start that one")
-
-
-@cache
-def _first_tables() -> dict[str, set[str]]:
-    engine = create_engine("sqlite://")
-    with engine.begin() as connection:
-        command.upgrade(_config(connection), _FIRST)
-        tables = _tables(connection)
-    engine.dispose()
-    del tables["alembic_version"]
-    return tables
 
 
 def _tables(connection: Connection) -> dict[str, set[str]]:

@@ -12,11 +12,10 @@ from starlette.responses import PlainTextResponse
 
 from pipelines.release.certificate import Certificate
 from pipelines.service.access.auth import end_sessions, principal, require
-from pipelines.service.access.tokens import Principal, revoke_token
+from pipelines.service.access.tokens import Principal, Token, revoke_token
 from pipelines.service.errors import answers
 from pipelines.service.operators import lookups, operations
 from pipelines.service.operators.models import (
-    AgendaEntry,
     AuditEntry,
     AuditList,
     BudgetList,
@@ -32,7 +31,6 @@ from pipelines.service.operators.models import (
     RunList,
     SessionsOf,
     Submission,
-    TokenEntry,
     TokenList,
     Verdict,
 )
@@ -40,7 +38,7 @@ from pipelines.service.parameters import LARGEST, Before, Name, RunNumber, Versi
 from pipelines.service.public.models import ReleaseEntry
 from pipelines.service.queue import runs
 from pipelines.service.queue.records import STATES
-from pipelines.service.queue.schedules import read_agenda
+from pipelines.service.queue.schedules import Agenda, read_agenda
 from pipelines.service.store import Store, list_audit
 
 __all__ = ["router"]
@@ -170,7 +168,7 @@ def retry_run(request: Request, run: RunNumber, who: _Operator) -> RunEntry:
 def approve_run(request: Request, run: RunNumber, asked: Verdict, who: _Approver) -> RunEntry:
     """Needs somebody who has not submitted, queued or retried it, and the content that they have seen."""
     store: Store = request.app.state.store
-    runs.approve(store, who, run, asked.content_sha256, asked.comment)
+    runs.decide(store, who, run, "approved", asked.content_sha256, asked.comment)
     return lookups.find_run(store, run)
 
 
@@ -180,7 +178,7 @@ def approve_run(request: Request, run: RunNumber, asked: Verdict, who: _Approver
 def reject_run(request: Request, run: RunNumber, asked: Verdict, who: _Approver) -> RunEntry:
     """For good. What it has spent stays spent."""
     store: Store = request.app.state.store
-    runs.reject(store, who, run, asked.content_sha256, asked.comment)
+    runs.decide(store, who, run, "rejected", asked.content_sha256, asked.comment)
     return lookups.find_run(store, run)
 
 
@@ -194,7 +192,7 @@ def withdraw(
 ) -> ReleaseEntry:
     """It stays in the catalog, with the reason, and is not given out any more."""
     state = request.app.state
-    done = operations.withdraw_version(state.store, state.catalog, who, name, version, asked.text)
+    done = operations.add_remark(state.store, state.catalog, who, "withdrawn", name, version, asked.text)
     return ReleaseEntry.of(done)
 
 
@@ -206,20 +204,20 @@ def add_erratum(
 ) -> ReleaseEntry:
     """A correction in words, beside the version."""
     state = request.app.state
-    done = operations.add_erratum(state.store, state.catalog, who, name, version, asked.text)
+    done = operations.add_remark(state.store, state.catalog, who, "erratum", name, version, asked.text)
     return ReleaseEntry.of(done)
 
 
 @router.get("/calendar", responses=answers(503), summary="What is due and what is coming")
-def get_calendar(request: Request, _: _Viewer) -> AgendaEntry:
+def get_calendar(request: Request, _: _Viewer) -> Agenda:
     """Times of the release calendar, with the runs that were made of them."""
-    return AgendaEntry.of(read_agenda(request.app.state.store, request.app.state.settings))
+    return read_agenda(request.app.state.store, request.app.state.settings)
 
 
 @router.get("/ledger", responses=answers(503), summary="Budgets of privacy")
 def get_ledger(request: Request, _: _Viewer) -> BudgetList:
     """What was spent on each data set and what is left, from the ledgers, whose chains are checked."""
-    return BudgetList.of(operations.budgets(request.app.state.settings))
+    return BudgetList(budgets=operations.budgets(request.app.state.settings))
 
 
 @router.get("/audit", summary="Who did what")
@@ -232,17 +230,13 @@ def get_audit(request: Request, _: _Viewer, before: Before = None, limit: _Limit
 @router.get("/tokens", summary="Tokens")
 def get_tokens(request: Request, who: _Viewer) -> TokenList:
     """An approver sees all, everybody else their own. They are made on the server: odsynth token create."""
-    return TokenList(
-        tokens=[TokenEntry.of(each) for each in lookups.find_tokens(request.app.state.store, who)]
-    )
+    return TokenList(tokens=lookups.find_tokens(request.app.state.store, who))
 
 
 @router.post("/tokens/{token}/revoke", responses=answers(404), summary="Revoke a token")
-def revoke(
-    request: Request, token: Annotated[str, Path(pattern="^[0-9a-f]{8}$")], who: _Viewer
-) -> TokenEntry:
+def revoke(request: Request, token: Annotated[str, Path(pattern="^[0-9a-f]{8}$")], who: _Viewer) -> Token:
     """At once, and for good. An approver may revoke any, everybody their own."""
-    return TokenEntry.of(revoke_token(request.app.state.store, token, by=who))
+    return revoke_token(request.app.state.store, token, by=who)
 
 
 @router.post("/sessions/end", responses=_BODY, summary="End the sessions of a person")

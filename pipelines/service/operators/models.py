@@ -10,10 +10,8 @@ from sqlalchemy import Row
 
 from pipelines.service.access.tokens import Principal, Token
 from pipelines.service.operators.operations import BudgetLine, RegisteredInput
-from pipelines.service.queue.schedules import Agenda, Due
 
 __all__ = [
-    "AgendaEntry",
     "AuditList",
     "BudgetList",
     "Decision",
@@ -269,59 +267,10 @@ class EventList(BaseModel):
     events: list[EventEntry]
 
 
-class AgendaLine(BaseModel):
-    """A time of the calendar."""
-
-    name: str
-    schedule: str
-    at: str
-    status: str
-    run: int | None
-
-    @classmethod
-    def of(cls, due: Due) -> AgendaLine:
-        """Describe a time."""
-        return cls(**{**vars(due), "at": due.at.isoformat()})
-
-
-class AgendaEntry(BaseModel):
-    """What is due and what is coming."""
-
-    due: list[AgendaLine]
-    coming: list[AgendaLine]
-    problems: int
-
-    @classmethod
-    def of(cls, agenda: Agenda) -> AgendaEntry:
-        """Describe an agenda."""
-        lines = {name: [AgendaLine.of(d) for d in getattr(agenda, name)] for name in ("due", "coming")}
-        return cls(**lines, problems=agenda.problems)
-
-
-class BudgetEntry(BaseModel):
-    """A budget and what is left of it; see `BudgetLine`."""
-
-    data_set: str
-    period: str | None
-    epsilon: str
-    delta: str
-    spent_epsilon: str
-    spent_delta: str
-    left_epsilon: str
-    left_delta: str
-    releases: int
-    unfinished: int
-
-
 class BudgetList(BaseModel):
     """All budgets."""
 
-    budgets: list[BudgetEntry]
-
-    @classmethod
-    def of(cls, lines: list[BudgetLine]) -> BudgetList:
-        """Describe budgets."""
-        return cls(budgets=[BudgetEntry(**vars(line)) for line in lines])
+    budgets: list[BudgetLine]
 
 
 class AuditEntry(BaseModel):
@@ -342,24 +291,7 @@ class AuditList(BaseModel):
     acts: list[AuditEntry]
 
 
-class TokenEntry(BaseModel):
-    """A token, without its secret."""
-
-    id: str
-    owner: str
-    role: str
-    created: str
-    expires: str
-    revoked: str | None
-    active: Annotated[bool, Field(description="Whether it still opens anything.")]
-
-    @classmethod
-    def of(cls, token: Token) -> TokenEntry:
-        """Describe a token."""
-        return cls(**vars(token), active=token.active)
-
-
 class TokenList(BaseModel):
     """Tokens, in the order in which they were made."""
 
-    tokens: list[TokenEntry]
+    tokens: list[Token]

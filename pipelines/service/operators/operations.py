@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Literal
 
-from sqlalchemy import Connection, update
+from sqlalchemy import update
 
 import synth
 from pipelines.config.loading import ConfigError, ReleaseConfig, load_config
@@ -26,11 +27,10 @@ from pipelines.storage.errors import shown_message
 __all__ = [
     "BudgetLine",
     "RegisteredInput",
-    "add_erratum",
+    "add_remark",
     "budgets",
     "registered_inputs",
     "submit_input",
-    "withdraw_version",
 ]
 
 
@@ -155,19 +155,27 @@ def budgets(settings: ServiceSettings) -> list[BudgetLine]:
     return sorted(lines.values(), key=lambda line: (line.data_set, line.period or ""))
 
 
-def withdraw_version(
-    store: Store, catalog: Catalog, who: Principal, name: str, version: str, reason: str
+def add_remark(
+    store: Store,
+    catalog: Catalog,
+    who: Principal,
+    action: Literal["withdrawn", "erratum"],
+    name: str,
+    version: str,
+    text: str,
 ) -> Version:
-    """Withdraw what is published, with a reason that everybody sees.
+    """Withdraw what is published, or say beside it what is wrong with it; everybody sees the text.
 
     Parameters
     ----------
     store, catalog
     who : Principal
         An approver.
+    action : {"withdrawn", "erratum"}
     name, version : str
         Of the catalog.
-    reason : str
+    text : str
+        The reason, or the correction.
 
     Returns
     -------
@@ -179,41 +187,26 @@ def withdraw_version(
     ServiceError
         404 if it was not published, 409 if it was withdrawn before, 503 if nothing can be written.
     """
-    with _remark(store, catalog, who, "withdrawn", name, version, reason) as connection:
-        withdraw(catalog.place, name, version, reason)
-        of = (runs.c.published_name == name) & (runs.c.published_version == version)
-        withdrawn = update(runs).where(of, runs.c.state == "published")
-        connection.execute(withdrawn.values(state="withdrawn", changed=utc_now()))
-    return catalog.version(name, version)
-
-
-def add_erratum(
-    store: Store, catalog: Catalog, who: Principal, name: str, version: str, text: str
-) -> Version:
-    """Say beside what is published what is wrong with it; as `withdraw_version`."""
-    with _remark(store, catalog, who, "erratum", name, version, text):
-        erratum(catalog.place, name, version, text)
-    return catalog.version(name, version)
-
-
-@contextmanager
-def _remark(
-    store: Store, catalog: Catalog, who: Principal, action: str, name: str, version: str, text: str
-) -> Iterator[Connection]:
-    """Enter a remark in the audit trail; a remark that is refused is not entered."""
     who.must("approver")
     catalog.refresh()  # a worker may have published it a moment ago
     catalog.version(name, version)
     try:
-        with store.write() as connection:
+        with store.write() as connection:  # a remark that is refused is not in the audit trail
             record(connection, who.person, who.credential, action, f"{name}/{version}", text)
-            yield connection
+            if action == "erratum":
+                erratum(catalog.place, name, version, text)
+            else:
+                withdraw(catalog.place, name, version, text)
+                of = (runs.c.published_name == name) & (runs.c.published_version == version)
+                withdrawn = update(runs).where(of, runs.c.state == "published")
+                connection.execute(withdrawn.values(state="withdrawn", changed=utc_now()))
     except PublishError as error:
         said = without_paths(shown_message(error, one_line=True), [str(catalog.place / "x")])
         raise ServiceError(409, "publication", said) from None
     except OSError:
         raise ServiceError(503, "storage", "The folder of publications cannot be written to.") from None
     catalog.refresh()
+    return catalog.version(name, version)
 
 
 def _registered(name: str, path: Path) -> RegisteredInput:

@@ -52,10 +52,6 @@ def page(request: Request, template: str, who: Principal, **context: Any) -> HTM
         Who is signed in.
     **context
         What the template shows, besides `who` and, for its forms, `csrf`.
-
-    Returns
-    -------
-    HTMLResponse
     """
     session = session_of(request)
     csrf = "" if session is None else session.csrf

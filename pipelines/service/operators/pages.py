@@ -16,7 +16,7 @@ from pipelines.service.access.oidc import CALLBACK, begin_login, finish_login
 from pipelines.service.access.tokens import Principal, revoke_token
 from pipelines.service.operators import operations, run_pages
 from pipelines.service.operators.lookups import find_runs, find_tokens
-from pipelines.service.operators.models import AgendaEntry, RemarkText, RunEntry, SessionsOf
+from pipelines.service.operators.models import RemarkText, RunEntry, SessionsOf
 from pipelines.service.operators.page import LOGIN, Approver, Viewer, page, see
 from pipelines.service.parameters import Before, Name, VersionName
 from pipelines.service.public.catalog import Catalog
@@ -93,7 +93,7 @@ def dashboard(request: Request, who: Viewer) -> Response:
     """What waits for whoever asks, what is at work, and what is coming."""
     state = request.app.state
     try:
-        agenda, problem = AgendaEntry.of(read_agenda(state.store, state.settings)), None
+        agenda, problem = read_agenda(state.store, state.settings), None
     except ServiceError as error:
         agenda, problem = None, error.detail
     return page(
@@ -105,7 +105,7 @@ def dashboard(request: Request, who: Viewer) -> Response:
         working=[run for name in run_pages.WORKING for run in find_runs(state.store, name)],
         agenda=agenda,
         problem=problem,
-        workers_alive=state.workers_alive(),
+        workers_alive=state.workers.alive,
     )
 
 
@@ -129,7 +129,7 @@ def withdraw(
 ) -> Response:
     """Withdraw a version."""
     state = request.app.state
-    operations.withdraw_version(state.store, state.catalog, who, name, version, asked.text)
+    operations.add_remark(state.store, state.catalog, who, "withdrawn", name, version, asked.text)
     return see(f"/operator/releases/{name}/{version}")
 
 
@@ -139,7 +139,7 @@ def add_erratum(
 ) -> Response:
     """Add an erratum."""
     state = request.app.state
-    operations.add_erratum(state.store, state.catalog, who, name, version, asked.text)
+    operations.add_remark(state.store, state.catalog, who, "erratum", name, version, asked.text)
     return see(f"/operator/releases/{name}/{version}")
 
 
@@ -147,7 +147,7 @@ def add_erratum(
 def calendar(request: Request, who: Viewer) -> Response:
     """What is due and what is coming."""
     state = request.app.state
-    agenda = AgendaEntry.of(read_agenda(state.store, state.settings))
+    agenda = read_agenda(state.store, state.settings)
     return page(request, "calendar.html", who, agenda=agenda, has_one=state.settings.calendar is not None)
 
 

@@ -193,7 +193,8 @@ def approve(
     request: Request, who: Approver, run: RunNumber, asked: Annotated[_VerdictForm, Form()]
 ) -> Response:
     """Approve the publication; a worker then publishes."""
-    runs.approve(request.app.state.store, who, run, asked.content_sha256, asked.comment)
+    store = request.app.state.store
+    runs.decide(store, who, run, "approved", asked.content_sha256, asked.comment)
     return see(f"/operator/runs/{run}")
 
 
@@ -202,7 +203,8 @@ def reject(
     request: Request, who: Approver, run: RunNumber, asked: Annotated[_VerdictForm, Form()]
 ) -> Response:
     """Decide that it is not published."""
-    runs.reject(request.app.state.store, who, run, asked.content_sha256, asked.comment)
+    store = request.app.state.store
+    runs.decide(store, who, run, "rejected", asked.content_sha256, asked.comment)
     return see(f"/operator/runs/{run}")
 
 

@@ -24,7 +24,7 @@ from pipelines.release.reader import PublicRelease, PublicReleaseError, read_pub
 from pipelines.release.signing import SIGNATURES
 from pipelines.service.errors import not_found
 from pipelines.service.public.flow_queries import FlowAnswer, FlowQuestion, FlowTables, ask_flows
-from pipelines.service.public.preparation import Preparable, Preparation, Prepared
+from pipelines.service.public.preparation import Preparation, Prepared
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
@@ -121,15 +121,17 @@ class Catalog:
         self._describe = lru_cache(maxsize=1024)(_describe)
         self._release = lru_cache(maxsize=_OPEN_RELEASES)(self._read_release)
 
-    def start(self, waiting: Callable[[], Iterable[Preparable]] = tuple) -> None:
+    def start(self, waiting: Callable[[], Iterable[tuple[str, Path]]] = tuple) -> None:
         """Begin to prepare, in the background, maps and tables of all that is or will be published.
 
         Parameters
         ----------
         waiting : callable
-            Says what else should be prepared, whenever it is called.
+            Says what else should be prepared, whenever it is called: hashes of contents and their folders.
         """
-        self._preparation.start(lambda: [*(v for v in self.versions() if v.status == "complete"), *waiting()])
+        self._preparation.start(
+            lambda: [*((v.sha256, v.folder) for v in self.versions() if v.status == "complete"), *waiting()]
+        )
 
     def stop(self) -> None:
         """End the preparation; what is unfinished is begun again at the next start."""

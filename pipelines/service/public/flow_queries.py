@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import duckdb
@@ -103,32 +103,17 @@ class FlowTables:
     """The flow tables of releases (`flow_tables`), opened when they are asked for."""
 
     def __init__(self) -> None:
-        self._open: OrderedDict[Path, duckdb.DuckDBPyConnection] = OrderedDict()
+        self._connection = lru_cache(maxsize=_OPEN)(_connect)  # closed when the last cursor is
         self._lock = threading.Lock()
 
     def cursor(self, path: Path) -> duckdb.DuckDBPyConnection:
         """Return a connection for one thread; the file is opened once for all."""
         with self._lock:
-            connection = self._open.get(path)
-            if connection is None:
-                # A question reads little: several threads for one cost it more time than they save.
-                config: dict[str, str | bool | int | float | list[str]] = {
-                    "memory_limit": _MEMORY,
-                    "threads": "1",
-                    "enable_external_access": "false",
-                }
-                connection = duckdb.connect(str(path), read_only=True, config=config)
-                self._open[path] = connection
-                while len(self._open) > _OPEN:  # closed when the last cursor is
-                    self._open.popitem(last=False)
-            self._open.move_to_end(path)
-            return connection.cursor()
+            return self._connection(path).cursor()
 
     def close(self) -> None:
         """Close all files."""
-        with self._lock:
-            while self._open:
-                self._open.popitem()[1].close()
+        self._connection.cache_clear()
 
 
 def ask_flows(release: PublicRelease, connection: duckdb.DuckDBPyConnection, ask: FlowQuestion) -> FlowAnswer:
@@ -177,6 +162,16 @@ def ask_flows(release: PublicRelease, connection: duckdb.DuckDBPyConnection, ask
     )
     name = str(unit_names(release, area.level)[area.unit])
     return FlowAnswer(area, name, other_level, int(jobs.sum()), len(jobs), flows)
+
+
+def _connect(path: Path) -> duckdb.DuckDBPyConnection:
+    # A question reads little: several threads for one cost it more time than they save.
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": _MEMORY,
+        "threads": "1",
+        "enable_external_access": "false",
+    }
+    return duckdb.connect(str(path), read_only=True, config=config)
 
 
 def _largest(unit: NDArray[np.int64], jobs: NDArray[np.int64], top: int) -> NDArray[np.intp]:

@@ -9,21 +9,9 @@ from pydantic import BaseModel
 from pipelines.publishing.publishing import Remark
 from pipelines.service.public.catalog import Version
 
-__all__ = ["FileEntry", "FileList", "FlowEntry", "FlowList", "Note", "ReleaseEntry", "ReleaseList"]
+__all__ = ["FileEntry", "FileList", "FlowEntry", "FlowList", "ReleaseEntry", "ReleaseList"]
 
 SYNTHETIC = "Synthetic workers: no row is a real person."
-
-
-class Note(BaseModel):
-    """A withdrawal or an erratum: when it was made, UTC, and its text."""
-
-    date: str
-    text: str
-
-    @classmethod
-    def of(cls, remark: Remark) -> Note:
-        """Return a remark of a publication."""
-        return cls(date=remark.date, text=remark.text)
 
 
 class ReleaseEntry(BaseModel):
@@ -49,8 +37,8 @@ class ReleaseEntry(BaseModel):
         Synthetic data sets.
     plan_sha256 : str or None
         Of the public plan, from which the certificate can be computed again.
-    withdrawn : Note or None
-    errata : list of Note
+    withdrawn : Remark or None
+    errata : list of Remark
         Oldest first.
     """
 
@@ -68,8 +56,8 @@ class ReleaseEntry(BaseModel):
     workers: int | None = None
     implicates: int | None = None
     plan_sha256: str | None = None
-    withdrawn: Note | None
-    errata: list[Note]
+    withdrawn: Remark | None
+    errata: list[Remark]
 
     @classmethod
     def of(cls, version: Version) -> ReleaseEntry:
@@ -94,8 +82,8 @@ class ReleaseEntry(BaseModel):
             status=version.status,
             published=state.begun,
             sha256=state.sha256,
-            withdrawn=None if state.withdrawn is None else Note.of(state.withdrawn),
-            errata=[Note.of(remark) for remark in state.errata],
+            withdrawn=state.withdrawn,
+            errata=list(state.errata),
             **described,
         )
 

@@ -19,14 +19,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Protocol
 
 from pipelines.release.reader import read_public_release
 from pipelines.service.public.flow_tables import write_flow_tables
 from pipelines.storage.durable import whole_file, write_whole
 from pipelines.views.maps import build_map
 
-__all__ = ["Preparable", "Preparation", "Prepared", "prepare"]
+__all__ = ["Preparation", "Prepared", "prepare"]
 
 _LOOK_SECONDS = 2.0
 _log = logging.getLogger(__name__)
@@ -49,18 +48,6 @@ class Prepared:
     def complete(self) -> bool:
         """Whether everything has been made."""
         return self.map.is_file() and self.flows.is_file()
-
-
-class Preparable(Protocol):
-    """A release: the hash of its content, and its public folder."""
-
-    @property
-    def sha256(self) -> str:  # noqa: D102
-        ...
-
-    @property
-    def folder(self) -> Path:  # noqa: D102
-        ...
 
 
 def prepare(folder: Path, prepared: Prepared) -> None:
@@ -86,10 +73,6 @@ class Preparation:
     """Prepares releases in the background, one after the other, in a process that ends with its work.
 
     A process, so that the seconds that the map of a large release takes are not taken from those who ask.
-
-    Parameters
-    ----------
-    cache : Path
     """
 
     def __init__(self, cache: Path) -> None:
@@ -101,8 +84,8 @@ class Preparation:
         """Return where what is made of a content lies."""
         return Prepared(self._cache / f"{sha256}.map.html", self._cache / f"{sha256}.duckdb")
 
-    def start(self, versions: Callable[[], Iterable[Preparable]]) -> None:
-        """Begin; `versions` says, whenever it is called, what should be prepared."""
+    def start(self, versions: Callable[[], Iterable[tuple[str, Path]]]) -> None:
+        """Begin; `versions` gives, whenever it is called, hashes and public folders of what to prepare."""
         self._end.clear()
         self._thread = threading.Thread(target=self._work, args=(versions,), daemon=True, name="preparation")
         self._thread.start()
@@ -113,21 +96,21 @@ class Preparation:
         if self._thread is not None:
             self._thread.join()
 
-    def _work(self, versions: Callable[[], Iterable[Preparable]]) -> None:
+    def _work(self, versions: Callable[[], Iterable[tuple[str, Path]]]) -> None:
         tried: set[str] = set()  # what cannot be prepared is not tried again before the next start
         while not self._end.is_set():
             with suppress(Exception):  # the folder may be on a disk that is away for a while
-                for version in versions():
-                    if version.sha256 not in tried and not self.of(version.sha256).complete:
-                        tried.add(version.sha256)
-                        self._prepare(version)
+                for sha256, folder in versions():
+                    if sha256 not in tried and not self.of(sha256).complete:
+                        tried.add(sha256)
+                        self._prepare(sha256, folder)
                     if self._end.is_set():
                         return
             self._end.wait(_LOOK_SECONDS)
 
-    def _prepare(self, version: Preparable) -> None:
+    def _prepare(self, sha256: str, folder: Path) -> None:
         pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
-        future = pool.submit(prepare, version.folder, self.of(version.sha256))
+        future = pool.submit(prepare, folder, self.of(sha256))
         try:
             while not future.done():
                 if self._end.wait(0.1):
@@ -136,8 +119,8 @@ class Preparation:
                     return
             future.result()
         except BrokenProcessPool:
-            _log.error("preparing %s failed: its process was ended", version.sha256)
+            _log.error("preparing %s failed: its process was ended", sha256)
         except Exception as error:
-            _log.error("preparing %s failed: %s", version.sha256, type(error).__name__)
+            _log.error("preparing %s failed: %s", sha256, type(error).__name__)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)

@@ -3,53 +3,20 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from pipelines.service.queue.records import TASKS, add_event, change
+from pipelines.service.queue.records import TASKS, add_event, change, run_row
 from pipelines.service.store import Store, after, record, runs, utc_now
 
-__all__ = ["Claim", "claim", "fail", "finish", "give_back", "note", "renew"]
+__all__ = ["claim", "fail", "finish", "give_back", "note", "renew"]
 
 _INTERRUPTIONS = 5  # of one task in a row; then somebody should look
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A run that a worker has to itself while the lease lasts.
-
-    Attributes
-    ----------
-    run : int
-    task : {"plan", "release", "publish"}
-    lease : str
-        Secret of the worker.
-    configuration : str
-        Of the release; JSON.
-    plan : str or None
-        The plan that was reviewed (`plans.keep_plan`); JSON.
-    version : str or None
-        Under which it is published.
-    content : str or None
-        SHA-256 of the SHA256SUMS that were approved.
-    attempt : int
-        1, or more where earlier workers were interrupted.
-    """
-
-    run: int
-    task: str
-    lease: str
-    configuration: str
-    plan: str | None
-    version: str | None
-    content: str | None
-    attempt: int
-
-
-def claim(store: Store, seconds: float) -> Claim | None:
+def claim(store: Store, seconds: float) -> Row[Any] | None:
     """Take the oldest run that waits for a worker, or whose worker let its lease run out.
 
     Parameters
@@ -60,8 +27,10 @@ def claim(store: Store, seconds: float) -> Claim | None:
 
     Returns
     -------
-    Claim or None
-        None if there is nothing to do now.
+    Row or None
+        The run, which the worker has to itself while the lease lasts: its column ``lease`` is the worker's
+        secret, ``attempts`` is more than 1 where earlier workers were interrupted. None if there is nothing
+        to do now.
     """
     try:
         with store.write() as connection:
@@ -73,72 +42,70 @@ def claim(store: Store, seconds: float) -> Claim | None:
                 add_event(connection, row.id, "failed", said)
             if row is None:
                 return None
-            lease = secrets.token_hex(16)
             change(
                 connection,
                 row.id,
                 state=TASKS[row.task].doing,
-                lease=lease,
+                lease=secrets.token_hex(16),
                 leased_until=after(seconds),
                 attempts=row.attempts + 1,
             )
             word = "begun" if row.attempts == 0 and row.lease is None else "resumed"
             add_event(connection, row.id, word, row.task)
+            return run_row(connection, row.id)
     except IntegrityError:  # another worker took a run of the same data set at the same moment
         return None
-    kept = row.configuration, row.plan, row.version, row.content
-    return Claim(row.id, row.task, lease, *kept, attempt=row.attempts + 1)
 
 
-def renew(store: Store, claimed: Claim, seconds: float) -> bool:
+def renew(store: Store, claimed: Row[Any], seconds: float) -> bool:
     """Lengthen a lease; False if it was lost, and the work must stop."""
     with store.write() as connection:
         return _update_leased(connection, claimed, leased_until=after(seconds))
 
 
-def give_back(store: Store, claimed: Claim, *, interrupted: bool, wait: float = 0) -> None:
+def give_back(store: Store, claimed: Row[Any], *, interrupted: bool, wait: float = 0) -> None:
     """Let go of a run that is not done; the next claim goes on with it.
 
     Parameters
     ----------
     store : Store
-    claimed : Claim
+    claimed : Row
     interrupted : bool
         Whether this counts among the interruptions of which there may not be many; an orderly end does not.
     wait : float
         Seconds until it may be claimed.
     """
     with store.write() as connection:
-        attempts = claimed.attempt if interrupted else claimed.attempt - 1
+        attempts = claimed.attempts if interrupted else claimed.attempts - 1
         if _update_leased(connection, claimed, leased_until=after(wait), attempts=attempts):
-            add_event(connection, claimed.run, "interrupted")
+            add_event(connection, claimed.id, "interrupted")
 
 
-def note(store: Store, claimed: Claim, step: str) -> None:
+def note(store: Store, claimed: Row[Any], step: str) -> None:
     """Record that a step began; its name is one of the program's."""
     with store.write() as connection:
-        add_event(connection, claimed.run, "step", step)
+        add_event(connection, claimed.id, "step", step)
 
 
-def finish(store: Store, claimed: Claim, **result: str) -> bool:
+def finish(store: Store, claimed: Row[Any], **result: str) -> bool:
     """Record what a task came to, once; False if the lease was lost."""
     state = TASKS[claimed.task].done
     with store.write() as connection:
         known = _update_leased(connection, claimed, state=state, lease=None, attempts=0, **result)
         if known:
-            add_event(connection, claimed.run, state)
-            record(connection, "service", "worker", state, f"run {claimed.run}")
+            add_event(connection, claimed.id, state)
+            record(connection, "service", "worker", state, f"run {claimed.id}")
         return known
 
 
-def fail(store: Store, claimed: Claim, error: str, message: str) -> bool:
+def fail(store: Store, claimed: Row[Any], error: str, message: str) -> bool:
     """Record that a task failed, and why; False if the lease was lost."""
     with store.write() as connection:
         values = {"state": "failed", "lease": None, "error": error[:100], "message": message[:2000]}
         known = _update_leased(connection, claimed, **values)
         if known:
-            add_event(connection, claimed.run, "failed", error)
-            record(connection, "service", "worker", "failed", f"run {claimed.run}", error)
+            add_event(connection, claimed.id, "failed", error)
+            record(connection, "service", "worker", "failed", f"run {claimed.id}", error)
         return known
 
 
@@ -153,6 +120,6 @@ def _claimable() -> Any:
     return query.with_for_update(skip_locked=True, of=runs)
 
 
-def _update_leased(connection: Connection, claimed: Claim, **values: Any) -> bool:
-    mine: ColumnElement[bool] = (runs.c.id == claimed.run) & (runs.c.lease == claimed.lease)
+def _update_leased(connection: Connection, claimed: Row[Any], **values: Any) -> bool:
+    mine: ColumnElement[bool] = (runs.c.id == claimed.id) & (runs.c.lease == claimed.lease)
     return connection.execute(update(runs).where(mine).values(changed=utc_now(), **values)).rowcount == 1

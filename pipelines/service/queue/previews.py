@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,26 +15,10 @@ from pipelines.service.queue.runs import list_runs
 from pipelines.service.store import Store
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
 
-__all__ = ["Waiting", "waiting"]
+__all__ = ["waiting"]
 
 
-@dataclass(frozen=True)
-class Waiting:
-    """A finished release that nobody has decided about.
-
-    Attributes
-    ----------
-    sha256 : str
-        Hash of its SHA256SUMS, by which it is approved.
-    folder : Path
-        Its public files.
-    """
-
-    sha256: str
-    folder: Path
-
-
-def waiting(store: Store, home: Path) -> list[Waiting]:
+def waiting(store: Store, home: Path) -> list[tuple[str, Path]]:
     """Return the finished releases whose files are here, and are those that the runs wrote.
 
     Parameters
@@ -46,14 +29,14 @@ def waiting(store: Store, home: Path) -> list[Waiting]:
 
     Returns
     -------
-    list of Waiting
-        Newest first.
+    list of (str, Path)
+        The hash of its SHA256SUMS, by which it is approved, and the folder of its public files. Newest first.
     """
     found = []
     for row in list_runs(store, state="finished"):
         folder = home / json.loads(row.configuration)["release"]["out"] / "public"
         if row.content is not None and (folder / CHECKSUMS).is_file() and _is_whole(folder, row.content):
-            found.append(Waiting(row.content, folder))
+            found.append((row.content, folder))
     return found
 
 

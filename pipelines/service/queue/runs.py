@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, func, insert, select
 from sqlalchemy.exc import IntegrityError
@@ -31,16 +31,15 @@ __all__ = [
     "CALENDAR",
     "CANCELLABLE",
     "TASKS",
-    "approve",
     "cancel",
     "counts",
+    "decide",
     "decision_of",
     "get_run",
     "list_events",
     "list_runs",
     "movers",
     "queue",
-    "reject",
     "release_begun",
     "retry",
     "submit",
@@ -155,10 +154,6 @@ def queue(store: Store, who: Principal, run: int, plan_sha256: str) -> Row[Any]:
     -------
     Row
         The run.
-
-    Raises
-    ------
-    ServiceError
     """
     values = {"state": "queued", "task": "release", "queued_by": who.person}
     return _move(store, who, run, "queued", ("planned",), values, plan_sha256)
@@ -176,15 +171,23 @@ def retry(store: Store, who: Principal, run: int) -> Row[Any]:
     return _move(store, who, run, "retried", ("failed",), values)
 
 
-def approve(store: Store, who: Principal, run: int, content: str, comment: str = "") -> Row[Any]:
-    """Approve the publication of a finished run. Of several decisions at once, exactly one counts.
+def decide(
+    store: Store,
+    who: Principal,
+    run: int,
+    decision: Literal["approved", "rejected"],
+    content: str,
+    comment: str = "",
+) -> Row[Any]:
+    """Decide whether a finished run is published. Of several decisions at once, exactly one counts.
 
     Parameters
     ----------
     store : Store
     who : Principal
-        An approver who is not among the `movers` of the run, by whatever token.
+        An approver who, to approve, is not among the `movers` of the run, by whatever token.
     run : int
+    decision : {"approved", "rejected"}
     content : str
         SHA-256 of the release's SHA256SUMS, as the approver saw it.
     comment : str
@@ -193,17 +196,28 @@ def approve(store: Store, who: Principal, run: int, content: str, comment: str =
     -------
     Row
         The run.
-
-    Raises
-    ------
-    ServiceError
     """
-    return _decide(store, who, run, "approved", content, comment)
-
-
-def reject(store: Store, who: Principal, run: int, content: str, comment: str = "") -> Row[Any]:
-    """Decide that a finished run is not published; as `approve`, but its submitter may do it too."""
-    return _decide(store, who, run, "rejected", content, comment)
+    who.must("approver")
+    try:
+        with store.write() as connection:
+            row = run_row(connection, run, lock=True)
+            if decision == "approved":
+                _must_be_another(connection, run, who)
+            _must_be(row, ("finished",))
+            if content != row.content:
+                raise ServiceError(409, "content", "This is not the release that was made. Fix: look again.")
+            if decision == "approved":
+                _must_be_for_release(row)
+                _must_be_as_reviewed(row)
+            values = {"decision": decision, "content": content, "comment": comment, "time": utc_now()}
+            connection.execute(insert(approvals).values(run=run, person=who.person, **values))
+            task = {"task": "publish"} if decision == "approved" else {}
+            change(connection, run, state=decision, **task)
+            add_event(connection, run, decision)
+            record(connection, who.person, who.credential, decision, f"run {run}", content)
+            return run_row(connection, run)
+    except IntegrityError:  # the other decision was made in the same moment
+        raise ServiceError(409, "state", f"Run {run} is decided already.") from None
 
 
 def get_run(store: Store, run: int) -> Row[Any]:
@@ -293,30 +307,6 @@ def _move(
         add_event(connection, run, action)
         record(connection, who.person, who.credential, action, f"run {run}", plan_sha256)
         return run_row(connection, run)
-
-
-def _decide(store: Store, who: Principal, run: int, decision: str, content: str, comment: str) -> Row[Any]:
-    who.must("approver")
-    try:
-        with store.write() as connection:
-            row = run_row(connection, run, lock=True)
-            if decision == "approved":
-                _must_be_another(connection, run, who)
-            _must_be(row, ("finished",))
-            if content != row.content:
-                raise ServiceError(409, "content", "This is not the release that was made. Fix: look again.")
-            if decision == "approved":
-                _must_be_for_release(row)
-                _must_be_as_reviewed(row)
-            values = {"decision": decision, "content": content, "comment": comment, "time": utc_now()}
-            connection.execute(insert(approvals).values(run=run, person=who.person, **values))
-            task = {"task": "publish"} if decision == "approved" else {}
-            change(connection, run, state=decision, **task)
-            add_event(connection, run, decision)
-            record(connection, who.person, who.credential, decision, f"run {run}", content)
-            return run_row(connection, run)
-    except IntegrityError:  # the other decision was made in the same moment
-        raise ServiceError(409, "state", f"Run {run} is decided already.") from None
 
 
 def _must_be(row: Row[Any], states: tuple[str, ...]) -> None:

@@ -35,8 +35,8 @@ class Due:
     name : str
         Of the schedule and the period, such as ``ri-2025``.
     schedule : str
-    at : datetime
-        UTC.
+    at : str
+        ISO, UTC.
     status : str
         ``"coming"``; the state of its run, where it has one; or what `pipelines.due` says: ``"due"``,
         ``"waiting"`` (for inputs), ``"behind"``, ``"failed"``, ``"given up"``.
@@ -45,7 +45,7 @@ class Due:
 
     name: str
     schedule: str
-    at: datetime
+    at: str
     status: str
     run: int | None = None
 
@@ -109,9 +109,11 @@ def read_agenda(store: Store, settings: ServiceSettings, now: datetime | None = 
     past = []
     for result in summary.results:
         run, status = made.get(result.name, (None, result.status))
-        past.append(Due(result.name, schedules[result.name], result.due, status, run))
+        past.append(Due(result.name, schedules[result.name], result.due.isoformat(), status, run))
     following = (next((o for o in s.occurrences() if o.at > now), None) for s in calendar.schedules)
-    coming = tuple(Due(o.name, o.schedule.name, o.at, "coming") for o in following if o is not None)
+    coming = tuple(
+        Due(o.name, o.schedule.name, o.at.isoformat(), "coming") for o in following if o is not None
+    )
     return Agenda(tuple(past), coming, len(summary.problems))
 
 

@@ -74,10 +74,6 @@ def without_paths(text: str, paths: list[str]) -> str:
     text : str
     paths : list of str
         Absolute paths whose folders may have spaces in their names; other paths are recognised without help.
-
-    Returns
-    -------
-    str
     """
     folders = {str(folder) for path in paths for folder in Path(path).parents if folder != Path("/")}
     for folder in sorted(folders, key=len, reverse=True):

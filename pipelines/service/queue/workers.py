@@ -18,16 +18,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, Any
 
-from fastapi import FastAPI
+from sqlalchemy import Row
 from sqlalchemy.exc import SQLAlchemyError
 
-from pipelines.service.queue.claims import Claim, claim, fail, finish, give_back, note, renew
+from pipelines.service.queue.claims import claim, fail, finish, give_back, note, renew
 from pipelines.service.queue.schedules import submit_due
 from pipelines.service.queue.worker_process import EXIT_BUSY
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError, Store
 
-__all__ = ["COMMAND", "Workers", "start", "stop"]
+__all__ = ["COMMAND", "Workers"]
 
 COMMAND = (sys.executable, "-m", "pipelines.service.queue.worker_main")
 _CALENDAR_SECONDS = 60.0
@@ -71,6 +71,7 @@ class Workers:
 
     def start(self) -> None:
         """Begin to work, and to submit what the release calendar says is due."""
+        self._end.clear()
         jobs = [self._work] * self._settings.workers
         if jobs and self._settings.calendar is not None:
             jobs.append(self._keep_calendar)
@@ -86,7 +87,7 @@ class Workers:
 
     @property
     def alive(self) -> bool:
-        """Whether all workers are at work."""
+        """Whether all workers that were started are at work."""
         return all(thread.is_alive() for thread in self._threads)
 
     def _work(self) -> None:
@@ -113,13 +114,13 @@ class Workers:
         except Exception as error:
             _log.error("%s was stopped by %s; it goes on", what, type(error).__name__)
 
-    def _carry_out(self, claimed: Claim) -> None:
+    def _carry_out(self, claimed: Row[Any]) -> None:
         job = {
             "task": claimed.task,
             "configuration": json.loads(claimed.configuration),
             "folder": str(self._settings.folder),
             "plan": None if claimed.plan is None else json.loads(claimed.plan),
-            "plan_folder": str(self._settings.outs / f"run-{claimed.run:06}-plan"),
+            "plan_folder": str(self._settings.outs / f"run-{claimed.id:06}-plan"),
             "content": claimed.content,
             "version": claimed.version,
             "scheduler": self._settings.scheduler,
@@ -162,7 +163,7 @@ class Workers:
         else:
             give_back(self._store, claimed, interrupted=not self._end.is_set())
 
-    def _watch(self, claimed: Claim, process: subprocess.Popen[bytes]) -> None:
+    def _watch(self, claimed: Row[Any], process: subprocess.Popen[bytes]) -> None:
         """Renew the lease until the process ends, the lease is lost, or the service ends."""
         renewed = time.monotonic()
         while True:
@@ -181,7 +182,7 @@ class Workers:
                     if now - renewed > self._lease * 0.9:
                         return
 
-    def _listen(self, claimed: Claim, answers: IO[bytes], outcome: dict[str, Any]) -> None:
+    def _listen(self, claimed: Row[Any], answers: IO[bytes], outcome: dict[str, Any]) -> None:
         while line := answers.readline(_LONGEST_ANSWER):
             with self._going_on("progress"):
                 said = json.loads(line)
@@ -191,24 +192,12 @@ class Workers:
                     outcome.update(said)
 
     @contextmanager
-    def _private_log(self, claimed: Claim) -> Iterator[IO[bytes]]:
+    def _private_log(self, claimed: Row[Any]) -> Iterator[IO[bytes]]:
         """Open the file of what a run's processes print, which nobody is shown over the network."""
-        path = self._settings.outs / f"run-{claimed.run:06}.log"
+        path = self._settings.outs / f"run-{claimed.id:06}.log"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with open(descriptor, "ab") as file:
             yield file
-
-
-def start(app: FastAPI) -> None:
-    """Start the workers of an application; for its lifespan."""
-    app.state.workers = Workers(app.state.settings, app.state.store, command=app.state.worker)
-    app.state.workers_alive = lambda: app.state.workers.alive
-    app.state.workers.start()
-
-
-def stop(app: FastAPI) -> None:
-    """Stop the workers of an application."""
-    app.state.workers.stop()
 
 
 def _environment() -> dict[str, str]:

@@ -18,10 +18,9 @@ from starlette.testclient import TestClient
 
 import pipelines
 from pipelines.service import ServiceSettings, Store, create_app, load_settings
-from pipelines.service.access.tokens import Principal, create_token
 from pipelines.service.public.preparation import Prepared, prepare
 
-from .helpers import CLEAN_WORKER, LEDGER, World
+from .helpers import CLEAN_WORKER, LEDGER, World, client_of, copy_state
 
 
 @pytest.fixture(scope="session")
@@ -38,9 +37,7 @@ def service_state(small_release: pipelines.Release, tmp_path_factory: pytest.Tem
 @pytest.fixture
 def new_state(service_state: Path, tmp_path: Path) -> Path:
     """A copy of what is published and prepared there, to change."""
-    for name in ("published", "cache"):
-        shutil.copytree(service_state / name, tmp_path / "state" / name)
-    return tmp_path / "state"
+    return copy_state(service_state, tmp_path / "state")
 
 
 @pytest.fixture
@@ -182,20 +179,9 @@ def app(world: World) -> Iterator[FastAPI]:
 
 
 @pytest.fixture
-def ann() -> Principal:
-    return Principal("ann", "operator", "aaaaaaaa")
-
-
-@pytest.fixture
-def bob() -> Principal:
-    return Principal("bob", "approver", "bbbbbbbb")
-
-
-@pytest.fixture
 def people(app: FastAPI) -> dict[str, TestClient]:
     """Clients of the application for a viewer, an operator, an approver, and nobody."""
     clients = {"nobody": TestClient(app)}
     for name, role in (("vic", "viewer"), ("ann", "operator"), ("bob", "approver")):
-        secret, _ = create_token(app.state.store, name, role)  # type: ignore[arg-type]
-        clients[name] = TestClient(app, headers={"Authorization": f"Bearer {secret}"})
+        clients[name] = client_of(app, name, role)
     return clients

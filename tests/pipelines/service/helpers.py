@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,12 +15,22 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import pytest
+import uvicorn
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from sqlalchemy import Row, Table, delete, insert, update
+from sqlalchemy.exc import DBAPIError
+
+import pipelines
 from pipelines.service import ServiceSettings, Store
-from pipelines.service.access.tokens import Principal
+from pipelines.service.access.tokens import Principal, create_token
 from pipelines.service.operators.operations import submit_input
-from pipelines.service.queue.claims import Claim, claim
+from pipelines.service.queue.claims import claim
+from pipelines.service.queue.runs import get_run, list_events
 from pipelines.service.queue.workers import Workers
 
+ANN, BOB = Principal("ann", "operator", "aaaaaaaa"), Principal("bob", "approver", "bbbbbbbb")
 NAME = "demo-region-2019-all-jobs"
 LEDGER = '\n[ledger]\nfile = "CANARYfolder/ledger.sqlite"\ndata_set = "{}"\nepsilon = "100"\ndelta = "0.5"\n'
 CONTENT, PLAN_SHA256 = "c" * 64, "a" * 64
@@ -122,6 +134,13 @@ class World:
             workers.stop()
 
 
+def copy_state(source: Path, target: Path) -> Path:
+    """Copy what is published and prepared."""
+    for name in ("published", "cache"):
+        shutil.copytree(source / name, target / name)
+    return target
+
+
 def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not condition():
@@ -129,11 +148,72 @@ def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
         time.sleep(0.02)
 
 
-def claimed(store: Store, seconds: float = 60) -> Claim:
+def claimed(store: Store, seconds: float = 60) -> Row[Any]:
     """What a worker takes, of which there must be something."""
     found = claim(store, seconds)
     assert found is not None
     return found
+
+
+def state(store: Store, run: int) -> str:
+    return str(get_run(store, run).state)
+
+
+def words(store: Store, run: int) -> str:
+    """What happened to a run: its events without their texts."""
+    return " ".join(event.event for event in list_events(store, run))
+
+
+def client_of(app: FastAPI, name: str, role: str) -> TestClient:
+    """A client with a new token."""
+    secret, _ = create_token(app.state.store, name, role)  # type: ignore[arg-type]
+    return TestClient(app, headers={"Authorization": f"Bearer {secret}"})
+
+
+def at_once(act: Callable[[int], object], number: int) -> None:
+    """Call a function with each number in a thread of its own."""
+    threads = [threading.Thread(target=act, args=(each,)) for each in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+
+@contextmanager
+def serving(app: FastAPI) -> Iterator[str]:
+    """The address of a real server of an application."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, ws="none", log_config=None, access_log=False))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    wait_for(lambda: server.started or not thread.is_alive())
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+    app.state.log.close()
+
+
+def spend_quarter(ledger: Path, config: Path, release: str = "first", plan_sha256: str = "0" * 64) -> None:
+    """Pay a quarter of the budget that a configuration names, as an unfinished release."""
+    named = pipelines.load_config(config).ledger
+    assert named is not None
+    pipelines.Ledger(ledger).debit(
+        data_set=named.data_set,
+        budget=pipelines.Budget(named.epsilon, named.delta),
+        epsilon=named.epsilon / 4,
+        delta=named.delta / 4,
+        plan_sha256=plan_sha256,
+        release=release,
+    )
+
+
+def assert_append_only(store: Store, table: Table, **line: object) -> None:
+    """Nothing changes the table, in whose place of a line that is there stands `line`."""
+    replace = insert(table).values(**line).prefix_with("OR REPLACE", dialect="sqlite")
+    with pytest.raises(DBAPIError), store.write() as connection:
+        connection.execute(replace)
+    for statement in (update(table).values(line), delete(table)):
+        with pytest.raises(DBAPIError, match=f"nothing is changed in {table}"), store.write() as connection:
+            connection.execute(statement)
 
 
 EMPTY = {"meta", "link", "input", "br", "img", "hr"}

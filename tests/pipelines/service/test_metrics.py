@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fastapi import FastAPI
@@ -32,7 +33,7 @@ def test_it_lives_and_is_not_ready(
     elif missing == "folders":
         (tmp_path / "state" / "published").rmdir()
     else:
-        app.state.workers_alive = lambda: False
+        app.state.workers = SimpleNamespace(alive=False)
     client = TestClient(app)
     response = client.get("/ready")
     assert response.status_code == 503

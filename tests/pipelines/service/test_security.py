@@ -23,18 +23,8 @@ SECURITY = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 EVERYWHERE = (
-    "/",
-    "/api",
-    "/nothing",
-    "/static/site.css",
-    "/static/%2e%2e/app.py",
-    "/health",
-    "/ready",
-    "/metrics",
-    "/api/v1/openapi.json",
-    "/api/v1/nothing",
-    "/api/v1/releases",
-    "/api/v1/releases/x/y/flows",
+    *("/", "/api", "/nothing", "/static/site.css", "/static/%2e%2e/app.py", "/health", "/ready", "/metrics"),
+    *("/api/v1/openapi.json", "/api/v1/nothing", "/api/v1/releases", "/api/v1/releases/x/y/flows"),
     "/api/v1/operator/whoami",
 )
 

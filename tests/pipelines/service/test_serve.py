@@ -8,12 +8,10 @@ import json
 import os
 import re
 import resource
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from functools import partial
 from http.client import HTTPConnection
@@ -21,20 +19,19 @@ from pathlib import Path
 
 import pytest
 
+from .helpers import copy_state, wait_for
+
 pytestmark = pytest.mark.slow
 READERS = 300
+Served = tuple[subprocess.Popen, int, Path]  # the process, its port and its folder
 # Pages like any other, whatever else was sent.
 HARMLESS = (b"GET /?", b"GET http:", b"GET / HTTP/1.1\r\nHost: x\r\nX: ")
 
 
 @pytest.fixture(scope="module")
-def served(
-    service_state: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[subprocess.Popen, int, Path]]:
-    """The process, its port and its folder."""
+def served(service_state: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("served")
-    for name in ("published", "cache"):
-        shutil.copytree(service_state / name, folder / "state" / name)
+    copy_state(service_state, folder / "state")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -44,16 +41,16 @@ def served(
         resource.setrlimit, resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     )
     process = subprocess.Popen([sys.executable, "-m", "pipelines.cli", "serve", str(config)], preexec_fn=few)
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        try:
-            with socket.create_connection(("127.0.0.1", port)):
-                break
-        except OSError:
-            time.sleep(0.1)
+    wait_for(lambda: answers(port), 60)
     yield process, port, folder
     process.kill()
     process.wait()
+
+
+def answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+        return True
+    return False
 
 
 def raw(port: int, request: bytes) -> bytes:
@@ -71,7 +68,7 @@ def status(answer: bytes) -> int:
     return int(found[1])
 
 
-def test_half_sent_requests_keep_nobody_out(served: tuple[subprocess.Popen, int, Path]) -> None:
+def test_half_sent_requests_keep_nobody_out(served: Served) -> None:
     """More connections than the soft limit of open files that the process was started with."""
     with contextlib.ExitStack() as held:
         for _ in range(400):
@@ -80,9 +77,7 @@ def test_half_sent_requests_keep_nobody_out(served: tuple[subprocess.Popen, int,
         assert status(raw(served[1], b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")) == 200
 
 
-def test_a_connection_answers_one_after_the_other(
-    served: tuple[subprocess.Popen, int, Path], base: str, page: str
-) -> None:
+def test_a_connection_answers_one_after_the_other(served: Served, base: str, page: str) -> None:
     """HEAD and 304 leave nothing on the line that the next answer would be mistaken for."""
     connection = HTTPConnection("127.0.0.1", served[1], timeout=30)
     for method, address, headers, expected in (
@@ -106,7 +101,7 @@ def test_a_connection_answers_one_after_the_other(
     connection.close()
 
 
-def test_malformed_requests(served: tuple[subprocess.Popen, int, Path]) -> None:
+def test_malformed_requests(served: Served) -> None:
     for request_lines in (
         b"GET / HTTP/1.1\r\nHost: x\r\nX-Bad: a\r\n b\x00\r\n",
         b"GET /\r\nX-Injected: yes HTTP/1.1\r\nHost: x\r\n",
@@ -135,7 +130,7 @@ def test_malformed_requests(served: tuple[subprocess.Popen, int, Path]) -> None:
             assert status(answer) >= 400
 
 
-def test_many_readers_at_once(served: tuple[subprocess.Popen, int, Path], base: str, page: str) -> None:
+def test_many_readers_at_once(served: Served, base: str, page: str) -> None:
     """benchmarks/service.py has a thousand."""
     paths = ["/", base, f"{base}/certificate", page, f"{page}/files/README.md", "/api/v1/releases"]
 
@@ -153,7 +148,7 @@ def test_many_readers_at_once(served: tuple[subprocess.Popen, int, Path], base: 
     assert asyncio.run(all_of_them()) == [200] * READERS
 
 
-def test_it_ends_in_good_order(served: tuple[subprocess.Popen, int, Path]) -> None:
+def test_it_ends_in_good_order(served: Served) -> None:
     process, port, folder = served
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) in (0, -signal.SIGTERM)

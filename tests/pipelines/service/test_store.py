@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import stat
-import threading
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import insert, select, update
 from sqlalchemy.exc import DBAPIError
 
 from pipelines.service.store import ServiceError, Store, audit, list_audit, record, runs
 
+from .helpers import assert_append_only, at_once
+
 
 def test_several_may_make_the_tables_at_once(database: str) -> None:
     opened: list[Store] = []
-    threads = [threading.Thread(target=lambda: opened.append(Store.open(database))) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(lambda _: opened.append(Store.open(database)), 6)
     assert len(opened) == 6
     assert all(store.alive() for store in opened)
     for store in opened:
@@ -31,21 +28,8 @@ def test_the_audit_trail_is_only_added_to(store: Store) -> None:
     with store.write() as connection:
         for number in range(5):
             record(connection, "ann", "aaaaaaaa", "queued", f"run {number}", "Zoë\n✓")
-    line = {
-        "id": 3,
-        "time": "2026",
-        "actor": "eve",
-        "credential": "",
-        "action": "",
-        "subject": "",
-        "detail": "",
-    }
-    replace = insert(audit).values(**line).prefix_with("OR REPLACE", dialect="sqlite")
-    with pytest.raises(DBAPIError), store.write() as connection:
-        connection.execute(replace)
-    for statement in (update(audit).values(actor="eve"), delete(audit)):
-        with pytest.raises(DBAPIError, match="nothing is changed in audit"), store.write() as connection:
-            connection.execute(statement)
+    line = dict.fromkeys(("time", "actor", "credential", "action", "subject", "detail"), "eve")
+    assert_append_only(store, audit, id=3, **line)
     acts = list_audit(store)
     assert [(act.actor, act.subject, act.detail) for act in acts] == [
         ("ann", f"run {number}", "Zoë\n✓") for number in (4, 3, 2, 1, 0)
@@ -124,17 +108,13 @@ def test_what_is_read_before_a_change_stays_true(database: str) -> None:
         record(connection, "0", "", "", "")
         connection.execute(insert(runs).values(**_counter()))
 
-    def count(store: Store) -> None:
+    def count(number: int) -> None:
         for _ in range(25):
-            with store.write() as connection:
+            with stores[number].write() as connection:
                 row = connection.execute(select(runs).with_for_update()).one()
                 connection.execute(update(runs).values(attempts=row.attempts + 1))
 
-    threads = [threading.Thread(target=count, args=(store,)) for store in stores]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(count, 4)
     with stores[0].read() as connection:
         assert connection.execute(select(runs.c.attempts)).scalar_one() == 100
     for store in stores:

@@ -11,95 +11,118 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-__all__ = ["down_revision", "revision", "upgrade"]
+__all__ = ["down_revision", "metadata", "revision", "upgrade"]
 
 revision = "0001"
 down_revision = None
+metadata = sa.MetaData()
+
+
+def _text(name: str, length: int | None = None, *, nullable: bool = False, **options: Any) -> sa.Column[str]:
+    return sa.Column(name, sa.String(length) if length else sa.Text(), nullable=nullable, **options)
+
+
+def _number(name: str, *more: Any, **options: Any) -> sa.Column[int]:
+    return sa.Column(name, sa.Integer(), *more, nullable=False, **options)
+
+
+# What version 0.1.0 looks at; now alembic keeps the revision.
+sa.Table("odsynth_schema", metadata, _number("version", primary_key=True))
+sa.Table(
+    "tokens",
+    metadata,
+    _text("id", 16, primary_key=True),
+    _text("owner", 200),
+    _text("role", 16),
+    _text("sha256", 64),
+    _text("created", 32),
+    _text("expires", 32),
+    _text("revoked", 32, nullable=True),
+)
+sa.Table(
+    "runs",
+    metadata,
+    _number("id", primary_key=True),
+    _text("input", 200),
+    _text("data_set", 200),
+    _text("title", 400),
+    _text("version", 100, nullable=True),
+    _text("configuration"),
+    _text("state", 16, index=True),
+    _text("task", 16),
+    _text("submitted_by", 200),
+    _text("submitted", 32),
+    _text("key", 200, nullable=True),
+    _text("queued_by", 200, nullable=True),
+    _text("changed", 32),
+    _text("lease", 64, nullable=True),
+    _text("leased_until", 32, nullable=True),
+    _number("attempts", default=0),
+    _text("plan", nullable=True),
+    _text("certificate", nullable=True),
+    _text("content", 64, nullable=True),
+    _text("error", 100, nullable=True),
+    _text("message", nullable=True),
+    _text("published_name", 400, nullable=True),
+    _text("published_version", 100, nullable=True),
+    sa.UniqueConstraint("submitted_by", "key"),
+    sqlite_autoincrement=True,
+)
+# Two workers may choose two runs of a data set at the same moment; the second is refused here.
+_running = sa.text("state = 'running'")
+sa.Index(
+    "one_run_at_a_time",
+    metadata.tables["runs"].c.data_set,
+    unique=True,
+    sqlite_where=_running,
+    postgresql_where=_running,
+)
+sa.Table(
+    "approvals",
+    metadata,
+    _number("run", sa.ForeignKey("runs.id"), primary_key=True),
+    _text("person", 200),
+    _text("decision", 16),
+    _text("content", 64),
+    _text("comment"),
+    _text("time", 32),
+)
+sa.Table(
+    "events",
+    metadata,
+    _number("id", primary_key=True),
+    _number("run", sa.ForeignKey("runs.id"), index=True),
+    _text("time", 32),
+    _text("event", 16),
+    _text("text", 200),
+    sqlite_autoincrement=True,
+)
+sa.Table(
+    "audit",
+    metadata,
+    _number("id", primary_key=True),
+    _text("time", 32),
+    _text("actor", 200),
+    _text("credential", 32),
+    _text("action", 32),
+    _text("subject", 600),
+    _text("detail"),
+    sqlite_autoincrement=True,
+)
+# Open sessions of browsers. What else is known of one is in its cookie, which only the server can read.
+sa.Table(
+    "sessions",
+    metadata,
+    _text("id", 43, primary_key=True),
+    _text("person", 200, index=True),
+    _text("begun", 32),
+)
 
 
 def upgrade() -> None:
     """Make the tables."""
-    op.create_table("odsynth_schema", _number("version", primary_key=True))
+    metadata.create_all(op.get_bind(), checkfirst=False)
     op.execute("INSERT INTO odsynth_schema (version) VALUES (1)")
-    op.create_table(
-        "tokens",
-        _text("id", 16, primary_key=True),
-        _text("owner", 200),
-        _text("role", 16),
-        _text("sha256", 64),
-        _text("created", 32),
-        _text("expires", 32),
-        _text("revoked", 32, nullable=True),
-    )
-    op.create_table(
-        "runs",
-        _number("id", primary_key=True),
-        _text("input", 200),
-        _text("data_set", 200),
-        _text("title", 400),
-        _text("version", 100, nullable=True),
-        _text("configuration"),
-        _text("state", 16, index=True),
-        _text("task", 16),
-        _text("submitted_by", 200),
-        _text("submitted", 32),
-        _text("key", 200, nullable=True),
-        _text("queued_by", 200, nullable=True),
-        _text("changed", 32),
-        _text("lease", 64, nullable=True),
-        _text("leased_until", 32, nullable=True),
-        _number("attempts"),
-        _text("plan", nullable=True),
-        _text("certificate", nullable=True),
-        _text("content", 64, nullable=True),
-        _text("error", 100, nullable=True),
-        _text("message", nullable=True),
-        _text("published_name", 400, nullable=True),
-        _text("published_version", 100, nullable=True),
-        sa.UniqueConstraint("submitted_by", "key"),
-        sqlite_autoincrement=True,
-    )
-    running = sa.text("state = 'running'")
-    op.create_index(
-        "one_run_at_a_time",
-        "runs",
-        ["data_set"],
-        unique=True,
-        sqlite_where=running,
-        postgresql_where=running,
-    )
-    op.create_table(
-        "approvals",
-        _number("run", sa.ForeignKey("runs.id"), primary_key=True),
-        _text("person", 200),
-        _text("decision", 16),
-        _text("content", 64),
-        _text("comment"),
-        _text("time", 32),
-    )
-    op.create_table(
-        "events",
-        _number("id", primary_key=True),
-        _number("run", sa.ForeignKey("runs.id"), index=True),
-        _text("time", 32),
-        _text("event", 16),
-        _text("text", 200),
-        sqlite_autoincrement=True,
-    )
-    op.create_table(
-        "audit",
-        _number("id", primary_key=True),
-        _text("time", 32),
-        _text("actor", 200),
-        _text("credential", 32),
-        _text("action", 32),
-        _text("subject", 600),
-        _text("detail"),
-        sqlite_autoincrement=True,
-    )
-    op.create_table(
-        "sessions", _text("id", 43, primary_key=True), _text("person", 200, index=True), _text("begun", 32)
-    )
     if op.get_bind().dialect.name == "postgresql":
         for table in ("audit", "approvals"):
             op.execute(
@@ -110,11 +133,3 @@ def upgrade() -> None:
                 f"CREATE TRIGGER {table}_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON {table} "
                 f"FOR EACH STATEMENT EXECUTE FUNCTION {table}_refuse()"
             )
-
-
-def _text(name: str, length: int | None = None, *, nullable: bool = False, **options: Any) -> sa.Column[str]:
-    return sa.Column(name, sa.String(length) if length else sa.Text(), nullable=nullable, **options)
-
-
-def _number(name: str, *more: Any, **options: Any) -> sa.Column[int]:
-    return sa.Column(name, sa.Integer(), *more, nullable=False, **options)

@@ -9,19 +9,17 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from fastapi import Depends, FastAPI, Request
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from joserfc import jwt
 from joserfc.jwk import OctKey, RSAKey
-from starlette.responses import Response
 
-from pipelines.service.access.auth import start_session
-from pipelines.service.access.oidc import CALLBACK, begin_login, finish_login
-from pipelines.service.access.tokens import Principal
+from pipelines.service.access.oidc import CALLBACK
+from pipelines.service.operators.pages import oidc_router
 from pipelines.service.settings import Oidc
 
 KEY = RSAKey.generate_key(2048, parameters={"kid": "1"}, private=True)
@@ -99,16 +97,7 @@ def provider(app: FastAPI) -> Iterator[type[Provider]]:
     )
     app.state.settings = app.state.settings.model_copy(update={"oidc": oidc})
 
-    @app.get("/test/begin")
-    async def begin(request: Request) -> Response:
-        return await begin_login(request)
-
-    @app.get(CALLBACK)
-    def callback(request: Request, who: Annotated[Principal, Depends(finish_login)]) -> Response:
-        response = Response()
-        start_session(request, response, who)
-        return response
-
+    app.include_router(oidc_router)  # as where the settings name one from the beginning
     yield Fresh
     server.shutdown()
     server.server_close()
@@ -116,7 +105,7 @@ def provider(app: FastAPI) -> Iterator[type[Provider]]:
 
 def begun(client: TestClient, provider: type[Provider]) -> str:
     """Begin a login; return its state."""
-    answer = client.get("/test/begin", follow_redirects=False)
+    answer = client.get("/operator/login/oidc", follow_redirects=False)
     assert answer.status_code == 303
     asked = parse_qs(urlsplit(answer.headers["location"]).query)
     assert asked["code_challenge_method"] == ["S256"]
@@ -126,18 +115,22 @@ def begun(client: TestClient, provider: type[Provider]) -> str:
     return asked["state"][0]
 
 
-def test_a_login(app: FastAPI, provider: type[Provider]) -> None:
+def came_back(app: FastAPI, provider: type[Provider], status: int = 200, **lie: Any) -> TestClient:
+    """A browser after a login, about which the provider lies; with the status of its end."""
     client = TestClient(app)
-    state = begun(client, provider)
-    assert client.get(CALLBACK, params={"state": state, "code": "c0de"}).status_code == 200
+    state, provider.lie = begun(client, provider), lie
+    assert client.get(CALLBACK, params={"state": state, "code": "c0de"}).status_code == status, lie
+    return client
+
+
+def test_a_login(app: FastAPI, provider: type[Provider]) -> None:
+    client = came_back(app, provider)
     me = client.get("/api/v1/operator/whoami").json()
     assert (me["person"], me["role"], me["credential"]) == ("ann@example.org", "approver", "oidc")
 
 
 def test_a_login_ends_with_the_settings_that_it_was_made_by(app: FastAPI, provider: type[Provider]) -> None:
-    client = TestClient(app)
-    state = begun(client, provider)
-    client.get(CALLBACK, params={"state": state, "code": "c0de"})
+    client = came_back(app, provider)
     settings = app.state.settings
     roles = {"roles": {"curators": "operator"}}
     for oidc in (None, settings.oidc.model_copy(update=roles), settings.oidc):
@@ -147,10 +140,7 @@ def test_a_login_ends_with_the_settings_that_it_was_made_by(app: FastAPI, provid
 
 
 def test_an_address_that_is_not_verified_names_nobody(app: FastAPI, provider: type[Provider]) -> None:
-    client = TestClient(app)
-    state = begun(client, provider)
-    provider.lie = {"email_verified": False, "groups": "staff"}
-    client.get(CALLBACK, params={"state": state, "code": "c0de"})
+    client = came_back(app, provider, email_verified=False, groups="staff")
     me = client.get("/api/v1/operator/whoami").json()
     assert (me["person"], me["role"]) == ("248289", "viewer")
 
@@ -170,11 +160,7 @@ def test_what_is_not_for_this_login_lets_nobody_in(app: FastAPI, provider: type[
         ({"groups": {"curators": 1}}, 403),
     ]
     for lie, status in lies:
-        client = TestClient(app)
-        state = begun(client, provider)
-        provider.lie = lie
-        answer = client.get(CALLBACK, params={"state": state, "code": "c0de"})
-        assert answer.status_code == status, lie
+        client = came_back(app, provider, status, **lie)
         assert client.get("/api/v1/operator/whoami").status_code == 401
 
 
@@ -208,6 +194,6 @@ def test_only_the_browser_that_asked_brings_the_answer(app: FastAPI, provider: t
 def test_a_provider_that_is_away_is_named(app: FastAPI, provider: type[Provider]) -> None:
     oidc = app.state.settings.oidc.model_copy(update={"issuer": "http://127.0.0.1:1"})
     app.state.settings = app.state.settings.model_copy(update={"oidc": oidc})
-    assert TestClient(app).get("/test/begin").status_code == 503
+    assert TestClient(app).get("/operator/login/oidc").status_code == 503
     app.state.settings = app.state.settings.model_copy(update={"oidc": None})
-    assert TestClient(app).get("/test/begin").status_code == 404
+    assert TestClient(app).get("/operator/login/oidc").status_code == 404

@@ -54,21 +54,27 @@ class Visitor:
         return self.client.post(f"/operator{path}", data={"csrf": csrf[1], **fields})
 
 
+Visitors = dict[str, Visitor]
+Release = Callable[[], str]  # puts one in its place
+
+
+def signed_in(app: FastAPI, name: str, role: str) -> Visitor:
+    secret, _ = create_token(app.state.store, name, role)  # type: ignore[arg-type]
+    client = TestClient(app, follow_redirects=False)
+    answer = client.post("/operator/login", data={"token": f" {secret}\n"})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/operator")
+    return Visitor(client)
+
+
 @pytest.fixture
-def visitors(app: FastAPI) -> dict[str, Visitor]:
+def visitors(app: FastAPI) -> Visitors:
     """A viewer, two operators and an approver."""
-    found = {}
-    for name, role in (("vic", "viewer"), ("ann", "operator"), ("oz", "operator"), ("bob", "approver")):
-        secret, _ = create_token(app.state.store, name, role)  # type: ignore[arg-type]
-        client = TestClient(app, follow_redirects=False)
-        answer = client.post("/operator/login", data={"token": f" {secret}\n"})
-        assert (answer.status_code, answer.headers["location"]) == (303, "/operator")
-        found[name] = Visitor(client)
-    return found
+    roles = {"vic": "viewer", "ann": "operator", "oz": "operator", "bob": "approver"}
+    return {name: signed_in(app, name, role) for name, role in roles.items()}
 
 
 @pytest.fixture
-def release(small_release: pipelines.Release, app: FastAPI) -> Callable[[], str]:
+def release(small_release: pipelines.Release, app: FastAPI) -> Release:
     """Return what puts the small release in the place of one that a worker made of run 1; its content."""
 
     def place() -> str:
@@ -146,19 +152,19 @@ def test_nobody_is_signed_in_by_a_form_of_another_site(app: FastAPI) -> None:
     assert '<a class="button" href="/operator/runs">' in asked.text
 
 
-def test_signing_out_ends_the_session(visitors: dict[str, Visitor]) -> None:
+def test_signing_out_ends_the_session(visitors: Visitors) -> None:
     assert visitors["ann"].client.post("/operator/logout").status_code == 403  # without the text of the page
     assert visitors["ann"].send("/logout").headers["location"] == "/operator/login"
     assert visitors["ann"].client.get("/operator").status_code == 303
 
 
-def test_pages_are_sound(visitors: dict[str, Visitor]) -> None:
+def test_pages_are_sound(visitors: Visitors) -> None:
     for name in ("vic", "ann", "bob"):
         for path in PAGES:
             assert f"<b>{name}</b>" in visitors[name].see(path)
 
 
-def test_forms_are_for_those_who_may(app: FastAPI, visitors: dict[str, Visitor]) -> None:
+def test_forms_are_for_those_who_may(app: FastAPI, visitors: Visitors) -> None:
     address = planned(app, visitors["ann"])
     assert "Plan a release" in visitors["ann"].see("/inputs")
     assert "Queue the release" in visitors["ann"].see(address)
@@ -183,7 +189,7 @@ def test_forms_are_for_those_who_may(app: FastAPI, visitors: dict[str, Visitor])
     assert get_run(app.state.store, 1).state == "planned"
 
 
-def test_a_form_that_is_sent_twice_submits_one_run(app: FastAPI, visitors: dict[str, Visitor]) -> None:
+def test_a_form_that_is_sent_twice_submits_one_run(app: FastAPI, visitors: Visitors) -> None:
     key = re.search('name="key" value="([^"]+)"', visitors["ann"].see("/inputs"))
     assert key
     first, second = (submitted(visitors["ann"], key[1], "v1") for _ in range(2))
@@ -192,14 +198,14 @@ def test_a_form_that_is_sent_twice_submits_one_run(app: FastAPI, visitors: dict[
     assert submitted(visitors["ann"], "other") == "/runs/2"
 
 
-def test_a_version_that_cannot_be_is_refused(visitors: dict[str, Visitor]) -> None:
+def test_a_version_that_cannot_be_is_refused(visitors: Visitors) -> None:
     for version in ("../v1", "v1.json", "<b>"):
         answer = visitors["ann"].send("/runs", input="small", version=version, key="k")
         assert answer.status_code == 422
         assert "<b>" not in answer.text
 
 
-def test_from_the_plan_to_the_queue(app: FastAPI, visitors: dict[str, Visitor]) -> None:
+def test_from_the_plan_to_the_queue(app: FastAPI, visitors: Visitors) -> None:
     ann = visitors["ann"]
     address = planned(app, ann)
     page = ann.see(address)
@@ -225,12 +231,12 @@ def test_from_the_plan_to_the_queue(app: FastAPI, visitors: dict[str, Visitor]) 
     assert "Run 1" not in ann.see("")
 
 
-def test_a_budget_that_does_not_suffice(app: FastAPI, visitors: dict[str, Visitor], world: Any) -> None:
+def test_a_budget_that_does_not_suffice(app: FastAPI, visitors: Visitors, world: Any) -> None:
     world.input.write_text(world.input.read_text().replace('epsilon = "100"', 'epsilon = "8.5"'))
     assert "No budget of jobs has enough left" in visitors["ann"].see(planned(app, visitors["ann"]))
 
 
-def test_a_run_that_failed(app: FastAPI, visitors: dict[str, Visitor]) -> None:
+def test_a_run_that_failed(app: FastAPI, visitors: Visitors) -> None:
     address = planned(app, visitors["ann"])
     assert "This release</th>" in visitors["ann"].see(address)
     queue(visitors["ann"], address)
@@ -248,7 +254,7 @@ def test_a_run_that_failed(app: FastAPI, visitors: dict[str, Visitor]) -> None:
     assert visitors["ann"].send(f"{address}/cancel").status_code == 409
 
 
-def test_plans_side_by_side(app: FastAPI, visitors: dict[str, Visitor]) -> None:
+def test_plans_side_by_side(app: FastAPI, visitors: Visitors) -> None:
     ann = visitors["ann"]
     for key, loss in (("a", 0.125), ("b", 0.0625)):
         planned(app, ann, key, loss)
@@ -264,7 +270,7 @@ def test_plans_side_by_side(app: FastAPI, visitors: dict[str, Visitor]) -> None:
 
 
 def test_another_person_decides_with_certificate_and_map_in_view(
-    app: FastAPI, visitors: dict[str, Visitor], release: Callable[[], str], small_release: pipelines.Release
+    app: FastAPI, visitors: Visitors, release: Release, small_release: pipelines.Release
 ) -> None:
     ann, bob, plan = visitors["ann"], visitors["bob"], small_release.certificate.plan_sha256
     address = planned(app, ann, sha256=plan)
@@ -296,32 +302,24 @@ def test_another_person_decides_with_certificate_and_map_in_view(
 
 
 def test_nobody_is_offered_to_approve_what_he_retried(
-    app: FastAPI, visitors: dict[str, Visitor], release: Callable[[], str]
+    app: FastAPI, visitors: Visitors, release: Release
 ) -> None:
     address = planned(app, visitors["ann"])
     queue(visitors["ann"], address)
     fail(app.state.store, claimed(app.state.store), "E", "m")
     visitors["oz"].send(f"{address}/retry")
     release()
-    secret, _ = create_token(app.state.store, "oz", "approver")
-    client = TestClient(app, follow_redirects=False)
-    client.post("/operator/login", data={"token": secret})
-    again = Visitor(client)
+    again = signed_in(app, "oz", "approver")
     assert "Approve and publish" not in again.see(f"{address}/approval")
     assert "Run 1" not in again.see("").partition("At work")[0]
 
 
-def test_nobody_is_offered_to_approve_his_own_run(
-    app: FastAPI, visitors: dict[str, Visitor], release: Callable[[], str]
-) -> None:
+def test_nobody_is_offered_to_approve_his_own_run(app: FastAPI, visitors: Visitors, release: Release) -> None:
     """Not even with a second token."""
     address = planned(app, visitors["ann"])
     queue(visitors["ann"], address)
     content = release()
-    secret, _ = create_token(app.state.store, "Ann", "approver")
-    client = TestClient(app, follow_redirects=False)
-    client.post("/operator/login", data={"token": secret})
-    again = Visitor(client)
+    again = signed_in(app, "Ann", "approver")
     page = again.see(f"{address}/approval")
     assert "somebody else must approve it" in page
     assert "Approve and publish" not in page
@@ -333,26 +331,24 @@ def test_nobody_is_offered_to_approve_his_own_run(
 
 
 def test_maps_are_drawn_of_what_the_runs_wrote_and_of_nothing_else(
-    app: FastAPI, visitors: dict[str, Visitor], release: Callable[[], str]
+    app: FastAPI, visitors: Visitors, release: Release
 ) -> None:
     address = planned(app, visitors["ann"])
     queue(visitors["ann"], address)
     home = app.state.settings.folder
     assert waiting(app.state.store, home) == []
     content = release()
-    (found,) = waiting(app.state.store, home)
-    assert (found.sha256, found.folder) == (content, app.state.settings.outs / "run-000001" / "public")
-    moved = found.folder.parent.rename(home / "elsewhere")
+    folder = app.state.settings.outs / "run-000001" / "public"
+    assert waiting(app.state.store, home) == [(content, folder)]
+    moved = folder.parent.rename(home / "elsewhere")
     assert waiting(app.state.store, home) == []
-    moved.rename(found.folder.parent)
+    moved.rename(folder.parent)
     previews._is_whole.cache_clear()
-    (found.folder / "README.md").write_text("changed")
+    (folder / "README.md").write_text("changed")
     assert waiting(app.state.store, home) == []
 
 
-def test_withdrawal_and_errata(
-    app: FastAPI, visitors: dict[str, Visitor], small_release: pipelines.Release
-) -> None:
+def test_withdrawal_and_errata(app: FastAPI, visitors: Visitors, small_release: pipelines.Release) -> None:
     done = pipelines.publish(small_release.public.parent, app.state.settings.releases, version="v1")
     path = f"/releases/{done.name}/{done.version}"
     assert path in visitors["vic"].see("/releases")
@@ -370,9 +366,7 @@ def test_withdrawal_and_errata(
     assert bob.send(f"{path}/withdraw", text="again").status_code == 409
 
 
-def test_ledger_and_audit_trail(
-    app: FastAPI, visitors: dict[str, Visitor], release: Callable[[], str]
-) -> None:
+def test_ledger_and_audit_trail(app: FastAPI, visitors: Visitors, release: Release) -> None:
     page = visitors["vic"].see("/ledger")
     assert re.search(r'rowgroup" rowspan="2">jobs</th>', page)
     assert page.count('class="spent" width="0.000"') == 2
@@ -383,7 +377,7 @@ def test_ledger_and_audit_trail(
     assert "submitted" not in visitors["vic"].see("/audit?before=2")
 
 
-def test_tokens_are_revoked(app: FastAPI, visitors: dict[str, Visitor]) -> None:
+def test_tokens_are_revoked(app: FastAPI, visitors: Visitors) -> None:
     vic, bob = visitors["vic"], visitors["bob"]
     (own,) = re.findall('action="/operator(/tokens/[0-9a-f]{8}/revoke)"', vic.see("/tokens"))
     every = re.findall('action="/operator(/tokens/[0-9a-f]{8}/revoke)"', bob.see("/tokens"))
@@ -395,7 +389,7 @@ def test_tokens_are_revoked(app: FastAPI, visitors: dict[str, Visitor]) -> None:
     assert vic.client.get("/operator").status_code == 303
 
 
-def test_an_approver_signs_somebody_out(visitors: dict[str, Visitor]) -> None:
+def test_an_approver_signs_somebody_out(visitors: Visitors) -> None:
     assert "Sign somebody out" not in visitors["ann"].see("/tokens")
     assert "Sign somebody out" in visitors["bob"].see("/tokens")
     assert visitors["bob"].send("/sessions/end", person="Ann").headers["location"] == "/operator/tokens"
@@ -403,9 +397,7 @@ def test_an_approver_signs_somebody_out(visitors: dict[str, Visitor]) -> None:
     assert visitors["oz"].client.get("/operator").status_code == 200
 
 
-def test_a_calendar_that_cannot_be_read_stops_no_other_page(
-    app: FastAPI, visitors: dict[str, Visitor]
-) -> None:
+def test_a_calendar_that_cannot_be_read_stops_no_other_page(app: FastAPI, visitors: Visitors) -> None:
     app.state.settings = app.state.settings.model_copy(update={"calendar": Path("none")})
     assert "cannot be read" in visitors["vic"].see("")
     answer = visitors["vic"].client.get("/operator/calendar")

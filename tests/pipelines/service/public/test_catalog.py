@@ -16,9 +16,11 @@ from pipelines.service.public import catalog as module
 
 from ..helpers import NAME
 
+Open = Callable[[Path], Catalog]
+
 
 @pytest.fixture
-def open_catalog(tmp_path: Path) -> Iterator[Callable[[Path], Catalog]]:
+def open_catalog(tmp_path: Path) -> Iterator[Open]:
     opened = []
 
     def make(state: Path) -> Catalog:
@@ -37,9 +39,7 @@ def refused(call: Callable[[], object]) -> ServiceError:
     return error.value
 
 
-def test_a_version_is_what_was_published(
-    open_catalog: Callable[[Path], Catalog], service_state: Path
-) -> None:
+def test_a_version_is_what_was_published(open_catalog: Open, service_state: Path) -> None:
     catalog = open_catalog(service_state)
     [version] = catalog.versions()
     assert catalog.version(NAME, "v1") is version
@@ -59,7 +59,7 @@ def test_a_version_is_what_was_published(
     assert catalog.release(version) is catalog.release(version)
 
 
-def test_nothing_is_published(open_catalog: Callable[[Path], Catalog], tmp_path: Path) -> None:
+def test_nothing_is_published(open_catalog: Open, tmp_path: Path) -> None:
     (tmp_path / "published").mkdir()
     catalog = open_catalog(tmp_path)
     assert catalog.versions() == []
@@ -67,7 +67,7 @@ def test_nothing_is_published(open_catalog: Callable[[Path], Catalog], tmp_path:
 
 
 def test_what_changes_is_seen_after_a_refresh(
-    open_catalog: Callable[[Path], Catalog], new_state: Path, monkeypatch: pytest.MonkeyPatch
+    open_catalog: Open, new_state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_KEPT_SECONDS", 3600)
     catalog, place = open_catalog(new_state), new_state / "published"
@@ -89,7 +89,7 @@ def test_what_changes_is_seen_after_a_refresh(
 
 
 def test_a_withdrawal_on_the_command_line_is_seen_a_little_later(
-    open_catalog: Callable[[Path], Catalog], new_state: Path, monkeypatch: pytest.MonkeyPatch
+    open_catalog: Open, new_state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
@@ -101,7 +101,7 @@ def test_a_withdrawal_on_the_command_line_is_seen_a_little_later(
 
 
 def test_nobody_sees_what_was_read_before_a_refresh(
-    open_catalog: Callable[[Path], Catalog], new_state: Path, monkeypatch: pytest.MonkeyPatch
+    open_catalog: Open, new_state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A withdrawal while another thread is reading: who asks after it waits for a new reading."""
     catalog, reading, go_on = open_catalog(new_state), threading.Event(), threading.Event()
@@ -126,27 +126,23 @@ def test_nobody_sees_what_was_read_before_a_refresh(
     assert catalog.version(NAME, "v1").status == "withdrawn"
 
 
-def damage(folder: Path, how: str) -> None:
-    sums, certificate = folder / "SHA256SUMS", folder / "certificate.json"
-    if how == "a file is missing":
-        (folder / "README.md").unlink()
-    elif how == "other checksums":
-        sums.write_text(sums.read_text().replace("a", "b"))
-    elif how == "another certificate":
-        text = certificate.read_text()
-        certificate.write_text(text.replace('"epsilon": "', '"epsilon": "0', 1))
-        assert certificate.read_text() != text
-    elif how == "no certificate":
-        certificate.unlink()
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
 
 
-@pytest.mark.parametrize(
-    "how", ["a file is missing", "other checksums", "another certificate", "no certificate"]
-)
-def test_a_damaged_version_is_shown_and_not_given_out(
-    open_catalog: Callable[[Path], Catalog], new_state: Path, how: str
-) -> None:
-    damage(new_state / "published" / NAME / "v1", how)
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "a file is missing": lambda folder: (folder / "README.md").unlink(),
+    "other checksums": lambda folder: edit(folder / "SHA256SUMS", "a", "b"),
+    "another certificate": lambda folder: edit(folder / "certificate.json", '"epsilon": "', '"epsilon": "0'),
+    "no certificate": lambda folder: (folder / "certificate.json").unlink(),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_version_is_shown_and_not_given_out(open_catalog: Open, new_state: Path, how: str) -> None:
+    DAMAGE[how](new_state / "published" / NAME / "v1")
     catalog = open_catalog(new_state)
     [version] = catalog.versions()
     assert version.status == "damaged"
@@ -154,9 +150,7 @@ def test_a_damaged_version_is_shown_and_not_given_out(
     assert refused(lambda: catalog.file(version, "README.md")).status == 503
 
 
-def test_a_file_that_was_changed_is_not_given_out(
-    open_catalog: Callable[[Path], Catalog], new_state: Path
-) -> None:
+def test_a_file_that_was_changed_is_not_given_out(open_catalog: Open, new_state: Path) -> None:
     """Of the same length, and after it was given out before: the catalog's own listing cannot see it."""
     catalog, path = open_catalog(new_state), new_state / "published" / NAME / "v1" / "README.md"
     version = catalog.find_usable(NAME, "v1")
@@ -172,14 +166,12 @@ def test_a_file_that_was_changed_is_not_given_out(
     assert refused(lambda: catalog.file(version, "README.md")).status == 503
 
 
-def test_an_incomplete_version_is_not_shown(open_catalog: Callable[[Path], Catalog], new_state: Path) -> None:
+def test_an_incomplete_version_is_not_shown(open_catalog: Open, new_state: Path) -> None:
     (new_state / "published" / NAME / "v1" / "SHA256SUMS").unlink()
     assert open_catalog(new_state).versions() == []
 
 
-def test_checksums_cannot_name_a_file_outside(
-    open_catalog: Callable[[Path], Catalog], new_state: Path
-) -> None:
+def test_checksums_cannot_name_a_file_outside(open_catalog: Open, new_state: Path) -> None:
     """Whoever can write into the place of publications still cannot have a file of the state given out."""
     secret = new_state / "secret"
     secret.write_text("CANARY")

@@ -13,6 +13,12 @@ from starlette.testclient import TestClient
 
 from ..helpers import NAME
 
+NOT_LISTED = """
+    %2e%2e/v1.publication.json ..%2fv1.publication.json %2e%2e%2f%2e%2e%2f%2e%2e%2fservice.sqlite
+    plan/%2e%2e/README.md %2e/README.md plan//plan.json /etc/passwd %2fetc%2fpasswd ..%5c..%5cservice.sqlite
+    README.md%00 README.md/ readme.md plan plan/ ~root/.bashrc C:%5cboot.ini
+"""
+
 
 @pytest.fixture(scope="module")
 def folder(service_state: Path) -> Path:
@@ -117,41 +123,15 @@ def test_head_reads_nothing(client: TestClient, page: str, folder: Path) -> None
 
 
 def test_only_listed_files_are_there(client: TestClient, page: str) -> None:
-    for path in (
-        "%2e%2e/v1.publication.json",
-        "..%2fv1.publication.json",
-        "%2e%2e%2f%2e%2e%2f%2e%2e%2fservice.sqlite",
-        "plan/%2e%2e/README.md",
-        "%2e/README.md",
-        "plan//plan.json",
-        "/etc/passwd",
-        "%2fetc%2fpasswd",
-        "..%5c..%5cservice.sqlite",
-        "README.md%00",
-        "README.md/",
-        "readme.md",
-        "plan",
-        "plan/",
-        "",
-        "~root/.bashrc",
-        "C:%5cboot.ini",
-        "README.md%0d%0aX-Injected:%20yes",
-        "a" * 299,
-    ):
-        # Dots are written as %2e: as dots, the client would tidy them away. The application sees dots.
+    # Dots are written as %2e: as dots, the client would tidy them away. The application sees dots.
+    for path in ("", "README.md%0d%0aX-Injected:%20yes", "a" * 299, *NOT_LISTED.split()):
         response = client.get(f"{page}/files/{path}")
         assert response.status_code == 404
         assert "X-Injected" not in response.headers
         assert "root:" not in response.text
-
-
-def test_records_of_publication_are_no_downloads(client: TestClient, page: str) -> None:
     record = "/%2e%2e/v1.publication.json"
     for end in (f"/files/%2e%2e{record}", record, ".publication.json"):
         assert client.get(page + end).status_code == 404
-
-
-def test_a_long_path_is_refused(client: TestClient, page: str) -> None:
     assert client.get(f"{page}/files/{'a' * 301}").status_code == 422
 
 

@@ -137,5 +137,5 @@ def test_tables_are_read_only_and_few_are_open(
             with pytest.raises(Exception, match="disabled"):
                 cursor.execute("SELECT * FROM read_csv('/etc/hostname')")
     assert answers[0] == answers[1] == answers[2]
-    assert len(opened._open) == 1
+    assert opened._connection.cache_info().currsize == 1
     opened.close()

@@ -15,14 +15,7 @@ from starlette.testclient import TestClient
 from pipelines.service.public import preparation
 from pipelines.service.public.preparation import Preparation, Prepared, prepare
 
-from ..helpers import NAME
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+from ..helpers import NAME, wait_for
 
 
 @pytest.mark.slow
@@ -34,7 +27,7 @@ def test_a_service_prepares_what_it_finds(
     for path in (new_state / "cache").iterdir():
         path.unlink()
     with TestClient(make_app(new_state)) as client:
-        wait_until(lambda: {p.name for p in (new_state / "cache").iterdir()} == made.keys())
+        wait_for(lambda: {p.name for p in (new_state / "cache").iterdir()} == made.keys())
         assert client.get(f"{base}/flows?work=01&work_level=st").status_code in (200, 404)
         assert "The map is being drawn" not in client.get(page).text
 
@@ -42,11 +35,8 @@ def test_a_service_prepares_what_it_finds(
 def test_the_end_does_not_wait(new_state: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The process is ended, and leaves no half-made file behind."""
 
-    class Version:
-        sha256, folder = "0" * 64, new_state / "published" / NAME / "v1"
-
     work = Preparation(new_state / "cache")
-    work.start(lambda: [Version])  # type: ignore[list-item]
+    work.start(lambda: [("0" * 64, new_state / "published" / NAME / "v1")])
     time.sleep(0.3)
     begun = time.monotonic()
     work.stop()
@@ -57,21 +47,18 @@ def test_the_end_does_not_wait(new_state: Path, caplog: pytest.LogCaptureFixture
 def test_what_cannot_be_prepared_is_logged_and_not_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Version:
-        sha256, folder = "1" * 64, tmp_path / "CANARY"
-
     monkeypatch.setattr(preparation, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(preparation, "ProcessPoolExecutor", lambda *_, **__: ThreadPoolExecutor(1))
     looked = []
 
-    def versions() -> list[Version]:
+    def versions() -> list[tuple[str, Path]]:
         looked.append(1)
-        return [Version()]
+        return [("1" * 64, tmp_path / "CANARY")]
 
     work = Preparation(tmp_path)
     with caplog.at_level(logging.ERROR):
-        work.start(versions)  # type: ignore[arg-type]
-        wait_until(lambda: len(looked) > 5)
+        work.start(versions)
+        wait_for(lambda: len(looked) > 5)
         work.stop()
     assert [record.getMessage() for record in caplog.records] == [
         f"preparing {'1' * 64} failed: PublicReleaseError"

@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import delete, insert, select, update
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import select, update
 
 import pipelines
 from pipelines.service.access.tokens import Principal
@@ -18,22 +18,29 @@ from pipelines.service.queue import runs as life
 from pipelines.service.queue.claims import claim, fail, finish, give_back, note, renew
 from pipelines.service.store import ServiceError, Store, approvals, list_audit, runs
 
-from ..helpers import CONTENT, FIT, PLAN_SHA256, claimed
+from ..helpers import ANN, BOB, CONTENT, FIT, PLAN_SHA256, assert_append_only, at_once, claimed, state, words
 
 Configured = Callable[..., pipelines.ReleaseConfig]
+Submit = Callable[..., int]
 PLAN = json.dumps({"plan_sha256": PLAN_SHA256})
 ZOE = Principal("zoe", "operator", "cccccccc")
 
 
-def submitted(store: Store, who: Principal, config: pipelines.ReleaseConfig, **how: object) -> int:
-    return life.submit(store, who, config, input="small", **how)[0]  # type: ignore[arg-type]
+@pytest.fixture
+def submit(store: Store, release_config: Configured) -> Submit:
+    """Return what submits a run, and returns its number."""
+
+    def submit(who: Principal = ANN, data_set: str = "jobs", **how: Any) -> int:
+        return life.submit(store, who, release_config(data_set), input="small", **how)[0]
+
+    return submit
 
 
-def finished(store: Store, who: Principal, config: pipelines.ReleaseConfig) -> int:
+def finished(store: Store, submit: Submit) -> int:
     """A run whose release is made, as far as the records know."""
-    run = submitted(store, who, config, dry_run=False)
+    run = submit(dry_run=False)
     work = claimed(store)
-    assert work.run == run
+    assert work.id == run
     assert finish(store, work, certificate=FIT, content=CONTENT)
     return run
 
@@ -42,91 +49,75 @@ def queue(store: Store, who: Principal, run: int) -> object:
     return life.queue(store, who, run, PLAN_SHA256)
 
 
-def state(store: Store, run: int) -> str:
-    return str(life.get_run(store, run).state)
-
-
 def expire(store: Store) -> None:
     with store.write() as connection:
         connection.execute(update(runs).values(leased_until="2020-01-01T00:00:00.000000Z"))
 
 
-def test_from_submission_to_publication(
-    store: Store, release_config: Configured, ann: Principal, bob: Principal
-) -> None:
-    run = submitted(store, ann, release_config())
+def test_from_submission_to_publication(store: Store, submit: Submit) -> None:
+    run = submit()
     work = claimed(store)
-    assert (work.run, work.task, work.attempt) == (run, "plan", 1)
+    assert (work.id, work.task, work.attempts) == (run, "plan", 1)
     assert state(store, run) == "planning"
     note(store, work, "Reading public inputs")
     assert finish(store, work, plan=PLAN)
     assert state(store, run) == "planned"
     assert claim(store, 60) is None  # a person lets it go on
-    life.queue(store, ann, run, PLAN_SHA256)
+    life.queue(store, ANN, run, PLAN_SHA256)
     work = claimed(store)
     assert (work.task, state(store, run)) == ("release", "running")
     assert finish(store, work, certificate=FIT, content=CONTENT)
     assert claim(store, 60) is None  # another person approves
-    life.approve(store, bob, run, CONTENT, "seen")
+    life.decide(store, BOB, run, "approved", CONTENT, "seen")
     work = claimed(store)
     assert (work.task, work.content, state(store, run)) == ("publish", CONTENT, "publishing")
     assert finish(store, work, published_name="small", published_version="v")
     assert state(store, run) == "published"
-    words = [event.event for event in life.list_events(store, run)]
-    assert " ".join(words) == ("submitted begun step planned queued begun finished approved begun published")
-    acts = [(act.actor, act.action) for act in reversed(list_audit(store))]
-    assert acts == [
-        ("ann", "submitted"),
-        ("service", "planned"),
-        ("ann", "queued"),
-        ("service", "finished"),
-        ("bob", "approved"),
-        ("service", "published"),
-    ]
+    assert words(store, run) == "submitted begun step planned queued begun finished approved begun published"
+    acts = [f"{act.actor} {act.action}" for act in reversed(list_audit(store))]
+    assert acts[:3] == ["ann submitted", "service planned", "ann queued"]
+    assert acts[3:] == ["service finished", "bob approved", "service published"]
     assert life.counts(store) == {"published": 1}
     decision = life.decision_of(store, run)
     assert decision is not None
     assert (decision.person, decision.decision, decision.comment) == ("bob", "approved", "seen")
 
 
-def test_what_is_submitted_is_what_is_run(store: Store, release_config: Configured, ann: Principal) -> None:
-    config = release_config()
-    run = submitted(store, ann, config)
+def test_what_is_submitted_is_what_is_run(store: Store, release_config: Configured, submit: Submit) -> None:
+    run = submit()
     kept = json.loads(life.get_run(store, run).configuration)
     again = pipelines.ReleaseConfig.model_validate(kept, context={"folder": Path("/")})
-    assert again == config
+    assert again == release_config()
 
 
-def test_a_run_needs_a_ledger(store: Store, release_config: Configured, ann: Principal) -> None:
+def test_a_run_needs_a_ledger(store: Store, release_config: Configured) -> None:
     with pytest.raises(ServiceError, match="no ledger that pays"):
-        submitted(store, ann, release_config().model_copy(update={"ledger": None}))
+        life.submit(store, ANN, release_config().model_copy(update={"ledger": None}), input="small")
     assert not life.list_runs(store)
 
 
-def test_the_same_key_is_the_same_submission(
-    store: Store, release_config: Configured, ann: Principal
-) -> None:
+def test_the_same_key_is_the_same_submission(store: Store, release_config: Configured) -> None:
     config = release_config()
-    first, new = life.submit(store, ann, config, input="small", key="k")
+    first, new = life.submit(store, ANN, config, input="small", key="k")
     assert new
-    assert life.submit(store, ann, config, input="small", key="k") == (first, False)
+    assert life.submit(store, ANN, config, input="small", key="k") == (first, False)
     assert life.submit(store, ZOE, config, input="small", key="k") != (first, False)  # of another person
-    other, _ = life.submit(store, ann, config, input="small", key="l", dry_run=False)
+    other, _ = life.submit(store, ANN, config, input="small", key="l", dry_run=False)
     assert other != first
     finish(store, claimed(store), plan=PLAN)
-    life.queue(store, ann, first, PLAN_SHA256)  # which changes nothing about what was asked for
-    assert life.submit(store, ann, config, input="small", key="k") == (first, False)
+    life.queue(store, ANN, first, PLAN_SHA256)  # which changes nothing about what was asked for
+    assert life.submit(store, ANN, config, input="small", key="k") == (first, False)
     for how in ({"version": "v2", "key": "k"}, {"dry_run": False, "key": "k"}, {"dry_run": True, "key": "l"}):
         with pytest.raises(ServiceError, match="stands for another submission") as refused:
-            life.submit(store, ann, config, input="small", **how)  # type: ignore[arg-type]
+            life.submit(store, ANN, config, input="small", **how)  # type: ignore[arg-type]
         assert refused.value.status == 409
     assert len(life.list_runs(store)) == 3
 
 
-def test_the_same_key_many_times_at_once(store: Store, release_config: Configured, ann: Principal) -> None:
+def test_the_same_key_many_times_at_once(store: Store, release_config: Configured) -> None:
     config = release_config()
     with ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(lambda _: life.submit(store, ann, config, input="small", key="k"), range(16)))
+        made = list(pool.map(lambda _: life.submit(store, ANN, config, input="small", key="k"), range(16)))
     assert len({run for run, _ in made}) == 1
     assert sum(new for _, new in made) == 1
     assert len(life.list_runs(store)) == 1
@@ -135,144 +126,130 @@ def test_the_same_key_many_times_at_once(store: Store, release_config: Configure
 # --- four eyes
 
 
-def test_whoever_submitted_or_queued_cannot_approve(store: Store, release_config: Configured) -> None:
+def test_whoever_submitted_or_queued_cannot_approve(store: Store, submit: Submit) -> None:
     """By whatever token: one person has one name."""
-    run = submitted(store, ZOE, release_config())
+    run = submit(ZOE)
     assert finish(store, claimed(store), plan=PLAN)
-    life.queue(store, Principal("ann", "operator", "aaaaaaaa"), run, PLAN_SHA256)
+    life.queue(store, ANN, run, PLAN_SHA256)
     assert finish(store, claimed(store), certificate=FIT, content=CONTENT)
     for name in ("zoe", "ann"):
         with pytest.raises(ServiceError, match="somebody else must") as refused:
-            life.approve(store, Principal(name, "approver", "dddddddd"), run, CONTENT)
+            life.decide(store, Principal(name, "approver", "dddddddd"), run, "approved", CONTENT)
         assert refused.value.status == 403
     assert state(store, run) == "finished"
-    life.approve(store, Principal("bob", "approver", "bbbbbbbb"), run, CONTENT)
+    life.decide(store, BOB, run, "approved", CONTENT)
     assert state(store, run) == "approved"
 
 
-def test_whoever_retried_cannot_approve(store: Store, release_config: Configured, ann: Principal) -> None:
-    run = submitted(store, ann, release_config(), dry_run=False)
+def test_whoever_retried_cannot_approve(store: Store, submit: Submit) -> None:
+    run = submit(dry_run=False)
     for name in ("zoe", "oz"):
         assert fail(store, claimed(store), "E", "m")
         life.retry(store, Principal(name, "operator", "cccccccc"), run)
     finish(store, claimed(store), certificate=FIT, content=CONTENT)
     assert life.movers(store, run) == {"ann", "zoe", "oz"}
     with pytest.raises(ServiceError, match="retried a run cannot approve it; somebody else must"):
-        life.approve(store, Principal("zoe", "approver", "dddddddd"), run, CONTENT)
+        life.decide(store, Principal("zoe", "approver", "dddddddd"), run, "approved", CONTENT)
     assert state(store, run) == "finished"
 
 
-def test_what_may_have_been_paid_for_is_not_cancelled(
-    store: Store, release_config: Configured, ann: Principal
-) -> None:
-    run = submitted(store, ann, release_config(), dry_run=False)
+def test_what_may_have_been_paid_for_is_not_cancelled(store: Store, submit: Submit) -> None:
+    run = submit(dry_run=False)
     assert not life.release_begun(store, run)
     assert fail(store, claimed(store), "OSError", "m")
-    life.retry(store, ann, run)
+    life.retry(store, ANN, run)
     with pytest.raises(ServiceError, match="may have been paid for already") as refused:
-        life.cancel(store, ann, run)
+        life.cancel(store, ANN, run)
     assert refused.value.status == 409
-    assert claimed(store).run == run
+    assert claimed(store).id == run
 
 
-def test_a_run_whose_dry_run_failed_is_cancelled(
-    store: Store, release_config: Configured, ann: Principal
-) -> None:
-    run = submitted(store, ann, release_config())
+def test_a_run_whose_dry_run_failed_is_cancelled(store: Store, submit: Submit) -> None:
+    run = submit()
     assert fail(store, claimed(store), "OSError", "m")
-    life.retry(store, ann, run)
-    assert life.cancel(store, ann, run).state == "cancelled"
+    life.retry(store, ANN, run)
+    assert life.cancel(store, ANN, run).state == "cancelled"
 
 
-def test_the_submitter_may_reject(store: Store, release_config: Configured, ann: Principal) -> None:
-    run = finished(store, ann, release_config())
-    life.reject(store, Principal("ann", "approver", "dddddddd"), run, CONTENT, "the wrong year")
+def test_the_submitter_may_reject(store: Store, submit: Submit) -> None:
+    run = finished(store, submit)
+    life.decide(store, Principal("ann", "approver", "dddddddd"), run, "rejected", CONTENT, "the wrong year")
     assert state(store, run) == "rejected"
     assert claim(store, 60) is None
 
 
-def test_only_an_approver_decides(store: Store, release_config: Configured, ann: Principal) -> None:
+def test_only_an_approver_decides(store: Store, submit: Submit) -> None:
     for role in ("viewer", "operator"):
-        run = finished(store, ann, release_config())
+        run = finished(store, submit)
         who = Principal("zoe", role, "cccccccc")  # type: ignore[arg-type]
-        for act in (life.approve, life.reject):
+        for decision in ("approved", "rejected"):
             with pytest.raises(ServiceError, match="needs the role approver"):
-                act(store, who, run, CONTENT)
+                life.decide(store, who, run, decision, CONTENT)
 
 
-def test_only_an_operator_operates(store: Store, release_config: Configured) -> None:
+def test_only_an_operator_operates(store: Store, submit: Submit) -> None:
     for role in ("viewer", "approver"):
         who = Principal("zoe", role, "cccccccc")  # type: ignore[arg-type]
         with pytest.raises(ServiceError, match="needs the role operator"):
-            submitted(store, who, release_config())
-        run = submitted(store, ZOE, release_config())
+            submit(who)
+        run = submit(ZOE)
         for act in (queue, life.cancel):
             with pytest.raises(ServiceError, match="needs the role operator"):
                 act(store, who, run)
 
 
-def test_what_was_not_seen_is_not_approved(
-    store: Store, release_config: Configured, ann: Principal, bob: Principal
-) -> None:
-    run = finished(store, ann, release_config())
+def test_what_was_not_seen_is_not_approved(store: Store, submit: Submit) -> None:
+    run = finished(store, submit)
     with pytest.raises(ServiceError, match="not the release that was made"):
-        life.approve(store, bob, run, "d" * 64)
+        life.decide(store, BOB, run, "approved", "d" * 64)
     assert state(store, run) == "finished"
 
 
-def test_what_was_reviewed_is_what_is_queued_and_approved(
-    store: Store, release_config: Configured, ann: Principal, bob: Principal
-) -> None:
-    run = submitted(store, ann, release_config())
+def test_what_was_reviewed_is_what_is_queued_and_approved(store: Store, submit: Submit) -> None:
+    run = submit()
     finish(store, claimed(store), plan=PLAN)
     with pytest.raises(ServiceError, match="not the plan that was made") as refused:
-        life.queue(store, ann, run, "b" * 64)
+        life.queue(store, ANN, run, "b" * 64)
     assert (refused.value.status, refused.value.error, state(store, run)) == (409, "plan", "planned")
-    queue(store, ann, run)
+    queue(store, ANN, run)
     assert list_audit(store)[0].detail == PLAN_SHA256
     work = claimed(store)
     assert work.plan == PLAN
     other = json.dumps(json.loads(FIT) | {"plan_sha256": "b" * 64})
     finish(store, work, certificate=other, content=CONTENT)
     with pytest.raises(ServiceError, match="not made with the plan that was reviewed"):
-        life.approve(store, bob, run, CONTENT)
+        life.decide(store, BOB, run, "approved", CONTENT)
     assert state(store, run) == "finished"
-    life.reject(store, bob, run, CONTENT)
+    life.decide(store, BOB, run, "rejected", CONTENT)
 
 
-def test_what_is_not_for_release_is_not_approved(
-    store: Store, release_config: Configured, ann: Principal, bob: Principal
-) -> None:
-    run = submitted(store, ann, release_config(), dry_run=False)
+def test_what_is_not_for_release_is_not_approved(store: Store, submit: Submit) -> None:
+    run = submit(dry_run=False)
     unfit = json.dumps(json.loads(FIT) | {"for_release": False, "not_for_release_because": ["modified code"]})
     assert finish(store, claimed(store), certificate=unfit, content=CONTENT)
     with pytest.raises(ServiceError, match="not for release: modified code"):
-        life.approve(store, bob, run, CONTENT)
-    life.reject(store, bob, run, CONTENT)
+        life.decide(store, BOB, run, "approved", CONTENT)
+    life.decide(store, BOB, run, "rejected", CONTENT)
 
 
-def test_of_concurrent_decisions_exactly_one_counts(
-    store: Store, release_config: Configured, ann: Principal
-) -> None:
-    run = finished(store, ann, release_config())
+def test_of_concurrent_decisions_exactly_one_counts(store: Store, submit: Submit) -> None:
+    run = finished(store, submit)
     start = threading.Barrier(12)
     outcomes: list[str] = []
     refusals: list[tuple[int, str]] = []
 
     def decide(number: int) -> None:
-        act = life.approve if number % 3 else life.reject
+        decision = "approved" if number % 3 else "rejected"
         start.wait()
         try:
-            act(store, Principal(f"approver {number}", "approver", f"{number:08}"), run, CONTENT)
+            life.decide(
+                store, Principal(f"approver {number}", "approver", f"{number:08}"), run, decision, CONTENT
+            )
             outcomes.append(f"approver {number}")
         except ServiceError as error:
             refusals.append((error.status, error.error))
 
-    threads = [threading.Thread(target=decide, args=(number,)) for number in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(decide, 12)
     assert len(outcomes) == 1
     assert refusals == [(409, "state")] * 11
     decision = life.decision_of(store, run)
@@ -283,41 +260,37 @@ def test_of_concurrent_decisions_exactly_one_counts(
     assert acts == outcomes
 
 
-def test_a_decision_is_never_changed(
-    store: Store, release_config: Configured, ann: Principal, bob: Principal
-) -> None:
-    run = finished(store, ann, release_config())
-    life.approve(store, bob, run, CONTENT)
-    another = insert(approvals).values(
-        run=run, person="eve", decision="rejected", content=CONTENT, comment="", time="2026"
-    )
-    replace = another.prefix_with("OR REPLACE", dialect="sqlite")
-    with pytest.raises(DBAPIError), store.write() as connection:
-        connection.execute(replace)
-    for statement in (update(approvals).values(person="eve"), delete(approvals)):
-        with pytest.raises(DBAPIError, match="nothing is changed in approvals"), store.write() as connection:
-            connection.execute(statement)
+def test_a_decision_is_never_changed(store: Store, submit: Submit) -> None:
+    run = finished(store, submit)
+    life.decide(store, BOB, run, "approved", CONTENT)
+    line = {
+        "run": run,
+        "person": "eve",
+        "decision": "rejected",
+        "content": CONTENT,
+        "comment": "",
+        "time": "",
+    }
+    assert_append_only(store, approvals, **line)
     decision = life.decision_of(store, run)
     assert decision is not None
     assert decision.person == "bob"
     with pytest.raises(ServiceError, match="is approved; this needs finished"):
-        life.reject(store, bob, run, CONTENT)
+        life.decide(store, BOB, run, "rejected", CONTENT)
 
 
-def test_what_cannot_be_done_in_a_state(
-    store: Store, release_config: Configured, ann: Principal, bob: Principal
-) -> None:
-    run = submitted(store, ann, release_config(), dry_run=False)
+def test_what_cannot_be_done_in_a_state(store: Store, submit: Submit) -> None:
+    run = submit(dry_run=False)
     for act in (queue, life.retry):
         with pytest.raises(ServiceError, match="is queued; this needs") as refused:
-            act(store, ann, run)
+            act(store, ANN, run)
         assert refused.value.status == 409
     with pytest.raises(ServiceError, match="is queued; this needs finished"):
-        life.approve(store, bob, run, CONTENT)
-    life.cancel(store, ann, run)
+        life.decide(store, BOB, run, "approved", CONTENT)
+    life.cancel(store, ANN, run)
     assert claim(store, 60) is None
     with pytest.raises(ServiceError, match="is cancelled; this needs"):
-        life.cancel(store, ann, run)
+        life.cancel(store, ANN, run)
     for number in (run + 1, 0, -1):
         with pytest.raises(ServiceError, match="no such run"):
             life.get_run(store, number)
@@ -326,61 +299,51 @@ def test_what_cannot_be_done_in_a_state(
 # --- the queue
 
 
-def test_one_run_at_a_time_for_each_data_set(
-    store: Store, release_config: Configured, ann: Principal
-) -> None:
-    jobs = [submitted(store, ann, release_config("jobs"), dry_run=False) for _ in range(2)]
-    other = submitted(store, ann, release_config("other jobs"), dry_run=False)
-    dry = submitted(store, ann, release_config("jobs"))  # reads no home, and need not wait
+def test_one_run_at_a_time_for_each_data_set(store: Store, submit: Submit) -> None:
+    jobs = [submit(dry_run=False) for _ in range(2)]
+    other = submit(ANN, "other jobs", dry_run=False)
+    dry = submit()  # reads no home, and need not wait
     first = claimed(store)
-    assert first.run == jobs[0]
-    assert [claimed(store).run for _ in range(2)] == [other, dry]
+    assert first.id == jobs[0]
+    assert [claimed(store).id for _ in range(2)] == [other, dry]
     assert claim(store, 60) is None
     assert finish(store, first, certificate=FIT, content=CONTENT)
-    assert claimed(store).run == jobs[1]
+    assert claimed(store).id == jobs[1]
 
 
-def test_workers_that_race_share_the_queue(database: str, release_config: Configured, ann: Principal) -> None:
+def test_workers_that_race_share_the_queue(database: str, submit: Submit) -> None:
     """Each run is claimed once; at no moment are two runs of a data set running."""
     stores = [Store.open(database) for _ in range(4)]
-    made = [
-        submitted(stores[0], ann, release_config(data_set), dry_run=False)
-        for data_set in ("a", "b", "a", "c", "a", "b", "a", "d")
-    ]
+    made = [submit(data_set=data_set, dry_run=False) for data_set in ("a", "b", "a", "c", "a", "b", "a", "d")]
     taken: list[int] = []
     crowded: list[int] = []
 
-    def work(store: Store) -> None:
+    def work(number: int) -> None:
+        store = stores[number]
         while len(taken) < len(made):
             if (mine := claim(store, 60)) is None:
                 continue
-            taken.append(mine.run)
+            taken.append(mine.id)
             with store.read() as connection:
                 running = connection.execute(select(runs.c.data_set).where(runs.c.state == "running")).all()
             crowded.append(len(running) - len(set(running)))
             finish(store, mine, certificate=FIT, content=CONTENT)
 
-    threads = [threading.Thread(target=work, args=(store,)) for store in stores]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    at_once(work, 4)
     assert sorted(taken) == made
     assert crowded == [0] * len(made)
     for store in stores:
         store.close()
 
 
-def test_a_lease_that_ran_out_is_claimed_again_and_the_first_worker_has_no_say(
-    store: Store, release_config: Configured, ann: Principal
-) -> None:
-    run = submitted(store, ann, release_config(), dry_run=False)
+def test_a_lost_lease_is_claimed_again_and_its_first_worker_has_no_say(store: Store, submit: Submit) -> None:
+    run = submit(dry_run=False)
     lost = claimed(store)
     assert claim(store, 60) is None
     assert renew(store, lost, 60)
     expire(store)
     taken = claimed(store)
-    assert (taken.run, taken.attempt) == (run, 2)
+    assert (taken.id, taken.attempts) == (run, 2)
     assert taken.configuration == lost.configuration
     assert not renew(store, lost, 60)
     assert not finish(store, lost, certificate="{}", content="x")
@@ -389,65 +352,53 @@ def test_a_lease_that_ran_out_is_claimed_again_and_the_first_worker_has_no_say(
     assert state(store, run) == "running"
     assert claim(store, 60) is None
     assert finish(store, taken, certificate=FIT, content=CONTENT)
-    assert [event.event for event in life.list_events(store, run)] == [
-        "queued",
-        "begun",
-        "resumed",
-        "finished",
-    ]
+    assert words(store, run) == "queued begun resumed finished"
 
 
-def test_an_expired_run_keeps_its_data_set(store: Store, release_config: Configured, ann: Principal) -> None:
-    first, second = (submitted(store, ann, release_config(), dry_run=False) for _ in range(2))
-    assert claimed(store).run == first
+def test_an_expired_run_keeps_its_data_set(store: Store, submit: Submit) -> None:
+    first, second = (submit(dry_run=False) for _ in range(2))
+    assert claimed(store).id == first
     expire(store)
-    assert claimed(store).run == first
+    assert claimed(store).id == first
     assert claim(store, 60) is None
     assert state(store, second) == "queued"
 
 
-def test_interrupted_too_often_is_failed_and_can_be_tried_again(
-    store: Store, release_config: Configured, ann: Principal
-) -> None:
-    run = submitted(store, ann, release_config(), dry_run=False)
+def test_interrupted_too_often_is_failed_and_can_be_tried_again(store: Store, submit: Submit) -> None:
+    run = submit(dry_run=False)
     for number in range(1, 6):
         work = claimed(store)
-        assert work.attempt == number
+        assert work.attempts == number
         give_back(store, work, interrupted=True)
     assert claim(store, 60) is None
     row = life.get_run(store, run)
     assert (row.state, row.error) == ("failed", "Interrupted")
-    life.retry(store, ann, run)
-    assert claimed(store).attempt == 1
+    life.retry(store, ANN, run)
+    assert claimed(store).attempts == 1
 
 
-def test_an_orderly_end_of_the_service_is_no_interruption(
-    store: Store, release_config: Configured, ann: Principal
-) -> None:
-    submitted(store, ann, release_config(), dry_run=False)
+def test_an_orderly_end_of_the_service_is_no_interruption(store: Store, submit: Submit) -> None:
+    submit(dry_run=False)
     for _ in range(8):
         give_back(store, claimed(store), interrupted=False)
-    assert claimed(store).attempt == 1
+    assert claimed(store).attempts == 1
 
 
-def test_a_failed_task_is_tried_again_where_it_failed(
-    store: Store, release_config: Configured, ann: Principal, bob: Principal
-) -> None:
-    run = finished(store, ann, release_config())
-    life.approve(store, bob, run, CONTENT)
+def test_a_failed_task_is_tried_again_where_it_failed(store: Store, submit: Submit) -> None:
+    run = finished(store, submit)
+    life.decide(store, BOB, run, "approved", CONTENT)
     assert fail(store, claimed(store), "OSError", "No space left on device")
     row = life.get_run(store, run)
     assert (row.state, row.error, row.message) == ("failed", "OSError", "No space left on device")
-    life.retry(store, ann, run)
+    life.retry(store, ANN, run)
     row = life.get_run(store, run)
     assert (row.state, row.error, row.message) == ("approved", None, None)  # not approved anew
     assert claimed(store).task == "publish"
 
 
-def test_lists_are_pages(store: Store, release_config: Configured, ann: Principal) -> None:
-    config = release_config()
-    made = [submitted(store, ann, config) for _ in range(5)]
-    life.cancel(store, ann, made[3])
+def test_lists_are_pages(store: Store, submit: Submit) -> None:
+    made = [submit() for _ in range(5)]
+    life.cancel(store, ANN, made[3])
     assert [row.id for row in life.list_runs(store, limit=2)] == [made[4], made[3]]
     assert [row.id for row in life.list_runs(store, before=made[3])] == made[2::-1]
     assert [row.id for row in life.list_runs(store, state="cancelled")] == [made[3]]

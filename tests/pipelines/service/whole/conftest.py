@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,12 +20,12 @@ from sqlalchemy import update
 
 import pipelines
 from pipelines.service import create_app, load_settings
-from pipelines.service.access.tokens import Principal, create_token, revoke_token
+from pipelines.service.access.tokens import create_token, revoke_token
 from pipelines.service.operators import operations
 from pipelines.service.queue.claims import fail, finish
 from pipelines.service.store import runs, tokens
 
-from ..helpers import NAME, PLAN, claimed
+from ..helpers import ANN, NAME, PLAN, claimed, copy_state
 
 LEDGER = '\n[ledger]\nfile = "CANARYledger.sqlite"\ndata_set = "{}"\nepsilon = "100"\ndelta = "0.5"\n'
 SCHEDULE = """\
@@ -38,7 +37,6 @@ period = "year"
 "release.year" = "{year}"
 "release.out" = "../CANARYouts/{year}"
 """
-ANN = Principal("ann", "operator", "aaaaaaaa")
 
 
 @dataclass(frozen=True)
@@ -143,8 +141,7 @@ def make_whole(
         (folder / "CANARYinputs" / "broken.toml").write_text('[release]\nname = "CANARY" "')
         (folder / "CANARYcalendar" / "yearly.toml").write_text(SCHEDULE)
         (folder / "CANARYcalendar" / "broken.toml").write_text("CANARY = 1")
-        for name in ("published", "cache"):
-            shutil.copytree(service_state / name, folder / "CANARYstate" / name)
+        copy_state(service_state, folder / "CANARYstate")
         given = {
             "FOLDER": str(folder / "CANARYstate"),
             "LOG": str(folder / "service.log"),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,14 +17,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-import uvicorn
 
 from pipelines.service import ServiceSettings, Store, create_app, load_settings
 from pipelines.service.access.tokens import create_token
-from pipelines.service.queue.claims import claim, give_back, note
+from pipelines.service.queue.claims import give_back, note
 from pipelines.service.queue.workers import Workers
 
-from ..helpers import CLEAN_WORKER
+from ..helpers import CLEAN_WORKER, claimed, serving
 
 pytestmark = pytest.mark.slow
 
@@ -122,17 +120,8 @@ def served(
     app = create_app(settings)
     people = {"ann": "operator", "bob": "approver"}
     tokens = {name: create_token(app.state.store, name, role)[0] for name, role in people.items()}  # type: ignore[arg-type]
-    server = uvicorn.Server(uvicorn.Config(app, port=0, ws="none", log_config=None, access_log=False))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        assert thread.is_alive()
-        time.sleep(0.05)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    yield Served(f"http://127.0.0.1:{port}", settings, app.state.store, tokens)
-    server.should_exit = True
-    thread.join()
-    app.state.log.close()
+    with serving(app) as address:
+        yield Served(address, settings, app.state.store, tokens)
 
 
 @dataclass
@@ -190,15 +179,14 @@ def walked(served: Served, browser: Any) -> Walked:
 
 def progress(served: Served, page: Any) -> list[str]:
     """What a page shows of a run while it looks at it, without being loaded again."""
-    claimed = claim(served.store, 60)
-    assert claimed is not None
+    work = claimed(served.store)
     page.locator("main .mark", has_text="planning").wait_for()
     page.evaluate("window.same = true")
-    note(served.store, claimed, "<b>Reading public inputs</b>")
+    note(served.store, work, "<b>Reading public inputs</b>")
     page.get_by_role("cell", name="Reading public inputs").wait_for()
     assert page.evaluate("window.same")
     rows = page.locator("#progress tbody tr").all_inner_texts()
-    give_back(served.store, claimed, interrupted=False)
+    give_back(served.store, work, interrupted=False)
     return [str(row).partition("\t")[2] for row in rows]
 
 

@@ -7,17 +7,14 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
-import threading
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
@@ -26,7 +23,7 @@ from pipelines.service import Limits, Oidc, ServiceSettings, create_app, load_se
 from pipelines.service.access.tokens import create_token
 from pipelines.service.queue.records import STATES
 
-from ..helpers import PLAN
+from ..helpers import PLAN, copy_state, serving
 
 ROOT = Path(__file__).resolve().parents[4]
 SERVICE = (ROOT / "docs" / "service.md").read_text()
@@ -100,9 +97,8 @@ def test_the_table_of_settings_is_that_of_the_program(
 
 
 def test_every_state_and_every_role_is_explained() -> None:
-    assert sorted(re.findall(r"`(\w+)`", " ".join(row[0] for row in rows(SERVICE, "state")))) == sorted(
-        STATES
-    )
+    explained = re.findall(r"`(\w+)`", " ".join(row[0] for row in rows(SERVICE, "state")))
+    assert sorted(explained) == sorted(STATES)
     assert [row[0] for row in rows(SERVICE, "role")] == ["`viewer`", "`operator`", "`approver`"]
 
 
@@ -130,8 +126,7 @@ def served(
 ) -> Iterator[tuple[str, dict[str, str]]]:
     """A real server with a worker; its address, and tokens."""
     folder = tmp_path / "srv"
-    for name in ("published", "cache"):
-        shutil.copytree(service_state / name, folder / name)
+    copy_state(service_state, folder)
     (folder / "rhode_island.toml").write_text(config_text() + LEDGER)
     plan = json.dumps(PLAN | {"plan_sha256": small_release.certificate.plan_sha256})
     (tmp_path / "worker.py").write_text(WORKER.format(made=str(small_release.out), plan=plan))
@@ -141,16 +136,8 @@ def served(
     )
     app = create_app(settings, worker=(sys.executable, str(tmp_path / "worker.py")))
     tokens = {role.upper(): create_token(app.state.store, role, role)[0] for role in ("operator", "approver")}  # type: ignore[arg-type]
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        listening.listen()  # from now on requests wait
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, ws="none"))
-        thread = threading.Thread(target=server.run, args=([listening],))
-        thread.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}", tokens
-        server.should_exit = True
-        thread.join()
-    app.state.log.close()
+    with serving(app) as address:
+        yield address, tokens
 
 
 @pytest.mark.slow
@@ -165,13 +152,8 @@ def test_the_commands_of_the_document_work(served: tuple[str, dict[str, str]], t
     for role, secret in tokens.items():
         commands = re.sub(rf"(?m)^{role}=\S+", f"{role}={secret}", commands)
     (tmp_path / "here").mkdir()
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", commands],
-        cwd=tmp_path / "here",
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    command, here = ["bash", "-euo", "pipefail", "-c", commands], tmp_path / "here"
+    done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr + done.stdout[-2000:]
     assert '"status":"withdrawn"' in done.stdout
     assert (tmp_path / "here" / "part").stat().st_size == 100

@@ -24,21 +24,19 @@ from starlette.testclient import TestClient
 
 import pipelines
 from pipelines.service import Store, create_app, load_settings
-from pipelines.service.access.tokens import Principal, create_token
+from pipelines.service.access.tokens import create_token
 from pipelines.service.operators import operations
 from pipelines.service.queue import runs
 from pipelines.service.queue.claims import finish
 from pipelines.service.store import runs as table
 
-from ..helpers import NAME, claimed, wait_for
+from ..helpers import ANN, BOB, NAME, claimed, spend_quarter, wait_for
 
 ROOT = Path(__file__).resolve().parents[4]
 LEDGER = '\n[ledger]\nfile = "../ledger/agency.db"\ndata_set = "{}"\nepsilon = "100"\ndelta = "0.5"\n'
 SERVICE = (
     'folder = "."\ncors_origins = []\n[inputs]\nsmall = "inputs/small.toml"\nother = "inputs/other.toml"\n'
 )
-ANN = Principal("ann", "operator", "aaaaaaaa")
-BOB = Principal("bob", "approver", "bbbbbbbb")
 
 
 def restoring_commands() -> str:
@@ -114,30 +112,17 @@ def test_a_restored_service_goes_on(
     shutil.copytree(small_release.out, settings.outs / f"run-{approved:06}")
     content = hashlib.sha256((small_release.public / "SHA256SUMS").read_bytes()).hexdigest()
     finish(store, work, certificate=(small_release.public / "certificate.json").read_text(), content=content)
-    runs.approve(store, BOB, approved, content)
+    runs.decide(store, BOB, approved, "approved", content)
     at_work, _ = operations.submit_input(store, settings, ANN, "other", dry_run=False)
     with store.write() as connection:  # as its worker left it
-        past = {
-            "state": "running",
-            "lease": "x",
-            "leased_until": "2020-01-01T00:00:00.000000Z",
-            "attempts": 1,
-        }
+        past = {"state": "running", "lease": "x", "leased_until": "2020-01-01", "attempts": 1}
         connection.execute(update(table).where(table.c.id == at_work).values(past))
     planned, _ = operations.submit_input(store, settings, ANN, "small")
     unfinished = settings.outs / f".run-{at_work:06}.unfinished" / "confidential"
     unfinished.mkdir(parents=True)
     (unfinished / "run.key").write_text("CANARYkey")
-    account = pipelines.load_config(settings.inputs["small"]).ledger
-    assert account is not None
-    pipelines.Ledger(folder / "ledger" / "agency.db").debit(
-        data_set="small",
-        budget=pipelines.Budget(account.epsilon, account.delta),
-        epsilon=account.epsilon / 4,
-        delta=account.delta / 4,
-        plan_sha256=small_release.certificate.plan_sha256,
-        release=NAME,
-    )
+    plan = small_release.certificate.plan_sha256
+    spend_quarter(folder / "ledger" / "agency.db", settings.inputs["small"], NAME, plan)
     secret, _ = create_token(store, "ann", "operator")
 
     backup = tmp_path / "backup"
