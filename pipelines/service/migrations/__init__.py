@@ -17,7 +17,6 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, text
 
 from pipelines.service.migrations.versions import first
-
 from synth import ShownError
 
 __all__ = ["ForeignDatabaseError", "is_current", "migrate"]
