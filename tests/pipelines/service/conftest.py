@@ -17,10 +17,10 @@ from sqlalchemy import create_engine, text
 from starlette.testclient import TestClient
 
 import pipelines
-from pipelines.service import ServiceSettings, Store, create_app, load_settings
+from pipelines.service import Store, create_app
 from pipelines.service.public.preparation import Prepared, prepare
 
-from .helpers import CLEAN_WORKER, LEDGER, World, client_of, copy_state
+from .helpers import CLEAN_WORKER, LEDGER, World, client_of, copy_state, settings_of
 
 
 @pytest.fixture(scope="session")
@@ -47,8 +47,7 @@ def make_app(tmp_path: Path) -> Iterator[Callable[..., FastAPI]]:
 
     def make(state: Path, **settings: str) -> FastAPI:
         given = {"FOLDER": state, "LOG": tmp_path / "service.log", "WORKERS": "0", **settings}
-        loaded: ServiceSettings = load_settings(None, {f"ODSYNTH_{k}": str(v) for k, v in given.items()})
-        apps.append(create_app(loaded))
+        apps.append(create_app(settings_of(**given)))
         return apps[-1]
 
     yield make
@@ -61,9 +60,8 @@ def make_app(tmp_path: Path) -> Iterator[Callable[..., FastAPI]]:
 @pytest.fixture(scope="session")
 def client(service_state: Path) -> Iterator[TestClient]:
     """A client of one running service with the small release; nothing that it asks changes anything."""
-    given = {"FOLDER": service_state, "LOG": service_state / "service.log", "WORKERS": "0"}
-    given["LIMITS__PUBLIC"] = "1000000/minute"
-    app = create_app(load_settings(None, {f"ODSYNTH_{k}": str(v) for k, v in given.items()}))
+    where = {"FOLDER": service_state, "LOG": service_state / "service.log"}
+    app = create_app(settings_of(**where, WORKERS=0, LIMITS__PUBLIC="1000000/minute"))
     with TestClient(app, raise_server_exceptions=False) as client:
         yield client
     app.state.log.close()
@@ -159,12 +157,8 @@ def world(config_text: Callable[..., str], tmp_path: Path) -> World:
     path = inputs / "small.toml"
     path.write_text(config_text() + LEDGER.format("jobs"))
     (tmp_path / "worker.py").write_text(CLEAN_WORKER)
-    environment = {
-        "ODSYNTH_FOLDER": str(tmp_path / "CANARYstate"),
-        "ODSYNTH_LOG": str(tmp_path / "service.log"),
-        "ODSYNTH_INPUTS__SMALL": str(path),
-    }
-    settings = load_settings(None, environment)
+    where = {"FOLDER": tmp_path / "CANARYstate", "LOG": tmp_path / "service.log"}
+    settings = settings_of(**where, INPUTS__SMALL=path)
     settings.make_folders()
     return World(tmp_path, settings, path, inputs / "CANARYfolder" / "ledger.sqlite")
 

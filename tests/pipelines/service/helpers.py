@@ -23,7 +23,7 @@ from sqlalchemy import Row, Table, delete, insert, update
 from sqlalchemy.exc import DBAPIError
 
 import pipelines
-from pipelines.service import ServiceSettings, Store
+from pipelines.service import ServiceSettings, Store, load_settings
 from pipelines.service.access.tokens import Principal, create_token
 from pipelines.service.operators.operations import submit_input
 from pipelines.service.queue.claims import claim
@@ -132,6 +132,11 @@ class World:
             yield workers
         finally:
             workers.stop()
+
+
+def settings_of(**given: object) -> ServiceSettings:
+    """Settings by the names of their variables, without the prefix."""
+    return load_settings(None, {f"ODSYNTH_{name}": str(value) for name, value in given.items()})
 
 
 def copy_state(source: Path, target: Path) -> Path:

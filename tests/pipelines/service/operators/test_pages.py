@@ -17,7 +17,7 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 import pipelines
-from pipelines.service import create_app, load_settings
+from pipelines.service import Oidc, create_app
 from pipelines.service.access.tokens import create_token
 from pipelines.service.operators import pages as operator_pages
 from pipelines.service.operators import run_pages
@@ -406,11 +406,10 @@ def test_a_calendar_that_cannot_be_read_stops_no_other_page(app: FastAPI, visito
 
 
 def test_a_provider_of_identities_is_offered_where_there_is_one(world: Any) -> None:
-    oidc = {"ISSUER": "https://id.example.org", "CLIENT_ID": "c", "CLIENT_SECRET": "s"}
-    given = {f"ODSYNTH_OIDC__{name}": value for name, value in oidc.items()}
-    given |= {"ODSYNTH_FOLDER": str(world.settings.folder)}
-    made = create_app(load_settings(None, given))
+    oidc = Oidc(issuer="https://id.example.org", client_id="c", client_secret="s")
+    made = create_app(world.settings.model_copy(update={"oidc": oidc}))
     client = TestClient(made, follow_redirects=False)
     assert 'href="/operator/login/oidc"' in client.get("/operator/login").text
     assert client.get("/operator/login/oidc/callback").status_code == 401
     made.state.store.close()
+    made.state.log.close()

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import pipelines
-from pipelines.service import Catalog, ServiceError, load_settings
+from pipelines.service import Catalog, ServiceError
 from pipelines.service.public import catalog as module
 
-from ..helpers import NAME
+from ..helpers import NAME, settings_of
 
 Open = Callable[[Path], Catalog]
 
@@ -24,7 +24,7 @@ def open_catalog(tmp_path: Path) -> Iterator[Open]:
     opened = []
 
     def make(state: Path) -> Catalog:
-        opened.append(Catalog(load_settings(None, {"ODSYNTH_FOLDER": str(state)})))
+        opened.append(Catalog(settings_of(FOLDER=state)))
         return opened[-1]
 
     yield make

@@ -19,13 +19,13 @@ from fastapi import FastAPI
 from sqlalchemy import update
 
 import pipelines
-from pipelines.service import create_app, load_settings
+from pipelines.service import create_app
 from pipelines.service.access.tokens import create_token, revoke_token
 from pipelines.service.operators import operations
 from pipelines.service.queue.claims import fail, finish
 from pipelines.service.store import runs, tokens
 
-from ..helpers import ANN, NAME, PLAN, claimed, copy_state
+from ..helpers import ANN, NAME, PLAN, claimed, copy_state, settings_of
 
 LEDGER = '\n[ledger]\nfile = "CANARYledger.sqlite"\ndata_set = "{}"\nepsilon = "100"\ndelta = "0.5"\n'
 SCHEDULE = """\
@@ -151,7 +151,7 @@ def make_whole(
             **{f"LIMITS__{rule}": "900000000/hour" for rule in ("PUBLIC", "OPERATOR", "LOGIN")},
             **settings,
         }
-        app = create_app(load_settings(None, {f"ODSYNTH_{name}": value for name, value in given.items()}))
+        app = create_app(settings_of(**given))
         _publish_and_withdraw(app, small_release)
         _submit(app, small_release)
         made.append(Whole(app, folder, _people(app)))

@@ -18,12 +18,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pipelines.service import ServiceSettings, Store, create_app, load_settings
+from pipelines.service import ServiceSettings, Store, create_app
 from pipelines.service.access.tokens import create_token
 from pipelines.service.queue.claims import give_back, note
 from pipelines.service.queue.workers import Workers
 
-from ..helpers import CLEAN_WORKER, claimed, serving
+from ..helpers import CLEAN_WORKER, claimed, serving, settings_of
 
 pytestmark = pytest.mark.slow
 
@@ -114,9 +114,8 @@ def served(
     folder = tmp_path_factory.mktemp("walk")
     (folder / "small.toml").write_text(config_text() + LEDGER)
     (folder / "worker.py").write_text(CLEAN_WORKER)
-    given = {"FOLDER": folder / "state", "LOG": folder / "service.log", "WORKERS": 0}
-    given["INPUTS__SMALL"] = folder / "small.toml"
-    settings = load_settings(None, {f"ODSYNTH_{name}": str(value) for name, value in given.items()})
+    where = {"FOLDER": folder / "state", "LOG": folder / "service.log"}
+    settings = settings_of(**where, WORKERS=0, INPUTS__SMALL=folder / "small.toml")
     app = create_app(settings)
     people = {"ann": "operator", "bob": "approver"}
     tokens = {name: create_token(app.state.store, name, role)[0] for name, role in people.items()}  # type: ignore[arg-type]

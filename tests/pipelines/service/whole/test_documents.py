@@ -23,7 +23,7 @@ from pipelines.service import Limits, Oidc, ServiceSettings, create_app, load_se
 from pipelines.service.access.tokens import create_token
 from pipelines.service.queue.records import STATES
 
-from ..helpers import PLAN, copy_state, serving
+from ..helpers import PLAN, copy_state, serving, settings_of
 
 ROOT = Path(__file__).resolve().parents[4]
 SERVICE = (ROOT / "docs" / "service.md").read_text()
@@ -130,10 +130,8 @@ def served(
     (folder / "rhode_island.toml").write_text(config_text() + LEDGER)
     plan = json.dumps(PLAN | {"plan_sha256": small_release.certificate.plan_sha256})
     (tmp_path / "worker.py").write_text(WORKER.format(made=str(small_release.out), plan=plan))
-    environment = {"ODSYNTH_FOLDER": str(folder), "ODSYNTH_LOG": str(tmp_path / "log")}
-    settings = load_settings(
-        None, environment | {"ODSYNTH_INPUTS__RHODE-ISLAND": str(folder / "rhode_island.toml")}
-    )
+    inputs = {"INPUTS__RHODE-ISLAND": folder / "rhode_island.toml"}
+    settings = settings_of(FOLDER=folder, LOG=tmp_path / "log", **inputs)
     app = create_app(settings, worker=(sys.executable, str(tmp_path / "worker.py")))
     tokens = {role.upper(): create_token(app.state.store, role, role)[0] for role in ("operator", "approver")}  # type: ignore[arg-type]
     with serving(app) as address:

@@ -412,14 +412,8 @@ def test_every_page_and_answer_that_is_there_says_nothing_of_the_server(
 def test_what_cannot_be_done_now_says_nothing_of_the_server(whole: Any, every: list[Route]) -> None:
     """Run 4 is rejected, version v0 is withdrawn, and the configuration of an input is broken."""
     verdict = {"content_sha256": "c" * 64, "comment": ""}
-    plan = {"plan_sha256": PLAN_SHA256}
-    takes = {
-        "queue": plan,
-        "approve": verdict,
-        "reject": verdict,
-        "withdraw": {"text": "x"},
-        "runs": {"input": "broken"},
-    }
+    takes = {"queue": {"plan_sha256": PLAN_SHA256}, "approve": verdict, "reject": verdict}
+    takes |= {"withdraw": {"text": "x"}, "runs": {"input": "broken"}}
     refused = 0
     for route in every:
         end = route.path.rpartition("/")[2]
