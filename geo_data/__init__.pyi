@@ -42,7 +42,7 @@ from .pools import Pooling as Pooling
 from .pools import PoolTable as PoolTable
 from .pools import build_pools as build_pools
 from .pools import group_records as group_records
-from .proxy_truth import pseudo_homes as pseudo_homes
+from .proxy_truth import proxy_homes as proxy_homes
 from .unit_names import clean_names as clean_names
 from .weights import BlockWeights as BlockWeights
 from .weights import read_weights as read_weights

@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 from geo_data.model import PublicModel
 
-__all__ = ["pseudo_homes"]
+__all__ = ["proxy_homes"]
 
 _AT_A_TIME = 64  # destinations whose shares are held at once
 
 
-def pseudo_homes(model: PublicModel, work: NDArray[np.int32], seed: int) -> NDArray[np.int32]:
+def proxy_homes(model: PublicModel, work: NDArray[np.int32], seed: int) -> NDArray[np.int32]:
     """Draw a home for every job under the public model, as far from it as destinations are.
 
     The shares of each destination unit are Dirichlet(kappa P(. | d)), and those of each of its work blocks

@@ -161,7 +161,7 @@ def _tried(
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(plan.pools.n)])
     tried = np.concatenate([np.arange(offsets[part.start], offsets[part.stop]) for part in parts])
     work = plan.pools.slots.work[tried]
-    homes = geo_data.pseudo_homes(model, work, seed) if homes is None else homes[tried]
+    homes = geo_data.proxy_homes(model, work, seed) if homes is None else homes[tried]
     return work, homes, _draw_trial(plan, homes, parts, seed)
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import chisquare
 
-from geo_data import PublicModel, build_model, pseudo_homes
+from geo_data import PublicModel, build_model, proxy_homes
 
 from .plain import flows, geography
 
@@ -57,7 +57,7 @@ def many() -> PublicModel:
 def homes(many: PublicModel) -> Int32:
     """Return homes, shape (areas, 2 work blocks, 2 jobs)."""
     work = np.arange(12_000, dtype=np.int32).reshape(4000, 3)[:, :2].repeat(2)
-    return pseudo_homes(many, work, seed=12).reshape(4000, 2, 2)
+    return proxy_homes(many, work, seed=12).reshape(4000, 2, 2)
 
 
 def test_every_home_follows_the_model(many: PublicModel, homes: Int32) -> None:
@@ -101,7 +101,7 @@ def test_later_jobs_of_a_block_are_alike_as_earlier_ones() -> None:
     """Polya's scheme is exchangeable: any two of five jobs coincide equally often."""
     weights = [1] * 3000
     model = flat_model(weights, 1, 2.0)
-    unit = pseudo_homes(model, np.arange(3000, dtype=np.int32).repeat(5), seed=5).reshape(3000, 5)
+    unit = proxy_homes(model, np.arange(3000, dtype=np.int32).repeat(5), seed=5).reshape(3000, 5)
     of_unit = (1 + 2 / 3000) / 3
     for i, j in itertools.combinations(range(5), 2):
         assert agree(unit[:, i] == unit[:, j], (1 + 2 * of_unit) / 3)
@@ -109,13 +109,13 @@ def test_later_jobs_of_a_block_are_alike_as_earlier_ones() -> None:
 
 def test_a_large_concentration_is_the_model_itself() -> None:
     model = flat_model([1, 2, 3, 4], 1, 1e12)
-    homes = pseudo_homes(model, np.zeros(40_000, np.int32), seed=1)
+    homes = proxy_homes(model, np.zeros(40_000, np.int32), seed=1)
     assert chisquare(np.bincount(homes, minlength=4), [4000, 8000, 12_000, 16_000]).pvalue > 1e-4
 
 
 def test_a_small_concentration_is_one_origin() -> None:
     """Gammas of such shapes underflow; homes are still places of the geography."""
-    homes = pseudo_homes(flat_model([1, 2, 3, 4], 1, 1e-12), np.zeros(100, np.int32), seed=1)
+    homes = proxy_homes(flat_model([1, 2, 3, 4], 1, 1e-12), np.zeros(100, np.int32), seed=1)
     assert np.unique(homes).size == 1
     assert 0 <= homes[0] < 4
 
@@ -127,7 +127,7 @@ def test_shares_of_a_destination_are_its_own() -> None:
     tables = [flows("area", "area", table, dict.fromkeys(table, 1e-3))]
     model = build_model(places, tables, np.ones(3, np.int64), np.ones(3, np.int64), "area")
     work = np.tile(np.arange(3, dtype=np.int32), 200)
-    homes = pseudo_homes(replace(model, concentration=1e9), work, seed=3)
+    homes = proxy_homes(replace(model, concentration=1e9), work, seed=3)
     assert (homes != work).all()
     assert np.unique(work * 3 + homes).size == 6
 
@@ -139,7 +139,7 @@ def test_only_origins_of_positive_share_are_drawn() -> None:
         return np.tile([0.0, 0.5, 0.0, 0.25, 0.25, 0.0], (destinations.size, 1))
 
     object.__setattr__(model, "shares", shares)
-    homes = pseudo_homes(model, np.arange(6, dtype=np.int32).repeat(2000), seed=2)
+    homes = proxy_homes(model, np.arange(6, dtype=np.int32).repeat(2000), seed=2)
     assert set(homes.tolist()) == {1, 3, 4}
 
 
@@ -147,15 +147,15 @@ def test_only_origins_of_positive_share_are_drawn() -> None:
 def test_reproducible_whatever_the_order_of_jobs(work: list[int], seed: int, draw: object) -> None:
     model = flat_model([3, 1, 4, 1, 5, 9], 2, 1.5)
     jobs = np.array(work, np.int32)
-    homes = pseudo_homes(model, jobs, seed)
+    homes = proxy_homes(model, jobs, seed)
     assert homes.dtype == np.int32
     assert homes.shape == jobs.shape
     assert ((homes >= 0) & (homes < 6)).all()
-    np.testing.assert_array_equal(homes, pseudo_homes(model, jobs, seed))
+    np.testing.assert_array_equal(homes, proxy_homes(model, jobs, seed))
     # The jobs of a block get the same homes wherever they stand.
     order = list(range(len(work)))
     draw.shuffle(order)  # type: ignore[attr-defined]
-    moved = pseudo_homes(model, jobs[order], seed)
+    moved = proxy_homes(model, jobs[order], seed)
     assert sorted(zip(jobs[order].tolist(), moved.tolist(), strict=True)) == sorted(
         zip(work, homes.tolist(), strict=True)
     )
@@ -163,4 +163,4 @@ def test_reproducible_whatever_the_order_of_jobs(work: list[int], seed: int, dra
 
 def test_another_seed_gives_other_homes(many: PublicModel) -> None:
     work = np.arange(1000, dtype=np.int32)
-    assert (pseudo_homes(many, work, 1) != pseudo_homes(many, work, 2)).mean() > 0.3
+    assert (proxy_homes(many, work, 1) != proxy_homes(many, work, 2)).mean() > 0.3

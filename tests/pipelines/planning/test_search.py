@@ -80,7 +80,7 @@ def test_every_candidate_is_tried_on_the_same_proxy_truth(limit: int, config_of:
     sample = _Sample(geo_data.Slots(inputs.slots.work, {}, {}), inputs.model)
     pooling = geo_data.Pooling(inputs.model.level, limit)
     pools = geo_data.build_pools(sample.slots, inputs.geography, pooling)
-    drawn = geo_data.pseudo_homes(inputs.model, pools.slots.work, sample.seed)
+    drawn = geo_data.proxy_homes(inputs.model, pools.slots.work, sample.seed)
     assert np.array_equal(sample.homes_of(pools), drawn)
     moved = not np.array_equal(pools.slots.work, sample.slots.work)
     assert moved == (limit > 1) == (not np.array_equal(drawn, sample.homes))
