@@ -53,7 +53,7 @@ class _Sample:
 
     @cached_property
     def homes(self) -> NDArray[np.int32]:
-        """Pseudo-true homes of the slots: the same for every candidate."""
+        """Homes of the slots drawn from the public model: the same for every candidate."""
         return geo_data.proxy_homes(self.model, self.slots.work, self.seed)
 
     def homes_of(self, pools: geo_data.PoolTable) -> NDArray[np.int32]:
