@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ def test_a_map_is_replaced_when_the_new_one_is_complete(
         assert target.read_text() == "before"
         raise OSError("disk full")
 
-    monkeypatch.setattr(Path, "replace", fail)
+    monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError, match="disk full"):
         page.write_map(mapped.folder, target)
     assert [path.read_text() for path in tmp_path.iterdir()] == ["before"]
