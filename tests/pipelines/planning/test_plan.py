@@ -258,17 +258,17 @@ def test_a_plan_of_another_format_is_refused(small_config: Configs, tmp_path: Pa
 
 def test_a_destination_that_is_none_is_refused(small_config: Configs, tmp_path: Path) -> None:
     """It would be taken for the last one."""
-    folder = tmp_path / "plan"
     for name in ("domains.parquet", "shares.parquet"):
-        save_plan(make_plan(small_config()), folder / name)
-        path = folder / name / name
+        folder = tmp_path / name
+        save_plan(make_plan(small_config()), folder)
+        path = folder / name
         table = pq.read_table(path)
         codes = ["nowhere", *table["destination"].to_pylist()[1:]]
         pq.write_table(table.set_column(0, "destination", pa.array(codes).dictionary_encode()), path)
         files = {name: sha256_of(path)}
-        edit_json(folder / name / "plan.json", lambda plan, files=files: plan["files"].update(files))
+        edit_json(folder / "plan.json", lambda plan, files=files: plan["files"].update(files))
         with pytest.raises(ValueError, match=rf"{name}: 1 destinations are not units of"):
-            load_plan(folder / name)
+            load_plan(folder)
 
 
 # --- what planning says and refuses

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import shutil
 import sys
 from collections import Counter
@@ -47,7 +48,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Count tables of jobs that are read, certifications, and files that are hashed before the check."""
     found: Counter[str] = Counter()
     certify, digest, check = ReleasePlan.certify, hashlib.file_digest, releasing.verify
-    for module in (sys.modules["geo_data.lodes"], sys.modules["geo_data.microdata"]):
+    for module in map(importlib.import_module, ("geo_data.lodes", "geo_data.microdata")):
         monkeypatch.setattr(module, "read_table", _counting(found, tables.read_table))
 
     def certified(plan: ReleasePlan) -> synth.Guarantee:
