@@ -47,7 +47,7 @@ class Due:
     schedule: str
     at: str
     status: str
-    run: int | None = None
+    run: int | None
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class Agenda:
         Of the calendar's files; ``odsynth due --dry-run`` names them on the server.
     """
 
-    due: tuple[Due, ...] = ()
-    coming: tuple[Due, ...] = ()
-    problems: int = 0
+    due: tuple[Due, ...]
+    coming: tuple[Due, ...]
+    problems: int
 
 
 def read_agenda(store: Store, settings: ServiceSettings, now: datetime | None = None) -> Agenda:
@@ -90,7 +90,7 @@ def read_agenda(store: Store, settings: ServiceSettings, now: datetime | None = 
         If the calendar cannot be read, or would publish without an approval.
     """
     if settings.calendar is None:
-        return Agenda()
+        return Agenda((), (), 0)
     now = now or datetime.now(UTC)
     try:
         calendar, summary = read_calendar(settings.calendar), due(settings.calendar, now=now, dry_run=True)
@@ -112,7 +112,7 @@ def read_agenda(store: Store, settings: ServiceSettings, now: datetime | None = 
         past.append(Due(result.name, schedules[result.name], result.due.isoformat(), status, run))
     following = (next((o for o in s.occurrences() if o.at > now), None) for s in calendar.schedules)
     coming = tuple(
-        Due(o.name, o.schedule.name, o.at.isoformat(), "coming") for o in following if o is not None
+        Due(o.name, o.schedule.name, o.at.isoformat(), "coming", None) for o in following if o is not None
     )
     return Agenda(tuple(past), coming, len(summary.problems))
 
