@@ -339,3 +339,16 @@ def test_every_act_is_in_the_audit_trail(app: FastAPI, people: People, small_rel
     assert len(acts[0]["credential"]) == 8
     older = people["vic"].get(f"{API}/audit?before={acts[2]['id']}").json()["acts"]
     assert {act["action"] for act in older} == {"token created"}
+
+
+def test_no_answer_names_what_is_confidential(app: FastAPI, people: People, small_release: Release) -> None:
+    """Folders of inputs, of the state and of the ledger are called CANARY here."""
+    finished(app, people["ann"], small_release)
+    for method, path in routes():
+        for client in people.values():
+            answer = asked(client, method, path)
+            assert "CANARY" not in answer.text + str(answer.headers), (method, path)
+            assert str(app.state.settings.folder.parent) not in answer.text
+    log = app.state.settings.log.read_text()
+    assert f"{API}/runs/{{run}}/approve" in log
+    assert "CANARY" not in log
