@@ -13,7 +13,15 @@ import synth
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.parquet_form import Kind, check_form, is_count, is_text
 
-__all__ = ["PLAN_FILES", "PLAN_FORMAT", "PLAN_TABLES", "check_tables", "plan_hash", "read_document"]
+__all__ = [
+    "PLAN_FILES",
+    "PLAN_FORMAT",
+    "PLAN_TABLES",
+    "check_tables",
+    "plan_hash",
+    "read_document",
+    "rename_first_keys",
+]
 
 PLAN_FORMAT = "odsynth plan 2"
 _FIRST_FORMAT = "odsynth plan 1"  # of version 0.1.0, which differs in names only
@@ -54,21 +62,27 @@ def read_document(folder: Path, content: bytes | None = None) -> dict[str, Any]:
     return document
 
 
+def rename_first_keys(geography: Any) -> dict[str, Any]:
+    """Give the keys of a geography of version 0.1.0, quoted in a plan or a run, their names of today.
+
+    Raises
+    ------
+    ValueError
+        If it is no table, or has keys of today already.
+    """
+    if not isinstance(geography, dict) or _RENAMED.values() & geography.keys():
+        raise ValueError("plan.json: keys are missing, or are none of this format")
+    return {_RENAMED.get(str(key), str(key)): value for key, value in geography.items()}
+
+
 def _from_first(document: dict[str, Any]) -> dict[str, Any]:
-    """Give the keys of format 1 their names of today; what is not of format 1 is told as missing keys."""
-
-    def renamed(table: Any) -> Any:
-        if not isinstance(table, dict) or _RENAMED.values() & table.keys():
-            raise ValueError("plan.json: keys are missing, or are none of this format")
-        return {_RENAMED.get(key, key): value for key, value in table.items()}
-
     quoted = document.get("configuration")
     if not isinstance(quoted, dict):
         raise ValueError("plan.json: keys are missing, or are none of this format")
     return document | {
         "format": PLAN_FORMAT,
-        "geography": renamed(document.get("geography")),
-        "configuration": quoted | {"geography": renamed(quoted.get("geography"))},
+        "geography": rename_first_keys(document.get("geography")),
+        "configuration": quoted | {"geography": rename_first_keys(quoted.get("geography"))},
     }
 
 

@@ -31,12 +31,14 @@ from numpy.typing import NDArray
 
 import synth
 from pipelines.config.loading import ConfigError, ReleaseConfig
+from pipelines.planning.form import rename_first_keys
 from pipelines.release.certificate import Certificate
+from pipelines.release.formats import parse_certificate
 from pipelines.storage.durable import erase, hold_lock, sync, sync_tree, write_whole
 
 __all__ = ["BusyError", "RunFolder", "RunState"]
 
-_FORMAT = "odsynth run 1"
+_FORMAT, _FIRST_FORMAT = "odsynth run 2", "odsynth run 1"  # of version 0.1.0: other names of keys
 
 
 class BusyError(ConfigError):
@@ -201,13 +203,16 @@ class RunFolder:
         write_whole(self._state, json.dumps(document, default=str, indent=1) + "\n")
 
     def load(self) -> RunState:
-        """Read what was begun."""
+        """Read what was begun, by this version or an earlier one (which may be needed to resume it)."""
         document = json.loads(self._state.read_text(encoding="utf-8"))
-        if document["format"] != _FORMAT:
+        config = document["config"]
+        if document["format"] == _FIRST_FORMAT:
+            config |= {"geography": rename_first_keys(config["geography"])}
+        elif document["format"] != _FORMAT:
             raise ConfigError(f"{self._state}: begun by another version of the program; resume with that one")
         return RunState(
-            config=ReleaseConfig.model_validate(document["config"], context={"folder": Path("/")}),
-            certificate=Certificate.model_validate_json(document["certificate"]),
+            config=ReleaseConfig.model_validate(config, context={"folder": Path("/")}),
+            certificate=parse_certificate(document["certificate"]),
             inputs=document["inputs"],
             secure=document["secure"],
             name=document["name"],
@@ -252,6 +257,6 @@ class RunFolder:
     def tidy(self) -> None:
         """Remove what a finished release does not need; it is not drawn from again."""
         self.forget_key()
-        for folder in (self.homes, self.parts, self.scratch):
+        for folder in (self.homes, self.parts, self.scratch, *self.confidential.glob(".partial-*")):
             if folder.exists():  # an error ends the run, which can then be resumed: no home may stay
                 shutil.rmtree(folder)

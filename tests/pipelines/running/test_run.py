@@ -27,6 +27,7 @@ from pipelines import ConfigError, Release, resume, run, verify
 from pipelines.planning import storage
 from pipelines.planning.plan import batches
 from pipelines.release import certificate, layout
+from pipelines.release.formats import FIRST_FORMAT, dump_certificate
 from pipelines.release.layout import MANIFEST, expected_files, file_names, public_files
 from pipelines.release.names import NAME_FILE
 from pipelines.running import batches as drawing
@@ -495,6 +496,25 @@ def test_a_folder_that_somebody_else_prepared_is_refused(small_config: Configs, 
     with pytest.raises(OSError):  # noqa: PT011 - a link is not followed
         run(config)
     assert (tmp_path / "victim").read_text() == "mine"
+
+
+def test_a_run_of_version_010_is_read_and_not_resumed(small_config: Configs) -> None:
+    """Its keys had other names, and its certificate was of format 1."""
+    config = small_config()
+    interrupted(config)
+    staging = RunFolder.of(config.release.out)
+    state, path = staging.load(), staging.confidential / "state.json"
+    first = json.loads(path.read_text(encoding="utf-8")) | {"format": "odsynth run 1"}
+    geography = first["config"]["geography"]
+    geography["outside"], geography["partitions"] = (
+        geography.pop(name) for name in ("external_zones", "non_nesting_areas")
+    )
+    stated = dump_certificate(state.certificate, FIRST_FORMAT)
+    path.write_text(json.dumps(first | {"certificate": json.dumps(stated)}), encoding="utf-8")
+    assert staging.load() == state
+    path.write_text(json.dumps(first | {"format": "odsynth run 3"}), encoding="utf-8")
+    with pytest.raises(ConfigError, match="begun by another version"):
+        resume(config.release.out)
 
 
 def test_another_version_does_not_resume(small_config: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
