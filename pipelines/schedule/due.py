@@ -7,15 +7,18 @@ so that neither a kill between the two nor a lost record makes a second one of t
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.publishing.publishing import publish
 from pipelines.running.folder import RunFolder
+from pipelines.running.report import plan
 from pipelines.running.run import make_release
 from pipelines.schedule.calendar import Calendar, Occurrence, read_calendar
 from pipelines.schedule.notify import notify
@@ -159,11 +162,11 @@ class _Call:
             log.chmod(0o600)
             self._tell(file, f"{name}, due {occurrence.local}: attempt {number} of {self.calendar.attempts}")
             try:
-                make_release(
-                    config,
-                    report=lambda message: self._tell(file, message),
-                    scheduler=self.calendar.scheduler,
-                )
+                tell, planned = partial(self._tell, file), self.store.plan(name)
+                if not (RunFolder.of(out).begun or RunFolder(out).checked):  # no attempt got as far as paying
+                    shutil.rmtree(planned, ignore_errors=True)
+                    plan(config, planned, report=tell)
+                make_release(config, plan=planned, report=tell, scheduler=self.calendar.scheduler)
                 if (destination := occurrence.schedule.file.publish) is not None:
                     self._tell(file, "Publishing the release ...")
                     record = replace(record, published=publish(out, destination).location)

@@ -85,6 +85,10 @@ class Records:
         """Return the file of an attempt's log."""
         return self.folder / f"{name}.attempt-{attempt}.jsonl"
 
+    def plan(self, name: str) -> Path:
+        """Return the folder of the plan that an occurrence is released with, and its report."""
+        return self.folder / f"{name}.plan"
+
     def locked(self) -> AbstractContextManager[bool]:
         """Hold the lock, or find it held."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
