@@ -107,6 +107,7 @@ class Server:
         time.sleep(reply.wait)
         handler.send_response(reply.status)
         handler.send_header("Content-Type", reply.kind)
+        handler.send_header("Connection", "close")  # said, or a client may ask again on what is closing
         for name, value in reply.headers.items():
             handler.send_header(name, value)
         data = reply.body[: int(len(reply.body) * reply.send)]
