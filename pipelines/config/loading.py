@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError, model_validator
 
 from pipelines.config.fields import absolute
-from pipelines.config.problems import describe, problems_across
+from pipelines.config.problems import STORED, describe, problems_across
 from pipelines.config.sections import (
     ONTHEMAP_PRIVACY,
     AcsTable,
@@ -35,6 +35,7 @@ from pipelines.config.sections import (
     tables_of,
 )
 from pipelines.config.toml import ConfigError, parse_toml, read_toml
+from pipelines.storage.stored_names import one_form
 
 __all__ = [
     "AcsTable",
@@ -211,6 +212,7 @@ def check_config(data: dict[str, Any], folder: Path, name: str) -> ReleaseConfig
     """
     problems: list[str] = []
     config = None
+    data = _in_one_form(data)
     try:
         config = ReleaseConfig.model_validate(data, context={"folder": folder})
     except ValidationError as errors:
@@ -220,3 +222,16 @@ def check_config(data: dict[str, Any], folder: Path, name: str) -> ReleaseConfig
     if config is None or problems:
         raise ConfigError(f"{name}: {problem}" for problem in problems)
     return config
+
+
+def _in_one_form(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the tables with the names that are stored in Unicode's form NFC.
+
+    It is done here, once, and not where a configuration is read that a plan or a run quotes: these say what
+    they said. Names of columns stay as they are, for so they stand in the files.
+    """
+    result = dict(data)
+    for table, key in STORED:
+        if isinstance(found := result.get(table), dict) and isinstance(found.get(key), str):
+            result[table] = found | {key: one_form(found[key])}
+    return result

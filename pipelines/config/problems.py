@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 import synth
 from pipelines.config.fields import one_of, shown
+from pipelines.storage.stored_names import LONGEST_NAME, stored_name
 
 __all__ = ["LISTS", "describe", "problems_across"]
 
@@ -20,6 +21,19 @@ _PATTERN_FIXES = {
     "state": 'use lower-case letters, digits and underscores only, such as "ri"',
     "job_type": 'use "JT00" (all jobs) to "JT05"',
 }
+
+# Names that are stored, in one Unicode form, with the most characters that each may have. The ledger puts the
+# number of the run behind the name of the release.
+STORED = {
+    ("release", "name"): LONGEST_NAME - len(", run ") - 16,
+    ("ledger", "data_set"): LONGEST_NAME,
+    ("ledger", "period"): LONGEST_NAME,
+}
+
+# Columns that the files of a release have beside those named after attributes and levels. Capitals do not
+# tell names apart: not in every program that reads these files, nor on every disk.
+_OF_JOBS = "place shared pool work count n m domain class w_geocode h_geocode".split()
+_OF_AREAS = "latitude longitude weight geometry".split()
 
 _LEVEL_KEYS = ("origin_level", "destination_level", "level", "pool_level")
 
@@ -128,6 +142,7 @@ def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
     weights = _table(data.get("weights"))
     yield from _level_problems(geography, flows | {"weights": weights, "plan": plan} | shapes)
     yield from _geography_problems(geography, shapes)
+    yield from _name_problems(data, geography, jobs)
     yield from _job_problems(jobs, plan)
     yield from _mechanism_problems(_table(data.get("release")), plan)
     yield from _external_problems(geography, jobs, flows)
@@ -185,6 +200,35 @@ def _geography_problems(geography: _Table, shapes: Mapping[str, _Table]) -> Iter
             yield f"geography.names: {shown(level)} is a grouping, whose units have no names; leave it out"
         if level in named_with_shapes:
             yield f"geography.names: {shown(level)} has names in geography.polygons too; leave out one"
+
+
+def _name_problems(data: Mapping[str, Any], geography: _Table, jobs: _Table) -> Iterator[str]:
+    """Names that cannot be stored, or not beside the others."""
+    for (table, key), longest in STORED.items():
+        name = _table(data.get(table)).get(key)
+        if isinstance(name, str) and name.strip():  # an empty one has been told of
+            try:
+                stored_name(name, longest)
+            except ValueError as error:
+                yield f"{table}.{key}: {shown(name)} cannot be stored; {error}"
+    attributes = _listed(jobs.get("attributes", []))
+    levels = [*_listed(geography.get("levels", [])), geography.get("block")]
+    for key, names, taken in (
+        ("jobs.attributes", attributes, _OF_JOBS),
+        ("geography.levels", levels, _OF_AREAS),
+    ):
+        seen: dict[str, str] = {}
+        for name in names:
+            if not isinstance(name, str):
+                continue
+            if (folded := name.casefold()) in taken:
+                where = "geography.block" if key == "geography.levels" and name == levels[-1] else key
+                yield (
+                    f"{where}: {shown(name)} is the name of a column that the release has already; rename "
+                    "the column, in the file and here"
+                )
+            elif seen.setdefault(folded, name) != name:
+                yield f"{key}: {shown(seen[folded])} and {shown(name)} differ in capitals only; rename one"
 
 
 def _job_problems(jobs: _Table, plan: _Table) -> Iterator[str]:

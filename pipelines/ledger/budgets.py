@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 
 import synth
 from pipelines.ledger.chain import Entry, LedgerError
+from pipelines.storage.stored_names import LONGEST_NAME, stored_name
 
 __all__ = [
     "Account",
@@ -27,7 +27,6 @@ __all__ = [
     "utc_text",
 ]
 
-_LONGEST_NAME = 200
 _LONGEST_AMOUNT = 1000
 
 
@@ -159,15 +158,12 @@ def exact_amount(value: Fraction, name: str) -> Fraction:
     return number
 
 
-def line_of_text(value: str, name: str, longest: int = _LONGEST_NAME) -> str:
+def line_of_text(value: str, name: str, longest: int = LONGEST_NAME) -> str:
     """Return a name in one Unicode form, so that two that look alike are not two data sets by accident."""
-    text = unicodedata.normalize("NFC", value)
-    if not text or len(text) > longest or text != text.strip() or not text.isprintable():
-        raise LedgerError(
-            f"the {name} cannot be entered. Fix: 1 to {longest} printable characters on one line, without "
-            "spaces at either end"
-        )
-    return text
+    try:
+        return stored_name(value, longest)
+    except ValueError as error:
+        raise LedgerError(f"the {name} cannot be entered. Fix: {error}") from None
 
 
 def period_label(value: str | None) -> str | None:

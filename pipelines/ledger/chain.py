@@ -19,7 +19,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from pipelines.storage.durable import whole_file
+from pipelines.storage.durable import scratch_file, whole_file
 from pipelines.storage.errors import ShownError
 
 __all__ = [
@@ -149,7 +149,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
-def writing(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection]:
+def writing(path: Path, *, create: bool = False, keep: bool = True) -> Iterator[sqlite3.Connection]:
     """Hold the one right to write, in a transaction that is on the disk when the block ends.
 
     Parameters
@@ -157,6 +157,8 @@ def writing(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection]
     path : Path
     create : bool
         Whether to make the file if it does not exist.
+    keep : bool
+        False to try whether it can be written: everything is done, and taken back in the end.
 
     Yields
     ------
@@ -164,19 +166,30 @@ def writing(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection]
         If the block raises, nothing is written.
     """
     if create and not os.path.lexists(path):
-        with _clear_errors(path):
-            _create(path)
+        if not keep:
+            with _clear_errors(path), _made(path) as made, _transaction(made, keep=False) as connection:
+                yield connection
+            return
+        with _clear_errors(path), suppress(FileExistsError), _made(path, keep=True):
+            pass  # where another process was faster, its ledger counts
     with reading(path):
         pass  # another program's file is refused before anything opens it for writing
     if not path.stat().st_mode & stat.S_IWUSR:
         raise LedgerError(f"{path}: the ledger is read-only. Fix: chmod 600")
+    with _transaction(path, keep=keep) as connection:
+        yield connection
+
+
+@contextmanager
+def _transaction(path: Path, *, keep: bool) -> Iterator[sqlite3.Connection]:
     with _connection(path, "rw") as connection:
         connection.execute("BEGIN IMMEDIATE")
         try:
             _check_kind(connection, path)
             check_integrity(connection, path)
             yield connection
-            connection.execute("COMMIT")
+            if keep:
+                connection.execute("COMMIT")
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -322,24 +335,27 @@ def check_folder(path: Path) -> None:
         raise LedgerError(f"{path.parent}: the ledger's folder does not exist. Fix: make it, mode 0700")
 
 
-def _create(path: Path) -> None:
-    """Make an empty ledger, mode 0600. It appears whole, under its name, or not at all."""
+@contextmanager
+def _made(path: Path, *, keep: bool = False) -> Iterator[Path]:
+    """Make an empty ledger, mode 0600, which appears whole, under its name, or not at all.
+
+    Unless it is kept, it never appears: it is there only for the block, in a folder of its own.
+    """
     check_folder(path)
     rest = [name for name in (f"{path.name}-wal", f"{path.name}-journal") if (path.parent / name).exists()]
     if rest and not os.path.lexists(path):
         raise LedgerError(
             f"{path}: the ledger is missing, but {rest[0]} is there. Fix: put the ledger back beside it"
         )
-    with (
-        suppress(FileExistsError),  # another process was faster; its ledger counts
-        whole_file(path, new=True) as made,
-        closing(sqlite3.connect(made, isolation_level=None)) as connection,
-    ):
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("BEGIN")
-        for statement in _SCHEMA:
-            connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {_VERSION}")
-        connection.execute("COMMIT")
+    with whole_file(path, new=True) if keep else scratch_file(path) as made:
+        with closing(sqlite3.connect(made, isolation_level=None)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("BEGIN")
+            for statement in _SCHEMA:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {_VERSION}")
+            connection.execute("COMMIT")
+        made.chmod(0o600)
+        yield made

@@ -145,6 +145,7 @@ class Ledger:
         period: str | None = None,
         witness: Iterable[str] = (),
         now: datetime | None = None,
+        keep: bool = True,
     ) -> Debit:
         """Pay for a release, before its first draw.
 
@@ -167,6 +168,8 @@ class Ledger:
             exist: a new one would not know them.
         now : datetime, optional
             For tests. By default the clock, read when it is this process's turn.
+        keep : bool
+            False to try it out: whatever would be refused is refused, and nothing is left of the debit.
 
         Returns
         -------
@@ -186,7 +189,7 @@ class Ledger:
         if period_label(period) != budget.period:
             raise LedgerError("the release's period is not its budget's. Fix: give both the same period")
         witness = set(witness)
-        with writing(self.path, create=not witness) as connection:
+        with writing(self.path, create=not witness, keep=keep) as connection:
             entries = read_entries(connection, self.path)
             self._check_witness(entries, witness)
             time = self._time(entries, now)

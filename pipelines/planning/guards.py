@@ -69,16 +69,18 @@ def refuse_open_files(config: ReleaseConfig) -> None:
     Raises
     ------
     ConfigError
-        At the first; the configuration may allow it.
+        Names all; the configuration may allow it.
     """
     if config.run.world_readable:
         return
-    for path in config.jobs.files:
-        if path.exists() and path.stat().st_mode & stat.S_IROTH:
-            raise ConfigError(
-                f"{path}: everybody on this machine can read the confidential jobs; chmod o-r the file, "
-                "or, if it is public or its folder is closed, write world_readable = true in [run]"
-            )
+    problems = [
+        f"{path}: everybody on this machine can read the confidential jobs; chmod o-r the file, "
+        "or, if it is public or its folder is closed, write world_readable = true in [run]"
+        for path in config.jobs.files
+        if path.exists() and path.stat().st_mode & stat.S_IROTH
+    ]
+    if problems:
+        raise ConfigError(problems)
 
 
 def refuse_copies(sha256: dict[str, str]) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import geopandas as gpd
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 
 import geo_data
+from geo_data.errors import refuse_any
 from pipelines.config.fields import expand
 from pipelines.config.loading import MicrodataJobsSettings, ReleaseConfig
 from pipelines.planning.auxiliary_tables import read_auxiliary
@@ -26,10 +28,6 @@ __all__ = [
     "read_geography",
     "read_public_inputs",
 ]
-
-# Columns of the plan and of the jobs file; an attribute or level of the same name would overwrite them.
-_OWN_JOB_COLUMNS = frozenset({"work", "n", "m", "domain", "class", "pool", "count", "w_geocode", "h_geocode"})
-_OWN_BLOCK_COLUMNS = frozenset({"latitude", "longitude", "weight"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +82,8 @@ def read_public_inputs(config: ReleaseConfig) -> PublicInputs:
     """
     refuse_as_public(config)
     geography = read_geography(config)
+    _check_codes(config, geography)
     slots = job_source(config, geography).slots()
-    _check_names(config.jobs.file, "attribute", slots.attributes.keys() & _OWN_JOB_COLUMNS)
     _check_categories(config, slots)
     check_pool_by(config, slots)
     return public_inputs_for(config, geography, slots)
@@ -134,7 +132,6 @@ def read_geography(config: ReleaseConfig) -> geo_data.Geography:
         non_nesting_areas=g.non_nesting_areas,
         names=g.names,
     )
-    _check_names(g.file, "level", {geography.block_level, *geography.levels} & _OWN_BLOCK_COLUMNS)
     return geography
 
 
@@ -181,12 +178,16 @@ def _model_level(config: ReleaseConfig, geography: geo_data.Geography, tables: l
     return max(known, key=levels.index)
 
 
-def _check_names(file: Path, what: str, taken: Set[str]) -> None:
-    if taken:
-        raise geo_data.InputError(
-            file,
-            f"the {what} {', '.join(sorted(taken))} has the name of a column that the release has already",
-            fix="rename the column, in the file and in the configuration",
+def _check_codes(config: ReleaseConfig, geography: geo_data.Geography) -> None:
+    """Refuse codes of blocks that an OD file cannot hold: LODES quotes nothing in its CSV."""
+    if config.release.csv:
+        bad = pc.match_substring_regex(geography.block_codes, r'[",\r\n]')
+        refuse_any(
+            config.geography.file,
+            "codes of blocks or external zones contain a comma, a quote or a line break",
+            pc.sum(bad).as_py() or 0,
+            column=geography.block_level,
+            fix="rename them, or write csv = false in [release]",
         )
 
 
@@ -204,14 +205,15 @@ def _check_categories(config: ReleaseConfig, slots: geo_data.Slots) -> None:
                 fix="rename them; the OD file has one column for each category",
             )
     # "h_geocode" would take the place of the homes.
-    columns = [*geo_data.OD_COLUMNS, *itertools.chain(*geo_data.count_columns(slots.categories).values())]
+    counts = itertools.chain(*geo_data.count_columns(slots.categories).values())
+    columns = [name.casefold() for name in (*geo_data.OD_COLUMNS, *counts)]
     if len(set(columns)) < len(columns):
         raise geo_data.InputError(
             config.jobs.file,
-            "categories of different attributes give the same column of the OD file, or one that it has "
+            "categories give the same column of the OD file as another, but for capitals, or one that it has "
             f"anyway ({', '.join(geo_data.OD_COLUMNS)})",
             count=len(columns) - len(set(columns)),
-            fix="rename an attribute",
+            fix="rename an attribute or a category",
         )
 
 

@@ -6,6 +6,7 @@ The same plan gives the same bytes, and loading and storing again does too (with
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from fractions import Fraction
@@ -22,7 +23,7 @@ from geo_data.geography import Geography, ordered_geography
 from geo_data.jobs import Slots
 from geo_data.pools import Pooling, PoolTable
 from pipelines.config.implicates import Implicates
-from pipelines.planning.form import PLAN_FORMAT, PLAN_TABLES, check_tables, plan_hash, read_document
+from pipelines.planning.form import PLAN_FORMAT, PLAN_TABLES, check_tables, read_document
 from pipelines.planning.plan import Choices, ReleasePlan
 from pipelines.storage.checksums import sha256_of
 
@@ -56,8 +57,9 @@ def save_plan(plan: ReleasePlan, folder: Path) -> str:
         )
     files = {name: sha256_of(folder / name) for name in PLAN_TABLES}
     text = json.dumps(_document(plan, files), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
-    (folder / "plan.json").write_text(text, encoding="utf-8")
-    return plan_hash(folder)
+    content = text.encode()
+    (folder / "plan.json").write_bytes(content)
+    return hashlib.sha256(content).hexdigest()
 
 
 def _document(plan: ReleasePlan, files: dict[str, str]) -> dict[str, Any]:

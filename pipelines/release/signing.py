@@ -27,6 +27,7 @@ __all__ = [
     "PUBLIC_KEY",
     "SIGNATURES",
     "SigningError",
+    "check_key_pair",
     "check_signatures",
     "generate_keys",
     "read_private_key",
@@ -83,6 +84,8 @@ def read_private_key(path: Path) -> Ed25519PrivateKey:
         If the file is not an Ed25519 private key in PEM without a pass phrase, or its mode is too open.
     """
     try:
+        if path.exists() and not path.is_file():  # one that is a pipe would be waited for
+            raise SigningError(f"{path}: this is not a file. Fix: name the private key's file")
         content = path.read_bytes()
         if b"PUBLIC KEY" in content:
             raise SigningError(f"{path}: this is a public key. Fix: name the private one of the pair")
@@ -100,6 +103,22 @@ def read_private_key(path: Path) -> Ed25519PrivateKey:
     if not isinstance(key, Ed25519PrivateKey):
         raise SigningError(f"{path}: this is not an Ed25519 key. Fix: odsynth keygen")
     return key
+
+
+def check_key_pair(path: Path, key: Ed25519PrivateKey) -> None:
+    """Refuse a private key beside which the public half of another one lies, in a file of the same name.
+
+    Readers are given that file, and would not know the signature.
+
+    Raises
+    ------
+    SigningError
+    """
+    beside = path.with_suffix(".pub")
+    if beside != path and beside.is_file() and _raw(_read_public_key(beside)) != _raw(key.public_key()):
+        raise SigningError(
+            f"{beside}: this is not the public half of {path.name}. Fix: put the right one there"
+        )
 
 
 def write_public_key(key: Ed25519PrivateKey, folder: Path) -> None:

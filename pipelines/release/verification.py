@@ -38,7 +38,7 @@ from pipelines.release.readme import release_readme
 from pipelines.release.signing import PUBLIC_KEY, SigningError, check_signatures
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, parse_checksums, sha256_of
 
-__all__ = ["Check", "VerificationError", "contradictions", "verify"]
+__all__ = ["Check", "VerificationError", "contradictions", "quoted_configuration", "verify"]
 
 T = TypeVar("T")
 
@@ -211,7 +211,7 @@ def _load_plan(folder: Path, certificate: Certificate, hashes: dict[str, str]) -
     plan = load_plan(folder / "plan", hashes=own)
     if plan.numeric.mechanism != certificate.mechanism:
         raise _fail("plan", "the plan and the certificate name different mechanisms")
-    config = _configuration(plan)
+    config = quoted_configuration(plan)
     if others := contradictions(config, plan):
         raise _fail("plan", f"plan.json: {', '.join(others)}: not what its configuration asks for")
     subject = plan.configuration["release"]
@@ -220,8 +220,14 @@ def _load_plan(folder: Path, certificate: Certificate, hashes: dict[str, str]) -
     return plan
 
 
-def _configuration(plan: ReleasePlan) -> ReleaseConfig:
-    """Read the configuration that a plan quotes: as this program quotes one, and nothing more."""
+def quoted_configuration(plan: ReleasePlan) -> ReleaseConfig:
+    """Read the configuration that a plan quotes: as this program quotes one, and nothing more.
+
+    Raises
+    ------
+    VerificationError
+        If it is not one of this program.
+    """
     quoted = plan.configuration
     whole = quoted | {"release": quoted["release"] | {"out": "out"}}
     with suppress(ValidationError):

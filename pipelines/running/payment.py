@@ -9,15 +9,26 @@ from fractions import Fraction
 from pathlib import Path
 
 import synth
-from pipelines.config.loading import ConfigError
+from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.config.sections import LedgerSettings
 from pipelines.ledger.budgets import line_of_text
 from pipelines.ledger.chain import check_folder
-from pipelines.ledger.ledger import Budget, Ledger, LedgerError
+from pipelines.ledger.ledger import Budget, Debit, Ledger, LedgerError, OverBudgetError
+from pipelines.release.certificate import Certificate
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.storage.event_log import EventLog
+from pipelines.storage.stored_names import one_form
 
-__all__ = ["budget_left", "debit_of", "debits_of", "pay", "record_outcome"]
+__all__ = [
+    "budget_left",
+    "check_ledger",
+    "check_payable",
+    "debit_of",
+    "debits_of",
+    "pay",
+    "record_outcome",
+    "run_name",
+]
 
 
 def budget_left(settings: LedgerSettings) -> tuple[Fraction, Fraction]:
@@ -44,6 +55,62 @@ def budget_left(settings: LedgerSettings) -> tuple[Fraction, Fraction]:
         budgets += [account.budget for account in of_all if account.budget.period is None]
     epsilons, deltas = zip(*(ledger.remaining(settings.data_set, each) for each in budgets), strict=True)
     return min(epsilons), min(deltas)
+
+
+def run_name(config: ReleaseConfig, run: str) -> str:
+    """Return the name of a run in the ledger; `run` is its own number, of 16 digits."""
+    return f"{config.release.name}, run {run}"
+
+
+def check_ledger(config: ReleaseConfig) -> None:
+    """Refuse a ledger that could not be debited whatever the cost; nothing is left in it.
+
+    Raises
+    ------
+    LedgerError
+        If the ledger cannot be trusted or written to, its folder is not there, or a name cannot be entered.
+    """
+    with suppress(OverBudgetError):  # which depends on the plan
+        _debit(config, run_name(config, "0" * 16), (Fraction(0), Fraction(0)), "0" * 64, keep=False)
+
+
+def check_payable(state: RunState) -> None:
+    """Refuse a run whose debit the ledger would refuse; nothing is left in it.
+
+    Raises
+    ------
+    LedgerError
+        As by `pay`.
+    """
+    certificate = state.certificate
+    _debit(state.config, state.name, _cost(certificate), certificate.plan_sha256, keep=False)
+
+
+def _cost(certificate: Certificate) -> tuple[Fraction, Fraction]:
+    """Return the epsilon and delta that a release is paid with."""
+    # A plan for the DP of one record does not keep the pdp of the whole run as small.
+    cost = certificate.requested if certificate.requested.guarantee == "dp" else certificate.run
+    return synth.exact(cost.epsilon), synth.exact(cost.delta)
+
+
+def _debit(
+    config: ReleaseConfig, name: str, cost: tuple[Fraction, Fraction], plan_sha256: str, *, keep: bool
+) -> Debit | None:
+    """Debit a run, or try it out, where the configuration names a ledger."""
+    settings = config.ledger
+    if settings is None:
+        return None
+    return Ledger(settings.file).debit(
+        data_set=settings.data_set,
+        period=settings.period,
+        budget=Budget(settings.epsilon, settings.delta, settings.period),
+        epsilon=cost[0],
+        delta=cost[1],
+        plan_sha256=plan_sha256,
+        release=name,
+        witness=settings.witness,
+        keep=keep,
+    )
 
 
 def pay(state: RunState, staging: RunFolder, say: Callable[[str], None]) -> RunState:
@@ -76,24 +143,14 @@ def pay(state: RunState, staging: RunFolder, say: Callable[[str], None]) -> RunS
         ledger.resume(state.debit, certificate.plan_sha256)
         staging.save(state)
         return state
-    # A plan for the DP of one record does not keep the pdp of the whole run as small.
-    cost = certificate.requested if certificate.requested.guarantee == "dp" else certificate.run
     if not settings.file.exists() or ledger.spent(settings.data_set)[0] == 0:  # made anew, or a mistyped name
         EventLog(staging.events).write("first debit")
         say(
             f"WARNING: {settings.file} has no release of {settings.data_set!r} before this. If there were "
             "any, what they spent is not counted: put their ledger back, or correct data_set (docs/ledger.md)"
         )
-    debit = ledger.debit(
-        data_set=settings.data_set,
-        period=settings.period,
-        budget=Budget(settings.epsilon, settings.delta, settings.period),
-        epsilon=synth.exact(cost.epsilon),
-        delta=synth.exact(cost.delta),
-        plan_sha256=certificate.plan_sha256,
-        release=state.name,
-        witness=settings.witness,
-    )
+    debit = _debit(state.config, state.name, _cost(certificate), certificate.plan_sha256, keep=True)
+    assert debit is not None
     state = replace(state, debit=debit.id)
     staging.save(state)
     return state
@@ -110,9 +167,8 @@ def debit_of(state: RunState) -> str | None:
     settings = state.config.ledger
     if settings is None or not settings.file.exists():
         return None
-    return next(
-        (entry.hash for entry in Ledger(settings.file).entries() if entry.release == state.name), None
-    )
+    name = one_form(state.name)  # the form of the ledger: a run of an earlier version may have another
+    return next((entry.hash for entry in Ledger(settings.file).entries() if entry.release == name), None)
 
 
 def debits_of(outs: Iterable[Path]) -> list[str]:

@@ -22,8 +22,9 @@ from pipelines.planning.simulation import SimulatedUtility, simulate_utility
 from pipelines.planning.storage import save_plan
 from pipelines.release.names import NAME_FILE, Names, write_names
 from pipelines.running.cell_figure import draw_cells
+from pipelines.running.preflight import check_ready, load_back
 from pipelines.running.reviewed_plan import PLAN_FOLDER, PLAN_NUMBERS
-from pipelines.running.run import certify, check_ready
+from pipelines.running.run import certify
 from pipelines.running.steps import Progress, Step
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.durable import whole_folder
@@ -104,8 +105,8 @@ def plan(
         If an input is unusable.
     synth.BudgetTooSmallError
         If the budget certifies no prior.
-    SigningError, LedgerError
-        As for `check_ready`.
+    ConfigError, SigningError, LedgerError
+        As by `check_ready`: what a run would refuse is refused now.
     """
     folder = out or config.release.out.with_name(f"{config.release.out.name}-plan")
     _refuse_other(folder)
@@ -118,12 +119,15 @@ def plan(
         guarantee = certify(made)
     with progress.step(Step.SIMULATE):
         utility = simulate_utility(made, inputs.model)
-    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "darwin" else 1)
-    cost = run_cost(time.process_time(), kilobytes / 1e6, made.numeric.pools.n_records)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with whole_folder(folder, 0o755, check=lambda: _refuse_other(folder)) as staging:
         digest = save_plan(made, staging / PLAN_FOLDER)
         _refuse_other(folder, digest)
+        del made  # two would be in memory
+        made = load_back(config, staging / PLAN_FOLDER, digest)
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        kilobytes = memory / (1024 if sys.platform == "darwin" else 1)
+        cost = run_cost(time.process_time(), kilobytes / 1e6, made.numeric.pools.n_records)
         planned = PlanReport(made, guarantee, utility, *cost, folder, digest)
         _write(planned, inputs.names, staging)
     return planned

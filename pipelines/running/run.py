@@ -8,7 +8,7 @@ import secrets
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -19,7 +19,7 @@ import synth
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.ledger.ledger import Ledger, LedgerError
 from pipelines.planning.form import plan_hash
-from pipelines.planning.guards import refuse_as_public, refuse_copies, refuse_open_files
+from pipelines.planning.guards import refuse_as_public, refuse_copies
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import read_polygon_tables
 from pipelines.planning.public_inputs import job_source, read_public_inputs
@@ -34,13 +34,14 @@ from pipelines.release.verification import VerificationError, verify
 from pipelines.running.batches import keep_homes
 from pipelines.running.executor import connect, sample_release
 from pipelines.running.folder import RunFolder, RunState
-from pipelines.running.payment import budget_left, debit_of, pay, record_outcome
+from pipelines.running.payment import check_payable, debit_of, pay, record_outcome, run_name
+from pipelines.running.preflight import check_ready, check_space, load_back
 from pipelines.running.reviewed_plan import blame_plan, refuse_other_slots, take_plan
 from pipelines.running.steps import Progress, Step
 from pipelines.storage.durable import sync, sync_tree, write_whole
 from pipelines.storage.event_log import EventLog
 
-__all__ = ["Release", "certify", "check_ready", "make_release", "resume", "run"]
+__all__ = ["Release", "certify", "make_release", "resume", "run"]
 
 
 @dataclass(frozen=True)
@@ -93,22 +94,6 @@ def certify(plan: ReleasePlan) -> synth.Guarantee:
     return guarantee
 
 
-def check_ready(config: ReleaseConfig) -> None:
-    """Check what a run needs besides its inputs, before anybody waits for a plan.
-
-    Raises
-    ------
-    SigningError
-        If the signing key cannot be used.
-    LedgerError
-        If the ledger cannot be trusted, or its folder is not there.
-    """
-    if config.signature is not None:
-        read_private_key(config.signature.key)
-    if config.ledger is not None:
-        budget_left(config.ledger)
-
-
 def run(
     config: ReleaseConfig,
     *,
@@ -157,8 +142,7 @@ def run(
         If no scheduler answers at the address given.
     """
     out, reviewed = config.release.out, plan
-    _refuse_existing(out)
-    refuse_open_files(config)
+    check_ready(config, new=True, public=reviewed is None)
     _refuse_unreachable(scheduler)
     progress = Progress(report)
     signing_key = read_private_key(config.signature.key) if config.signature else None
@@ -169,10 +153,12 @@ def run(
             _refuse_existing(out)  # now that nobody else makes it
             made, guarantee, plan_sha256 = _write_plan(config, reviewed, staging.public, progress)
             certificate = make_certificate(made, guarantee, plan_sha256, secure=key.secure)
+            state = RunState(config, certificate, {}, key.secure, run_name(config, secrets.token_hex(8)))
+            check_payable(state)
+            check_space(config, made)
             with progress.step(Step.READ_ORIGINS):
                 jobs_sha256 = _keep_homes(config, made, staging, given=reviewed is not None)
-            name = f"{config.release.name}, run {secrets.token_hex(8)}"
-            state = RunState(config, certificate, jobs_sha256, key.secure, name)
+            state = replace(state, inputs=jobs_sha256)
             staging.save(state, key)
             try:
                 state = pay(state, staging, progress.say)
@@ -225,6 +211,7 @@ def resume(
     _refuse_unreachable(scheduler)
     progress = Progress(report)
     with staging.again() as state:
+        check_ready(state.config.with_out(out), public=False, confidential=False)
         plan = load_plan(staging.public / "plan")
         certificate, guarantee = state.certificate, certify(plan)
         finished = Release.of(out, certificate, plan)
@@ -237,6 +224,10 @@ def resume(
             raise ConfigError(f"{staging.folder}: the plan is not the one that the run began with")
         signature = state.config.signature
         signing_key = read_private_key(signature.key) if signature else None
+        if debit_of(state) is None:  # stopped just before it was paid
+            check_payable(state)
+        if not staging.checked:
+            check_space(state.config.with_out(out), plan)
         progress.events = EventLog(staging.events)
         progress.events.write("resumed", version=certificate.software.version)
         with record_outcome(pay(state, staging, progress.say), progress.events):
@@ -308,9 +299,11 @@ def _write_plan(
             plan, polygons = make_plan(config, inputs), inputs.polygons
             write_names(inputs.names, plan.geography, public)
             del inputs  # the public model is large, and nothing needs it any more
+            plan_sha256 = save_plan(plan, stored)
+            del plan  # two would be in memory
+            plan = load_back(config, stored, plan_sha256)
         with progress.step(Step.CERTIFY):
             guarantee = certify(plan)
-        plan_sha256 = save_plan(plan, stored)
     else:
         with blame_plan(reviewed):
             with progress.step(Step.READ_PLAN):

@@ -16,7 +16,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["erase", "hold_lock", "sync", "sync_tree", "whole_file", "whole_folder", "write_whole"]
+__all__ = [
+    "erase",
+    "hold_lock",
+    "scratch_file",
+    "sync",
+    "sync_tree",
+    "whole_file",
+    "whole_folder",
+    "write_whole",
+]
 
 
 def sync(path: Path) -> None:
@@ -36,6 +45,13 @@ def sync_tree(folder: Path) -> None:
 
 def _private_folder(folder: Path) -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix=".partial-", dir=folder, ignore_cleanup_errors=True)
+
+
+@contextmanager
+def scratch_file(path: Path) -> Iterator[Path]:
+    """Give a path for a file (or folder) of this name that is tried out beside its place, and removed."""
+    with _private_folder(path.parent) as private:
+        yield Path(private) / path.name
 
 
 @contextmanager
