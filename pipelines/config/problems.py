@@ -32,8 +32,8 @@ STORED = {
 
 # Columns that the files of a release have beside those named after attributes and levels. Capitals do not
 # tell names apart: not in every program that reads these files, nor on every disk.
-_OF_JOBS = "place shared pool work count n m domain class w_geocode h_geocode".split()
-_OF_AREAS = "latitude longitude weight geometry".split()
+_OF_JOBS = ["place", "shared", "pool", "work", "count", "n", "m", "domain", "class", "w_geocode", "h_geocode"]
+_OF_AREAS = ["latitude", "longitude", "weight", "geometry"]
 
 _LEVEL_KEYS = ("origin_level", "destination_level", "level", "pool_level")
 

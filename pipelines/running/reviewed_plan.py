@@ -27,10 +27,22 @@ from pipelines.release.names import NAME_FILE, check_names
 from pipelines.release.verification import contradictions
 from pipelines.storage.checksums import sha256_of
 
-__all__ = ["PLAN_FOLDER", "PLAN_NUMBERS", "blame_plan", "refuse_other_slots", "take_plan"]
+__all__ = [
+    "PLAN_FOLDER",
+    "PLAN_NUMBERS",
+    "blame_plan",
+    "plan_numbers",
+    "refuse_other_slots",
+    "take_plan",
+]
 
 PLAN_FOLDER, PLAN_NUMBERS = "plan", "forecast.json"  # in the folder that `odsynth plan` writes
 _AGAIN = "Plan again with odsynth plan"
+_NO_PLAN = (
+    f"not a folder that odsynth plan wrote: {PLAN_NUMBERS}, {NAME_FILE}, or a file in {PLAN_FOLDER}, is not "
+    "there or not what it writes"
+)
+_OTHER_PLAN = f"the plan is not the one that {PLAN_NUMBERS} is about. {_AGAIN}"
 
 
 @contextmanager
@@ -80,21 +92,18 @@ def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> tuple[Release
     stored.mkdir()
     names = stored.parent / NAME_FILE
     try:
-        reported = json.loads((given / PLAN_NUMBERS).read_text(encoding="utf-8"))
-        plan_sha256, names_sha256 = reported["plan_sha256"], reported["names_sha256"]
         for name in PLAN_FILES:
             shutil.copyfile(given / PLAN_FOLDER / name, stored / name)
+        numbers, content = plan_numbers(given, stored)
+        names_sha256 = numbers["names_sha256"]
         if config.geography.names == {} and not any(table.name for table in config.geography.polygons):
             names_sha256 = None  # none are to be published
         if names_sha256 is not None:
             shutil.copyfile(given / NAME_FILE, names)
-    except (FileNotFoundError, NotADirectoryError, shutil.SpecialFileError, ValueError, KeyError, TypeError):
-        what = f"{PLAN_NUMBERS}, {NAME_FILE}, or a file in {PLAN_FOLDER}, is not there or not what it writes"
-        raise ConfigError(f"{given}: not a folder that odsynth plan wrote: {what}") from None
-    content = (stored / "plan.json").read_bytes()
-    digest = hashlib.sha256(content).hexdigest()
-    if plan_sha256 != digest or (names_sha256 is not None and names_sha256 != sha256_of(names)):
-        raise ConfigError(f"{given}: the plan is not the one that {PLAN_NUMBERS} is about. {_AGAIN}")
+    except (FileNotFoundError, NotADirectoryError, shutil.SpecialFileError):
+        raise ConfigError(f"{given}: {_NO_PLAN}") from None
+    if names_sha256 is not None and names_sha256 != sha256_of(names):
+        raise ConfigError(f"{given}: {_OTHER_PLAN}")
     document = read_document(stored, content)
     if others := _differing(document["configuration"], config.canonical()):
         rule = "the plan was made for another configuration, or by another version of the program"
@@ -107,7 +116,33 @@ def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> tuple[Release
         raise ConfigError(
             f"{given}: the plan is not what its configuration asks for: {', '.join(others)}. {_AGAIN}"
         )
-    return plan, digest
+    return plan, numbers["plan_sha256"]
+
+
+def plan_numbers(given: Path, stored: Path | None = None) -> tuple[dict[str, Any], bytes]:
+    """Return the numbers of a plan that was made before, and what its plan.json holds, which they are about.
+
+    Parameters
+    ----------
+    given : Path
+        Folder that `odsynth plan` wrote.
+    stored : Path, optional
+        Where the plan is, if not in there.
+
+    Raises
+    ------
+    ConfigError
+        If the folder is none that `odsynth plan` wrote, or its numbers are about another plan.
+    """
+    try:
+        numbers = json.loads((given / PLAN_NUMBERS).read_text(encoding="utf-8"))
+        plan_sha256, _ = numbers["plan_sha256"], numbers["names_sha256"]
+        content = ((stored or given / PLAN_FOLDER) / "plan.json").read_bytes()
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
+        raise ConfigError(f"{given}: {_NO_PLAN}") from None
+    if plan_sha256 != hashlib.sha256(content).hexdigest():
+        raise ConfigError(f"{given}: {_OTHER_PLAN}")
+    return numbers, content
 
 
 def _differing(planned: Any, asked: Any, key: str = "") -> list[str]:

@@ -15,7 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
+from pipelines.config.fields import expand
 from pipelines.config.loading import ConfigError, ReleaseConfig
+from pipelines.planning.guards import public_files
 from pipelines.publishing.publishing import publish
 from pipelines.running.folder import RunFolder
 from pipelines.running.report import plan
@@ -203,13 +205,9 @@ def _result(
 
 
 def _inputs(config: ReleaseConfig) -> Iterator[Path]:
-    """Yield the files that a run reads."""
-    yield from config.jobs.files
-    yield config.geography.file
-    for table in config.auxiliary:
-        yield from (path for path in (table.file, getattr(table, "aux", None)) if path is not None)
-    if config.weights is not None:
-        yield config.weights.file
+    """Yield the files that a run reads, the confidential ones first."""
+    for named in (*config.jobs.files, *(path for _, path in public_files(config))):
+        yield from expand(named)
 
 
 def _missing(path: Path) -> bool:

@@ -14,7 +14,9 @@ from sqlalchemy import update
 import synth
 from pipelines.config.loading import ConfigError, ReleaseConfig, load_config
 from pipelines.ledger.ledger import Budget, Ledger, LedgerError
+from pipelines.planning.guards import public_files
 from pipelines.publishing.publishing import PublishError, erratum, withdraw
+from pipelines.running.preflight import check_ready
 from pipelines.schedule.calendar import read_calendar
 from pipelines.service.access.tokens import Principal
 from pipelines.service.public.catalog import Catalog, Version
@@ -22,7 +24,7 @@ from pipelines.service.queue.runs import submit
 from pipelines.service.queue.worker_process import without_paths
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError, Store, record, runs, utc_now
-from pipelines.storage.errors import shown_message
+from pipelines.storage.errors import ShownError, shown_message
 
 __all__ = [
     "BudgetLine",
@@ -104,7 +106,8 @@ def submit_input(
     Raises
     ------
     ServiceError
-        404 if there is no such input, 409 if it cannot be used now.
+        404 if there is no such input, 409 if it cannot be used now, or a run of it would be refused
+        (`check_ready`).
     """
     who.must("operator")
     if name not in settings.inputs:
@@ -114,6 +117,15 @@ def submit_input(
     found = _registered(name, settings.inputs[name])
     if found.config is None:
         raise ServiceError(409, "input", f"{name} cannot be used: {found.problem}")
+    try:
+        check_ready(found.config.with_out(settings.outs / "run-000000"))  # as the folder of a run is called
+    except (ShownError, OSError) as error:
+        config = found.config
+        paths = [settings.outs / "x", *config.jobs.files, *(path for _, path in public_files(config))]
+        paths += [section.file for section in (config.ledger,) if section]
+        paths += [section.key for section in (config.signature,) if section]
+        said = without_paths(shown_message(error, one_line=True), [str(path) for path in paths])
+        raise ServiceError(409, "input", f"{name} cannot be run now: {said}") from None
     return submit(
         store,
         who,

@@ -6,7 +6,6 @@ its SHA-256 among them, and the SHA-256 of every public file that it was made fr
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,10 +13,9 @@ from typing import Any
 
 from pipelines.config.fields import expand
 from pipelines.config.loading import ConfigError, ReleaseConfig
-from pipelines.planning.form import plan_hash
 from pipelines.planning.guards import public_files
 from pipelines.running.report import plan
-from pipelines.running.reviewed_plan import PLAN_FOLDER, PLAN_NUMBERS
+from pipelines.running.reviewed_plan import plan_numbers
 from pipelines.storage.checksums import sha256_of
 
 __all__ = ["check_plan", "keep_plan"]
@@ -45,7 +43,7 @@ def keep_plan(config: ReleaseConfig, folder: Path, report: Callable[[str], None]
     shutil.rmtree(folder, ignore_errors=True)
     inputs = _inputs(config)  # before they are read: what changes from here on is noticed
     written = plan(config, folder, report=report)
-    return {**_numbers(folder), "report": written.text(), "inputs": inputs}
+    return {**plan_numbers(folder)[0], "report": written.text(), "inputs": inputs}
 
 
 def check_plan(config: ReleaseConfig, folder: Path, reviewed: Mapping[str, Any]) -> None:
@@ -65,20 +63,14 @@ def check_plan(config: ReleaseConfig, folder: Path, reviewed: Mapping[str, Any])
         Names the files that changed.
     """
     try:
-        numbers = _numbers(folder)
-        same = numbers["plan_sha256"] == plan_hash(folder / PLAN_FOLDER)
-    except (FileNotFoundError, ValueError, KeyError):
-        same, numbers = False, {}
-    if not same or any(reviewed.get(name) != value for name, value in numbers.items()):
+        numbers, _ = plan_numbers(folder)
+    except ConfigError:
+        numbers = {}
+    if not numbers or any(reviewed.get(name) != value for name, value in numbers.items()):
         raise ConfigError([f"{folder}: this is not the plan that was reviewed. {_AGAIN}"])
     before, now = reviewed.get("inputs", {}), _inputs(config)
     if changed := [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]:
         raise ConfigError([f"{', '.join(changed)}: changed since the plan was made. {_AGAIN}"])
-
-
-def _numbers(folder: Path) -> dict[str, Any]:
-    numbers: dict[str, Any] = json.loads((folder / PLAN_NUMBERS).read_text(encoding="utf-8"))
-    return numbers
 
 
 def _inputs(config: ReleaseConfig) -> dict[str, str]:

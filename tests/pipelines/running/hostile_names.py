@@ -24,7 +24,6 @@ import tomlkit
 import pipelines
 from pipelines.ledger.ledger import Ledger
 from pipelines.release.signing import generate_keys
-from pipelines.release.verification import VerificationError, verify
 from synth import ShownError
 
 __all__ = ["KEYS", "NAMES", "outcome", "try_names"]
@@ -42,18 +41,18 @@ HOSTILE = [
     *(name.upper() for name in OWN[:12]),
     *(name.title() for name in OWN[10:16]),
     "Größe", "Gro\u0308ße", "空港", "🚲", "\u202eevil", "a\u200bb", "\u0301", "a\u00a0b", "\ufeffa", "ﬁ",
-    "K", "İ",    "a\u2028b", "a\x85b", "\U000e0001", "\ue000",
+    "K", "İ", "a\u2028b", "a\x85b", "\U000e0001", "\ue000",
     *("x" * n for n in (60, 100, 180, 201, 220, 228, 235, 243, 248, 255, 256, 300, 5000)),
     "é" * 100, "é" * 120, "é" * 128, "e\u0301" * 90, "空" * 80,
     "../up", "a/b", "a\\b", ".", "..", ".hidden", "C:\\x", "/abs", "~", "~root", "a.parquet", "NUL", "CON",
-    "a:b",    'a"b', "a'b", "a,b", "a\nb", "a\tb", "a\rb", "a\x00b", "a\x1bb", "a;b", "a|b", " a", "a ", "", " ", "a b",
+    "a:b", 'a"b', "a'b", "a,b", "a\nb", "a\tb", "a\rb", "a\x00b", "a\x1bb", "a;b", "a|b", " a", "a ", "", " ",
     "{}", "{0}", "%s", "%00", "$HOME", "`a`", "<b>", "&amp;", "*", "?", "[x]", "a*b", "#", "--", "-", "=1+1",
-    "@x",    "0", "007", "1e5", "NaN", "nan", "null", "NULL", "None", "true", "-1", "NA", "N/A", "inf", "1.0", "0x1",
+    "@x", "a b", "0", "007", "1e5", "NaN", "nan", "null", "NULL", "None", "true", "-1", "NA", "N/A", "inf",
+    "1.0", "0x1", "out", ".out.unfinished", "book.sqlite", "jobs.parquet", "out/public", "keys",
     "99999", "b99", "2010-01-01",
 ]
 # fmt: on
 NAMES = tuple(dict.fromkeys(HOSTILE))
-LIMIT = 60  # seconds of processor time, of a case
 
 
 class _Region:
@@ -237,7 +236,7 @@ class Case:
 
 
 KEYS = (
-    *(f"release.{part}" for part in ("name", "state", "year", "job_type", "out")),
+    *(f"release.{part}" for part in ("name", "state", "out")),
     *(f"ledger.{part}" for part in ("data_set", "period", "file")),
     *(
         "signature.key",
@@ -259,7 +258,7 @@ def outcome(case: Case) -> tuple[str, str]:
     """Run a case, and return what became of it and the message of its error.
 
     finished
-        Verified too.
+        As `run` finishes: verified.
     refused
         With a clear error, before it was paid.
     unforeseen
@@ -280,12 +279,7 @@ def outcome(case: Case) -> tuple[str, str]:
     try:
         config = pipelines.parse_config(text, folder, "names.toml")
         book = config.ledger.file if config.ledger else book
-        release = pipelines.run(config)
-        for _ in verify(release.public):
-            pass
-    except VerificationError as error:
-        if error.check != "for release":
-            kind, said = "lost", str(error)
+        pipelines.run(config)
     except (ShownError, OSError) as error:
         kind, said = "refused", str(error)
         if isinstance(error, OSError) and not isinstance(error, ShownError):
@@ -315,7 +309,7 @@ def try_names(seed: int, number: int, tell: Callable[[str], None]) -> collection
         with tempfile.TemporaryDirectory() as folder:
             case = Case(draw, Path(folder))
             put = {}
-            for key in [KEYS[i % len(KEYS)], *draw.sample(KEYS, draw.choice([0, 0, 1]))]:
+            for key in [KEYS[i % len(KEYS)], *draw.sample(KEYS, draw.choice([0, 1, 2]))]:
                 put[key] = draw.choice(NAMES)
                 case.put(key, put[key])
             kind, said = outcome(case)
