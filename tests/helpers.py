@@ -39,7 +39,7 @@ def with_values(tables: Mapping[str, Any], *changes: Mapping[str, object]) -> di
         elif isinstance(table, list) and last == len(table):
             table.append(value)
         else:
-            table[last] = str(value) if isinstance(value, Path) else value
+            table[last] = str(value) if isinstance(value, Path) else copy.deepcopy(value)
     return changed
 
 

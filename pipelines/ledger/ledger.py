@@ -145,7 +145,6 @@ class Ledger:
         period: str | None = None,
         witness: Iterable[str] = (),
         now: datetime | None = None,
-        keep: bool = True,
     ) -> Debit:
         """Pay for a release, before its first draw.
 
@@ -168,8 +167,6 @@ class Ledger:
             exist: a new one would not know them.
         now : datetime, optional
             For tests. By default the clock, read when it is this process's turn.
-        keep : bool
-            False to try it out: whatever would be refused is refused, and nothing is left of the debit.
 
         Returns
         -------
@@ -183,8 +180,44 @@ class Ledger:
         LedgerError
             If the clock is behind the last entry, or the ledger cannot be trusted. Nothing is written.
         """
+        cost = epsilon, delta
+        return self._enter(data_set, budget, cost, plan_sha256, release, period, witness, now, keep=True)
+
+    def rehearse(
+        self,
+        *,
+        data_set: str,
+        budget: Budget,
+        epsilon: Fraction,
+        delta: Fraction,
+        plan_sha256: str,
+        release: str,
+        period: str | None = None,
+        witness: Iterable[str] = (),
+    ) -> None:
+        """Do all that `debit` does, and take it back: what would be refused is refused, and nothing is paid.
+
+        Parameters and errors are those of `debit`. A ledger that is not there is made in a folder of its own
+        beside its place, and removed.
+        """
+        cost = epsilon, delta
+        self._enter(data_set, budget, cost, plan_sha256, release, period, witness, None, keep=False)
+
+    def _enter(
+        self,
+        data_set: str,
+        budget: Budget,
+        cost: tuple[Fraction, Fraction],
+        plan_sha256: str,
+        release: str,
+        period: str | None,
+        witness: Iterable[str],
+        now: datetime | None,
+        *,
+        keep: bool,
+    ) -> Debit:
         data_set, release = line_of_text(data_set, "data set"), line_of_text(release, "release")
-        cost = exact_amount(epsilon, "epsilon"), exact_amount(delta, "delta")
+        cost = exact_amount(cost[0], "epsilon"), exact_amount(cost[1], "delta")
         check_hash(plan_sha256)
         if period_label(period) != budget.period:
             raise LedgerError("the release's period is not its budget's. Fix: give both the same period")

@@ -7,14 +7,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import synth
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.config.sections import LedgerSettings
 from pipelines.ledger.budgets import line_of_text
 from pipelines.ledger.chain import check_folder
-from pipelines.ledger.ledger import Budget, Debit, Ledger, LedgerError, OverBudgetError
-from pipelines.release.certificate import Certificate
+from pipelines.ledger.ledger import Budget, Ledger, LedgerError, OverBudgetError
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.storage.event_log import EventLog
 from pipelines.storage.stored_names import one_form
@@ -70,8 +70,12 @@ def check_ledger(config: ReleaseConfig) -> None:
     LedgerError
         If the ledger cannot be trusted or written to, its folder is not there, or a name cannot be entered.
     """
-    with suppress(OverBudgetError):  # which depends on the plan
-        _debit(config, run_name(config, "0" * 16), (Fraction(0), Fraction(0)), "0" * 64, keep=False)
+    if config.ledger is not None:
+        nothing = Fraction(0), Fraction(0)
+        with suppress(OverBudgetError):  # which depends on the plan
+            Ledger(config.ledger.file).rehearse(
+                **_debit(config, run_name(config, "0" * 16), nothing, "0" * 64)
+            )
 
 
 def check_payable(state: RunState) -> None:
@@ -82,35 +86,34 @@ def check_payable(state: RunState) -> None:
     LedgerError
         As by `pay`.
     """
+    if state.config.ledger is not None:
+        Ledger(state.config.ledger.file).rehearse(**_debit_of_run(state))
+
+
+def _debit_of_run(state: RunState) -> dict[str, Any]:
     certificate = state.certificate
-    _debit(state.config, state.name, _cost(certificate), certificate.plan_sha256, keep=False)
-
-
-def _cost(certificate: Certificate) -> tuple[Fraction, Fraction]:
-    """Return the epsilon and delta that a release is paid with."""
     # A plan for the DP of one record does not keep the pdp of the whole run as small.
-    cost = certificate.requested if certificate.requested.guarantee == "dp" else certificate.run
-    return synth.exact(cost.epsilon), synth.exact(cost.delta)
+    paid = certificate.requested if certificate.requested.guarantee == "dp" else certificate.run
+    cost = synth.exact(paid.epsilon), synth.exact(paid.delta)
+    return _debit(state.config, state.name, cost, certificate.plan_sha256)
 
 
 def _debit(
-    config: ReleaseConfig, name: str, cost: tuple[Fraction, Fraction], plan_sha256: str, *, keep: bool
-) -> Debit | None:
-    """Debit a run, or try it out, where the configuration names a ledger."""
+    config: ReleaseConfig, name: str, cost: tuple[Fraction, Fraction], plan_sha256: str
+) -> dict[str, Any]:
+    """Return what a debit of a run in the ledger that its configuration names is told."""
     settings = config.ledger
-    if settings is None:
-        return None
-    return Ledger(settings.file).debit(
-        data_set=settings.data_set,
-        period=settings.period,
-        budget=Budget(settings.epsilon, settings.delta, settings.period),
-        epsilon=cost[0],
-        delta=cost[1],
-        plan_sha256=plan_sha256,
-        release=name,
-        witness=settings.witness,
-        keep=keep,
-    )
+    assert settings is not None
+    return {
+        "data_set": settings.data_set,
+        "period": settings.period,
+        "budget": Budget(settings.epsilon, settings.delta, settings.period),
+        "epsilon": cost[0],
+        "delta": cost[1],
+        "plan_sha256": plan_sha256,
+        "release": name,
+        "witness": settings.witness,
+    }
 
 
 def pay(state: RunState, staging: RunFolder, say: Callable[[str], None]) -> RunState:
@@ -149,8 +152,7 @@ def pay(state: RunState, staging: RunFolder, say: Callable[[str], None]) -> RunS
             f"WARNING: {settings.file} has no release of {settings.data_set!r} before this. If there were "
             "any, what they spent is not counted: put their ledger back, or correct data_set (docs/ledger.md)"
         )
-    debit = _debit(state.config, state.name, _cost(certificate), certificate.plan_sha256, keep=True)
-    assert debit is not None
+    debit = ledger.debit(**_debit_of_run(state))
     state = replace(state, debit=debit.id)
     staging.save(state)
     return state

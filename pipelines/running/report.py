@@ -109,8 +109,8 @@ def plan(
         As by `check_ready`: what a run would refuse is refused now.
     """
     folder = out or config.release.out.with_name(f"{config.release.out.name}-plan")
-    _refuse_other(folder)
     check_ready(config)
+    _refuse_other(folder)
     progress = Progress(report)
     with progress.step(Step.READ_PUBLIC_INPUTS):
         inputs = read_public_inputs(config)

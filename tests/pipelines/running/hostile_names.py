@@ -309,7 +309,7 @@ def try_names(seed: int, number: int, tell: Callable[[str], None]) -> collection
         with tempfile.TemporaryDirectory() as folder:
             case = Case(draw, Path(folder))
             put = {}
-            for key in [KEYS[i % len(KEYS)], *draw.sample(KEYS, draw.choice([0, 1, 2]))]:
+            for key in dict.fromkeys([KEYS[i % len(KEYS)], *draw.sample(KEYS, draw.choice([0, 1, 2]))]):
                 put[key] = draw.choice(NAMES)
                 case.put(key, put[key])
             kind, said = outcome(case)
