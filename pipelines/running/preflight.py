@@ -185,7 +185,7 @@ def _check_out(config: ReleaseConfig) -> None:
                 path.touch(exist_ok=False)
             trial.folder.rename(target)
     except OSError as error:
-        name = Path(error.filename or out).name
+        name = anchor.name if not anchor.is_dir() else Path(error.filename or out).name
         what = name if len(name) <= 60 else f"{name[:57]}..., {len(os.fsencode(name))} bytes"
         raise ConfigError(
             f"{out}: the output folder, or a file in it, cannot be made: {error.strerror} ({what}). Choose "

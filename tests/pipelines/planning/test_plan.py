@@ -16,7 +16,7 @@ import pytest
 
 import geo_data
 from helpers import edit_json
-from pipelines import ReleaseConfig, ReleasePlan, load_plan, make_plan, plan_hash, save_plan
+from pipelines import ConfigError, ReleaseConfig, ReleasePlan, load_plan, make_plan, plan_hash, save_plan
 from pipelines.planning.form import PLAN_FORMAT
 from pipelines.planning.public_inputs import job_source
 from pipelines.storage.checksums import sha256_of
@@ -351,10 +351,26 @@ def refused_jobs(
     return refused
 
 
-def test_attributes_named_like_our_own_columns_do_no_harm(refused_jobs: Callable[..., Any]) -> None:
+def test_attributes_named_like_our_own_columns_do_no_harm(
+    small_config: Configs, microdata_jobs: Jobs
+) -> None:
     """Class of worker is a common attribute: it must not overwrite the plan's column of that name."""
-    for name in ("class", "n", "work", "domain", "count", "pool", "h_geocode"):
-        assert "rename" in refused_jobs({"age": name}, {}, f"attribute.* {name}", pool_by=[name]).fix
+    for name in (
+        "class",
+        "n",
+        "m",
+        "work",
+        "domain",
+        "count",
+        "pool",
+        "place",
+        "shared",
+        "h_geocode",
+        "Class",
+    ):
+        words = f'jobs.attributes: "{name}" is the name of a column that the release has already; rename'
+        with pytest.raises(ConfigError, match=words):
+            small_config(microdata_jobs("csv", attributes=[name]))
 
 
 def test_categories_that_cannot_be_columns_are_refused_before_any_draw(
@@ -371,16 +387,12 @@ def test_categories_that_cannot_be_columns_are_refused_before_any_draw(
     assert refused_jobs({"age": "h"}, {"h": {"old": "geocode"}}, words).count == 1
 
 
-def test_a_level_named_like_our_own_columns_is_refused(
-    small_config: Configs, small_region: dict[str, Path], tmp_path: Path
-) -> None:
-    path = tmp_path / "xwalk.csv"
-    table = pd.read_csv(small_region["crosswalk"], dtype="str").rename(columns={"st": "weight"})
-    table.to_csv(path, index=False)
-    config = small_config({"geography.file": path, "geography.levels": ["weight", "cty", "trct", "bgrp"]})
-    with pytest.raises(geo_data.InputError, match="the level weight has the name") as caught:
-        make_plan(config)
-    assert "rename the column" in caught.value.fix
+def test_a_level_named_like_our_own_columns_is_refused(small_config: Configs) -> None:
+    for name in ("weight", "latitude", "Geometry"):
+        with pytest.raises(
+            ConfigError, match=f'levels: "{name}" is the name of a column .*; rename the column'
+        ):
+            small_config({"geography.levels": [name, "cty", "trct", "bgrp"]})
 
 
 def test_job_source_reads_nothing_yet(small_config: Configs, small_geography: geo_data.Geography) -> None:

@@ -270,6 +270,16 @@ def test_waiting_for_inputs(world: World) -> None:
     assert world.paid() == (4, 0)
 
 
+def test_waiting_for_every_public_file(world: World) -> None:
+    """Shapes for maps, too: a run would refuse to begin without them."""
+    world.write(ri=ONE)
+    for name in ("demo_tracts.geojson", "demo_population.csv"):
+        world.edit_base(name, f"later-{name}")
+        (result,) = due(world.calendar, now=NOW).results
+        assert (result.status, f"later-{name}" in result.detail) == ("waiting", True), name
+        world.edit_base(f"later-{name}", name)
+
+
 def contents(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 

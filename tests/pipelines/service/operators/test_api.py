@@ -131,6 +131,16 @@ def test_registered_inputs_are_described_without_their_paths(people: People, wor
     assert "CANARY" not in found["problem"]
 
 
+def test_what_a_run_would_refuse_is_refused_when_it_is_submitted(people: People, world: Any) -> None:
+    text = world.input.read_text()
+    world.input.write_text(text + '\n[signature]\nkey = "CANARYfolder/none.pem"\n')
+    answer = people["ann"].post(f"{API}/runs", json={"input": "small"})
+    assert (answer.status_code, answer.json()["error"]) == (409, "input")
+    assert "small cannot be run now: none.pem: there is no such key" in answer.json()["detail"]
+    assert "CANARY" not in answer.text
+    assert people["vic"].get(f"{API}/runs").json()["runs"] == []
+
+
 def test_submission_queue_and_cancellation(people: People) -> None:
     ann = people["ann"]
     made = ann.post(f"{API}/runs", json={"input": "small", "version": "v1"})
