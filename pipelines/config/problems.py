@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -206,7 +207,7 @@ def _name_problems(data: Mapping[str, Any], geography: _Table, jobs: _Table) -> 
     """Names that cannot be stored, or not beside the others."""
     for (table, key), longest in STORED.items():
         name = _table(data.get(table)).get(key)
-        if isinstance(name, str) and name.strip():  # an empty one has been told of
+        if isinstance(name, str) and re.fullmatch(r"(?=.*\S)[^\x00-\x1f\x7f]+", name):  # others are told of
             try:
                 stored_name(name, longest)
             except ValueError as error:
