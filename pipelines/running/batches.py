@@ -166,7 +166,11 @@ class RunBatches:
             columns: dict[str, Any] = {
                 "w_geocode": geography.blocks[slots.work[own]],
                 "h_geocode": geography.blocks[drawn],
-                **{name: np.array(slots.categories[name])[codes] for name, codes in attributes.items()},
+                # Not by way of an array of texts of fixed width, which end at a NUL.
+                **{
+                    name: np.array(slots.categories[name], object)[codes]
+                    for name, codes in attributes.items()
+                },
             }
-            jobs = pa.table({name: pa.array(values) for name, values in columns.items()})
+            jobs = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
             pq.write_table(jobs, part.jobs, compression="zstd")

@@ -599,7 +599,7 @@ def test_the_certificate_is_made_before_origins_are_read(
         geo_data.LodesJobs, "_records", lambda *a, **k: (order.append("records"), records(*a, **k))[1]
     )
     run(small_config())
-    assert order == ["make_plan", "certify", "save_plan", "make_certificate", "records", "sample_release"]
+    assert order == ["make_plan", "save_plan", "certify", "make_certificate", "records", "sample_release"]
 
 
 def test_a_release_put_in_place_at_the_same_moment_is_not_replaced(
