@@ -152,7 +152,8 @@ def keygen(folder: Path) -> None:
     """Make a key pair in FOLDER for signing releases.
 
     Name the private key in a configuration ([signature] key = ...), keep it where only the release's
-    operator can read it, and publish the public key where readers can find it without the release.
+    operator can read it, and publish the public key where readers can find it without the release. Where the
+    private key is already and the public one is not, the public one is derived from it.
     """
     private, public = pipelines.generate_keys(folder)
     click.echo(f"Private key {private} (keep it), public key {public} (publish it).")
