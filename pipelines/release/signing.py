@@ -77,8 +77,8 @@ def generate_keys(folder: Path) -> tuple[Path, Path]:
         private: key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
     }
     try:
-        # Both are on the disk before either has its name. The private one has it first: a kill between the two
-        # leaves the one from which the other follows.
+        # Both are on the disk before either has its name. The private one has it first: a kill between the
+        # two leaves the one from which the other follows.
         with whole_file(public, None, new=True) as made_public, whole_file(private, new=True) as made_private:
             made_public.write_bytes(pem[public])
             made_private.write_bytes(pem[private])
@@ -88,7 +88,9 @@ def generate_keys(folder: Path) -> tuple[Path, Path]:
                 if path.read_bytes() == content:
                     path.unlink()
         if isinstance(error, FileExistsError):
-            raise SigningError(f"{folder}: there is a signing key already. Fix: choose another folder") from None
+            raise SigningError(
+                f"{folder}: there is a signing key already. Fix: choose another folder"
+            ) from None
         raise
     return private, public
 

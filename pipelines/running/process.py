@@ -69,15 +69,15 @@ def ending_on_signals() -> Iterator[None]:
 
 
 def exit_code(stop: KeyboardInterrupt) -> tuple[str, int]:
-    """Return the name of the signal that raised an error, and the exit code that says so, 128 and its number."""
+    """Return the name of the signal behind an error, and the exit code that says so: 128 and its number."""
     number = next((n for n, kind in _RAISED.items() if type(stop) is kind), signal.SIGINT)
     return number.name, 128 + number
 
 
 def forbid_core_dumps() -> None:
-    """Forbid this process, and limit those that it starts, to dump its memory, which may hold homes and a key.
+    """Forbid this process to dump its memory, which may hold homes and a key.
 
-    The limit keeps a core file from being written. On Linux, where a core may be handed to a program whatever
+    The limit, which processes that it starts inherit, keeps a core file from being written. On Linux, where a core may be handed to a program whatever
     the limit is, the process is marked as not dumpable too; each process has to mark itself.
 
     Raises
@@ -89,4 +89,6 @@ def forbid_core_dumps() -> None:
     if sys.platform == "linux":
         library = ctypes.CDLL(None, use_errno=True)
         if library.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
-            raise OSError(ctypes.get_errno(), f"core dumps cannot be forbidden: {os.strerror(ctypes.get_errno())}")
+            raise OSError(
+                ctypes.get_errno(), f"core dumps cannot be forbidden: {os.strerror(ctypes.get_errno())}"
+            )

@@ -33,7 +33,7 @@ from pipelines.release.signing import read_private_key
 from pipelines.release.verification import VerificationError, verify
 from pipelines.running.batches import keep_homes
 from pipelines.running.executor import connect, sample_release
-from pipelines.running.folder import RunFolder, RunState
+from pipelines.running.folder import RunFolder, RunState, other_version
 from pipelines.running.payment import budget_left, debit_of, pay, record_outcome
 from pipelines.running.reviewed_plan import blame_plan, refuse_other_slots, take_plan
 from pipelines.running.steps import Progress, Step
@@ -230,9 +230,7 @@ def resume(
         finished = Release.of(out, certificate, plan)
         now = make_certificate(plan, guarantee, certificate.plan_sha256, secure=state.secure)
         if now.model_copy(update={"created": certificate.created}) != certificate:
-            raise ConfigError(
-                f"{staging.folder}: begun by another version of the program; resume with that one"
-            )
+            raise other_version(staging.folder, certificate.software)
         if plan_hash(staging.public / "plan") != certificate.plan_sha256:
             raise ConfigError(f"{staging.folder}: the plan is not the one that the run began with")
         signature = state.config.signature

@@ -205,7 +205,7 @@ def hold_lock(path: Path) -> Iterator[bool]:
 
 
 def locks_refused(folder: Path) -> str | None:
-    """Return why files in a folder cannot be locked as SQLite locks them; None if they can, or none is made."""
+    """Return why files in a folder cannot be locked as SQLite locks them; None unless that is the reason."""
     with suppress(OSError), private_folder(folder) as private, (private / "file").open("wb") as file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
