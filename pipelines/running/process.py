@@ -46,7 +46,7 @@ def ending_on_signals() -> Iterator[None]:
     the program write. A signal that the process was told to ignore (``nohup``) or that has a handler already
     is left alone; outside of the main thread nothing is changed.
     """
-    last = -_QUICK
+    last, show = -_QUICK, sys.unraisablehook
 
     def end(number: int, _: FrameType | None) -> None:
         nonlocal last
@@ -55,6 +55,15 @@ def ending_on_signals() -> Iterator[None]:
             last = now
             raise _RAISED[signal.Signals(number)]
 
+    def again(lost: sys.UnraisableHookArgs) -> None:
+        """Send a signal again that came where Python lets no error out, as in a finalizer."""
+        nonlocal last
+        if isinstance(lost.exc_value, KeyboardInterrupt):
+            last = -_QUICK
+            threading.Timer(0.05, os.kill, (os.getpid(), exit_code(lost.exc_value)[1] - 128)).start()
+        else:
+            show(lost)
+
     before = {}
     if threading.current_thread() is threading.main_thread():
         found = {number: signal.getsignal(number) for number in _RAISED}
@@ -62,9 +71,12 @@ def ending_on_signals() -> Iterator[None]:
     try:
         for number in before:
             signal.signal(number, end)
+        if before:
+            sys.unraisablehook = again
         yield
     finally:
-        for number, handler in before.items():
+        sys.unraisablehook = show
+        for number, handler in before.items() if last == -_QUICK else ():  # else the process is ending
             signal.signal(number, handler)
 
 
@@ -77,8 +89,9 @@ def exit_code(stop: KeyboardInterrupt) -> tuple[str, int]:
 def forbid_core_dumps() -> None:
     """Forbid this process to dump its memory, which may hold homes and a key.
 
-    The limit, which processes that it starts inherit, keeps a core file from being written. On Linux, where a core may be handed to a program whatever
-    the limit is, the process is marked as not dumpable too; each process has to mark itself.
+    The limit, which processes that it starts inherit, keeps a core file from being written. On Linux, where a
+    core may be handed to a program whatever the limit is, the process is marked as not dumpable too; each
+    process has to mark itself.
 
     Raises
     ------
