@@ -76,7 +76,7 @@ def ending_on_signals() -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = show
-        for number, handler in before.items() if last == -_QUICK else ():  # else the process is ending
+        for number, handler in before.items():
             signal.signal(number, handler)
 
 

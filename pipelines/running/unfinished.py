@@ -96,9 +96,8 @@ def wipe_run(run: UnfinishedRun) -> None:
         If a process works in it, or something has become of it since.
     """
     staging = RunFolder(run.folder)
-    if (now := _described(run.folder)) != run:
-        rule = "a process is at work here" if now.at_work else "something has become of this run meanwhile"
-        raise ConfigError(f"{run.folder}: {rule}; look again")
+    if _described(run.folder) != run:
+        raise ConfigError(f"{run.folder}: something has become of this run meanwhile; look again")
     state = staging.load() if run.begun and not run.problem else None
     staging.wipe(begun=run.begun)
     if state is not None and state.config.ledger is not None and (debit := state.debit or debit_of(state)):

@@ -16,8 +16,9 @@ from pipelines.running.folder import RunFolder
 
 pytestmark = pytest.mark.slow
 
-# Imports once, and forks for each line that it is told: {"signal", "before" or "after": a function at which it
-# is sent, "times", "ignored", "arguments"}. What a process says of itself there is written to standard output.
+# Imports once, and forks for each line that it is told: the signal and the function "at" which it is sent,
+# "when" (before or after), how many "times", the signals "ignored", the "arguments" of the command. At
+# that function the process says whether its core could be dumped.
 SCRIPT = """
 import ctypes, json, os, pkgutil, resource, signal, sys, time
 import pipelines, synth, pipelines.running.run, pipelines.running.report, pipelines.publishing.publishing
@@ -87,7 +88,10 @@ CLOSED = {"core": [0, 0], "dumpable": 0 if sys.platform == "linux" else -1}
 def start() -> Iterator[Start]:
     """Run a verb that is sent a signal before or after a function; return its exit code and what it says."""
     process = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-W", "ignore", "-c", SCRIPT],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -124,7 +128,7 @@ def test_a_signal_ends_a_run_that_is_noted_and_resumed(start: Start, paid: Path)
         (signal.SIGTERM, "SIGTERM", "Terminated", 300),  # again while the first is being written
     ):
         code, words = start("before:running.run.write_public", number, *verb, times=times)
-        assert code == 128 + number, words
+        assert code == 128 + number or (times > 1 and code == -number), words  # when all is written
         assert f"Continue with: odsynth resume {out}" in words
         assert words.endswith(f"Stopped by {name}.\n")
         lines = (RunFolder.of(out).confidential / "log.jsonl").read_text(encoding="utf-8").splitlines()
@@ -141,7 +145,8 @@ def test_a_signal_ends_a_run_that_is_noted_and_resumed(start: Start, paid: Path)
 def test_a_run_stopped_before_its_state_is_saved_leaves_nothing(start: Start, paid: Path) -> None:
     for at in ("after:running.run._keep_homes", "before:running.folder.write_whole"):
         code, words = start(at, signal.SIGTERM, "run", paid, times=20)
-        assert (code, "resume" in words) == (143, False), words
+        assert code in (143, -15), words
+        assert "resume" not in words
         assert [path.name for path in paid.parent.iterdir()] == ["small.toml"]
 
 
