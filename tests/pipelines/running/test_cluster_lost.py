@@ -1,10 +1,9 @@
-"""A Dask cluster that is lost: a run ends with a clear error within a limit, and is resumed to the same bytes."""
+"""A Dask cluster that is lost: a run ends with one clear error in time, and is resumed to the same bytes."""
 
 from __future__ import annotations
 
 import ctypes
 import json
-import os
 import resource
 import signal
 import socket
@@ -43,10 +42,11 @@ def batches(paid_config: Configs) -> Configs:
     return lambda: paid_config({"run.batch_jobs": 20})
 
 
+Process = subprocess.Popen[bytes]
+
+
 @contextmanager
-def cluster_of_processes(
-    folder: Path,
-) -> Iterator[tuple[str, subprocess.Popen[bytes], subprocess.Popen[bytes]]]:
+def cluster_of_processes(folder: Path) -> Iterator[tuple[str, Process, Process]]:
     """Start a scheduler and a worker without a nanny; give the address and both."""
     file = folder / "scheduler.json"
     command = [sys.executable, "-W", "ignore", "-m", "dask"]
@@ -68,7 +68,7 @@ def cluster_of_processes(
             process.wait()
 
 
-def kill_when_drawing(config: pipelines.ReleaseConfig, process: subprocess.Popen[bytes]) -> threading.Thread:
+def kill_when_drawing(config: pipelines.ReleaseConfig, process: Process) -> threading.Thread:
     def watch() -> None:
         until = time.monotonic() + 120
         while time.monotonic() < until:
@@ -157,4 +157,3 @@ def test_processes_of_its_own_listen_here_only_and_dump_no_core(
     assert heard == {"127.0.0.1"}
     assert len(cores) == 2
     assert set(cores) == {((0, 0), 0 if sys.platform == "linux" else -1)}
-    assert os.getpid()
