@@ -225,7 +225,8 @@ def resume(
     _refuse_unreachable(scheduler)
     progress = Progress(report)
     with staging.again() as state:
-        plan = load_plan(staging.public / "plan")
+        with blame_plan(staging.public, "Put back a copy of it, or give the run up with odsynth runs --wipe"):
+            plan = load_plan(staging.public / "plan")
         certificate, guarantee = state.certificate, certify(plan)
         finished = Release.of(out, certificate, plan)
         now = make_certificate(plan, guarantee, certificate.plan_sha256, secure=state.secure)

@@ -221,3 +221,14 @@ def test_modes_of_others_are_not_touched(small_config: Configs) -> None:
     code, words = verb("runs", config.release.out, "--wipe", answer="y\n")
     assert (code, "must be a folder of yours" in words) == (1, True)
     assert folder.exists()
+
+
+def test_a_damaged_plan_of_a_run_is_named(small_config: Configs) -> None:
+    config = small_config()
+    interrupted(config)
+    slots = RunFolder.of(config.release.out).public / "plan" / "slots.parquet"
+    slots.write_bytes(slots.read_bytes()[:-1])
+    with pytest.raises(
+        ConfigError, match=r"the plan cannot be used: slots\.parquet: .* give the run up with"
+    ):
+        resume(config.release.out)

@@ -9,10 +9,12 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import pipelines
 from pipelines import LedgerError
 from pipelines.ledger import chain
 from pipelines.storage.durable import hold_lock, locks_refused, private_folder, whole_folder, write_whole
@@ -116,3 +118,24 @@ def test_a_ledger_without_locks_says_so(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(fcntl, "lockf", refuse)
     with pytest.raises(LedgerError, match=r"ledger\.sqlite: the file system refuses the lock"):
         busy(tmp_path / "ledger.sqlite")
+
+
+def test_the_next_plan_export_and_publication_remove_what_killed_ones_left(
+    small_config: Callable[..., pipelines.ReleaseConfig], small_release: pipelines.Release, tmp_path: Path
+) -> None:
+    def left_in(folder: Path) -> Path:
+        left = folder / ".partial-a_b2c3d4" / "plan"
+        left.mkdir(parents=True)
+        (left / "slots.parquet").write_bytes(b"half")
+        return left.parent
+
+    config, site = small_config(), tmp_path / "site"
+    pipelines.publish(small_release.out, site, version="1")
+    (title,) = site.iterdir()
+    exports = tmp_path / "exports"
+    exports.mkdir()
+    left = [left_in(folder) for folder in (config.release.out.parent, title, exports)]
+    pipelines.plan(config)
+    pipelines.publish(small_release.out, site, version="2")
+    pipelines.export(small_release.public, ["csv"], exports)
+    assert [path for path in left if path.exists()] == []
