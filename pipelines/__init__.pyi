@@ -49,6 +49,9 @@ from .running.run import Release as Release
 from .running.run import certify as certify
 from .running.run import resume as resume
 from .running.run import run as run
+from .running.unfinished import UnfinishedRun as UnfinishedRun
+from .running.unfinished import unfinished_runs as unfinished_runs
+from .running.unfinished import wipe_run as wipe_run
 from .schedule.due import due as due
 from .storage.errors import ShownError as ShownError
 from .views.combining import CombinedEstimate as CombinedEstimate

@@ -6,20 +6,27 @@ from typing import Any
 
 import click
 
-from pipelines.cli.common import one_clear_error
+from pipelines.cli.common import one_clear_error, say
 from pipelines.cli.records import RECORDS
 from pipelines.cli.releases import RELEASES
 from pipelines.cli.service import SERVICE
 from pipelines.cli.views import VIEWS
+from pipelines.running.process import ending_on_signals, exit_code, forbid_core_dumps
 
 __all__ = ["main"]
 
 
 class _Verbs(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a verb; whatever goes wrong in it is one clear error."""
-        with one_clear_error():
-            return super().invoke(ctx)
+        """Run a verb; whatever goes wrong in it is one clear error, and a signal ends it in order."""
+        with one_clear_error(), ending_on_signals():
+            forbid_core_dumps()
+            try:
+                return super().invoke(ctx)
+            except KeyboardInterrupt as stop:
+                name, code = exit_code(stop)
+                say(f"Stopped by {name}.")
+                raise click.exceptions.Exit(code) from None
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})

@@ -32,7 +32,11 @@ def publish(out: Path, destination: str, version: str | None, key: Path | None) 
 
     Nothing is ever overwritten. Running it again completes an interrupted publication.
     """
-    done = pipelines.publish(out, destination, version=version, key=key)
+    try:
+        done = pipelines.publish(out, destination, version=version, key=key)
+    except KeyboardInterrupt:
+        say("What was published so far is not complete. The same command completes it.")
+        raise
     click.echo(f"{'Published' if done.new else 'Already published'}: {done.location}")
 
 
@@ -88,7 +92,11 @@ def due(folder: Path, dry_run: bool) -> None:
     Exit code 1: something failed. 75: another call is still at work.
     """
     os.umask(os.umask(0) | 0o007)
-    summary = pipelines.due(folder, dry_run=dry_run, report=say)
+    try:
+        summary = pipelines.due(folder, dry_run=dry_run, report=say)
+    except KeyboardInterrupt:
+        say(f"What was begun is kept. Continue with: odsynth due {folder}")
+        raise
     click.echo(summary.text())
     sys.exit(summary.exit_code)
 

@@ -9,7 +9,7 @@ import click
 
 import pipelines
 from pipelines.cli.common import FILE, FOLDER, PATH, kept_for_resume, say
-from pipelines.cli.summary import comparison, planned_summary, release_summary
+from pipelines.cli.summary import comparison, planned_summary, release_summary, unfinished_summary
 
 __all__ = ["RELEASES"]
 
@@ -133,6 +133,41 @@ def resume(out: Path, scheduler: str | None) -> None:
 
 
 @click.command()
+@click.argument("place", type=PATH, default=Path())
+@click.option("--wipe", is_flag=True, help="Remove them with their homes; asks before each.")
+def runs(place: Path, wipe: bool) -> None:
+    """List unfinished runs: what they hold, and whether they are paid.
+
+    PLACE is the output folder of a run, or a folder that outputs lie in, or their folders; by default this
+    one. A run at work is shown, and never touched. To remove a run that has been paid for, its name has to be
+    typed: what it has spent stays spent.
+    """
+    found = pipelines.unfinished_runs(place)
+    for run in found:
+        click.echo(unfinished_summary(run))
+    if not found:
+        click.echo(f"No unfinished run in {place.absolute()}.")
+    for run in found if wipe else ():
+        if run.at_work is not False:
+            say(f"{run.folder} is left alone.")
+        elif _given_up(run):
+            pipelines.wipe_run(run)
+            click.echo(f"Removed {run.folder}")
+
+
+def _given_up(run: pipelines.UnfinishedRun) -> bool:
+    """Ask what has to be asked before a run is removed."""
+    name = run.out.name
+    if not run.paid:
+        lost = "It could be resumed. " if run.begun else ""
+        return click.confirm(f"{lost}No ledger was debited for it. Remove {run.folder}?", err=True)
+    say(f"{name} is paid: {run.paid}.")
+    say("Removed, it cannot be resumed. What it has spent stays spent, and a new run pays again.")
+    text = f"Type its name, {name}, to remove it, or nothing to keep it"
+    return bool(click.prompt(text, default="", show_default=False, err=True) == name)
+
+
+@click.command()
 @click.argument("public", type=PATH)
 @click.option("--key", type=FILE, help="Public key of the expected signer.")
 def verify(public: Path, key: Path | None) -> None:
@@ -152,10 +187,11 @@ def keygen(folder: Path) -> None:
     """Make a key pair in FOLDER for signing releases.
 
     Name the private key in a configuration ([signature] key = ...), keep it where only the release's
-    operator can read it, and publish the public key where readers can find it without the release.
+    operator can read it, and publish the public key where readers can find it without the release. Where the
+    private key is already and the public one is not, the public one is derived from it.
     """
     private, public = pipelines.generate_keys(folder)
     click.echo(f"Private key {private} (keep it), public key {public} (publish it).")
 
 
-RELEASES = (demo, plan, tune, run, resume, verify, keygen)
+RELEASES = (demo, plan, tune, run, resume, runs, verify, keygen)

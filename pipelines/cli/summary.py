@@ -16,8 +16,16 @@ from pipelines.running.folder import RunFolder
 from pipelines.running.payment import budget_left
 from pipelines.running.report import PlanReport
 from pipelines.running.run import Release
+from pipelines.running.unfinished import UnfinishedRun
 
-__all__ = ["budget_line", "comparison", "ledger_account", "planned_summary", "release_summary"]
+__all__ = [
+    "budget_line",
+    "comparison",
+    "ledger_account",
+    "planned_summary",
+    "release_summary",
+    "unfinished_summary",
+]
 
 
 def planned_summary(planned: PlanReport, settings: LedgerSettings | None) -> str:
@@ -103,3 +111,23 @@ def comparison(plan: ReleasePlan, public: Path, truth: geo_data.JobRecords) -> s
         f"(total variation); mean commute {mean_commute(geography, slots.work, synthetic):.2f} km, "
         f"truth {mean_commute(geography, slots.work, homes):.2f} km"
     )
+
+
+def unfinished_summary(run: UnfinishedRun) -> str:
+    """Describe what a run that is not finished left, and how to go on with it."""
+    if run.at_work:
+        state = "at work"
+    elif run.at_work is None:
+        state = "perhaps at work"
+    elif run.begun:
+        state = f"stopped. Continue with: odsynth resume {run.out}"
+    else:
+        state = "stopped before it was paid for; the next run of this output removes it"
+    lines = [
+        f"{run.folder}: {state}",
+        f"  since     {run.since:%Y-%m-%d %H:%M} UTC{f', by {run.software}' if run.software else ''}",
+        f"  holds     {', '.join(run.holds) or 'nothing'}",
+        f"  paid      {run.paid or 'nothing: no ledger was debited'}",
+        *([f"  but       {run.problem}"] if run.problem else []),
+    ]
+    return "\n".join(lines)

@@ -19,7 +19,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from pipelines.storage.durable import scratch_file, whole_file
+from pipelines.storage.durable import locks_refused, scratch_file, whole_file
 from pipelines.storage.errors import ShownError
 
 __all__ = [
@@ -319,6 +319,8 @@ def _clear_errors(path: Path) -> Iterator[None]:
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # SQLite's message may quote the damage
         name = getattr(error, "sqlite_errorname", "text is not UTF-8")
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")):
+            if (refusal := locks_refused(path.parent)) is not None:  # SQLite says "busy" of that too
+                raise LedgerError(f"{path}: {refusal}") from None
             rule = f"another process has held the ledger for more than {_BUSY_SECONDS:.0f} s"
             fix = "end that process, or wait, and run again"
         elif name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_FULL", "SQLITE_IOERR")):

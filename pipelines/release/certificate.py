@@ -29,6 +29,7 @@ __all__ = [
     "make_certificate",
     "randomness_fields",
     "reasons_against_release",
+    "this_software",
 ]
 
 CERTIFICATE_FORMAT = "odsynth certificate 2"
@@ -184,6 +185,12 @@ class Software(_Part):
     modified: bool | None
     dependencies: dict[Distribution, Version]
 
+    @property
+    def words(self) -> str:
+        """The version and the commit, for people."""
+        changed = ", modified" if self.modified else ""
+        return f"odsynth {self.version}, commit {self.commit or 'unknown'}{changed}"
+
 
 class Randomness(_Part):
     """Where the randomness came from."""
@@ -278,13 +285,7 @@ def make_certificate(
     -------
     Certificate
     """
-    state = source_state()
-    software = Software(
-        version=state.version,
-        commit=state.commit,
-        modified=state.modified,
-        dependencies=dependency_versions(),
-    )
+    software = this_software()
     reasons = reasons_against_release(software, randomness_fields(secure))
     subject = plan.configuration["release"]
     return Certificate(
@@ -298,6 +299,17 @@ def make_certificate(
         created=datetime.now(UTC).strftime(_TIME),
         for_release=not reasons,
         not_for_release_because=reasons,
+    )
+
+
+def this_software() -> Software:
+    """Return the code that is running."""
+    state = source_state()
+    return Software(
+        version=state.version,
+        commit=state.commit,
+        modified=state.modified,
+        dependencies=dependency_versions(),
     )
 
 

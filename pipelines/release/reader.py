@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -25,7 +26,7 @@ from pipelines.planning.storage import load_geography
 from pipelines.release.certificate import Certificate
 from pipelines.release.formats import parse_certificate
 from pipelines.release.layout import file_names
-from pipelines.release.names import read_names
+from pipelines.release.names import NAME_FILE, read_names
 from pipelines.release.polygons import polygon_file
 from pipelines.release.readme import count_meanings
 from pipelines.storage.errors import ShownError
@@ -89,12 +90,15 @@ class PublicRelease:
         """
         names = file_names(self.plan_document["configuration"])
         below = Implicates.of(self.plan_document["configuration"]).folders[self.implicate - 1]
-        kinds = {"main": "od_parquet", "aux": "aux_parquet"}
-        return {
-            kind: ds.dataset(self.folder / below / names[key], format="parquet")
-            for kind, key in kinds.items()
-            if key in names
-        }
+        rows = {}
+        for kind, key in {"main": "od_parquet", "aux": "aux_parquet"}.items():
+            if key in names:
+                path = self.folder / below / names[key]
+                with _blame(path):
+                    rows[kind] = ds.dataset(path, format="parquet")
+                    if "w_geocode" not in rows[kind].schema.names:  # as of a folder without parts
+                        raise ValueError("there is no column w_geocode")
+        return rows
 
     def flows(
         self, home_level: str, work_level: str, counts: Sequence[str] = ("S000",), kinds: Sequence[str] = ()
@@ -187,7 +191,8 @@ class PublicRelease:
     @cached_property
     def names(self) -> dict[str, NDArray[np.object_]]:
         """Names of the units of each of `levels`, text of shape (U,); "" where the release has none."""
-        return read_names(self.folder, self.geography)
+        with _blame(self.folder / NAME_FILE):
+            return read_names(self.folder, self.geography)
 
     def polygons(self, level: str) -> gpd.GeoDataFrame | None:
         """Return the shapes of the units of a level, where the release has them.
@@ -204,9 +209,10 @@ class PublicRelease:
         path = self.folder / polygon_file(level)
         if not path.is_file():
             return None
-        shapes = gpd.read_parquet(path)
-        units = self.geography.unit_number(level, shapes[level])
-        return gpd.GeoDataFrame({"unit": units}, geometry=shapes.geometry.array, crs=shapes.crs)
+        with _blame(path):
+            shapes = gpd.read_parquet(path)
+            units = self.geography.unit_number(level, shapes[level])
+            return gpd.GeoDataFrame({"unit": units}, geometry=shapes.geometry.array, crs=shapes.crs)
 
     def places(self, level: str) -> pd.DataFrame:
         """Return a point for each unit of a level: the mean of its blocks' centroids.
@@ -250,25 +256,28 @@ class PublicRelease:
     def _groups(self, kind: str) -> Iterator[ds.Fragment]:
         """Yield the groups of rows of the files of a kind, in order."""
         for fragment in self.rows[kind].get_fragments():
-            yield from fragment.split_by_row_group()
+            with _blame(Path(fragment.path)):
+                groups = fragment.split_by_row_group()
+            yield from groups
 
     def _flows_of(
         self, group: ds.Fragment, home_level: str, work_level: str, counts: list[str]
     ) -> pd.DataFrame:
-        table = group.to_table(columns=["w_geocode", "h_geocode", *counts]).to_pandas(
-            categories=["w_geocode", "h_geocode"]
-        )
-        pairs = {
-            "work": self._units(table["w_geocode"], work_level),
-            "home": self._units(table["h_geocode"], home_level),
-        }
-        frame = pd.DataFrame({**pairs, **{name: table[name] for name in counts}})
-        return frame.groupby(["work", "home"], as_index=False).sum()
+        with _blame(Path(group.path)):
+            table = group.to_table(columns=["w_geocode", "h_geocode", *counts]).to_pandas(
+                categories=["w_geocode", "h_geocode"]
+            )
+            pairs = {
+                "work": self._units(table["w_geocode"], work_level),
+                "home": self._units(table["h_geocode"], home_level),
+            }
+            frame = pd.DataFrame({**pairs, **{name: table[name] for name in counts}})
+            return frame.groupby(["work", "home"], as_index=False).sum()
 
     def _units(self, codes: pd.Series, level: str) -> np.ndarray:
         block = self.geography.number(pd.Series(codes.cat.categories, dtype="str"))
         if (block < 0).any():
-            raise PublicReleaseError("the data have blocks that are not in the plan's geography")
+            raise ValueError("there are blocks that are not in the plan's geography")
         return self.geography.unit_of(level, block)[codes.cat.codes]
 
 
@@ -302,19 +311,41 @@ def read_public_release(folder: Path, implicate: int = 1) -> PublicRelease:
         certified = parse_certificate(certificate.read_bytes())
     except ValueError:
         raise PublicReleaseError(f"{certificate}: not a certificate of this program") from None
-    try:
-        document = read_document(folder / "plan")
-        _check_names(certified, document)
-        release = PublicRelease(
-            folder, certified, document, load_geography(folder / "plan", document), implicate
-        )
-    except ValueError as error:
-        raise PublicReleaseError(f"{folder / 'plan'}: {error}") from None
+    with _blame(plan):
+        try:
+            document = read_document(folder / "plan")
+            _check_names(certified, document)
+        except ValueError as error:  # which names the file
+            raise PublicReleaseError(f"{folder / 'plan'}: {error}") from None
+    with _blame(folder / "plan" / "blocks.parquet"):
+        geography = load_geography(folder / "plan", document)
+    release = PublicRelease(folder, certified, document, geography, implicate)
     if not 1 <= implicate <= release.implicates:
         raise PublicReleaseError(
             f"{folder}: there is no implicate {implicate}; there are {release.implicates}"
         )
     return release
+
+
+@contextmanager
+def _blame(path: Path) -> Iterator[None]:
+    """Say of whatever goes wrong with a public file that it is this file; nothing of it has to be withheld.
+
+    Raises
+    ------
+    PublicReleaseError
+        In place of any other error but those of the machine.
+    """
+    try:
+        yield
+    except (PublicReleaseError, MemoryError):
+        raise
+    except Exception as error:  # a file that was damaged may do anything to its reader
+        if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
+            raise
+        reason = f"there is no {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
+        rule, fix = "damaged, or not as it was released", "take a whole copy; odsynth verify checks it"
+        raise PublicReleaseError(f"{path}: {rule}: {reason}. Fix: {fix}") from None
 
 
 def check_target(target: Path, folder: Path) -> None:

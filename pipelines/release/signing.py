@@ -7,7 +7,7 @@ with the release; a reader who wants to know *who* signed must have it from else
 
 from __future__ import annotations
 
-import os
+from contextlib import suppress
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
+from pipelines.storage.durable import whole_file, write_whole
 from pipelines.storage.errors import ShownError
 
 __all__ = [
@@ -45,7 +46,9 @@ class SigningError(ShownError, ValueError):
 
 
 def generate_keys(folder: Path) -> tuple[Path, Path]:
-    """Make a key pair: ``signing-key.pem`` (private, mode 0600) and ``signing-key.pub``.
+    """Make a key pair: ``signing-key.pem`` (private, mode 0600) and ``signing-key.pub``, both or none.
+
+    Where the private key is and the public one is not, the public one is derived from it.
 
     Parameters
     ----------
@@ -60,18 +63,36 @@ def generate_keys(folder: Path) -> tuple[Path, Path]:
     Raises
     ------
     SigningError
-        If one of the files exists: a key is never overwritten.
+        If there is a public key: a key is never overwritten. Or if the private one cannot be used.
     """
     private, public = folder / "signing-key.pem", folder / PUBLIC_KEY
-    if private.exists() or public.exists():
-        raise SigningError(f"{folder}: there is a signing key already; choose another folder")
+    if public.exists():
+        raise SigningError(f"{public}: there is a signing key already. Fix: choose another folder")
+    if private.exists():
+        write_whole(public, _public_pem(read_private_key(private)), None, new=True)
+        return private, public
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     key = Ed25519PrivateKey.generate()
-    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    descriptor = os.open(private, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(pem)
-    write_public_key(key, folder)
+    pem = {
+        public: _public_pem(key),
+        private: key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+    }
+    try:
+        # Both are on the disk before either has its name. The private one has it first: a kill between the
+        # two leaves the one from which the other follows.
+        with whole_file(public, None, new=True) as made_public, whole_file(private, new=True) as made_private:
+            made_public.write_bytes(pem[public])
+            made_private.write_bytes(pem[private])
+    except BaseException as error:
+        for path, content in pem.items():  # the public one first, for the same reason
+            with suppress(OSError):
+                if path.read_bytes() == content:
+                    path.unlink()
+        if isinstance(error, FileExistsError):
+            raise SigningError(
+                f"{folder}: there is a signing key already. Fix: choose another folder"
+            ) from None
+        raise
     return private, public
 
 
@@ -123,8 +144,11 @@ def check_key_pair(path: Path, key: Ed25519PrivateKey) -> None:
 
 def write_public_key(key: Ed25519PrivateKey, folder: Path) -> None:
     """Write the public half of a key into a folder."""
-    pem = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    (folder / PUBLIC_KEY).write_bytes(pem)
+    (folder / PUBLIC_KEY).write_bytes(_public_pem(key))
+
+
+def _public_pem(key: Ed25519PrivateKey) -> bytes:
+    return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
 def sign(key: Ed25519PrivateKey, folder: Path) -> None:

@@ -125,8 +125,9 @@ class RunBatches:
         own = slice(self.offsets[pools.start], self.offsets[pools.stop])
         if not np.array_equal(work[order], self.plan.pools.slots.work[own]):
             raise ValueError(_OTHERS)
-        # If a task that was thought lost has finished, the part is there: its bytes are the same.
-        with suppress(FileExistsError), whole_folder(self.folder(batch)) as folder:
+        # If a task that was thought lost has finished, the part is there: its bytes are the same. Workers of
+        # a cluster draw here side by side, so nothing is swept.
+        with suppress(FileExistsError), whole_folder(self.folder(batch), sweep=False) as folder:
             waiting = iter(self.parts_of(folder))
             for run in range(self.implicates.runs):
                 for drawn in sample_batch(self.plan, pools, home[order], self.key, batch, run):

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import errno
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import dask
 from dask.base import compute
 from dask.delayed import delayed
 from dask.diagnostics.progress import ProgressBar
 from dask.system import CPU_COUNT
+from dask.utils import parse_timedelta
 
 import synth
 from pipelines.planning.plan import ReleasePlan
@@ -21,9 +24,10 @@ from pipelines.planning.storage import load_plan
 from pipelines.release.layout import Part
 from pipelines.running.batches import RunBatches
 from pipelines.running.folder import RunFolder, RunState
+from pipelines.running.process import forbid_core_dumps
 
 if TYPE_CHECKING:
-    from distributed import Client, LocalCluster
+    from distributed import Client, Future, LocalCluster
 
 __all__ = ["connect", "local_workers", "sample_release"]
 
@@ -32,6 +36,9 @@ _RETRIES = 5  # of a batch whose worker died
 _THREADS = 4
 _CLUSTER_JOBS = 10_000_000  # below, a cluster has hardly started when threads have finished
 _PLAN_SPACE = 4  # a process that reads a plan needs this many times its arrays
+# How long a run waits for workers, of Dask's configuration; and unless that says it.
+_WAIT, _WAIT_DEFAULT = "distributed.scheduler.no-workers-timeout", "10 minutes"
+_LOOK = 2.0  # seconds between two looks at the cluster
 
 
 def sample_release(
@@ -142,7 +149,8 @@ def connect(cluster: str | LocalCluster) -> Client:
     Raises
     ------
     ConnectionError
-        If none answers within the time of Dask's configuration; names the address.
+        If none answers within the time of Dask's configuration (``distributed.comm.timeouts.connect``); names
+        the address.
     """
     from distributed import Client  # an import of half a second
 
@@ -169,6 +177,7 @@ def _own_cluster(opened: ExitStack, workers: int, staging: RunFolder) -> LocalCl
                 # Any free port. Plain HTTP, which other users of the machine can read: numbers of tasks and
                 # times, what _draw is given (a folder, the name of the run, a number), errors of _draw.
                 dashboard_address="127.0.0.1:0",
+                worker_dashboard_address="127.0.0.1:0",
             )
         )
     except Exception as error:  # whatever it is, threads need none of it
@@ -181,20 +190,69 @@ def _own_cluster(opened: ExitStack, workers: int, staging: RunFolder) -> LocalCl
 
 
 def _on_cluster(client: Client, staging: RunFolder, name: str, todo: list[int], *, progress: bool) -> None:
-    """Draw batches on the workers of a cluster; one that dies is replaced, and gives the same bytes."""
-    from distributed import as_completed
+    """Draw batches on the workers of a cluster; one that dies is replaced, and gives the same bytes.
+
+    Raises
+    ------
+    ConnectionError
+        If the scheduler is gone, or no worker is there for too long; names the address. What was drawn is
+        kept.
+    """
+    from distributed import KilledWorker
+    from distributed.scheduler import NoWorkerError
 
     same: tuple[list[Any], list[Any]] = [staging.folder] * len(todo), [name] * len(todo)
     try:
         futures = client.map(_draw, *same, todo, pure=False, retries=_RETRIES)
-        for done, future in enumerate(as_completed(futures), start=1):
+        for done, future in enumerate(_finished(client, futures), start=1):
             future.result()
             if progress:
                 end = "" if done < len(todo) else "\n"
                 print(f"\r{done} of {len(todo)} batches", end=end, file=sys.stderr, flush=True)
+    except KilledWorker:
+        fix = "give the workers more memory, or see their logs"
+        raise _lost(client, "batch after batch, the workers that drew it have died", fix) from None
+    except NoWorkerError as error:  # the scheduler's own configuration says how long it waits
+        raise _no_workers(client, error.timeout) from None
+    except Exception:
+        if client.status != "running":
+            raise _lost(client, "the Dask scheduler is gone", "start a Dask cluster") from None
+        raise
     finally:
-        with suppress(Exception):  # a scheduler that is gone must not hide what went wrong first
-            client.run(_forget)
+        if client.status == "running":
+            with suppress(Exception):  # whatever becomes of it must not hide what went wrong first
+                client.run(_forget)
+
+
+def _finished(client: Client, futures: list[Future]) -> Iterator[Future]:
+    """Yield the tasks as they finish; there must be a scheduler and, but for a while, a worker."""
+    from distributed import as_completed
+
+    limit = parse_timedelta(dask.config.get(_WAIT, None) or _WAIT_DEFAULT)
+    done, looked = as_completed(futures), time.monotonic()
+    seen = looked  # when there was a worker
+    while not done.is_empty():
+        if batch := done.next_batch(block=False):
+            yield from batch
+            continue
+        time.sleep(0.05)
+        if (now := time.monotonic()) - looked >= min(_LOOK, limit):
+            looked = now
+            if client.scheduler_info()["workers"]:
+                seen = now
+            elif now - seen >= limit:
+                raise _no_workers(client, limit)
+
+
+def _no_workers(client: Client, limit: float) -> ConnectionError:
+    rule = f"the Dask cluster has had no worker for {limit:.0f} s ({_WAIT} in Dask's configuration)"
+    return _lost(client, rule, "start workers")
+
+
+def _lost(client: Client, rule: str, fix: str) -> ConnectionError:
+    """Return the error of a cluster that does not draw any more."""
+    text = f"{rule}; what was drawn is kept. Fix: {fix}, and resume"
+    return ConnectionError(errno.ECONNABORTED, text, getattr(client.scheduler, "address", None))
 
 
 def _forget() -> None:
@@ -204,6 +262,7 @@ def _forget() -> None:
 
 def _draw(folder: Path, name: str, batch: int) -> None:
     """Draw a batch on a worker, which knows the run from its folder and its name."""
+    forbid_core_dumps()
     run = _run_in(folder, name)
     try:
         run.draw(batch)

@@ -10,9 +10,10 @@
         parts/                      what each finished batch wrote, in a folder of the run
 
 Key, state, summary and parts get their names when they are whole and on the disk; plan and homes are on the
-disk before `state.json` is. A folder without `state.json` was abandoned before anything was drawn, and is
-thrown away; one with it is a run that can be resumed with the same result, byte for byte; one with
-`run.json`, whose public files are on the disk too, needs only to be tidied and put in place.
+disk before `state.json` is. A folder without `state.json` was abandoned before anything was paid: `odsynth
+runs` lists it, and the next call (`run`, `resume`) throws it away. One with it is a run that can be resumed
+with the same result, byte for byte; one with `run.json`, whose public files are on the disk too, needs only
+to be tidied and put in place.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from numpy.typing import NDArray
 import synth
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.planning.form import rename_first_keys
-from pipelines.release.certificate import Certificate
+from pipelines.release.certificate import Certificate, Software, this_software
 from pipelines.release.formats import parse_certificate
 from pipelines.storage.durable import erase, hold_lock, sync, sync_tree, write_whole
 
-__all__ = ["BusyError", "RunFolder", "RunState"]
+__all__ = ["BusyError", "RunFolder", "RunState", "other_version"]
 
 _FORMAT, _FIRST_FORMAT = "odsynth run 2", "odsynth run 1"  # of version 0.1.0: other names of keys
 
@@ -72,6 +73,33 @@ class RunState:
     debit: str | None = None
 
 
+def other_version(place: Path, begun: Software | None) -> ConfigError:
+    """Return the error of a run that this version cannot go on with; it names both versions and commits.
+
+    Parameters
+    ----------
+    place : Path
+        The folder of the run, or its file that cannot be read.
+    begun : Software or None
+        What began the run, where that can be read.
+    """
+    now, rule, fix = this_software(), "begun by another version of the program", "go on with that version"
+    if begun is None:
+        rule = f"damaged, or {rule}"
+    elif begun == now:
+        rule, fix = "damaged: it is not what this version, which began it, writes", "put back a copy of it"
+    else:
+        rule += f": {begun.words}"
+        had, has = begun.dependencies, now.dependencies
+        names = sorted(name for name in {*had, *has} if had.get(name) != has.get(name))
+        if names:
+            told = (f"{name} {had.get(name, 'none')} (now {has.get(name, 'none')})" for name in names)
+            rule += f", with {', '.join(told)}"
+    return ConfigError(
+        f"{place}: {rule}. This is {now.words}. Fix: {fix}, or odsynth runs --wipe gives it up"
+    )
+
+
 class RunFolder:
     """Paths inside the private folder of a run.
 
@@ -99,6 +127,11 @@ class RunFolder:
         return self._state.is_file()
 
     @property
+    def has_key(self) -> bool:
+        """Whether the run key is there."""
+        return self._key.is_file()
+
+    @property
     def checked(self) -> bool:
         """Whether the release is complete and has passed its checks."""
         return self.summary.is_file()
@@ -120,9 +153,10 @@ class RunFolder:
             self._must_be_ours()
             with self._locked():
                 if self.begun:
+                    by = f", begun by {software.words}" if (software := self.software()) else ""
                     raise ConfigError(
-                        f"{self.folder}: an unfinished run of this release is there. Continue it with "
-                        "odsynth resume, or remove the folder (what it has spent stays spent)"
+                        f"{self.folder}: an unfinished run of this release is there{by}. Continue it with "
+                        "odsynth resume, or drop it with odsynth runs --wipe (what it has spent stays spent)"
                     )
                 self._clear()
                 try:
@@ -148,10 +182,54 @@ class RunFolder:
             If there is none, or another process works in it.
         """
         if not self.begun:
-            raise ConfigError(f"{self.folder}: there is no unfinished run here; begin one with odsynth run")
+            left = ""
+            if self.confidential.is_dir():  # abandoned: it may hold homes
+                self.wipe(begun=False)
+                left = ", and what one that was stopped before it was paid for had left is removed"
+            raise ConfigError(
+                f"{self.folder}: there is no unfinished run here{left}; begin one with odsynth run"
+            )
         self._must_be_ours()
         with self._locked():
             yield self.load()
+
+    def wipe(self, *, begun: bool = True) -> None:
+        """Remove the folder, the key overwritten first: the run is given up, whatever it has spent.
+
+        Parameters
+        ----------
+        begun : bool
+            Whether a run that can be resumed may be in it.
+
+        Raises
+        ------
+        ConfigError
+            If another process works in it, or it is not of this user.
+        """
+        self.confidential.mkdir(mode=0o700, exist_ok=True)
+        self._must_be_ours()
+        with self._locked():
+            if self.begun and not begun:
+                raise ConfigError(f"{self.folder}: a run was begun here meanwhile; look again")
+            self._state.unlink(missing_ok=True)  # from here on it cannot be resumed, whatever comes
+            self.forget_key()
+            for folder in (self.homes, self.folder):  # the lock goes after the homes
+                if folder.exists():
+                    shutil.rmtree(folder)
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a process works in the folder.
+
+        Raises
+        ------
+        OSError
+            If that cannot be told, because the file system gives no locks or the folder cannot be opened.
+        """
+        if not self._lock.exists():
+            return False
+        with hold_lock(self._lock) as free:
+            return not free
 
     def _must_be_ours(self) -> None:
         """Refuse a folder that somebody else made or can write to: they could put their own key into it."""
@@ -203,21 +281,39 @@ class RunFolder:
         write_whole(self._state, json.dumps(document, default=str, indent=1) + "\n")
 
     def load(self) -> RunState:
-        """Read what was begun, by this version or an earlier one (which may be needed to resume it)."""
-        document = json.loads(self._state.read_text(encoding="utf-8"))
-        config = document["config"]
-        if document["format"] == _FIRST_FORMAT:
-            config |= {"geography": rename_first_keys(config["geography"])}
-        elif document["format"] != _FORMAT:
-            raise ConfigError(f"{self._state}: begun by another version of the program; resume with that one")
-        return RunState(
-            config=ReleaseConfig.model_validate(config, context={"folder": Path("/")}),
-            certificate=parse_certificate(document["certificate"]),
-            inputs=document["inputs"],
-            secure=document["secure"],
-            name=document["name"],
-            debit=document["debit"],
-        )
+        """Read what was begun, by this version or an earlier one (which may be needed to resume it).
+
+        Raises
+        ------
+        ConfigError
+            If this version cannot read it; names the version that began the run.
+        """
+        try:
+            document = json.loads(self._state.read_text(encoding="utf-8"))
+            config = document["config"]
+            if document["format"] == _FIRST_FORMAT:
+                config |= {"geography": rename_first_keys(config["geography"])}
+            elif document["format"] != _FORMAT:
+                raise ValueError("another format")
+            return RunState(
+                config=ReleaseConfig.model_validate(config, context={"folder": Path("/")}),
+                certificate=parse_certificate(document["certificate"]),
+                inputs=document["inputs"],
+                secure=document["secure"],
+                name=document["name"],
+                debit=document["debit"],
+            )
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise other_version(self._state, self.software()) from None
+
+    def software(self) -> Software | None:
+        """Return what began the run, as far as its state can be read, whatever its format."""
+        try:
+            document = json.loads(self._state.read_text(encoding="utf-8"))
+            stated = json.loads(document["certificate"])["software"]
+            return Software.model_validate({name: stated[name] for name in Software.model_fields})
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
     def key(self, state: RunState) -> synth.RunKey:
         """Read the run key."""

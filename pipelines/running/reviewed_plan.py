@@ -46,8 +46,14 @@ _OTHER_PLAN = f"the plan is not the one that {PLAN_NUMBERS} is about. {_AGAIN}"
 
 
 @contextmanager
-def blame_plan(given: Path) -> Iterator[None]:
+def blame_plan(given: Path, fix: str = _AGAIN) -> Iterator[None]:
     """Say of whatever goes wrong with a plan that it is this plan; it is public, so nothing is withheld.
+
+    Parameters
+    ----------
+    given : Path
+    fix : str
+        What to do about it.
 
     Raises
     ------
@@ -61,7 +67,7 @@ def blame_plan(given: Path) -> Iterator[None]:
     except Exception as error:  # a plan that was changed by hand may do anything to its reader
         if isinstance(error, OSError) and error.errno is not None:  # of the machine, not of Parquet
             raise
-        raise ConfigError(f"{given}: the plan cannot be used: {error}. {_AGAIN}") from error
+        raise ConfigError(f"{given}: the plan cannot be used: {error}. {fix}") from error
 
 
 def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> tuple[ReleasePlan, str]:

@@ -33,7 +33,7 @@ from pipelines.release.signing import read_private_key
 from pipelines.release.verification import VerificationError, verify
 from pipelines.running.batches import keep_homes
 from pipelines.running.executor import connect, sample_release
-from pipelines.running.folder import RunFolder, RunState
+from pipelines.running.folder import RunFolder, RunState, other_version
 from pipelines.running.payment import check_payable, debit_of, pay, record_outcome, run_name
 from pipelines.running.preflight import check_ready, check_space, load_back
 from pipelines.running.reviewed_plan import blame_plan, refuse_other_slots, take_plan
@@ -212,14 +212,13 @@ def resume(
     progress = Progress(report)
     with staging.again() as state:
         check_ready(state.config.with_out(out), public=False, confidential=False)
-        plan = load_plan(staging.public / "plan")
+        with blame_plan(staging.public, "Put back a copy of it, or give the run up with odsynth runs --wipe"):
+            plan = load_plan(staging.public / "plan")
         certificate, guarantee = state.certificate, certify(plan)
         finished = Release.of(out, certificate, plan)
         now = make_certificate(plan, guarantee, certificate.plan_sha256, secure=state.secure)
         if now.model_copy(update={"created": certificate.created}) != certificate:
-            raise ConfigError(
-                f"{staging.folder}: begun by another version of the program; resume with that one"
-            )
+            raise other_version(staging.folder, certificate.software)
         if plan_hash(staging.public / "plan") != certificate.plan_sha256:
             raise ConfigError(f"{staging.folder}: the plan is not the one that the run began with")
         signature = state.config.signature

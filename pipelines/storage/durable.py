@@ -2,7 +2,8 @@
 
 With `whole_file` and `whole_folder` a thing is made in ``.partial-...``, a folder that nobody else can look
 into. There it gets its mode and is pushed to the disk (fsync); only then it gets its name, which is pushed to
-the disk too. A kill leaves at most that folder behind.
+the disk too. A kill leaves at most that folder behind, and the next process that makes something there
+removes it: the folder of a living one is locked.
 """
 
 from __future__ import annotations
@@ -11,14 +12,18 @@ import errno
 import fcntl
 import itertools
 import os
+import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 __all__ = [
     "erase",
     "hold_lock",
+    "locks_refused",
+    "private_folder",
     "scratch_file",
     "sync",
     "sync_tree",
@@ -26,6 +31,8 @@ __all__ = [
     "whole_folder",
     "write_whole",
 ]
+
+_PARTIAL, _LOCK = ".partial-", ".lock"
 
 
 def sync(path: Path) -> None:
@@ -43,15 +50,50 @@ def sync_tree(folder: Path) -> None:
         sync(path)
 
 
-def _private_folder(folder: Path) -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix=".partial-", dir=folder, ignore_cleanup_errors=True)
+@contextmanager
+def private_folder(folder: Path, *, sweep: bool = True) -> Iterator[Path]:
+    """Make a folder in another that nobody else can look into, and remove it at the end.
+
+    Parameters
+    ----------
+    folder : Path
+    sweep : bool
+        Whether to remove what killed processes left of such folders first. Not where processes of several
+        machines work, whose locks a file system may keep apart.
+    """
+    if sweep:
+        _sweep(folder)
+    while True:
+        made = tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=folder, ignore_cleanup_errors=True)
+        with made as name, ExitStack() as held:
+            try:
+                ours = held.enter_context(hold_lock(Path(name, _LOCK)))
+            except FileNotFoundError:
+                ours = False
+            except OSError:  # without locks nothing is swept either
+                ours = True
+            if ours:  # and not taken for a killed one's, in the moment before it was locked
+                yield Path(name)
+                return
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what killed processes of this user left of `private_folder`."""
+    with suppress(OSError):
+        for path in folder.glob(f"{_PARTIAL}????????"):
+            with suppress(OSError):
+                found = path.lstat()
+                if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
+                    with hold_lock(path / _LOCK) as free:
+                        if free:
+                            shutil.rmtree(path)
 
 
 @contextmanager
 def scratch_file(path: Path) -> Iterator[Path]:
     """Give a path for a file (or folder) of this name that is tried out beside its place, and removed."""
-    with _private_folder(path.parent) as private:
-        yield Path(private) / path.name
+    with private_folder(path.parent) as private:
+        yield private / path.name
 
 
 @contextmanager
@@ -70,8 +112,8 @@ def whole_file(
     folder : Path, optional
         Where it is made: a folder of the same disk, by default its own.
     """
-    with _private_folder(folder or path.parent) as private:
-        made = Path(private) / path.name
+    with private_folder(folder or path.parent) as private:
+        made = private / path.name
         yield made
         if mode is not None:
             made.chmod(mode)
@@ -97,7 +139,7 @@ def write_whole(
 
 @contextmanager
 def whole_folder(
-    path: Path, mode: int | None = 0o700, *, check: Callable[[], None] | None = None
+    path: Path, mode: int | None = 0o700, *, check: Callable[[], None] | None = None, sweep: bool = True
 ) -> Iterator[Path]:
     """Fill a folder, at the path that this gives, that is there whole or not at all.
 
@@ -109,9 +151,11 @@ def whole_folder(
     check : callable, optional
         Called when the name is taken, perhaps only now: raises unless what has it may be replaced. Without
         it, that is a FileExistsError, except for an empty folder.
+    sweep : bool
+        As for `private_folder`.
     """
-    with _private_folder(path.parent) as private:
-        made = Path(private) / path.name
+    with private_folder(path.parent, sweep=sweep) as private:
+        made = private / path.name
         made.mkdir()
         yield made
         if mode is not None:
@@ -147,12 +191,37 @@ def hold_lock(path: Path) -> Iterator[bool]:
     """Hold the lock of a file, which is made if it is not there; gives False if another process holds it.
 
     The system releases it when the process ends, however it ends.
+
+    Raises
+    ------
+    OSError
+        If the file system gives no locks, or the file cannot be made or is a link; names the file.
     """
     with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+b") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The lock of a file that was removed meanwhile locks nothing.
-            free = os.path.samestat(os.fstat(lock.fileno()), path.stat())
-        except (BlockingIOError, FileNotFoundError):
+        except BlockingIOError:
             free = False
+        except OSError as error:
+            raise OSError(error.errno, _refusal(error), str(path)) from None
+        else:
+            try:  # the lock of a file that was removed meanwhile locks nothing
+                free = os.path.samestat(os.fstat(lock.fileno()), path.stat())
+            except FileNotFoundError:
+                free = False
         yield free
+
+
+def locks_refused(folder: Path) -> str | None:
+    """Return why files in a folder cannot be locked as SQLite locks them; None unless that is the reason."""
+    with suppress(OSError), private_folder(folder) as private, (private / "file").open("wb") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            return _refusal(error)
+    return None
+
+
+def _refusal(error: OSError) -> str:
+    fix = "use a disk that has locks, or a mount option that gives them"
+    return f"the file system refuses the lock ({error.strerror}). Fix: {fix}"

@@ -20,6 +20,7 @@ from typing import Any, TextIO
 from pipelines.config.loading import ReleaseConfig
 from pipelines.publishing.publishing import PublishError, publish
 from pipelines.running.folder import BusyError, RunFolder
+from pipelines.running.process import ending_on_signals, exit_code, forbid_core_dumps
 from pipelines.running.run import make_release
 from pipelines.running.steps import StepBegins
 from pipelines.service.queue.plans import check_plan, keep_plan
@@ -41,8 +42,9 @@ def main() -> int:
     Returns
     -------
     int
-        Exit code: 0, 1 if the task failed, `EXIT_BUSY`.
+        Exit code: 0, 1 if the task failed, `EXIT_BUSY`, 128 and its number if a signal ended it.
     """
+    forbid_core_dumps()
     # What libraries print is not for the service: it goes where errors go, into the private log of the run.
     answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
@@ -51,9 +53,12 @@ def main() -> int:
     threading.Thread(target=_end_with_the_service, daemon=True).start()
     config = ReleaseConfig.model_validate(job["configuration"], context={"folder": Path(job["folder"])})
     try:
-        result = _TASKS[job["task"]](config, job, lambda step: _answer(answers, step=step))
+        with ending_on_signals():
+            result = _TASKS[job["task"]](config, job, lambda step: _answer(answers, step=step))
     except BusyError:
         return EXIT_BUSY
+    except KeyboardInterrupt as stop:  # the outcome is noted; the service gives the run to another worker
+        return exit_code(stop)[1]
     except Exception as error:
         if os.environ.get("ODSYNTH_DEBUG"):
             traceback.print_exc()

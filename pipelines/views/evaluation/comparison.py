@@ -278,8 +278,12 @@ def _refuse_input(release: PublicRelease, table: Path) -> None:
     log = release.folder.parent / "confidential" / "run.json"
     if not (log.is_file() and table.is_file()):
         return
-    inputs = json.loads(log.read_text(encoding="utf-8"))["inputs_sha256"]
-    if sha256_of(table) in inputs.values():
+    try:
+        inputs = set(json.loads(log.read_text(encoding="utf-8"))["inputs_sha256"].values())
+    except (ValueError, KeyError, TypeError, AttributeError):
+        rule = "damaged: it does not say which inputs were confidential"
+        raise geo_data.InputError(log, rule, fix="compare a copy of the public folder") from None
+    if sha256_of(table) in inputs:
         raise geo_data.InputError(
             table,
             "this is a confidential input of the release, not a public table",

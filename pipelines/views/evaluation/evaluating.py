@@ -129,8 +129,12 @@ def _replaceable(target: Path, confidential: bool) -> bool:
         return not files
     except FileNotFoundError:  # or no longer
         return True
-    except NotADirectoryError:
+    except (NotADirectoryError, pa.ArrowException):  # or damaged: what it was cannot be told
         return False
+    except OSError as error:
+        if error.errno is None:  # of Parquet, not of the machine
+            return False
+        raise
 
 
 def _write(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.release.reader import PublicRelease, check_target, read_public_release
-from pipelines.storage.durable import whole_folder
+from pipelines.storage.durable import private_folder, whole_folder
 from pipelines.views.exports.kepler import write_kepler
 from pipelines.views.exports.lodes import write_lodes
 from pipelines.views.exports.matrices import write_omx
@@ -114,8 +113,8 @@ def export(
     work_level = work_level or home_level
     _check(release, (home_level, work_level), names, to)
     to.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=to, prefix=".unfinished-") as scratch, ExitStack() as parts:
-        source = Source(release, home_level, work_level, Path(scratch))
+    with private_folder(to) as scratch, ExitStack() as parts:
+        source = Source(release, home_level, work_level, scratch)
         for name in names:
             part = parts.enter_context(whole_folder(to / name, mode=None))
             remarks = FORMATS[name].write(source, part)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import stat
 import subprocess
@@ -162,3 +163,42 @@ def test_a_key_of_another_kind_is_refused(tmp_path: Path) -> None:
     path.chmod(0o600)
     with pytest.raises(SigningError, match="not an Ed25519 key"):
         read_private_key(path)
+
+
+def test_a_key_pair_is_made_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is full at any step, or a signal, leaves no key; what is left by a kill is completed."""
+    folder, real = tmp_path / "keys", os.link
+    for step in range(2):
+        for error in (OSError(28, "No space left on device"), KeyboardInterrupt()):
+            calls: list[object] = []
+
+            def fail(
+                *names: Any, error: BaseException = error, calls: list = calls, step: int = step
+            ) -> None:
+                calls.append(names)
+                if len(calls) == step + 1:
+                    raise error
+                real(*names)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "link", fail)
+                with pytest.raises(type(error)):
+                    generate_keys(folder)
+            assert [*folder.iterdir()] == []
+    private, public = generate_keys(folder)
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600
+    whole = {path: path.read_bytes() for path in (private, public)}
+    public.unlink()
+    assert generate_keys(folder) == (private, public)  # derived from the private one
+    assert {path: path.read_bytes() for path in (private, public)} == whole
+    for _ in range(2):
+        with pytest.raises(SigningError, match="there is a signing key already"):
+            generate_keys(folder)
+        private.unlink(missing_ok=True)
+    assert [*folder.iterdir()] == [public]
+    public.unlink()
+    private.write_bytes(b"no key")
+    private.chmod(0o600)
+    with pytest.raises(SigningError, match="not a private key"):
+        generate_keys(folder)
+    assert [*folder.iterdir()] == [private]

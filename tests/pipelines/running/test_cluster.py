@@ -87,21 +87,21 @@ def test_a_killed_worker_changes_no_byte(
 # Makes one release with threads, and another on the cluster, but for a kill -9 after two of its batches.
 CLIENT = """
 import os, signal, sys
-import distributed, synth
+import synth
 from pipelines import load_config, run
-from pipelines.running import run as releasing
+from pipelines.running import executor, run as releasing
 
-made, completed = releasing.make_certificate, distributed.as_completed
+made, completed = releasing.make_certificate, executor._finished
 fixed = {"created": "2026-01-02T03:04:05Z"}
 releasing.make_certificate = lambda *a, **k: made(*a, **k).model_copy(update=fixed)
 
-def two(futures):
-    batches = completed(futures)
+def two(client, futures):
+    batches = completed(client, futures)
     yield next(batches)
     yield next(batches)
     os.kill(os.getpid(), signal.SIGKILL)
 
-distributed.as_completed = two
+executor._finished = two
 whole, killed, address = sys.argv[1:]
 run(load_config(whole), key=synth.RunKey.from_seed(1))
 run(load_config(killed), key=synth.RunKey.from_seed(1), scheduler=address)

@@ -1,0 +1,107 @@
+"""What a program that may hold homes sets for its process: it ends in order on a signal, and dumps no core.
+
+Programs call these where they begin: the command line, and the workers of the service. No other function of
+this package installs a handler of signals.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+__all__ = ["HungUp", "Terminated", "ending_on_signals", "exit_code", "forbid_core_dumps"]
+
+_QUICK = 10.0  # seconds in which the first signal's end is being written
+_PR_SET_DUMPABLE = 4
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM asked the process to end, as Ctrl-C does."""
+
+
+class HungUp(KeyboardInterrupt):
+    """SIGHUP asked the process to end: its terminal is gone."""
+
+
+_RAISED: dict[signal.Signals, type[KeyboardInterrupt]] = {
+    signal.SIGINT: KeyboardInterrupt,
+    signal.SIGTERM: Terminated,
+    signal.SIGHUP: HungUp,
+}
+
+
+@contextmanager
+def ending_on_signals() -> Iterator[None]:
+    """Make SIGTERM and SIGHUP raise as SIGINT does, so that a run notes how it ended.
+
+    A second signal within ten seconds of one is ignored, so that it does not interrupt what the first makes
+    the program write. A signal that the process was told to ignore (``nohup``) or that has a handler already
+    is left alone; outside of the main thread nothing is changed.
+    """
+    last, show = -_QUICK, sys.unraisablehook
+
+    def end(number: int, _: FrameType | None) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= _QUICK:
+            last = now
+            raise _RAISED[signal.Signals(number)]
+
+    def again(lost: sys.UnraisableHookArgs) -> None:
+        """Send a signal again that came where Python lets no error out, as in a finalizer."""
+        nonlocal last
+        if isinstance(lost.exc_value, KeyboardInterrupt):
+            last = -_QUICK
+            threading.Timer(0.05, os.kill, (os.getpid(), exit_code(lost.exc_value)[1] - 128)).start()
+        else:
+            show(lost)
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        found = {number: signal.getsignal(number) for number in _RAISED}
+        before = {n: f for n, f in found.items() if f in (signal.SIG_DFL, signal.default_int_handler)}
+    try:
+        for number in before:
+            signal.signal(number, end)
+        if before:
+            sys.unraisablehook = again
+        yield
+    finally:
+        sys.unraisablehook = show
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def exit_code(stop: KeyboardInterrupt) -> tuple[str, int]:
+    """Return the name of the signal behind an error, and the exit code that says so: 128 and its number."""
+    number = next((n for n, kind in _RAISED.items() if type(stop) is kind), signal.SIGINT)
+    return number.name, 128 + number
+
+
+def forbid_core_dumps() -> None:
+    """Forbid this process to dump its memory, which may hold homes and a key.
+
+    The limit, which processes that it starts inherit, keeps a core file from being written. On Linux, where a
+    core may be handed to a program whatever the limit is, the process is marked as not dumpable too; each
+    process has to mark itself.
+
+    Raises
+    ------
+    OSError
+        If the system refuses.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        library = ctypes.CDLL(None, use_errno=True)
+        if library.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+            raise OSError(
+                ctypes.get_errno(), f"core dumps cannot be forbidden: {os.strerror(ctypes.get_errno())}"
+            )

@@ -1,0 +1,159 @@
+"""A Dask cluster that is lost: a run ends with one clear error in time, and is resumed to the same bytes."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import dask
+import psutil
+import pytest
+from distributed import Client, LocalCluster
+
+import pipelines
+from pipelines.running import executor
+from pipelines.running.folder import RunFolder
+
+from .helpers import Configs, everything, left_over, seeded
+
+pytestmark = [
+    pytest.mark.slow,
+    # What distributed itself leaves behind when a scheduler or a worker is killed.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+QUICK = {"distributed.scheduler.no-workers-timeout": "2s", "distributed.comm.timeouts.connect": "3s"}
+
+
+@pytest.fixture
+def batches(paid_config: Configs) -> Configs:
+    return lambda: paid_config({"run.batch_jobs": 20})
+
+
+Process = subprocess.Popen[bytes]
+
+
+@contextmanager
+def cluster_of_processes(folder: Path) -> Iterator[tuple[str, Process, Process]]:
+    """Start a scheduler and a worker without a nanny; give the address and both."""
+    file = folder / "scheduler.json"
+    command = [sys.executable, "-W", "ignore", "-m", "dask"]
+    more = ["--scheduler-file", str(file), "--no-dashboard"]
+    started = [subprocess.Popen([*command, "scheduler", "--host", "127.0.0.1", "--port", "0", *more])]
+    try:
+        worker = ["worker", "--no-nanny", "--nthreads", "1", "--local-directory", str(folder), *more]
+        started.append(subprocess.Popen([*command, *worker]))
+        until = time.monotonic() + 60
+        while not file.exists() and time.monotonic() < until:
+            time.sleep(0.1)
+        address = json.loads(file.read_text(encoding="utf-8"))["address"]
+        with Client(address) as client:
+            client.wait_for_workers(1, timeout=60)
+        yield address, *started
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def kill_when_drawing(config: pipelines.ReleaseConfig, process: Process) -> threading.Thread:
+    def watch() -> None:
+        until = time.monotonic() + 120
+        while time.monotonic() < until:
+            if len([p for p in RunFolder.of(config.release.out).parts.glob("*/*") if p.name.isdigit()]) >= 2:
+                process.send_signal(signal.SIGKILL)
+                return
+            time.sleep(0.002)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("lost", ["scheduler", "worker"])
+def test_a_scheduler_or_the_last_worker_killed_in_the_middle(
+    lost: str, batches: Configs, frozen_day: None, tmp_path: Path, book: Path
+) -> None:
+    whole = everything(seeded(batches()).public)
+    config = batches()
+    rule = {"scheduler": "the Dask scheduler is gone", "worker": "the Dask cluster has had no worker for 2 s"}
+    with cluster_of_processes(tmp_path) as (address, scheduler, worker), dask.config.set(QUICK):
+        thread = kill_when_drawing(config, {"scheduler": scheduler, "worker": worker}[lost])
+        began = time.monotonic()
+        with pytest.raises(
+            ConnectionError, match=f"{rule[lost]}.* what was drawn is kept. Fix: .*, and resume"
+        ):
+            seeded(config, scheduler=address)
+        thread.join()
+        assert time.monotonic() - began < 120
+    assert RunFolder.of(config.release.out).begun
+    assert everything(pipelines.resume(config.release.out).public) == whole
+    assert [account.debits for account in pipelines.Ledger(book).accounts()] == [2]
+
+
+@pytest.mark.parametrize("configured", ["client", "scheduler"])
+def test_a_scheduler_without_workers(configured: str, batches: Configs, frozen_day: None) -> None:
+    """The limit may be set where the run is, or where the scheduler is."""
+    config = batches()
+    limit = [dask.config.set(QUICK), dask.config.set({})]
+    at_start, at_run = limit if configured == "scheduler" else reversed(limit)
+    with (
+        at_start,
+        LocalCluster(n_workers=0, dashboard_address=None) as cluster,
+        at_run,
+        pytest.raises(ConnectionError, match="the Dask cluster has had no worker for 2 s") as caught,
+    ):
+        seeded(config, scheduler=cluster.scheduler_address)
+    assert caught.value.filename == cluster.scheduler_address
+    assert RunFolder.of(config.release.out).begun
+    pipelines.resume(config.release.out)
+    assert left_over(config) == ["release"]
+
+
+def test_something_that_is_no_scheduler_costs_nothing(batches: Configs, book: Path) -> None:
+    """It lets everybody connect, and says nothing."""
+    config = batches()
+    with socket.create_server(("127.0.0.1", 0)) as silent, dask.config.set(QUICK):
+        began = time.monotonic()
+        with pytest.raises(ConnectionError, match="no Dask scheduler can be used"):
+            seeded(config, scheduler=f"tcp://127.0.0.1:{silent.getsockname()[1]}")
+        assert time.monotonic() - began < 60
+    assert not book.exists()
+    assert left_over(config) == []
+
+
+def core_of(_: object = None) -> tuple[object, int]:
+    return resource.getrlimit(resource.RLIMIT_CORE), ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)
+
+
+def test_processes_of_its_own_listen_here_only_and_dump_no_core(
+    batches: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor, "local_workers", lambda _: 2)
+    finished: Callable[..., Iterator[object]] = executor._finished
+    heard, cores = set[str](), list[object]()
+
+    def looked(client: Client, futures: list[object]) -> Iterator[object]:
+        yield from finished(client, futures)
+        cores.extend(client.run(core_of).values())
+        mine = psutil.Process()
+        for process in (mine, *mine.children(recursive=True)):
+            heard.update(c.laddr.ip for c in process.net_connections("inet") if c.status == "LISTEN")
+
+    monkeypatch.setattr(executor, "_finished", looked)
+    seeded(batches())
+    assert heard == {"127.0.0.1"}
+    assert len(cores) == 2
+    assert set(cores) == {((0, 0), 0 if sys.platform == "linux" else -1)}
