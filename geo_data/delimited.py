@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from geo_data.errors import InputError, lines_of
 
@@ -44,9 +45,6 @@ READ_FAULTS = (OSError, EOFError, zlib.error, pa.ArrowException)
 _GZIP = b"\x1f\x8b"
 _MARK = b"\xef\xbb\xbf"  # of UTF-8, which some editors put first
 _QUOTE, _COMMA, _RETURN, _FEED = b'",\r\n'
-_BLANK = re.compile(rb"^\r?\n", re.MULTILINE)
-_LONE = re.compile(rb"\r(?!\n)")
-_PLAIN = re.compile(rb"(?<!\r)\n")
 # What comes out of a file: real tables of jobs shrink to a tenth, and to a fiftieth if they say little.
 _RATIO, _ANYWAY = 200, 2**26
 _LINES = 3  # that an error names
@@ -157,59 +155,59 @@ class CheckedLines(io.RawIOBase):
             self._first, whole = False, whole.removeprefix(_MARK)
         end = whole.rfind(b"\n") + 1
         lines, self._tail = whole[:end], whole[end:]
+        feeds = np.flatnonzero(np.frombuffer(lines, np.uint8) == _FEED)
         if (at := whole.find(b"\0")) >= 0:
             fix = "save it as UTF-8 (UTF-16 has such bytes), or copy it again"
-            self._stop(whole.count(b"\n", 0, at), "there is a NUL byte in the text", fix)
+            self._stop(int(np.searchsorted(feeds, at)), "there is a NUL byte in the text", fix)
         elif len(self._tail) > BLOCK:
-            self._stop(lines.count(b"\n"), f"a line is longer than {BLOCK:,} bytes", COPY_AGAIN)
-        elif lines:
-            self._check_lines(lines)
+            self._stop(feeds.size, f"a line is longer than {BLOCK:,} bytes", COPY_AGAIN)
+        elif feeds.size and self._good_ends(lines, feeds) and self._good_quotes(lines, feeds):
+            self._count(feeds)
 
-    def _check_lines(self, lines: bytes) -> None:
-        """Check whole lines, and count them."""
-        if not (self._good_ends(lines) and self._good_quotes(lines)):
+    def _count(self, feeds: NDArray[np.intp]) -> None:
+        """Count whole lines; blank ones may only come last."""
+        blank = np.diff(feeds, prepend=-1) == (2 if self._returns else 1)
+        text = np.flatnonzero(~blank)
+        if not text.size:
+            self._blank += feeds.size
             return
-        text = lines.rstrip(b"\r\n")
-        if not text:
-            self._blank += lines.count(b"\n")
+        rows = int(text[-1]) + 1
+        if self._blank or rows > text.size:
+            at = -self._blank if self._blank else int(np.argmax(blank))
+            self._stop(at, "there are blank lines between rows", "remove them, or fill them in")
             return
-        at = 0 if self._blank else -1
-        if at < 0 and (lines[0] in b"\r\n" or b"\n\n" in text or b"\n\r" in text):
-            found = _BLANK.search(text)
-            at = text.count(b"\n", 0, found.start()) if found else -1
-        if at >= 0:
-            self._stop(at - self._blank, "there are blank lines between rows", "remove them, or fill them in")
-            return
-        feeds = lines.count(b"\n")
-        self._blank = feeds - text.count(b"\n") - 1
-        self.lines += feeds - self._blank
+        self.lines += rows
+        self._blank = feeds.size - rows
 
-    def _good_ends(self, lines: bytes) -> bool:
+    def _good_ends(self, lines: bytes, feeds: NDArray[np.intp]) -> bool:
         """Whether all lines end alike, and no carriage return stands elsewhere."""
-        returns = lines.count(b"\r")
-        if returns and (lone := _LONE.search(lines)):
-            fix = 'end lines with a line feed ("\\n" or "\\r\\n"), and leave line breaks out of fields'
-            self._stop(
-                lines.count(b"\n", 0, lone.start()), "a carriage return does not end its line", fix
-            )
-            return False
         if self._returns is None:
-            self._returns = lines[: lines.index(b"\n")].endswith(b"\r")
-        if returns != (lines.count(b"\n") if self._returns else 0):
-            other = _PLAIN.search(lines) if self._returns else re.search(rb"\r\n", lines)
-            at = lines.count(b"\n", 0, other.start()) if other else 0
+            self._returns = lines[: feeds[0]].endswith(b"\r")
+        if b"\r" not in lines and not self._returns:
+            return True
+        characters = np.frombuffer(lines, np.uint8)
+        returns = np.flatnonzero(characters == _RETURN)
+        lone = returns[characters[returns + 1] != _FEED]
+        if lone.size:
+            fix = 'end lines with a line feed ("\\n" or "\\r\\n"), and leave line breaks out of fields'
+            at = int(np.searchsorted(feeds, lone[0]))
+            self._stop(at, "a carriage return does not end its line", fix)
+            return False
+        other = np.flatnonzero((characters[feeds - 1] == _RETURN) != self._returns)
+        if other.size:
             fix = "end all lines alike; if files were joined, or one was damaged, make it again"
-            self._stop(at, "a line ends otherwise than the first does (carriage return or none)", fix)
+            rule = "a line ends otherwise than the first does (carriage return or none)"
+            self._stop(int(other[0]), rule, fix)
             return False
         return True
 
-    def _good_quotes(self, lines: bytes) -> bool:
+    def _good_quotes(self, lines: bytes, feeds: NDArray[np.intp]) -> bool:
         """Whether every quotation mark opens or closes a field, or stands twice inside one, in its line."""
         if b'"' not in lines:
             return True
         characters = np.frombuffer(lines, np.uint8)
         quotes = np.flatnonzero(characters == _QUOTE)
-        line = np.searchsorted(np.flatnonzero(characters == _FEED), quotes)
+        line = np.searchsorted(feeds, quotes)
         odd = np.flatnonzero(np.bincount(line) % 2)
         fix = "write each field on one line, and a quotation mark inside of it twice"
         if odd.size:
@@ -221,7 +219,7 @@ class CheckedLines(io.RawIOBase):
         begins = np.isin(before, (_COMMA, _FEED, _QUOTE))
         ends = np.isin(characters[closing + 1], (_COMMA, _RETURN, _FEED, _QUOTE))
         if not (begins & ends).all():
-            at = int(line[2 * np.flatnonzero(~(begins & ends))[0]])
+            at = int(line[2 * np.argmin(begins & ends)])
             self._stop(at, "a quotation mark stands inside a field", fix)
             return False
         return True

@@ -326,7 +326,8 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Se
         distinct = pd.Series(text.dropna().unique(), dtype="str")  # a geocode comes many times over
         _refuse_missing(path, name, text.isna() | text.isin(distinct[distinct.str.strip() == ""]))
     else:
-        _refuse_missing(path, name, column.is_null().to_pandas())
+        if column.null_count:
+            _refuse_missing(path, name, column.is_null().to_pandas())
     if kind == "number":
         return numbers(path, name, text if is_text else column.cast(pa.float64(), safe=False).to_pandas())
     if not is_text:
@@ -350,14 +351,17 @@ def _refuse_missing(path: Path, name: str, missing: pd.Series) -> None:
 
 def _counts(path: Path, name: str, column: pa.ChunkedArray) -> pd.Series:
     """Return counts, from a dictionary of texts or of integers."""
-    _refuse_missing(path, name, column.is_null().to_pandas())
+    if column.null_count:
+        _refuse_missing(path, name, column.is_null().to_pandas())
     distinct = column.chunk(0).dictionary if column.num_chunks else pa.array([], pa.int64())
     codes = np.concatenate([chunk.indices.to_numpy() for chunk in column.chunks] or [np.zeros(0, np.int32)])
     if pa.types.is_integer(distinct.type):
         values = distinct.to_pylist()  # of any width and sign: Python's do not wrap around
     else:
         texts = [text or "" for text in distinct.to_pylist()]
-        _refuse_missing(path, name, pd.Series(np.array([not text.strip() for text in texts])[codes]))
+        blank = [not text.strip() for text in texts]
+        if any(blank):
+            _refuse_missing(path, name, pd.Series(np.array(blank)[codes]))
         whole = pc.match_substring_regex(distinct, "^[0-9]{1,16}$").to_pylist()
         values = [int(text) if good else -1 for text, good in zip(texts, whole, strict=True)]
     broken = np.array([not 0 <= value <= _LARGEST for value in values])
