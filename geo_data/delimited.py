@@ -16,6 +16,7 @@ import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -31,8 +32,10 @@ __all__ = [
     "READ_FAULTS",
     "TRUNCATED",
     "CheckedLines",
+    "count_rows",
     "lines_of_other_widths",
     "most_bytes",
+    "note_rows",
     "open_lines",
     "refuse_no_file",
 ]
@@ -48,6 +51,27 @@ _QUOTE, _COMMA, _RETURN, _FEED = b'",\r\n'
 # What comes out of a file: real tables of jobs shrink to a tenth, and to a fiftieth if they say little.
 _RATIO, _ANYWAY = 200, 2**26
 _LINES = 3  # that an error names
+_rows: ContextVar[dict[str, int] | None] = ContextVar("rows", default=None)
+
+
+@contextmanager
+def count_rows() -> Iterator[dict[str, int]]:
+    """Count the rows of every table that is read meanwhile; gives a dict that is filled, by path.
+
+    A file that is read twice is counted once.
+    """
+    found: dict[str, int] = {}
+    token = _rows.set(found)
+    try:
+        yield found
+    finally:
+        _rows.reset(token)
+
+
+def note_rows(path: str | os.PathLike[str], rows: int) -> None:
+    """Count the rows of a file for `count_rows`, if anybody asks."""
+    if (found := _rows.get()) is not None:
+        found[os.fspath(path)] = rows
 
 
 def refuse_no_file(path: str | os.PathLike[str]) -> None:
@@ -70,7 +94,7 @@ def refuse_no_file(path: str | os.PathLike[str]) -> None:
 
 
 def most_bytes(size: int) -> int:
-    """Return how many bytes may come out of a compressed file of this size; more is no table but an attack."""
+    """Return how many bytes may come out of a compressed file of this size; more is an attack."""
     return _ANYWAY + _RATIO * size
 
 
@@ -248,9 +272,7 @@ class _Hashed(io.RawIOBase):
 
 
 @contextmanager
-def open_lines(
-    path: str | os.PathLike[str], sha256: dict[str, str] | None = None
-) -> Iterator[CheckedLines]:
+def open_lines(path: str | os.PathLike[str], sha256: dict[str, str] | None = None) -> Iterator[CheckedLines]:
     """Open a delimited file, gzipped or not, to read lines that are checked and counted.
 
     Parameters

@@ -126,7 +126,5 @@ def _of_one(rule: str) -> str:
     return re.sub(r"\b(not|as) (\w+) numbers", r"\1 a \2 number", re.sub(r"^(\w+)s are\b", r"\1 is", rule))
 
 
-def _rebuild(
-    file: str, rule: str, column: str | None, count: int | None, where: str, fix: str
-) -> InputError:
+def _rebuild(file: str, rule: str, column: str | None, count: int | None, where: str, fix: str) -> InputError:
     return InputError(file, rule, column=column, count=count, where=where, fix=fix)

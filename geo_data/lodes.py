@@ -181,12 +181,12 @@ class LodesJobs:
             seen.append(np.sort(pd.util.hash_pandas_object(pairs, index=False).to_numpy()))
         refuse_any(
             files[0],
-            "pairs of home and workplace are in several files: the same jobs twice, in another order, form or "
-            "compression?",
+            "pairs of home and workplace are in several files: the same jobs twice, in another order, form "
+            "or compression?",
             sum(int((rows > 1).sum()) for rows in count_repeats(seen)),
             column="h_geocode",
-            fix="name each file once (see what * and ? in jobs.file match); if these are different jobs, make "
-            "one file with one row for each pair",
+            fix="name each file once (see what * and ? in jobs.file match); if these are different jobs, "
+            "make one file with one row for each pair",
         )
 
     @property

@@ -174,10 +174,11 @@ class MicrodataJobs:
             for worker in workers:
                 seen.append(np.sort(pd.util.hash_array(frame[worker].to_numpy(dtype=object))))
             if len(files) > 1:
-                rows = pd.util.hash_pandas_object(frame[sorted(frame)], index=False).to_numpy()
+                hashed = pd.util.hash_pandas_object(frame[sorted(frame.columns.astype(str))], index=False)
                 # Without workers, rows of different jobs may be equal; those of whole files are not.
-                same.append(np.unique(rows) if workers else _digest(rows))
-                del rows
+                hashes = hashed.to_numpy(np.uint64)
+                same.append(np.unique(hashes) if workers else _digest(hashes))
+                del hashed, hashes
             coded = {name: self._coded(frame[name], (categories or {}).get(name)) for name in by}
             for start in range(0, len(frame), _ROWS):
                 rows = slice(start, start + _ROWS)
@@ -247,7 +248,6 @@ class MicrodataJobs:
             )
         narrow = codes.astype(np.uint8) if len(categories) <= 256 else codes.astype(np.uint16)
         return narrow, tuple(str(category) for category in categories)
-
 
 
 def _digest(rows: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -25,9 +25,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -45,13 +43,14 @@ from geo_data.delimited import (
     TRUNCATED,
     lines_of_other_widths,
     most_bytes,
+    note_rows,
     open_lines,
     refuse_no_file,
 )
 from geo_data.errors import InputError, lines_of, refuse_any
 from geo_data.unit_names import shared_names
 
-__all__ = ["Kind", "count_rows", "margins", "note_rows", "numbers", "read_table"]
+__all__ = ["Kind", "margins", "numbers", "read_table"]
 
 Kind = Literal["code", "label", "count", "number", "margin", "text", "name"]
 
@@ -64,27 +63,6 @@ _NO_ROWS = "the file is empty: it has a header and no rows"
 _ENCODING = "the text is not UTF-8"
 _SAVE_UTF8 = "save it as UTF-8"
 _NUMBER = r"\s*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?\s*"
-_rows: ContextVar[dict[str, int] | None] = ContextVar("rows", default=None)
-
-
-@contextmanager
-def count_rows() -> Iterator[dict[str, int]]:
-    """Count the rows of every table that is read meanwhile; gives a dict that is filled, by path.
-
-    A file that is read twice is counted once.
-    """
-    found: dict[str, int] = {}
-    token = _rows.set(found)
-    try:
-        yield found
-    finally:
-        _rows.reset(token)
-
-
-def note_rows(path: str | os.PathLike[str], rows: int) -> None:
-    """Count the rows of a file for `count_rows`, if anybody asks."""
-    if (found := _rows.get()) is not None:
-        found[os.fspath(path)] = rows
 
 
 def read_table(

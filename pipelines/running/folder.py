@@ -23,7 +23,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +62,8 @@ class RunState:
         Name of the run in the ledger, of which there is one.
     debit : str or None
         The entry of the ledger that paid for the run; None before it is made, and without a ledger.
+    rows : dict of str to int
+        Rows of each confidential file, by path; empty for a run that an earlier version began.
     """
 
     config: ReleaseConfig
@@ -70,6 +72,7 @@ class RunState:
     secure: bool
     name: str
     debit: str | None = None
+    rows: dict[str, int] = field(default_factory=dict)
 
 
 class RunFolder:
@@ -199,6 +202,7 @@ class RunFolder:
             "secure": state.secure,
             "name": state.name,
             "debit": state.debit,
+            "rows": state.rows,
         }
         write_whole(self._state, json.dumps(document, default=str, indent=1) + "\n")
 
@@ -217,6 +221,7 @@ class RunFolder:
             secure=document["secure"],
             name=document["name"],
             debit=document["debit"],
+            rows=document.get("rows", {}),
         )
 
     def key(self, state: RunState) -> synth.RunKey:

@@ -26,6 +26,7 @@ from pipelines.planning.storage import load_plan
 from pipelines.release.names import NAME_FILE, check_names
 from pipelines.release.verification import contradictions
 from pipelines.storage.checksums import sha256_of
+from pipelines.storage.documents import read_json
 
 __all__ = ["PLAN_FOLDER", "PLAN_NUMBERS", "blame_plan", "refuse_other_slots", "take_plan"]
 
@@ -80,7 +81,7 @@ def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> tuple[Release
     stored.mkdir()
     names = stored.parent / NAME_FILE
     try:
-        reported = json.loads((given / PLAN_NUMBERS).read_text(encoding="utf-8"))
+        reported = read_json(given / PLAN_NUMBERS)
         plan_sha256, names_sha256 = reported["plan_sha256"], reported["names_sha256"]
         for name in PLAN_FILES:
             shutil.copyfile(given / PLAN_FOLDER / name, stored / name)
