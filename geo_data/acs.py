@@ -51,7 +51,8 @@ def read_acs(path: str | os.PathLike[str], geography: Geography, *, level: str) 
     ------
     InputError
         A file fault; no header line of this table; rows of another width, or over several lines; codes
-        that lost their leading zeros; flows or margins negative or no number; a pair twice; no row in the geography.
+        that lost their leading zeros; flows or margins negative or no number; a pair twice; no row in
+        the geography.
     ValueError
         If there is no such level.
     """

@@ -54,8 +54,8 @@ def read_lodes_flows(
     ------
     InputError
         A file fault; counts that are no whole numbers; a pair twice, in one file or in both; codes that lost
-        their leading zeros; no row in the geography; and where more than 5 % of the rows in the counties of the geography have
-        blocks that it does not have, which is what blocks of another census look like.
+        their leading zeros; no row in the geography; and where more than 5 % of the rows in the counties of
+        the geography have blocks that it does not have, which is what blocks of another census look like.
     ValueError
         If there is no such level.
     """

@@ -172,7 +172,7 @@ def _parquet_header(path: Path) -> list[str]:
     if found is None:
         raise InputError(path, TRUNCATED, fix=COPY_AGAIN)
     size = sum(found.row_group(i).total_byte_size for i in range(found.num_row_groups))
-    if max(size, found.num_rows) > most_bytes(path.stat().st_size):
+    if max(size, 8 * found.num_rows) > most_bytes(path.stat().st_size):
         rule = "far more comes out of the file than a table holds"
         raise InputError(path, rule, fix="look at it before it is read, or write it without compression")
     return names

@@ -53,7 +53,8 @@ __all__ = [
 MOST = 2**31 - 1
 """The most jobs that a release can have, and so the largest whole number that a configuration needs."""
 
-_LARGEST = Fraction(10**12)  # beyond, no number of a configuration means anything, and floats lose it
+# Beyond these no number of a configuration means anything, and floats lose it.
+_LARGEST, _SMALLEST = Fraction(10**12), Fraction(1, 10**100)
 
 
 class WrittenFloat(float):
@@ -79,9 +80,9 @@ def _number(allowed: Callable[[Fraction], bool], otherwise: str) -> PlainValidat
             raise ValueError(
                 f'{shown(value)} is not a number; write for example "8.6", "1e-5" or "1/3"'
             ) from None
-        if number > _LARGEST or 0 < number < 1 / _LARGEST:
+        if number > _LARGEST or 0 < number < _SMALLEST:
             raise ValueError(
-                f"{shown(value)} is larger than 10^12, or closer to 0 than 10^-12; write one between these"
+                f"{shown(value)} is larger than 10^12, or closer to 0 than 10^-100; write one between these"
             )
         if not allowed(number):
             raise ValueError(f"{shown(value)} {otherwise}")

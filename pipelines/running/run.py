@@ -396,6 +396,8 @@ def _keep_homes(
             parts = source.parts(config.plan.pool_by, plan.pools.slots.categories)
             keep_homes(staging, plan, parts, config.run.batch_jobs)
     except geo_data.InputError:
+        if sha256:
+            refuse_copies(sha256)  # says more than that pairs come twice
         raise
     except ValueError:
         refuse_copies(sha256)

@@ -65,7 +65,7 @@ def check_form(
     """
     found, schema = pq.read_metadata(path), pq.read_schema(path)
     size = sum(found.row_group(i).total_byte_size for i in range(found.num_row_groups))
-    if max(size, found.num_rows) > most_bytes(path.stat().st_size):
+    if max(size, 8 * found.num_rows) > most_bytes(path.stat().st_size):
         raise FormError(f"{path.name}: far more comes out of the file than a table of a release holds")
     if schema.names != list(columns):
         raise FormError(f"{path.name}: columns are not {', '.join(columns)}")

@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 import re
+import sys
 import threading
 import traceback
 from collections.abc import Callable
