@@ -67,6 +67,13 @@ def read_ctpp(
     frame = read_table(
         path, {"GEOID": "code", "TBLID": "label", "LINENO": "count", "EST": "text", "MOE": "text"}
     )
+    refuse_any(
+        path,
+        "rows have a GEOID that is none (C4300US4400144007, say)",
+        ~frame["GEOID"].str.fullmatch(r"[A-Z0-9]{5}US\S+"),
+        column="GEOID",
+        fix="use the file as published",
+    )
     frame = _of_table(path, frame, table)
     frame = frame[frame["LINENO"] == line]
     if frame.empty:
