@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
+import re
+from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
 
 from geo_data.auxiliary import Flows, check_estimates, locate_units, standard_errors, sum_flows
+from geo_data.delimited import note_rows, refuse_no_file
 from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
 from geo_data.tables import margins, numbers
@@ -20,6 +24,7 @@ _AREA = ("State FIPS", "County FIPS", "State", "County")  # the beginnings of na
 _COLUMNS = (*_AREA, *_AREA, _FLOW, _MARGIN)
 # Home, and a workplace in the United States; other countries have codes above 099, and may have no county.
 _CODES = r"(\d\d \d{3}) (?:0(\d\d (?:\d{3})?)|[1-9]\d\d .*)"
+_LARGEST = 2**28  # bytes; the published ones have a tenth
 _SAVE = "save the sheet of the published workbook as CSV UTF-8, all its lines, with its codes as text"
 
 
@@ -45,8 +50,9 @@ def read_acs(path: str | os.PathLike[str], geography: Geography, *, level: str) 
     Raises
     ------
     InputError
-        A file fault; no header line of this table; rows cut short; codes that lost their leading zeros;
-        flows or margins negative or no number; a pair twice; no row in the geography.
+        A file fault; no header line of this table; rows of another width, or over several lines; codes
+        that lost their leading zeros; flows or margins negative or no number; a pair twice; no row in
+        the geography.
     ValueError
         If there is no such level.
     """
@@ -56,7 +62,7 @@ def read_acs(path: str | os.PathLike[str], geography: Geography, *, level: str) 
         path,
         "rows do not have the codes of the published table, two and three digits of the residence and "
         "three and three of the workplace (44, 007, 044, 007): lost leading zeros?",
-        (~codes.str.fullmatch(_CODES)).sum(),
+        ~codes.str.fullmatch(_CODES),
         fix=_SAVE,
     )
     areas = codes.str.extract(_CODES).fillna("")
@@ -70,40 +76,69 @@ def read_acs(path: str | os.PathLike[str], geography: Geography, *, level: str) 
         locate_units(geography, level, homes, path=path, column="County FIPS"),
         locate_units(geography, level, works, path=path, column="County FIPS"),
         flow.to_numpy(),
-        standard_error=standard_errors(margins(path, _MARGIN, table[_MARGIN])),
+        standard_error=standard_errors(path, margins(path, _MARGIN, table[_MARGIN])),
     )
 
 
 def _read(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """Return the rows between header and footnotes as text."""
-    if not Path(path).is_file():
-        raise InputError(path, "there is no such file", fix="check the path in the configuration")
-    try:
-        with Path(path).open(encoding="utf-8-sig", newline="") as file:
-            lines = [[cell.strip() for cell in line] for line in csv.reader(file, strict=True)]
-    except (UnicodeDecodeError, csv.Error):
-        lines = []
-    # Raised after the handler: a chained error would carry the file's content along.
-    if not lines:
-        raise InputError(path, "the file is empty or not CSV in UTF-8", fix=_SAVE)
-    header = next((number for number, line in enumerate(lines) if _is_header(line)), len(lines))
+    """Return the rows between header and footnotes as text; the index is the line of each, less 2."""
+    lines = _lines(path)
+    header = next((i for i, (_, line) in enumerate(lines) if _is_header(line)), len(lines))
     rows = lines[header + 1 :]
-    while rows and not any(rows[-1][1:]):  # a footnote has its first cell only
-        rows.pop()
+    footnotes = len(rows)
+    while footnotes and not any(rows[footnotes - 1][1][1:]):  # a footnote has its first cell only
+        footnotes -= 1
+    rows = rows[:footnotes]
     if not rows:
         raise InputError(
             path,
             f"no line is the header of the table, with rows below it: {', '.join(_COLUMNS)}",
             fix="use the table of residence county to workplace county flows; " + _SAVE,
         )
+    numbers = pd.Index([end - 2 for end, _ in rows])
+    width = max(len(lines[header][1]), len(_COLUMNS))
     refuse_any(
         path,
-        f"rows have fewer than {len(_COLUMNS)} fields",
-        sum(len(row) < len(_COLUMNS) for row in rows),
+        "rows have fewer or more fields than the header",
+        pd.Series([len(row) != width for _, row in rows], numbers),
         fix=_SAVE,
     )
+    # Cells of the titles and the header may have line breaks, those of rows none: a quotation mark that is
+    # not closed would take the rows that follow for one cell.
+    before = [lines[header][0], *(end for end, _ in rows[:-1])]
+    refuse_any(
+        path,
+        "rows have a line break inside a field: is a quotation mark not closed?",
+        pd.Series([end != above + 1 for (end, _), above in zip(rows, before, strict=True)], numbers),
+        fix="remove blank lines and line breaks between the first row and the last; " + _SAVE,
+    )
+    note_rows(path, len(rows))
     names = [*range(len(_COLUMNS) - 2), _FLOW, _MARGIN]
-    return pd.DataFrame([row[: len(_COLUMNS)] for row in rows], columns=names, dtype="str")
+    return pd.DataFrame([row[: len(_COLUMNS)] for _, row in rows], numbers, columns=names, dtype="str")
+
+
+def _lines(path: str | os.PathLike[str]) -> list[tuple[int, list[str]]]:
+    """Return the cells of each line of a sheet, and the number of the line at which they end."""
+    refuse_no_file(path)
+    fault, text = "the file is empty or not CSV in UTF-8", ""
+    lines: list[tuple[int, list[str]]] = []
+    if Path(path).stat().st_size > _LARGEST:
+        fault = "the file is too large for this table"
+    else:
+        with suppress(UnicodeDecodeError):
+            text = Path(path).read_bytes().decode("utf-8-sig")
+    if "\0" in text or re.search(r"\r(?!\n)", text):
+        fault = "there is a NUL byte, or a carriage return that does not end its line"
+    elif text and not text.endswith("\n"):
+        fault = "the last line has no line break at its end: the file may have been cut off"
+    else:
+        with suppress(csv.Error):
+            reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+            lines = [(reader.line_num, [cell.strip() for cell in line]) for line in reader]
+    # Raised outside of handlers: a chained error would carry the file's content along.
+    if not lines:
+        raise InputError(path, fault, fix=_SAVE)
+    return lines
 
 
 def _is_header(line: list[str]) -> bool:

@@ -16,6 +16,7 @@ from geo_data.tables import Kind, read_table
 
 __all__ = ["Flows", "check_estimates", "locate_units", "read_flows", "standard_errors", "sum_flows"]
 
+_MOST = 10**12  # commuters of a flow, and of a table
 _Z90 = 1.645  # margins of error of United States surveys are half a 90 % confidence interval
 
 
@@ -110,8 +111,8 @@ def read_flows(
     Raises
     ------
     InputError
-        A file fault; flows or margins negative or no number; flows missing; a pair twice; codes that lost
-        their leading zeros; joined codes of another length than those of the level; no row in the
+        A file fault; flows or margins negative, no number or above 10^12; flows missing; a pair twice; codes
+        that lost their leading zeros; joined codes of another length than those of the level; no row in the
         geography.
     ValueError
         If there is no such level.
@@ -138,24 +139,37 @@ def read_flows(
         locate_units(geography, origin_level, homes, path=path, column=str(homes.name)),
         locate_units(geography, destination_level, works, path=path, column=str(works.name)),
         frame[flow].to_numpy(),
-        standard_error=None if margin is None else standard_errors(frame[margin]),
+        standard_error=None if margin is None else standard_errors(path, frame[margin]),
     )
 
 
 def check_estimates(path: str | os.PathLike[str], column: str, flow: pd.Series, pairs: pd.DataFrame) -> None:
-    """Refuse negative flows, and pairs of codes that come twice; file and column are named in errors."""
-    refuse_any(path, "flows are negative", (flow < 0).sum(), column=column, fix="correct the table")
+    """Refuse flows that are negative or too large, and pairs of codes that come twice.
+
+    File and column are named in errors; the index of the rows are their numbers in the file, from 0.
+    """
+    refuse_any(path, "flows are negative", flow < 0, column=column, fix="correct the table")
+    _refuse_large(path, "flows", flow, column)
     refuse_any(
         path,
         "rows repeat a pair that has a row already",
-        pairs.duplicated().sum(),
+        pairs.duplicated(),
         fix="keep one row per pair: the table may hold several years, groups or levels",
     )
 
 
-def standard_errors(margin: pd.Series) -> npt.NDArray[np.float64]:
+def standard_errors(path: str | os.PathLike[str], margin: pd.Series) -> npt.NDArray[np.float64]:
     """Return the standard errors of margins of error at 90 %, float64 of shape (n,); NaN stays."""
+    _refuse_large(path, "margins of error", margin.fillna(0), str(margin.name))
     return margin.to_numpy(dtype=np.float64) / _Z90
+
+
+def _refuse_large(path: str | os.PathLike[str], what: str, values: pd.Series, column: str) -> None:
+    """Refuse values that are more than there can be, and whose sums and squares floats do not hold."""
+    large, fix = values > _MOST, "correct the table: more people than there are"
+    refuse_any(path, f"{what} are above {_MOST:,}", large, column=column, fix=fix)
+    if values.astype(np.float64).sum() > _MOST:
+        raise InputError(path, f"the {what} add up to more than {_MOST:,}", column=column, fix=fix)
 
 
 def sum_flows(
@@ -267,11 +281,11 @@ def locate_units(
     ]
     lost = short.index[geography.locate_unit(level, short.str.zfill(length)) >= 0]
     if len(lost):
-        raise InputError(
+        refuse_any(
             path,
             f"rows have {level} codes that lost their leading zeros",
+            pd.Series(np.isin(index, lost), codes.index),
             column=column,
-            count=int(np.isin(index, lost).sum()),
             fix="keep geocodes as text in the program that wrote the file",
         )
     return numbers[index]
@@ -287,7 +301,7 @@ def _joined(path: str | os.PathLike[str], geography: Geography, level: str, part
             path,
             "codes are shorter than others of this column, so that they cannot be joined: "
             "lost leading zeros?",
-            (lengths < lengths.max()).sum(),
+            lengths < lengths.max(),
             column=str(name),
             fix="keep geocodes as text in the program that wrote the file",
         )
@@ -297,7 +311,7 @@ def _joined(path: str | os.PathLike[str], geography: Geography, level: str, part
         path,
         f"rows have joined codes that are not of {length} characters, as {level} codes are: lost leading "
         "zeros, a part too few, or a state of three digits?",
-        (joined.str.len() != length).sum(),
+        joined.str.len() != length,
         column=str(joined.name),
         fix="name the parts of a whole code in their order, each as text with its leading zeros",
     )

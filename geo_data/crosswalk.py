@@ -111,7 +111,7 @@ def read_crosswalk(
         refuse_any(
             path,
             f"coordinates are outside [-{limit}, {limit}] degrees",
-            (frame[column].abs() > limit).sum(),
+            frame[column].abs() > limit,
             column=column,
             fix="give WGS84 degrees, and latitude and longitude in the right order",
         )
@@ -236,7 +236,7 @@ def _check_blocks(path: str | os.PathLike[str], blocks: pd.Series) -> None:
     refuse_any(
         path,
         "rows repeat a block that has a row already",
-        blocks.duplicated().sum(),
+        blocks.duplicated(),
         column=str(blocks.name),
         fix="keep one row per block",
     )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from geo_data.auxiliary import Flows, check_estimates, locate_units, standard_errors, sum_flows
-from geo_data.errors import InputError
+from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
 from geo_data.tables import margins, numbers, read_table
 
@@ -66,6 +66,13 @@ def read_ctpp(
     """
     frame = read_table(
         path, {"GEOID": "code", "TBLID": "label", "LINENO": "count", "EST": "text", "MOE": "text"}
+    )
+    refuse_any(
+        path,
+        "rows have a GEOID that is none (C4300US4400144007, say)",
+        ~frame["GEOID"].str.fullmatch(r"[A-Z0-9]{5}US\S+"),
+        column="GEOID",
+        fix="use the file as published",
     )
     frame = _of_table(path, frame, table)
     frame = frame[frame["LINENO"] == line]
@@ -126,18 +133,18 @@ def _flows(
 ) -> Flows:
     codes = rows["GEOID"].str[len(summary) + len(_COMPONENT) :]
     first, second = (max(len(code) for code in geography.codes(level)) for level in levels)
-    wrong = int((codes.str.len() != first + second).sum())
-    if wrong:
+    wrong = codes.str.len() != first + second
+    if wrong.any():
         two = (
             f"two codes of {first} characters, the length of {levels[0]} codes"
             if levels[0] == levels[1]
             else f"codes of {first} and {second} characters, the lengths of {levels[0]} and {levels[1]} codes"
         )
-        raise InputError(
+        refuse_any(
             path,
             f"rows of summary level {summary} do not have {two}",
+            wrong,
             column="GEOID",
-            count=wrong,
             fix="name the level of the geography that this summary level has; use the file as published",
         )
     estimates = numbers(path, "EST", rows["EST"])
@@ -149,6 +156,6 @@ def _flows(
         locate_units(geography, levels[0], codes.str[:first], path=path, column="GEOID"),
         locate_units(geography, levels[1], codes.str[first:], path=path, column="GEOID"),
         estimates.to_numpy(),
-        standard_error=standard_errors(margins(path, "MOE", rows["MOE"])),
+        standard_error=standard_errors(path, margins(path, "MOE", rows["MOE"])),
         part=summary,
     )

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import SupportsInt
+
+import pandas as pd
 
 from synth.errors import ShownError
 
-__all__ = ["InputError", "refuse_any"]
+__all__ = ["InputError", "lines_of", "refuse_any"]
+
+_NAMED = 3  # lines that an error names
 
 
 class InputError(ShownError, ValueError):
@@ -27,6 +33,9 @@ class InputError(ShownError, ValueError):
         Column name, from the configuration or the file's header.
     count : int, optional
         How many rows, values or units break the rule.
+    where : str
+        The first few lines of the file, from `lines_of`. Not in the message: where a row of a confidential
+        file stands is confidential, and for the operator's own terminal and log only.
     fix : str
         What the user can do about it.
 
@@ -45,12 +54,14 @@ class InputError(ShownError, ValueError):
         *,
         column: str | None = None,
         count: int | None = None,
+        where: str = "",
         fix: str = "",
     ) -> None:
         self.file = os.fspath(file)
         self.rule = rule
         self.column = column
         self.count = count
+        self.where = where
         self.fix = fix
         message = f"{self.file}: "
         if column is not None:
@@ -64,15 +75,50 @@ class InputError(ShownError, ValueError):
 
     def __reduce__(self) -> tuple[object, ...]:
         # The default would rebuild from the message alone and fail on the way back from a Dask worker.
-        return _rebuild, (self.file, self.rule, self.column, self.count, self.fix)
+        return _rebuild, (self.file, self.rule, self.column, self.count, self.where, self.fix)
 
 
 def refuse_any(
-    file: str | os.PathLike[str], rule: str, count: SupportsInt, *, column: str | None = None, fix: str = ""
+    file: str | os.PathLike[str],
+    rule: str,
+    broken: SupportsInt | pd.Series,
+    *,
+    column: str | None = None,
+    fix: str = "",
 ) -> None:
-    """Raise an `InputError` if any rows, values or units break a rule; parameters as of that."""
-    if count:
-        raise InputError(file, rule, column=column, count=int(count), fix=fix)
+    """Raise an `InputError` if any rows, values or units break a rule.
+
+    Parameters
+    ----------
+    broken : int or Series of bool
+        How many; or for each row of the file, by its number from 0 as index, whether it does.
+    file, rule, column, fix
+        As of `InputError`.
+    """
+    if not isinstance(broken, pd.Series):
+        if broken:
+            raise InputError(file, rule, column=column, count=int(broken), fix=fix)
+    elif broken.any():
+        where = lines_of(broken.index[broken].unique(), file)
+        raise InputError(file, rule, column=column, count=int(broken.sum()), where=where, fix=fix)
+
+
+def lines_of(numbers: Sequence[int] | pd.Index, file: str | os.PathLike[str] | None = None) -> str:
+    """Return the first few of some lines in words: "lines 3, 17, 20 and more".
+
+    Parameters
+    ----------
+    numbers : sequence of int
+        Numbers of lines, from 1; with a file, of its rows, from 0.
+    file : str or path, optional
+        Whose rows they are: lines after the header or, of a Parquet file, rows.
+    """
+    what, first = "line", 0
+    if file is not None:
+        with Path(file).open("rb") as opened:
+            what, first = ("row", 1) if opened.read(4) == b"PAR1" else ("line", 2)
+    named = ", ".join(f"{number + first:,}" for number in numbers[:_NAMED])
+    return f"{what}{'s' * (len(numbers) > 1)} {named}{' and more' * (len(numbers) > _NAMED)}"
 
 
 def _of_one(rule: str) -> str:
@@ -80,5 +126,5 @@ def _of_one(rule: str) -> str:
     return re.sub(r"\b(not|as) (\w+) numbers", r"\1 a \2 number", re.sub(r"^(\w+)s are\b", r"\1 is", rule))
 
 
-def _rebuild(file: str, rule: str, column: str | None, count: int | None, fix: str) -> InputError:
-    return InputError(file, rule, column=column, count=count, fix=fix)
+def _rebuild(file: str, rule: str, column: str | None, count: int | None, where: str, fix: str) -> InputError:
+    return InputError(file, rule, column=column, count=count, where=where, fix=fix)

@@ -6,16 +6,28 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, SupportsInt
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from geo_data.errors import InputError
+from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
 
-__all__ = ["Files", "JobRecords", "JobSource", "Slots", "files_of", "join_records", "locate_blocks"]
+__all__ = [
+    "Files",
+    "JobRecords",
+    "JobSource",
+    "Slots",
+    "count_repeats",
+    "files_of",
+    "join_records",
+    "locate_blocks",
+    "refuse_no_jobs",
+]
+
+_PARTS = 64  # in which hashes are counted: what is sorted at a time is small beside all
 
 Int32 = npt.NDArray[np.int32]
 Files = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -105,6 +117,17 @@ def files_of(files: Files) -> tuple[str | os.PathLike[str], ...]:
     return (files,) if isinstance(files, (str, os.PathLike)) else tuple(files)
 
 
+def refuse_no_jobs(path: str | os.PathLike[str], column: str | None, jobs: SupportsInt) -> None:
+    """Raise an `InputError` if the numbers of jobs add up to none, or to more than can be numbered."""
+    if not 0 < int(jobs) <= np.iinfo(np.int32).max:
+        raise InputError(
+            path,
+            f"the numbers of jobs add up to none, or to more than {np.iinfo(np.int32).max:,}",
+            column=column,
+            fix="name a column that counts jobs, or split the file",
+        )
+
+
 def join_records(parts: Sequence[JobRecords], by: Sequence[str]) -> JobRecords:
     """Return the records of several files as one, in order."""
     return JobRecords(
@@ -112,6 +135,13 @@ def join_records(parts: Sequence[JobRecords], by: Sequence[str]) -> JobRecords:
         home=np.concatenate([part.home for part in parts]),
         attributes={name: np.concatenate([part.attributes[name] for part in parts]) for name in by},
     )
+
+
+def count_repeats(hashes: Sequence[npt.NDArray[np.uint64]]) -> Iterator[npt.NDArray[np.intp]]:
+    """Yield how often each hash occurs in sorted arrays together, from a part of all hashes at a time."""
+    bounds = np.arange(1, _PARTS, dtype=np.uint64) * (2**64 // _PARTS)
+    for part in zip(*(np.split(each, np.searchsorted(each, bounds)) for each in hashes), strict=True):
+        yield np.unique(np.concatenate(part), return_counts=True)[1]
 
 
 def locate_blocks(
@@ -128,6 +158,7 @@ def locate_blocks(
     ----------
     geography : Geography
     codes : Series of str, shape (n,)
+        Its index are the numbers of the rows of the file, from 0.
     path, column : str
         Named in errors.
     external : bool
@@ -152,15 +183,18 @@ def locate_blocks(
         unknown |= geography.is_external(numbers)
     if not unknown.any():
         return numbers[index]
-    rows = np.bincount(index, minlength=len(distinct))
+
+    def rows(which: npt.NDArray[np.bool_]) -> pd.Series:
+        return pd.Series(which[index], codes.index)
+
     lengths = {len(code) for code in geography.blocks}
     short = unknown & texts.str.isdigit().to_numpy() & (texts.str.len() < min(lengths)).to_numpy()
     if len(lengths) == 1 and short.any():
-        raise InputError(
+        refuse_any(
             path,
             f"rows have numeric codes of less than {min(lengths)} digits: lost leading zeros",
+            rows(short),
             column=column,
-            count=int(rows[short].sum()),
             fix="keep geocodes as text in the program that wrote the file",
         )
     vintage = re.search("20[12]0", geography.block_level)
@@ -168,20 +202,21 @@ def locate_blocks(
         inside = np.delete(geography.blocks, geography.external_blocks)
         counties = {code[:_COUNTY_DIGITS] for code in inside}
         near = unknown & texts.str[:_COUNTY_DIGITS].isin(counties).to_numpy()
-        if rows[near].sum() > _VINTAGE_SHARE * len(codes):
-            raise InputError(
+        if rows(near).sum() > _VINTAGE_SHARE * len(codes):
+            refuse_any(
                 path,
                 f"rows are in counties of the geography but in none of its {vintage[0]} blocks: "
                 "mixed 2010 and 2020 blocks? LODES7 uses 2010 blocks, LODES8 2020 blocks",
+                rows(near),
                 column=column,
-                count=int(rows[near].sum()),
                 fix="use the other crosswalk, of the same LODES version as this file",
             )
-    raise InputError(
+    refuse_any(
         path,
         "rows are not in the geography",
+        rows(unknown),
         column=column,
-        count=int(rows[unknown].sum()),
         fix="use a crosswalk that covers every origin and destination, name the areas where other workers "
         "live (geography.external_zones), or leave these rows out",
     )
+    return numbers[index]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,9 +18,11 @@ from geo_data.jobs import (
     Int32,
     JobRecords,
     Slots,
+    count_repeats,
     files_of,
     join_records,
     locate_blocks,
+    refuse_no_jobs,
 )
 from geo_data.od_files import LODES_CATEGORIES
 from geo_data.tables import Kind, read_table
@@ -72,7 +74,7 @@ class LodesJobs:
         Raises
         ------
         InputError
-            A file fault, a destination outside the geography, counts that do not add up.
+            A file fault, a destination outside the geography, counts that do not add up, no job at all.
 
         Notes
         -----
@@ -93,6 +95,7 @@ class LodesJobs:
                 sums[name] += counts.astype(np.int64)
         n_blocks = self.geography.n_blocks
         totals = sums["S000"]
+        refuse_no_jobs(self._files[0][0], "S000", totals.sum())
         slot_work = np.repeat(np.arange(n_blocks, dtype=np.int32), totals)
         codes: dict[str, AttributeCodes] = {}
         for number, (group, categories) in enumerate(LODES_CATEGORIES.items()):
@@ -124,8 +127,8 @@ class LodesJobs:
         Raises
         ------
         InputError
-            What `slots` raises; origins outside the geography; pairs that come twice; more than one
-            group, or an unknown one.
+            What `slots` raises; origins outside the geography; pairs that come twice, in a file or in
+            several of a kind; more than one group, or an unknown one.
         """
         return join_records(list(self.parts(by)), by)
 
@@ -153,14 +156,49 @@ class LodesJobs:
                 "the OD format publishes the attribute groups one by one",
                 fix="ask for one group, or use job-level microdata",
             )
-        for path, external in self._files:
-            yield self._records(path, by, external=external)
+        for files, external in self._sets:
+            seen = np.zeros(self.geography.n_blocks, np.int8)  # in how many files each work block is, to 2
+            for path in files:
+                records = self._records(path, by, external=external)
+                seen += (np.bincount(records.work, minlength=seen.size) > 0) & (seen < 2)
+                yield records
+                del records
+            self._refuse_repeats(files, seen > 1)
+
+    def _refuse_repeats(self, files: Sequence[str | os.PathLike[str]], shared: npt.NDArray[np.bool_]) -> None:
+        """Refuse pairs that are in several files; only work blocks that several files share can have one.
+
+        Files of states share none, and are not read again.
+        """
+        if not shared.any():
+            return
+        seen: list[npt.NDArray[np.uint64]] = []
+        for path in files:
+            frame = read_table(path, {"w_geocode": "code", "h_geocode": "code"})
+            work = self.geography.locate_unit(self.geography.block_level, frame["w_geocode"])
+            pairs = frame[(work >= 0) & shared[work]]
+            # Homes as they are written: in an external zone there are many.
+            seen.append(np.sort(pd.util.hash_pandas_object(pairs, index=False).to_numpy()))
+        refuse_any(
+            files[0],
+            "pairs of home and workplace are in several files: the same jobs twice, in another order, form "
+            "or compression?",
+            sum(int((rows > 1).sum()) for rows in count_repeats(seen)),
+            column="h_geocode",
+            fix="name each file once (see what * and ? in jobs.file match); if these are different jobs, "
+            "make one file with one row for each pair",
+        )
+
+    @property
+    def _sets(self) -> list[tuple[tuple[str | os.PathLike[str], ...], bool]]:
+        """The main files and the aux files, and whether their workers live outside."""
+        aux = () if self.aux is None else files_of(self.aux)
+        return [(files_of(self.path), False), (aux, True)]
 
     @property
     def _files(self) -> list[tuple[str | os.PathLike[str], bool]]:
         """The files, and whether their workers live outside."""
-        aux = () if self.aux is None else files_of(self.aux)
-        return [*((path, False) for path in files_of(self.path)), *((path, True) for path in aux)]
+        return [(path, external) for files, external in self._sets for path in files]
 
     def _records(self, path: str | os.PathLike[str], by: tuple[str, ...], *, external: bool) -> JobRecords:
         frame = self._read(path, "w_geocode", "h_geocode")
@@ -171,14 +209,14 @@ class LodesJobs:
         refuse_any(
             path,
             "rows of the aux file have homes in the geography",
-            int((~self.geography.is_external(home)).sum()) if external else 0,
+            pd.Series(~self.geography.is_external(home)) if external else 0,
             column="h_geocode",
             fix="give the main file, with homes in the geography, as file and the other one as aux",
         )
         refuse_any(
             path,
             "rows repeat an origin-destination pair that has a row already",
-            frame.duplicated(["w_geocode", "h_geocode"]).sum(),
+            frame.duplicated(["w_geocode", "h_geocode"]),
             column="h_geocode",
             fix="add the counts of rows with the same pair, or find out why the file was joined twice",
         )
@@ -207,7 +245,7 @@ class LodesJobs:
             refuse_any(
                 path,
                 f"rows have counts by {group} ({names[0]} to {names[-1]}) that do not add up to S000",
-                (frame[list(names)].sum(axis=1) != frame["S000"]).sum(),
+                frame[list(names)].sum(axis=1) != frame["S000"],
                 column=group,
                 fix=_FIX_COUNTS,
             )

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from geo_data.auxiliary import Flows, check_estimates, locate_units, sum_flows
-from geo_data.errors import InputError
+from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
 from geo_data.tables import read_table
 
@@ -53,32 +53,41 @@ def read_lodes_flows(
     Raises
     ------
     InputError
-        A file fault; counts that are no whole numbers; a pair twice; codes that lost their leading zeros;
-        no row in the geography; and where more than 5 % of the rows in the counties of the geography have
-        blocks that it does not have, which is what blocks of another census look like.
+        A file fault; counts that are no whole numbers; a pair twice, in one file or in both; codes that lost
+        their leading zeros; no row in the geography; and where more than 5 % of the rows in the counties of
+        the geography have blocks that it does not have, which is what blocks of another census look like.
     ValueError
         If there is no such level.
     """
     if aux is not None and Path(aux) == Path(path):
         raise InputError(path, "one file is named as main and as aux file", fix="name two, or no aux file")
     parts = [_read(file, geography) for file in (path, aux) if file is not None]
-    home, work, jobs = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    pairs = pd.concat([frame[["h_geocode", "w_geocode"]] for frame, *_ in parts])
+    refuse_any(
+        path,
+        "pairs of home and workplace are in the main and in the aux file: the same jobs twice?",
+        pairs.duplicated().sum(),
+        fix="name the aux file of the same release as aux, or none",
+    )
+    home, work = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
     return sum_flows(
         path,
         geography,
         (origin_level, destination_level),
         geography.unit_of(origin_level, home),
         geography.unit_of(destination_level, work),
-        jobs,
+        np.concatenate([frame["S000"].to_numpy() for frame, *_ in parts]),
     )
 
 
-def _read(path: str | os.PathLike[str], geography: Geography) -> tuple[NDArray[np.integer], ...]:
-    """Return block numbers of homes and workplaces, -1 outside the geography, and jobs, of every row."""
+def _read(
+    path: str | os.PathLike[str], geography: Geography
+) -> tuple[pd.DataFrame, NDArray[np.int32], NDArray[np.int32]]:
+    """Return every row, with the block numbers of its home and workplace, -1 outside the geography."""
     frame = read_table(path, {"h_geocode": "code", "w_geocode": "code", "S000": "count"})
     check_estimates(path, "S000", frame["S000"], frame[["h_geocode", "w_geocode"]])
     home, work = (_blocks(path, geography, frame[column]) for column in ("h_geocode", "w_geocode"))
-    return home, work, frame["S000"].to_numpy()
+    return frame, home, work
 
 
 def _blocks(path: str | os.PathLike[str], geography: Geography, codes: pd.Series) -> NDArray[np.int32]:
@@ -86,14 +95,14 @@ def _blocks(path: str | os.PathLike[str], geography: Geography, codes: pd.Series
     known = (numbers >= 0) & ~geography.is_external(numbers)
     own = np.delete(geography.blocks, geography.external_blocks)
     counties = {code[:_COUNTY_DIGITS] for code in own}
-    near = int(codes[~known].str[:_COUNTY_DIGITS].isin(counties).sum())
-    if near > _MOST_UNKNOWN * (near + known.sum()):
-        raise InputError(
+    near = codes.str[:_COUNTY_DIGITS].isin(counties) & ~known
+    if near.sum() > _MOST_UNKNOWN * (near.sum() + known.sum()):
+        refuse_any(
             path,
             f"rows are in counties of the geography but in none of its {geography.block_level} blocks: "
             "blocks of another census? LODES7 uses blocks of 2010, LODES8 those of 2020",
+            near,
             column=str(codes.name),
-            count=near,
             fix="use the release of the LODES version that has the blocks of the geography",
         )
     return numbers

@@ -12,14 +12,23 @@ import pandas as pd
 
 from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
-from geo_data.jobs import AttributeCodes, Files, JobRecords, Slots, files_of, join_records, locate_blocks
+from geo_data.jobs import (
+    AttributeCodes,
+    Files,
+    JobRecords,
+    Slots,
+    count_repeats,
+    files_of,
+    join_records,
+    locate_blocks,
+    refuse_no_jobs,
+)
 from geo_data.tables import Kind, read_table
 
 __all__ = ["MicrodataJobs"]
 
 _MAX_CATEGORIES = 1000
 _ROWS = 4_000_000  # of a file at a time: codes as text take many times the memory of numbers
-_PARTS = 64  # in which hashes of workers are counted: what is sorted at a time is small beside all
 
 
 @dataclass(frozen=True)
@@ -155,11 +164,21 @@ class MicrodataJobs:
                 fix="name the column under attributes",
             )
         workers = () if self.worker is None else (self.worker,)
+        files = files_of(self.path)
         seen: list[npt.NDArray[np.uint64]] = []
-        for path in files_of(self.path):
-            frame = self._read(path, (*by, *workers), origins=True)
+        same: list[npt.NDArray[np.uint64]] = []  # rows of each file
+        for path in files:
+            # Of several files, every attribute: rows of a worker may differ in one only.
+            labels = dict.fromkeys((*by, *(self.attributes if len(files) > 1 else ()), *workers))
+            frame = self._read(path, tuple(labels), origins=True)
             for worker in workers:
                 seen.append(np.sort(pd.util.hash_array(frame[worker].to_numpy(dtype=object))))
+            if len(files) > 1:
+                hashed = pd.util.hash_pandas_object(frame[sorted(frame.columns.astype(str))], index=False)
+                # Without workers, rows of different jobs may be equal; those of whole files are not.
+                hashes = hashed.to_numpy(np.uint64)
+                same.append(np.unique(hashes) if workers else _digest(hashes))
+                del hashed, hashes
             coded = {name: self._coded(frame[name], (categories or {}).get(name)) for name in by}
             for start in range(0, len(frame), _ROWS):
                 rows = slice(start, start + _ROWS)
@@ -174,9 +193,17 @@ class MicrodataJobs:
             path,
             f"workers have more than {self.records_per_worker} row(s)"
             + " in all files together" * (len(seen) > 1),
-            sum(int((rows > self.records_per_worker).sum()) for rows in _rows_of_each(seen)),
+            sum(int((rows > self.records_per_worker).sum()) for rows in count_repeats(seen)),
             column=self.worker,
             fix="keep one job per worker, or raise records_per_worker (and with it a person's loss)",
+        )
+        what = "rows, with the same worker, home, workplace and attributes, are" if workers else "tables are"
+        refuse_any(
+            files[0],
+            f"{what} in several files: the same jobs twice, in another order, form or compression?",
+            sum(int((times > 1).sum()) for times in count_repeats(same)),
+            column=self.worker,
+            fix="name each file once (see what * and ? in jobs.file match)",
         )
 
     def _coded(self, values: pd.Series, categories: tuple[str, ...] | None) -> AttributeCodes:
@@ -202,18 +229,12 @@ class MicrodataJobs:
         refuse_any(
             path,
             "numbers of jobs are negative or not whole",
-            ((count < 0) | (count % 1 != 0)).sum(),
+            (count < 0) | (count % 1 != 0),
             column=self.count,
             fix="name a column that counts jobs",
         )
-        if not 0 < count.sum() <= np.iinfo(np.int32).max:
-            raise InputError(
-                path,
-                f"the numbers of jobs add up to none, or to more than {np.iinfo(np.int32).max:,}",
-                column=self.count,
-                fix="name a column that counts jobs, or split the file",
-            )
-        return frame.loc[frame.index.repeat(count.astype(np.int64))].reset_index(drop=True)
+        refuse_no_jobs(path, self.count, min(count.sum(), 1e18))
+        return frame.loc[frame.index.repeat(count.astype(np.int64))]  # the index stays the number of the row
 
     def _code(self, values: pd.Series) -> tuple[AttributeCodes, tuple[str, ...]]:
         codes, categories = pd.factorize(values, sort=True)
@@ -229,8 +250,6 @@ class MicrodataJobs:
         return narrow, tuple(str(category) for category in categories)
 
 
-def _rows_of_each(hashes: list[npt.NDArray[np.uint64]]) -> Iterator[npt.NDArray[np.intp]]:
-    """Yield how often each hash occurs in sorted arrays together, from a part of all hashes at a time."""
-    bounds = np.arange(1, _PARTS, dtype=np.uint64) * (2**64 // _PARTS)
-    for part in zip(*(np.split(each, np.searchsorted(each, bounds)) for each in hashes), strict=True):
-        yield np.unique(np.concatenate(part), return_counts=True)[1]
+def _digest(rows: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Return one hash of the hashes of rows, the same in whatever order they are."""
+    return pd.util.hash_array(np.array([rows.sum(dtype=np.uint64) ^ np.uint64(rows.size)]))

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 import shapely
 
+from geo_data.delimited import note_rows, refuse_no_file
 from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
 from geo_data.unit_names import clean_names
@@ -153,8 +154,7 @@ def read_centroids(
 
 def _read(path: Path, codes: Sequence[str], names: Sequence[str]) -> gpd.GeoDataFrame:
     """Read a file whose columns `codes` must be text, and complete; those of names may be anything."""
-    if not path.is_file():
-        raise InputError(path, "there is no such file", fix="check the path in the configuration")
+    refuse_no_file(path)
     with path.open("rb") as file:
         parquet = file.read(4) == b"PAR1"
     frame = None
@@ -166,6 +166,7 @@ def _read(path: Path, codes: Sequence[str], names: Sequence[str]) -> gpd.GeoData
             "the file has no polygons that can be read",
             fix="give GeoParquet, GeoPackage, GeoJSON or a shapefile, or name latitude and longitude",
         )
+    note_rows(path, len(frame))
     missing = [name for name in (*codes, *names) if name not in frame]
     if missing:
         raise InputError(

@@ -5,7 +5,7 @@ Every reader of this package goes through `read_table`. A column is asked for wi
 ========  ==============================================================================
 code      a geocode: text, never a number (a number has lost its leading zeros)
 label     a category or an identifier: text; integers of a Parquet file become text
-count     a whole number, not negative, never written as a decimal
+count     a whole number up to 10^15, written in the digits 0 to 9 and nothing else
 number    a finite number; "1,234" with thousands separators is accepted
 margin    a margin of error: a number, not negative, also as "+/-56"; NaN where it is
           blank or asterisks, which say that it is unknown
@@ -15,28 +15,39 @@ name      text that many rows share, such as that of a county: a categorical, mi
           it is blank; what is not UTF-8 is read as Windows-1252
 ========  ==============================================================================
 
-The first four may not have missing values. Nothing here shows a value of the data: errors of the libraries
+The first four may not have missing values. A row of CSV is a line; all of them are accounted for
+(`geo_data.delimited`). Nothing here shows a value of the data: errors of the libraries
 underneath quote the offending row, so they are replaced, not chained.
 """
 
 from __future__ import annotations
 
 import csv
-import gzip
 import hashlib
 import os
-import zlib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from geo_data.errors import InputError, refuse_any
+from geo_data.delimited import (
+    BLOCK,
+    COPY_AGAIN,
+    READ_FAULTS,
+    TRUNCATED,
+    lines_of_other_widths,
+    most_bytes,
+    note_rows,
+    open_lines,
+    refuse_no_file,
+)
+from geo_data.errors import InputError, lines_of, refuse_any
 from geo_data.unit_names import shared_names
 
 __all__ = ["Kind", "margins", "numbers", "read_table"]
@@ -44,14 +55,14 @@ __all__ = ["Kind", "margins", "numbers", "read_table"]
 Kind = Literal["code", "label", "count", "number", "margin", "text", "name"]
 
 _NAME = pa.dictionary(pa.int32(), pa.binary())  # each name is kept once, however many rows have it
-_GZIP = b"\x1f\x8b"
+# Each distinct count is looked at once: most rows of a table of jobs have one of a few.
+_COUNT = pa.dictionary(pa.int32(), pa.string())
 _PARQUET = b"PAR1"
-_TRUNCATED = "the file is truncated or corrupt"
-_COPY_AGAIN = "copy or download it again and compare checksums"
+_LARGEST = 10**15  # of a count: no sum of a few passes the largest int64, and floats hold it exactly
 _NO_ROWS = "the file is empty: it has a header and no rows"
 _ENCODING = "the text is not UTF-8"
 _SAVE_UTF8 = "save it as UTF-8"
-_READ_FAULTS = (OSError, EOFError, zlib.error, pa.ArrowException)
+_NUMBER = r"\s*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?\s*"
 
 
 def read_table(
@@ -92,16 +103,16 @@ def read_table(
     Raises
     ------
     InputError
-        File absent, empty, truncated, corrupt or not UTF-8; columns missing, unknown or double; rows
-        with another number of fields than the header; values that are not of the column's kind.
+        File absent, no regular file, empty, truncated, corrupt or not UTF-8; text whose lines are not its
+        rows (`geo_data.delimited.CheckedLines`); columns missing, unknown or double; rows with another number
+        of fields than the header; values that are not of the column's kind.
     """
     path = Path(path)
-    if not path.is_file():
-        raise InputError(path, "there is no such file", fix="check the path in the configuration")
+    refuse_no_file(path)
     with path.open("rb") as file:
         magic = file.read(4)
     if not magic:
-        raise InputError(path, "the file is empty", fix=_COPY_AGAIN)
+        raise InputError(path, "the file is empty", fix=COPY_AGAIN)
     wanted = dict.fromkeys([*columns, *present])
     if magic == _PARQUET:
         header = _parquet_header(path)
@@ -112,12 +123,13 @@ def read_table(
             with path.open("rb") as file:
                 sha256[str(path)] = hashlib.file_digest(file, "sha256").hexdigest()
     else:
-        header = _csv_header(path, magic)
+        header = _csv_header(path)
         _check_header(path, header, wanted, schema)
         columns = _with(columns, optional, header)
-        table = _read_csv(path, magic, columns, sha256)
+        table = _read_csv(path, columns, sha256)
     if table.num_rows == 0:
-        raise InputError(path, _NO_ROWS, fix=_COPY_AGAIN)
+        raise InputError(path, _NO_ROWS, fix=COPY_AGAIN)
+    note_rows(path, table.num_rows)
     return pd.DataFrame({name: _values(path, name, kind, table[name]) for name, kind in columns.items()})
 
 
@@ -127,33 +139,43 @@ def _with(
     return {**columns, **{name: kind for name, kind in (optional or {}).items() if name in header}}
 
 
-def _csv_header(path: Path, magic: bytes) -> list[str]:
+def _csv_header(path: Path) -> list[str]:
+    with open_lines(path) as lines:
+        data = b""
+        while data.count(b"\n") < 2 and (more := lines.read(BLOCK)):
+            data += more
+    line, _, rest = data.partition(b"\n")
     fault = fix = ""
     header: list[str] = []
-    more = b""
     try:
-        with gzip.open(path) if magic.startswith(_GZIP) else path.open("rb") as raw:
-            line, more = raw.readline(), raw.read(1)
         # Only this line is decoded: columns that nobody reads may be in any encoding.
-        header = next(csv.reader([line.decode("utf-8-sig")]), [])
+        header = next(csv.reader([line.decode("utf-8-sig").removesuffix("\r")], strict=True), [])
     except UnicodeDecodeError:
         fault, fix = _ENCODING, _SAVE_UTF8
-    except (*_READ_FAULTS, csv.Error):
-        fault, fix = _TRUNCATED, _COPY_AGAIN
+    except csv.Error:
+        fault, fix = TRUNCATED, COPY_AGAIN
     # Raised after the handler, here and below: a chained error would carry the file's content along.
-    if not fault and not more:
-        fault, fix = (_NO_ROWS if header else "the file is empty"), _COPY_AGAIN
+    if not fault and not rest.strip(b"\r\n"):
+        fault, fix = (_NO_ROWS if header else "the file is empty"), COPY_AGAIN
     if fault:
         raise InputError(path, fault, fix=fix)
     return header
 
 
 def _parquet_header(path: Path) -> list[str]:
+    found = None
     try:
-        return list(pyarrow.parquet.read_schema(path).names)
-    except _READ_FAULTS:
-        pass
-    raise InputError(path, _TRUNCATED, fix=_COPY_AGAIN)
+        found = pyarrow.parquet.read_metadata(path)
+        names = list(pyarrow.parquet.read_schema(path).names)
+    except READ_FAULTS:
+        found = None
+    if found is None:
+        raise InputError(path, TRUNCATED, fix=COPY_AGAIN)
+    size = sum(found.row_group(i).total_byte_size for i in range(found.num_row_groups))
+    if max(size, 8 * found.num_rows) > most_bytes(path.stat().st_size):
+        rule = "far more comes out of the file than a table holds"
+        raise InputError(path, rule, fix="look at it before it is read, or write it without compression")
+    return names
 
 
 def _check_header(
@@ -182,87 +204,62 @@ def _check_header(
         )
 
 
-def _read_csv(
-    path: Path, magic: bytes, columns: Mapping[str, Kind], sha256: dict[str, str] | None
-) -> pa.Table:
-    """Return the columns as text, counts as int64 where all of them convert."""
-    text = {name: _NAME if kind == "name" else pa.string() for name, kind in columns.items()}
-    fast = {name: pa.int64() if kind == "count" else text[name] for name, kind in columns.items()}
-    table, fault = _parse_csv(path, magic, fast, sha256)
-    if table is None and "count" in columns.values():
-        # Either a count is not a whole number (to be counted by `_values`) or the file cannot be read at all.
-        table, fault = _parse_csv(path, magic, text, sha256)
-    if table is None:
-        raise InputError(path, fault, fix=_SAVE_UTF8 if fault == _ENCODING else _COPY_AGAIN)
-    return table
-
-
-class _Hashed:
-    """A file whose bytes are hashed as they are read."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self._sha256, self.closed = file, hashlib.sha256(), False
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._file.read(size)
-        self._sha256.update(data)
-        return data
-
-    def close(self) -> None:
-        self.closed = True
-
-    def hexdigest(self) -> str:
-        """Return the hash of the whole file, whose rest is read for it."""
-        self.read()
-        return self._sha256.hexdigest()
-
-
-def _parse_csv(
-    path: Path, magic: bytes, types: Mapping[str, pa.DataType], sha256: dict[str, str] | None
-) -> tuple[pa.Table | None, str]:
+def _read_csv(path: Path, columns: Mapping[str, Kind], sha256: dict[str, str] | None) -> pa.Table:
+    """Return the columns as text, of which counts and names are dictionaries."""
+    shared = {"name": _NAME, "count": _COUNT}
+    types = {name: shared.get(kind, pa.string()) for name, kind in columns.items()}
     ragged: list[int] = []
 
-    def skip(row: object) -> str:
+    def skip(_: object) -> str:
         ragged.append(1)
         return "skip"
 
     table, fault = None, ""
-    try:
-        compression = "gzip" if magic.startswith(_GZIP) else None
-        with path.open("rb") as file:
-            hashed = _Hashed(file)
-            with pa.input_stream(file if sha256 is None else hashed, compression=compression) as stream:
-                table = pyarrow.csv.read_csv(
-                    stream,
-                    parse_options=pyarrow.csv.ParseOptions(invalid_row_handler=skip),
-                    convert_options=pyarrow.csv.ConvertOptions(
-                        include_columns=list(types),
-                        column_types=types,
-                        null_values=[""],
-                        strings_can_be_null=True,
-                    ),
-                )
-            if sha256 is not None:
-                sha256[str(path)] = hashed.hexdigest()
-    except _READ_FAULTS as error:
-        fault = _ENCODING if "UTF8" in str(error) else _TRUNCATED
-    if table is not None and ragged:
+    with open_lines(path, sha256) as lines:
+        try:
+            table = pyarrow.csv.read_csv(
+                lines,
+                read_options=pyarrow.csv.ReadOptions(block_size=BLOCK),
+                parse_options=pyarrow.csv.ParseOptions(invalid_row_handler=skip),
+                convert_options=pyarrow.csv.ConvertOptions(
+                    include_columns=list(types),
+                    column_types=types,
+                    null_values=[""],
+                    strings_can_be_null=True,
+                ),
+            )
+        except READ_FAULTS as error:
+            fault = _ENCODING if "UTF8" in str(error) else TRUNCATED
+            while not lines.fault and lines.read(BLOCK):  # to the line with the cause, if it is one of those
+                pass
+    if table is None:
+        raise InputError(path, fault, fix=_SAVE_UTF8 if fault == _ENCODING else COPY_AGAIN)
+    if ragged:
         raise InputError(
             path,
             "rows do not have as many fields as the header",
             count=len(ragged),
+            where=lines_of(lines_of_other_widths(path)),
             fix="quote text that contains commas; if the file was cut off, copy it again",
         )
-    return table, fault
+    if table.num_rows != lines.lines - 1:
+        raise InputError(
+            path,
+            f"{lines.lines - 1:,} lines were found below the header, and {table.num_rows:,} rows were read",
+            fix="read the file with another program, and write it again",
+        )
+    return table
 
 
 def _read_parquet(path: Path, columns: Mapping[str, Kind]) -> pa.Table:
     try:
         shared = [name for name, kind in columns.items() if kind == "name"]
-        return pyarrow.parquet.read_table(path, columns=list(columns), read_dictionary=shared)
-    except _READ_FAULTS:
+        table = pyarrow.parquet.read_table(path, columns=list(columns), read_dictionary=shared)
+        if table.num_rows == pyarrow.parquet.read_metadata(path).num_rows:
+            return table
+    except READ_FAULTS:
         pass
-    raise InputError(path, _TRUNCATED, fix=_COPY_AGAIN)
+    raise InputError(path, TRUNCATED, fix=COPY_AGAIN)
 
 
 def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Series:
@@ -270,7 +267,7 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Se
     type_ = column.type
     if pa.types.is_dictionary(type_):
         type_ = type_.value_type
-        column = column.cast(type_) if kind != "name" else column
+        column = column.cast(type_) if kind not in ("name", "count") else column
     is_text = pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
     if kind == "code" and not is_text:
         raise InputError(
@@ -300,48 +297,60 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Se
             return margins(path, name, column.cast(pa.float64(), safe=False).to_pandas())
         text = column.cast(pa.string()).to_pandas().astype("str").fillna("")
         return margins(path, name, text) if kind == "margin" else text
-    missing = column.null_count
+    if kind == "count":
+        return _counts(path, name, column.dictionary_encode().unify_dictionaries())
     if is_text:
         text = column.to_pandas().astype("str")
         distinct = pd.Series(text.dropna().unique(), dtype="str")  # a geocode comes many times over
-        missing += int(text.isin(distinct[distinct.str.strip() == ""]).sum())
-    if missing:
-        raise InputError(
-            path,
-            "values are missing or blank",
-            column=name,
-            count=missing,
-            fix="fill them or remove the rows",
-        )
-    if kind == "count":
-        return _counts(path, name, text if is_text else column.to_pandas())
+        _refuse_missing(path, name, text.isna() | text.isin(distinct[distinct.str.strip() == ""]))
+    else:
+        if column.null_count:
+            _refuse_missing(path, name, column.is_null().to_pandas())
     if kind == "number":
         return numbers(path, name, text if is_text else column.cast(pa.float64(), safe=False).to_pandas())
     if not is_text:
         return column.cast(pa.string()).to_pandas().astype("str")
     if kind == "code":
-        decimal = distinct.str.fullmatch(r"\d+\.0*|\d(\.\d*)?[eE]\+\d+")
+        decimal = distinct.str.fullmatch(r"[0-9]+\.0*|[0-9](\.[0-9]*)?[eE]\+[0-9]+")
         refuse_any(
             path,
             "geocodes are written as decimal numbers",
-            text.isin(distinct[decimal]).sum(),
+            text.isin(distinct[decimal]),
             column=name,
             fix="keep geocodes as text in the program that wrote the file",
         )
     return text
 
 
-def _counts(path: Path, name: str, column: pd.Series) -> pd.Series:
-    whole = column.astype("str").str.fullmatch(r"\s*\d{1,18}\s*") if column.dtype == "str" else column >= 0
-    if not whole.all():
-        raise InputError(
-            path,
-            "values are not whole numbers from 0 up (negative, fractional, or no number)",
-            column=name,
-            count=int((~whole).sum()),
-            fix="correct the counts; a count is written without sign, point or separator",
-        )
-    return column.astype(np.int64)
+def _refuse_missing(path: Path, name: str, missing: pd.Series) -> None:
+    rule = "values are missing or blank"
+    refuse_any(path, rule, missing, column=name, fix="fill them or remove the rows")
+
+
+def _counts(path: Path, name: str, column: pa.ChunkedArray) -> pd.Series:
+    """Return counts, from a dictionary of texts or of integers."""
+    if column.null_count:
+        _refuse_missing(path, name, column.is_null().to_pandas())
+    distinct = column.chunk(0).dictionary if column.num_chunks else pa.array([], pa.int64())
+    codes = np.concatenate([chunk.indices.to_numpy() for chunk in column.chunks] or [np.zeros(0, np.int32)])
+    if pa.types.is_integer(distinct.type):
+        values = distinct.to_pylist()  # of any width and sign: Python's do not wrap around
+    else:
+        texts = [text or "" for text in distinct.to_pylist()]
+        blank = [not text.strip() for text in texts]
+        if any(blank):
+            _refuse_missing(path, name, pd.Series(np.array(blank)[codes]))
+        whole = pc.match_substring_regex(distinct, "^[0-9]{1,16}$").to_pylist()
+        values = [int(text) if good else -1 for text, good in zip(texts, whole, strict=True)]
+    broken = np.array([not 0 <= value <= _LARGEST for value in values])
+    refuse_any(
+        path,
+        "values are not whole numbers from 0 up to 10^15 (negative, fractional, or no number)",
+        pd.Series(broken[codes]) if broken.any() else 0,
+        column=name,
+        fix="correct the counts; a count is written in digits, without sign, point, separator or space",
+    )
+    return pd.Series(np.array(values, np.int64)[codes])
 
 
 def numbers(path: str | os.PathLike[str], name: str, column: pd.Series) -> pd.Series:
@@ -364,19 +373,12 @@ def numbers(path: str | os.PathLike[str], name: str, column: pd.Series) -> pd.Se
     """
     if column.dtype == "str":
         # Only true thousands separators: "1,5" is a decimal comma somewhere, and 15 would be wrong.
-        separated = column.str.fullmatch(r"\s*[+-]?\d{1,3}(,\d{3})+(\.\d*)?\s*")
-        column = pd.to_numeric(
-            column.where(~separated, column.str.replace(",", "", regex=False)), errors="coerce"
-        ).astype(np.float64)
-    finite = np.isfinite(column.to_numpy())
-    if not finite.all():
-        raise InputError(
-            path,
-            "values are not finite numbers",
-            column=name,
-            count=int((~finite).sum()),
-            fix="write plain numbers such as 1234.5",
-        )
+        separated = column.str.fullmatch(r"\s*[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?\s*")
+        plain = column.where(~separated, column.str.replace(",", "", regex=False))
+        plain = plain.where(plain.str.fullmatch(_NUMBER))
+        column = pd.to_numeric(plain, errors="coerce").astype(np.float64)
+    rule = "values are not finite numbers"
+    refuse_any(path, rule, ~np.isfinite(column), column=name, fix="write plain numbers such as 1234.5")
     return column
 
 
@@ -410,7 +412,7 @@ def margins(path: str | os.PathLike[str], name: str, column: pd.Series) -> pd.Se
     refuse_any(
         path,
         "margins of error are negative",
-        (result < 0).sum(),
+        result < 0,
         column=name,
         fix="leave unknown margins empty; some tables write them as codes such as -222222222",
     )

@@ -81,7 +81,7 @@ def read_weights(
         raise InputError(path, f"one column is named for area and weight: {area}", fix="name two")
     frame = read_table(path, {area: "code", weight: "number"})
     values = frame[weight].to_numpy(dtype=np.float64)
-    refuse_any(path, "weights are negative", (values < 0).sum(), column=weight, fix="correct the table")
+    refuse_any(path, "weights are negative", frame[weight] < 0, column=weight, fix="correct the table")
     if values.sum() > _LARGEST_TOTAL:
         raise InputError(
             path,
@@ -92,7 +92,7 @@ def read_weights(
     refuse_any(
         path,
         "rows repeat an area that has a row already",
-        frame[area].duplicated().sum(),
+        frame[area].duplicated(),
         column=area,
         fix="keep one row per area: the table may hold several years or groups",
     )

@@ -11,7 +11,7 @@ import click
 
 import pipelines
 from pipelines.running.folder import RunFolder
-from pipelines.storage.errors import ShownError, shown_message
+from pipelines.storage.errors import ShownError, private_message
 
 __all__ = ["FILE", "FOLDER", "PATH", "implicate_option", "kept_for_resume", "one_clear_error", "say"]
 
@@ -38,7 +38,7 @@ def one_clear_error() -> Iterator[None]:
     except (click.ClickException, click.exceptions.Exit, click.Abort):
         raise
     except (ShownError, OSError) as error:
-        raise click.ClickException(shown_message(error)) from None
+        raise click.ClickException(private_message(error)) from None
     except Exception as error:
         if os.environ.get("ODSYNTH_DEBUG"):
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
@@ -23,6 +24,7 @@ import synth
 from synth.exact import decimal_up, exact
 
 __all__ = [
+    "MOST",
     "Columns",
     "DeltaNumber",
     "Groupings",
@@ -48,6 +50,13 @@ __all__ = [
 ]
 
 
+MOST = 2**31 - 1
+"""The most jobs that a release can have, and so the largest whole number that a configuration needs."""
+
+# Beyond these no number of a configuration means anything, and floats lose it.
+_LARGEST, _SMALLEST = Fraction(10**12), Fraction(1, 10**100)
+
+
 class WrittenFloat(float):
     """A float of the TOML file that remembers how it was written, so that the fix can quote it."""
 
@@ -71,6 +80,10 @@ def _number(allowed: Callable[[Fraction], bool], otherwise: str) -> PlainValidat
             raise ValueError(
                 f'{shown(value)} is not a number; write for example "8.6", "1e-5" or "1/3"'
             ) from None
+        if number > _LARGEST or 0 < number < _SMALLEST:
+            raise ValueError(
+                f"{shown(value)} is larger than 10^12, or closer to 0 than 10^-100; write one between these"
+            )
         if not allowed(number):
             raise ValueError(f"{shown(value)} {otherwise}")
         return number
@@ -133,8 +146,10 @@ def _groupings(value: object) -> dict[str, int]:
     if not isinstance(value, dict):
         raise ValueError(f"{shown(value)} is not a table; write for example {{ district = 6 }}")
     for parts in value.values():
-        if type(parts) is not int or parts < 2:
-            raise ValueError(f"{shown(parts)} is not a number of parts; write a whole number of at least 2")
+        if type(parts) is not int or not 2 <= parts <= MOST:
+            raise ValueError(
+                f"{shown(parts)} is not a number of parts; write a whole number from 2 to {MOST:,}"
+            )
     return dict(value)
 
 
@@ -219,8 +234,10 @@ def shown(value: object) -> str:
         return value.text
     try:
         text = json.dumps(value, ensure_ascii=False)
-    except TypeError:  # a date
-        text = str(value)
+    except (TypeError, ValueError):  # a date; a number of thousands of digits
+        text = "a value"
+        with suppress(ValueError):
+            text = str(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 

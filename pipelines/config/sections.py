@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pipelines.config.fields import (
+    MOST,
     Columns,
     DeltaNumber,
     Groupings,
@@ -189,7 +190,7 @@ class MicrodataJobsSettings(Section):
     worker: Line | None = None
     count: Line | None = None
     attributes: Names = ()
-    records_per_worker: Annotated[int, Field(ge=1)] = 1
+    records_per_worker: Annotated[int, Field(ge=1, le=MOST)] = 1
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -256,7 +257,7 @@ class CtppTable(Section):
     file: InputPath
     levels: SummaryLevels
     table: Line | None = None
-    line: Annotated[int, Field(ge=1)] = 1
+    line: Annotated[int, Field(ge=1, le=MOST)] = 1
 
 
 class AcsTable(Section):
@@ -337,7 +338,7 @@ class RunSettings(Section):
         Accept confidential files that everybody on the machine can read.
     """
 
-    batch_jobs: Annotated[int, Field(ge=1)] | None = None
+    batch_jobs: Annotated[int, Field(ge=1, le=MOST)] | None = None
     world_readable: bool = False
 
 
@@ -481,7 +482,7 @@ class PlanSettings(Section):
     share: RetentionNumber = Fraction(9, 10)
     pool_by: Names = ()
     pool_level: Line | None = None
-    pool_below: Annotated[int, Field(ge=1)] | None = None
+    pool_below: Annotated[int, Field(ge=1, le=MOST)] | None = None
     retention_min: RetentionNumber = Fraction(1)
     prior: PositiveNumber | None = None
 

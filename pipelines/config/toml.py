@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,6 +13,8 @@ from pipelines.config.fields import WrittenFloat
 from pipelines.storage.errors import ShownError
 
 __all__ = ["ConfigError", "parse_toml", "read_toml"]
+
+_LARGEST = 2**24  # bytes of a file
 
 
 class ConfigError(ShownError, ValueError):
@@ -42,6 +45,11 @@ def read_toml(path: Path) -> dict[str, Any]:
         If the file cannot be read or is not TOML.
     """
     try:
+        found = path.stat()
+        if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):  # opening a pipe would wait
+            raise ConfigError(f"{path}: this is a pipe, socket or device; give the path of a TOML file")
+        if found.st_size > _LARGEST:
+            raise ConfigError(f"{path}: the file is larger than {_LARGEST:,} bytes; give a TOML file")
         text = path.read_bytes().decode("utf-8-sig")  # some editors put a mark before the first letter
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file; give the path of a TOML file") from None
@@ -51,6 +59,10 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path.name}: the text is not UTF-8; save the file in that encoding") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{path!r}: no path of a file") from None  # a NUL in it
     return parse_toml(text, path.name)
 
 
@@ -65,3 +77,7 @@ def parse_toml(text: str, name: str) -> dict[str, Any]:
         if found and int(found[1]) <= len(lines):
             message += f": {lines[int(found[1]) - 1].strip()}"
         raise ConfigError(f"{name}: not valid TOML: {message}") from None
+    except RecursionError:
+        raise ConfigError(f"{name}: lists or tables are nested too deep; no key needs that") from None
+    except ValueError:
+        raise ConfigError(f"{name}: a whole number has more digits than any key takes; shorten it") from None

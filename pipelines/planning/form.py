@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pyarrow as pa
 
 import synth
 from pipelines.storage.checksums import sha256_of
+from pipelines.storage.documents import parse_json, read_json
 from pipelines.storage.parquet_form import Kind, check_form, is_count, is_text
 
 __all__ = [
@@ -48,9 +48,9 @@ def read_document(folder: Path, content: bytes | None = None) -> dict[str, Any]:
         If it is of no format.
     """
     try:
-        document = json.loads((content or (folder / "plan.json").read_bytes()).decode("utf-8"))
-    except (OSError, ValueError):
-        raise ValueError("plan.json: the file is not there, or not JSON in UTF-8") from None
+        document = read_json(folder / "plan.json") if content is None else parse_json(content, "plan.json")
+    except OSError:
+        raise ValueError("plan.json: the file is not there, or cannot be read") from None
     if isinstance(document, dict) and document.get("format") == _FIRST_FORMAT:
         document = _from_first(document)
     if not isinstance(document, dict) or document.get("format") != PLAN_FORMAT:

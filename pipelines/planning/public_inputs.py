@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import geopandas as gpd
@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 import geo_data
+from geo_data.delimited import count_rows
 from geo_data.errors import refuse_any
 from pipelines.config.fields import expand
 from pipelines.config.loading import MicrodataJobsSettings, ReleaseConfig
@@ -48,6 +49,8 @@ class PublicInputs:
         Shapes of the units of levels, for maps of the release.
     names : dict of str to ndarray of str objects
         Names of the units of levels, likewise (`geo_data.Geography`).
+    rows : dict of str to int
+        Rows that were read of each public file, by path.
     """
 
     geography: geo_data.Geography
@@ -57,6 +60,7 @@ class PublicInputs:
     notes: tuple[str, ...]
     polygons: dict[str, gpd.GeoDataFrame]
     names: dict[str, npt.NDArray[np.object_]]
+    rows: dict[str, int] = field(default_factory=dict)
 
 
 def read_public_inputs(config: ReleaseConfig) -> PublicInputs:
@@ -81,12 +85,16 @@ def read_public_inputs(config: ReleaseConfig) -> PublicInputs:
         If a public input is a confidential file.
     """
     refuse_as_public(config)
-    geography = read_geography(config)
+    with count_rows() as rows:
+        geography = read_geography(config)
     _check_codes(config, geography)
     slots = job_source(config, geography).slots()
     _check_categories(config, slots)
     check_pool_by(config, slots)
-    return public_inputs_for(config, geography, slots)
+    # Not the rows of jobs: there is one for each pair of home and workplace.
+    with count_rows() as more:
+        inputs = public_inputs_for(config, geography, slots)
+    return replace(inputs, rows=rows | more)
 
 
 def public_inputs_for(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ import synth
 from geo_data.geography import Geography, ordered_geography
 from geo_data.jobs import Slots
 from geo_data.pools import Pooling, PoolTable
+from pipelines.config.fields import MOST
 from pipelines.config.implicates import Implicates
 from pipelines.planning.form import PLAN_FORMAT, PLAN_TABLES, check_tables, read_document
 from pipelines.planning.plan import Choices, ReleasePlan
@@ -130,8 +130,8 @@ def load_plan(
     mechanism = synth.MECHANISMS[document["mechanism"]]
     numeric = synth.Plan(
         document["mechanism"],
-        Fraction(document["epsilon"]),
-        Fraction(document["delta"]),
+        synth.exact(document["epsilon"]),
+        synth.exact(document["delta"]),
         synth.Pools(pools.n, rest["m"], rest["domain"]),
         domains,
         rest["class"],
@@ -309,6 +309,8 @@ def _load_pools(
     slots = _read(folder / "slots.parquet")
     categories = {name: tuple(values) for name, values in document["attributes"].items()}
     count = slots["count"].to_numpy()
+    if not (count > 0).all() or count.astype(float).sum() > MOST:
+        raise ValueError(f"slots.parquet: counts below 1, or of more than {MOST:,} jobs together")
     place = 2 * _numbers(geography, table["place"]).astype(np.int64) + table["shared"].to_numpy()
     block = _numbers(geography, slots["work"])
     work = np.repeat(block, count)
@@ -317,11 +319,7 @@ def _load_pools(
     pooling = Pooling(said["level"], said["below"], tuple(said["by"]))
     attributes = {name: np.repeat(_codes(slots[name], values), count) for name, values in categories.items()}
     row = slots["pool"].to_numpy()
-    if (
-        min(block.min(), place.min(), row.min()) < 0
-        or count.min() < 1
-        or not np.array_equal(np.bincount(row, count, n.size), n)
-    ):
+    if min(block.min(), place.min(), row.min()) < 0 or not np.array_equal(np.bincount(row, count, n.size), n):
         raise ValueError("pools.parquet: work blocks or slot counts do not match the rest of the plan")
     _check_fit(geography, pooling, place[row], row, block, count)
     strata = {name: _codes(table[name], categories[name]) for name in pooling.by}

@@ -20,6 +20,7 @@ from typing import Any
 import fsspec  # type: ignore[import-untyped]
 from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
 
+from pipelines.storage.documents import parse_json
 from pipelines.storage.durable import sync, whole_file, write_whole
 from pipelines.storage.errors import ShownError
 
@@ -89,7 +90,7 @@ class Place:
     def record(self, path: str) -> dict[str, str]:
         """Return a record; one that is not there, or was damaged, says nothing."""
         with suppress(FileNotFoundError, ValueError):
-            record = json.loads(self.content(path))
+            record = parse_json(self.content(path))
             if isinstance(record, dict):
                 return {name: str(value) for name, value in record.items()}
         return {}

@@ -5,8 +5,8 @@ Nothing is in memory but the plan and the rows of some destination units; so a n
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from geo_data.delimited import CheckedLines, open_lines
+from geo_data.errors import InputError
 from geo_data.geography import Geography
 from geo_data.od_files import count_columns, od_table
 from pipelines.planning.plan import ReleasePlan, batches
@@ -182,7 +184,7 @@ class _OdRows:
         )
         reading = pyarrow.csv.ReadOptions(block_size=_BYTES)
         fault = False  # raised outside of except: what the library says quotes the row
-        with gzip.open(path) as stream:
+        with self._lines(path) as stream:
             try:
                 reader = pyarrow.csv.open_csv(stream, read_options=reading, convert_options=options)
                 fault = reader.schema.names != schema.names
@@ -198,6 +200,18 @@ class _OdRows:
                 else:
                     yield pa.Table.from_batches([batch], schema)
         raise self._different()
+
+    @contextmanager
+    def _lines(self, path: Path) -> Iterator[CheckedLines]:
+        """Open a CSV file, of which every line is to be a row."""
+        fault = ""
+        try:
+            with open_lines(path) as lines:
+                yield lines
+        except InputError as error:
+            fault = error.rule
+        if fault:
+            raise DataError(f"{self._name}: {fault}")
 
     def _different(self) -> DataError:
         return DataError(f"{self._name} and {self._other} hold different rows")

@@ -14,6 +14,7 @@ from typing import Any
 import synth
 from pipelines.config.implicates import Implicates
 from pipelines.release.certificate import CERTIFICATE_FORMAT, Certificate, certificate_schema
+from pipelines.storage.documents import parse_json
 
 __all__ = ["FIRST_FORMAT", "dump_certificate", "parse_certificate", "schema_of"]
 
@@ -33,7 +34,7 @@ def parse_certificate(content: str | bytes) -> Certificate:
     ValueError
         If it is of no format (a `pydantic.ValidationError` names the fields).
     """
-    document = json.loads(content)
+    document = parse_json(content, "certificate.json")
     if not isinstance(document, dict) or document.get("format") != FIRST_FORMAT:
         return Certificate.model_validate_json(content)
     try:
@@ -50,9 +51,9 @@ def _from_first(document: dict[str, Any]) -> dict[str, Any]:
     curve, own = person.pop("curve"), (person["epsilon"], person["delta"])
     if person["records"] > 1:  # what stands there is of all of them: of one, the largest delta of any class
         runs = Implicates(**{name: document["implicates"][name] for name in ("number", "source")}).runs
-        largest = max(Fraction(row["person_delta"]) for row in classes)
+        largest = max(synth.exact(row["person_delta"]) for row in classes)
         own = (
-            synth.decimal_up(Fraction(person["epsilon"]) / person["records"]),
+            synth.decimal_up(synth.exact(person["epsilon"]) / person["records"]),
             synth.decimal_up(min(runs * largest, Fraction(1))),
         )
     return document | {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -37,6 +36,7 @@ from pipelines.release.polygons import check_polygons
 from pipelines.release.readme import release_readme
 from pipelines.release.signing import PUBLIC_KEY, SigningError, check_signatures
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, parse_checksums, sha256_of
+from pipelines.storage.documents import read_json
 
 __all__ = ["Check", "VerificationError", "contradictions", "quoted_configuration", "verify"]
 
@@ -144,7 +144,7 @@ def _check_files(folder: Path) -> dict[str, str]:
     actual = {name: sha256_of(folder / name) for name in (*present, MANIFEST)}
     stated = (folder / CHECKSUMS).read_bytes()
     if stated == "".join(checksum_lines(actual)).encode():
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = read_json(folder / MANIFEST)
         listed = {entry["path"]: entry["sha256"] for entry in manifest["files"]}
         if listed != {name: actual[name] for name in present}:
             raise _fail("files", f"{MANIFEST} and {CHECKSUMS} disagree")
@@ -160,7 +160,7 @@ def _blame(folder: Path, actual: dict[str, str], stated: bytes) -> str:
     """Say which file differs from what was sealed: the one that its two records do not agree with."""
     sums = parse_checksums(stated, strict=False)
     try:
-        entries = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
+        entries = read_json(folder / MANIFEST)["files"]
         manifest = {entry["path"]: entry["sha256"] for entry in entries}
     except (ValueError, KeyError, TypeError):
         return f"{MANIFEST} has been changed"
@@ -191,14 +191,13 @@ def _manifest_is_original(folder: Path, hashes: dict[str, str]) -> bool:
 
 def _read_certificate(folder: Path) -> tuple[dict[str, Any], Certificate]:
     """Return the certificate as it is stated, and in the form of today."""
-    content = (folder / "certificate.json").read_bytes()
+    stated = read_json(folder / "certificate.json")
     try:
-        certificate = parse_certificate(content)
+        certificate = parse_certificate((folder / "certificate.json").read_bytes())
     except ValidationError as error:
         fields = ", ".join(sorted({".".join(map(str, e["loc"])) for e in error.errors()}))
         raise _fail("certificate", f"certificate.json is not of the published form: {fields}") from None
-    stated = json.loads(content)
-    schema = json.loads((folder / "certificate.schema.json").read_text(encoding="utf-8"))
+    schema = read_json(folder / "certificate.schema.json")
     if schema != schema_of(stated["format"]):
         raise _fail("certificate", f"certificate.schema.json is not the schema of {stated['format']}")
     return stated, certificate

@@ -24,7 +24,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +63,8 @@ class RunState:
         Name of the run in the ledger, of which there is one.
     debit : str or None
         The entry of the ledger that paid for the run; None before it is made, and without a ledger.
+    rows : dict of str to int
+        Rows of each confidential file, by path; empty for a run that an earlier version began.
     """
 
     config: ReleaseConfig
@@ -71,6 +73,7 @@ class RunState:
     secure: bool
     name: str
     debit: str | None = None
+    rows: dict[str, int] = field(default_factory=dict)
 
 
 def other_version(place: Path, begun: Software | None) -> ConfigError:
@@ -277,6 +280,7 @@ class RunFolder:
             "secure": state.secure,
             "name": state.name,
             "debit": state.debit,
+            "rows": state.rows,
         }
         write_whole(self._state, json.dumps(document, default=str, indent=1) + "\n")
 
@@ -302,6 +306,7 @@ class RunFolder:
                 secure=document["secure"],
                 name=document["name"],
                 debit=document["debit"],
+                rows=document.get("rows", {}),
             )
         except (ValueError, KeyError, TypeError, AttributeError):
             raise other_version(self._state, self.software()) from None

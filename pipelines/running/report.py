@@ -52,6 +52,8 @@ class PlanReport:
         Where the plan and this report are, for `run`.
     sha256 : str
         Hash of the plan: of its plan.json, hexadecimal.
+    rows : mapping of str to int
+        Rows that were read of each public file, by path.
     """
 
     plan: ReleasePlan
@@ -61,6 +63,7 @@ class PlanReport:
     memory_gb: float
     folder: Path
     sha256: str
+    rows: Mapping[str, int]
 
     def text(self) -> str:
         """Return the report for people."""
@@ -75,6 +78,7 @@ class PlanReport:
             + (f"; a large destination's by {f.destination_error:.1%} (median)" if many else ""),
             f"  run       about {self.run_seconds:.0f} s and {self.memory_gb:.1f} GB on this machine, "
             "planning included",
+            *(f"Read        {Path(path).name}: {rows:,} rows" for path, rows in self.rows.items()),
         ]
         return "\n".join(lines)
 
@@ -128,7 +132,7 @@ def plan(
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         kilobytes = memory / (1024 if sys.platform == "darwin" else 1)
         cost = run_cost(time.process_time(), kilobytes / 1e6, made.numeric.pools.n_records)
-        planned = PlanReport(made, guarantee, utility, *cost, folder, digest)
+        planned = PlanReport(made, guarantee, utility, *cost, folder, digest, inputs.rows)
         _write(planned, inputs.names, staging)
     return planned
 

@@ -26,6 +26,7 @@ from pipelines.planning.storage import load_plan
 from pipelines.release.names import NAME_FILE, check_names
 from pipelines.release.verification import contradictions
 from pipelines.storage.checksums import sha256_of
+from pipelines.storage.documents import read_json
 
 __all__ = [
     "PLAN_FOLDER",
@@ -141,7 +142,7 @@ def plan_numbers(given: Path, stored: Path | None = None) -> tuple[dict[str, Any
         If the folder is none that `odsynth plan` wrote, or its numbers are about another plan.
     """
     try:
-        numbers = json.loads((given / PLAN_NUMBERS).read_text(encoding="utf-8"))
+        numbers = read_json(given / PLAN_NUMBERS)
         plan_sha256, _ = numbers["plan_sha256"], numbers["names_sha256"]
         content = ((stored or given / PLAN_FOLDER) / "plan.json").read_bytes()
     except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import geo_data
 import synth
+from geo_data.delimited import count_rows
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.ledger.ledger import Ledger, LedgerError
 from pipelines.planning.form import plan_hash
@@ -157,8 +158,8 @@ def run(
             check_payable(state)
             check_space(config, made)
             with progress.step(Step.READ_ORIGINS):
-                jobs_sha256 = _keep_homes(config, made, staging, given=reviewed is not None)
-            state = replace(state, inputs=jobs_sha256)
+                jobs_sha256, rows = _keep_homes(config, made, staging, given=reviewed is not None)
+            state = replace(state, inputs=jobs_sha256, rows=rows)
             staging.save(state, key)
             try:
                 state = pay(state, staging, progress.say)
@@ -372,10 +373,10 @@ def _put_in_place(staging: RunFolder, out: Path) -> None:
 
 def _keep_homes(
     config: ReleaseConfig, plan: ReleasePlan, staging: RunFolder, *, given: bool
-) -> dict[str, str]:
+) -> tuple[dict[str, str], dict[str, int]]:
     """Read the confidential homes, file by file, and keep those of each batch in files of their own.
 
-    Return the SHA-256 of each file, by path: of the bytes that the homes were read from.
+    Return the SHA-256 of each file, by path, of the bytes that the homes were read from, and its rows.
     """
     when = "since" if given else "during the run"
     if given:
@@ -383,9 +384,12 @@ def _keep_homes(
     sha256: dict[str, str] = {}
     source = job_source(config, plan.geography, sha256)
     try:
-        parts = source.parts(config.plan.pool_by, plan.pools.slots.categories)
-        keep_homes(staging, plan, parts, config.run.batch_jobs)
+        with count_rows() as rows:
+            parts = source.parts(config.plan.pool_by, plan.pools.slots.categories)
+            keep_homes(staging, plan, parts, config.run.batch_jobs)
     except geo_data.InputError:
+        if sha256:
+            refuse_copies(sha256)  # says more than that pairs come twice
         raise
     except ValueError:
         refuse_copies(sha256)
@@ -395,7 +399,7 @@ def _keep_homes(
             fix="plan again" if given else "run again when nothing writes to the files",
         ) from None
     refuse_copies(sha256)
-    return sha256
+    return sha256, rows
 
 
 def _check(public: Path, certificate: Certificate, guarantee: synth.Guarantee) -> None:
@@ -414,5 +418,12 @@ def _log(staging: RunFolder, state: RunState, progress: Progress) -> None:
     It is written when the release has passed its checks, and says that.
     """
     seconds = {step.value: seconds for step, seconds in progress.seconds.items()}
-    log = {"inputs_sha256": state.inputs, "seconds": seconds, "process": os.getpid()}
+    log = {
+        "inputs_sha256": state.inputs,
+        "rows_read": state.rows,
+        "rows_refused": 0,  # one that is refused ends a run before it is paid for
+        "jobs": state.certificate.totals.records,
+        "seconds": seconds,
+        "process": os.getpid(),
+    }
     write_whole(staging.summary, json.dumps(log, indent=1) + "\n")

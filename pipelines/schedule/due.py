@@ -26,7 +26,7 @@ from pipelines.schedule.calendar import Calendar, Occurrence, read_calendar
 from pipelines.schedule.notify import notify
 from pipelines.schedule.records import Record, Records
 from pipelines.schedule.summary import EXIT_BUSY, EXIT_FAILED, Result, Summary
-from pipelines.storage.errors import shown_message
+from pipelines.storage.errors import private_message, shown_message
 
 __all__ = ["EXIT_BUSY", "EXIT_FAILED", "Result", "Summary", "due"]
 
@@ -175,6 +175,8 @@ class _Call:
             except Exception as error:
                 kind, said = type(error).__name__, shown_message(error, one_line=True)
                 self._tell(file, f"{name}: failed ({kind}): {said}", error=kind)
+                if (private := private_message(error, one_line=True)) != said:
+                    file.write(f"{private}\n")  # into this log only
                 self.store.save(replace(record, status="failed", error=kind))
                 return _result(occurrence, "failed", f"{kind}: {said} (log: {log})", record, error)
             self._tell(file, f"{name}: finished")

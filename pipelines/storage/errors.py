@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from synth import ShownError
 
-__all__ = ["ShownError", "shown_message"]
+__all__ = ["ShownError", "private_message", "shown_message"]
 
 
 def shown_message(error: BaseException, *, one_line: bool = False) -> str:
@@ -19,3 +19,13 @@ def shown_message(error: BaseException, *, one_line: bool = False) -> str:
         reason = error.strerror or "cannot be used"
         return f"{error.filename}: {reason}" if error.filename else reason
     return "its message could show confidential values and is withheld"
+
+
+def private_message(error: BaseException, *, one_line: bool = False) -> str:
+    """Return `shown_message`, and where the first few rows are that an error is about.
+
+    For the operator's own terminal and private log: where a row of a confidential file stands says something
+    of it.
+    """
+    where, said = getattr(error, "where", ""), shown_message(error, one_line=one_line)
+    return f"{said} Look at {where}." if where else said

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from geo_data.delimited import most_bytes
 from pipelines.storage.errors import ShownError
 
 __all__ = ["FormError", "Kind", "any_kind", "check_form", "is_count", "is_text"]
@@ -63,6 +64,9 @@ def check_form(
         Naming the file, and no content.
     """
     found, schema = pq.read_metadata(path), pq.read_schema(path)
+    size = sum(found.row_group(i).total_byte_size for i in range(found.num_row_groups))
+    if max(size, 8 * found.num_rows) > most_bytes(path.stat().st_size):
+        raise FormError(f"{path.name}: far more comes out of the file than a table of a release holds")
     if schema.names != list(columns):
         raise FormError(f"{path.name}: columns are not {', '.join(columns)}")
     for field, kind in zip(schema, columns.values(), strict=True):

@@ -83,7 +83,7 @@ def test_homes_in_outside_areas(demo_region, write):
     [
         ("", "the file is empty or not CSV in UTF-8", None, None),
         (b"PK\x03\x04\xff\xfe CANARY", "the file is empty or not CSV in UTF-8", None, None),
-        (HEADER + ROWS + '03,"001', "the file is empty or not CSV in UTF-8", None, None),
+        (HEADER + ROWS + '03,"001\n', "the file is empty or not CSV in UTF-8", None, None),
         (TITLES + ROWS, "no line is the header of the table, with rows below it: State FIPS", None, None),
         (TITLES + HEADER + NOTES, "no line is the header of the table, with rows below it", None, None),
         (
@@ -92,8 +92,11 @@ def test_homes_in_outside_areas(demo_region, write):
             None,
             None,
         ),
-        (HEADER + ROWS + "03,001,D\n", "rows have fewer than 10 fields", None, 1),
-        (HEADER + ROWS + "\n" + ROWS, "rows have fewer than 10 fields", None, 1),
+        (HEADER + ROWS + "03,001,D\n", "rows have fewer or more fields than the header", None, 1),
+        (HEADER + ROWS + "03,001", "no line break at its end", None, None),
+        (HEADER + ROWS + ROWS.replace("12,345", "12\n345"), "line break inside a field", None, 1),
+        (HEADER + ROWS.replace("\n", "\r"), "carriage return that does not end its line", None, None),
+        (HEADER + ROWS + "\n" + ROWS, "rows have fewer or more fields than the header", None, 1),
         (HEADER + row("1", OWN, 5) + row(OWN, "3", 5), "lost leading zeros?", None, 2),
         (HEADER + row(OWN, OWN, 5, states=("3", "003")), "lost leading zeros?", None, 1),
         (HEADER + row(OWN, OWN, 5, states=("03", "03")), "lost leading zeros?", None, 1),
@@ -106,7 +109,7 @@ def test_homes_in_outside_areas(demo_region, write):
         (HEADER + row(OWN, OWN, 5) * 2, "rows repeat a pair", None, 1),
         (HEADER + ABROAD, "no row has origin and destination in the geography (cty to cty)", None, None),
     ],
-    ids=range(19),
+    ids=range(22),
 )
 def test_bad_tables(demo_geography, write, refused, text, match, column, count):
     path = write(text)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from geo_data import LodesJobs, MicrodataJobs, microdata
-from geo_data.microdata import _rows_of_each
+from geo_data.jobs import count_repeats
 
 
 @pytest.fixture
@@ -129,11 +129,11 @@ def test_rows_of_workers_are_counted_in_parts():
     top = np.iinfo(np.uint64).max
     files = [rng.integers(0, top, 500, np.uint64), np.array([0, top, top, 2**58], np.uint64)]
     files.append(np.concatenate([files[0][:9], files[1][:2]]))
-    parts = [rows.tolist() for rows in _rows_of_each([np.sort(hashes) for hashes in files])]
+    parts = [rows.tolist() for rows in count_repeats([np.sort(hashes) for hashes in files])]
     assert len(parts) == 64
     assert max(map(len, parts)) < 30
     assert np.concatenate(parts).tolist() == np.unique(np.concatenate(files), return_counts=True)[1].tolist()
-    assert list(_rows_of_each([])) == []
+    assert list(count_repeats([])) == []
 
 
 @pytest.mark.parametrize("column", ["worker", "lives", "works", "mode"])

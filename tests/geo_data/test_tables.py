@@ -69,7 +69,7 @@ def test_empty_file(write, refused, name):
         read_table(path, COLUMNS)
 
 
-@pytest.mark.parametrize("text", ["other,id,kind,n,x\n", "other,id,kind,n,x"])
+@pytest.mark.parametrize("text", ["other,id,kind,n,x\n", "other,id,kind,n,x\r\n\r\n"])
 def test_header_without_rows(write, refused, text):
     path = write(text)
     with refused(path, "the file is empty: it has a header and no rows"):

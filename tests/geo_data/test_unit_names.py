@@ -130,10 +130,13 @@ def test_rows_whose_code_was_repaired_are_not_asked(demo_region: dict[str, Path]
     assert "Elsewhere" not in geography.names["cty"]
 
 
-def test_what_is_no_name(read: Callable[..., Geography]) -> None:
+def test_what_is_no_name(read: Callable[..., Geography], tmp_path: Path) -> None:
     geography = read(table(wardname=[" \t ", None, "", "W2", "W2", "W2"]))
     assert geography.names == {}  # blanks; the code once more
-    geography = read(table(wardname=["  Two\n lines\x00 ", "Two lines", None, None, None, None]))
+    frame = table(wardname=["  Two\n lines\x00 ", "Two lines", None, None, None, None])
+    frame = frame.astype({"lat": float, "lon": float})
+    frame.to_parquet(tmp_path / "zones.parquet")  # in CSV, a row is a line
+    geography = read(frame, tmp_path / "zones.parquet")
     assert geography.names["ward"].tolist() == ["Two lines", ""]
     assert geography.repairs == ()
 

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import sys
 import threading
 import traceback
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from pipelines.running.run import make_release
 from pipelines.running.steps import StepBegins
 from pipelines.service.queue.plans import check_plan, keep_plan
 from pipelines.storage.checksums import CHECKSUMS
-from pipelines.storage.errors import shown_message
+from pipelines.storage.errors import private_message, shown_message
 
 __all__ = ["EXIT_BUSY", "main", "without_paths"]
 
@@ -66,6 +67,7 @@ def main() -> int:
         paths = [*_paths(whole), *_paths(job["places"]), *_paths(str(getattr(error, "filename", "")))]
         message = without_paths(shown_message(error, one_line=True), paths)
         _answer(answers, failed=type(error).__name__, message=message)
+        print(private_message(error), file=sys.stderr)  # the private log of the run
         return 1
     _answer(answers, done=result)
     return 0

@@ -90,11 +90,11 @@ def test_categories_are_those_of_all_files(tmp_path: Path, small_geography: geo_
 
 
 def test_a_worker_may_not_hide_in_another_file(tmp_path: Path, small_geography: geo_data.Geography) -> None:
-    block = str(small_geography.blocks[0])
+    block, other = map(str, small_geography.blocks[:2])
     paths = []
     for number in range(2):
         path = tmp_path / f"{number}.csv"
-        path.write_text(f"live,toil,who\n{block},{block},same\n{block},{block},other{number}\n")
+        path.write_text(f"live,toil,who\n{(block, other)[number]},{block},same\n{block},{block},o{number}\n")
         paths.append(path)
     jobs = geo_data.MicrodataJobs(paths, small_geography, home="live", work="toil", worker="who")
     with pytest.raises(geo_data.InputError, match=r"1 workers have more than 1 row") as caught:

@@ -1,0 +1,56 @@
+"""JSON documents that somebody else may have written: plans, certificates, lists of files."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+__all__ = ["parse_json", "read_json"]
+
+_LARGEST = 2**28  # bytes; a plan of a nation has a thousandth
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON document in UTF-8, as `parse_json` does.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    ValueError
+        If it is no regular file, too large, or not what `parse_json` takes.
+    """
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST:
+        raise ValueError(f"{path.name}: not a file, or one of more than {_LARGEST:,} bytes")
+    return parse_json(path.read_bytes(), path.name)
+
+
+def parse_json(content: str | bytes, name: str = "the text") -> Any:
+    """Parse JSON; nothing in it may stand for what takes for ever to compute.
+
+    Raises
+    ------
+    ValueError
+        If it is not JSON in UTF-8, nested too deep, has a number of thousands of digits, or NaN or infinity.
+    """
+    try:
+        text = content.decode("utf-8") if isinstance(content, bytes) else content
+        return json.loads(text, parse_constant=_refuse, parse_float=_finite)
+    except RecursionError:
+        pass
+    except ValueError:
+        raise ValueError(f"{name}: not JSON in UTF-8, or with numbers that are none") from None
+    raise ValueError(f"{name}: lists or tables are nested too deep")
+
+
+def _refuse(text: str) -> None:
+    raise ValueError(text)
+
+
+def _finite(text: str) -> float:
+    if abs(number := float(text)) == float("inf"):
+        raise ValueError(text)
+    return number

@@ -1,0 +1,321 @@
+"""Rows are conserved: whatever a byte of a delimited file becomes, every row is found, or an error."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from geo_data import Geography, InputError, LodesJobs, MicrodataJobs, read_acs
+from geo_data.delimited import BLOCK, count_rows
+from geo_data.lodes import LODES_COLUMNS
+from geo_data.tables import read_table
+
+TEXT = 'id,name,n\n007,"Kent, ""K""",3\n008,Bristol,0\n009,"",12\n010,"x",4\n'
+COLUMNS = {"id": "code", "n": "count"}
+ROWS = [["007", 3], ["008", 0], ["009", 12], ["010", 4]]
+
+
+def rows_of(path: Path) -> list[list[object]] | None:
+    """Read all rows, or None if the file is refused."""
+    try:
+        return read_table(path, COLUMNS).to_numpy(dtype=object).tolist()
+    except InputError:
+        return None
+
+
+def damaged(data: bytes) -> dict[str, list[bytes]]:
+    """Each kind of damage at every byte."""
+    every = range(len(data) + 1)
+    return {
+        "quote inserted": [data[:i] + b'"' + data[i:] for i in every],
+        "quote replaced": [
+            data[:i] + b'"' + data[i + 1 :] for i in every if data[i : i + 1] not in (b"", b'"')
+        ],
+        "quote lost": [data[:i] + data[i + 1 :] for i in every if data[i : i + 1] == b'"'],
+        "return inserted": [data[:i] + b"\r" + data[i:] for i in every],
+        "return replaced": [data[:i] + b"\r" + data[i + 1 :] for i in every[:-1]],
+        "NUL": [data[:i] + b"\0" + data[i:] for i in every],
+        "cut": [data[:i] for i in every[:-1]],
+    }
+
+
+def whole_lines(data: bytes) -> set[bytes]:
+    """What a cut at the end of a line leaves: a whole file, as far as anybody can tell."""
+    ends = [i + 1 for i, byte in enumerate(data) if byte == 10]
+    return {data[:end] for end in ends}
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_every_row_or_an_error_at_every_byte(tmp_path: Path, end: str, packed: bool) -> None:
+    data, path = TEXT.replace("\n", end).encode(), tmp_path / "t.csv"
+    path.write_bytes(data)
+    assert rows_of(path) == ROWS
+    shorter, tried = whole_lines(data), 0
+    for kind, cases in damaged(data).items():
+        for case in cases:
+            path.write_bytes(gzip.compress(case) if packed else case)
+            if kind == "cut" and case in shorter:
+                continue  # docs/inputs.md says that this cannot be found
+            assert rows_of(path) in (None, ROWS), (kind, case)
+            tried += 1
+    assert tried > 350
+
+
+def test_a_cut_gzip_is_an_error_at_every_byte(tmp_path: Path) -> None:
+    data, path = gzip.compress(TEXT.encode()), tmp_path / "t.csv.gz"
+    for end in range(len(data)):
+        path.write_bytes(data[:end])
+        assert rows_of(path) is None, end
+
+
+def test_every_byte_of_a_job_file(
+    demo_region: dict[str, Path], demo_geography: Geography, tmp_path: Path
+) -> None:
+    """The issue: a stray quotation mark took a block of rows away, and the rest was released."""
+    text = gzip.decompress(demo_region["od"].read_bytes()).split(b"\n")
+    data, path = b"\n".join(text[:4]) + b"\n", tmp_path / "od.csv"
+    path.write_bytes(data)
+    whole = LodesJobs(path, demo_geography).records()
+    for kind, cases in damaged(data).items():
+        for case in cases[:: 1 if kind.startswith("quote") else 7]:
+            path.write_bytes(case)
+            try:
+                found = LodesJobs(path, demo_geography).records()
+            except InputError:
+                continue
+            if kind == "cut" and case in whole_lines(data):
+                continue
+            assert np.array_equal(found.home, whole.home), (kind, case)
+            assert np.array_equal(found.work, whole.work), (kind, case)
+
+
+def test_every_byte_of_a_sheet(demo_geography: Geography, tmp_path: Path) -> None:
+    names = "State FIPS Code,County FIPS Code,State Name,County Name," * 2
+    header = f'Title\n{names}"Workers in\nCommuting Flow","Margin of Error"\n'
+    rows = (
+        '03,001,D,"C, D",003,001,D,C,"1,234",5\n03,003,D,C,003,001,D,"C",7,5\n03,003,D,C,003,003,D,"C",7,5\n'
+    )
+    data, path = (header + rows + "Note\n").encode(), tmp_path / "acs.csv"
+    path.write_bytes(data)
+    assert read_acs(path, demo_geography, level="cty").flow.tolist() == [1234, 7, 7]
+    shorter = whole_lines(data)
+    for kind, cases in damaged(data).items():
+        for case in cases:
+            if (kind == "cut" and case in shorter) or kind == "return replaced":
+                continue
+            path.write_bytes(case)
+            try:
+                found = read_acs(path, demo_geography, level="cty").flow.tolist()
+            except InputError:
+                continue
+            assert found == [1234, 7, 7], (kind, case)
+
+
+def test_large_files_are_checked_in_blocks(tmp_path: Path) -> None:
+    """Faults on either side of the ends of blocks, and in the middle, with their lines."""
+    lines = [f'{i:08},"a, b",{i % 7}' for i in range(60_000)]
+    path = tmp_path / "t.csv"
+
+    def write(rows: list[str]) -> None:
+        path.write_text("id,x,n\n" + "\n".join(rows) + "\n")
+
+    write(lines)
+    assert path.stat().st_size > BLOCK
+    assert read_table(path, COLUMNS)["n"].sum() == sum(i % 7 for i in range(60_000))
+    at = [BLOCK // len(lines[0] + "\n") + i for i in (-1, 0, 1)] + [0, 40_000, 59_999]
+    for row in at:
+        for bad in ('00"000000,x,1', '"00000000,x,1', "0\r0,x,1", "00,x", "00,x,1,2", "0\0,x,1", ""):
+            if bad == "" and row == 59_999:
+                continue  # a blank line at the end
+            write([*lines[:row], bad, *lines[row + 1 :]])
+            with pytest.raises(InputError) as caught:
+                read_table(path, COLUMNS)
+            assert caught.value.where == f"line {row + 2:,}", bad
+
+
+@pytest.mark.parametrize(
+    ("data", "rule"),
+    [
+        (b"id,n\n1,2\r\n3,4\n", "ends otherwise than the first"),
+        (b"id,n\r\n1,2\n3,4\r\n", "ends otherwise than the first"),
+        (b"id,n\n\n1,2\n", "blank lines between rows"),
+        (b"id,n\n1,2\n3,4", "no line break at its end"),
+        ("id,n\n1,2\n".encode("utf-16"), "NUL byte"),
+        (b'id,n\n1,"2\n3",4\n', "not closed in its line"),
+        (b"id,n\n1," + b"2" * 2 * BLOCK + b"\n", "a line is longer"),
+    ],
+)
+def test_what_is_no_table(write: Callable[..., Path], data: bytes, rule: str) -> None:
+    for name in ("t.csv", "t.csv.gz"):
+        with pytest.raises(InputError, match=rule):
+            read_table(write(data, name), COLUMNS)
+
+
+def test_blank_lines_at_the_end_are_none(write: Callable[..., Path]) -> None:
+    assert len(read_table(write("id,n\n1,2\n\n\n"), COLUMNS)) == 1
+    assert len(read_table(write('\ufeff"id",n\r\n1,2\r\n\r\n'), COLUMNS)) == 1
+
+
+def test_lines_are_named_and_not_in_the_message(write: Callable[..., Path], tmp_path: Path) -> None:
+    rows = ["1", "x", "3", "0x1", "-1", "1e3", "7"]
+    path = write("id,n\n" + "".join(f"a,{n}\n" for n in rows))
+    with pytest.raises(InputError, match="whole numbers") as caught:
+        read_table(path, COLUMNS)
+    assert caught.value.where == "lines 3, 5, 6 and more"
+    assert "5" not in str(caught.value).replace("10^15", "").replace(str(path), "")
+    pq.write_table(pa.table({"id": ["a"] * 3, "n": [1, -1, 2]}), tmp_path / "t.parquet")
+    with pytest.raises(InputError) as caught:
+        read_table(tmp_path / "t.parquet", COLUMNS)
+    assert caught.value.where == "row 2"
+
+
+@pytest.mark.parametrize("count", ["0x1", "1_000", "1e3", " 1", "1 ", "١", "+1", "1.0", "9" * 17])
+def test_a_count_is_digits(write: Callable[..., Path], count: str) -> None:
+    with pytest.raises(InputError, match="is not a whole number"):
+        read_table(write(f"id,n\na,{count}\nb,2\n"), COLUMNS)
+
+
+@pytest.mark.parametrize("number", ["0x1", "1_000", "١", "1e999", "NaN", "1e1000"])
+def test_a_number_is_decimal(write: Callable[..., Path], number: str) -> None:
+    with pytest.raises(InputError, match="is not a finite number"):
+        read_table(write(f"id,n\na,{number}\nb,2\n"), {"n": "number"})
+
+
+def test_integers_do_not_wrap_around(tmp_path: Path, demo_geography: Geography) -> None:
+    """In 64 bits the three of SA add up to 1."""
+    block, path = demo_geography.blocks[0], tmp_path / "od.parquet"
+    values = dict.fromkeys(LODES_COLUMNS[2:-1], 0) | {"S000": 1, "SE01": 1, "SI01": 1}
+    values |= {"SA01": 2**63 - 1, "SA02": 2**63 - 1, "SA03": 3}
+    table = {"w_geocode": [block], "h_geocode": [block], **{k: [v] for k, v in values.items()}}
+    pd.DataFrame({**table, "createdate": ["20200101"]}).to_parquet(path)
+    with pytest.raises(InputError, match="whole number"):
+        LodesJobs(path, demo_geography).slots()
+    pq.write_table(pa.table({"id": ["a"], "n": pa.array([2**64 - 1], pa.uint64())}), path)
+    with pytest.raises(InputError, match="whole number"):
+        read_table(path, COLUMNS)
+
+
+def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path, rule in {
+        pipe: "pipe, socket or device",
+        Path(os.devnull): "device",
+        tmp_path: "folder",
+    }.items():
+        with pytest.raises(InputError, match=rule):
+            read_table(path, COLUMNS)
+
+
+def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.csv.gz"
+    with gzip.open(path, "wb", compresslevel=9) as file:
+        file.write(b"id,n\n")
+        block = b"1,2\n" * 2**18
+        for _ in range(100):
+            file.write(block)
+    with pytest.raises(InputError, match="far more comes out"):
+        read_table(path, COLUMNS)
+    pq.write_table(pa.table({"id": pa.repeat("a", 2 * 10**7).dictionary_encode()}), path)
+    with pytest.raises(InputError, match="far more comes out"):
+        read_table(path, {"id": "code"})
+
+
+def test_rows_are_counted(write: Callable[..., Path]) -> None:
+    path = write(TEXT)
+    with count_rows() as rows:
+        read_table(path, COLUMNS)
+    read_table(path, COLUMNS)
+    assert rows == {str(path): 4}
+
+
+class TestTheSameJobsTwice:
+    @pytest.fixture
+    def pieces(self, demo_region: dict[str, Path], tmp_path: Path) -> list[Path]:
+        """The jobs in two files, that share work blocks but no pair."""
+        jobs = pd.read_csv(demo_region["od"], dtype="str")
+        for number in range(2):
+            jobs[number::2].to_csv(tmp_path / f"{number}.csv", index=False)
+        return [tmp_path / "0.csv", tmp_path / "1.csv"]
+
+    def test_files_that_share_no_pair(self, pieces: list[Path], demo_geography: Geography) -> None:
+        assert len(LodesJobs(pieces, demo_geography).records()) == 600
+
+    @pytest.mark.parametrize("form", ["gzip", "reordered", "parquet", "one row"])
+    def test_pairs(self, pieces: list[Path], demo_geography: Geography, tmp_path: Path, form: str) -> None:
+        jobs, other = pd.read_csv(pieces[0], dtype="str"), tmp_path / "other"
+        match form:
+            case "gzip":
+                other.write_bytes(gzip.compress(pieces[0].read_bytes()))
+            case "reordered":
+                jobs[::-1].to_csv(other, index=False)
+            case "parquet":
+                jobs.astype(dict.fromkeys(LODES_COLUMNS[2:-1], "int64")).to_parquet(other)
+            case "one row":
+                jobs[3:4].to_csv(other, index=False)
+        with pytest.raises(InputError, match=r"(is|are) in several files: the same jobs twice") as caught:
+            LodesJobs([*pieces, other], demo_geography).records()
+        assert caught.value.count == (1 if form == "one row" else len(jobs))
+
+    def microdata(self, geography: Geography, folder: Path, worker: bool) -> pd.DataFrame:
+        rng = np.random.default_rng(1)
+        frame = pd.DataFrame(
+            {"live": rng.choice(geography.blocks, 90), "toil": rng.choice(geography.blocks[:3], 90)}
+        )
+        return frame.assign(
+            **({"who": [f"w{i}" for i in range(90)]} if worker else {}), age=["a", "b", "c"] * 30
+        )
+
+    @pytest.mark.parametrize("worker", [True, False])
+    @pytest.mark.parametrize("form", ["gzip", "reordered", "parquet"])
+    def test_microdata(self, demo_geography: Geography, tmp_path: Path, worker: bool, form: str) -> None:
+        frame = self.microdata(demo_geography, tmp_path, worker)
+        one, other = tmp_path / "one.csv", tmp_path / "other"
+        frame.to_csv(one, index=False)
+        match form:
+            case "gzip":
+                other.write_bytes(gzip.compress(one.read_bytes()))
+            case "reordered":
+                frame[::-1].to_csv(other, index=False)
+            case "parquet":
+                frame.to_parquet(other)
+        more = {"worker": "who", "records_per_worker": 3} if worker else {}
+        for files in itertools.permutations([one, other]):
+            jobs = MicrodataJobs(files, demo_geography, home="live", work="toil", attributes=("age",), **more)  # type: ignore[arg-type]
+            with pytest.raises(InputError, match="in several files: the same jobs twice") as caught:
+                jobs.records()
+            assert caught.value.count == (90 if worker else 1)
+
+    def test_other_jobs_of_the_same_people(self, demo_geography: Geography, tmp_path: Path) -> None:
+        frame = self.microdata(demo_geography, tmp_path, worker=True)
+        frame.to_csv(tmp_path / "one.csv", index=False)
+        frame.assign(age="d").to_csv(tmp_path / "two.csv", index=False)
+        jobs = MicrodataJobs(
+            [tmp_path / "one.csv", tmp_path / "two.csv"],
+            demo_geography,
+            home="live",
+            work="toil",
+            worker="who",
+            attributes=("age",),
+            records_per_worker=2,
+        )
+        assert len(jobs.records()) == 180
+
+
+def test_all_jobs_zero(
+    demo_region: dict[str, Path], demo_geography: Geography, write: Callable[..., Path]
+) -> None:
+    jobs = pd.read_csv(demo_region["od"], dtype="str")
+    jobs[list(LODES_COLUMNS[2:-1])] = "0"
+    with pytest.raises(InputError, match="add up to none"):
+        LodesJobs(write(jobs.to_csv(index=False)), demo_geography).slots()
