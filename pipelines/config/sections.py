@@ -420,6 +420,11 @@ class LedgerSettings(Section):
         Budget of the data set in the period, for all releases together.
     delta : Fraction
         The same for delta.
+    total_epsilon : Fraction or None
+        Budget of the data set over all periods, beside that of `period`; left out, the one that was last
+        entered in the ledger limits all periods, if there is one.
+    total_delta : Fraction or None
+        The same for delta; both or neither.
     witness : tuple of str
         Hashes of earlier debits, as runs have printed them. The ledger must hold them, so that neither a new
         ledger nor an older copy is taken for it.
@@ -430,6 +435,8 @@ class LedgerSettings(Section):
     period: Line | None = None
     epsilon: PositiveNumber
     delta: DeltaNumber
+    total_epsilon: PositiveNumber | None = None
+    total_delta: DeltaNumber | None = None
     witness: Names = ()
 
 

@@ -23,6 +23,7 @@ from pipelines.ledger.budgets import (
     Budget,
     OverBudgetError,
     accounts_of,
+    budgets_of_debit,
     check_budget,
     check_hash,
     exact_amount,
@@ -143,6 +144,7 @@ class Ledger:
         plan_sha256: str,
         release: str,
         period: str | None = None,
+        total: Budget | None = None,
         witness: Iterable[str] = (),
         now: datetime | None = None,
     ) -> Debit:
@@ -162,6 +164,9 @@ class Ledger:
             Its name.
         period : str or None
             The period it belongs to: that of `budget`.
+        total : Budget or None
+            What the configuration allows over all periods, where `budget` is for one. One that differs from
+            the last is entered too.
         witness : iterable of str
             Heads that releases have kept; all must be in the chain. Where there are any, the ledger must
             exist: a new one would not know them.
@@ -175,8 +180,8 @@ class Ledger:
         Raises
         ------
         OverBudgetError
-            If what is spent and this exceed `budget`; or the budget for ever of the same data set that was
-            last entered, if there is one.
+            If what is spent and this exceed `budget`; or `total`, in place of which stands the budget for
+            ever of the same data set that was last entered, if there is one.
         LedgerError
             If the clock is behind the last entry, or the ledger cannot be trusted. Nothing is written.
         """
@@ -191,16 +196,13 @@ class Ledger:
             self._check_witness(entries, witness)
             time = self._time(entries, now)
             budgets = last_budgets(entries)
-            binding = {budget.period: budget}
-            if (data_set, None) in budgets:
-                binding.setdefault(None, budgets[data_set, None])
-            for limit in binding.values():
+            binding = budgets_of_debit(entries, data_set, budget, total)
+            for limit in binding:
                 check_budget(data_set, limit, spent_of(entries, data_set, limit.period), cost)
-            if budgets.get((data_set, budget.period)) != budget:
-                allowed = Entry(
-                    0, time, "budget", data_set, budget.period, epsilon=budget.epsilon, delta=budget.delta
-                )
-                append(connection, entries, allowed)
+            for limit in binding:
+                if budgets.get((data_set, limit.period)) != limit:
+                    allowed = Entry(0, time, "budget", data_set, limit.period, limit.epsilon, limit.delta)
+                    append(connection, entries, allowed)
             entry = Entry(0, time, "debit", data_set, budget.period, *cost, plan_sha256, release)
             paid = append(connection, entries, entry)
         return _debit(paid)

@@ -11,13 +11,13 @@ from pathlib import Path
 import synth
 from pipelines.config.loading import ConfigError
 from pipelines.config.sections import LedgerSettings
-from pipelines.ledger.budgets import line_of_text
-from pipelines.ledger.chain import check_folder
+from pipelines.ledger.budgets import budgets_of_debit, left_of, line_of_text
+from pipelines.ledger.chain import Entry, check_folder
 from pipelines.ledger.ledger import Budget, Ledger, LedgerError
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.storage.event_log import EventLog
 
-__all__ = ["budget_left", "debit_of", "debits_of", "pay", "record_outcome"]
+__all__ = ["budget_left", "debit_of", "debits_of", "left_in", "pay", "read_ledger", "record_outcome"]
 
 
 def budget_left(settings: LedgerSettings) -> tuple[Fraction, Fraction]:
@@ -26,24 +26,44 @@ def budget_left(settings: LedgerSettings) -> tuple[Fraction, Fraction]:
     Returns
     -------
     tuple of Fraction
-        Of the budget of the period and the one without a period, the smaller.
+        Of the budget of the period and the one over all periods, the smaller.
 
     Raises
     ------
     LedgerError
         If the ledger cannot be trusted, or its folder is not there.
     """
-    ledger, budgets = Ledger(settings.file), [Budget(settings.epsilon, settings.delta, settings.period)]
+    return left_in(read_ledger(settings), settings)
+
+
+def left_in(entries: list[Entry], settings: LedgerSettings) -> tuple[Fraction, Fraction]:
+    """Return what `budget_left` does, by the entries of a ledger."""
+    data_set = line_of_text(settings.data_set, "data set")
+    return left_of(entries, data_set, budgets_of_debit(entries, data_set, *_budgets(settings)))
+
+
+def read_ledger(settings: LedgerSettings) -> list[Entry]:
+    """Return the entries of the ledger, checked; none if its first debit is still to come.
+
+    Raises
+    ------
+    LedgerError
+        If the ledger cannot be trusted, or its folder is not there.
+    """
     if not settings.witness and not settings.file.exists():
         check_folder(settings.file)  # the first debit makes the file
-        return settings.epsilon, settings.delta
+        return []
+    ledger = Ledger(settings.file)
     ledger.verify(settings.witness)
-    if settings.period is not None:
-        name = line_of_text(settings.data_set, "data set")
-        of_all = (account for account in ledger.accounts() if account.data_set == name)
-        budgets += [account.budget for account in of_all if account.budget.period is None]
-    epsilons, deltas = zip(*(ledger.remaining(settings.data_set, each) for each in budgets), strict=True)
-    return min(epsilons), min(deltas)
+    return ledger.entries()
+
+
+def _budgets(settings: LedgerSettings) -> tuple[Budget, Budget | None]:
+    """Return the budget that a configuration states, and the one over all periods beside it."""
+    budget = Budget(settings.epsilon, settings.delta, settings.period)
+    if settings.total_epsilon is None or settings.total_delta is None:
+        return budget, None
+    return budget, Budget(settings.total_epsilon, settings.total_delta)
 
 
 def pay(state: RunState, staging: RunFolder, say: Callable[[str], None]) -> RunState:
@@ -84,10 +104,12 @@ def pay(state: RunState, staging: RunFolder, say: Callable[[str], None]) -> RunS
             f"WARNING: {settings.file} has no release of {settings.data_set!r} before this. If there were "
             "any, what they spent is not counted: put their ledger back, or correct data_set (docs/ledger.md)"
         )
+    budget, total = _budgets(settings)
     debit = ledger.debit(
         data_set=settings.data_set,
         period=settings.period,
-        budget=Budget(settings.epsilon, settings.delta, settings.period),
+        budget=budget,
+        total=total,
         epsilon=synth.exact(cost.epsilon),
         delta=synth.exact(cost.delta),
         plan_sha256=certificate.plan_sha256,

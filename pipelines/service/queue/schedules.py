@@ -39,7 +39,8 @@ class Due:
         ISO, UTC.
     status : str
         ``"coming"``; the state of its run, where it has one; or what `pipelines.due` says: ``"due"``,
-        ``"waiting"`` (for inputs), ``"behind"``, ``"failed"``, ``"given up"``.
+        ``"waiting"`` (for inputs), ``"overdue"``, ``"skip"`` (cannot be paid), ``"behind"``, ``"failed"``,
+        ``"given up"``.
     run : int or None
     """
 
@@ -143,7 +144,7 @@ def submit_due(store: Store, settings: ServiceSettings, now: datetime | None = N
     behind: set[str] = set()
     made = []
     for each in agenda.due:
-        if each.schedule in behind or each.status in _OVER:
+        if each.schedule in behind or each.status in (*_OVER, "skip", "overdue"):
             continue
         behind.add(each.schedule)
         if each.status == "due":
