@@ -75,33 +75,35 @@ def due(
         with Records(calendar.records).locked() as free:
             if not free:
                 return Summary(calendar.folder.name, now, busy=True)
-            return _tell(calendar, _Call(calendar, now, False, report).summary())
+            call = _Call(calendar, now, False, report)
+            return _tell(calendar, call.summary(), looked=call.looked)
     except OSError as error:  # no folder for records, or no lock
         where = "" if error.filename else f"{calendar.records}: "
         problem = f"{where}{shown_message(error)}; nothing was begun"
-        return _tell(calendar, Summary(calendar.folder.name, now, problems=(problem,)))
+        return _tell(calendar, Summary(calendar.folder.name, now, problems=(problem,)), looked=False)
 
 
-def _tell(calendar: Calendar, summary: Summary) -> Summary:
+def _tell(calendar: Calendar, summary: Summary, *, looked: bool) -> Summary:
     """Tell each whom the calendar names what they were not told before, and return what the caller is told.
 
-    It is noted afterwards, so that nothing goes untold when the call is killed in between.
+    It is noted afterwards, so that nothing goes untold when the call is killed in between. What is over is
+    forgotten, unless no occurrence was looked at.
     """
     store = Records(calendar.records)
     before, news = store.told(), summary.news
     notices: list[str] = []
-    told = {"summary": news}
+    told = {"summary": news} if looked else before | {"summary": before.get("summary", frozenset()) | news}
     for who, other in (("command", "webhook"), ("webhook", "command")):
         settings = calendar.notify.model_copy(update={other: None})
         if getattr(settings, who) is None:
             continue
         known = before.get(who, frozenset())
-        told[who] = news
+        told[who] = news if looked else news | known
         if settings.on == "always" or news - known:
             problems = notify(settings, summary.without(known).document(), calendar.folder)
             notices += problems
             if problems:
-                told[who] = news & known
+                told[who] = told[who] & known
     told = {who: each for who, each in told.items() if each}
     try:
         if told != before:
@@ -121,6 +123,7 @@ class _Call:
     report: Callable[[str], None] | None
 
     def __post_init__(self) -> None:
+        self.looked = False  # at occurrences
         self.store = Records(self.calendar.records)
         self.records, self.damaged = self.store.read()
         self.owners = {record.out: record.name for record in self.records.values()}
@@ -136,6 +139,7 @@ class _Call:
             problems.append(f"the clock is at {self.now.isoformat()}, before the last attempt, {last}: {fix}")
         else:
             blocked: dict[str, str] = {}
+            self.looked = True
             open_ = []
             for occurrence in self.calendar.due(self.now):
                 record, schedule = self.records.get(occurrence.name), occurrence.schedule.name
