@@ -439,6 +439,15 @@ class LedgerSettings(Section):
     total_delta: DeltaNumber | None = None
     witness: Names = ()
 
+    @property
+    def over_all_periods(self) -> tuple[Fraction, Fraction] | None:
+        """The epsilon and delta that releases of all periods may cost together, if that is stated."""
+        if self.period is None:
+            return self.epsilon, self.delta
+        if self.total_epsilon is None or self.total_delta is None:
+            return None
+        return self.total_epsilon, self.total_delta
+
 
 class SignatureSettings(Section):
     """Who signs the release.

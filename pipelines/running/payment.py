@@ -60,10 +60,8 @@ def read_ledger(settings: LedgerSettings) -> list[Entry]:
 
 def _budgets(settings: LedgerSettings) -> tuple[Budget, Budget | None]:
     """Return the budget that a configuration states, and the one over all periods beside it."""
-    budget = Budget(settings.epsilon, settings.delta, settings.period)
-    if settings.total_epsilon is None or settings.total_delta is None:
-        return budget, None
-    return budget, Budget(settings.total_epsilon, settings.total_delta)
+    total = None if settings.period is None else settings.over_all_periods
+    return Budget(settings.epsilon, settings.delta, settings.period), total and Budget(*total)
 
 
 def pay(state: RunState, staging: RunFolder, say: Callable[[str], None]) -> RunState:

@@ -15,7 +15,6 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
-from fractions import Fraction
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from typing import Any
 from cronsim import CronSim
 
 from pipelines.config.loading import ReleaseConfig, check_config
-from pipelines.config.sections import LedgerSettings
 from pipelines.config.toml import ConfigError, read_toml
 from pipelines.schedule.files import ScheduleFile, SettingsFile, read_model
 from pipelines.schedule.notify import Notify
@@ -155,7 +153,7 @@ class Occurrence:
         config = check_config(data, self.schedule.file.base.parent, where)
         if (shares := self.schedule.file.shares) is None:
             return config
-        total = _over_all_periods(config.ledger)
+        total = None if config.ledger is None else config.ledger.over_all_periods
         if total is None:
             fix = "add [ledger] without period, or with total_epsilon and total_delta"
             raise ConfigError(f"{where}: shares: there is no budget over all periods to share; {fix}")
@@ -163,16 +161,6 @@ class Occurrence:
         epsilon, delta = (exact(decimal_down(amount / shares)) for amount in total)
         privacy = config.privacy.model_copy(update={"epsilon": epsilon, "delta": delta})
         return config.model_copy(update={"privacy": privacy})
-
-
-def _over_all_periods(ledger: LedgerSettings | None) -> tuple[Fraction, Fraction] | None:
-    if ledger is None:
-        return None
-    if ledger.period is None:
-        return ledger.epsilon, ledger.delta
-    if ledger.total_epsilon is None or ledger.total_delta is None:
-        return None
-    return ledger.total_epsilon, ledger.total_delta
 
 
 @dataclass(frozen=True)

@@ -183,12 +183,10 @@ class _Books:
         if payable and any(cost):
             left = left[0] - cost[0], left[1] - cost[1]
             data_set = line_of_text(settings.data_set, "data set")
-            if settings.total_epsilon is not None and settings.total_delta is not None:
-                total = settings.total_epsilon, settings.total_delta
-                entries.append(Entry(0, "", "budget", data_set, None, *total))
-            elif settings.period is None:
-                entries.append(Entry(0, "", "budget", data_set, None, settings.epsilon, settings.delta))
-            entries.append(Entry(0, "", "debit", data_set, settings.period, *cost))
+            total = settings.over_all_periods
+            stated = [Entry(0, "", "budget", data_set, None, *total)] if total is not None else []
+            debit = Entry(0, "", "debit", data_set, settings.period, *cost)
+            self.entries[settings.file] = _summed([*entries, *stated, debit])
         then = f"{why}; left {'then' if payable else 'are'} epsilon {_down(left[0])}, delta {_down(left[1])}"
         made = _cost(occurrence, cost, account, left, payable, then)
         if not payable and self.firsts[account] is None:
@@ -210,11 +208,7 @@ class _Books:
             finished = {entry.debit for entry in found if entry.kind == "finished"}
             debits = [entry for entry in found if entry.kind == "debit"]
             self.unfinished[settings.file] = [entry for entry in debits if entry.hash not in finished]
-            kept = [entry for entry in found if entry.kind == "budget" and entry.period is None]
-            for data_set, period in dict.fromkeys((e.data_set or "", e.period) for e in debits):
-                own = [e for e in debits if (e.data_set, e.period) == (data_set, period)]
-                kept.append(Entry(0, "", "debit", data_set, period, *spent_of(own, data_set, period)))
-            self.entries[settings.file] = kept
+            self.entries[settings.file] = _summed(found)
         return self.entries[settings.file]
 
     def _paid(self, config: ReleaseConfig, settings: LedgerSettings) -> str:
@@ -230,6 +224,19 @@ class _Books:
             if entry.data_set == data_set and (entry.release or "").startswith(f"{name}, run "):
                 return f"nothing more: entry {entry.entry} of the ledger paid for it"
         return ""
+
+
+def _summed(entries: list[Entry]) -> list[Entry]:
+    """Return what limits further debits, in few entries: budgets for ever, and what each period has spent."""
+    kept = {e.data_set: e for e in entries if e.kind == "budget" and e.period is None}
+    spent: dict[tuple[str, str | None], list[Entry]] = {}
+    for entry in entries:
+        if entry.kind == "debit":
+            spent.setdefault((entry.data_set or "", entry.period), []).append(entry)
+    return [
+        *kept.values(),
+        *(Entry(0, "", "debit", *key, *spent_of(own, *key)) for key, own in spent.items()),
+    ]
 
 
 def _cost(

@@ -24,14 +24,14 @@ from pipelines.running.payment import budget_left
 from pipelines.running.report import plan
 from pipelines.running.run import make_release
 from pipelines.schedule.calendar import Calendar, Occurrence, read_calendar
-from pipelines.schedule.costs import Outlook, cost_of, outlook
+from pipelines.schedule.costs import cost_of, outlook
 from pipelines.schedule.notify import notify
 from pipelines.schedule.records import Record, Records
 from pipelines.schedule.summary import EXIT_BUSY, EXIT_FAILED, Result, Summary
 from pipelines.storage.errors import shown_message
 from synth.exact import decimal_up, exact
 
-__all__ = ["EXIT_BUSY", "EXIT_FAILED", "Result", "Summary", "due"]
+__all__ = ["EXIT_BUSY", "EXIT_FAILED", "Result", "Summary", "due", "look"]
 
 
 def due(
@@ -70,7 +70,9 @@ def due(
     calendar = read_calendar(folder)
     now = (now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
     if dry_run:
-        return _Call(calendar, now, True, report).summary()
+        summary = look(calendar, now)
+        ahead = outlook(calendar, [o for o in calendar.due(now) if o.name in summary.names], now)
+        return replace(summary, outlook=ahead, problems=summary.problems + ahead.problems)
     try:
         with Records(calendar.records).locked() as free:
             if not free:
@@ -81,6 +83,11 @@ def due(
         where = "" if error.filename else f"{calendar.records}: "
         problem = f"{where}{shown_message(error)}; nothing was begun"
         return _tell(calendar, Summary(calendar.folder.name, now, problems=(problem,)), looked=False)
+
+
+def look(calendar: Calendar, now: datetime) -> Summary:
+    """Say what is to be done, as a dry run does, but not what it would cost."""
+    return _Call(calendar, now, True, None).summary()
 
 
 def _tell(calendar: Calendar, summary: Summary, *, looked: bool) -> Summary:
@@ -133,19 +140,16 @@ class _Call:
         problems = [*self.calendar.problems, *(f"{self.store.path(n)}: {fix}" for n in sorted(self.damaged))]
         last = max((record.time for record in self.records.values()), default="")
         results: list[Result] = []
-        ahead: Outlook | None = None
         if last > self.now.isoformat():
             fix = f"set it right or, if it was ahead then, remove those records in {self.store.folder}"
             problems.append(f"the clock is at {self.now.isoformat()}, before the last attempt, {last}: {fix}")
         else:
             blocked: dict[str, str] = {}
             self.looked = True
-            open_ = []
             for occurrence in self.calendar.due(self.now):
                 record, schedule = self.records.get(occurrence.name), occurrence.schedule.name
                 if record is not None and record.status == "finished":
                     continue
-                open_.append(occurrence)
                 if schedule in blocked:
                     result = _result(occurrence, "behind", f"after {blocked[schedule]}", record)
                 else:
@@ -157,11 +161,8 @@ class _Call:
                         blocked[schedule] = occurrence.name
                 results.append(result)
             problems += self._problems_ahead(set(blocked))
-            if self.dry_run:
-                ahead = outlook(self.calendar, open_, self.now)
-                problems += ahead.problems
         name = self.calendar.folder.name
-        return Summary(name, self.now, tuple(results), tuple(problems), outlook=ahead, dry_run=self.dry_run)
+        return Summary(name, self.now, tuple(results), tuple(problems), dry_run=self.dry_run)
 
     def _problems_ahead(self, known: set[str]) -> Iterator[str]:
         """Yield what is wrong with the next period of each schedule, but of those that are stopped anyway."""

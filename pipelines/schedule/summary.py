@@ -86,6 +86,11 @@ class Summary:
     busy: bool = False
 
     @property
+    def names(self) -> frozenset[str]:
+        """The occurrences that were looked at."""
+        return frozenset(result.name for result in self.results)
+
+    @property
     def failed(self) -> bool:
         """Whether somebody should look."""
         return bool(self.problems) or any(result.status in _LOOK for result in self.results)

@@ -15,7 +15,7 @@ from sqlalchemy import select
 
 from pipelines.config.loading import ConfigError
 from pipelines.schedule.calendar import read_calendar
-from pipelines.schedule.due import due
+from pipelines.schedule.due import look
 from pipelines.service.queue.runs import CALENDAR, submit
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError, Store, runs
@@ -94,7 +94,7 @@ def read_agenda(store: Store, settings: ServiceSettings, now: datetime | None = 
         return Agenda((), (), 0)
     now = now or datetime.now(UTC)
     try:
-        calendar, summary = read_calendar(settings.calendar), due(settings.calendar, now=now, dry_run=True)
+        calendar = read_calendar(settings.calendar)
     except ConfigError:
         detail = "The release calendar cannot be read. Fix: odsynth due --dry-run, on the server."
         raise ServiceError(503, "calendar", detail) from None
@@ -103,6 +103,7 @@ def read_agenda(store: Store, settings: ServiceSettings, now: datetime | None = 
         fix = "Fix: take publish out of the schedule; what is approved is published by the service"
         detail = f"The release calendar is not kept: {', '.join(publishing)} has publish, so {why}. {fix}."
         raise ServiceError(503, "calendar", detail)
+    summary = look(calendar, now.astimezone(UTC).replace(microsecond=0))
     query = select(runs.c.key, runs.c.id, runs.c.state).where(runs.c.submitted_by == CALENDAR.person)
     with store.read() as connection:
         made = {key: (id, state) for key, id, state in connection.execute(query)}

@@ -661,7 +661,7 @@ class Walk:
 
 @pytest.mark.parametrize(
     ("walks", "calls"),
-    [(6, 8), pytest.param(150, 20, marks=pytest.mark.deep)],
+    [(4, 8), pytest.param(150, 20, marks=pytest.mark.deep)],
 )
 def test_walks_over_calendars(
     walks: int,
