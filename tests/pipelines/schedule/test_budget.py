@@ -604,15 +604,15 @@ class Walk:
             self.counts["kills"] += 1
         else:
             self.counts["clocks that went back"] += bool(summary.problems)
-            self._check(summary)
+            self._check(summary, now)
         self.left = None
         self.counts["calls"] += 1
         self._check_ledger()
 
-    def _check(self, summary: Summary) -> None:
+    def _check(self, summary: Summary, now: datetime) -> None:
         if summary.problems:
             return
-        after = look(read_calendar(self.world.calendar), self.now)
+        after = look(read_calendar(self.world.calendar), now)
         held = {r.name: r.status for r in after.results}
         for result in summary.results:
             self.counts[result.status] += 1
