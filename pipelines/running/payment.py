@@ -42,8 +42,10 @@ def left_in(entries: list[Entry], settings: LedgerSettings) -> tuple[Fraction, F
     return left_of(entries, data_set, budgets_of_debit(entries, data_set, *_budgets(settings)))
 
 
-def read_ledger(settings: LedgerSettings) -> list[Entry]:
+def read_ledger(settings: LedgerSettings, *, dry_run: bool = False) -> list[Entry]:
     """Return the entries of the ledger, checked; none if its first debit is still to come.
+
+    A dry run leaves no file beside the ledger.
 
     Raises
     ------
@@ -54,6 +56,8 @@ def read_ledger(settings: LedgerSettings) -> list[Entry]:
         check_folder(settings.file)  # the first debit makes the file
         return []
     ledger = Ledger(settings.file)
+    if dry_run:
+        return ledger.peek(settings.witness)
     ledger.verify(settings.witness)
     return ledger.entries()
 

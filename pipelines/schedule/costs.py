@@ -200,7 +200,7 @@ class _Books:
         """
         if settings.file not in self.entries:
             try:
-                found = read_ledger(settings)
+                found = read_ledger(settings, dry_run=True)
             except (LedgerError, OSError) as error:
                 problem = shown_message(error, one_line=True)
                 self.problems += [problem] * (problem not in self.problems)

@@ -20,7 +20,7 @@ from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.ledger.ledger import OverBudgetError
 from pipelines.publishing.publishing import publish
 from pipelines.running.folder import RunFolder
-from pipelines.running.payment import budget_left
+from pipelines.running.payment import left_in, read_ledger
 from pipelines.running.report import plan
 from pipelines.running.run import make_release
 from pipelines.schedule.calendar import Calendar, Occurrence, read_calendar
@@ -200,7 +200,7 @@ class _Call:
                 reason = f"{reason} {occurrence.number}"
                 return self._set_aside(occurrence, record, reason, tried, out, fix="raise shares")
             skipped = record is not None and record.status == "skip" and not RunFolder(out).checked
-            if record is not None and skipped and not _payable(config, record):
+            if record is not None and skipped and not _payable(config, record, dry_run=self.dry_run):
                 return self._set_aside(occurrence, record, record.reason or "", tried, out)
             if record is not None and record.out != str(out) and record.status != "skip":
                 fix = f"put release.out back, or remove {self.store.path(occurrence.name)} to begin anew"
@@ -297,11 +297,11 @@ def _result(
     return Result(occurrence.name, occurrence.at, status, occurrence.local, detail, kind, attempts, tried)
 
 
-def _payable(config: ReleaseConfig, record: Record) -> bool:
+def _payable(config: ReleaseConfig, record: Record, *, dry_run: bool) -> bool:
     """Say whether the budget now suffices for a period that was set aside."""
     if config.ledger is None or record.epsilon is None or record.delta is None:
         return True
-    left = budget_left(config.ledger)
+    left = left_in(read_ledger(config.ledger, dry_run=dry_run), config.ledger)
     asked = exact(decimal_up(config.privacy.epsilon)), exact(decimal_up(config.privacy.delta))
     cost = exact(record.epsilon), exact(record.delta)
     return all(min(a, c) <= b for a, c, b in zip(asked, cost, left, strict=True))

@@ -476,6 +476,7 @@ def test_what_is_not_for_release_is_said_and_not_published(
 
 def test_a_dry_run_writes_nothing(world: World) -> None:
     world.write(calendar='[notify]\non = "always"\ncommand = ["touch", "told"]\n')
+    world.write(ri="wait_days = 1000\n" + SCHEDULE)
     (world.folder / "jobs" / "2023.csv.gz").unlink()
     world.spoil(2021)  # is not looked at
     before = world.tree()
