@@ -45,7 +45,7 @@ def due(
 
     They are made in order of their times, the missed ones too. One that fails does not keep other schedules
     waiting, but the later ones of its own; it is tried again by the next call, as often as the calendar
-    allows.
+    allows. One that cannot be paid is set aside, and one whose inputs are overdue is passed over.
 
     Parameters
     ----------
@@ -54,7 +54,8 @@ def due(
     now : datetime, optional
         For tests. By default the clock.
     dry_run : bool
-        Only say what would be done: writes nothing, tells nobody and reads no confidential file.
+        Only say what would be done, and what periods would cost: writes nothing, tells nobody and reads no
+        confidential file.
     report : callable, optional
         Told each step as it begins.
 
