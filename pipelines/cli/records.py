@@ -83,7 +83,7 @@ def erratum(destination: str, name: str, version: str, text: str) -> None:
 
 @click.command()
 @click.argument("folder", type=FOLDER)
-@click.option("--dry-run", is_flag=True, help="Only say what would be done; writes nothing.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done and cost; writes nothing.")
 def due(folder: Path, dry_run: bool) -> None:
     """Make the releases that a calendar says are due.
 

@@ -146,6 +146,7 @@ def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
     yield from _name_problems(data, geography, jobs)
     yield from _job_problems(jobs, plan)
     yield from _mechanism_problems(_table(data.get("release")), plan)
+    yield from _ledger_problems(_table(data.get("ledger")))
     yield from _external_problems(geography, jobs, flows)
     if isinstance(geography.get("external_zones"), list):
         yield from _repeated("geography", geography, ["external_zones"])
@@ -157,6 +158,16 @@ def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
     for where, table in flows.items():
         yield from _repeated(where, table, ["origin", "destination", "flow", "margin"])
     yield from _repeated("weights", weights, ["area", "weight"])
+
+
+def _ledger_problems(ledger: _Table) -> Iterator[str]:
+    totals = {"total_epsilon", "total_delta"}
+    if given := totals & ledger.keys():
+        for key in totals - given:
+            yield f"ledger.{key}: missing beside {min(given)}; name both or neither"
+        if "period" not in ledger:
+            rule = "without period, epsilon and delta are the budget over all periods"
+            yield f"ledger.{min(given)}: {rule}; leave it out, or name a period"
 
 
 def _level_problems(geography: _Table, users: Mapping[str, _Table]) -> Iterator[str]:

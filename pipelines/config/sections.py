@@ -421,6 +421,11 @@ class LedgerSettings(Section):
         Budget of the data set in the period, for all releases together.
     delta : Fraction
         The same for delta.
+    total_epsilon : Fraction or None
+        Budget of the data set over all periods, beside that of `period`; left out, the one that was last
+        entered in the ledger limits all periods, if there is one.
+    total_delta : Fraction or None
+        The same for delta; both or neither.
     witness : tuple of str
         Hashes of earlier debits, as runs have printed them. The ledger must hold them, so that neither a new
         ledger nor an older copy is taken for it.
@@ -431,7 +436,18 @@ class LedgerSettings(Section):
     period: Line | None = None
     epsilon: PositiveNumber
     delta: DeltaNumber
+    total_epsilon: PositiveNumber | None = None
+    total_delta: DeltaNumber | None = None
     witness: Names = ()
+
+    @property
+    def over_all_periods(self) -> tuple[Fraction, Fraction] | None:
+        """The epsilon and delta that releases of all periods may cost together, if that is stated."""
+        if self.period is None:
+            return self.epsilon, self.delta
+        if self.total_epsilon is None or self.total_delta is None:
+            return None
+        return self.total_epsilon, self.total_delta
 
 
 class SignatureSettings(Section):

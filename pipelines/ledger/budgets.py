@@ -16,11 +16,13 @@ __all__ = [
     "Budget",
     "OverBudgetError",
     "accounts_of",
+    "budgets_of_debit",
     "check_budget",
     "check_hash",
     "debits_of",
     "exact_amount",
     "last_budgets",
+    "left_of",
     "line_of_text",
     "period_label",
     "spent_of",
@@ -122,6 +124,42 @@ def last_budgets(entries: list[Entry]) -> dict[tuple[str, str | None], Budget]:
         and entry.epsilon is not None
         and entry.delta is not None
     }
+
+
+def budgets_of_debit(
+    entries: list[Entry], data_set: str, budget: Budget, total: Budget | None
+) -> list[Budget]:
+    """Return the budgets that limit a debit: that of its period, and the one for ever, if there is one.
+
+    Parameters
+    ----------
+    entries : list of Entry
+    data_set : str
+    budget : Budget
+        Of the debit.
+    total : Budget or None
+        The budget for ever that is stated with it; by default the one that was last entered.
+
+    Raises
+    ------
+    LedgerError
+        If `budget` is for ever itself and `total` is another, or `total` is for a period.
+    """
+    if total is not None and (total.period is not None or budget.period is None):
+        raise LedgerError("a budget for ever is stated beside that of a period. Fix: name the period")
+    if budget.period is not None and total is None:
+        total = last_budgets(entries).get((data_set, None))
+    return [budget] if total is None else [budget, total]
+
+
+def left_of(entries: list[Entry], data_set: str, budgets: list[Budget]) -> tuple[Fraction, Fraction]:
+    """Return the epsilon and delta that all these budgets still allow, at least 0."""
+    left = [
+        (limit.epsilon - spent[0], limit.delta - spent[1])
+        for limit in budgets
+        for spent in [spent_of(entries, data_set, limit.period)]
+    ]
+    return max(min(e for e, _ in left), Fraction(0)), max(min(d for _, d in left), Fraction(0))
 
 
 def check_budget(

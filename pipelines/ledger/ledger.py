@@ -23,6 +23,7 @@ from pipelines.ledger.budgets import (
     Budget,
     OverBudgetError,
     accounts_of,
+    budgets_of_debit,
     check_budget,
     check_hash,
     exact_amount,
@@ -143,6 +144,7 @@ class Ledger:
         plan_sha256: str,
         release: str,
         period: str | None = None,
+        total: Budget | None = None,
         witness: Iterable[str] = (),
         now: datetime | None = None,
     ) -> Debit:
@@ -162,6 +164,9 @@ class Ledger:
             Its name.
         period : str or None
             The period it belongs to: that of `budget`.
+        total : Budget or None
+            What the configuration allows over all periods, where `budget` is for one. One that differs from
+            the last is entered too.
         witness : iterable of str
             Heads that releases have kept; all must be in the chain. Where there are any, the ledger must
             exist: a new one would not know them.
@@ -175,13 +180,14 @@ class Ledger:
         Raises
         ------
         OverBudgetError
-            If what is spent and this exceed `budget`; or the budget for ever of the same data set that was
-            last entered, if there is one.
+            If what is spent and this exceed `budget`; or `total`, in place of which stands the budget for
+            ever of the same data set that was last entered, if there is one.
         LedgerError
             If the clock is behind the last entry, or the ledger cannot be trusted. Nothing is written.
         """
         cost = epsilon, delta
-        return self._enter(data_set, budget, cost, plan_sha256, release, period, witness, now, keep=True)
+        budgets = budget, total
+        return self._enter(data_set, budgets, cost, plan_sha256, release, period, witness, now, keep=True)
 
     def rehearse(
         self,
@@ -193,6 +199,7 @@ class Ledger:
         plan_sha256: str,
         release: str,
         period: str | None = None,
+        total: Budget | None = None,
         witness: Iterable[str] = (),
     ) -> None:
         """Do all that `debit` does, and take it back: what would be refused is refused, and nothing is paid.
@@ -201,12 +208,13 @@ class Ledger:
         beside its place, and removed.
         """
         cost = epsilon, delta
-        self._enter(data_set, budget, cost, plan_sha256, release, period, witness, None, keep=False)
+        budgets = budget, total
+        self._enter(data_set, budgets, cost, plan_sha256, release, period, witness, None, keep=False)
 
     def _enter(
         self,
         data_set: str,
-        budget: Budget,
+        budgets: tuple[Budget, Budget | None],
         cost: tuple[Fraction, Fraction],
         plan_sha256: str,
         release: str,
@@ -219,24 +227,21 @@ class Ledger:
         data_set, release = line_of_text(data_set, "data set"), line_of_text(release, "release")
         cost = exact_amount(cost[0], "epsilon"), exact_amount(cost[1], "delta")
         check_hash(plan_sha256)
-        if period_label(period) != budget.period:
+        if period_label(period) != budgets[0].period:
             raise LedgerError("the release's period is not its budget's. Fix: give both the same period")
-        witness = set(witness)
+        witness, (budget, total) = set(witness), budgets
         with writing(self.path, create=not witness, keep=keep) as connection:
             entries = read_entries(connection, self.path)
             self._check_witness(entries, witness)
             time = self._time(entries, now)
-            budgets = last_budgets(entries)
-            binding = {budget.period: budget}
-            if (data_set, None) in budgets:
-                binding.setdefault(None, budgets[data_set, None])
-            for limit in binding.values():
+            entered = last_budgets(entries)
+            binding = budgets_of_debit(entries, data_set, budget, total)
+            for limit in binding:
                 check_budget(data_set, limit, spent_of(entries, data_set, limit.period), cost)
-            if budgets.get((data_set, budget.period)) != budget:
-                allowed = Entry(
-                    0, time, "budget", data_set, budget.period, epsilon=budget.epsilon, delta=budget.delta
-                )
-                append(connection, entries, allowed)
+            for limit in binding:
+                if entered.get((data_set, limit.period)) != limit:
+                    allowed = Entry(0, time, "budget", data_set, limit.period, limit.epsilon, limit.delta)
+                    append(connection, entries, allowed)
             entry = Entry(0, time, "debit", data_set, budget.period, *cost, plan_sha256, release)
             paid = append(connection, entries, entry)
         return _debit(paid)
@@ -329,6 +334,23 @@ class Ledger:
         """Return all entries, in order, having checked the whole chain."""
         with reading(self.path) as connection:
             return read_entries(connection, self.path)
+
+    def peek(self, witness: Iterable[str] = ()) -> list[Entry]:
+        """Return all entries, and leave nothing beside the ledger: for dry runs, which pay nothing.
+
+        Parameters
+        ----------
+        witness : iterable of str
+            As for `verify`.
+
+        Returns
+        -------
+        list of Entry
+        """
+        with reading(self.path, traceless=True) as connection:
+            entries = read_entries(connection, self.path)
+        self._check_witness(entries, witness)
+        return entries
 
     def verify(self, witness: Iterable[str] = ()) -> Chain:
         """Check the file, the whole chain, and that it still holds what releases have seen of it.

@@ -12,8 +12,8 @@ from typing import Any
 import synth
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.config.sections import LedgerSettings
-from pipelines.ledger.budgets import line_of_text
-from pipelines.ledger.chain import check_folder
+from pipelines.ledger.budgets import budgets_of_debit, left_of, line_of_text
+from pipelines.ledger.chain import Entry, check_folder
 from pipelines.ledger.ledger import Budget, Ledger, LedgerError, OverBudgetError
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.storage.event_log import EventLog
@@ -25,7 +25,9 @@ __all__ = [
     "check_payable",
     "debit_of",
     "debits_of",
+    "left_in",
     "pay",
+    "read_ledger",
     "record_outcome",
     "run_name",
 ]
@@ -37,24 +39,46 @@ def budget_left(settings: LedgerSettings) -> tuple[Fraction, Fraction]:
     Returns
     -------
     tuple of Fraction
-        Of the budget of the period and the one without a period, the smaller.
+        Of the budget of the period and the one over all periods, the smaller.
 
     Raises
     ------
     LedgerError
         If the ledger cannot be trusted, or its folder is not there.
     """
-    ledger, budgets = Ledger(settings.file), [Budget(settings.epsilon, settings.delta, settings.period)]
+    return left_in(read_ledger(settings), settings)
+
+
+def left_in(entries: list[Entry], settings: LedgerSettings) -> tuple[Fraction, Fraction]:
+    """Return what `budget_left` does, by the entries of a ledger."""
+    data_set = line_of_text(settings.data_set, "data set")
+    return left_of(entries, data_set, budgets_of_debit(entries, data_set, *_budgets(settings)))
+
+
+def read_ledger(settings: LedgerSettings, *, dry_run: bool = False) -> list[Entry]:
+    """Return the entries of the ledger, checked; none if its first debit is still to come.
+
+    A dry run leaves no file beside the ledger.
+
+    Raises
+    ------
+    LedgerError
+        If the ledger cannot be trusted, or its folder is not there.
+    """
     if not settings.witness and not settings.file.exists():
         check_folder(settings.file)  # the first debit makes the file
-        return settings.epsilon, settings.delta
+        return []
+    ledger = Ledger(settings.file)
+    if dry_run:
+        return ledger.peek(settings.witness)
     ledger.verify(settings.witness)
-    if settings.period is not None:
-        name = line_of_text(settings.data_set, "data set")
-        of_all = (account for account in ledger.accounts() if account.data_set == name)
-        budgets += [account.budget for account in of_all if account.budget.period is None]
-    epsilons, deltas = zip(*(ledger.remaining(settings.data_set, each) for each in budgets), strict=True)
-    return min(epsilons), min(deltas)
+    return ledger.entries()
+
+
+def _budgets(settings: LedgerSettings) -> tuple[Budget, Budget | None]:
+    """Return the budget that a configuration states, and the one over all periods beside it."""
+    total = None if settings.period is None else settings.over_all_periods
+    return Budget(settings.epsilon, settings.delta, settings.period), total and Budget(*total)
 
 
 def run_name(config: ReleaseConfig, run: str) -> str:
@@ -104,10 +128,12 @@ def _debit(
     """Return what a debit of a run in the ledger that its configuration names is told."""
     settings = config.ledger
     assert settings is not None
+    budget, total = _budgets(settings)
     return {
         "data_set": settings.data_set,
         "period": settings.period,
-        "budget": Budget(settings.epsilon, settings.delta, settings.period),
+        "budget": budget,
+        "total": total,
         "epsilon": cost[0],
         "delta": cost[1],
         "plan_sha256": plan_sha256,

@@ -11,9 +11,11 @@ twice; its time is the first of the schedule's times that is for the period. Tim
 from __future__ import annotations
 
 import copy
+import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from pipelines.config.toml import ConfigError, read_toml
 from pipelines.schedule.files import ScheduleFile, SettingsFile, read_model
 from pipelines.schedule.notify import Notify
 from pipelines.schedule.periods import NEEDED, Period, filled, put
+from synth.exact import decimal_down, exact
 
 __all__ = ["SETTINGS", "Calendar", "Occurrence", "Period", "Schedule", "read_calendar"]
 
@@ -55,8 +58,8 @@ class Schedule:
 
     def occurrences(self) -> Iterator[Occurrence]:
         """Yield all occurrences since `start`, in order of time, without end unless there are dates."""
-        for at in self._times():
-            yield Occurrence(self, at, self._period(at).earlier(self.file.lag))
+        for number, at in enumerate(self._times(), start=1):
+            yield Occurrence(self, at, self._period(at).earlier(self.file.lag), number)
 
     def _period(self, at: datetime) -> Period:
         return Period.of(self.file.period, at.astimezone(self.file.timezone).date())
@@ -87,6 +90,9 @@ class Schedule:
             yield "cron: name either cron or dates, one of the two"
         if self.file.cron is not None and self.file.start is None:
             yield "start: missing; add a line start = ... with the first date that counts"
+        for key in ("privacy.epsilon", "privacy.delta"):
+            if self.file.shares is not None and key in self.file.set:
+                yield f'set."{key}": with shares, that is the share of each period; leave out one of the two'
         out = self.file.set.get("release.out", "")
         for name in NEEDED[self.file.period]:
             if f"{{{name}}}" not in str(out):
@@ -108,11 +114,14 @@ class Occurrence:
     at : datetime
         When it is due, in UTC.
     period : Period
+    number : int
+        Which of its schedule it is, from 1.
     """
 
     schedule: Schedule
     at: datetime
     period: Period
+    number: int
 
     @property
     def name(self) -> str:
@@ -141,7 +150,17 @@ class Occurrence:
         where = f"{self.schedule.path.name}, {self.period.label}"
         if problems:
             raise ConfigError(f"{where}: {problem}" for problem in problems)
-        return check_config(data, self.schedule.file.base.parent, where)
+        config = check_config(data, self.schedule.file.base.parent, where)
+        if (shares := self.schedule.file.shares) is None:
+            return config
+        total = None if config.ledger is None else config.ledger.over_all_periods
+        if total is None:
+            fix = "add [ledger] without period, or with total_epsilon and total_delta"
+            raise ConfigError(f"{where}: shares: there is no budget over all periods to share; {fix}")
+        # A certificate rounds up to as many digits, so that no debit is above its share.
+        epsilon, delta = (exact(decimal_down(amount / shares)) for amount in total)
+        privacy = config.privacy.model_copy(update={"epsilon": epsilon, "delta": delta})
+        return config.model_copy(update={"privacy": privacy})
 
 
 @dataclass(frozen=True)
@@ -181,7 +200,16 @@ class Calendar:
                 if occurrence.at > now:
                     break
                 past.append(occurrence)
-        yield from sorted(past, key=lambda occurrence: (occurrence.at, occurrence.schedule.name))
+        yield from sorted(past, key=_order)
+
+    def coming(self, now: datetime) -> Iterator[Occurrence]:
+        """Yield the occurrences after now, by time and then by name, without end where there is a cron."""
+        after = (dropwhile(lambda o: o.at <= now, each.occurrences()) for each in self.schedules)
+        yield from heapq.merge(*after, key=_order)
+
+
+def _order(occurrence: Occurrence) -> tuple[datetime, str]:
+    return occurrence.at, occurrence.schedule.name
 
 
 def read_calendar(folder: Path | str) -> Calendar:

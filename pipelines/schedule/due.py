@@ -7,28 +7,33 @@ so that neither a kill between the two nor a lost record makes a second one of t
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TextIO
 
 from pipelines.config.fields import expand
 from pipelines.config.loading import ConfigError, ReleaseConfig
+from pipelines.ledger.ledger import OverBudgetError
 from pipelines.planning.guards import public_files
 from pipelines.publishing.publishing import publish
 from pipelines.running.folder import RunFolder
+from pipelines.running.payment import left_in, read_ledger
 from pipelines.running.report import plan
 from pipelines.running.run import make_release
 from pipelines.schedule.calendar import Calendar, Occurrence, read_calendar
+from pipelines.schedule.costs import cost_of, outlook
 from pipelines.schedule.notify import notify
 from pipelines.schedule.records import Record, Records
 from pipelines.schedule.summary import EXIT_BUSY, EXIT_FAILED, Result, Summary
 from pipelines.storage.errors import private_message, shown_message
+from synth.exact import decimal_up, exact
 
-__all__ = ["EXIT_BUSY", "EXIT_FAILED", "Result", "Summary", "due"]
+__all__ = ["EXIT_BUSY", "EXIT_FAILED", "Result", "Summary", "due", "look"]
 
 
 def due(
@@ -42,7 +47,7 @@ def due(
 
     They are made in order of their times, the missed ones too. One that fails does not keep other schedules
     waiting, but the later ones of its own; it is tried again by the next call, as often as the calendar
-    allows.
+    allows. One that cannot be paid is set aside, and one whose inputs are overdue is passed over.
 
     Parameters
     ----------
@@ -51,7 +56,8 @@ def due(
     now : datetime, optional
         For tests. By default the clock.
     dry_run : bool
-        Only say what would be done: writes nothing, tells nobody and reads no confidential file.
+        Only say what would be done, and what periods would cost: writes nothing, tells nobody and reads no
+        confidential file.
     report : callable, optional
         Told each step as it begins.
 
@@ -67,20 +73,54 @@ def due(
     calendar = read_calendar(folder)
     now = (now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
     if dry_run:
-        return _Call(calendar, now, True, report).summary()
+        summary = look(calendar, now)
+        ahead = outlook(calendar, [o for o in calendar.due(now) if o.name in summary.names], now)
+        return replace(summary, outlook=ahead, problems=summary.problems + ahead.problems)
     try:
         with Records(calendar.records).locked() as free:
             if not free:
                 return Summary(calendar.folder.name, now, busy=True)
-            summary = _Call(calendar, now, False, report).summary()
+            call = _Call(calendar, now, False, report)
+            return _tell(calendar, call.summary(), looked=call.looked)
     except OSError as error:  # no folder for records, or no lock
         where = "" if error.filename else f"{calendar.records}: "
         problem = f"{where}{shown_message(error)}; nothing was begun"
-        summary = Summary(calendar.folder.name, now, problems=(problem,))
-    if summary.failed or calendar.notify.on == "always":
-        notices = notify(calendar.notify, summary.document(), calendar.folder)
-        summary = replace(summary, notices=notices)
-    return summary
+        return _tell(calendar, Summary(calendar.folder.name, now, problems=(problem,)), looked=False)
+
+
+def look(calendar: Calendar, now: datetime) -> Summary:
+    """Say what is to be done, as a dry run does, but not what it would cost."""
+    return _Call(calendar, now, True, None).summary()
+
+
+def _tell(calendar: Calendar, summary: Summary, *, looked: bool) -> Summary:
+    """Tell each whom the calendar names what they were not told before, and return what the caller is told.
+
+    It is noted afterwards, so that nothing goes untold when the call is killed in between. What is over is
+    forgotten, unless no occurrence was looked at.
+    """
+    store = Records(calendar.records)
+    before, news = store.told(), summary.news
+    notices: list[str] = []
+    told = {"summary": news} if looked else before | {"summary": before.get("summary", frozenset()) | news}
+    for who, other in (("command", "webhook"), ("webhook", "command")):
+        settings = calendar.notify.model_copy(update={other: None})
+        if getattr(settings, who) is None:
+            continue
+        known = before.get(who, frozenset())
+        told[who] = news if looked else news | known
+        if settings.on == "always" or news - known:
+            problems = notify(settings, summary.without(known).document(), calendar.folder)
+            notices += problems
+            if problems:
+                told[who] = told[who] & known
+    told = {who: each for who, each in told.items() if each}
+    try:
+        if told != before:
+            store.save_told(told)
+    except OSError as error:
+        notices.append(f"{shown_message(error, one_line=True)}; what was told now is told again")
+    return replace(summary.without(before.get("summary", frozenset())), notices=tuple(notices))
 
 
 @dataclass
@@ -93,6 +133,7 @@ class _Call:
     report: Callable[[str], None] | None
 
     def __post_init__(self) -> None:
+        self.looked = False  # at occurrences
         self.store = Records(self.calendar.records)
         self.records, self.damaged = self.store.read()
         self.owners = {record.out: record.name for record in self.records.values()}
@@ -107,6 +148,7 @@ class _Call:
             problems.append(f"the clock is at {self.now.isoformat()}, before the last attempt, {last}: {fix}")
         else:
             blocked: dict[str, str] = {}
+            self.looked = True
             for occurrence in self.calendar.due(self.now):
                 record, schedule = self.records.get(occurrence.name), occurrence.schedule.name
                 if record is not None and record.status == "finished":
@@ -118,11 +160,24 @@ class _Call:
                         result = self._one(occurrence, record)
                     except Exception as error:  # a record or log that cannot be written: others go on
                         result = _result(occurrence, "failed", self._unforeseen(error), record, error)
-                    if result.status not in ("finished", "due"):
+                    if result.status not in ("finished", "due", "skip", "overdue"):
                         blocked[schedule] = occurrence.name
                 results.append(result)
+            problems += self._problems_ahead(set(blocked))
         name = self.calendar.folder.name
         return Summary(name, self.now, tuple(results), tuple(problems), dry_run=self.dry_run)
+
+    def _problems_ahead(self, known: set[str]) -> Iterator[str]:
+        """Yield what is wrong with the next period of each schedule, but of those that are stopped anyway."""
+        for schedule in self.calendar.schedules:
+            if schedule.name in known:
+                continue
+            following = (each for each in schedule.occurrences() if each.at > self.now)
+            if (occurrence := next(following, None)) is not None:
+                try:
+                    _refuse_wrong_paths(occurrence, _absent(occurrence.config()))
+                except ConfigError as error:
+                    yield from error.problems
 
     def _unforeseen(self, error: Exception) -> str:
         where = "" if getattr(error, "filename", None) else f" ({self.store.folder})"
@@ -141,17 +196,51 @@ class _Call:
             out = config.release.out
             if (owner := self.owners.setdefault(str(out), occurrence.name)) != occurrence.name:
                 raise ConfigError(f"{occurrence.name}: {out} is the output folder of {owner} too")
-            if record is not None and record.out != str(out):
+            on = RunFolder.of(out).begun or RunFolder(out).checked
+            shares = occurrence.schedule.file.shares
+            if shares is not None and occurrence.number > shares and not on:
+                reason = f"the budget is shared by the first {shares} periods, and this is number"
+                reason = f"{reason} {occurrence.number}"
+                return self._set_aside(occurrence, record, reason, tried, out, fix="raise shares")
+            skipped = record is not None and record.status == "skip" and not RunFolder(out).checked
+            if record is not None and skipped and not _payable(config, record, dry_run=self.dry_run):
+                return self._set_aside(occurrence, record, record.reason or "", tried, out)
+            if record is not None and record.out != str(out) and record.status != "skip":
                 fix = f"put release.out back, or remove {self.store.path(occurrence.name)} to begin anew"
                 raise ConfigError(f"{occurrence.name}: was begun in {record.out}; {fix}")
+            absent = [] if on else _absent(config)
+            _refuse_wrong_paths(occurrence, absent)
         except ConfigError as error:
             return _result(occurrence, "failed", shown_message(error, one_line=True), record, error)
-        on = RunFolder.of(out).begun or RunFolder(out).checked
-        if not on and (missing := [str(path) for path in _inputs(config) if _missing(path)]):
-            return _result(occurrence, "waiting", f"there is no {', '.join(missing)}", record)
+        if absent:
+            days = occurrence.schedule.file.wait_days
+            late = self.now > occurrence.at + timedelta(days=days)
+            detail = f"there is no {', '.join(map(str, absent))}"
+            detail += f", more than {days} days after its time; later periods go on without it" * late
+            return _result(occurrence, "overdue" if late else "waiting", detail, record)
         if self.dry_run:
             return _result(occurrence, "due", f"{'goes on with' if on else 'writes'} {out}", record)
         return self._attempt(occurrence, config, tried + 1)
+
+    def _set_aside(
+        self,
+        occurrence: Occurrence,
+        record: Record | None,
+        reason: str,
+        tried: int,
+        out: Path,
+        cost: tuple[str, str] | None = None,
+        fix: str = "raise the budget",
+    ) -> Result:
+        """Record that a period cannot be paid, unless that is known: later ones go on."""
+        path = self.store.path(occurrence.name)
+        if not self.dry_run and (record is None or record.status != "skip"):
+            at = self.now.isoformat(timespec="seconds")
+            record = Record(occurrence.name, occurrence.at.isoformat(), str(out), "skip", tried, at)
+            record = replace(record, reason=reason, epsilon=cost and cost[0], delta=cost and cost[1])
+            self.store.save(record)
+        detail = f"{reason}; set aside, later periods go on. To take it up again, {fix}, or remove {path}"
+        return _result(occurrence, "skip", detail, record)
 
     def _attempt(self, occurrence: Occurrence, config: ReleaseConfig, number: int) -> Result:
         name, out = occurrence.name, config.release.out
@@ -162,9 +251,10 @@ class _Call:
         log = self.store.log(name, number)
         with log.open("a", encoding="utf-8") as file:
             log.chmod(0o600)
+            planned = self.store.plan(name)
             self._tell(file, f"{name}, due {occurrence.local}: attempt {number} of {self.calendar.attempts}")
             try:
-                tell, planned = partial(self._tell, file), self.store.plan(name)
+                tell = partial(self._tell, file)
                 if not (RunFolder.of(out).begun or RunFolder(out).checked):  # no attempt got as far as paying
                     shutil.rmtree(planned, ignore_errors=True)
                     plan(config, planned, report=tell)
@@ -172,6 +262,11 @@ class _Call:
                 if (destination := occurrence.schedule.file.publish) is not None:
                     self._tell(file, "Publishing the release ...")
                     record = replace(record, published=publish(out, destination).location)
+            except OverBudgetError as error:
+                said = shown_message(error, one_line=True)
+                self._tell(file, f"{name}: set aside: {said}", error=type(error).__name__)
+                epsilon, delta, _ = cost_of(config, planned)
+                return self._set_aside(occurrence, record, said, number - 1, out, (str(epsilon), str(delta)))
             except Exception as error:
                 kind, said = type(error).__name__, shown_message(error, one_line=True)
                 self._tell(file, f"{name}: failed ({kind}): {said}", error=kind)
@@ -203,7 +298,50 @@ def _result(
     if record is not None and kind is None and status == "given up":
         kind = record.error or "interrupted"
     attempts = record.attempts if record else 0
-    return Result(occurrence.name, occurrence.at, status, occurrence.local, detail, kind, attempts)
+    tried = record.time if record else ""
+    return Result(occurrence.name, occurrence.at, status, occurrence.local, detail, kind, attempts, tried)
+
+
+def _payable(config: ReleaseConfig, record: Record, *, dry_run: bool) -> bool:
+    """Say whether the budget now suffices for a period that was set aside."""
+    if config.ledger is None or record.epsilon is None or record.delta is None:
+        return True
+    left = left_in(read_ledger(config.ledger, dry_run=dry_run), config.ledger)
+    asked = exact(decimal_up(config.privacy.epsilon)), exact(decimal_up(config.privacy.delta))
+    cost = exact(record.epsilon), exact(record.delta)
+    return all(min(a, c) <= b for a, c, b in zip(asked, cost, left, strict=True))
+
+
+def _absent(config: ReleaseConfig) -> list[Path]:
+    """Return the files that a run reads and that are not there."""
+    return [path for path in _inputs(config) if _missing(path)]
+
+
+def _refuse_wrong_paths(occurrence: Occurrence, absent: list[Path]) -> None:
+    """Refuse files that are not there if their folder is not either: nothing can be delivered to it.
+
+    A folder that is called after the period may come with the file. Which these are, another period shows.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if not absent:
+        return
+    years = 7 if occurrence.period.kind == "year" else 31  # another year, quarter and month
+    other = replace(occurrence, period=occurrence.period.earlier(-years))
+    others = list(_inputs(other.config()))
+    problems = []
+    for path in absent:
+        same = max(
+            (Path(os.path.commonpath([path, each])) for each in others), key=lambda each: len(each.parts)
+        )
+        folder = path.parent if same == path else same
+        if _missing(folder) or folder.is_file():
+            rule = f"the folder {folder} is not there, so that {path.name} cannot come"
+            problems.append(f"{occurrence.name}: {rule}; correct the path, or make the folder")
+    if problems:
+        raise ConfigError(problems)
 
 
 def _inputs(config: ReleaseConfig) -> Iterator[Path]:

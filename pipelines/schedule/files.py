@@ -88,6 +88,10 @@ class ScheduleFile(Section):
     start : datetime or None
         The first that counts.
     timezone : ZoneInfo
+    shares : int or None
+        Over how many periods, from the first, the budget of all periods is shared equally.
+    wait_days : int
+        How many days after its time an input may be missing before somebody is told.
     publish : str or None
         Folder or URL to publish to.
     set : dict
@@ -101,6 +105,8 @@ class ScheduleFile(Section):
     dates: Annotated[tuple[datetime, ...], PlainValidator(_days)] = ()
     start: Annotated[datetime | None, PlainValidator(_day)] = None
     timezone: Annotated[ZoneInfo, PlainValidator(_zone)] = ZoneInfo("UTC")
+    shares: Annotated[int | None, Field(ge=1, le=10_000)] = None
+    wait_days: Annotated[int, Field(ge=0, le=36_500)] = 30
     publish: Annotated[str | None, PlainValidator(_place)] = None
     set: Annotated[dict[str, Any], PlainValidator(_overrides)]
 

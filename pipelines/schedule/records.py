@@ -3,6 +3,7 @@
     RECORDS/lock                        held by the call that is at work
     RECORDS/NAME.json                   what became of the occurrence NAME; removed, it is looked at anew
     RECORDS/NAME.attempt-1.jsonl        log of an attempt
+    RECORDS/told                        what somebody was told of, so that nobody is told twice
 
 What has its name is whole. A record names output folders and kinds of error; it holds no confidential value.
 """
@@ -10,6 +11,7 @@ What has its name is whole. A record names output folders and kinds of error; it
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -20,11 +22,12 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic_core import from_json
 
 from pipelines.storage.durable import hold_lock, write_whole
+from synth.exact import exact
 
 __all__ = ["Record", "Records"]
 
 _FORMAT = "odsynth occurrence 1"
-_Status = Literal["begun", "finished", "failed"]
+_Status = Literal["begun", "finished", "failed", "skip"]
 
 
 @dataclass(frozen=True)
@@ -38,16 +41,21 @@ class Record:
         Its time, UTC.
     out : str
         The output folder.
-    status : {"begun", "finished", "failed"}
-        Of the last attempt; begun and not at work means interrupted.
+    status : {"begun", "finished", "failed", "skip"}
+        Of the last attempt; begun and not at work means interrupted. Skip: set aside, because it cannot be
+        paid.
     attempts : int
-        How many were begun.
+        How many were begun, without those that could not be paid.
     time : str
         Time of the call that made the last (UTC).
     error : str or None
         Type of the error that ended it.
     published : str or None
         Where the release was published.
+    reason : str or None
+        Why it was set aside.
+    epsilon, delta : str or None
+        What it would have cost, where the ledger refused it.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
@@ -56,10 +64,19 @@ class Record:
     due: str
     out: str
     status: _Status
-    attempts: Annotated[int, Field(strict=True, ge=1)]
+    attempts: Annotated[int, Field(strict=True, ge=0)]
     time: str
     error: str | None = None
     published: str | None = None
+    reason: str | None = None
+    epsilon: str | None = None
+    delta: str | None = None
+
+    def document(self) -> dict[str, object]:
+        """Return what is written: as version 0.1.0 did, and why it was set aside if it was."""
+        written = asdict(self)
+        more = {key: written.pop(key) for key in ("reason", "epsilon", "delta")}
+        return {"format": _FORMAT} | written | (more if self.status == "skip" else {})
 
 
 _RECORD = TypeAdapter(Record)
@@ -105,6 +122,8 @@ class Records:
                 record = _RECORD.validate_python(document)
                 if record.name != path.stem or datetime.fromisoformat(record.time).tzinfo is None:
                     raise ValueError("another record")
+                for amount in (record.epsilon, record.delta):
+                    exact(amount or "0")
                 records[record.name] = record
             except (OSError, ValueError, TypeError, KeyError, AttributeError):
                 damaged.add(path.stem)
@@ -112,4 +131,17 @@ class Records:
 
     def save(self, record: Record) -> None:
         """Write a record, which is there whole or not at all."""
-        write_whole(self.path(record.name), json.dumps({"format": _FORMAT} | asdict(record), indent=1) + "\n")
+        write_whole(self.path(record.name), json.dumps(record.document(), indent=1) + "\n")
+
+    def told(self) -> dict[str, frozenset[str]]:
+        """Return what was told, by who was told; nothing if that is not known."""
+        try:
+            document = from_json((self.folder / "told").read_bytes())
+            return {str(who): frozenset(map(str, news)) for who, news in document.items()}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return {}
+
+    def save_told(self, told: Mapping[str, frozenset[str]]) -> None:
+        """Write what `told` returns."""
+        document = {who: sorted(news) for who, news in told.items()}
+        write_whole(self.folder / "told", json.dumps(document, indent=1) + "\n")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
+
+from pipelines.schedule.costs import Outlook
 
 __all__ = ["EXIT_BUSY", "EXIT_FAILED", "Result", "Summary"]
 
 EXIT_FAILED = 1
+_LOOK = ("failed", "given up", "skip", "overdue")
 EXIT_BUSY = 75  # EX_TEMPFAIL of sysexits.h
 
 
@@ -20,9 +24,10 @@ class Result:
     ----------
     name : str
     due : datetime
-    status : {"finished", "failed", "given up", "waiting", "behind", "due"}
-        Given up: as many attempts failed as are allowed. Waiting: for inputs. Behind: an earlier occurrence
-        of the same schedule is not finished. Due: what a dry run would begin or resume.
+    status : {"finished", "failed", "given up", "skip", "waiting", "overdue", "behind", "due"}
+        Given up: as many attempts failed as are allowed. Skip: set aside, because it cannot be paid. Waiting:
+        for inputs; overdue: for longer than its schedule allows. Behind: an earlier occurrence of the same
+        schedule is in the way. Due: what a dry run would begin or resume.
     local : str
         `due` in the time zone of its schedule.
     detail : str
@@ -31,6 +36,8 @@ class Result:
         Type of the error.
     attempts : int
         Attempts that were begun, in all calls.
+    tried : str
+        Time of the last attempt (UTC), empty if there was none.
     """
 
     name: str
@@ -40,6 +47,12 @@ class Result:
     detail: str = ""
     error: str | None = None
     attempts: int = 0
+    tried: str = ""
+
+    @property
+    def news(self) -> str:
+        """What is told of it once, until it changes."""
+        return f"{self.name} {self.status} {self.error} {self.attempts} {self.tried}"
 
 
 @dataclass(frozen=True)
@@ -57,6 +70,8 @@ class Summary:
         What is wrong with files of the calendar, with records or with the clock, one line each.
     notices : tuple of str
         What went wrong with notifications; does not change the exit code.
+    outlook : Outlook or None
+        What periods would cost; of a dry run.
     dry_run, busy : bool
         Busy: another process is at work in the calendar, and nothing was done.
     """
@@ -66,13 +81,29 @@ class Summary:
     results: tuple[Result, ...] = ()
     problems: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
+    outlook: Outlook | None = None
     dry_run: bool = False
     busy: bool = False
 
     @property
+    def names(self) -> frozenset[str]:
+        """The occurrences that were looked at."""
+        return frozenset(result.name for result in self.results)
+
+    @property
     def failed(self) -> bool:
         """Whether somebody should look."""
-        return bool(self.problems) or any(result.status in ("failed", "given up") for result in self.results)
+        return bool(self.problems) or any(result.status in _LOOK for result in self.results)
+
+    @property
+    def news(self) -> frozenset[str]:
+        """What somebody should look at: each is told once, until it changes."""
+        return frozenset([*self.problems, *(r.news for r in self.results if r.status in _LOOK)])
+
+    def without(self, told: Collection[str]) -> Summary:
+        """Return the summary without what is in nobody's way, if it was told before."""
+        kept = (r for r in self.results if r.status not in ("skip", "overdue") or r.news not in told)
+        return replace(self, results=tuple(kept))
 
     @property
     def exit_code(self) -> int:
@@ -83,10 +114,14 @@ class Summary:
         """Return the summary for people: one line for each occurrence and problem."""
         if self.busy:
             return "Another odsynth due is at work in this calendar. Nothing was done."
-        lines = [f"{r.status:9} {r.name}, due {r.local}: {r.detail}" for r in self.results]
+        nothing = [] if self.results or self.problems or self.notices else ["Nothing is due."]
+        lines = nothing + [f"{r.status:9} {r.name}, due {r.local}: {r.detail}" for r in self.results]
         lines += [f"problem   {problem}" for problem in self.problems]
         lines += [f"notice    {notice}" for notice in self.notices]
-        return "\n".join(lines) or "Nothing is due."
+        if self.outlook is not None:
+            lines += [f"cost      {cost.text}" for cost in self.outlook.costs]
+            lines += [f"budget    {end}" for end in self.outlook.ends]
+        return "\n".join(lines)
 
     def document(self) -> dict[str, Any]:
         """Return the summary for notifications: names, times and kinds of error, no messages and no paths."""

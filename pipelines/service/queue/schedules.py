@@ -15,7 +15,7 @@ from sqlalchemy import select
 
 from pipelines.config.loading import ConfigError
 from pipelines.schedule.calendar import read_calendar
-from pipelines.schedule.due import due
+from pipelines.schedule.due import look
 from pipelines.service.queue.runs import CALENDAR, submit
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError, Store, runs
@@ -39,7 +39,8 @@ class Due:
         ISO, UTC.
     status : str
         ``"coming"``; the state of its run, where it has one; or what `pipelines.due` says: ``"due"``,
-        ``"waiting"`` (for inputs), ``"behind"``, ``"failed"``, ``"given up"``.
+        ``"waiting"`` (for inputs), ``"overdue"``, ``"skip"`` (cannot be paid), ``"behind"``, ``"failed"``,
+        ``"given up"``.
     run : int or None
     """
 
@@ -93,7 +94,7 @@ def read_agenda(store: Store, settings: ServiceSettings, now: datetime | None = 
         return Agenda((), (), 0)
     now = now or datetime.now(UTC)
     try:
-        calendar, summary = read_calendar(settings.calendar), due(settings.calendar, now=now, dry_run=True)
+        calendar = read_calendar(settings.calendar)
     except ConfigError:
         detail = "The release calendar cannot be read. Fix: odsynth due --dry-run, on the server."
         raise ServiceError(503, "calendar", detail) from None
@@ -102,6 +103,7 @@ def read_agenda(store: Store, settings: ServiceSettings, now: datetime | None = 
         fix = "Fix: take publish out of the schedule; what is approved is published by the service"
         detail = f"The release calendar is not kept: {', '.join(publishing)} has publish, so {why}. {fix}."
         raise ServiceError(503, "calendar", detail)
+    summary = look(calendar, now.astimezone(UTC).replace(microsecond=0))
     query = select(runs.c.key, runs.c.id, runs.c.state).where(runs.c.submitted_by == CALENDAR.person)
     with store.read() as connection:
         made = {key: (id, state) for key, id, state in connection.execute(query)}
@@ -143,7 +145,7 @@ def submit_due(store: Store, settings: ServiceSettings, now: datetime | None = N
     behind: set[str] = set()
     made = []
     for each in agenda.due:
-        if each.schedule in behind or each.status in _OVER:
+        if each.schedule in behind or each.status in (*_OVER, "skip", "overdue"):
             continue
         behind.add(each.schedule)
         if each.status == "due":

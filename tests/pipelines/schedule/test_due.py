@@ -256,7 +256,7 @@ def test_the_clock_went_back(world: World) -> None:
 def test_waiting_for_inputs(world: World) -> None:
     """Not a failure, no attempt; what comes after it in the same file waits, what is in another does not."""
     (world.folder / "jobs" / "2022.csv.gz").unlink()
-    world.write(zz=ONE.replace("out/", "out/zz"))
+    world.write(ri="wait_days = 1000\n" + SCHEDULE, zz=ONE.replace("out/", "out/zz"))
     for _ in range(5):
         summary = due(world.calendar, now=NOW)
     assert statuses(summary) == {"ri-2022": "waiting", "ri-2023": "behind"}
@@ -486,6 +486,7 @@ def test_what_is_not_for_release_is_said_and_not_published(
 
 def test_a_dry_run_writes_nothing(world: World) -> None:
     world.write(calendar='[notify]\non = "always"\ncommand = ["touch", "told"]\n')
+    world.write(ri="wait_days = 1000\n" + SCHEDULE)
     (world.folder / "jobs" / "2023.csv.gz").unlink()
     world.spoil(2021)  # is not looked at
     before = world.tree()

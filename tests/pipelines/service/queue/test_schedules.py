@@ -95,11 +95,16 @@ def test_a_failed_release_keeps_the_later_ones_waiting(store: Store, planned: Se
 def test_inputs_that_are_missing_are_waited_for(
     store: Store, planned: ServiceSettings, tmp_path: Path
 ) -> None:
-    path = tmp_path / "jobs" / "2021.csv.gz"
+    path, schedule = tmp_path / "jobs" / "2021.csv.gz", tmp_path / "calendar" / "ri.toml"
     content = path.read_bytes()
     path.unlink()
+    schedule.write_text("wait_days = 1000\n" + SCHEDULE)
     assert submit_due(store, planned, NOW) == []
     assert statuses(store, planned)[0] == "waiting"
+    schedule.write_text(SCHEDULE)  # 30 days: later periods do not wait for it
+    (later,) = submit_due(store, planned, NOW)
+    assert statuses(store, planned) == ["overdue", "queued", "due"]
+    assert life.get_run(store, later).input == "ri-2022"
     path.write_bytes(content)
     assert len(submit_due(store, planned, NOW)) == 1
 
