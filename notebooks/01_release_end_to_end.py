@@ -72,12 +72,12 @@ Image(planned.folder / "cells.png")
 # %% [markdown]
 # ## The run
 #
-# `run` plans and certifies as above, debits the ledger, and only then reads homes: one short function sees
-# them next to the random numbers. The result is written to a private folder, checked there, and put in
-# place by one rename.
+# `run` releases exactly this plan. It certifies again, debits the ledger, and only then reads homes: one
+# short function sees them next to the random numbers. The result is written to a private folder, checked
+# there, and put in place by one rename. (Without `plan` it would plan by itself, as above.)
 
 # %%
-release = pipelines.run(config, report=print)
+release = pipelines.run(config, plan=planned.folder, report=print)
 
 # %% [markdown]
 # What may be published is in one folder, and nothing else is:
@@ -113,7 +113,7 @@ print(f"left of the budget: epsilon {float(epsilon):.3g}, delta {float(delta):.3
 
 # %%
 try:
-    pipelines.run(config.with_out(folder / "second"))
+    pipelines.run(config.with_out(folder / "second"), plan=planned.folder)
 except pipelines.LedgerError as error:
     print(error)
 

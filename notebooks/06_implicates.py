@@ -28,7 +28,7 @@ from practice import practice_copy
 plt.style.use("paper.mplstyle")
 work = tempfile.TemporaryDirectory(prefix="odsynth-")  # removed when the notebook is closed
 folder = Path(work.name)
-source = practice_copy(folder)
+source = practice_copy(folder, counties=3, tracts=30, blocks=1_600, jobs=30_000)
 
 # %% [markdown]
 # ## A release of three

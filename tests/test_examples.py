@@ -78,6 +78,7 @@ def test_comments_are_understood() -> None:
     assert any(commented(snippet) for _, snippet in SNIPPETS)
 
 
+@pytest.mark.slow
 def test_what_an_example_of_a_release_comments_out_can_be_used(config_tables: dict[str, Any]) -> None:
     """With the example's own data, as far as their headers go; and a whole plan of a small region."""
     planned = 0

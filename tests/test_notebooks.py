@@ -96,9 +96,9 @@ def office(
     rows |= {"home": "h_geocode", "work": "w_geocode"}
     pipelines.generate_keys(folder / "keys")
     (folder / "ledger").mkdir()
-    ledger = {"file": "ledger/agency.sqlite", "data_set": "jobs", "epsilon": "1000", "delta": "0"}
+    ledger = {"file": "ledger/agency.sqlite", "data_set": "jobs", "epsilon": "1000", "delta": "1e-3"}
     config = config_text(
-        {"jobs": rows, "release.mechanism": "geometric", "plan.retention_min": "1", "privacy.delta": "0"},
+        {"jobs": rows, "release.mechanism": "geometric", "plan.retention_min": "1"},
         {"ledger": ledger, "signature": {"key": "keys/signing-key.pem"}},
     )
     path = folder / "own.toml"
