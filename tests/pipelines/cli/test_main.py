@@ -180,7 +180,12 @@ def test_tune_compares_and_recommends(
     folder = config.parent / "release-tune"
     assert {p.name for p in folder.iterdir()} == {"tune.parquet", "frontier.png"}
     assert len(pd.read_parquet(folder / "tune.parquet")) == 4
-    assert '[plan]\ncoarsening = "threshold"\nsplit_threshold = "' in result.stdout
+    assert (
+        "# Recommended at epsilon 8.6 and delta 0.00001: mechanism dirichlet, split_threshold"
+        in result.stdout
+    )
+    assert 'mechanism = "dirichlet"\n' in result.stdout
+    assert 'coarsening = "threshold"\nsplit_threshold = "' in result.stdout
     bad = invoke("tune", config, "--retention-min", "2")
     assert bad.exit_code == 1
     assert "retention_min: '2' cannot be tried" in bad.output
