@@ -6,12 +6,12 @@
 # notebook publishes synthetic homes for all jobs of a region, with a certificate of privacy, and looks at
 # each step on the way.
 #
-# The region is generated, so nothing here is anybody's. Set the environment variable `ODSYNTH_REGION` to
-# `rhode_island` to use the public data of Rhode Island instead, or put the path of a configuration of your
-# own.
+# The region is generated, so nothing here is anybody's. Set the environment variable `NOTEBOOK_CONFIG` to the
+# path of another configuration to use that: `../examples/rhode_island.toml` has public data, or take one of
+# your own. **No budget of it is spent:** the notebook works on a copy without its ledger and its signing key,
+# pays from a ledger in its temporary folder, and what it releases is deleted when it is closed.
 
 # %%
-import os
 import tempfile
 from pathlib import Path
 
@@ -20,13 +20,11 @@ import tomlkit
 from IPython.display import Image
 
 import pipelines
+from practice import practice_copy
 
 work = tempfile.TemporaryDirectory(prefix="odsynth-")  # removed when the notebook is closed
 folder = Path(work.name)
-if os.environ.get("ODSYNTH_REGION") == "rhode_island":
-    source = Path("../examples/rhode_island.toml")
-else:
-    source = pipelines.demo_inputs(folder)
+source = practice_copy(folder)
 
 # %% [markdown]
 # ## The configuration
@@ -35,19 +33,19 @@ else:
 # Numbers that decide about privacy are text, because they are used exactly as written. Everything that can
 # be wrong with the file is found before any data is read.
 #
-# We add a ledger: a budget for this set of records, from which every release is debited before its first
-# draw.
+# We add a ledger of our own, in the temporary folder: a budget for this set of records, from which every
+# release is debited before its first draw. This one pays for one release and a half.
 
 # %%
 document = tomlkit.parse(source.read_text(encoding="utf-8"))
+asked = pipelines.load_config(source).privacy
 document["ledger"] = {
     "file": str(folder / "ledger.sqlite"),
     "data_set": "jobs of the region",
-    "epsilon": "10",
-    "delta": "2e-5",
+    "epsilon": str(asked.epsilon * 3 / 2),
+    "delta": str(asked.delta * 3 / 2),
 }
 config = pipelines.parse_config(tomlkit.dumps(document), source.parent, source.name)
-config = config.with_out(folder / "release")
 print(tomlkit.dumps({name: document[name].unwrap() for name in ("release", "privacy")}))
 
 # %% [markdown]
@@ -74,12 +72,12 @@ Image(planned.folder / "cells.png")
 # %% [markdown]
 # ## The run
 #
-# `run` plans and certifies as above, debits the ledger, and only then reads homes: one short function sees
-# them next to the random numbers. The result is written to a private folder, checked there, and put in
-# place by one rename.
+# `run` releases exactly this plan. It certifies again, debits the ledger, and only then reads homes: one
+# short function sees them next to the random numbers. The result is written to a private folder, checked
+# there, and put in place by one rename. (Without `plan` it would plan by itself, as above.)
 
 # %%
-release = pipelines.run(config, report=print)
+release = pipelines.run(config, plan=planned.folder, report=print)
 
 # %% [markdown]
 # What may be published is in one folder, and nothing else is:
@@ -115,7 +113,7 @@ print(f"left of the budget: epsilon {float(epsilon):.3g}, delta {float(delta):.3
 
 # %%
 try:
-    pipelines.run(config.with_out(folder / "second"))
+    pipelines.run(config.with_out(folder / "second"), plan=planned.folder)
 except pipelines.LedgerError as error:
     print(error)
 

@@ -8,9 +8,11 @@
 # since they are nobody's, the loss can be measured.
 #
 # (An earlier release may take the place of proxy truth: `tune(..., proxy_truth=FILE)`.)
+#
+# **No budget is spent here.** The notebook works on a copy of the configuration without its ledger and its
+# signing key, and releases nothing.
 
 # %%
-import os
 import tempfile
 from fractions import Fraction
 from pathlib import Path
@@ -24,14 +26,12 @@ from matplotlib.ticker import PercentFormatter
 import pipelines
 import synth
 from pipelines import Sweep
+from practice import practice_copy
 
 plt.style.use("paper.mplstyle")
 work = tempfile.TemporaryDirectory(prefix="odsynth-")  # removed when the notebook is closed
 folder = Path(work.name)
-if os.environ.get("ODSYNTH_REGION") == "rhode_island":
-    source = Path("../examples/rhode_island.toml")
-else:
-    source = pipelines.demo_inputs(folder, counties=3, tracts=24, blocks=1_200, jobs=20_000)
+source = practice_copy(folder, counties=3, tracts=16, blocks=700, jobs=12_000)
 config = pipelines.load_config(source)
 
 # %% [markdown]
@@ -188,11 +188,14 @@ measures = ["total_variation", "block_variation", "destination_error", "noise_sh
 results.sort_values("objective")[["split_threshold", "pool_below", *measures]].round(3)
 
 # %% [markdown]
-# The best one, written into the configuration; everything else in the file stays as it is.
+# The best one, with the reasons, written into the configuration: the mechanism, [privacy] and [plan];
+# everything else in the file stays as it is.
 
 # %%
 recommended = pipelines.recommend(results, decided)
-document["plan"] = tomlkit.parse(recommended)["plan"]
+tables = tomlkit.parse(recommended)
+document["release"]["mechanism"] = tables["release"]["mechanism"]
+document["privacy"], document["plan"] = tables["privacy"], tables["plan"]
 (folder / "recommended.toml").write_text(tomlkit.dumps(document), encoding="utf-8")
 print(recommended)
 

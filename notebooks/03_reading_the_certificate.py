@@ -4,10 +4,12 @@
 # Every release carries `certificate.json`. This notebook says what its numbers mean, where they come from,
 # and how they compare with the paper behind OnTheMap (Machanavajjhala, Kifer, Abowd, Gehrke and Vilhuber,
 # *Privacy: Theory meets Practice on the Map*, ICDE 2008).
+#
+# **No budget is spent here.** The notebook works on a copy of the configuration without its ledger and its
+# signing key, and what it releases is deleted when it is closed.
 
 # %%
 import math
-import os
 import tempfile
 from fractions import Fraction
 from pathlib import Path
@@ -19,15 +21,13 @@ from matplotlib.ticker import PercentFormatter
 
 import pipelines
 import synth
+from practice import practice_copy
 
 plt.style.use("paper.mplstyle")
 work = tempfile.TemporaryDirectory(prefix="odsynth-")  # removed when the notebook is closed
 folder = Path(work.name)
-if os.environ.get("ODSYNTH_REGION") == "rhode_island":
-    source = Path("../examples/rhode_island.toml")
-else:
-    source = pipelines.demo_inputs(folder, counties=3, tracts=24, blocks=1_200, jobs=20_000)
-config = pipelines.load_config(source).with_out(folder / "release")
+source = practice_copy(folder, counties=3, tracts=16, blocks=700, jobs=12_000)
+config = pipelines.load_config(source)
 release = pipelines.run(config)
 certificate = release.certificate
 

@@ -8,9 +8,11 @@
 # **What this notebook shows is computed from the true homes. On real data it is confidential:** look at it,
 # do not publish it, and do not choose parameters by it (notebook 2 does that on public data). The notebooks
 # are kept without outputs for that reason. Here the truth is generated, or, for Rhode Island, public.
+#
+# **No budget is spent here.** The notebook works on a copy of the configuration without its ledger and its
+# signing key, and what it releases is deleted when it is closed.
 
 # %%
-import os
 import tempfile
 from pathlib import Path
 
@@ -22,14 +24,12 @@ from matplotlib.ticker import FuncFormatter, PercentFormatter
 import pipelines
 from pipelines.views import evaluation
 from pipelines.views.evaluation import commute_errors, errors_by_size
+from practice import practice_copy
 
 plt.style.use("paper.mplstyle")
 work = tempfile.TemporaryDirectory(prefix="odsynth-")  # removed when the notebook is closed
 folder = Path(work.name)
-if os.environ.get("ODSYNTH_REGION") == "rhode_island":
-    source = Path("../examples/rhode_island.toml")
-else:
-    source = pipelines.demo_inputs(folder)
+source = practice_copy(folder, counties=3, tracts=30, blocks=1_600, jobs=30_000)
 config = pipelines.load_config(source)
 
 # %% [markdown]

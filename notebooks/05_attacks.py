@@ -2,9 +2,11 @@
 # # 5. Attacks
 #
 # What goes wrong without noise, and what an auditor sees who knows nothing of a sampler but what it draws.
+#
+# **No budget is spent here.** The notebook works on a copy of the configuration without its ledger and its
+# signing key, and what it releases is deleted when it is closed.
 
 # %%
-import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,17 +20,15 @@ import pandas as pd
 import pipelines
 import synth
 from pipelines.views import evaluation
+from practice import practice_copy
 from synth.auditing import Sampler
 from synth.urn import Urns, sample_cells
 
 plt.style.use("paper.mplstyle")
 work = tempfile.TemporaryDirectory(prefix="odsynth-")  # removed when the notebook is closed
 folder = Path(work.name)
-if os.environ.get("ODSYNTH_REGION") == "rhode_island":
-    source = Path("../examples/rhode_island.toml")
-else:
-    source = pipelines.demo_inputs(folder, counties=3, tracts=24, blocks=1_200, jobs=20_000)
-config = pipelines.load_config(source).with_out(folder / "release")
+source = practice_copy(folder, counties=3, tracts=16, blocks=700, jobs=12_000)
+config = pipelines.load_config(source)
 
 # %% [markdown]
 # ## Resampling alone is no protection

@@ -7,9 +7,11 @@
 #
 # Figures with "truth" in them are computed from the true homes: on real data they are confidential (see
 # notebook 4).
+#
+# **No budget is spent here.** The notebook works on a copy of the configuration without its ledger and its
+# signing key, and what it releases is deleted when it is closed.
 
 # %%
-import os
 import tempfile
 from pathlib import Path
 
@@ -21,14 +23,12 @@ from matplotlib.ticker import PercentFormatter
 
 import pipelines
 from pipelines.views import evaluation
+from practice import practice_copy
 
 plt.style.use("paper.mplstyle")
 work = tempfile.TemporaryDirectory(prefix="odsynth-")  # removed when the notebook is closed
 folder = Path(work.name)
-if os.environ.get("ODSYNTH_REGION") == "rhode_island":
-    source = Path("../examples/rhode_island.toml")
-else:
-    source = pipelines.demo_inputs(folder)
+source = practice_copy(folder, counties=3, tracts=30, blocks=1_600, jobs=30_000)
 
 # %% [markdown]
 # ## A release of three
@@ -52,7 +52,7 @@ def with_implicates(
 
 
 config = with_implicates(3)
-release = pipelines.run(config.with_out(folder / "release"))
+release = pipelines.run(config)
 certificate = release.certificate
 print(f"all together: epsilon {certificate.run.epsilon}, delta {certificate.run.delta}")
 print(certificate.implicates.words)

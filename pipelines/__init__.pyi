@@ -9,6 +9,7 @@ from .planning.form import plan_hash as plan_hash
 from .planning.plan import ReleasePlan as ReleasePlan
 from .planning.public_inputs import PublicInputs as PublicInputs
 from .planning.public_inputs import read_public_inputs as read_public_inputs
+from .planning.recommendation import recommend as recommend
 from .planning.search import make_plan as make_plan
 from .planning.simulation import SimulatedUtility as SimulatedUtility
 from .planning.simulation import simulate_utility as simulate_utility
@@ -16,7 +17,6 @@ from .planning.storage import load_plan as load_plan
 from .planning.storage import save_plan as save_plan
 from .planning.sweep import Sweep as Sweep
 from .planning.sweep import draw_frontier as draw_frontier
-from .planning.sweep import recommend as recommend
 from .planning.sweep import tune as tune
 from .planning.utility import mean_commute as mean_commute
 from .planning.utility import total_variation as total_variation

@@ -22,6 +22,8 @@ from jupyter_client.kernelspec import KernelSpecManager
 from nbclient import NotebookClient
 from traitlets.config import Config
 
+import pipelines
+
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 TEXTS = sorted(NOTEBOOKS.glob("[0-9]*.py"))
 
@@ -78,41 +80,70 @@ def test_a_save_in_jupyter_keeps_the_text(text: Path) -> None:
     assert jupytext.writes(notebook, fmt="py:percent", config=config) == text.read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "text", [path for path in TEXTS if path.name[:2] in ("02", "03", "04", "06")], ids=lambda p: p.stem
-)
-def test_notebooks_take_data_of_another_kind(
-    text: Path,
+@pytest.fixture(scope="module")
+def office(
     config_text: Callable[..., str],
     small_region: dict[str, Path],
-    tmp_path: Path,
     clean_source: object,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As notebooks/README.md says to: one row a job, and counts with noise."""
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """An office's own configuration: one row a job, counts with noise, a signing key, a ledger in use."""
+    folder = tmp_path_factory.mktemp("office")
     jobs = pd.read_csv(small_region["od"], dtype={"w_geocode": "str", "h_geocode": "str"})
-    jobs.to_csv(tmp_path / "jobs.csv", index=False)
-    (tmp_path / "jobs.csv").chmod(0o600)
-    rows = {"format": "microdata", "file": str(tmp_path / "jobs.csv"), "count": "S000"}
+    jobs.to_csv(folder / "jobs.csv", index=False)
+    (folder / "jobs.csv").chmod(0o600)
+    rows = {"format": "microdata", "file": "jobs.csv", "count": "S000"}
     rows |= {"home": "h_geocode", "work": "w_geocode"}
+    pipelines.generate_keys(folder / "keys")
+    (folder / "ledger").mkdir()
+    ledger = {"file": "ledger/agency.sqlite", "data_set": "jobs", "epsilon": "1000", "delta": "1e-3"}
     config = config_text(
         {"jobs": rows, "release.mechanism": "geometric", "plan.retention_min": "1"},
+        {"ledger": ledger, "signature": {"key": "keys/signing-key.pem"}},
     )
-    (tmp_path / "own.toml").write_text(config, encoding="utf-8")
-    code = text.read_text(encoding="utf-8")
-    code, changed = re.subn(r"pipelines\.demo_inputs\(folder.*\)", "Path(OWN)", code)
-    assert changed == 1
+    path = folder / "own.toml"
+    path.write_text(config, encoding="utf-8")
+    pipelines.run(pipelines.load_config(path))
+    return path
+
+
+def bytes_below(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.slow
+@every_notebook
+def test_a_notebook_on_an_offices_data_never_spends(
+    text: Path, office: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does it sign or write: data of another kind, another mechanism, and the ledger keeps its bytes."""
+    before = bytes_below(office.parent)
+    assert office.parent / "ledger" / "agency.sqlite" in before
     monkeypatch.chdir(NOTEBOOKS)
-    monkeypatch.delenv("ODSYNTH_REGION", raising=False)
+    monkeypatch.syspath_prepend(NOTEBOOKS)
+    monkeypatch.setenv("NOTEBOOK_CONFIG", str(office))
     monkeypatch.setattr(plt, "show", lambda: None)
-    names: dict[str, Any] = {"OWN": str(tmp_path / "own.toml")}
+    names: dict[str, Any] = {}
     try:
         with mpl.rc_context({"backend": "agg"}):
-            exec(code, names)
+            exec(text.read_text(encoding="utf-8"), names)
     finally:
         plt.close("all")
         names["work"].cleanup()
+    assert bytes_below(office.parent) == before
+    release = names.get("release")  # notebook 2 makes none
+    assert release is None or release.certificate.for_release
+    assert (release is None) == text.name.startswith("02")
+
+
+@every_notebook
+def test_a_notebook_says_first_that_it_does_not_spend(text: Path) -> None:
+    first, code = jupytext.read(text, fmt="py:percent").cells[:2]
+    said = " ".join(first.source.split())
+    assert "budget" in said
+    assert "a copy of the configuration without its ledger" in said or "a copy without its ledger" in said
+    assert "source = practice_copy(folder" in code.source
+    assert text.read_text(encoding="utf-8").count("demo_inputs") == 0  # only the copy is asked for
 
 
 @pytest.mark.deep
@@ -120,8 +151,8 @@ def test_notebooks_take_data_of_another_kind(
 def test_notebook_runs_on_rhode_island(
     text: Path, shared_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second region that each of them names; on the first, `notebooks` are tests themselves."""
-    monkeypatch.setenv("ODSYNTH_REGION", "rhode_island")
+    """Public data of another region; on the generated one, `notebooks` are tests themselves."""
+    monkeypatch.setenv("NOTEBOOK_CONFIG", "../examples/rhode_island.toml")
     with tempfile.TemporaryDirectory(prefix="odsynth-") as folder:  # a short name: sockets lie there
         monkeypatch.setenv("TMPDIR", folder)
         kernel = {"transport": "ipc", "connection_file": f"{folder}/kernel.json"}

@@ -87,7 +87,6 @@ def tune(config: Path, out: Path | None, proxy_truth: Path | None, **values: tup
     results = pipelines.tune(loaded, sweep, proxy_truth=proxy_truth, progress=shown, out=target)
     click.echo(results.to_string(index=False, float_format="{:.4g}".format, na_rep="-"))
     click.echo(f"Written     {target}: tune.parquet, frontier.png")
-    click.echo("Recommended at the requested epsilon and delta:")
     click.echo(pipelines.recommend(results, loaded))
 
 

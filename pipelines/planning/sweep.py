@@ -1,11 +1,10 @@
-"""Comparing plans on public proxy truth: the privacy-utility frontier, and a recommendation."""
+"""Comparing plans on public proxy truth: the privacy-utility frontier."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
@@ -35,14 +34,16 @@ from pipelines.planning.public_inputs import (
 from pipelines.planning.search import make_plan
 from pipelines.planning.simulation import simulate_utility
 
-__all__ = ["Sweep", "draw_frontier", "recommend", "tune"]
+__all__ = ["AUTO", "PLAN_SETTINGS", "Sweep", "changed", "draw_frontier", "tune"]
 
 AUTO = "auto"
 """In a sweep: what the planner chooses."""
 
 _NONE = "none"  # in a sweep of strata: every pool holds all jobs of its place
 
-_PLAN = ("coarsening", "split_threshold", "pool_by", "pool_level", "pool_below", "retention_min")
+PLAN_SETTINGS = ("coarsening", "split_threshold", "pool_by", "pool_level", "pool_below", "retention_min")
+"""Settings of [plan] that a sweep varies."""
+
 _NOT_EVERYWHERE = ("prior", "retention_min")  # settings of [plan] that not every mechanism has
 
 # Colours that the colour-blind tell apart (Okabe and Ito), each with a marker of its own.
@@ -97,12 +98,18 @@ class Sweep:
         names = [name for name, values in vars(self).items() if values]
         found = []
         for combination in itertools.product(*(getattr(self, name) for name in names)):
-            changes: dict[str, Any] = dict(zip(names, combination, strict=True))
-            found.append(_changed(config, changes))
+            found.append(changed(config, dict(zip(names, combination, strict=True))))
         return found
 
 
-def _changed(config: ReleaseConfig, changes: dict[str, Any]) -> ReleaseConfig:
+def changed(config: ReleaseConfig, changes: Mapping[str, str]) -> ReleaseConfig:
+    """Return the configuration with one combination of a sweep's values, by the names of `Sweep`.
+
+    Raises
+    ------
+    ConfigError
+        If a value cannot be used.
+    """
     privacy = {"epsilon": str(config.privacy.epsilon), "delta": str(config.privacy.delta)}
     privacy["guarantee"] = config.privacy.guarantee
     release, plan = config.release, config.plan.model_dump(mode="json")
@@ -224,7 +231,7 @@ def _try(
         "pool_by": "+".join(plan.pool_by) or _NONE,
         "pool_level": plan.pool_level or AUTO,
         "pool_below": AUTO if plan.pool_below is None else str(plan.pool_below),
-        "retention_min": synth.decimal_up(plan.retention_min),
+        "retention_min": plan.model_dump(mode="json")["retention_min"],  # exact: "1/3" is no decimal
     }
     try:
         made = make_plan(config, inputs)
@@ -248,45 +255,6 @@ def _try(
     }
 
 
-def recommend(results: pd.DataFrame, config: ReleaseConfig) -> str:
-    """Return the [plan] table of the combination with the smallest objective at the requested privacy.
-
-    Of the configured mechanism: each has an objective of its own (`pipelines.planning.simulation.objective`).
-
-    Parameters
-    ----------
-    results : DataFrame
-        From `tune`.
-    config : ReleaseConfig
-
-    Returns
-    -------
-    str
-        TOML, which takes the place of the whole table: what was not varied stands in it as configured. A
-        comment where no combination has the requested epsilon, delta and mechanism.
-    """
-    asked = _tried(results[results["certified"]], config)
-    if asked.empty:
-        wanted = f"epsilon {synth.decimal_up(config.privacy.epsilon)}, delta "
-        wanted += f"{synth.decimal_up(config.privacy.delta)} and mechanism {config.release.mechanism}"
-        if not _tried(results, config).empty:
-            return f"# no combination was certified at {wanted}, which the configuration has"
-        return f"# nothing was tried at {wanted}, which the configuration has: add them to the values"
-    best: dict[Any, Any] = asked.sort_values("objective").iloc[0].to_dict()
-    plan = _changed(config, {name: best[name] for name in _PLAN}).plan
-    table = plan.model_dump(mode="json", exclude_defaults=True, exclude={"preset"})
-    # Texts, whole numbers and lists of texts are written alike in JSON and TOML.
-    return "\n".join(["[plan]", *(f"{name} = {json.dumps(value)}" for name, value in table.items())])
-
-
-def _tried(results: pd.DataFrame, config: ReleaseConfig) -> pd.DataFrame:
-    """Return what was tried at the epsilon, delta and mechanism of the configuration."""
-    tried = results[results["mechanism"] == config.release.mechanism]
-    for name in ("epsilon", "delta"):
-        tried = tried[tried[name] == synth.decimal_up(getattr(config.privacy, name))]
-    return tried
-
-
 def draw_frontier(results: pd.DataFrame, title: str, path: Path) -> None:
     """Draw utility against epsilon, a line for every other setting, as a PNG.
 
@@ -301,7 +269,7 @@ def draw_frontier(results: pd.DataFrame, title: str, path: Path) -> None:
 
     done = results[results["certified"]].copy()
     done["x"] = [float(Fraction(value)) for value in done["epsilon"]]
-    varied = [name for name in ("delta", "mechanism", *_PLAN) if len(set(results[name])) > 1]
+    varied = [name for name in ("delta", "mechanism", *PLAN_SETTINGS) if len(set(results[name])) > 1]
     panels = {
         "total_variation": "total variation of flows",
         "block_variation": "the same, to work blocks",

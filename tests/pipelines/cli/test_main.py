@@ -180,7 +180,12 @@ def test_tune_compares_and_recommends(
     folder = config.parent / "release-tune"
     assert {p.name for p in folder.iterdir()} == {"tune.parquet", "frontier.png"}
     assert len(pd.read_parquet(folder / "tune.parquet")) == 4
-    assert '[plan]\ncoarsening = "threshold"\nsplit_threshold = "' in result.stdout
+    assert (
+        "# Recommended at epsilon 8.6 and delta 0.00001: mechanism dirichlet, split_threshold"
+        in result.stdout
+    )
+    assert 'mechanism = "dirichlet"\n' in result.stdout
+    assert 'coarsening = "threshold"\nsplit_threshold = "' in result.stdout
     bad = invoke("tune", config, "--retention-min", "2")
     assert bad.exit_code == 1
     assert "retention_min: '2' cannot be tried" in bad.output
@@ -295,6 +300,10 @@ def test_real_processes(write_config: Callable[..., Path], tmp_path: Path) -> No
     assert again.stdout == ""
     assert "the output folder exists" in again.stderr
     assert "Traceback" not in again.stderr
+    other = config.parent / "other"
+    assert odsynth("run", config, "--out", other).returncode == 0
+    first, second = ((folder / "public" / OD).read_bytes() for folder in (config.parent / "release", other))
+    assert first != second, "another process draws other workers"
     (config.parent / "release" / "public" / "README.md").write_text("other")
     checked = odsynth("verify", config.parent / "release" / "public")
     assert checked.returncode == 1
@@ -750,13 +759,9 @@ def test_demo_refuses_what_is_not_a_demo(
 @pytest.mark.slow
 def test_the_real_demo(tmp_path: Path) -> None:
     environment = {**os.environ, "ODSYNTH_DEBUG": ""}
-    first = odsynth("demo", cwd=tmp_path, env=environment)
-    assert first.returncode == 0, first.stderr
-    assert "Released    60,000 synthetic workers" in first.stdout
+    done = odsynth("demo", cwd=tmp_path, env=environment)  # again: test_real_processes
+    assert done.returncode == 0, done.stderr
+    assert "Released    60,000 synthetic workers" in done.stdout
     public = tmp_path / "out" / "demo" / "public"
-    data = (public / OD).read_bytes()
-    second = odsynth("demo", cwd=tmp_path, env=environment)
-    assert second.returncode == 0, second.stderr
-    assert (public / OD).read_bytes() != data
     plan = pipelines.load_plan(public / "plan").numeric
     assert synth.Dirichlet().certify(plan).delta <= plan.delta

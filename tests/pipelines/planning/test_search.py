@@ -21,8 +21,9 @@ from pipelines.planning import search
 from pipelines.planning.assembling import assemble
 from pipelines.planning.plan import Choices
 from pipelines.planning.public_inputs import PublicInputs
+from pipelines.planning.recommendation import recommend
 from pipelines.planning.search import _descend, _Sample, choose
-from pipelines.planning.sweep import AUTO, Sweep, draw_frontier, recommend, tune
+from pipelines.planning.sweep import AUTO, Sweep, draw_frontier, tune
 from pipelines.running.report import run_cost
 
 Configs = Callable[..., ReleaseConfig]
@@ -270,8 +271,6 @@ def test_mechanisms_are_compared_each_with_the_settings_that_it_has(config_of: C
     results = tune(config, both)
     assert results["certified"].all()
     assert results["retention_min"].tolist() == ["0.5", "1"]
-    # Objectives of two mechanisms are of two kinds, so the configured one is kept, whatever they are.
-    assert recommend(results.assign(objective=[1.0, 0.0]), config).count("retention_min") == 1
     for value, retention, said in (
         ("other", (), "there are dirichlet"),
         ("geometric", ("1", "0.5"), "every"),
@@ -323,29 +322,100 @@ def test_a_larger_epsilon_costs_less_utility(config_of: Configs) -> None:
 
 
 def test_nothing_is_recommended_where_nothing_is_certified(config_of: Configs) -> None:
-    results = pd.DataFrame(
-        [{"certified": False, "epsilon": "8.6", "delta": "0.00001", "mechanism": "dirichlet"}]
-    )
+    results = tried(mechanism="dirichlet", certified=[False])
     assert recommend(results, config_of()).startswith("# no combination")
     others = results.assign(certified=True, epsilon="2")
     assert recommend(others, config_of()) == (
-        "# nothing was tried at epsilon 8.6, delta 0.00001 and mechanism dirichlet, which the configuration "
-        "has: add them to the values"
+        "# nothing was tried at epsilon 8.6 and delta 0.00001, which the configuration has: add them to the "
+        "values"
     )
 
 
-def test_a_recommendation_can_be_used(config_of: Configs, inputs_of: Callable[..., PublicInputs]) -> None:
-    config = config_of()
-    results = tune(config, Sweep(coarsening=("balanced", "threshold"), pool_below=("1", "20")))
-    text = recommend(results, config)
-    parsed = config_of(change=tomllib.loads(text))
-    assert inputs_of(parsed).model.level == "trct"
-    assert parsed.plan.pool_below in (1, 20)
+@pytest.mark.slow
+def test_a_recommendation_that_is_pasted_gives_the_row_again(config_of: Configs) -> None:
+    """With the same choices and the same loss, also where all that is recommended is a default."""
+    onthemap = config_of(None, planned(preset="onthemap", retention_min=None) | {"privacy.delta": None})
+    noisy = NO_PRUNING | {"release.mechanism": "geometric"} | planned(split_threshold="1")
+    fixed = planned(prior="1/3", split_threshold="1/2")
+    for config, sweep in [
+        (config_of("8.6", NO_PRUNING), Sweep(mechanism=("dirichlet", "geometric"))),
+        (config_of("8.6", noisy), Sweep(pool_by=("SI", "none"), coarsening=("threshold", "share"))),
+        (config_of("8.6", fixed), Sweep(retention_min=("1/3",), pool_level=("bgrp",))),
+        (onthemap, Sweep(pool_below=("20",))),
+    ]:
+        results = tune(config, sweep)
+        text = recommend(results, config)
+        pasted = tomllib.loads(text)
+        assert {"coarsening", "pool_by", "pool_level", "pool_below", "retention_min"} <= pasted["plan"].keys()
+        again = config_of(change={"release.mechanism": pasted.pop("release")["mechanism"], **pasted})
+        inputs = read_public_inputs(again)
+        release = make_plan(again, inputs)
+        measures = simulate_utility(release, inputs.model)
+        (row,) = (row for _, row in results.iterrows() if row["objective"] == measures.objective)
+        assert row["mechanism"] == again.release.mechanism
+        assert row["total_variation"] == measures.total_variation
+        assert row["pools"] == release.pools.n.size
+        chosen = (row["chosen_pool_level"], row["chosen_pool_below"])
+        assert chosen == (release.choices.pool_level, release.choices.pool_below)
+        best = (results["total_variation"] + results["block_variation"]).min() / 2
+        if len(set(results["mechanism"])) == 1:
+            best = results["objective"].min()
+        said = " ".join(text.replace("\n#", "").split())
+        assert f"loss is {best:.4f}" in said or f"Loss {best:.4f}: mechanism" in said
 
 
-@pytest.fixture
-def inputs_of() -> Callable[..., PublicInputs]:
-    return read_public_inputs
+def tried(**columns: object) -> pd.DataFrame:
+    """Return results as `tune` gives them, with these columns."""
+    same = {"epsilon": "8.6", "delta": "0.00001", "certified": True, "coarsening": "balanced"}
+    same |= {"split_threshold": AUTO, "pool_by": "none", "pool_level": AUTO, "pool_below": AUTO}
+    same |= {"retention_min": "1", "chosen_pool_level": "trct", "chosen_pool_below": 8, "objective": 0.5}
+    return pd.DataFrame(same | {"destination_error": 0.1} | columns)
+
+
+def test_a_recommendation_says_why(config_of: Configs) -> None:
+    """Among all mechanisms, by one loss; by how much, where it ties and what was not compared."""
+
+    def said(results: pd.DataFrame) -> str:
+        return " ".join(recommend(results, config_of()).replace("\n#", "").split())
+
+    two = {"mechanism": ["dirichlet", "geometric"], "block_variation": [0.4, 0.5]}
+    text = said(tried(**two, total_variation=[0.2, 0.05], objective=[0.3, 0.05]))
+    assert 'mechanism = "geometric"' in text
+    assert "Recommended at epsilon 8.6 and delta 0.00001: mechanism geometric." in text
+    assert (
+        "mean of the total variations of flows between areas and of flows from areas to work blocks" in text
+    )
+    assert "Loss 0.2750: mechanism geometric, the best of its mechanism." in text
+    assert "Loss 0.3000, 9.1% more than the recommended one: mechanism dirichlet" in text
+    assert "for flows to work blocks dirichlet loses less there: 0.4000, against 0.5000" in text
+    assert "tie" not in text
+    text = said(tried(**two, total_variation=[0.2, 0.1002], objective=[0.3, 0.1]))
+    assert 'mechanism = "dirichlet"' in text
+    assert "Loss 0.3001, less than 0.1% more than the recommended one: mechanism geometric" in text
+    tie = "A tie, as other draws of proxy truth may order these anew: mechanism "
+    assert f"{tie}geometric, loss 0.3001" in text
+
+    one = tried(
+        mechanism="dirichlet",
+        total_variation=0.1,
+        block_variation=0.2,
+        objective=[0.15, 0.2, 0.1501, None, 0.1],
+        certified=[True, True, True, False, True],
+        epsilon=["8.6", "8.6", "8.6", "8.6", "9"],
+        pool_below=["2", "1", "3", "4", "2"],
+    )
+    text = said(one)
+    assert 'what the planner minimises for "dirichlet"' in text
+    assert (
+        "Its loss is 0.1500. Next: mechanism dirichlet, pool_below 3, loss 0.1501, less than 0.1% more"
+        in text
+    )
+    assert f"{tie}dirichlet, pool_below 3" in text
+    assert "cannot be certified at this price: mechanism dirichlet, pool_below 4." in text
+    assert "not tried at this price: mechanism geometric." in text
+    assert "at another epsilon or delta: 1 combination." in text
+    assert "Not varied: coarsening, split_threshold, pool_by, pool_level, retention_min." in text
+    assert "Nothing else was certified" in said(one.iloc[:1])
 
 
 # --- presets
