@@ -272,7 +272,7 @@ def test_waiting_for_inputs(world: World) -> None:
 
 def test_waiting_for_every_public_file(world: World) -> None:
     """Shapes for maps, too: a run would refuse to begin without them."""
-    world.write(ri=ONE)
+    world.write(ri="wait_days = 1000\n" + ONE)
     for name in ("demo_tracts.geojson", "demo_population.csv"):
         world.edit_base(name, f"later-{name}")
         (result,) = due(world.calendar, now=NOW).results
