@@ -1,11 +1,11 @@
-"""Malformed inputs, each tried as a user would: every one refused with one clear message, or equal in content.
+"""Malformed inputs, tried as a user would: each refused with one clear message, or equal in content.
 
 Usage: python benchmarks/malformed.py [--every 1] [--page docs/benchmarks.md]
 
-Makes a small region with every kind of input file, and damages each file, the configuration, a plan that was
-reviewed and a release in every way listed here. Each is given to `odsynth run`, `plan` or `verify`, in a child
-with a time limit. Silent is what is accepted though the plan or the number of jobs is not that of the whole files.
-A text file cut off at the end of a line is not tried: nobody can tell.
+Makes a small region with every kind of input file, and damages each file, the configuration, a plan that
+was reviewed and a release in every way listed here. Each is given to `odsynth run`, `plan` or `verify`, in a
+child with a time limit. Silent is what is accepted though the plan or the number of jobs is not that of the
+whole files. A text file cut off at the end of a line is not tried: nobody can tell.
 """
 
 from __future__ import annotations
@@ -82,7 +82,10 @@ origin_level = "trct"
 destination_level = "trct"
 """
 LODES = '[jobs]\nformat = "lodes"\nfile = "od*"\naux = "aux"'
-MICRODATA = '[jobs]\nformat = "microdata"\nfile = "jobs*"\nhome = "h"\nwork = "w"\nworker = "id"\nattributes = ["age"]'
+MICRODATA = (
+    '[jobs]\nformat = "microdata"\nfile = "jobs*"\nhome = "h"\nwork = "w"\n'
+    'worker = "id"\nattributes = ["age"]'
+)
 # Of each file a column of numbers, and one of codes.
 COLUMNS = {
     "od": ("S000", "h_geocode"),
@@ -226,7 +229,7 @@ def text_damages(name: str, rng: random.Random) -> Iterator[Case]:
         "a blank line": lambda line: b"\n" + line,
         "a row twice": lambda line: line + line,
     }
-    for kind, change in rows.items():
+    for change in rows.values():
         yield "rows: a row twice, a blank line, fields", changed(name, row(change))
     whole = {
         "utf16": lambda data: data.decode().encode("utf-16"),
