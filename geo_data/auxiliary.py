@@ -150,6 +150,9 @@ def check_estimates(path: str | os.PathLike[str], column: str, flow: pd.Series, 
     """
     refuse_any(path, "flows are negative", flow < 0, column=column, fix="correct the table")
     _refuse_large(path, "flows", flow, column)
+    if not (flow > 0).any():
+        rule = "all flows are zero, so that the table says nothing"
+        raise InputError(path, rule, column=column, fix="name the column of the flow, or leave the table out")
     refuse_any(
         path,
         "rows repeat a pair that has a row already",

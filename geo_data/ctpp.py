@@ -70,7 +70,7 @@ def read_ctpp(
     refuse_any(
         path,
         "rows have a GEOID that is none (C4300US4400144007, say)",
-        ~frame["GEOID"].str.fullmatch(r"[A-Z0-9]{5}US\S+"),
+        ~frame["GEOID"].str.fullmatch(r"[A-Z0-9]{5,9}US\S*"),
         column="GEOID",
         fix="use the file as published",
     )

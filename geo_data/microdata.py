@@ -176,7 +176,7 @@ class MicrodataJobs:
             if len(files) > 1:
                 hashed = pd.util.hash_pandas_object(frame[sorted(frame.columns.astype(str))], index=False)
                 # Without workers, rows of different jobs may be equal; those of whole files are not.
-                hashes = hashed.to_numpy(np.uint64)
+                hashes: npt.NDArray[np.uint64] = np.asarray(hashed, np.uint64)
                 same.append(np.unique(hashes) if workers else _digest(hashes))
                 del hashed, hashes
             coded = {name: self._coded(frame[name], (categories or {}).get(name)) for name in by}

@@ -167,3 +167,14 @@ def test_cases_and_requests_of_the_service_are_added_up() -> None:
     )
     with pytest.raises(click.ClickException, match="not printed"):
         service_tests.figures("3 passed in 1.0s\n")
+
+
+@pytest.mark.slow
+def test_some_malformed_inputs_of_every_kind() -> None:
+    """All of them: python benchmarks/malformed.py."""
+    malformed = load("malformed")
+    assert sum(1 for _ in malformed.cases()) > 600
+    said: list[str] = []
+    found = malformed.try_all(every=53, begin=7, report=said.append)
+    assert said == []
+    assert sum(counts.total() for counts in found.values()) >= 15

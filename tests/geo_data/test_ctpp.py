@@ -142,7 +142,7 @@ def test_one_of_several_tables_is_named(demo_geography, write, refused):
         (county("25001", "25001", 3), "no row has origin and destination in the geography", None, None),
         (county(OWN, OWN, 3).replace("C43", "C44"), "level C43; the file has: C44", "GEOID", None),
         ("0500000US03001,A302100,1,9,9,ACS\n", "level C43; the file has: none", "GEOID", None),
-        ("CANARY,A302100,1,9,9,ACS\n", "no row has summary level C43; the file has: none", "GEOID", None),
+        ("CANARY,A302100,1,9,9,ACS\n", "rows have a GEOID that is none", "GEOID", 1),
         (county(OWN, OWN, 3).replace('"1"', '"one"'), "not whole numbers", "LINENO", 1),
         (county(OWN, OWN, 3, table=""), "missing or blank", "TBLID", 1),
     ],
