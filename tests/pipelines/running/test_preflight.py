@@ -68,6 +68,9 @@ def test_one_problem_keeps_its_kind(paid_config: Configs, tmp_path: Path) -> Non
         ({"signature.key": tmp_path / "none.pem"}, SigningError),
         ({"ledger.file": tmp_path / "nowhere" / "book"}, LedgerError),
         ({"weights.file": tmp_path / "none.csv"}, geo_data.InputError),
+        ({"ledger.file": tmp_path / ("b" * 300)}, LedgerError),
+        ({"signature.key": tmp_path / ("k" * 300)}, SigningError),
+        ({"release.out": tmp_path / ("o" * 300)}, ConfigError),
     ):
         with pytest.raises(kind):
             check_ready(paid_config(change))
