@@ -25,7 +25,7 @@ from pipelines.running.folder import RunFolder
 from pipelines.running.payment import check_ledger
 from pipelines.storage.checksums import CHECKSUMS
 from pipelines.storage.durable import scratch_file
-from pipelines.storage.errors import ShownError
+from pipelines.storage.errors import ShownError, shown_message
 
 __all__ = ["check_ready", "check_space", "load_back", "space_needed"]
 
@@ -72,6 +72,8 @@ def check_ready(
             check(config)
         except ShownError as error:
             found.append(error)
+        except OSError as error:  # a path that the system does not take
+            found.append(ConfigError(shown_message(error)))
     if len(found) == 1:
         raise found[0]
     if found:
@@ -144,7 +146,7 @@ def check_space(config: ReleaseConfig, plan: ReleasePlan) -> None:
 
 def _missing(paths: list[Path]) -> Iterator[ShownError]:
     for path in dict.fromkeys(part for named in paths for part in expand(named)):
-        if not path.exists():
+        if not os.path.exists(path):  # unlike that of pathlib, it takes a name that is too long
             fix = "check the path in the configuration"
             yield geo_data.InputError(path, "there is no such file", fix=fix)
         elif not os.access(path, os.R_OK):

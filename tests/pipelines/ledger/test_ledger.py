@@ -191,6 +191,33 @@ def test_the_clock_does_not_go_back(ledger: Ledger) -> None:
     assert late.time == "2026-03-01T12:00:00.000000Z"
 
 
+def test_a_debit_is_rehearsed_and_nothing_is_left(ledger: Ledger) -> None:
+    """Also where the ledger is not there; what the debit would refuse is refused."""
+
+    def rehearse(epsilon: str, **change: Any) -> None:
+        usual: dict[str, Any] = {"data_set": "jobs", "plan_sha256": PLAN, "release": "r", "budget": TEN}
+        ledger.rehearse(epsilon=Fraction(epsilon), delta=Fraction(0), **(usual | change))
+
+    folder = ledger.path.parent
+    for before in ([], [ledger.path]):
+        content = [path.read_bytes() for path in before]
+        rehearse("1")
+        for error, epsilon, change in (
+            (OverBudgetError, "11", {}),
+            (LedgerError, "1", {"data_set": " jobs"}),
+            (LedgerError, "1", {"witness": ["a" * 64]}),
+        ):
+            with pytest.raises(error):
+                rehearse(epsilon, **change)
+        assert [*folder.iterdir()] == before
+        assert [path.read_bytes() for path in before] == content
+        if not before:
+            pay(ledger, now=NOON)
+    pay(ledger, "8", now=datetime.now(UTC) + timedelta(days=1))
+    with pytest.raises(LedgerError, match="it went back"):
+        rehearse("1")
+
+
 def test_names_are_only_names(ledger: Ledger) -> None:
     names = ("Pendlerströme 2026", "通勤", "حركة", "x'); DROP TABLE spends; --", '"', "a,b;=1+1", "%s?*")
     for name in names:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import shutil
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from pipelines.running.folder import RunFolder, RunState
 from pipelines.running.preflight import check_ready, load_back, space_needed
 
 from .helpers import Configs, left_over
-from .hostile_names import try_names
+from .hostile_names import Case, outcome, try_names
 
 NFD = "Re\u0301gion"
 
@@ -68,6 +69,9 @@ def test_one_problem_keeps_its_kind(paid_config: Configs, tmp_path: Path) -> Non
         ({"signature.key": tmp_path / "none.pem"}, SigningError),
         ({"ledger.file": tmp_path / "nowhere" / "book"}, LedgerError),
         ({"weights.file": tmp_path / "none.csv"}, geo_data.InputError),
+        ({"ledger.file": tmp_path / ("b" * 300)}, LedgerError),
+        ({"signature.key": tmp_path / ("k" * 300)}, SigningError),
+        ({"release.out": tmp_path / ("o" * 300)}, ConfigError),
     ):
         with pytest.raises(kind):
             check_ready(paid_config(change))
@@ -253,6 +257,31 @@ def test_codes_of_blocks_that_csv_cannot_hold_are_refused_unread(
         path.write_text(re.sub(r"\bE00010001\b", '"E,0001"', path.read_text()))
     with pytest.raises(geo_data.InputError, match=r"column oa: 1 code.* comma.*csv = false"):
         run(config)
+
+
+def test_what_was_once_paid_and_lost(tmp_path: Path) -> None:
+    """Every configuration that was found to pay and never to finish."""
+    found = {
+        ("attribute.sex", "place"): "refused",
+        ("attribute.sex", "shared"): "refused",
+        ("level.trt", "geometry"): "refused",
+        ("release.state", "x" * 230): "refused",
+        ("blockcode", 'a"b'): "refused",
+        ("zone", "a,b"): "refused",
+        ("ledger.file", "out"): "refused",
+        ("category.sex", "a\0b"): "finished",
+    }
+    for number, ((key, name), kind) in enumerate(found.items()):
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        case = Case(random.Random(1), folder)
+        polygons = [{"level": "trt", "file": "tracts.parquet", "code": "k"}]
+        case.tables["geography"]["polygons"] = polygons
+        case.tables["release"]["csv"] = True
+        case.tables["jobs"]["attributes"] = ["sex", "trade"]
+        case.tables["plan"]["pool_by"] = ["sex"]
+        case.put(key, name)
+        assert outcome(case)[0] == kind, (key, name)
 
 
 def test_hostile_names_are_refused_or_finished() -> None:
