@@ -226,6 +226,7 @@ def _on_cluster(client: Client, staging: RunFolder, name: str, todo: list[int], 
         kept.
     """
     from distributed import KilledWorker
+    from distributed.client import CancelledError
     from distributed.scheduler import NoWorkerError
 
     same: tuple[list[Any], list[Any]] = [staging.folder] * len(todo), [name] * len(todo)
@@ -242,7 +243,7 @@ def _on_cluster(client: Client, staging: RunFolder, name: str, todo: list[int], 
     except NoWorkerError as error:  # the scheduler's own configuration says how long it waits
         raise _no_workers(client, error.timeout) from None
     except Exception as error:
-        if client.status != "running" or isinstance(error, TimeoutError):
+        if client.status != "running" or isinstance(error, CancelledError):
             raise _lost(client, "the Dask scheduler is gone", "start a Dask cluster") from None
         raise
     finally:
@@ -263,16 +264,19 @@ def _finished(client: Client, futures: list[Future]) -> Iterator[Future]:
             yield from batch
             continue
         time.sleep(0.05)
-        if (now := time.monotonic()) - looked >= min(_LOOK, limit):
-            looked = now
-            if _within(_connect_limit(), client.scheduler_info)["workers"]:
-                seen = now
-            elif now - seen >= limit:
+        if time.monotonic() - looked >= min(_LOOK, limit):
+            workers: Any = ()
+            with suppress(TimeoutError):  # a scheduler that does not answer may only be busy
+                workers = _within(_connect_limit(), client.scheduler_info)["workers"]
+            looked = time.monotonic()
+            if workers:
+                seen = looked
+            elif looked - seen >= limit:
                 raise _no_workers(client, limit)
 
 
 def _no_workers(client: Client, limit: float) -> ConnectionError:
-    rule = f"the Dask cluster has had no worker for {limit:.0f} s ({_WAIT} in Dask's configuration)"
+    rule = f"no worker of the Dask cluster was there for {limit:.0f} s ({_WAIT} in Dask's configuration)"
     return _lost(client, rule, "start workers")
 
 
