@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -186,7 +187,7 @@ def _within(seconds: float, call: Callable[[], _T]) -> _T:
         raise TimeoutError from None
     if error is not None:
         raise error
-    return answer  # type: ignore[no-any-return]
+    return answer
 
 
 def _own_cluster(opened: ExitStack, workers: int, staging: RunFolder) -> LocalCluster | None:
@@ -226,7 +227,6 @@ def _on_cluster(client: Client, staging: RunFolder, name: str, todo: list[int], 
         kept.
     """
     from distributed import KilledWorker
-    from distributed.client import CancelledError
     from distributed.scheduler import NoWorkerError
 
     same: tuple[list[Any], list[Any]] = [staging.folder] * len(todo), [name] * len(todo)

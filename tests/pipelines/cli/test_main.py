@@ -683,7 +683,7 @@ def test_an_interrupt_is_code_130_without_a_traceback(
     assert f"Continue with: odsynth resume {out}" in result.stderr
     again = invoke("run", config)
     assert again.exit_code == 1
-    assert "an unfinished run of this release is there. Continue it with odsynth resume" in again.stderr
+    assert "an unfinished run of this release is there, begun by odsynth" in again.stderr
     assert "Released    600 synthetic workers" in invoke("resume", out).stdout
     assert invoke("resume", out).exit_code == 1
 
