@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+import queue
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import dask
 from dask.base import compute
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["connect", "local_workers", "sample_release"]
 
+_T = TypeVar("_T")
 _RETRIES = 5  # of a batch whose worker died
 # Threads share one interpreter; what it does itself of a batch keeps no more than about four of them busy.
 _THREADS = 4
@@ -155,11 +159,35 @@ def connect(cluster: str | LocalCluster) -> Client:
     from distributed import Client  # an import of half a second
 
     try:
-        return Client(cluster)
+        return _within(2 * _connect_limit(), lambda: Client(cluster))
     except Exception as error:  # an address that is none, certificates that do not fit, nobody there
         rule = f"no Dask scheduler can be used at the address given ({type(error).__name__})"
         fix = "check the address (scheduler), and that the scheduler runs"
         raise ConnectionError(errno.ECONNREFUSED, f"{rule}. Fix: {fix}", str(cluster)) from error
+
+
+def _connect_limit() -> float:
+    return float(parse_timedelta(dask.config.get("distributed.comm.timeouts.connect")))
+
+
+def _within(seconds: float, call: Callable[[], _T]) -> _T:
+    """Call what may never return, as where a scheduler hangs; a TimeoutError after that time."""
+    answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            answers.put((call(), None))
+        except BaseException as error:
+            answers.put((None, error))
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        answer, error = answers.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError from None
+    if error is not None:
+        raise error
+    return answer
 
 
 def _own_cluster(opened: ExitStack, workers: int, staging: RunFolder) -> LocalCluster | None:
@@ -214,14 +242,14 @@ def _on_cluster(client: Client, staging: RunFolder, name: str, todo: list[int], 
         raise _lost(client, "batch after batch, the workers that drew it have died", fix) from None
     except NoWorkerError as error:  # the scheduler's own configuration says how long it waits
         raise _no_workers(client, error.timeout) from None
-    except Exception:
-        if client.status != "running":
+    except Exception as error:
+        if client.status != "running" or isinstance(error, CancelledError):
             raise _lost(client, "the Dask scheduler is gone", "start a Dask cluster") from None
         raise
     finally:
         if client.status == "running":
             with suppress(Exception):  # whatever becomes of it must not hide what went wrong first
-                client.run(_forget)
+                _within(_connect_limit(), lambda: client.run(_forget))
 
 
 def _finished(client: Client, futures: list[Future]) -> Iterator[Future]:
@@ -236,16 +264,19 @@ def _finished(client: Client, futures: list[Future]) -> Iterator[Future]:
             yield from batch
             continue
         time.sleep(0.05)
-        if (now := time.monotonic()) - looked >= min(_LOOK, limit):
-            looked = now
-            if client.scheduler_info()["workers"]:
-                seen = now
-            elif now - seen >= limit:
+        if time.monotonic() - looked >= min(_LOOK, limit):
+            workers: Any = ()
+            with suppress(TimeoutError):  # a scheduler that does not answer may only be busy
+                workers = _within(_connect_limit(), client.scheduler_info)["workers"]
+            looked = time.monotonic()
+            if workers:
+                seen = looked
+            elif looked - seen >= limit:
                 raise _no_workers(client, limit)
 
 
 def _no_workers(client: Client, limit: float) -> ConnectionError:
-    rule = f"the Dask cluster has had no worker for {limit:.0f} s ({_WAIT} in Dask's configuration)"
+    rule = f"no worker of the Dask cluster was there for {limit:.0f} s ({_WAIT} in Dask's configuration)"
     return _lost(client, rule, "start workers")
 
 

@@ -674,7 +674,7 @@ def test_unforeseen_errors_in_a_task_are_withheld_too(
     assert canary not in message
 
 
-def test_an_interrupt_is_code_1_without_a_traceback(
+def test_an_interrupt_is_code_130_without_a_traceback(
     write_config: Callable[..., Path], invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -684,15 +684,15 @@ def test_an_interrupt_is_code_1_without_a_traceback(
     with monkeypatch.context() as patch:
         patch.setattr(releasing, "write_public", fail)
         result = invoke("run", config)
-    assert result.exit_code == 1
-    assert "Aborted!" in result.stderr
+    assert result.exit_code == 130
+    assert "Stopped by SIGINT." in result.stderr
     assert "Traceback" not in result.stderr
     out = config.parent / "release"
     assert not out.exists()
     assert f"Continue with: odsynth resume {out}" in result.stderr
     again = invoke("run", config)
     assert again.exit_code == 1
-    assert "an unfinished run of this release is there. Continue it with odsynth resume" in again.stderr
+    assert "an unfinished run of this release is there, begun by odsynth" in again.stderr
     assert "Released    600 synthetic workers" in invoke("resume", out).stdout
     assert invoke("resume", out).exit_code == 1
 

@@ -107,6 +107,7 @@ def test_the_first_error_is_told_when_the_scheduler_is_gone(
         def close(self) -> None: ...
 
         dashboard_link = "http://127.0.0.1:8787/status"
+        status = "running"  # as far as it knows
 
         def map(self, *_: object, **__: object) -> None:
             raise OSError("the first error")

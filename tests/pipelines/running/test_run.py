@@ -513,7 +513,7 @@ def test_a_run_of_version_010_is_read_and_not_resumed(small_config: Configs) -> 
     path.write_text(json.dumps(first | {"certificate": json.dumps(stated)}), encoding="utf-8")
     assert staging.load() == state
     path.write_text(json.dumps(first | {"format": "odsynth run 3"}), encoding="utf-8")
-    with pytest.raises(ConfigError, match="begun by another version"):
+    with pytest.raises(ConfigError, match="not what this version, which began it, writes"):
         resume(config.release.out)
 
 
