@@ -5,14 +5,11 @@ Nothing is in memory but the plan and the rows of some destination units; so a n
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -27,7 +24,6 @@ __all__ = ["DataError", "check_data"]
 
 _AT_A_TIME = 500_000  # jobs
 _ROWS = 262_144  # rows of a file that are read together
-_BYTES = 2**24  # of a CSV file
 
 
 class DataError(ShownError, ValueError):
@@ -37,8 +33,8 @@ class DataError(ShownError, ValueError):
 def check_data(folder: Path, plan: ReleasePlan, createdate: str) -> str:
     """Compare the data files of a public folder with the plan, and say what was found.
 
-    Totals of every work block by every attribute are compared, and the files with each other; `createdate`
-    is ``YYYYMMDD``, that every row must carry.
+    Totals of every work block by every attribute are compared, and the Parquet files with each other; CSV files
+    are compared with these by `check_bytes`. `createdate` is ``YYYYMMDD``, that every row must carry.
 
     Raises
     ------
@@ -58,7 +54,7 @@ def _check(folder: Path, names: dict[str, str], plan: ReleasePlan, createdate: s
     _check_forms(folder, names, ["S000", *columns], [*slots.attributes])
     files = [_OdRows(folder, names, kind, geography) for kind in kinds]
     jobs = _JobRows(folder, names["jobs_parquet"], plan) if "jobs_parquet" in names else None
-    main = names.get("od_csv", names["od_parquet"])
+    main = names["od_parquet"]
     end = np.concatenate([np.zeros(1, np.int64), np.cumsum(plan.pools.n)])
     pairs = blocks = 0
     counts: list[str] = []
@@ -104,17 +100,12 @@ def _possible(od: pd.DataFrame, public: pd.DataFrame, categories: Mapping[str, t
 
 
 class _OdRows:
-    """The rows of an OD file, the same from CSV and Parquet, in order and with homes where they belong.
-
-    Without CSV, those of a folder of Parquet files.
-    """
+    """The rows of an OD file in Parquet or of a folder of them, in order and with homes where they belong."""
 
     def __init__(self, folder: Path, names: dict[str, str], kind: str, geography: Geography) -> None:
-        self._other = names[f"{kind}_parquet"]
-        self._csv_name = names.get(f"{kind}_csv")
-        self._name = self._csv_name or self._other
+        self._name = names[f"{kind}_parquet"]
         self._aux, self._geography = kind == "aux", geography
-        self._rows = self._read(folder)
+        self._rows = _frames(folder / self._name)
         self._table, self._work = pd.DataFrame(), np.zeros(0, np.int64)
         self._last = -1
         self._ended = False
@@ -153,54 +144,6 @@ class _OdRows:
             raise DataError(f"{name}: rows are not in order, or a pair comes twice")
         self._last = int(key[-1]) if key.size else self._last
         self._table, self._work = table, work.astype(np.int64)
-
-    def _read(self, folder: Path) -> Iterator[pd.DataFrame]:
-        """Yield the rows of the Parquet file, as far as the CSV file has the same."""
-        if self._csv_name is None:
-            yield from _frames(folder / self._other)
-            return
-        parquet = pq.ParquetFile(folder / self._other)
-        text = self._csv(folder / self._csv_name, parquet.schema_arrow)
-        left = parquet.schema_arrow.empty_table()
-        for batch in parquet.iter_batches(batch_size=_ROWS):
-            table = pa.Table.from_batches([batch])
-            while left.num_rows < table.num_rows:
-                more = next(text, None)
-                if more is None:
-                    raise self._different()
-                left = pa.concat_tables([left, more])
-            if not left.slice(0, table.num_rows).equals(table):
-                raise self._different()
-            left = left.slice(table.num_rows)
-            yield table.to_pandas(ignore_metadata=True)
-        if left.num_rows or any(more.num_rows for more in text):
-            raise self._different()
-
-    def _csv(self, path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
-        options = pyarrow.csv.ConvertOptions(
-            column_types={field.name: field.type for field in schema}, null_values=[]
-        )
-        reading = pyarrow.csv.ReadOptions(block_size=_BYTES)
-        fault = False  # raised outside of except: what the library says quotes the row
-        with gzip.open(path) as stream:
-            try:
-                reader = pyarrow.csv.open_csv(stream, read_options=reading, convert_options=options)
-                fault = reader.schema.names != schema.names
-            except pa.ArrowInvalid:
-                fault = True
-            while not fault:
-                try:
-                    batch = reader.read_next_batch()
-                except StopIteration:
-                    return
-                except pa.ArrowInvalid:
-                    fault = True
-                else:
-                    yield pa.Table.from_batches([batch], schema)
-        raise self._different()
-
-    def _different(self) -> DataError:
-        return DataError(f"{self._name} and {self._other} hold different rows")
 
 
 def _check_forms(folder: Path, names: dict[str, str], counts: list[str], attributes: list[str]) -> None:

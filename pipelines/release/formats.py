@@ -15,7 +15,7 @@ import synth
 from pipelines.config.implicates import Implicates
 from pipelines.release.certificate import CERTIFICATE_FORMAT, Certificate, certificate_schema
 
-__all__ = ["FIRST_FORMAT", "dump_certificate", "parse_certificate", "schema_of"]
+__all__ = ["FIRST_FORMAT", "certificate_text", "dump_certificate", "parse_certificate", "schema_text"]
 
 FIRST_FORMAT = "odsynth certificate 1"
 
@@ -74,13 +74,18 @@ def dump_certificate(certificate: Certificate, stated_format: str) -> dict[str, 
         return document
     curve = document.pop("record_level")["curve"]
     rows = [{_PERSON.get(name, name): value for name, value in row.items()} for row in document["classes"]]
-    person = document.pop("user_level") | {"curve": curve}
-    return document | {"format": FIRST_FORMAT, "person": person, "classes": rows}
+    first = document | {"format": FIRST_FORMAT, "classes": rows}
+    first["user_level"] |= {"curve": curve}
+    return {"person" if name == "user_level" else name: value for name, value in first.items()}
 
 
-def schema_of(stated_format: str) -> dict[str, Any]:
-    """Return the JSON Schema that a release with a certificate of this format carries."""
+def certificate_text(certificate: Certificate, stated_format: str = CERTIFICATE_FORMAT) -> str:
+    """Return the text of certificate.json, of the first format or today's."""
+    return json.dumps(dump_certificate(certificate, stated_format), indent=1, ensure_ascii=False) + "\n"
+
+
+def schema_text(stated_format: str = CERTIFICATE_FORMAT) -> str:
+    """Return the text of the JSON Schema that a release with a certificate of this format carries."""
     if stated_format != FIRST_FORMAT:
-        return certificate_schema()
-    text = files("pipelines.release").joinpath("certificate-1.schema.json").read_text(encoding="utf-8")
-    return dict(json.loads(text))
+        return json.dumps(certificate_schema(), indent=1) + "\n"
+    return files("pipelines.release").joinpath("certificate-1.schema.json").read_text(encoding="utf-8")

@@ -26,9 +26,12 @@ from pipelines.storage.errors import ShownError
 __all__ = [
     "PUBLIC_KEY",
     "SIGNATURES",
+    "SIGNED",
+    "UNSIGNED",
     "SigningError",
     "check_signatures",
     "generate_keys",
+    "is_signed",
     "read_private_key",
     "sign",
     "write_public_key",
@@ -37,6 +40,20 @@ __all__ = [
 PUBLIC_KEY = "signing-key.pub"
 _SIGNED = ("certificate.json", "SHA256SUMS")
 SIGNATURES = tuple(f"{name}.sig" for name in _SIGNED)
+
+UNSIGNED = (
+    "This release is not signed. Its checks prove that the certificate follows from the plan, and that the data have "
+    "the plan's totals and shape. They do not prove that the data were drawn as the plan says: other data of that "
+    "shape, the confidential file itself among them, would pass too."
+)
+"""What nobody answers for, in a release without a signature."""
+
+SIGNED = (
+    "This release is signed. Its checks prove that the certificate follows from the plan, and that the data have the "
+    "plan's totals and shape; that the data were drawn as the plan says is the word of whoever holds the key. Whose "
+    "key it is has to be known from elsewhere than this folder."
+)
+"""What the signer of a release answers for."""
 
 
 class SigningError(ShownError, ValueError):
@@ -104,8 +121,12 @@ def read_private_key(path: Path) -> Ed25519PrivateKey:
 
 def write_public_key(key: Ed25519PrivateKey, folder: Path) -> None:
     """Write the public half of a key into a folder."""
-    pem = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    (folder / PUBLIC_KEY).write_bytes(pem)
+    (folder / PUBLIC_KEY).write_bytes(_pem(key.public_key()))
+
+
+def is_signed(folder: Path) -> bool:
+    """Return whether a public folder comes with a key, by which `check_signatures` must find it signed."""
+    return (folder / PUBLIC_KEY).is_file()
 
 
 def sign(key: Ed25519PrivateKey, folder: Path) -> None:
@@ -137,10 +158,12 @@ def check_signatures(folder: Path, pinned: Path | None = None) -> str:
     parts = (PUBLIC_KEY, *SIGNATURES)
     missing = [name for name in parts if not (folder / name).is_file()]
     if len(missing) == len(parts) and pinned is None:
-        return "not signed"
+        return f"not signed. {UNSIGNED}"
     if missing:
         raise SigningError(f"{', '.join(missing)} is missing")
     key = _read_public_key(folder / PUBLIC_KEY)
+    if (folder / PUBLIC_KEY).read_bytes() != _pem(key):
+        raise SigningError(f"{PUBLIC_KEY} holds more than a key, or is not written as keys are")
     if pinned is not None and _raw(_read_public_key(pinned)) != _raw(key):
         raise SigningError(f"{PUBLIC_KEY} is not the key {pinned}: somebody else signed")
     for name, signature in zip(_SIGNED, SIGNATURES, strict=True):
@@ -165,6 +188,10 @@ def _read_public_key(path: Path) -> Ed25519PublicKey:
     if not isinstance(key, Ed25519PublicKey):
         raise SigningError(f"{path.name}: this is not an Ed25519 key")
     return key
+
+
+def _pem(key: Ed25519PublicKey) -> bytes:
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
 def _raw(key: Ed25519PublicKey) -> bytes:

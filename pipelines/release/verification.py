@@ -16,6 +16,7 @@ from pipelines.config.loading import ReleaseConfig
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.planning.storage import load_plan
+from pipelines.release.byte_check import check_bytes
 from pipelines.release.certificate import (
     Certificate,
     guarantee_fields,
@@ -23,7 +24,7 @@ from pipelines.release.certificate import (
     reasons_against_release,
 )
 from pipelines.release.data_check import DataError, check_data
-from pipelines.release.formats import dump_certificate, parse_certificate, schema_of
+from pipelines.release.formats import certificate_text, dump_certificate, parse_certificate, schema_text
 from pipelines.release.layout import (
     MANIFEST,
     expected_files,
@@ -34,7 +35,7 @@ from pipelines.release.layout import (
 )
 from pipelines.release.names import NAME_FILE, check_names
 from pipelines.release.polygons import check_polygons
-from pipelines.release.readme import release_readme
+from pipelines.release.readme import WORDINGS, release_readme
 from pipelines.release.signing import PUBLIC_KEY, SigningError, check_signatures
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, parse_checksums, sha256_of
 
@@ -104,6 +105,8 @@ def verify(
     yield Check("guarantee", _run("guarantee", lambda: _check_guarantee(plan, computed, certificate, stated)))
     yield Check("budget", _run("budget", lambda: _check_budget(plan, computed)))
     yield Check("data", _run("data", lambda: _check_data(folder, plan, certificate)))
+    own = guarantee is not None
+    yield Check("bytes", _run("bytes", lambda: check_bytes(folder, plan, certificate, hashes, own=own)))
     yield Check(
         "texts", _run("texts", lambda: _check_texts(folder, plan, certificate, hashes, stated["format"]))
     )
@@ -198,8 +201,14 @@ def _read_certificate(folder: Path) -> tuple[dict[str, Any], Certificate]:
         fields = ", ".join(sorted({".".join(map(str, e["loc"])) for e in error.errors()}))
         raise _fail("certificate", f"certificate.json is not of the published form: {fields}") from None
     stated = json.loads(content)
-    schema = json.loads((folder / "certificate.schema.json").read_text(encoding="utf-8"))
-    if schema != schema_of(stated["format"]):
+    dependencies = [*certificate.software.dependencies]
+    if content != certificate_text(certificate, stated["format"]).encode() or dependencies != sorted(
+        dependencies
+    ):
+        raise _fail(
+            "certificate", "certificate.json says a thing twice, or is not written as this program does"
+        )
+    if (folder / "certificate.schema.json").read_bytes() != schema_text(stated["format"]).encode():
         raise _fail("certificate", f"certificate.schema.json is not the schema of {stated['format']}")
     return stated, certificate
 
@@ -266,6 +275,10 @@ def _check_guarantee(
     for name, value in dump_certificate(expected, stated["format"]).items():
         if stated[name] != value:
             raise _fail("guarantee", f"certificate.json: {name} is not what the plan gives")
+    if certificate_text(certificate) != certificate_text(expected):  # equal, and so in another order
+        raise _fail(
+            "guarantee", "certificate.json: numbers of its classes are not in the order of the mechanism"
+        )
     run = certificate.run
     return f"recomputed from the plan: epsilon {run.epsilon}, delta {run.delta}"
 
@@ -302,9 +315,14 @@ def _check_texts(
     if not _manifest_is_original(folder, hashes):
         raise _fail("texts", f"{MANIFEST} does not describe this release")
     names = file_names(plan.configuration)
-    readme = release_readme(plan, certificate, names, named, certificate_format)
-    if (folder / "README.md").read_text(encoding="utf-8") != readme:
-        raise _fail("texts", "README.md is not the text that certificate.json gives")
+    said, signed = (folder / "README.md").read_bytes(), PUBLIC_KEY in hashes
+    if all(
+        said != release_readme(plan, certificate, names, named=named, signed=signed, wording=wording).encode()
+        for wording in WORDINGS[certificate_format]
+    ):
+        raise _fail(
+            "texts", "README.md is not the text that certificate.json gives, in any wording there has been"
+        )
     if certificate.randomness != randomness_fields(certificate.randomness.secure):
         raise _fail("texts", "certificate.json: randomness is not what this program writes")
     reasons = reasons_against_release(certificate.software, certificate.randomness)
