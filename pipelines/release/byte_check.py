@@ -1,8 +1,8 @@
-"""Whether the files of a release hold anything beside what is read of them: each is compared with what is written.
+"""Whether the tables of a release hold anything beside their rows: their bytes are those that are written.
 
-The JSON files and the read-me are compared where they are read; here are the tables. Two libraries decide how a
-table becomes bytes, pyarrow and zlib. Of a file that other versions of these wrote, all that can be read is checked
-and that nothing is beside it, but not each choice of how it was compressed; the check then says so.
+The JSON files and the read-me are compared where they are read. Libraries decide how a table becomes bytes,
+pyarrow and zlib before all. Of a file that other versions of these wrote, all that can be read is checked, and
+that nothing is beside it, but not every choice of how it is encoded; the check then says so.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class BytesError(ShownError, ValueError):
 def check_bytes(
     folder: Path, plan: ReleasePlan, certificate: Certificate, hashes: dict[str, str], *, own: bool
 ) -> str:
-    """Compare the tables of a public folder with what this program writes of their rows, and say what was found.
+    """Compare tables of a public folder with what this program writes of their rows; say what was found.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def check_bytes(
                 others.append(names[csv])
     if others:
         return (
-            f"nothing is beside the rows; how they are encoded was not compared in {len(others)} files, which "
+            f"nothing is beside the rows. How they are encoded was not compared in {len(others)} files that "
             f"other versions of libraries wrote than those here ({_versions(here)}): {', '.join(others)}"
         )
     return "every table is, byte for byte, what this program writes of its rows"
@@ -121,9 +121,7 @@ def _check_csv(folder: Path, csv: str, parquet: str, *, own: bool) -> bool:
         except ValueError:
             rows = memoryview(b"")
         if (not rows and group.num_rows) or not text.takes(rows):
-            raise BytesError(
-                f"{csv} and {parquet} hold different rows, or the first is written in another way"
-            )
+            raise BytesError(f"{csv} and {parquet} hold different rows, or the first is written otherwise")
         first, ended = False, text.at_end_of_member()
         if not ended and group.num_rows < ROW_GROUP:
             raise BytesError(f"{csv} and {parquet} are not of the same batches")

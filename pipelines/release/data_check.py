@@ -33,8 +33,8 @@ class DataError(ShownError, ValueError):
 def check_data(folder: Path, plan: ReleasePlan, createdate: str) -> str:
     """Compare the data files of a public folder with the plan, and say what was found.
 
-    Totals of every work block by every attribute are compared, and the Parquet files with each other; CSV files
-    are compared with these by `check_bytes`. `createdate` is ``YYYYMMDD``, that every row must carry.
+    Totals of every work block by every attribute are compared, and the Parquet files with each other
+    (`check_bytes` compares CSV files with these). `createdate` is ``YYYYMMDD``, that every row must carry.
 
     Raises
     ------

@@ -42,16 +42,16 @@ _SIGNED = ("certificate.json", "SHA256SUMS")
 SIGNATURES = tuple(f"{name}.sig" for name in _SIGNED)
 
 UNSIGNED = (
-    "This release is not signed. Its checks prove that the certificate follows from the plan, and that the data have "
-    "the plan's totals and shape. They do not prove that the data were drawn as the plan says: other data of that "
-    "shape, the confidential file itself among them, would pass too."
+    "This release is not signed. Its checks prove that the certificate follows from the plan, and that the "
+    "data have the plan's totals and shape. They do not prove that the data were drawn as the plan says: "
+    "other data of that shape, the confidential file itself among them, would pass too."
 )
 """What nobody answers for, in a release without a signature."""
 
 SIGNED = (
-    "This release is signed. Its checks prove that the certificate follows from the plan, and that the data have the "
-    "plan's totals and shape; that the data were drawn as the plan says is the word of whoever holds the key. Whose "
-    "key it is has to be known from elsewhere than this folder."
+    "This release is signed. Its checks prove that the certificate follows from the plan, and that the data "
+    "have the plan's totals and shape; that the data were drawn as the plan says is the word of whoever holds "
+    "the key. Whose key it is has to be known from elsewhere than the release."
 )
 """What the signer of a release answers for."""
 

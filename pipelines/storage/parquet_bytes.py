@@ -40,9 +40,9 @@ def pyarrow_of(path: Path) -> str:
 def check_parquet_bytes(path: Path, write: Callable[[io.RawIOBase], object]) -> bool:
     """Refuse a file that has other bytes than are written of its rows.
 
-    A file can hold what no reader shows: gaps between its pages, fields of its footer that nobody knows, words of
-    a dictionary that no row has. Written again, it would not have them. A file by another version of pyarrow
-    may be encoded in another way; of it the structure is checked (`check_pages`).
+    A file can hold what no reader shows: gaps between its pages, fields of its footer that nobody knows,
+    words of a dictionary that no row has. Written again, it would not have them. A file by another version
+    of pyarrow may be encoded in another way; of it the structure is checked (`check_pages`).
 
     Parameters
     ----------

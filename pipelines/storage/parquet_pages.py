@@ -1,7 +1,7 @@
 """The pages of a column in a Parquet file: one after another, with nothing beside them.
 
-Each has a header in Thrift's compact protocol, of which a reader skips every field that it does not know, and is
-compressed with zstd, whose readers skip what a frame says is to be skipped. Neither may be there.
+Each has a header in Thrift's compact protocol, of which a reader skips every field that it does not know, and
+is compressed with zstd, whose readers skip what a frame says is to be skipped. Neither may be there.
 """
 
 from __future__ import annotations
