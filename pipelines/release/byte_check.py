@@ -1,8 +1,8 @@
 """Whether the tables of a release hold anything beside their rows: their bytes are those that are written.
 
 The JSON files and the read-me are compared where they are read. Libraries decide how a table becomes bytes,
-pyarrow and zlib before all. Of a file that other versions of these wrote, all that can be read is checked, and
-that nothing is beside it, but not every choice of how it is encoded; the check then says so.
+pyarrow and zlib before all. Of a file that other versions of these wrote, all that can be read is checked,
+and that nothing is beside it, but not every choice of how it is encoded; the check then says so.
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ UNSIGNED = (
 
 SIGNED = (
     "This release is signed. Its checks prove that the certificate follows from the plan, and that the data "
-    "have the plan's totals and shape; that the data were drawn as the plan says is the word of whoever holds "
-    "the key. Whose key it is has to be known from elsewhere than the release."
+    "have the plan's totals and shape; that the data were drawn as the plan says is the word of whoever "
+    "holds the key. Whose key it is has to be known from elsewhere than the release."
 )
 """What the signer of a release answers for."""
 
