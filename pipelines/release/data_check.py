@@ -5,6 +5,7 @@ Nothing is in memory but the plan and the rows of some destination units; so a n
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -42,12 +43,32 @@ def check_data(folder: Path, plan: ReleasePlan, createdate: str) -> str:
         At the first difference.
     """
     implicates, names = plan.implicates, file_names(plan.configuration)
+    digests: dict[bytes, str] = {}
     for below in implicates.folders:
-        found = _check(folder, {kind: below + name for kind, name in names.items()}, plan, createdate)
+        digest = hashlib.sha256()
+        found = _check(folder, {kind: below + name for kind, name in names.items()}, plan, createdate, digest)
+        other = digests.setdefault(digest.digest(), below)
+        if other != below and _never_agree(plan):
+            raise DataError(f"{below} and {other} are copies of each other, not two implicates")
     return found if implicates.number == 1 else f"{implicates.number} implicates; the last: {found}"
 
 
-def _check(folder: Path, names: dict[str, str], plan: ReleasePlan, createdate: str) -> str:
+def _never_agree(plan: ReleasePlan) -> bool:
+    """Say whether two implicates of the plan are equal with a probability below 2^-64 (docs/privacy.md)."""
+    pools, number = plan.pools, plan.implicates.number
+    chance = plan.mechanism.agreement(plan.numeric)
+    if len(pools.pooling.by) > 1:
+        # Counts by one attribute at a time do not tell the pools of a place apart: one of them counts.
+        order = np.lexsort((chance, pools.place))
+        chance = chance[order][np.unique(pools.place[order], return_index=True)[1]]
+    pairs = number * (number - 1) / 2
+    return bool(np.log2(np.maximum(chance, 1e-300)).sum() + np.log2(pairs) < -64)
+
+
+def _check(
+    folder: Path, names: dict[str, str], plan: ReleasePlan, createdate: str, digest: hashlib._Hash
+) -> str:
+    """Compare the files of one implicate with the plan; `digest` is given its rows."""
     slots, geography = plan.pools.slots, plan.geography
     kinds = [kind for kind in ("od", "aux") if f"{kind}_parquet" in names]
     columns = [name for of in count_columns(slots.categories).values() for name in of]
@@ -75,6 +96,7 @@ def _check(folder: Path, names: dict[str, str], plan: ReleasePlan, createdate: s
             raise DataError(f"{main} has counts that no jobs can have")
         if (od["createdate"] != createdate).any():
             raise DataError(f"{main}: createdate is not the day that certificate.json states")
+        digest.update(pd.util.hash_pandas_object(od, index=False).to_numpy().tobytes())
         if jobs is not None:
             counted = jobs.count(work, attributes)
             if not counted.equals(od[[*counted.columns]].astype(counted.dtypes)):

@@ -7,15 +7,25 @@ with several (docs/formats.md).
 from __future__ import annotations
 
 import json
+import re
 from fractions import Fraction
 from importlib.resources import files
 from typing import Any
+
+from packaging.version import Version
 
 import synth
 from pipelines.config.implicates import Implicates
 from pipelines.release.certificate import CERTIFICATE_FORMAT, Certificate, certificate_schema
 
-__all__ = ["FIRST_FORMAT", "certificate_text", "dump_certificate", "parse_certificate", "schema_text"]
+__all__ = [
+    "FIRST_FORMAT",
+    "certificate_text",
+    "dump_certificate",
+    "made_before_first",
+    "parse_certificate",
+    "schema_text",
+]
 
 FIRST_FORMAT = "odsynth certificate 1"
 
@@ -41,6 +51,44 @@ def parse_certificate(content: str | bytes) -> Certificate:
     except (KeyError, TypeError, AttributeError, ZeroDivisionError) as error:
         raise ValueError(f"not of {FIRST_FORMAT}: {error}") from None
     return Certificate.model_validate_json(json.dumps(document))
+
+
+def made_before_first(content: bytes) -> str | None:
+    """Say which version verifies a release of the days before 0.1.0, whose formats had no numbers of their own.
+
+    Parameters
+    ----------
+    content : bytes
+        certificate.json, whatever it holds.
+
+    Returns
+    -------
+    str or None
+        A sentence for an error, by the commit that the certificate names or else by the fields that it does not
+        have yet. None if the release is of no such version.
+    """
+    try:
+        document = json.loads(content)
+        stated, software = document["format"], document["software"]
+        early = Version(software["version"]) < Version("0.1.0")
+        missing = [name for name in ("curve",) if name not in document["person"]]
+        missing += [name for name in ("implicates",) if name not in document]
+        commit = str(software["commit"] or "")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    if stated != FIRST_FORMAT or not early:
+        return None
+    if not re.fullmatch("[0-9a-f]{7,64}", commit):
+        commit = next((last for name, last in _LAST_WITHOUT.items() if name in missing), "99fd09d")
+        commit = f"one up to {commit}, which made it"
+    return (
+        f"It is of the days before version 0.1.0, which used the name {FIRST_FORMAT} for other forms. Fix: verify "
+        f"it with the program of its time, commit {commit}"
+    )
+
+
+# The last commits whose certificates have not these fields.
+_LAST_WITHOUT = {"curve": "8be21e7", "implicates": "1330e6f"}
 
 
 def _from_first(document: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from pipelines.config.implicates import Implicates
 from pipelines.planning.form import read_document
 from pipelines.planning.storage import load_geography
 from pipelines.release.certificate import Certificate
-from pipelines.release.formats import parse_certificate
+from pipelines.release.formats import made_before_first, parse_certificate
 from pipelines.release.layout import file_names
 from pipelines.release.names import read_names
 from pipelines.release.polygons import polygon_file
@@ -298,10 +298,13 @@ def read_public_release(folder: Path, implicate: int = 1) -> PublicRelease:
             raise PublicReleaseError(
                 f"{folder}: there is no {path.name}. Give the public folder of a release (OUT/public)"
             )
+    content = certificate.read_bytes()
+    early = made_before_first(content)
     try:
-        certified = parse_certificate(certificate.read_bytes())
+        certified = parse_certificate(content)
     except ValueError:
-        raise PublicReleaseError(f"{certificate}: not a certificate of this program") from None
+        why = "not a certificate of this program" if early is None else f"not of a form that is read. {early}"
+        raise PublicReleaseError(f"{certificate}: {why}") from None
     try:
         document = read_document(folder / "plan")
         _check_names(certified, document)
@@ -309,7 +312,7 @@ def read_public_release(folder: Path, implicate: int = 1) -> PublicRelease:
             folder, certified, document, load_geography(folder / "plan", document), implicate
         )
     except ValueError as error:
-        raise PublicReleaseError(f"{folder / 'plan'}: {error}") from None
+        raise PublicReleaseError(f"{folder / 'plan'}: {error}" + (f". {early}" if early else "")) from None
     if not 1 <= implicate <= release.implicates:
         raise PublicReleaseError(
             f"{folder}: there is no implicate {implicate}; there are {release.implicates}"

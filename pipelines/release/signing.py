@@ -158,7 +158,7 @@ def check_signatures(folder: Path, pinned: Path | None = None) -> str:
     parts = (PUBLIC_KEY, *SIGNATURES)
     missing = [name for name in parts if not (folder / name).is_file()]
     if len(missing) == len(parts) and pinned is None:
-        return f"not signed. {UNSIGNED}"
+        return UNSIGNED
     if missing:
         raise SigningError(f"{', '.join(missing)} is missing")
     key = _read_public_key(folder / PUBLIC_KEY)

@@ -24,7 +24,14 @@ from pipelines.release.certificate import (
     reasons_against_release,
 )
 from pipelines.release.data_check import check_data
-from pipelines.release.formats import certificate_text, dump_certificate, parse_certificate, schema_text
+from pipelines.release.formats import (
+    FIRST_FORMAT,
+    certificate_text,
+    dump_certificate,
+    made_before_first,
+    parse_certificate,
+    schema_text,
+)
 from pipelines.release.layout import (
     MANIFEST,
     expected_files,
@@ -59,11 +66,13 @@ class VerificationError(synth.ShownError, ValueError):
     ----------
     check : str
         Name of the check.
+    reason : str
+        Why it failed.
     """
 
     def __init__(self, check: str, reason: str) -> None:
         super().__init__(f"{check}: {reason}")
-        self.check = check
+        self.check, self.reason = check, reason
 
 
 def verify(
@@ -92,6 +101,17 @@ def verify(
     VerificationError
         At the first check that fails; it names the file or the field.
     """
+    try:
+        yield from _verify(folder, key, guarantee)
+    except VerificationError as error:
+        certificate = folder / "certificate.json"
+        early = made_before_first(certificate.read_bytes()) if certificate.is_file() else None
+        if early is None or error.check in ("files", "signature"):
+            raise
+        raise VerificationError(error.check, f"{error.reason}. {early}") from None
+
+
+def _verify(folder: Path, key: Path | None, guarantee: synth.Guarantee | None) -> Iterator[Check]:
     if not folder.is_dir():
         raise VerificationError("files", f"{folder} is not a folder")
     hashes = _run("files", lambda: _check_files(folder))
@@ -101,7 +121,8 @@ def verify(
     yield Check("certificate", f"{stated['format']}, all fields present")
     plan = _run("plan", lambda: _load_plan(folder, certificate, hashes))
     yield Check("plan", f"sha256 {certificate.plan_sha256}; {plan.numeric!r}")
-    computed = guarantee or _run("guarantee", plan.certify)
+    certify = plan.certify_as_first if stated["format"] == FIRST_FORMAT else plan.certify
+    computed = guarantee or _run("guarantee", certify)
     yield Check("guarantee", _run("guarantee", lambda: _check_guarantee(plan, computed, certificate, stated)))
     yield Check("budget", _run("budget", lambda: _check_budget(plan, computed)))
     yield Check("data", _run("data", lambda: _check_data(folder, plan, certificate)))

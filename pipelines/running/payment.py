@@ -14,10 +14,11 @@ from pipelines.config.sections import LedgerSettings
 from pipelines.ledger.budgets import line_of_text
 from pipelines.ledger.chain import check_folder
 from pipelines.ledger.ledger import Budget, Ledger, LedgerError
+from pipelines.release.certificate import EpsilonDelta, Requested
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.storage.event_log import EventLog
 
-__all__ = ["budget_left", "debit_of", "debits_of", "pay", "record_outcome"]
+__all__ = ["budget_left", "cost_of", "debit_of", "debits_of", "pay", "record_outcome"]
 
 
 def budget_left(settings: LedgerSettings) -> tuple[Fraction, Fraction]:
@@ -44,6 +45,20 @@ def budget_left(settings: LedgerSettings) -> tuple[Fraction, Fraction]:
         budgets += [account.budget for account in of_all if account.budget.period is None]
     epsilons, deltas = zip(*(ledger.remaining(settings.data_set, each) for each in budgets), strict=True)
     return min(epsilons), min(deltas)
+
+
+def cost_of(requested: Requested, run: EpsilonDelta, record_level: EpsilonDelta) -> EpsilonDelta:
+    """Return what is debited for a release with such a certificate: the best pair inside what was asked for.
+
+    Of a release that was planned for probabilistic differential privacy, that of the run. Of one that was
+    planned for one record, the record-level pair, or that of the run where it costs less epsilon and keeps
+    the requested delta.
+    """
+    if requested.guarantee == "pdp":
+        return run
+    pairs = [pair for pair in (run, record_level) if Fraction(pair.delta) <= Fraction(requested.delta)]
+    best = min(pairs, key=lambda pair: (Fraction(pair.epsilon), Fraction(pair.delta)))
+    return EpsilonDelta(epsilon=best.epsilon, delta=best.delta)
 
 
 def pay(state: RunState, staging: RunFolder, say: Callable[[str], None]) -> RunState:
@@ -76,8 +91,7 @@ def pay(state: RunState, staging: RunFolder, say: Callable[[str], None]) -> RunS
         ledger.resume(state.debit, certificate.plan_sha256)
         staging.save(state)
         return state
-    # A plan for the DP of one record does not keep the pdp of the whole run as small.
-    cost = certificate.requested if certificate.requested.guarantee == "dp" else certificate.run
+    cost = cost_of(certificate.requested, certificate.run, certificate.record_level)
     if not settings.file.exists() or ledger.spent(settings.data_set)[0] == 0:  # made anew, or a mistyped name
         EventLog(staging.events).write("first debit")
         say(
