@@ -24,7 +24,7 @@ from pipelines.release.polygons import POLYGON_FOLDER, rewrite_polygons
 from pipelines.release.provenance import dependency_versions
 from pipelines.storage.errors import ShownError
 from pipelines.storage.gzip_members import GzipFormError, Member, read_members
-from pipelines.storage.parquet_bytes import ROW_GROUP, check_parquet_bytes, pyarrow_of, row_groups
+from pipelines.storage.parquet_bytes import ROW_GROUP, check_parquet_bytes, pyarrow_of, rewrite, row_groups
 
 __all__ = ["BytesError", "check_bytes"]
 
@@ -37,7 +37,13 @@ class BytesError(ShownError, ValueError):
 
 
 def check_bytes(
-    folder: Path, plan: ReleasePlan, certificate: Certificate, hashes: dict[str, str], *, own: bool
+    folder: Path,
+    plan: ReleasePlan,
+    certificate: Certificate,
+    hashes: dict[str, str],
+    *,
+    own: bool,
+    first: bool,
 ) -> str:
     """Compare tables of a public folder with what this program writes of their rows; say what was found.
 
@@ -50,6 +56,8 @@ def check_bytes(
         SHA-256 of the files by relative name.
     own : bool
         Of a run that has just written the files: its CSV files are not compressed again.
+    first : bool
+        Of the first format, whose plan and names may be by another pyarrow than its data.
 
     Raises
     ------
@@ -58,18 +66,21 @@ def check_bytes(
     """
     made_with, here = certificate.software.dependencies, dependency_versions()
     same_notes = all(made_with.get(name) == here[name] for name in _OF_NOTES)
+    for name in () if first else sorted(name for name in hashes if name.endswith(".parquet")):
+        if pyarrow_of(folder / name) != made_with.get("pyarrow"):
+            raise BytesError(f"{name}: it was not written by the pyarrow that certificate.json names")
     tables = {name.removeprefix("plan/"): sha256 for name, sha256 in hashes.items()}
     others = [f"plan/{name}" for name in check_plan_bytes(plan, folder / "plan", tables)]
     for name in sorted(name for name in hashes if name == NAME_FILE or name.startswith(f"{POLYGON_FOLDER}/")):
         path, shapes = folder / name, name != NAME_FILE
-        write = rewrite_polygons if shapes and same_notes else _write_whole
+        write = rewrite_polygons if shapes and same_notes else rewrite
         if not check_parquet_bytes(path, partial(write, path)) or (shapes and not same_notes):
             others.append(name)
     for below in plan.implicates.folders:
         names = {kind: below + name for kind, name in file_names(plan.configuration).items()}
         for kind, name in names.items():
             if kind.endswith("_parquet"):
-                others += _check_table(folder, name, made_with.get("pyarrow"))
+                others += _check_table(folder, name)
         for csv, parquet in ((f"{kind}_csv", f"{kind}_parquet") for kind in ("od", "aux")):
             if csv in names and not _check_csv(folder, names[csv], names[parquet], own=own):
                 if made_with.get("zlib") == here["zlib"]:
@@ -87,18 +98,12 @@ def _versions(here: dict[str, str]) -> str:
     return ", ".join(f"{name} {here[name]}" for name in ("pyarrow", "zlib", *_OF_NOTES))
 
 
-def _check_table(folder: Path, name: str, pyarrow: str | None) -> Iterator[str]:
+def _check_table(folder: Path, name: str) -> Iterator[str]:
     """Check a Parquet file of data or a folder of them, and yield those that another pyarrow wrote."""
     path = folder / name
     for part in sorted(path.iterdir()) if path.is_dir() else [path]:
-        if pyarrow_of(part) != pyarrow:
-            raise BytesError(f"{name}: it was not written by the pyarrow that certificate.json names")
         if not check_parquet_bytes(part, partial(_write_groups, part)):
             yield part.relative_to(folder).as_posix()
-
-
-def _write_whole(path: Path, target: io.RawIOBase) -> None:
-    pq.write_table(pq.read_table(path), target, compression="zstd")
 
 
 def _write_groups(path: Path, target: io.RawIOBase) -> None:

@@ -54,7 +54,7 @@ def parse_certificate(content: str | bytes) -> Certificate:
 
 
 def made_before_first(content: bytes) -> str | None:
-    """Say which version verifies a release of the days before 0.1.0, whose formats had no numbers of their own.
+    """Say which version verifies a release of the days before 0.1.0, whose forms had no numbers of their own.
 
     Parameters
     ----------
@@ -64,8 +64,8 @@ def made_before_first(content: bytes) -> str | None:
     Returns
     -------
     str or None
-        A sentence for an error, by the commit that the certificate names or else by the fields that it does not
-        have yet. None if the release is of no such version.
+        A sentence for an error, by the commit that the certificate names or else by the fields that it does
+        not have yet. None if the release is of no such version.
     """
     try:
         document = json.loads(content)
@@ -82,8 +82,8 @@ def made_before_first(content: bytes) -> str | None:
         commit = next((last for name, last in _LAST_WITHOUT.items() if name in missing), "99fd09d")
         commit = f"one up to {commit}, which made it"
     return (
-        f"It is of the days before version 0.1.0, which used the name {FIRST_FORMAT} for other forms. Fix: verify "
-        f"it with the program of its time, commit {commit}"
+        f"It says that it is of the days before version 0.1.0, which gave the name {FIRST_FORMAT} to other "
+        f"forms. Fix: verify it with the program of its time, commit {commit}"
     )
 
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pipelines.storage.parquet_form import FormError
 from pipelines.storage.parquet_pages import check_pages
 
-__all__ = ["ROW_GROUP", "check_parquet_bytes", "pyarrow_of", "row_groups"]
+__all__ = ["ROW_GROUP", "check_parquet_bytes", "pyarrow_of", "rewrite", "row_groups"]
 
 ROW_GROUP = 1_048_576
 """Rows of the largest row group that pyarrow writes unless told otherwise."""
@@ -71,6 +71,11 @@ def check_parquet_bytes(path: Path, write: Callable[[io.RawIOBase], object]) -> 
                     f"{path.name}: the bytes are not those that pyarrow {pa.__version__} writes of its rows"
                 )
     return compared
+
+
+def rewrite(path: Path, target: Any) -> None:
+    """Write the rows of a file to another one, as a table that is written at once."""
+    pq.write_table(pq.read_table(path), target, compression="zstd")
 
 
 def row_groups(path: Path) -> Iterator[pa.Table]:
