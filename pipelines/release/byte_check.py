@@ -43,7 +43,6 @@ def check_bytes(
     hashes: dict[str, str],
     *,
     own: bool,
-    first: bool,
 ) -> str:
     """Compare tables of a public folder with what this program writes of their rows; say what was found.
 
@@ -56,8 +55,6 @@ def check_bytes(
         SHA-256 of the files by relative name.
     own : bool
         Of a run that has just written the files: its CSV files are not compressed again.
-    first : bool
-        Of the first format, whose plan and names may be by another pyarrow than its data.
 
     Raises
     ------
@@ -66,7 +63,7 @@ def check_bytes(
     """
     made_with, here = certificate.software.dependencies, dependency_versions()
     same_notes = all(made_with.get(name) == here[name] for name in _OF_NOTES)
-    for name in () if first else sorted(name for name in hashes if name.endswith(".parquet")):
+    for name in sorted(name for name in hashes if name.endswith(".parquet")):
         if pyarrow_of(folder / name) != made_with.get("pyarrow"):
             raise BytesError(f"{name}: it was not written by the pyarrow that certificate.json names")
     tables = {name.removeprefix("plan/"): sha256 for name, sha256 in hashes.items()}

@@ -1,4 +1,4 @@
-"""Every byte of a release is checked: whatever is changed, put in or added is refused, however well it is sealed."""
+"""Every byte of a release is checked: what is changed, put in or added is refused, however it is sealed."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ def certified_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compute the guarantee of each plan once: attacks that leave the plan as it is leave its guarantee."""
     known: dict[tuple[str, str], Any] = {}
     for name in ("certify", "certify_as_first"):
+        real = getattr(ReleasePlan, name)
 
-        def certify(plan: ReleasePlan, real: Any = getattr(ReleasePlan, name), name: str = name) -> Any:
+        def certify(plan: ReleasePlan, real: Any = real, name: str = name) -> Any:
             key = (name, repr((plan.numeric.parameters, plan.numeric.pools.n.tolist())))
             if key not in known:
                 known[key] = real(plan)
@@ -59,6 +60,9 @@ class Target:
         self.kept = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
         self.names = sorted(path.relative_to(folder).as_posix() for path in self.kept)
         self.accepted: list[str] = []
+        self.told: list[
+            str
+        ] = []  # of format 1, which does not name the zlib: `verify` says what it did not compare
         self.attacks = 0
 
     def attack(self, name: str, content: bytes, what: str) -> None:
@@ -75,7 +79,8 @@ class Target:
             pass
         else:
             assert found[-1].name == "for release"
-            self.accepted.append(f"{name}: {what}")
+            told = any(check.name == "bytes" and name in check.detail for check in found)
+            (self.told if told else self.accepted).append(f"{name}: {what}")
         finally:
             for kept, data in self.kept.items():
                 kept.write_bytes(data)
@@ -132,9 +137,8 @@ def json_attacks(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 def member(text: bytes, level: int = GZIP_LEVEL, **named: Any) -> bytes:
     whole = io.BytesIO()
-    with gzip.GzipFile(
-        mode="wb", compresslevel=level, fileobj=whole, **{"filename": "", "mtime": 0, **named}
-    ) as file:
+    options = {"filename": "", "mtime": 0, **named}
+    with gzip.GzipFile(mode="wb", compresslevel=level, fileobj=whole, **options) as file:
         file.write(text)
     return whole.getvalue()
 
@@ -148,6 +152,11 @@ def csv_attacks(data: bytes) -> Iterator[tuple[str, bytes]]:
     text = gzip.decompress(data)
     lines = text.splitlines(keepends=True)
     fields = lines[1].rstrip(b"\n").split(b",")
+
+    def with_field(at: int, before: bytes, behind: bytes = b"") -> list[bytes]:
+        changed = [*fields[:at], before + fields[at] + behind, *fields[at + 1 :]]
+        return [lines[0], b",".join(changed) + b"\n", *lines[2:]]
+
     middle = text.index(b"\n", len(text) // 2) + 1
     yield "comment", with_head(data, 16, b"home of worker 7\0")
     yield "name", with_head(data, 8, b"home of worker 7\0")
@@ -169,19 +178,11 @@ def csv_attacks(data: bytes) -> Iterator[tuple[str, bytes]]:
     for what, changed in {
         "blank line": [*lines, b"\n"],
         "blank line inside": [lines[0], b"\n", *lines[1:]],
-        "quotes": [lines[0], b",".join([b'"' + fields[0] + b'"', *fields[1:]]) + b"\n", *lines[2:]],
-        "quoted number": [
-            lines[0],
-            b",".join([*fields[:2], b'"' + fields[2] + b'"', *fields[3:]]) + b"\n",
-            *lines[2:],
-        ],
-        "leading zero": [
-            lines[0],
-            b",".join([*fields[:2], b"0" + fields[2], *fields[3:]]) + b"\n",
-            *lines[2:],
-        ],
-        "sign": [lines[0], b",".join([*fields[:2], b"+" + fields[2], *fields[3:]]) + b"\n", *lines[2:]],
-        "space": [lines[0], b",".join([*fields[:2], b" " + fields[2], *fields[3:]]) + b"\n", *lines[2:]],
+        "quotes": with_field(0, b'"', b'"'),
+        "quoted number": with_field(2, b'"', b'"'),
+        "leading zero": with_field(2, b"0"),
+        "sign": with_field(2, b"+"),
+        "space": with_field(2, b" "),
         "other line ends": [line.replace(b"\n", b"\r\n") for line in lines],
         "no last line end": [*lines[:-1], lines[-1].rstrip(b"\n")],
         "no header": lines[1:],
@@ -238,7 +239,7 @@ def test_no_byte_can_be_another(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     chance, total = random.Random(17), 0
-    accepted: list[str] = []
+    accepted, told = [], 0
     for number, source in enumerate(sources(small_release) if most is None else [small_release.public]):
         target = Target(source, tmp_path / str(number))
         attacks: list[tuple[str, str, bytes]] = []
@@ -257,7 +258,9 @@ def test_no_byte_can_be_another(
             target.attack(name, content, what)
         total += target.attacks
         accepted += [f"{source.name}/{each}" for each in target.accepted]
+        assert all(each.endswith((": stored", ": another level")) for each in target.told)
+        told += len(target.told)
     with capsys.disabled():
-        print(f"\n{total:,} changed releases, {len(accepted)} accepted")
+        print(f"\n{total:,} changed releases: {len(accepted)} accepted; {told} named as not compared")
     assert accepted == []
     assert total >= (most or 1000) * 0.9

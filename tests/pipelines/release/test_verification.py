@@ -660,7 +660,7 @@ def test_a_line_too_many_is_found_and_not_quoted(public_copy: Path) -> None:
     for more in (b"1,2\n", b'"quoted', b"030010001001001,030010001001001,x\n"):
         csv.write_bytes(gzipped(whole + more))
         error = forged(public_copy)
-        assert "hold different rows" in str(error)
+        assert error.check == "bytes"
         assert error.__cause__ is None
         assert "03001" not in str(error.__context__)
 

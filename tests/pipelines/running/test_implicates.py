@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -286,3 +287,41 @@ def test_readers_choose_an_implicate(three: pipelines.Release, tmp_path: Path) -
     expected = second.flows("trct", "trct")["S000"]
     assert sorted(flows["S000"]) == sorted(expected)
     assert "Implicate 2 of 3." in (tmp_path / "exports" / "csv" / "README.txt").read_text(encoding="utf-8")
+
+
+# --- copies
+
+
+@pytest.mark.parametrize("source", ["independent-runs", "one-urn"])
+def test_implicates_that_are_copies_of_each_other_are_refused(
+    source: str, small_config: Callable[..., pipelines.ReleaseConfig], clean_source: object
+) -> None:
+    many = {"release.implicates": 2, "release.implicate_source": source, "plan.pool_below": 1}
+    release = pipelines.run(small_config(many))
+    chance = release.plan.mechanism.agreement(release.plan.numeric)
+    assert float(np.log2(chance).sum()) < -64
+    first, second = (release.public / f"implicate-0{i}" for i in (1, 2))
+    for path in first.iterdir():
+        (second / path.name).write_bytes(path.read_bytes())
+    seal_again(release.public)
+    assert "implicate-02/ and implicate-01/ are copies of each other" in str(refused(release.public))
+
+
+def test_equal_implicates_are_fine_where_they_may_well_be_equal() -> None:
+    """One job, which stays in its cell with a good chance: the bound says so, and it is a bound."""
+    pools = synth.Pools(np.array([1]), np.array([1]), np.array([0], np.int32))
+    domains = synth.Domains(2, np.array([0, 2]), np.array([0, 1], np.int32), np.zeros(2, np.uint8))
+    for name, epsilon in (("dirichlet", 2), ("geometric", 2)):
+        mechanism = synth.MECHANISMS[name]
+        plan = mechanism.calibrate(pools, domains, (Fraction(1),), Fraction(epsilon), Fraction(0))
+        bound = float(mechanism.agreement(plan)[0])
+        many = replace(plan, pools=synth.Pools(*(np.repeat(x, 4000) for x in vars(pools).values())))
+        many = replace(many, pool_class=np.repeat(plan.pool_class, 4000))
+        draws = [
+            mechanism.sample(
+                many, slice(0, 4000), np.zeros(4000, np.int32), synth.RunKey.from_seed(i).stream("x", 0)
+            )
+            for i in (1, 2)
+        ]
+        assert 0.5 < float((draws[0] == draws[1]).mean()) < bound + 0.02
+        assert bound < 1
