@@ -114,9 +114,6 @@ def submit_input(
     found = _registered(name, settings.inputs[name])
     if found.config is None:
         raise ServiceError(409, "input", f"{name} cannot be used: {found.problem}")
-    if settings.signer is not None and found.config.signature is None:
-        fix = "Fix: add [signature] to its configuration"
-        raise ServiceError(409, "not_signed", f"Only signed releases are published here. {fix}.")
     return submit(
         store,
         who,
@@ -125,6 +122,7 @@ def submit_input(
         version=version,
         outs=settings.outs,
         home=settings.folder,
+        signed=settings.signer is not None,
         dry_run=dry_run,
         key=key,
     )

@@ -60,9 +60,7 @@ class Target:
         self.kept = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
         self.names = sorted(path.relative_to(folder).as_posix() for path in self.kept)
         self.accepted: list[str] = []
-        self.told: list[
-            str
-        ] = []  # of format 1, which does not name the zlib: `verify` says what it did not compare
+        self.told: list[str] = []  # of format 1, which names no zlib
         self.attacks = 0
 
     def attack(self, name: str, content: bytes, what: str) -> None:

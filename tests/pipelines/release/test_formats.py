@@ -176,7 +176,7 @@ def test_every_release_is_read_by_maps_exports_and_evaluation(
     assert len(measures)
     if certificate["implicates"]["number"] > 1:
         flows = [float(read_public_release(folder, i).flows("cty", "cty")["S000"].iloc[0]) for i in (1, 2)]
-        assert pipelines.combine(flows, [1.0, 1.0], "synthetic").estimate == sum(flows) / 2
+        assert pipelines.combine(flows, [1.0, 1.0], "fully").estimate == sum(flows) / 2
 
 
 BEFORE = sorted((GOLDEN / "before-0.1.0").iterdir())
