@@ -157,21 +157,6 @@ class Dirichlet:
         mass = (prior[plan.pool_class] * retained * strata).sum(axis=1)
         return float(np.average(mass / (mass + plan.pools.n), weights=plan.pools.m))
 
-    def agreement(self, plan: Plan) -> NDArray[np.float64]:
-        """Bound the chance that two implicates agree in a pool (`Mechanism.agreement`).
-
-        Lemma 27 of docs/privacy.md.
-        """
-        parameters = _parameters(plan)
-        cells = plan.domains.strata_counts[plan.pools.domain]
-        strata = cells.shape[1]
-        retention = np.array([float(f) for f in parameters.retention[:strata]])
-        prior = np.array([c.prior[:strata] for c in parameters.classes], float)[plan.pool_class]
-        prior /= parameters.denominator
-        largest = np.where(cells > 0, prior, 0).max(axis=1)
-        elsewhere = np.maximum((cells * prior * retention).sum(axis=1) - largest, 0)
-        return np.asarray(1 - elsewhere / ((cells * prior).sum(axis=1) + 3 * plan.pools.n - 1))
-
     def explain(self, plan: Plan, guarantee: Guarantee) -> tuple[str, str]:
         """Say what priors and retentions cells have, and what epsilon pays for where pruning costs most."""
         rows = [row for row in guarantee.classes if isinstance(row, DirichletClass)]

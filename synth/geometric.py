@@ -170,15 +170,6 @@ class Geometric:
         mass = plan.domains.n_cells[plan.pools.domain] * p / (1 - p * p)
         return float(np.average(mass / (mass + plan.pools.n), weights=plan.pools.m))
 
-    def agreement(self, plan: Plan) -> NDArray[np.float64]:
-        """Bound the chance that two implicates agree in a pool (`Mechanism.agreement`).
-
-        Lemma 28 of docs/privacy.md.
-        """
-        p = float(_parameters(plan).ratio)
-        several = plan.domains.n_cells[plan.pools.domain] > 1
-        return np.where(several, 1 - p**2 / (1 + p) ** 2, 1.0)
-
     def explain(self, plan: Plan, guarantee: Guarantee) -> tuple[str, str]:
         """Say what is added to the cells, and what epsilon pays for."""
         p = float(_parameters(plan).ratio)

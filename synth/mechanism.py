@@ -248,19 +248,6 @@ class Mechanism(Protocol):
         """Return the expected share of synthetic workers that carry no confidential information."""
         ...
 
-    def agreement(self, plan: Plan) -> NDArray[np.float64]:
-        """Bound the chance that two implicates have equal counts in all cells of a pool, pool by pool.
-
-        Whatever the confidential cells are, and whatever the first of the two is. Floats, rounded as they
-        come: it is no privacy bound.
-
-        Returns
-        -------
-        ndarray of float, shape (n_pools,)
-            In [0, 1].
-        """
-        ...
-
     def explain(self, plan: Plan, guarantee: Guarantee) -> tuple[str, str]:
         """Say in words what is added to the cells, and what epsilon pays for."""
         ...

@@ -13,7 +13,9 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
+import synth
 from geo_data.geography import Geography
 from geo_data.od_files import count_columns, od_table
 from pipelines.planning.plan import ReleasePlan, batches
@@ -43,32 +45,60 @@ def check_data(folder: Path, plan: ReleasePlan, createdate: str) -> str:
         At the first difference.
     """
     implicates, names = plan.implicates, file_names(plan.configuration)
-    digests: dict[bytes, str] = {}
+    seen: dict[bytes, str] = {}
+    certain = 64 + np.log2(max(implicates.number * (implicates.number - 1) / 2, 1))
     for below in implicates.folders:
-        digest = hashlib.sha256()
-        found = _check(folder, {kind: below + name for kind, name in names.items()}, plan, createdate, digest)
-        other = digests.setdefault(digest.digest(), below)
-        if other != below and _never_agree(plan):
+        rows = _Rows(plan)
+        found = _check(folder, {kind: below + name for kind, name in names.items()}, plan, createdate, rows)
+        other = seen.setdefault(rows.digest.digest(), below)
+        if other != below and rows.bits > certain:
             raise DataError(f"{below} and {other} are copies of each other, not two implicates")
     return found if implicates.number == 1 else f"{implicates.number} implicates; the last: {found}"
 
 
-def _never_agree(plan: ReleasePlan) -> bool:
-    """Say whether two implicates of the plan are equal with a probability below 2^-64 (docs/privacy.md)."""
-    pools, number = plan.pools, plan.implicates.number
-    chance = plan.mechanism.agreement(plan.numeric)
-    if len(pools.pooling.by) > 1:
-        # Counts by one attribute at a time do not tell the pools of a place apart: one of them counts.
-        order = np.lexsort((chance, pools.place))
-        chance = chance[order][np.unique(pools.place[order], return_index=True)[1]]
-    pairs = number * (number - 1) / 2
-    return bool(np.log2(np.maximum(chance, 1e-300)).sum() + np.log2(pairs) < -64)
+class _Rows:
+    """What is kept of the rows of an implicate: a digest, and how unlikely it is that another one has them.
+
+    The latter in bits, from the public draw of blocks inside cells (Lemma 27 of docs/privacy.md). None where
+    pools differ by several attributes, which the counts of a row do not tell apart.
+    """
+
+    def __init__(self, plan: ReleasePlan) -> None:
+        self._plan = plan
+        self.digest, self.bits = hashlib.sha256(), 0.0
+
+    def add(
+        self,
+        od: pd.DataFrame,
+        pool: NDArray[np.int64],
+        work: NDArray[np.int32],
+        attributes: Mapping[str, NDArray[np.integer]],
+    ) -> None:
+        """Add the rows of some pools; `pool`, `work` and `attributes` are of their slots."""
+        self.digest.update(pd.util.hash_pandas_object(od, index=False).to_numpy().tobytes())
+        plan, slots = self._plan, self._plan.pools.slots
+        by = plan.pools.pooling.by
+        if plan.implicates.number == 1 or len(by) > 1:
+            return
+        columns = count_columns(slots.categories)[by[0]] if by else ("S000",)
+        at, home = (plan.geography.number(od[column]) for column in ("w_geocode", "h_geocode"))
+        for code, column in enumerate(columns):
+            of = np.full(plan.geography.n_blocks, -1, np.int64)
+            own = attributes[by[0]] == code if by else slice(None)
+            of[work[own]] = pool[own]
+            some = np.flatnonzero(od[column].to_numpy() > 0)
+            count = od[column].to_numpy()[some]
+            domain = plan.numeric.pools.domain[of[at[some]]]
+            first, chance = synth.block_chance(
+                plan.numeric.domains, domain, home[some], plan.cumulative_weights, plan.shares
+            )
+            self.bits -= float((count * np.log(chance) - gammaln(count + 1)).sum()) / np.log(2)
+            groups = pd.Series(count).groupby([at[some], first]).sum().to_numpy()
+            self.bits -= float(gammaln(groups + 1).sum()) / np.log(2)
 
 
-def _check(
-    folder: Path, names: dict[str, str], plan: ReleasePlan, createdate: str, digest: hashlib._Hash
-) -> str:
-    """Compare the files of one implicate with the plan; `digest` is given its rows."""
+def _check(folder: Path, names: dict[str, str], plan: ReleasePlan, createdate: str, kept: _Rows) -> str:
+    """Compare the files of one implicate with the plan; `kept` is given its rows."""
     slots, geography = plan.pools.slots, plan.geography
     kinds = [kind for kind in ("od", "aux") if f"{kind}_parquet" in names]
     columns = [name for of in count_columns(slots.categories).values() for name in of]
@@ -96,7 +126,8 @@ def _check(
             raise DataError(f"{main} has counts that no jobs can have")
         if (od["createdate"] != createdate).any():
             raise DataError(f"{main}: createdate is not the day that certificate.json states")
-        digest.update(pd.util.hash_pandas_object(od, index=False).to_numpy().tobytes())
+        pool = np.repeat(np.arange(pools.start, pools.stop), plan.pools.n[pools])
+        kept.add(od, pool, work, attributes)
         if jobs is not None:
             counted = jobs.count(work, attributes)
             if not counted.equals(od[[*counted.columns]].astype(counted.dtypes)):

@@ -349,7 +349,7 @@ def pairs_of(guarantee: synth.Guarantee) -> list[tuple[Fraction, Fraction]]:
 
 
 def test_no_epsilon_is_above_the_pure_one() -> None:
-    """Small pools, whose worst case at the requested epsilon is the certain one; many plans, both guarantees."""
+    """Many plans of small pools, for both guarantees."""
     domains = synth.Domains(
         6, np.array([0, 2, 5]), np.array([0, 3, 0, 1, 4], np.int32), np.zeros(5, np.uint8)
     )

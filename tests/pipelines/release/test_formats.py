@@ -170,8 +170,8 @@ def test_every_release_is_read_by_maps_exports_and_evaluation(
     page = pipelines.write_map(folder, tmp_path / "map.html").read_text(encoding="utf-8")
     assert certificate["plan_sha256"] in page
     assert ("This release is signed." in page) == (folder / "signing-key.pub").exists()
-    files = pipelines.export(folder, ["csv", "parquet"], tmp_path / "exports")
-    assert set(files) == {"csv", "parquet"}
+    files = pipelines.export(folder, ["csv", "geoparquet"], tmp_path / "exports")
+    assert set(files) == {"csv", "geoparquet"}
     measures = pipelines.evaluate(folder, golden_inputs / f"{folder.name}.toml", tmp_path / "evaluation")
     assert len(measures)
     if certificate["implicates"]["number"] > 1:

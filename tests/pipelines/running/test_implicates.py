@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -111,7 +110,7 @@ def test_runs_have_streams_of_their_own(small_config: Configs) -> None:
 
 def test_losses_of_independent_implicates_add_up(small_config: Configs) -> None:
     plan = make_plan(small_config(implicates(3, epsilon="25.8")))
-    once, together = plan.mechanism.certify(plan.numeric), certify(plan)
+    once, together = plan.mechanism.certify(plan.numeric).tightened(), certify(plan)
     assert plan.numeric.epsilon == Fraction("8.6")
     assert plan.requested == (Fraction("25.8"), Fraction(1, 100_000))
     assert together.epsilon == 3 * once.epsilon <= Fraction("25.8")
@@ -293,35 +292,25 @@ def test_readers_choose_an_implicate(three: pipelines.Release, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("source", ["independent-runs", "one-urn"])
+@pytest.mark.parametrize("by", [[], ["SE"]], ids=str)
 def test_implicates_that_are_copies_of_each_other_are_refused(
-    source: str, small_config: Callable[..., pipelines.ReleaseConfig], clean_source: object
+    source: str, by: list[str], small_config: Configs, clean_source: object
 ) -> None:
-    many = {"release.implicates": 2, "release.implicate_source": source, "plan.pool_below": 1}
-    release = pipelines.run(small_config(many))
-    chance = release.plan.mechanism.agreement(release.plan.numeric)
-    assert float(np.log2(chance).sum()) < -64
-    first, second = (release.public / f"implicate-0{i}" for i in (1, 2))
-    for path in first.iterdir():
-        (second / path.name).write_bytes(path.read_bytes())
-    seal_again(release.public)
-    assert "implicate-02/ and implicate-01/ are copies of each other" in str(refused(release.public))
+    asked = {"release.implicates": 2, "release.implicate_source": source, "plan.pool_by": by}
+    public = pipelines.run(small_config(asked)).public
+    assert [check.name for check in pipelines.verify(public)][-1] == "for release"
+    for path in (public / "implicate-01").iterdir():
+        (public / "implicate-02" / path.name).write_bytes(path.read_bytes())
+    seal_again(public)
+    assert "implicate-02/ and implicate-01/ are copies of each other" in str(refused(public))
 
 
-def test_equal_implicates_are_fine_where_they_may_well_be_equal() -> None:
-    """One job, which stays in its cell with a good chance: the bound says so, and it is a bound."""
-    pools = synth.Pools(np.array([1]), np.array([1]), np.array([0], np.int32))
-    domains = synth.Domains(2, np.array([0, 2]), np.array([0, 1], np.int32), np.zeros(2, np.uint8))
-    for name, epsilon in (("dirichlet", 2), ("geometric", 2)):
-        mechanism = synth.MECHANISMS[name]
-        plan = mechanism.calibrate(pools, domains, (Fraction(1),), Fraction(epsilon), Fraction(0))
-        bound = float(mechanism.agreement(plan)[0])
-        many = replace(plan, pools=synth.Pools(*(np.repeat(x, 4000) for x in vars(pools).values())))
-        many = replace(many, pool_class=np.repeat(plan.pool_class, 4000))
-        draws = [
-            mechanism.sample(
-                many, slice(0, 4000), np.zeros(4000, np.int32), synth.RunKey.from_seed(i).stream("x", 0)
-            )
-            for i in (1, 2)
-        ]
-        assert 0.5 < float((draws[0] == draws[1]).mean()) < bound + 0.02
-        assert bound < 1
+def test_the_chance_of_a_copy_is_that_of_the_draw_of_blocks() -> None:
+    domains = synth.Domains(6, np.array([0, 2]), np.array([0, 2], np.int32), np.zeros(2, np.uint8))
+    none, row = np.zeros(0, np.int32), np.zeros(1, np.int32)
+    shares = synth.OriginShares(np.array([0, 4]), np.array([0, 0]), none, none, row)
+    cumulative = synth.cumulative_weights(np.array([1, 3, 1, 1, 5, 5]))
+    blocks = np.arange(6, dtype=np.int32)
+    first, chance = synth.block_chance(domains, np.zeros(6, np.int32), blocks, cumulative, shares)
+    assert first.tolist() == [0, 0, 2, 2, 4, 4]
+    assert chance.tolist() == [0.25, 0.75, 0.5, 0.5, 0.5, 0.5]
