@@ -20,7 +20,15 @@ import pyarrow.csv
 
 from geo_data.geography import Geography
 
-__all__ = ["LODES_CATEGORIES", "OD_COLUMNS", "count_columns", "od_table", "write_od_csv"]
+__all__ = [
+    "GZIP_LEVEL",
+    "LODES_CATEGORIES",
+    "OD_COLUMNS",
+    "count_columns",
+    "od_csv_text",
+    "od_table",
+    "write_od_csv",
+]
 
 #: The attribute groups of an OD file (age, earnings, industry) and the categories of each.
 LODES_CATEGORIES: dict[str, tuple[str, ...]] = {
@@ -29,8 +37,8 @@ LODES_CATEGORIES: dict[str, tuple[str, ...]] = {
 #: The columns that every OD file has, beside those that count jobs by category.
 OD_COLUMNS = ("w_geocode", "h_geocode", "S000", "createdate")
 
-# Level 6 is four times as fast as level 9 and 5 % larger on a state's file.
-_GZIP_LEVEL = 6
+#: Level 6 is four times as fast as level 9 and 5 % larger on a state's file.
+GZIP_LEVEL = 6
 
 
 def count_columns(categories: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
@@ -147,29 +155,46 @@ def write_od_csv(
     """
     if not re.fullmatch(r"\d{8}", createdate):
         raise ValueError(f"createdate must be eight digits, YYYYMMDD, not {createdate!r}")
-    names = [*table.columns, "createdate"]
-    if any(re.search(r'[",\r\n]', name) for name in names):
-        raise ValueError("a column name contains a comma, a quote or a line break")
     arrow = pa.Table.from_pandas(table, preserve_index=False)
-    arrow = arrow.append_column("createdate", pa.repeat(createdate, len(table)))
-    text = io.BytesIO()
-    if header:
-        text.write((",".join(names) + "\n").encode())
-    fault = False
-    try:
-        options = pyarrow.csv.WriteOptions(include_header=False, quoting_style="none", batch_size=65536)
-        pyarrow.csv.write_csv(arrow, text, options)
-    except pa.ArrowInvalid:
-        fault = True  # raised below, unchained: the error quotes the value
-    if fault:
-        raise ValueError("a code contains a comma, a quote or a line break")
+    text = od_csv_text(arrow.append_column("createdate", pa.repeat(createdate, len(table))), header=header)
     with contextlib.ExitStack() as stack:
         if isinstance(target, (str, os.PathLike)):
             target = stack.enter_context(Path(target).open("wb"))
         member = stack.enter_context(
-            gzip.GzipFile(filename="", mode="wb", compresslevel=_GZIP_LEVEL, fileobj=target, mtime=0)
+            gzip.GzipFile(filename="", mode="wb", compresslevel=GZIP_LEVEL, fileobj=target, mtime=0)
         )
-        member.write(text.getbuffer())
+        member.write(text)
+
+
+def od_csv_text(table: pa.Table, *, header: bool) -> memoryview:
+    r"""Return the text of the rows of an OD file, as `write_od_csv` compresses it.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        Of an OD file, createdate included.
+    header : bool
+        Begin with the line of column names.
+
+    Raises
+    ------
+    ValueError
+        If a code or column name would need quotes.
+    """
+    if any(re.search(r'[",\r\n]', name) for name in table.column_names):
+        raise ValueError("a column name contains a comma, a quote or a line break")
+    text = io.BytesIO()
+    if header:
+        text.write((",".join(table.column_names) + "\n").encode())
+    fault = False
+    try:
+        options = pyarrow.csv.WriteOptions(include_header=False, quoting_style="none", batch_size=65536)
+        pyarrow.csv.write_csv(table, text, options)
+    except pa.ArrowInvalid:
+        fault = True  # raised below, unchained: the error quotes the value
+    if fault:
+        raise ValueError("a code contains a comma, a quote or a line break")
+    return text.getbuffer()
 
 
 def _take(codes: pa.Array, positions: npt.NDArray[np.int64]) -> pd.Series:

@@ -33,9 +33,11 @@ from .release.certificate import make_certificate as make_certificate
 from .release.reader import PublicRelease as PublicRelease
 from .release.reader import PublicReleaseError as PublicReleaseError
 from .release.reader import read_public_release as read_public_release
+from .release.signing import UNSIGNED as UNSIGNED
 from .release.signing import SigningError as SigningError
 from .release.signing import check_signatures as check_signatures
 from .release.signing import generate_keys as generate_keys
+from .release.signing import is_signed as is_signed
 from .release.verification import Check as Check
 from .release.verification import VerificationError as VerificationError
 from .release.verification import verify as verify

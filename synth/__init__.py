@@ -3,7 +3,7 @@
 from synth.auditing import AuditResult, audit
 from synth.calibration import BudgetTooSmallError
 from synth.composition import compose, compose_curves, group_privacy, one_urn_implicates
-from synth.decoarsening import OriginShares, cumulative_weights, draw_blocks
+from synth.decoarsening import OriginShares, block_chance, cumulative_weights, draw_blocks
 from synth.dirichlet import Dirichlet
 from synth.errors import ShownError
 from synth.exact import decimal_down, decimal_up, exact
@@ -41,6 +41,7 @@ __all__ = [
     "ShownError",
     "WordStream",
     "audit",
+    "block_chance",
     "compose",
     "compose_curves",
     "cumulative_weights",

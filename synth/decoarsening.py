@@ -12,7 +12,7 @@ from synth._searching import last_at_most
 from synth.plan import Domains
 from synth.randomness import WordStream, uniform_below
 
-__all__ = ["OriginShares", "cumulative_weights", "draw_blocks"]
+__all__ = ["OriginShares", "block_chance", "cumulative_weights", "draw_blocks"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,3 +151,38 @@ def draw_blocks(
     first, stop = shares.narrow(domain, *domains.bounds(domain, cells), stream)
     place = cumulative[first] + uniform_below(cumulative[stop] - cumulative[first], stream)
     return last_at_most(cumulative, place, first, stop).astype(np.int32)
+
+
+def block_chance(
+    domains: Domains,
+    domain: NDArray[np.int32],
+    blocks: NDArray[np.int32],
+    cumulative: NDArray[np.int64],
+    shares: OriginShares,
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the chance of a block among those of its cell and unit, from which `draw_blocks` draws last.
+
+    Lemma 27 of docs/privacy.md.
+
+    Parameters
+    ----------
+    domains : Domains
+    domain, blocks : ndarray of int32, shape (n,)
+        Domain and block of each synthetic worker.
+    cumulative : ndarray of int64, shape (n_blocks + 1,)
+        As for `draw_blocks`.
+    shares : OriginShares
+
+    Returns
+    -------
+    first : ndarray of int64, shape (n,)
+        First block of the cell and unit: workers of one domain with the same are of one group.
+    chance : ndarray of float64, shape (n,)
+        In (0, 1].
+    """
+    first, stop = domains.bounds(domain, domains.locate(domain, blocks))
+    unit = np.searchsorted(shares.starts, blocks, side="right") - 1
+    ends = np.append(shares.starts[1:], domains.n_blocks)
+    first, stop = np.maximum(first, shares.starts[unit]), np.minimum(stop, ends[unit])
+    weight = cumulative[blocks + 1] - cumulative[blocks]
+    return first, weight / (cumulative[stop] - cumulative[first])

@@ -106,6 +106,29 @@ class Guarantee:
             classes=rows,
         )
 
+    def tightened(self) -> Guarantee:
+        """Return the same guarantee with what its pure differential privacy says of the other numbers.
+
+        Lemma 26 of docs/privacy.md.
+
+        Returns
+        -------
+        Guarantee
+            No epsilon is above that of the last point of the curve, and where one was, its delta is 0; the
+            record-level pair is on the curve. The classes are unchanged.
+        """
+        pure = self.curve[-1]
+        run = min((self.epsilon, self.delta), pure, key=lambda pair: pair[0])
+        record = min((self.record_epsilon, self.record_delta), pure, key=lambda pair: pair[0])
+        return replace(
+            self,
+            epsilon=run[0],
+            delta=run[1] if run[0] < pure[0] else pure[1],
+            record_epsilon=record[0],
+            record_delta=record[1] if record[0] < pure[0] else pure[1],
+            curve=tuple(sorted({*(pair for pair in self.curve if pair[0] < pure[0]), record, pure})),
+        )
+
     def repeated(self, runs: int) -> Guarantee:
         """Return the guarantee of several independent runs of a plan on the same records.
 

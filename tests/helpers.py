@@ -14,10 +14,11 @@ import pytest
 
 from pipelines.planning.storage import load_plan
 from pipelines.release.certificate import Certificate
-from pipelines.release.formats import parse_certificate
+from pipelines.release.formats import certificate_text, parse_certificate
 from pipelines.release.layout import file_names, seal
 from pipelines.release.names import NAME_FILE
 from pipelines.release.readme import release_readme
+from pipelines.release.signing import PUBLIC_KEY
 from pipelines.release.verification import VerificationError, verify
 from pipelines.running import run as runs
 
@@ -78,7 +79,7 @@ def edit_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Change a JSON document in its place."""
     document = json.loads(path.read_text(encoding="utf-8"))
     change(document)
-    path.write_text(json.dumps(document), encoding="utf-8")
+    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def seal_again(folder: Path) -> None:
@@ -89,14 +90,15 @@ def seal_again(folder: Path) -> None:
 def forge(folder: Path, document: Any) -> None:
     """Write a certificate, the read-me and the seals anew, as an attacker who has this program would."""
     certificate = Certificate.model_validate(document)
-    (folder / "certificate.json").write_text(certificate.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    (folder / "certificate.json").write_text(certificate_text(certificate), encoding="utf-8")
     try:
         plan = load_plan(folder / "plan")
     except Exception:
         pass
     else:
         names = file_names(plan.configuration)
-        text = release_readme(plan, certificate, names, (folder / NAME_FILE).is_file())
+        named, signed = ((folder / name).is_file() for name in (NAME_FILE, PUBLIC_KEY))
+        text = release_readme(plan, certificate, names, named=named, signed=signed)
         (folder / "README.md").write_text(text, encoding="utf-8")
     seal(folder, certificate)
 

@@ -24,7 +24,7 @@ _DESTINATION = click.argument("destination")
 @click.argument("out", type=PATH)
 @_DESTINATION
 @click.option("--version", "version", help="Name of the version; by default year, job type and a hash.")
-@click.option("--key", type=FILE, help="Public key of the expected signer.")
+@click.option("--key", type=FILE, help="Public key of the expected signer; others' and unsigned are refused.")
 def publish(out: Path, destination: str, version: str | None, key: Path | None) -> None:
     """Verify a release and copy its public folder.
 
@@ -38,6 +38,8 @@ def publish(out: Path, destination: str, version: str | None, key: Path | None) 
         say("What was published so far is not complete. The same command completes it.")
         raise
     click.echo(f"{'Published' if done.new else 'Already published'}: {done.location}")
+    if not pipelines.is_signed(out / "public"):
+        click.echo(f"WARNING: {pipelines.UNSIGNED}", err=True)
 
 
 @click.command()

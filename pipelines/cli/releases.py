@@ -177,7 +177,9 @@ def verify(public: Path, key: Path | None) -> None:
     """
     for check in pipelines.verify(public, key):
         click.echo(f"{click.style('ok', fg='green')}  {check.name}: {check.detail}")
-    click.echo(f"{public} is what its certificate says.")
+    click.echo(
+        f"{public} passes every check{'' if pipelines.is_signed(public) else '; nobody has signed it'}."
+    )
 
 
 @click.command()

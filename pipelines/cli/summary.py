@@ -11,9 +11,10 @@ from pipelines.config.sections import LedgerSettings
 from pipelines.ledger.ledger import Account
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.utility import mean_commute, total_variation
+from pipelines.release.certificate import guarantee_fields
 from pipelines.release.layout import file_names
 from pipelines.running.folder import RunFolder
-from pipelines.running.payment import budget_left
+from pipelines.running.payment import budget_left, cost_of
 from pipelines.running.report import PlanReport
 from pipelines.running.run import Release
 from pipelines.running.unfinished import UnfinishedRun
@@ -84,9 +85,9 @@ def ledger_account(account: Account) -> str:
 def budget_line(settings: LedgerSettings, plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
     """Describe what is left of the budget of a plan, and whether it can be paid from it."""
     left = budget_left(settings)
-    one_record = plan.numeric.guarantee == "dp"  # which is paid with what is asked (`running.payment.pay`)
-    cost = plan.requested if one_record else (guarantee.epsilon, guarantee.delta)
-    fits = all(synth.exact(synth.decimal_up(a)) <= b for a, b in zip(cost, left, strict=True))
+    fields = guarantee_fields(plan, guarantee)
+    cost = cost_of(fields["requested"], fields["run"], fields["record_level"])
+    fits = all(synth.exact(a) <= b for a, b in zip((cost.epsilon, cost.delta), left, strict=True))
     period = f", {settings.period}" if settings.period else ""
     return (
         f"Budget      {settings.data_set}{period}: left epsilon {synth.decimal_down(left[0])}, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ __all__ = [
     "PLAN_FORMAT",
     "PLAN_TABLES",
     "check_tables",
+    "document_text",
     "plan_hash",
     "read_document",
     "rename_first_keys",
@@ -84,6 +86,29 @@ def _from_first(document: dict[str, Any]) -> dict[str, Any]:
         "geography": rename_first_keys(document.get("geography")),
         "configuration": quoted | {"geography": rename_first_keys(quoted.get("geography"))},
     }
+
+
+def document_text(document: dict[str, Any], stated_format: str = PLAN_FORMAT) -> str:
+    """Return the text of plan.json.
+
+    Parameters
+    ----------
+    document : dict
+        In the form of today's.
+    stated_format : str
+        The format that the text is of, the first or today's.
+    """
+    if stated_format == _FIRST_FORMAT:
+        old = {new: name for name, new in _RENAMED.items()}
+        quoted = document["configuration"]
+        geographies = (document["geography"], quoted["geography"])
+        own, asked = ({old.get(key, key): value for key, value in each.items()} for each in geographies)
+        document = document | {
+            "format": _FIRST_FORMAT,
+            "geography": own,
+            "configuration": quoted | {"geography": asked},
+        }
+    return json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 
 def check_tables(folder: Path, document: dict[str, Any], hashes: Mapping[str, str] | None = None) -> None:

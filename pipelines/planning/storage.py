@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,18 @@ from geo_data.jobs import Slots
 from geo_data.pools import Pooling, PoolTable
 from pipelines.config.fields import MOST
 from pipelines.config.implicates import Implicates
-from pipelines.planning.form import PLAN_FORMAT, PLAN_TABLES, check_tables, read_document
+from pipelines.planning.form import (
+    PLAN_FORMAT,
+    PLAN_TABLES,
+    check_tables,
+    document_text,
+    read_document,
+)
 from pipelines.planning.plan import Choices, ReleasePlan
 from pipelines.storage.checksums import sha256_of
+from pipelines.storage.parquet_bytes import check_parquet_bytes
 
-__all__ = ["load_geography", "load_plan", "save_plan"]
+__all__ = ["check_plan_bytes", "load_geography", "load_plan", "save_plan"]
 
 
 def save_plan(plan: ReleasePlan, folder: Path) -> str:
@@ -46,20 +54,52 @@ def save_plan(plan: ReleasePlan, folder: Path) -> str:
     """
     folder.mkdir()
     for name, table in zip(PLAN_TABLES, _tables(plan), strict=True):
-        # Cuts rise slowly: stored as differences they take a sixth of the room.
-        packed = "cuts" in table.column_names
-        pq.write_table(
-            table,
-            folder / name,
-            compression="zstd",
-            use_dictionary=["destination", "stratum.list.element"] if packed else True,
-            column_encoding={"cuts.list.element": "DELTA_BINARY_PACKED"} if packed else None,
-        )
+        _write(table, folder / name)
     files = {name: sha256_of(folder / name) for name in PLAN_TABLES}
-    text = json.dumps(_document(plan, files), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
-    content = text.encode()
+    content = document_text(_document(plan, files)).encode()
     (folder / "plan.json").write_bytes(content)
     return hashlib.sha256(content).hexdigest()
+
+
+def check_plan_bytes(plan: ReleasePlan, folder: Path, files: dict[str, str]) -> list[str]:
+    """Refuse a stored plan that is not, byte for byte, what `save_plan` writes of it.
+
+    Parameters
+    ----------
+    plan : ReleasePlan
+        Loaded from the folder.
+    folder : Path
+    files : dict of str to str
+        SHA-256 of its tables by name.
+
+    Returns
+    -------
+    list of str
+        Tables that another version of pyarrow wrote, which are not compared (`check_parquet_bytes`).
+
+    Raises
+    ------
+    ValueError
+        Naming the file.
+    """
+    said = (folder / "plan.json").read_bytes()
+    document = _document(plan, {name: files[name] for name in PLAN_TABLES})
+    if said != document_text(document, json.loads(said)["format"]).encode():
+        raise ValueError("plan.json: the bytes are not those that this program writes of it")
+    tables = zip(PLAN_TABLES, _tables(plan), strict=True)
+    return [name for name, table in tables if not check_parquet_bytes(folder / name, partial(_write, table))]
+
+
+def _write(table: pa.Table, target: Any) -> None:
+    # Cuts rise slowly: stored as differences they take a sixth of the room.
+    packed = "cuts" in table.column_names
+    pq.write_table(
+        table,
+        target,
+        compression="zstd",
+        use_dictionary=["destination", "stratum.list.element"] if packed else True,
+        column_encoding={"cuts.list.element": "DELTA_BINARY_PACKED"} if packed else None,
+    )
 
 
 def _document(plan: ReleasePlan, files: dict[str, str]) -> dict[str, Any]:

@@ -107,8 +107,8 @@ class Requested(EpsilonDelta):
 class RecordLevel(EpsilonDelta):
     """The (epsilon, delta)-differential privacy of one job record.
 
-    The curve holds further pairs that are true at the same time, by rising epsilon; the last one, of delta 0,
-    is pure differential privacy.
+    The curve holds pairs that are true at the same time, this one among them, by rising epsilon; the last
+    one, of delta 0, is pure differential privacy.
     """
 
     curve: list[EpsilonDelta]

@@ -5,19 +5,17 @@ Nothing is in memory but the plan and the rows of some destination units; so a n
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
-from geo_data.delimited import CheckedLines, open_lines
-from geo_data.errors import InputError
+import synth
 from geo_data.geography import Geography
 from geo_data.od_files import count_columns, od_table
 from pipelines.planning.plan import ReleasePlan, batches
@@ -29,7 +27,6 @@ __all__ = ["DataError", "check_data"]
 
 _AT_A_TIME = 500_000  # jobs
 _ROWS = 262_144  # rows of a file that are read together
-_BYTES = 2**24  # of a CSV file
 
 
 class DataError(ShownError, ValueError):
@@ -39,8 +36,8 @@ class DataError(ShownError, ValueError):
 def check_data(folder: Path, plan: ReleasePlan, createdate: str) -> str:
     """Compare the data files of a public folder with the plan, and say what was found.
 
-    Totals of every work block by every attribute are compared, and the files with each other; `createdate`
-    is ``YYYYMMDD``, that every row must carry.
+    Totals of every work block by every attribute are compared, and the Parquet files with each other
+    (`check_bytes` compares CSV files with these). `createdate` is ``YYYYMMDD``, that every row must carry.
 
     Raises
     ------
@@ -48,19 +45,67 @@ def check_data(folder: Path, plan: ReleasePlan, createdate: str) -> str:
         At the first difference.
     """
     implicates, names = plan.implicates, file_names(plan.configuration)
+    seen: dict[bytes, str] = {}
+    certain = 64 + np.log2(max(implicates.number * (implicates.number - 1) / 2, 1))
     for below in implicates.folders:
-        found = _check(folder, {kind: below + name for kind, name in names.items()}, plan, createdate)
+        rows = _Rows(plan)
+        found = _check(folder, {kind: below + name for kind, name in names.items()}, plan, createdate, rows)
+        other = seen.setdefault(rows.digest.digest(), below)
+        if other != below and rows.bits > certain:
+            raise DataError(f"{below} and {other} are copies of each other, not two implicates")
     return found if implicates.number == 1 else f"{implicates.number} implicates; the last: {found}"
 
 
-def _check(folder: Path, names: dict[str, str], plan: ReleasePlan, createdate: str) -> str:
+class _Rows:
+    """What is kept of the rows of an implicate: a digest, and how unlikely it is that another one has them.
+
+    The latter in bits, from the public draw of blocks inside cells (Lemma 27 of docs/privacy.md). None where
+    pools differ by several attributes, which the counts of a row do not tell apart.
+    """
+
+    def __init__(self, plan: ReleasePlan) -> None:
+        self._plan = plan
+        self.digest, self.bits = hashlib.sha256(), 0.0
+
+    def add(
+        self,
+        od: pd.DataFrame,
+        pool: NDArray[np.int64],
+        work: NDArray[np.int32],
+        attributes: Mapping[str, NDArray[np.integer]],
+    ) -> None:
+        """Add the rows of some pools; `pool`, `work` and `attributes` are of their slots."""
+        self.digest.update(pd.util.hash_pandas_object(od, index=False).to_numpy().tobytes())
+        plan, slots = self._plan, self._plan.pools.slots
+        by = plan.pools.pooling.by
+        if plan.implicates.number == 1 or len(by) > 1:
+            return
+        columns = count_columns(slots.categories)[by[0]] if by else ("S000",)
+        at, home = (plan.geography.number(od[column]) for column in ("w_geocode", "h_geocode"))
+        for code, column in enumerate(columns):
+            of = np.full(plan.geography.n_blocks, -1, np.int64)
+            own = attributes[by[0]] == code if by else slice(None)
+            of[work[own]] = pool[own]
+            some = np.flatnonzero(od[column].to_numpy() > 0)
+            count = od[column].to_numpy()[some]
+            domain = plan.numeric.pools.domain[of[at[some]]]
+            first, chance = synth.block_chance(
+                plan.numeric.domains, domain, home[some], plan.cumulative_weights, plan.shares
+            )
+            self.bits -= float((count * np.log(chance) - gammaln(count + 1)).sum()) / np.log(2)
+            groups = pd.Series(count).groupby([at[some], first]).sum().to_numpy()
+            self.bits -= float(gammaln(groups + 1).sum()) / np.log(2)
+
+
+def _check(folder: Path, names: dict[str, str], plan: ReleasePlan, createdate: str, kept: _Rows) -> str:
+    """Compare the files of one implicate with the plan; `kept` is given its rows."""
     slots, geography = plan.pools.slots, plan.geography
     kinds = [kind for kind in ("od", "aux") if f"{kind}_parquet" in names]
     columns = [name for of in count_columns(slots.categories).values() for name in of]
     _check_forms(folder, names, ["S000", *columns], [*slots.attributes])
     files = [_OdRows(folder, names, kind, geography) for kind in kinds]
     jobs = _JobRows(folder, names["jobs_parquet"], plan) if "jobs_parquet" in names else None
-    main = names.get("od_csv", names["od_parquet"])
+    main = names["od_parquet"]
     end = np.concatenate([np.zeros(1, np.int64), np.cumsum(plan.pools.n)])
     pairs = blocks = 0
     counts: list[str] = []
@@ -81,6 +126,8 @@ def _check(folder: Path, names: dict[str, str], plan: ReleasePlan, createdate: s
             raise DataError(f"{main} has counts that no jobs can have")
         if (od["createdate"] != createdate).any():
             raise DataError(f"{main}: createdate is not the day that certificate.json states")
+        pool = np.repeat(np.arange(pools.start, pools.stop), plan.pools.n[pools])
+        kept.add(od, pool, work, attributes)
         if jobs is not None:
             counted = jobs.count(work, attributes)
             if not counted.equals(od[[*counted.columns]].astype(counted.dtypes)):
@@ -106,17 +153,12 @@ def _possible(od: pd.DataFrame, public: pd.DataFrame, categories: Mapping[str, t
 
 
 class _OdRows:
-    """The rows of an OD file, the same from CSV and Parquet, in order and with homes where they belong.
-
-    Without CSV, those of a folder of Parquet files.
-    """
+    """The rows of an OD file in Parquet or of a folder of them, in order and with homes where they belong."""
 
     def __init__(self, folder: Path, names: dict[str, str], kind: str, geography: Geography) -> None:
-        self._other = names[f"{kind}_parquet"]
-        self._csv_name = names.get(f"{kind}_csv")
-        self._name = self._csv_name or self._other
+        self._name = names[f"{kind}_parquet"]
         self._aux, self._geography = kind == "aux", geography
-        self._rows = self._read(folder)
+        self._rows = _frames(folder / self._name)
         self._table, self._work = pd.DataFrame(), np.zeros(0, np.int64)
         self._last = -1
         self._ended = False
@@ -155,66 +197,6 @@ class _OdRows:
             raise DataError(f"{name}: rows are not in order, or a pair comes twice")
         self._last = int(key[-1]) if key.size else self._last
         self._table, self._work = table, work.astype(np.int64)
-
-    def _read(self, folder: Path) -> Iterator[pd.DataFrame]:
-        """Yield the rows of the Parquet file, as far as the CSV file has the same."""
-        if self._csv_name is None:
-            yield from _frames(folder / self._other)
-            return
-        parquet = pq.ParquetFile(folder / self._other)
-        text = self._csv(folder / self._csv_name, parquet.schema_arrow)
-        left = parquet.schema_arrow.empty_table()
-        for batch in parquet.iter_batches(batch_size=_ROWS):
-            table = pa.Table.from_batches([batch])
-            while left.num_rows < table.num_rows:
-                more = next(text, None)
-                if more is None:
-                    raise self._different()
-                left = pa.concat_tables([left, more])
-            if not left.slice(0, table.num_rows).equals(table):
-                raise self._different()
-            left = left.slice(table.num_rows)
-            yield table.to_pandas(ignore_metadata=True)
-        if left.num_rows or any(more.num_rows for more in text):
-            raise self._different()
-
-    def _csv(self, path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
-        options = pyarrow.csv.ConvertOptions(
-            column_types={field.name: field.type for field in schema}, null_values=[]
-        )
-        reading = pyarrow.csv.ReadOptions(block_size=_BYTES)
-        fault = False  # raised outside of except: what the library says quotes the row
-        with self._lines(path) as stream:
-            try:
-                reader = pyarrow.csv.open_csv(stream, read_options=reading, convert_options=options)
-                fault = reader.schema.names != schema.names
-            except pa.ArrowInvalid:
-                fault = True
-            while not fault:
-                try:
-                    batch = reader.read_next_batch()
-                except StopIteration:
-                    return
-                except pa.ArrowInvalid:
-                    fault = True
-                else:
-                    yield pa.Table.from_batches([batch], schema)
-        raise self._different()
-
-    @contextmanager
-    def _lines(self, path: Path) -> Iterator[CheckedLines]:
-        """Open a CSV file, of which every line is to be a row."""
-        fault = ""
-        try:
-            with open_lines(path) as lines:
-                yield lines
-        except InputError as error:
-            fault = error.rule
-        if fault:
-            raise DataError(f"{self._name}: {fault}")
-
-    def _different(self) -> DataError:
-        return DataError(f"{self._name} and {self._other} hold different rows")
 
 
 def _check_forms(folder: Path, names: dict[str, str], counts: list[str], attributes: list[str]) -> None:

@@ -7,16 +7,27 @@ with several (docs/formats.md).
 from __future__ import annotations
 
 import json
+import re
 from fractions import Fraction
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
+
+from packaging.version import Version
 
 import synth
 from pipelines.config.implicates import Implicates
 from pipelines.release.certificate import CERTIFICATE_FORMAT, Certificate, certificate_schema
-from pipelines.storage.documents import parse_json
+from pipelines.storage.documents import parse_json, read_json
 
-__all__ = ["FIRST_FORMAT", "dump_certificate", "parse_certificate", "schema_of"]
+__all__ = [
+    "FIRST_FORMAT",
+    "certificate_text",
+    "dump_certificate",
+    "made_before_first",
+    "parse_certificate",
+    "schema_text",
+]
 
 FIRST_FORMAT = "odsynth certificate 1"
 
@@ -42,6 +53,44 @@ def parse_certificate(content: str | bytes) -> Certificate:
     except (KeyError, TypeError, AttributeError, ZeroDivisionError) as error:
         raise ValueError(f"not of {FIRST_FORMAT}: {error}") from None
     return Certificate.model_validate_json(json.dumps(document))
+
+
+def made_before_first(path: Path) -> str | None:
+    """Say which version verifies a release of the days before 0.1.0, whose forms had no numbers of their own.
+
+    Parameters
+    ----------
+    path : Path
+        certificate.json, whatever it holds, if it is there.
+
+    Returns
+    -------
+    str or None
+        A sentence for an error, by the commit that the certificate names or else by the fields that it does
+        not have yet. None if the release is of no such version.
+    """
+    try:
+        document = read_json(path)
+        stated, software = document["format"], document["software"]
+        early = Version(software["version"]) < Version("0.1.0")
+        missing = [name for name in ("curve",) if name not in document["person"]]
+        missing += [name for name in ("implicates",) if name not in document]
+        commit = str(software["commit"] or "")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    if stated != FIRST_FORMAT or not early:
+        return None
+    if not re.fullmatch("[0-9a-f]{7,64}", commit):
+        commit = next((last for name, last in _LAST_WITHOUT.items() if name in missing), "99fd09d")
+        commit = f"one up to {commit}, which made it"
+    return (
+        f"It says that it is of the days before version 0.1.0, which gave the name {FIRST_FORMAT} to other "
+        f"forms. Fix: verify it with the program of its time, commit {commit}"
+    )
+
+
+# The last commits whose certificates have not these fields.
+_LAST_WITHOUT = {"curve": "8be21e7", "implicates": "1330e6f"}
 
 
 def _from_first(document: dict[str, Any]) -> dict[str, Any]:
@@ -75,13 +124,18 @@ def dump_certificate(certificate: Certificate, stated_format: str) -> dict[str, 
         return document
     curve = document.pop("record_level")["curve"]
     rows = [{_PERSON.get(name, name): value for name, value in row.items()} for row in document["classes"]]
-    person = document.pop("user_level") | {"curve": curve}
-    return document | {"format": FIRST_FORMAT, "person": person, "classes": rows}
+    first = document | {"format": FIRST_FORMAT, "classes": rows}
+    first["user_level"] |= {"curve": curve}
+    return {"person" if name == "user_level" else name: value for name, value in first.items()}
 
 
-def schema_of(stated_format: str) -> dict[str, Any]:
-    """Return the JSON Schema that a release with a certificate of this format carries."""
+def certificate_text(certificate: Certificate, stated_format: str = CERTIFICATE_FORMAT) -> str:
+    """Return the text of certificate.json, of the first format or today's."""
+    return json.dumps(dump_certificate(certificate, stated_format), indent=1, ensure_ascii=False) + "\n"
+
+
+def schema_text(stated_format: str = CERTIFICATE_FORMAT) -> str:
+    """Return the text of the JSON Schema that a release with a certificate of this format carries."""
     if stated_format != FIRST_FORMAT:
-        return certificate_schema()
-    text = files("pipelines.release").joinpath("certificate-1.schema.json").read_text(encoding="utf-8")
-    return dict(json.loads(text))
+        return json.dumps(certificate_schema(), indent=1) + "\n"
+    return files("pipelines.release").joinpath("certificate-1.schema.json").read_text(encoding="utf-8")

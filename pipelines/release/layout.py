@@ -16,7 +16,8 @@ from pipelines.config.implicates import Implicates
 from pipelines.planning.form import PLAN_FILES
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
-from pipelines.release.certificate import Certificate, certificate_schema
+from pipelines.release.certificate import Certificate
+from pipelines.release.formats import certificate_text, schema_text
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
 from pipelines.release.readme import release_readme
@@ -129,12 +130,11 @@ def write_public(
     for below, of_implicate in zip(plan.implicates.folders, parts, strict=True):
         (folder / below).mkdir(exist_ok=True)
         _join(of_implicate, names, folder / below)
-    text = certificate.model_dump_json(indent=1) + "\n"
-    (folder / "certificate.json").write_text(text, encoding="utf-8")
-    schema = json.dumps(certificate_schema(), indent=1) + "\n"
-    (folder / "certificate.schema.json").write_text(schema, encoding="utf-8")
+    (folder / "certificate.json").write_text(certificate_text(certificate), encoding="utf-8")
+    (folder / "certificate.schema.json").write_text(schema_text(), encoding="utf-8")
     named = (folder / NAME_FILE).is_file()
-    (folder / "README.md").write_text(release_readme(plan, certificate, names, named), encoding="utf-8")
+    readme = release_readme(plan, certificate, names, named=named, signed=key is not None)
+    (folder / "README.md").write_text(readme, encoding="utf-8")
     if key is not None:
         write_public_key(key, folder)
     seal(folder, certificate)

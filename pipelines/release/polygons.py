@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import geopandas as gpd
 import numpy as np
+import pyarrow.parquet as pq
 import shapely
 
 from geo_data.geography import Geography
@@ -20,6 +22,7 @@ __all__ = [
     "POLYGON_FOLDER",
     "check_polygons",
     "polygon_file",
+    "rewrite_polygons",
     "write_polygons",
 ]
 
@@ -36,7 +39,16 @@ def write_polygons(shapes: Mapping[str, gpd.GeoDataFrame], folder: Path) -> None
     for level, frame in shapes.items():
         path = folder / polygon_file(level)
         path.parent.mkdir(exist_ok=True)
-        frame.to_parquet(path, index=False, compression="zstd")
+        _write(frame, path)
+
+
+def rewrite_polygons(path: Path, target: Any) -> None:
+    """Write what a file of polygons holds to another file, as `write_polygons` would."""
+    _write(gpd.read_parquet(path), target)
+
+
+def _write(frame: gpd.GeoDataFrame, target: Any) -> None:
+    frame.to_parquet(target, index=False, compression="zstd")
 
 
 def check_polygons(folder: Path, geography: Geography, levels: tuple[str, ...]) -> str:
@@ -68,5 +80,8 @@ def check_polygons(folder: Path, geography: Geography, levels: tuple[str, ...]) 
         flat = polygons & ~shapely.has_z(shapes)
         if not (flat & shapely.is_valid(shapes) & ~shapely.is_empty(shapes)).all():
             raise ValueError(f"{name}: shapes are not valid polygons in the plane")
+        stored = pq.read_table(folder / name, columns=["geometry"])["geometry"]
+        if stored.to_pylist() != shapely.to_wkb(shapes, flavor="iso").tolist():
+            raise ValueError(f"{name}: shapes are written in another way, or have more behind them")
         found.append(f"{len(frame):,} of {geography.n_units(level):,} {level}")
     return ", ".join(found)

@@ -9,6 +9,7 @@ import platform
 import re
 import subprocess
 import tomllib
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,14 +71,15 @@ def source_state(root: Path | None = None) -> SourceState:
 
 
 def dependency_versions() -> dict[str, str]:
-    """Return the versions of Python and of the direct dependencies, by name in sorted order.
+    """Return the versions of Python, zlib and the direct dependencies, by name in sorted order.
 
     Raises
     ------
     importlib.metadata.PackageNotFoundError
         If the package or one of its dependencies is not installed.
     """
-    versions = {"python": platform.python_version()}
+    # Python says nothing of its zlib, which decides the bytes of CSV files.
+    versions = {"python": platform.python_version(), "zlib": zlib.ZLIB_RUNTIME_VERSION}
     for text in importlib.metadata.requires(_DISTRIBUTION) or []:
         requirement = Requirement(text)
         # Without an extra, the marker of a test dependency is false.

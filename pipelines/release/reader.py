@@ -24,7 +24,7 @@ from pipelines.config.implicates import Implicates
 from pipelines.planning.form import read_document
 from pipelines.planning.storage import load_geography
 from pipelines.release.certificate import Certificate
-from pipelines.release.formats import parse_certificate
+from pipelines.release.formats import made_before_first, parse_certificate
 from pipelines.release.layout import file_names
 from pipelines.release.names import NAME_FILE, read_names
 from pipelines.release.polygons import polygon_file
@@ -307,16 +307,20 @@ def read_public_release(folder: Path, implicate: int = 1) -> PublicRelease:
             raise PublicReleaseError(
                 f"{folder}: there is no {path.name}. Give the public folder of a release (OUT/public)"
             )
+    early = made_before_first(certificate)
     try:
         certified = parse_certificate(certificate.read_bytes())
     except ValueError:
-        raise PublicReleaseError(f"{certificate}: not a certificate of this program") from None
+        why = "not a certificate of this program" if early is None else f"not of a form that is read. {early}"
+        raise PublicReleaseError(f"{certificate}: {why}") from None
     with _blame(plan):
         try:
             document = read_document(folder / "plan")
             _check_names(certified, document)
         except ValueError as error:  # which names the file
-            raise PublicReleaseError(f"{folder / 'plan'}: {error}") from None
+            raise PublicReleaseError(
+                f"{folder / 'plan'}: {error}" + (f". {early}" if early else "")
+            ) from None
     with _blame(folder / "plan" / "blocks.parquet"):
         geography = load_geography(folder / "plan", document)
     release = PublicRelease(folder, certified, document, geography, implicate)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
@@ -13,9 +14,14 @@ from pipelines.release.certificate import CERTIFICATE_FORMAT, Certificate
 from pipelines.release.formats import FIRST_FORMAT
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
+from pipelines.release.signing import SIGNED, UNSIGNED
 from synth import decimal_up, exp_up, group_privacy
 
-__all__ = ["count_meanings", "odds_in_words", "release_readme"]
+__all__ = ["LATEST_WORDING", "WORDINGS", "count_meanings", "odds_in_words", "release_readme"]
+
+LATEST_WORDING = 2
+WORDINGS = {FIRST_FORMAT: (1,), CERTIFICATE_FORMAT: (2,)}
+"""Wordings of the read-me by format of the certificate. To put something better is to add the next number."""
 
 _LODES_MEANING = {
     "S000": "all jobs",
@@ -56,8 +62,10 @@ def release_readme(
     plan: ReleasePlan,
     certificate: Certificate,
     names: dict[str, str],
+    *,
     named: bool,
-    certificate_format: str = CERTIFICATE_FORMAT,
+    signed: bool,
+    wording: int = LATEST_WORDING,
 ) -> str:
     """Return the text of a release's README.md.
 
@@ -69,8 +77,11 @@ def release_readme(
         Data files by kind (`file_names`).
     named : bool
         Whether it has names of units.
-    certificate_format : str
-        Format in which the release states its certificate, which the words are of.
+    signed : bool
+        Whether it is signed.
+    wording : int
+        Which of the wordings that there have been; the text of each stays what it was, so that `verify` can
+        compare a release with the words of its time.
 
     Returns
     -------
@@ -85,8 +96,8 @@ def release_readme(
     ]
     columns.append(("createdate", "day of this release, YYYYMMDD"))
     table = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in columns)
-    first = certificate_format == FIRST_FORMAT
-    where = "outside, in coarse areas whose codes" if first else "in external zones, whose codes"
+    where = "outside, in coarse areas whose codes" if wording == 1 else "in external zones, whose codes"
+    signature = "" if wording == 1 else f"\n{textwrap.fill(SIGNED if signed else UNSIGNED, 110)}\n"
     aux = (
         f"- {_files(names, 'aux')}: those of workers who live {where} end in 9s;\n  the totals of a work "
         "block are those of main and aux together\n"
@@ -135,7 +146,7 @@ random from {plan.mechanism.words}.
 {shapes}{words}- `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)
 
 `odsynth verify` on this folder repeats every check; it needs no confidential data.
-
+{signature}
 ## Columns
 
 | column | meaning |

@@ -27,10 +27,13 @@ from pipelines.storage.errors import ShownError
 __all__ = [
     "PUBLIC_KEY",
     "SIGNATURES",
+    "SIGNED",
+    "UNSIGNED",
     "SigningError",
     "check_key_pair",
     "check_signatures",
     "generate_keys",
+    "is_signed",
     "read_private_key",
     "sign",
     "write_public_key",
@@ -39,6 +42,20 @@ __all__ = [
 PUBLIC_KEY = "signing-key.pub"
 _SIGNED = ("certificate.json", "SHA256SUMS")
 SIGNATURES = tuple(f"{name}.sig" for name in _SIGNED)
+
+UNSIGNED = (
+    "This release is not signed. Its checks prove that the certificate follows from the plan, and that the "
+    "data have the plan's totals and shape. They do not prove that the data were drawn as the plan says: "
+    "other data of that shape, the confidential file itself among them, would pass too."
+)
+"""What nobody answers for, in a release without a signature."""
+
+SIGNED = (
+    "This release is signed. Its checks prove that the certificate follows from the plan, and that the data "
+    "have the plan's totals and shape; that the data were drawn as the plan says is the word of whoever "
+    "holds the key. Whose key it is has to be known from elsewhere than the release."
+)
+"""What the signer of a release answers for."""
 
 
 class SigningError(ShownError, ValueError):
@@ -69,12 +86,12 @@ def generate_keys(folder: Path) -> tuple[Path, Path]:
     if public.exists():
         raise SigningError(f"{public}: there is a signing key already. Fix: choose another folder")
     if private.exists():
-        write_whole(public, _public_pem(read_private_key(private)), None, new=True)
+        write_whole(public, _pem(read_private_key(private).public_key()), None, new=True)
         return private, public
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     key = Ed25519PrivateKey.generate()
     pem = {
-        public: _public_pem(key),
+        public: _pem(key.public_key()),
         private: key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
     }
     try:
@@ -144,11 +161,12 @@ def check_key_pair(path: Path, key: Ed25519PrivateKey) -> None:
 
 def write_public_key(key: Ed25519PrivateKey, folder: Path) -> None:
     """Write the public half of a key into a folder."""
-    (folder / PUBLIC_KEY).write_bytes(_public_pem(key))
+    (folder / PUBLIC_KEY).write_bytes(_pem(key.public_key()))
 
 
-def _public_pem(key: Ed25519PrivateKey) -> bytes:
-    return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+def is_signed(folder: Path) -> bool:
+    """Return whether a public folder comes with a key, by which `check_signatures` must find it signed."""
+    return (folder / PUBLIC_KEY).is_file()
 
 
 def sign(key: Ed25519PrivateKey, folder: Path) -> None:
@@ -180,10 +198,12 @@ def check_signatures(folder: Path, pinned: Path | None = None) -> str:
     parts = (PUBLIC_KEY, *SIGNATURES)
     missing = [name for name in parts if not (folder / name).is_file()]
     if len(missing) == len(parts) and pinned is None:
-        return "not signed"
+        return UNSIGNED
     if missing:
         raise SigningError(f"{', '.join(missing)} is missing")
     key = _read_public_key(folder / PUBLIC_KEY)
+    if (folder / PUBLIC_KEY).read_bytes() != _pem(key):
+        raise SigningError(f"{PUBLIC_KEY} holds more than a key, or is not written as keys are")
     if pinned is not None and _raw(_read_public_key(pinned)) != _raw(key):
         raise SigningError(f"{PUBLIC_KEY} is not the key {pinned}: somebody else signed")
     for name, signature in zip(_SIGNED, SIGNATURES, strict=True):
@@ -208,6 +228,10 @@ def _read_public_key(path: Path) -> Ed25519PublicKey:
     if not isinstance(key, Ed25519PublicKey):
         raise SigningError(f"{path.name}: this is not an Ed25519 key")
     return key
+
+
+def _pem(key: Ed25519PublicKey) -> bytes:
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
 def _raw(key: Ed25519PublicKey) -> bytes:

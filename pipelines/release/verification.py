@@ -15,14 +15,22 @@ from pipelines.config.loading import ReleaseConfig
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.planning.storage import load_plan
+from pipelines.release.byte_check import check_bytes
 from pipelines.release.certificate import (
     Certificate,
     guarantee_fields,
     randomness_fields,
     reasons_against_release,
 )
-from pipelines.release.data_check import DataError, check_data
-from pipelines.release.formats import dump_certificate, parse_certificate, schema_of
+from pipelines.release.data_check import check_data
+from pipelines.release.formats import (
+    FIRST_FORMAT,
+    certificate_text,
+    dump_certificate,
+    made_before_first,
+    parse_certificate,
+    schema_text,
+)
 from pipelines.release.layout import (
     MANIFEST,
     expected_files,
@@ -33,8 +41,8 @@ from pipelines.release.layout import (
 )
 from pipelines.release.names import NAME_FILE, check_names
 from pipelines.release.polygons import check_polygons
-from pipelines.release.readme import release_readme
-from pipelines.release.signing import PUBLIC_KEY, SigningError, check_signatures
+from pipelines.release.readme import WORDINGS, release_readme
+from pipelines.release.signing import PUBLIC_KEY, check_signatures
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, parse_checksums, sha256_of
 from pipelines.storage.documents import read_json
 
@@ -58,11 +66,13 @@ class VerificationError(synth.ShownError, ValueError):
     ----------
     check : str
         Name of the check.
+    reason : str
+        Why it failed.
     """
 
     def __init__(self, check: str, reason: str) -> None:
         super().__init__(f"{check}: {reason}")
-        self.check = check
+        self.check, self.reason = check, reason
 
 
 def verify(
@@ -84,13 +94,23 @@ def verify(
     ------
     Check
         files, signature, certificate form, plan, guarantee, budget, data, texts, polygons and names where
-        there are any, and last fitness for release.
+        there are any, bytes of the tables, and last fitness for release.
 
     Raises
     ------
     VerificationError
         At the first check that fails; it names the file or the field.
     """
+    try:
+        yield from _verify(folder, key, guarantee)
+    except VerificationError as error:
+        early = made_before_first(folder / "certificate.json")
+        if early is None or error.check in ("files", "signature"):
+            raise
+        raise VerificationError(error.check, f"{error.reason}. {early}") from None
+
+
+def _verify(folder: Path, key: Path | None, guarantee: synth.Guarantee | None) -> Iterator[Check]:
     if not folder.is_dir():
         raise VerificationError("files", f"{folder} is not a folder")
     hashes = _run("files", lambda: _check_files(folder))
@@ -100,7 +120,8 @@ def verify(
     yield Check("certificate", f"{stated['format']}, all fields present")
     plan = _run("plan", lambda: _load_plan(folder, certificate, hashes))
     yield Check("plan", f"sha256 {certificate.plan_sha256}; {plan.numeric!r}")
-    computed = guarantee or _run("guarantee", plan.certify)
+    certify = plan.certify_as_first if stated["format"] == FIRST_FORMAT else plan.certify
+    computed = guarantee or _run("guarantee", certify)
     yield Check("guarantee", _run("guarantee", lambda: _check_guarantee(plan, computed, certificate, stated)))
     yield Check("budget", _run("budget", lambda: _check_budget(plan, computed)))
     yield Check("data", _run("data", lambda: _check_data(folder, plan, certificate)))
@@ -111,6 +132,8 @@ def verify(
         yield Check("polygons", _run("polygons", lambda: check_polygons(folder, plan.geography, levels)))
     if (folder / NAME_FILE).is_file():
         yield Check("names", _run("names", lambda: check_names(folder, plan.geography)))
+    own = guarantee is not None
+    yield Check("bytes", _run("bytes", lambda: check_bytes(folder, plan, certificate, hashes, own=own)))
     if not certificate.for_release:
         raise VerificationError("for release", "no: " + "; ".join(certificate.not_for_release_because))
     yield Check("for release", "yes")
@@ -122,7 +145,7 @@ def _run(name: str, check: Callable[[], T]) -> T:
         return check()
     except VerificationError:
         raise
-    except SigningError as error:
+    except synth.ShownError as error:
         raise VerificationError(name, str(error)) from None
     except Exception as error:
         raise VerificationError(name, f"cannot be checked: {error}") from error
@@ -192,13 +215,20 @@ def _manifest_is_original(folder: Path, hashes: dict[str, str]) -> bool:
 def _read_certificate(folder: Path) -> tuple[dict[str, Any], Certificate]:
     """Return the certificate as it is stated, and in the form of today."""
     stated = read_json(folder / "certificate.json")
+    content = (folder / "certificate.json").read_bytes()
     try:
-        certificate = parse_certificate((folder / "certificate.json").read_bytes())
+        certificate = parse_certificate(content)
     except ValidationError as error:
         fields = ", ".join(sorted({".".join(map(str, e["loc"])) for e in error.errors()}))
         raise _fail("certificate", f"certificate.json is not of the published form: {fields}") from None
-    schema = read_json(folder / "certificate.schema.json")
-    if schema != schema_of(stated["format"]):
+    dependencies = [*certificate.software.dependencies]
+    if content != certificate_text(certificate, stated["format"]).encode() or dependencies != sorted(
+        dependencies
+    ):
+        raise _fail(
+            "certificate", "certificate.json says a thing twice, or is not written as this program does"
+        )
+    if (folder / "certificate.schema.json").read_bytes() != schema_text(stated["format"]).encode():
         raise _fail("certificate", f"certificate.schema.json is not the schema of {stated['format']}")
     return stated, certificate
 
@@ -271,6 +301,8 @@ def _check_guarantee(
     for name, value in dump_certificate(expected, stated["format"]).items():
         if stated[name] != value:
             raise _fail("guarantee", f"certificate.json: {name} is not what the plan gives")
+    if certificate_text(certificate, stated["format"]) != certificate_text(expected, stated["format"]):
+        raise _fail("guarantee", "certificate.json: numbers of classes are in another order")
     run = certificate.run
     return f"recomputed from the plan: epsilon {run.epsilon}, delta {run.delta}"
 
@@ -284,10 +316,7 @@ def _check_budget(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
 
 def _check_data(folder: Path, plan: ReleasePlan, certificate: Certificate) -> str:
     """Compare the data files with the plan: totals of every work block by every attribute, and each other."""
-    try:
-        return check_data(folder, plan, certificate.created[:10].replace("-", ""))
-    except DataError as fault:
-        raise _fail("data", str(fault)) from None
+    return check_data(folder, plan, certificate.created[:10].replace("-", ""))
 
 
 def _check_texts(
@@ -307,9 +336,12 @@ def _check_texts(
     if not _manifest_is_original(folder, hashes):
         raise _fail("texts", f"{MANIFEST} does not describe this release")
     names = file_names(plan.configuration)
-    readme = release_readme(plan, certificate, names, named, certificate_format)
-    if (folder / "README.md").read_text(encoding="utf-8") != readme:
-        raise _fail("texts", "README.md is not the text that certificate.json gives")
+    said, signed = (folder / "README.md").read_bytes(), PUBLIC_KEY in hashes
+    if all(
+        said != release_readme(plan, certificate, names, named=named, signed=signed, wording=wording).encode()
+        for wording in WORDINGS[certificate_format]
+    ):
+        raise _fail("texts", "README.md is not the text that certificate.json gives, in any wording so far")
     if certificate.randomness != randomness_fields(certificate.randomness.secure):
         raise _fail("texts", "certificate.json: randomness is not what this program writes")
     reasons = reasons_against_release(certificate.software, certificate.randomness)

@@ -15,6 +15,7 @@ from pipelines.config.sections import LedgerSettings
 from pipelines.ledger.budgets import budgets_of_debit, left_of, line_of_text
 from pipelines.ledger.chain import Entry, check_folder
 from pipelines.ledger.ledger import Budget, Ledger, LedgerError, OverBudgetError
+from pipelines.release.certificate import EpsilonDelta, Requested
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.storage.event_log import EventLog
 from pipelines.storage.stored_names import one_form
@@ -23,6 +24,7 @@ __all__ = [
     "budget_left",
     "check_ledger",
     "check_payable",
+    "cost_of",
     "debit_of",
     "debits_of",
     "left_in",
@@ -116,8 +118,7 @@ def check_payable(state: RunState) -> None:
 
 def _debit_of_run(state: RunState) -> dict[str, Any]:
     certificate = state.certificate
-    # A plan for the DP of one record does not keep the pdp of the whole run as small.
-    paid = certificate.requested if certificate.requested.guarantee == "dp" else certificate.run
+    paid = cost_of(certificate.requested, certificate.run, certificate.record_level)
     cost = synth.exact(paid.epsilon), synth.exact(paid.delta)
     return _debit(state.config, state.name, cost, certificate.plan_sha256)
 
@@ -140,6 +141,20 @@ def _debit(
         "release": name,
         "witness": settings.witness,
     }
+
+
+def cost_of(requested: Requested, run: EpsilonDelta, record_level: EpsilonDelta) -> EpsilonDelta:
+    """Return what is debited for a release with such a certificate: the best pair inside what was asked for.
+
+    Of a release that was planned for probabilistic differential privacy, that of the run. Of one that was
+    planned for one record, the record-level pair, or that of the run where it costs less epsilon and keeps
+    the requested delta.
+    """
+    if requested.guarantee == "pdp":
+        return run
+    pairs = [pair for pair in (run, record_level) if Fraction(pair.delta) <= Fraction(requested.delta)]
+    best = min(pairs, key=lambda pair: (Fraction(pair.epsilon), Fraction(pair.delta)))
+    return EpsilonDelta(epsilon=best.epsilon, delta=best.delta)
 
 
 def pay(state: RunState, staging: RunFolder, say: Callable[[str], None]) -> RunState:

@@ -20,8 +20,10 @@ from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.planning.search import make_plan
 from pipelines.planning.simulation import SimulatedUtility, simulate_utility
 from pipelines.planning.storage import save_plan
+from pipelines.release.certificate import guarantee_fields
 from pipelines.release.names import NAME_FILE, Names, write_names
 from pipelines.running.cell_figure import draw_cells
+from pipelines.running.payment import cost_of
 from pipelines.running.preflight import check_ready, load_back
 from pipelines.running.reviewed_plan import PLAN_FOLDER, PLAN_NUMBERS
 from pipelines.running.run import certify
@@ -208,11 +210,14 @@ def _write(report: PlanReport, names: Mapping[str, Names], staging: Path) -> Non
     """Write what stands beside a plan: names of areas, its report, and the picture of its cells."""
     write_names(names, report.plan.geography, staging)
     (staging / _REPORT).write_text(f"{report.text()}\nPlan hash   {report.sha256}\n", encoding="utf-8")
+    fields = guarantee_fields(report.plan, report.guarantee)
+    paid = cost_of(fields["requested"], fields["run"], fields["record_level"])
     numbers = {
         "plan_sha256": report.sha256,
         "names_sha256": sha256_of(named) if (named := staging / NAME_FILE).exists() else None,
         "epsilon": synth.decimal_up(report.guarantee.epsilon),
         "delta": synth.decimal_up(report.guarantee.delta),
+        "debit": paid.model_dump(),
         **report.utility.as_dict(),
         "pool_level": report.plan.choices.pool_level,
         "pool_below": report.plan.choices.pool_below,

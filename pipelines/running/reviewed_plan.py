@@ -11,6 +11,7 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,12 @@ from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.planning.form import PLAN_FILES, read_document
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.public_inputs import job_source
-from pipelines.planning.storage import load_plan
+from pipelines.planning.storage import check_plan_bytes, load_plan
 from pipelines.release.names import NAME_FILE, check_names
 from pipelines.release.verification import contradictions
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.documents import read_json
+from pipelines.storage.parquet_bytes import check_parquet_bytes, rewrite
 
 __all__ = [
     "PLAN_FOLDER",
@@ -94,7 +96,7 @@ def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> tuple[Release
         If the folder is none that `odsynth plan` wrote, its plan is not the one that its report is about, or
         the plan was made for another configuration or says otherwise than its own.
     ValueError
-        If a file is altered or not of its form (`load_plan`, `check_names`).
+        If a file is altered or not of its form (`load_plan`, `check_plan_bytes`, `check_names`).
     """
     stored.mkdir()
     names = stored.parent / NAME_FILE
@@ -117,8 +119,12 @@ def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> tuple[Release
         fix = f"{_AGAIN}, or change the configuration back"
         raise ConfigError(f"{given}: {rule}; they differ in {', '.join(others)}. {fix}")
     plan = load_plan(stored, document)
+    others = check_plan_bytes(plan, stored, document["files"])
     if names_sha256 is not None:
         check_names(names.parent, plan.geography)
+        others += [] if check_parquet_bytes(names, partial(rewrite, names)) else [NAME_FILE]
+    if others:
+        raise ConfigError(f"{given}: another version of pyarrow wrote {', '.join(others)}. {_AGAIN}")
     if others := contradictions(config, plan):
         raise ConfigError(
             f"{given}: the plan is not what its configuration asks for: {', '.join(others)}. {_AGAIN}"

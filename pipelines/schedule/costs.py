@@ -100,13 +100,12 @@ def cost_of(config: ReleaseConfig, planned: Path) -> tuple[Fraction, Fraction, s
     try:
         document = json.loads((planned / PLAN_FOLDER / "plan.json").read_bytes())
         numbers = json.loads((planned / PLAN_NUMBERS).read_bytes())
-        certified = exact(numbers["epsilon"]), exact(numbers["delta"])
+        certified = exact(numbers["debit"]["epsilon"]), exact(numbers["debit"]["delta"])
         if document["configuration"] != config.canonical():
             return *requested, "requested"
     except (OSError, ValueError, TypeError, KeyError):
         return *requested, "requested"
-    # A plan for the DP of one record is debited as requested (`running.payment.pay`).
-    return *(requested if config.privacy.guarantee == "dp" else certified), "certified"
+    return *certified, "certified"
 
 
 def outlook(calendar: Calendar, due: Iterable[Occurrence], now: datetime) -> Outlook:

@@ -96,6 +96,9 @@ class ServiceSettings(BaseSettings):
         Where releases are published (`pipelines.publish`); everything in it is public.
     outs : Path
         Where runs write, confidential.
+    signer : Path or None
+        File of a public key: only releases that it has signed are published. By default unsigned ones are
+        too, and their pages say what nobody answers for.
     calendar : Path or None
         Release calendar that the workers keep (`pipelines.due`).
     inputs : dict of str to Path
@@ -131,6 +134,7 @@ class ServiceSettings(BaseSettings):
     database: str = Field(default_factory=lambda given: f"sqlite:///{given['folder'] / 'service.sqlite'}")
     releases: _Path = Field(default_factory=lambda given: given["folder"] / "published")
     outs: _Path = Field(default_factory=lambda given: given["folder"] / "runs")
+    signer: _Path | None = None
     calendar: _Path | None = None
     inputs: dict[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")], _Path] = {}
     workers: Annotated[int, Field(ge=0, le=64)] = 1
@@ -231,7 +235,7 @@ _KEYS = {
 }
 _TABLES = ("limits", "oidc", "inputs")
 _LISTS = ("proxies", "cors_origins")
-_PATHS = ("folder", "releases", "outs", "calendar", "log")
+_PATHS = ("folder", "releases", "outs", "signer", "calendar", "log")
 _FOLLOWS = "default_factory_not_called"  # of a default in a folder that is refused itself
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pipelines.release.certificate import Certificate
-from pipelines.release.formats import parse_certificate
 from pipelines.service.access.tokens import Principal, Token, list_tokens
 from pipelines.service.errors import not_found
 from pipelines.service.operators.models import RunEntry
@@ -31,8 +29,8 @@ def find_runs(
     return [RunEntry.of(row) for row in runs.list_runs(store, state=state, before=before, limit=limit)]
 
 
-def find_certificate(store: Store, run: int) -> Certificate:
-    """Return the certificate of a finished run.
+def find_certificate(store: Store, run: int) -> str:
+    """Return certificate.json of a finished run, as it is.
 
     Raises
     ------
@@ -42,7 +40,7 @@ def find_certificate(store: Store, run: int) -> Certificate:
     text = runs.get_run(store, run).certificate
     if text is None:
         raise not_found("This run has no certificate yet.")
-    return parse_certificate(text)
+    return text
 
 
 def find_tokens(store: Store, who: Principal) -> list[Token]:

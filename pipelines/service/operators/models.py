@@ -189,6 +189,8 @@ class RunEntry(BaseModel):
         Of the plan that an operator reviews, and that the release is drawn from.
     epsilon, delta, workers, for_release, not_for_release_because
         Of its certificate, once it is finished.
+    signed : bool
+        Whether its configuration names a key that signs the release.
     content_sha256 : str or None
         Hash of the SHA256SUMS of its release: what an approver quotes.
     error, message : str or None
@@ -215,6 +217,7 @@ class RunEntry(BaseModel):
     workers: int | None
     for_release: bool | None
     not_for_release_because: list[str]
+    signed: bool
     content_sha256: str | None
     error: str | None
     message: str | None
@@ -238,6 +241,7 @@ class RunEntry(BaseModel):
             workers=totals.get("synthetic_workers"),
             for_release=document.get("for_release"),
             not_for_release_because=document.get("not_for_release_because", []),
+            signed=bool(json.loads(row.configuration).get("signature")),
             content_sha256=row.content,
             decision=None
             if decision is None

@@ -134,6 +134,7 @@ def submit_input(
         version=version,
         outs=settings.outs,
         home=settings.folder,
+        signed=settings.signer is not None,
         dry_run=dry_run,
         key=key,
     )

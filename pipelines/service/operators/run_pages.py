@@ -12,6 +12,7 @@ from markupsafe import Markup
 from pydantic import Field, field_validator
 from starlette.responses import HTMLResponse, Response
 
+from pipelines.release.formats import parse_certificate
 from pipelines.service.errors import not_found
 from pipelines.service.operators import operations
 from pipelines.service.operators.lookups import find_certificate, find_run, find_runs
@@ -162,14 +163,14 @@ def retry(request: Request, who: Operator, run: RunNumber) -> Response:
 def approval(request: Request, who: Viewer, run: RunNumber) -> Response:
     """A finished release with its certificate and its map, and the form that decides about it."""
     store = request.app.state.store
-    found, certificate = find_run(store, run), find_certificate(store, run)
+    found, certificate = find_run(store, run), parse_certificate(find_certificate(store, run))
     response = page(
         request,
         "approval.html",
         who,
         run=found,
         certificate=certificate,
-        words=Markup(certificate_words(certificate)),  # escaped by itself
+        words=Markup(certificate_words(certificate, signed=found.signed)),  # escaped by itself
         has_map=_preview(request, found) is not None,
         own=who.person in runs.movers(store, run),
     )

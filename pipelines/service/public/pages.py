@@ -9,9 +9,10 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
+from pipelines.release.signing import PUBLIC_KEY
 from pipelines.service.caching import CONTENT, STATEMENT, is_fresh, tag
 from pipelines.service.parameters import Name, VersionName
-from pipelines.service.public.catalog import Catalog
+from pipelines.service.public.catalog import Catalog, Version
 from pipelines.service.public.downloads import ServedFile
 from pipelines.service.public.flow_queries import FlowQuestion
 from pipelines.service.rendering import render
@@ -53,15 +54,19 @@ def release(request: Request, name: Name, version: VersionName) -> Response:
         request,
         "release.html",
         version=found,
-        words=Markup(certificate_words(found.certificate))
-        if found.certificate
-        else None,  # escaped by itself
+        words=_words(found),
         files=[(file, found.address(file)) for file in found.files.values()],
         has_map=found.status == "complete" and catalog.prepared(found.sha256).map.is_file(),
         levels=[(level, singular(level)) for level in levels],
         # Not the Host header, which anybody writes: people paste this into a shell.
         address=settings.public_url or f"http://{settings.host}:{settings.port}",
     )
+
+
+def _words(found: Version) -> Markup | None:
+    if found.certificate is None:
+        return None
+    return Markup(certificate_words(found.certificate, signed=PUBLIC_KEY in found.files))  # escaped by itself
 
 
 @_router.get("/releases/{name}/{version}/map")

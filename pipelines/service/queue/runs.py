@@ -58,6 +58,7 @@ def submit(
     version: str | None = None,
     outs: Path | None = None,
     home: Path | None = None,
+    signed: bool = False,
     dry_run: bool = True,
     key: str | None = None,
 ) -> tuple[int, bool]:
@@ -78,6 +79,8 @@ def submit(
         Folder in which the run gets a folder of its own; by default it writes where its configuration says.
     home : Path, optional
         Folder of the service. Paths in it are kept relative to it, so that it can be restored elsewhere.
+    signed : bool
+        Refuse a configuration that names no key: only signed releases are published here.
     dry_run : bool
         Only plan it; `queue` then lets it go on.
     key : str, optional
@@ -91,12 +94,16 @@ def submit(
     Raises
     ------
     ServiceError
-        If the configuration has no ledger, or the key stands for another submission.
+        If the configuration has no ledger, or no signing key where one is asked for, or the key of
+        idempotency stands for another submission.
     """
     who.must("operator")
     if config.ledger is None:
         fix = "Fix: add [ledger] to its configuration"
         raise ServiceError(409, "no_ledger", f"{input} has no ledger that pays for its releases. {fix}.")
+    if signed and config.signature is None:
+        fix = "Fix: add [signature] to its configuration"
+        raise ServiceError(409, "not_signed", f"Only signed releases are published here. {fix}.")
     task = "plan" if dry_run else "release"
     now = utc_now()
     row: dict[str, Any] = {

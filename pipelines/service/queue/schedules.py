@@ -152,7 +152,10 @@ def submit_due(store: Store, settings: ServiceSettings, now: datetime | None = N
             try:
                 config = occurrences[each.name].config()
                 name, home = each.name, settings.folder
-                run, new = submit(store, CALENDAR, config, input=name, home=home, dry_run=False, key=name)
+                signed = settings.signer is not None
+                run, new = submit(
+                    store, CALENDAR, config, input=name, home=home, signed=signed, dry_run=False, key=name
+                )
                 made += [run] * new
             except ServiceError as error:
                 _log.error("%s is due and cannot be submitted: %s", each.name, error.error)

@@ -121,7 +121,8 @@ def _publish(config: ReleaseConfig, job: dict[str, Any], say: _Say) -> dict[str,
     say("Verifying and copying the public files")
     if _content(config.release.out / "public") != job["content"]:
         raise PublishError("the release was changed after it was approved; nothing was published")
-    done = publish(config.release.out, job["releases"], version=job["version"])
+    key = job["signer"] and Path(job["signer"])
+    done = publish(config.release.out, job["releases"], version=job["version"], key=key)
     return {"published_name": done.name, "published_version": done.version}
 
 

@@ -125,6 +125,7 @@ class Workers:
             "version": claimed.version,
             "scheduler": self._settings.scheduler,
             "releases": str(self._settings.releases),
+            "signer": self._settings.signer and str(self._settings.signer),
             "places": [str(path / "x") for path in (self._settings.outs, self._settings.releases)],
         }
         with self._private_log(claimed) as log:

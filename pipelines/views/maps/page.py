@@ -17,6 +17,7 @@ from string import Template
 from pipelines.release.certificate import Certificate
 from pipelines.release.reader import check_target, read_public_release
 from pipelines.release.readme import odds_in_words
+from pipelines.release.signing import SIGNED, UNSIGNED, is_signed
 from pipelines.storage.durable import write_whole
 from pipelines.views.maps.payload import make_payload
 from synth import decimal_up
@@ -69,7 +70,7 @@ def build_map(folder: Path, implicate: int = 1) -> str:
         library_style=_without_addresses(library["maplibre-gl.css"]),
         style=_text("map.css"),
         finest=html.escape(payload.meta["levels"][-1]["many"]),
-        certificate=certificate_words(release.certificate),
+        certificate=certificate_words(release.certificate, signed=is_signed(release.folder)),
         # "<" could end the element that the text stands in.
         meta=json.dumps(payload.meta, separators=(",", ":")).replace("<", "\\u003c"),
         arrays=payload.arrays,
@@ -140,8 +141,14 @@ def _policy(*scripts: str) -> str:
     )
 
 
-def certificate_words(certificate: Certificate) -> str:
+def certificate_words(certificate: Certificate, *, signed: bool) -> str:
     """Return the certificate in plain words.
+
+    Parameters
+    ----------
+    certificate : Certificate
+    signed : bool
+        Whether the release is signed.
 
     Returns
     -------
@@ -162,6 +169,7 @@ def certificate_words(certificate: Certificate) -> str:
             if certificate.for_release
             else "Not for release: " + "; ".join(certificate.not_for_release_because) + "."
         ),
+        signature=html.escape(SIGNED if signed else UNSIGNED),
         odds=html.escape(odds_in_words(certificate)),
         epsilon=short(run.epsilon),
         delta=short(run.delta),

@@ -212,13 +212,14 @@ def test_run_and_verify(write_config: Callable[..., Path], invoke: Invoke, clean
     lines = checked.stdout.splitlines()
     assert {line.split()[0] for line in lines[:-1]} == {"ok"}
     assert lines[-2] == "ok  for release: yes"
-    assert lines[-1] == f"{public} is what its certificate says."
+    assert lines[-1] == f"{public} passes every check; nobody has signed it."
+    assert pipelines.UNSIGNED in lines[1], "what that means"
 
     (public / "README.md").write_text("other")
     failed = invoke("verify", public)
     assert failed.exit_code == 1
     assert "Error: files: README.md has been changed" in failed.stderr
-    assert "is what its certificate says" not in failed.output
+    assert "passes every check" not in failed.output
 
 
 def test_out_is_relative_to_the_working_folder(

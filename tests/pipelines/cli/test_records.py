@@ -107,3 +107,17 @@ def test_lodes_and_other_tables_are_fetched(
     absent = invoke("fetch", "lodes", *options)
     assert absent.exit_code == 1
     assert "Traceback" not in absent.stderr
+
+
+def test_publishing_warns_of_a_release_that_nobody_signed(
+    small_release: pipelines.Release, tmp_path: Path, invoke: Callable[..., click.testing.Result]
+) -> None:
+    """And refuses it where a signer is expected."""
+    done = invoke("publish", small_release.out, tmp_path / "published")
+    assert done.exit_code == 0, done.output
+    assert f"WARNING: {pipelines.UNSIGNED}" in done.stderr
+    _, key = pipelines.generate_keys(tmp_path / "keys")
+    refused = invoke("publish", small_release.out, tmp_path / "elsewhere", "--key", key)
+    assert refused.exit_code == 1
+    assert "signing-key.pub" in refused.stderr
+    assert not (tmp_path / "elsewhere").exists()

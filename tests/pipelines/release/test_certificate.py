@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pydantic
 import pytest
 
@@ -337,3 +339,54 @@ def test_the_odds_name_their_exception(small_release: Release) -> None:
     worker = odds_of(certificate, "8.6", "0.00001", 3)[1]
     assert worker[0] >= synth.exp_up(3 * Fraction(certificate.record_level.curve[-1].epsilon)) > e**3
     assert worker[1] == 0
+
+
+# --- the pairs that hold at the same time
+
+
+def pairs_of(guarantee: synth.Guarantee) -> list[tuple[Fraction, Fraction]]:
+    return [(guarantee.epsilon, guarantee.delta), (guarantee.record_epsilon, guarantee.record_delta)]
+
+
+def test_no_epsilon_is_above_the_pure_one() -> None:
+    """Many plans of small pools, for both guarantees."""
+    domains = synth.Domains(
+        6, np.array([0, 2, 5]), np.array([0, 3, 0, 1, 4], np.int32), np.zeros(5, np.uint8)
+    )
+    sharper = 0
+    for name in ("dirichlet", "geometric"):
+        for n, epsilon, delta, f, kind in itertools.product(
+            (1, 2, 6, 25), ("1", "3", "9"), ("0", "1e-4", "1e-1"), ("1", "1/2"), ("pdp", "dp")
+        ):
+            pools = synth.Pools(np.array([n, n + 1]), np.array([n, n + 1]), np.array([0, 1], np.int32))
+            try:
+                plan = synth.MECHANISMS[name].calibrate(
+                    pools, domains, (Fraction(f),), Fraction(epsilon), Fraction(delta), guarantee=kind
+                )
+            except ValueError:
+                continue
+            found = plan_guarantee(name, plan)
+            tight = found.tightened()
+            pure, last = tight.curve[-1]
+            assert last == 0
+            for (e, d), (old_e, old_d) in zip(pairs_of(tight), pairs_of(found), strict=True):
+                assert e <= pure
+                assert (e, d) == (old_e, old_d) or ((e, d) == (pure, 0) and old_e >= pure)
+            assert (tight.record_epsilon, tight.record_delta) in tight.curve
+            assert [e for e, _ in tight.curve] == sorted({e for e, _ in tight.curve})
+            assert tight.meets(plan)
+            sharper += found.epsilon > pure or (found.epsilon == pure and found.delta > 0)
+    assert sharper > 10, "the rule has something to do"
+
+
+def plan_guarantee(name: str, plan: synth.Plan) -> synth.Guarantee:
+    return synth.MECHANISMS[name].certify(plan)
+
+
+def test_a_certificate_has_the_requested_pair_on_its_curve(
+    small_config: Configs, clean_source: object
+) -> None:
+    certificate = pipelines.run(small_config({"privacy.guarantee": "dp"})).certificate
+    record = certificate.record_level
+    assert (record.epsilon, record.delta) in [(point.epsilon, point.delta) for point in record.curve]
+    assert Fraction(certificate.run.epsilon) <= Fraction(record.curve[-1].epsilon)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
 import shutil
 from fractions import Fraction
 from pathlib import Path
@@ -10,9 +12,10 @@ from typing import Any
 
 import pytest
 
+import pipelines
 from pipelines import PublicReleaseError, VerificationError, read_public_release, verify
 from pipelines.planning.form import read_document
-from pipelines.release.formats import FIRST_FORMAT, dump_certificate, parse_certificate
+from pipelines.release.formats import FIRST_FORMAT, dump_certificate, made_before_first, parse_certificate
 from pipelines.release.layout import seal
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
@@ -126,3 +129,82 @@ def test_a_certificate_of_no_format_is_refused_by_readers(tmp_path: Path) -> Non
         (public / "certificate.json").write_text(content, encoding="utf-8")
         with pytest.raises(PublicReleaseError, match="not a certificate of this program"):
             read_public_release(public)
+
+
+# --- every reader, and the days before
+
+
+def named(folder: Path) -> str:
+    return f"{folder.parent.name}-{folder.name}"
+
+
+@pytest.fixture(scope="module")
+def golden_inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The invented inputs of the golden releases, and a configuration of each as it is written today."""
+    folder = tmp_path_factory.mktemp("golden-inputs")
+    place = importlib.util.spec_from_file_location("golden_make", GOLDEN / "make.py")
+    assert place is not None
+    assert place.loader is not None
+    make = importlib.util.module_from_spec(place)
+    place.loader.exec_module(make)
+    previous = os.umask(0o027)
+    make.write_inputs(folder)
+    os.umask(previous)
+    for name, parts in make.RELEASES.items():
+        empty = dict.fromkeys(("release", "privacy", "geography", "auxiliary", "plan", "more"), "")
+        values = {"epsilon": "8.6", "delta": "1e-5", **empty, **parts, "name": name, "out": name}
+        text = make.COMMON.format(**{**values, "more": ""})
+        text = text.replace("\noutside =", "\nexternal_zones =").replace(
+            "partitions =", "non_nesting_areas ="
+        )
+        (folder / f"{name}.toml").write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", RELEASES, ids=named)
+def test_every_release_is_read_by_maps_exports_and_evaluation(
+    folder: Path, golden_inputs: Path, tmp_path: Path
+) -> None:
+    certificate = certificate_of(folder)
+    page = pipelines.write_map(folder, tmp_path / "map.html").read_text(encoding="utf-8")
+    assert certificate["plan_sha256"] in page
+    assert ("This release is signed." in page) == (folder / "signing-key.pub").exists()
+    files = pipelines.export(folder, ["csv", "geoparquet"], tmp_path / "exports")
+    assert set(files) == {"csv", "geoparquet"}
+    measures = pipelines.evaluate(folder, golden_inputs / f"{folder.name}.toml", tmp_path / "evaluation")
+    assert len(measures)
+    if certificate["implicates"]["number"] > 1:
+        flows = [float(read_public_release(folder, i).flows("cty", "cty")["S000"].iloc[0]) for i in (1, 2)]
+        assert pipelines.combine(flows, [1.0, 1.0], "fully").estimate == sum(flows) / 2
+
+
+BEFORE = sorted((GOLDEN / "before-0.1.0").iterdir())
+
+
+@pytest.mark.parametrize("folder", BEFORE, ids=named)
+def test_a_release_of_the_days_before_is_told_by_its_commit(folder: Path, tmp_path: Path) -> None:
+    assert len(BEFORE) == 3
+    commit = certificate_of(folder)["software"]["commit"]
+    assert commit.startswith(folder.name)
+    with pytest.raises(VerificationError, match=f"before version 0.1.0.*commit {commit}"):
+        list(verify(folder))
+    with pytest.raises(PublicReleaseError, match=f"before version 0.1.0.*commit {commit}"):
+        read_public_release(folder)
+    # Without its commit, the fields that it has not yet say up to which one it can be.
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    document = certificate_of(copy)
+    document["software"]["commit"] = None
+    (copy / "certificate.json").write_text(json.dumps(document), encoding="utf-8")
+    last = "1330e6f" if "curve" in document["person"] else "8be21e7"
+    with pytest.raises(PublicReleaseError, match=f"commit one up to {last}, which made it"):
+        read_public_release(copy)
+
+
+def test_what_is_broken_and_not_early_is_not_called_early(tmp_path: Path) -> None:
+    public = Path(shutil.copytree(GOLDEN / "v0.1.0" / "dirichlet-external", tmp_path / "public"))
+    document = certificate_of(public)
+    del document["implicates"]
+    for content in (json.dumps(document), "", "[]", "[" * 100_000, '{"format": 1}'):
+        (public / "certificate.json").write_text(content, encoding="utf-8")
+        assert made_before_first(public / "certificate.json") is None

@@ -163,7 +163,7 @@ def test_dependency_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     declared = ["pandas>=3.0", "numpy>=2", 'pytest>=8; extra == "test"', 'pywin>1; sys_platform == "none"']
     monkeypatch.setattr(importlib.metadata, "requires", lambda name: declared)
     versions = dependency_versions()
-    assert list(versions) == ["numpy", "pandas", "python"]
+    assert list(versions) == ["numpy", "pandas", "python", "zlib"]
     assert versions["python"] == platform.python_version()
     assert versions["numpy"] == importlib.metadata.version("numpy")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 import geo_data
 from geo_data.external_zones import US_STATES
+from geo_data.od_files import write_od_csv
 from helpers import refused, seal_again
 from pipelines import ConfigError, Release, make_plan, plan_hash, verify
 from pipelines.planning.storage import load_plan, save_plan
@@ -136,8 +136,10 @@ def moved_to(
     for kind, table, old in zip(("main", "aux"), edited, tables, strict=True):
         stem = folder / f"demo_od_{kind}_JT00_2019"
         changed = pa.Table.from_pandas(table, schema=old.schema, preserve_index=False)
-        pq.write_table(changed.replace_schema_metadata(), f"{stem}.parquet")
-        Path(f"{stem}.csv.gz").write_bytes(gzip.compress(table.to_csv(index=False).encode()))
+        pq.write_table(changed.replace_schema_metadata(), f"{stem}.parquet", compression="zstd")
+        write_od_csv(
+            table.drop(columns="createdate"), f"{stem}.csv.gz", createdate=old["createdate"][0].as_py()
+        )
     seal_again(folder)
 
 

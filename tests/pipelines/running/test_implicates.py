@@ -110,7 +110,7 @@ def test_runs_have_streams_of_their_own(small_config: Configs) -> None:
 
 def test_losses_of_independent_implicates_add_up(small_config: Configs) -> None:
     plan = make_plan(small_config(implicates(3, epsilon="25.8")))
-    once, together = plan.mechanism.certify(plan.numeric), certify(plan)
+    once, together = plan.mechanism.certify(plan.numeric).tightened(), certify(plan)
     assert plan.numeric.epsilon == Fraction("8.6")
     assert plan.requested == (Fraction("25.8"), Fraction(1, 100_000))
     assert together.epsilon == 3 * once.epsilon <= Fraction("25.8")
@@ -286,3 +286,31 @@ def test_readers_choose_an_implicate(three: pipelines.Release, tmp_path: Path) -
     expected = second.flows("trct", "trct")["S000"]
     assert sorted(flows["S000"]) == sorted(expected)
     assert "Implicate 2 of 3." in (tmp_path / "exports" / "csv" / "README.txt").read_text(encoding="utf-8")
+
+
+# --- copies
+
+
+@pytest.mark.parametrize("source", ["independent-runs", "one-urn"])
+@pytest.mark.parametrize("by", [[], ["SE"]], ids=str)
+def test_implicates_that_are_copies_of_each_other_are_refused(
+    source: str, by: list[str], small_config: Configs, clean_source: object
+) -> None:
+    asked = {"release.implicates": 2, "release.implicate_source": source, "plan.pool_by": by}
+    public = pipelines.run(small_config(asked)).public
+    assert [check.name for check in pipelines.verify(public)][-1] == "for release"
+    for path in (public / "implicate-01").iterdir():
+        (public / "implicate-02" / path.name).write_bytes(path.read_bytes())
+    seal_again(public)
+    assert "implicate-02/ and implicate-01/ are copies of each other" in str(refused(public))
+
+
+def test_the_chance_of_a_copy_is_that_of_the_draw_of_blocks() -> None:
+    domains = synth.Domains(6, np.array([0, 2]), np.array([0, 2], np.int32), np.zeros(2, np.uint8))
+    none, row = np.zeros(0, np.int32), np.zeros(1, np.int32)
+    shares = synth.OriginShares(np.array([0, 4]), np.array([0, 0]), none, none, row)
+    cumulative = synth.cumulative_weights(np.array([1, 3, 1, 1, 5, 5]))
+    blocks = np.arange(6, dtype=np.int32)
+    first, chance = synth.block_chance(domains, np.zeros(6, np.int32), blocks, cumulative, shares)
+    assert first.tolist() == [0, 0, 2, 2, 4, 4]
+    assert chance.tolist() == [0.25, 0.75, 0.5, 0.5, 0.5, 0.5]

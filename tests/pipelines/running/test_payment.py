@@ -11,11 +11,12 @@ import synth
 from pipelines import ConfigError, Ledger, LedgerError, Release, debits_of, resume, run
 from pipelines.cli.summary import budget_line, release_summary
 from pipelines.ledger.ledger import Budget
+from pipelines.release.certificate import EpsilonDelta, Requested
 from pipelines.release.signing import SigningError
 from pipelines.running import batches as drawing
 from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder, RunState
-from pipelines.running.payment import budget_left
+from pipelines.running.payment import budget_left, cost_of
 
 from .helpers import Configs, interrupted, left_over
 
@@ -73,13 +74,34 @@ def test_planning_refuses_what_a_run_would_refuse_later(paid_config: Configs, tm
         releasing.check_ready(signed)
 
 
-def test_a_plan_for_one_record_is_paid_with_what_was_asked_of_it(
+def test_a_plan_for_one_record_is_paid_with_the_pair_of_one_record(
     paid_config: Configs, book: Path, clean_source: object
 ) -> None:
     """Probabilistic privacy of its whole run would cost a delta of more than the budget has."""
     release = run(paid_config({"privacy.guarantee": "dp"}))
     assert Fraction(release.certificate.run.delta) > Fraction("1e-4")
-    assert Ledger(book).spent("jobs") == (Fraction("8.6"), Fraction("1e-5"))
+    paid = release.certificate.record_level
+    assert Ledger(book).spent("jobs") == (Fraction(paid.epsilon), Fraction(paid.delta))
+    assert Fraction(paid.epsilon) <= Fraction("8.6")
+    assert Fraction(paid.delta) < Fraction("1e-5"), "what was asked for would cost more"
+
+
+def test_the_best_pair_that_keeps_what_was_asked_for_is_paid() -> None:
+    def of(epsilon: str, delta: str) -> EpsilonDelta:
+        return EpsilonDelta(epsilon=epsilon, delta=delta)
+
+    for guarantee, run_pair, record, paid in [
+        ("pdp", of("4", "0.1"), of("3", "0"), "4"),  # the sum of debits is of the same kind
+        ("dp", of("4", "0.1"), of("5", "0.01"), "5"),  # the run's delta was not asked for
+        ("dp", of("4", "0.01"), of("5", "0.01"), "4"),
+        ("dp", of("5", "0"), of("5", "0.001"), "5"),
+        ("dp", of("6", "0"), of("5", "0.001"), "5"),
+    ]:
+        asked = Requested(guarantee=guarantee, words="", epsilon="6", delta="0.01")
+        found = cost_of(asked, run_pair, record)
+        assert found.epsilon == paid
+        assert found in (run_pair, record)
+    assert cost_of(asked.model_copy(update={"delta": "1"}), of("5", "0"), of("5", "0.1")) == of("5", "0")
 
 
 def test_what_the_budget_does_not_allow_is_not_drawn(

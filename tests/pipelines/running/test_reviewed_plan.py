@@ -141,13 +141,22 @@ def test_public_files_but_polygons_are_not_needed_any_more(
     assert run(moved, plan=given).certificate.plan_sha256 == plan_hash(given / "plan")
 
 
-def test_another_writer_of_parquet_has_planned(given: Path, small_config: Configs) -> None:
-    """The plan is kept as it was reviewed: files that this machine would write otherwise."""
+def test_a_plan_with_bytes_of_another_writer_is_refused_before_anything_is_paid(
+    given: Path, small_config: Configs
+) -> None:
+    """The release would have them, and whoever verifies it could not tell what they are for."""
     slots = given / "plan" / "slots.parquet"
-    pq.write_table(pq.read_table(slots), slots, compression="snappy")
+    table, whole = pq.read_table(slots), slots.read_bytes()
+    version = f"parquet-cpp-arrow version {pa.__version__}".encode()
+    for options in ({"compression": "snappy"}, {"compression": "zstd", "row_group_size": 7}):
+        pq.write_table(table, slots, **options)
+        reseal(given)
+        with pytest.raises(ConfigError, match=r"slots\.parquet.*Plan again"):
+            run(small_config(), plan=given)
+    slots.write_bytes(whole.replace(version, version[:-1] + b"9"))
     reseal(given)
-    release = run(small_config(), plan=given)
-    assert everything(release.public / "plan") == everything(given / "plan")
+    with pytest.raises(ConfigError, match=r"another version of pyarrow wrote slots\.parquet. Plan again"):
+        run(small_config(), plan=given)
 
 
 def test_a_link_to_the_folder_is_followed_and_not_kept(

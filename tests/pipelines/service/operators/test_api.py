@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,11 +16,12 @@ from fastapi.testclient import TestClient
 from sqlalchemy import update
 
 import pipelines
+from pipelines.service import create_app
 from pipelines.service.operators import api as operator_api
 from pipelines.service.queue.claims import finish, note
 from pipelines.service.store import runs
 
-from ..helpers import PLAN, PLAN_SHA256, claimed, client_of, spend_quarter
+from ..helpers import PLAN, PLAN_SHA256, World, claimed, client_of, spend_quarter
 
 API = "/api/v1/operator"
 ROLE = {  # the least that each route needs; a new route must be entered here
@@ -233,6 +235,27 @@ def finished(app: FastAPI, ann: TestClient, release: pipelines.Release) -> int:
     certificate = (release.public / "certificate.json").read_text()
     assert finish(app.state.store, work, certificate=certificate, content="c" * 64)
     return run
+
+
+def test_a_certificate_of_an_earlier_format_is_given_out_as_it_is(
+    app: FastAPI, people: People, small_release: Release
+) -> None:
+    golden = Path(__file__).resolve().parents[3] / "golden" / "v0.1.0"
+    content = (golden / "dirichlet-external" / "certificate.json").read_bytes()
+    run = people["ann"].post(f"{API}/runs", json={"input": "small", "dry_run": False}).json()["id"]
+    work = claimed(app.state.store)
+    assert finish(app.state.store, work, certificate=content.decode(), content="c" * 64)
+    assert people["bob"].get(f"{API}/runs/{run}/certificate").content == content
+
+
+def test_where_releases_are_signed_a_run_without_a_key_is_refused(world: World, tmp_path: Path) -> None:
+    settings = world.settings.model_copy(update={"signer": tmp_path / "agency.pub"})
+    made = create_app(settings)
+    answer = client_of(made, "ann", "operator").post(f"{API}/runs", json={"input": "small"})
+    assert (answer.status_code, answer.json()["error"]) == (409, "not_signed")
+    assert "[signature]" in answer.json()["detail"]
+    made.state.store.close()
+    made.state.log.close()
 
 
 def test_four_eyes(app: FastAPI, people: People, small_release: Release) -> None:

@@ -1,0 +1,174 @@
+"""Whether the tables of a release hold anything beside their rows: their bytes are those that are written.
+
+The JSON files and the read-me are compared where they are read. Libraries decide how a table becomes bytes,
+pyarrow and zlib before all. Of a file that other versions of these wrote, all that can be read is checked,
+and that nothing is beside it, but not every choice of how it is encoded; the check then says so.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from geo_data.od_files import GZIP_LEVEL, od_csv_text
+from pipelines.planning.plan import ReleasePlan
+from pipelines.planning.storage import check_plan_bytes
+from pipelines.release.certificate import Certificate
+from pipelines.release.layout import file_names
+from pipelines.release.names import NAME_FILE
+from pipelines.release.polygons import POLYGON_FOLDER, rewrite_polygons
+from pipelines.release.provenance import dependency_versions
+from pipelines.storage.errors import ShownError
+from pipelines.storage.gzip_members import GzipFormError, Member, read_members
+from pipelines.storage.parquet_bytes import ROW_GROUP, check_parquet_bytes, pyarrow_of, rewrite, row_groups
+
+__all__ = ["BytesError", "check_bytes"]
+
+_OF_NOTES = ("geopandas", "pandas", "pyproj", "shapely")  # what decides the notes of a GeoParquet file
+_PIECE = 2**22  # bytes of a CSV file that are compared at a time
+
+
+class BytesError(ShownError, ValueError):
+    """A file holds more than its rows, or the same rows otherwise; the message quotes no content."""
+
+
+def check_bytes(
+    folder: Path,
+    plan: ReleasePlan,
+    certificate: Certificate,
+    hashes: dict[str, str],
+    *,
+    own: bool,
+) -> str:
+    """Compare tables of a public folder with what this program writes of their rows; say what was found.
+
+    Parameters
+    ----------
+    folder : Path
+    plan : ReleasePlan
+    certificate : Certificate
+    hashes : dict of str to str
+        SHA-256 of the files by relative name.
+    own : bool
+        Of a run that has just written the files: its CSV files are not compressed again.
+
+    Raises
+    ------
+    ValueError
+        Naming the first file that has other bytes.
+    """
+    made_with, here = certificate.software.dependencies, dependency_versions()
+    same_notes = all(made_with.get(name) == here[name] for name in _OF_NOTES)
+    for name in sorted(name for name in hashes if name.endswith(".parquet")):
+        if pyarrow_of(folder / name) != made_with.get("pyarrow"):
+            raise BytesError(f"{name}: it was not written by the pyarrow that certificate.json names")
+    tables = {name.removeprefix("plan/"): sha256 for name, sha256 in hashes.items()}
+    others = [f"plan/{name}" for name in check_plan_bytes(plan, folder / "plan", tables)]
+    for name in sorted(name for name in hashes if name == NAME_FILE or name.startswith(f"{POLYGON_FOLDER}/")):
+        path, shapes = folder / name, name != NAME_FILE
+        write = rewrite_polygons if shapes and same_notes else rewrite
+        if not check_parquet_bytes(path, partial(write, path)) or (shapes and not same_notes):
+            others.append(name)
+    for below in plan.implicates.folders:
+        names = {kind: below + name for kind, name in file_names(plan.configuration).items()}
+        for kind, name in names.items():
+            if kind.endswith("_parquet"):
+                others += _check_table(folder, name)
+        for csv, parquet in ((f"{kind}_csv", f"{kind}_parquet") for kind in ("od", "aux")):
+            if csv in names and not _check_csv(folder, names[csv], names[parquet], own=own):
+                if made_with.get("zlib") == here["zlib"]:
+                    raise BytesError(f"{names[csv]}: zlib {here['zlib']} compresses its rows otherwise")
+                others.append(names[csv])
+    if others:
+        return (
+            f"nothing is beside the rows. How they are encoded was not compared in {len(others)} files that "
+            f"other versions of libraries wrote than those here ({_versions(here)}): {', '.join(others)}"
+        )
+    return "every table is, byte for byte, what this program writes of its rows"
+
+
+def _versions(here: dict[str, str]) -> str:
+    return ", ".join(f"{name} {here[name]}" for name in ("pyarrow", "zlib", *_OF_NOTES))
+
+
+def _check_table(folder: Path, name: str) -> Iterator[str]:
+    """Check a Parquet file of data or a folder of them, and yield those that another pyarrow wrote."""
+    path = folder / name
+    for part in sorted(path.iterdir()) if path.is_dir() else [path]:
+        if not check_parquet_bytes(part, partial(_write_groups, part)):
+            yield part.relative_to(folder).as_posix()
+
+
+def _write_groups(path: Path, target: io.RawIOBase) -> None:
+    with pq.ParquetWriter(target, pq.read_schema(path), compression="zstd") as writer:
+        for group in row_groups(path):
+            writer.write_table(group)
+
+
+def _check_csv(folder: Path, csv: str, parquet: str, *, own: bool) -> bool:
+    """Compare a CSV file with the rows of the Parquet file beside it; say if it is compressed as it is here.
+
+    Each batch of a run wrote a member of the one and row groups of the other, full ones but the last.
+    """
+    text = _Text(read_members(folder / csv, None if own else GZIP_LEVEL, _PIECE))
+    first = True
+    ended = False
+    for group in row_groups(folder / parquet):
+        try:
+            rows = od_csv_text(group, header=first)
+        except ValueError:
+            rows = memoryview(b"")
+        if (not rows and group.num_rows) or not text.takes(rows):
+            raise BytesError(f"{csv} and {parquet} hold different rows, or the first is written otherwise")
+        first, ended = False, text.at_end_of_member()
+        if not ended and group.num_rows < ROW_GROUP:
+            raise BytesError(f"{csv} and {parquet} are not of the same batches")
+    if first or not ended or not text.at_end():
+        raise BytesError(f"{csv} and {parquet} hold different rows")
+    return text.same
+
+
+class _Text:
+    """The text of a gzip file, taken piece by piece.
+
+    Raises `BytesError` where the file is not of the form that this program gives it.
+    """
+
+    def __init__(self, pieces: Iterator[tuple[Member, bytes]]) -> None:
+        self._pieces = pieces
+        self._left = memoryview(b"")
+        self.same = True
+
+    def takes(self, text: memoryview) -> bool:
+        """Say whether this comes next, in the same member."""
+        while text:
+            if not self._left and not self._next():
+                return False
+            size = min(len(text), len(self._left))
+            if text[:size] != self._left[:size]:
+                return False
+            text, self._left = text[size:], self._left[size:]
+        return True
+
+    def at_end_of_member(self) -> bool:
+        """Say whether the member has nothing left; the next one begins."""
+        return not self._left and not self._next()
+
+    def at_end(self) -> bool:
+        """Say whether there is no further member."""
+        try:
+            return next(self._pieces, None) is None
+        except GzipFormError:
+            return False
+
+    def _next(self) -> bool:
+        try:
+            member, piece = next(self._pieces, (Member(), b""))
+        except GzipFormError:
+            return False
+        self._left, self.same = memoryview(piece), self.same and member.same
+        return bool(piece)

@@ -1,0 +1,151 @@
+"""The bytes of a Parquet file: those that this program writes of its rows, and none beside them."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines.storage.parquet_form import FormError
+from pipelines.storage.parquet_pages import check_pages
+
+__all__ = ["ROW_GROUP", "check_parquet_bytes", "pyarrow_of", "rewrite", "row_groups"]
+
+ROW_GROUP = 1_048_576
+"""Rows of the largest row group that pyarrow writes unless told otherwise."""
+
+_MAGIC = b"PAR1"
+_CREATED_BY = re.compile(r"parquet-cpp-arrow version (\d{1,3}\.\d{1,3}\.\d{1,3})", re.ASCII)
+
+
+def pyarrow_of(path: Path) -> str:
+    """Return the version of pyarrow that wrote a file, as the file says.
+
+    Raises
+    ------
+    FormError
+        If another program wrote it.
+    """
+    match = _CREATED_BY.fullmatch(pq.read_metadata(path).created_by)
+    if match is None:
+        raise FormError(f"{path.name}: the file names a program that is not pyarrow")
+    return match[1]
+
+
+def check_parquet_bytes(path: Path, write: Callable[[io.RawIOBase], object]) -> bool:
+    """Refuse a file that has other bytes than are written of its rows.
+
+    A file can hold what no reader shows: gaps between its pages, fields of its footer that nobody knows,
+    words of a dictionary that no row has. Written again, it would not have them. A file by another version
+    of pyarrow may be encoded in another way; of it the structure is checked (`check_pages`).
+
+    Parameters
+    ----------
+    path : Path
+        Of the expected columns and types (`check_form`).
+    write : callable
+        Writes what the file should be.
+
+    Returns
+    -------
+    bool
+        Whether the bytes were compared. False: another version of pyarrow wrote the file.
+
+    Raises
+    ------
+    FormError
+        Naming the file, and no content.
+    """
+    compared = pyarrow_of(path) == pa.__version__
+    _check_structure(path)
+    if compared:
+        with _Comparison(path) as comparison:
+            write(comparison)
+            if not comparison.at_end():
+                raise FormError(
+                    f"{path.name}: the bytes are not those that pyarrow {pa.__version__} writes of its rows"
+                )
+    return compared
+
+
+def rewrite(path: Path, target: Any) -> None:
+    """Write the rows of a file to another one, as a table that is written at once."""
+    pq.write_table(pq.read_table(path), target, compression="zstd")
+
+
+def row_groups(path: Path) -> Iterator[pa.Table]:
+    """Yield the rows of a file as they are grouped in it; a group is small enough to be read whole.
+
+    Raises
+    ------
+    FormError
+        If one is larger than pyarrow makes them.
+    """
+    file = pq.ParquetFile(path)
+    for number in range(file.num_row_groups):
+        if file.metadata.row_group(number).num_rows > ROW_GROUP:
+            raise FormError(f"{path.name}: a row group has more than {ROW_GROUP:,} rows")
+        yield file.read_row_group(number)
+
+
+class _Comparison(io.RawIOBase):
+    """A file to write to that keeps nothing: it remembers whether another one has the same bytes."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb")
+        self._same = True
+        self._at = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        self._same = self._same and self._file.read(len(view)) == view
+        self._at += len(view)
+        return len(view)
+
+    def at_end(self) -> bool:
+        """Whether all that was written is the whole of the other file."""
+        return self._same and self._file.read(1) == b""
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _check_structure(path: Path) -> None:
+    """Refuse fields of the footer that pyarrow does not know, and bytes that belong to no page."""
+    metadata = pq.read_metadata(path)
+    again = io.BytesIO()
+    metadata.write_metadata_file(again)
+    footer = again.getvalue().removeprefix(_MAGIC)  # with its length and the closing magic
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        begins = file.read(len(_MAGIC)) == _MAGIC
+        file.seek(max(size - len(footer), 0))
+        if not begins or file.read() != footer:
+            raise FormError(f"{path.name}: the footer says more than pyarrow reads")
+        at = len(_MAGIC)
+        for number in range(metadata.num_row_groups):
+            group = metadata.row_group(number)
+            for position in range(group.num_columns):
+                chunk = group.column(position)
+                starts = [chunk.data_page_offset]
+                if chunk.dictionary_page_offset is not None:
+                    starts.append(chunk.dictionary_page_offset)
+                if min(starts) != at:
+                    raise FormError(f"{path.name}: there are bytes that belong to no column")
+                file.seek(at)
+                check_pages(file, chunk.total_compressed_size, chunk.compression, path.name)
+                at += chunk.total_compressed_size
+    if at != size - len(footer):
+        raise FormError(f"{path.name}: there are bytes that belong to no column")
