@@ -49,6 +49,9 @@ class LodesJobs:
         Aux files of the same form: jobs of workers who live in external zones of the geography.
     sha256 : dict, optional
         Filled with the SHA-256 of each file, of the bytes that were read last, under its path.
+    homes : bool
+        Whether the file has homes. False for a public table of jobs by workplace, of which only `slots` can
+        be read: it has the work block and the counts of an OD file, and may have further columns.
 
     Notes
     -----
@@ -60,6 +63,7 @@ class LodesJobs:
     geography: Geography
     aux: Files | None = None
     sha256: dict[str, str] | None = None
+    homes: bool = True
 
     def slots(self) -> Slots:
         """Read the job slots: one row per job, from the destination's totals alone.
@@ -130,7 +134,11 @@ class LodesJobs:
         return join_records(list(self.parts(by)), by)
 
     def parts(
-        self, by: tuple[str, ...] = (), categories: Mapping[str, tuple[str, ...]] | None = None
+        self,
+        by: tuple[str, ...] = (),
+        categories: Mapping[str, tuple[str, ...]] | None = None,
+        *,
+        others: bool = False,
     ) -> Iterator[JobRecords]:
         """Read the job records file by file, the main files first; else as `records`.
 
@@ -139,6 +147,8 @@ class LodesJobs:
         by : tuple of str
         categories : mapping, optional
             Of the slots; those of LODES are always the same.
+        others : bool
+            As for `JobSource`.
         """
         by = tuple(by)
         if not set(by) <= set(LODES_CATEGORIES):
@@ -154,7 +164,7 @@ class LodesJobs:
                 fix="ask for one group, or use job-level microdata",
             )
         for path, external in self._files:
-            yield self._records(path, by, external=external)
+            yield self._records(path, by, external=external, others=others)
 
     @property
     def _files(self) -> list[tuple[str | os.PathLike[str], bool]]:
@@ -162,9 +172,11 @@ class LodesJobs:
         aux = () if self.aux is None else files_of(self.aux)
         return [*((path, False) for path in files_of(self.path)), *((path, True) for path in aux)]
 
-    def _records(self, path: str | os.PathLike[str], by: tuple[str, ...], *, external: bool) -> JobRecords:
+    def _records(
+        self, path: str | os.PathLike[str], by: tuple[str, ...], *, external: bool, others: bool
+    ) -> JobRecords:
         frame = self._read(path, "w_geocode", "h_geocode")
-        work = locate_blocks(self.geography, frame["w_geocode"], path=path, column="w_geocode")
+        work = locate_blocks(self.geography, frame["w_geocode"], path=path, column="w_geocode", others=others)
         home = locate_blocks(
             self.geography, frame["h_geocode"], path=path, column="h_geocode", external=external
         )
@@ -195,7 +207,8 @@ class LodesJobs:
     def _read(self, path: str | os.PathLike[str], *geocodes: str) -> pd.DataFrame:
         """Read geocode columns and all counts, and check that the counts of every row agree."""
         columns: dict[str, Kind] = {**dict.fromkeys(geocodes, "code"), **dict.fromkeys(_COUNTS, "count")}
-        frame = read_table(path, columns, schema=LODES_COLUMNS, sha256=self.sha256)
+        schema = LODES_COLUMNS if self.homes else None
+        frame = read_table(path, columns, schema=schema, sha256=self.sha256)
         if frame["S000"].astype(np.float64).sum() > np.iinfo(np.int32).max:
             raise InputError(
                 path,

@@ -49,7 +49,7 @@ class Dirichlet:
     """Prune, add Dirichlet noise, resample: steps 1 to 3 of "Dirichlet resampling" in docs/privacy.md."""
 
     name = "dirichlet"
-    settings = frozenset({"prior", "retention_min", "implicate_source"})
+    settings = frozenset({"prior", "retention_min", "implicate_source", "workplaces", "record_range"})
     resamples = True
     words = "a distribution that the confidential records shaped, with noise"
     delta_sharing = "A pool with n of the run's N records may fail with probability at most delta n / N."

@@ -95,7 +95,7 @@ class Geometric:
     """Add two-sided geometric noise to the counts of all cells, project, round."""
 
     name = "geometric"
-    settings: frozenset[str] = frozenset()
+    settings: frozenset[str] = frozenset({"workplaces"})
     resamples = False
     words = "counts of confidential records in cells, to each of which random noise was added"
     delta_sharing = "There is nothing to share: no pool fails, delta is 0."

@@ -197,7 +197,8 @@ class Mechanism(Protocol):
     name : str
     settings : frozenset of str
         Keys of a configuration that not every mechanism has and this one has: "prior", "retention_min",
-        "implicate_source".
+        "implicate_source"; "workplaces", if it takes confidential numbers of records, and "record_range", if
+        its bounds then are for a range of them.
     resamples : bool
         Whether as many workers are drawn anew as there are records. Tables of areas then lose what drawing
         costs however pools are shared; without it they lose the noise of every cell that they add up, and

@@ -10,7 +10,7 @@ import geo_data
 import synth
 from pipelines.config.implicates import Implicates
 from pipelines.config.loading import PlanSettings, ReleaseConfig
-from pipelines.planning.plan import Choices, ReleasePlan
+from pipelines.planning.plan import Choices, ReleasePlan, record_range
 from pipelines.planning.public_inputs import PublicInputs
 
 __all__ = ["assemble"]
@@ -77,6 +77,8 @@ def _calibrated(
     """Calibrate one run of the mechanism to its part of the budget."""
     epsilon, runs = config.privacy.epsilon, implicates.runs
     calibrate = synth.MECHANISMS[config.release.mechanism].calibrate
+    found = record_range(config.canonical())
+    confidential = {} if found is None else {"record_range": found}
     try:
         return calibrate(
             pools,
@@ -86,6 +88,7 @@ def _calibrated(
             delta / runs,
             config.plan.prior,
             config.privacy.guarantee,
+            **confidential,
         )
     except synth.BudgetTooSmallError as error:
         if runs == 1:

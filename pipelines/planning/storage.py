@@ -23,7 +23,7 @@ from geo_data.jobs import Slots
 from geo_data.pools import Pooling, PoolTable
 from pipelines.config.implicates import Implicates
 from pipelines.planning.form import PLAN_FORMAT, PLAN_TABLES, check_tables, plan_hash, read_document
-from pipelines.planning.plan import Choices, ReleasePlan
+from pipelines.planning.plan import Choices, ReleasePlan, record_range
 from pipelines.storage.checksums import sha256_of
 
 __all__ = ["load_geography", "load_plan", "save_plan"]
@@ -135,6 +135,7 @@ def load_plan(
         rest["class"],
         mechanism.parameters_from_json(document["parameters"]),
         document["guarantee"],
+        record_range(document["configuration"]),
     )
     thresholds = tuple(float(text) for text in document["choices"]["thresholds"])
     plan = ReleasePlan(

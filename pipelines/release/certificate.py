@@ -1,7 +1,8 @@
 """The certificate of a release: what is guaranteed, for whom, at what cost, by which code.
 
-The models below are format 2; `formats` reads earlier ones (docs/formats.md). `certificate_schema` is the
-JSON Schema that is published with them (docs/certificate.schema.json, and a copy in every release). Exact
+The models below are format 2, and format 3 for releases whose workplace totals are public in their own right;
+`formats` reads earlier ones (docs/formats.md). `certificate_schema` is the JSON Schema that is published with
+them (docs/certificate.schema.json, and a copy in every release). Exact
 numbers are decimal texts: bounds are rounded up to twelve significant digits, a mechanism's numbers are exact
 ratios.
 """
@@ -23,7 +24,9 @@ from pipelines.release.provenance import dependency_versions, source_state
 
 __all__ = [
     "CERTIFICATE_FORMAT",
+    "PROTECTED_FORMAT",
     "Certificate",
+    "ProtectedCertificate",
     "certificate_schema",
     "guarantee_fields",
     "make_certificate",
@@ -32,6 +35,7 @@ __all__ = [
 ]
 
 CERTIFICATE_FORMAT = "odsynth certificate 2"
+PROTECTED_FORMAT = "odsynth certificate 3"
 
 Decimal = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?$")]
 Ratio = Annotated[str, StringConstraints(pattern=r"^\d+(/\d+)?$")]
@@ -118,6 +122,19 @@ class UserLevel(EpsilonDelta):
 
     records: Annotated[int, Field(ge=1)]
     statement: str
+
+
+class PresenceLevel(_Part):
+    """What is guaranteed between inputs of which one has one job record more, at any work block.
+
+    The run's is probabilistic differential privacy, the others' are differential privacy: of one record, and
+    of one person with at most a number of records.
+    """
+
+    statement: str
+    run: EpsilonDelta
+    record_level: EpsilonDelta
+    user_level: EpsilonDelta
 
 
 class Losses(_Part):
@@ -217,9 +234,17 @@ class Certificate(_Part):
     not_for_release_because: list[str]
 
 
-def certificate_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of certificates of today's format."""
-    schema = Certificate.model_json_schema()
+class ProtectedCertificate(Certificate):
+    """The certificate of a release with the totals of a public table of workplaces, not of the records."""
+
+    format: Literal["odsynth certificate 3"]  # type: ignore[assignment]
+    presence: PresenceLevel
+
+
+def certificate_schema(stated_format: str = CERTIFICATE_FORMAT) -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of certificates of format 2 or 3."""
+    model = ProtectedCertificate if stated_format == PROTECTED_FORMAT else Certificate
+    schema = model.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
@@ -259,6 +284,33 @@ _DEFINITION: dict[str, Any] = {
 }
 
 
+_PROTECTED: dict[str, Any] = _DEFINITION | {
+    "words": (
+        _DEFINITION["words"].removesuffix(".")
+        + ", or, with the numbers of `presence`, were not there at all."
+    ),
+    "neighbours": (
+        "Two inputs in which the home of one job record differs; and two inputs of which one has one job "
+        "record more, at any work block, for which the numbers of `presence` are. A record with another work "
+        "block or other attributes is one record less and one more."
+    ),
+    "assumed_public": [
+        "a table of jobs by work block and attributes, which is not derived from these records (the slots)",
+        *_DEFINITION["assumed_public"][1:],
+    ],
+    "not_covered": [
+        *(line for line in _DEFINITION["not_covered"] if not line.startswith("the attributes of jobs")),
+        "the public table of jobs by work block and attributes, whose totals the release has",
+    ],
+}
+
+_BY_LOT = (
+    " A pool with more records than its public range goes on with as many as that, chosen by lot, and one "
+    "with fewer is filled up with homes from the public model; the statement about the run holds for every "
+    "outcome of these lots."
+)
+
+
 def make_certificate(
     plan: ReleasePlan, guarantee: synth.Guarantee, plan_sha256: str, *, secure: bool
 ) -> Certificate:
@@ -287,18 +339,20 @@ def make_certificate(
     )
     reasons = reasons_against_release(software, randomness_fields(secure))
     subject = plan.configuration["release"]
-    return Certificate(
-        format="odsynth certificate 2",
-        release=Subject(**{name: subject[name] for name in Subject.model_fields}),
-        mechanism=plan.numeric.mechanism,
+    fields: dict[str, Any] = {
+        "release": Subject(**{name: subject[name] for name in Subject.model_fields}),
+        "mechanism": plan.numeric.mechanism,
         **guarantee_fields(plan, guarantee),
-        plan_sha256=plan_sha256,
-        software=software,
-        randomness=randomness_fields(secure),
-        created=datetime.now(UTC).strftime(_TIME),
-        for_release=not reasons,
-        not_for_release_because=reasons,
-    )
+        "plan_sha256": plan_sha256,
+        "software": software,
+        "randomness": randomness_fields(secure),
+        "created": datetime.now(UTC).strftime(_TIME),
+        "for_release": not reasons,
+        "not_for_release_because": reasons,
+    }
+    if plan.numeric.record_range is not None:
+        return ProtectedCertificate(format="odsynth certificate 3", **fields)
+    return Certificate(format="odsynth certificate 2", **fields)
 
 
 def randomness_fields(secure: bool) -> Randomness:
@@ -329,8 +383,15 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
     up = synth.decimal_up
     records = int(plan.configuration["jobs"].get("records_per_worker", 1))
     user = synth.group_privacy(guarantee.record_epsilon, guarantee.record_delta, records)
-    return {
-        "definition": Definition(**_DEFINITION, delta_sharing=plan.mechanism.delta_sharing),
+    presence = guarantee.presence
+    more = {} if presence is None else {"presence": _presence_level(presence, records)}
+    words: dict[str, Any] = _DEFINITION
+    if presence is not None:
+        words = dict(_PROTECTED)
+        if "record_range" in plan.mechanism.settings:
+            words["words"] += _BY_LOT
+    return more | {
+        "definition": Definition(**words, delta_sharing=plan.mechanism.delta_sharing),
         "requested": Requested(
             guarantee=numeric.guarantee,
             words=_REQUESTED[numeric.guarantee],
@@ -371,6 +432,24 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
             rounding="up",
         ),
     }
+
+
+def _presence_level(presence: synth.Presence, records: int) -> PresenceLevel:
+    """Return the guarantee for one record more or less, and for all records of one person."""
+
+    def pair(epsilon: Fraction, delta: Fraction) -> EpsilonDelta:
+        return EpsilonDelta(epsilon=synth.decimal_up(epsilon), delta=synth.decimal_up(delta))
+
+    alone = presence.record_epsilon, presence.record_delta
+    return PresenceLevel(
+        statement=(
+            "the same for two inputs of which one has one job record more, at any work block (add or remove "
+            f"one); of one person: at most {records} job record(s) more or less"
+        ),
+        run=pair(presence.epsilon, presence.delta),
+        record_level=pair(*alone),
+        user_level=pair(*synth.group_privacy(*alone, records)),
+    )
 
 
 def _largest(guarantee: synth.Guarantee) -> dict[str, Fraction]:

@@ -13,7 +13,13 @@ from typing import Any
 
 import synth
 from pipelines.config.implicates import Implicates
-from pipelines.release.certificate import CERTIFICATE_FORMAT, Certificate, certificate_schema
+from pipelines.release.certificate import (
+    CERTIFICATE_FORMAT,
+    PROTECTED_FORMAT,
+    Certificate,
+    ProtectedCertificate,
+    certificate_schema,
+)
 
 __all__ = ["FIRST_FORMAT", "dump_certificate", "parse_certificate", "schema_of"]
 
@@ -34,6 +40,8 @@ def parse_certificate(content: str | bytes) -> Certificate:
         If it is of no format (a `pydantic.ValidationError` names the fields).
     """
     document = json.loads(content)
+    if isinstance(document, dict) and document.get("format") == PROTECTED_FORMAT:
+        return ProtectedCertificate.model_validate_json(content)
     if not isinstance(document, dict) or document.get("format") != FIRST_FORMAT:
         return Certificate.model_validate_json(content)
     try:
@@ -68,7 +76,7 @@ _PERSON = {"record_delta": "person_delta"}
 
 
 def dump_certificate(certificate: Certificate, stated_format: str) -> dict[str, Any]:
-    """Return what `json.loads` gives of a certificate.json of a format, the first or today's."""
+    """Return what `json.loads` gives of a certificate.json of a format, the first or one of today's."""
     document = certificate.model_dump(mode="json")
     if stated_format != FIRST_FORMAT:
         return document
@@ -81,6 +89,6 @@ def dump_certificate(certificate: Certificate, stated_format: str) -> dict[str, 
 def schema_of(stated_format: str) -> dict[str, Any]:
     """Return the JSON Schema that a release with a certificate of this format carries."""
     if stated_format != FIRST_FORMAT:
-        return certificate_schema()
+        return certificate_schema(stated_format)
     text = files("pipelines.release").joinpath("certificate-1.schema.json").read_text(encoding="utf-8")
     return dict(json.loads(text))

@@ -131,7 +131,7 @@ def write_public(
         _join(of_implicate, names, folder / below)
     text = certificate.model_dump_json(indent=1) + "\n"
     (folder / "certificate.json").write_text(text, encoding="utf-8")
-    schema = json.dumps(certificate_schema(), indent=1) + "\n"
+    schema = json.dumps(certificate_schema(certificate.format), indent=1) + "\n"
     (folder / "certificate.schema.json").write_text(schema, encoding="utf-8")
     named = (folder / NAME_FILE).is_file()
     (folder / "README.md").write_text(release_readme(plan, certificate, names, named), encoding="utf-8")

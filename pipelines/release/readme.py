@@ -9,7 +9,7 @@ from fractions import Fraction
 from geo_data.od_files import count_columns
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
-from pipelines.release.certificate import CERTIFICATE_FORMAT, Certificate
+from pipelines.release.certificate import CERTIFICATE_FORMAT, Certificate, ProtectedCertificate
 from pipelines.release.formats import FIRST_FORMAT
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
@@ -119,10 +119,20 @@ def release_readme(
         if certificate.for_release
         else "**Not for release**: " + "; ".join(certificate.not_for_release_because) + "."
     )
+    totals, presence = "the public number of jobs, by every attribute", ""
+    if isinstance(certificate, ProtectedCertificate):
+        totals = "the number of jobs of a public table, by every attribute, and not that of the records"
+        level = certificate.presence
+        presence = (
+            "\nFor one job record more or less, at any work block, epsilon is "
+            f"{level.run.epsilon} and delta {level.run.delta}; for all records\nof one person, as "
+            f"differential privacy, epsilon is {level.user_level.epsilon} and delta "
+            f"{level.user_level.delta}.\n"
+        )
     return f"""# {certificate.release.name}
 
 {certificate.totals.synthetic_workers:,} **synthetic** workers: where they live and where they work. No row is
-a real person. Work blocks have exactly the public number of jobs, by every attribute; the homes were drawn at
+a real person. Work blocks have exactly {totals}; the homes were drawn at
 random from {plan.mechanism.words}.
 
 {status}
@@ -150,7 +160,7 @@ Epsilon {run.epsilon}, delta {run.delta}.
 
 For one person with at most {user.records} job record(s), the release is (epsilon, delta)-differentially
 private with epsilon {user.epsilon} and delta {user.delta}.
-
+{presence}
 Not protected: {"; ".join(certificate.definition.not_covered)}.
 
 Assumed to be public already: {"; ".join(certificate.definition.assumed_public)}.

@@ -17,6 +17,7 @@ from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.planning.storage import load_plan
 from pipelines.release.certificate import (
+    PROTECTED_FORMAT,
     Certificate,
     guarantee_fields,
     randomness_fields,
@@ -209,6 +210,8 @@ def _load_plan(folder: Path, certificate: Certificate, hashes: dict[str, str]) -
     if own.get("plan.json") != certificate.plan_sha256:
         raise _fail("plan", "plan/plan.json is not the plan that certificate.json names")
     plan = load_plan(folder / "plan", hashes=own)
+    if (plan.numeric.record_range is not None) != (certificate.format == PROTECTED_FORMAT):
+        raise _fail("plan", "the plan and the certificate differ in whose totals of workplaces these are")
     if plan.numeric.mechanism != certificate.mechanism:
         raise _fail("plan", "the plan and the certificate name different mechanisms")
     config = _configuration(plan)
