@@ -92,9 +92,12 @@ reference: $(STAMP)  ## Write docs/configuration.md from the program
 	@$(BIN)/python -c "from pipelines.config.reference import configuration_reference as r; print(r(), end='')" \
 		> docs/configuration.md.new && mv docs/configuration.md.new docs/configuration.md
 
-schema: $(STAMP)  ## Write docs/certificate.schema.json from the program
-	@$(BIN)/python -c "import json, pipelines; print(json.dumps(pipelines.certificate_schema(), indent=1))" \
-		> docs/certificate.schema.json.new && mv docs/certificate.schema.json.new docs/certificate.schema.json
+schema: $(STAMP)  ## Write docs/certificate.schema.json and docs/certificate-3.schema.json from the program
+	@for end in "" -3; do \
+		$(BIN)/python -c "import json, sys; from pipelines import certificate_schema as schema; \
+			print(json.dumps(schema(*sys.argv[1:]), indent=1))" $${end:+"odsynth certificate 3"} \
+			> docs/certificate.new && mv docs/certificate.new "docs/certificate$$end.schema.json" || exit 1; \
+	done
 
 # Keeps the versions that still fit; "make lock LOCKFLAGS=--upgrade" takes the newest of everything.
 lock: $(STAMP)  ## Write requirements.lock anew from pyproject.toml

@@ -1,11 +1,11 @@
-"""Rhode Island with public workplaces of its own, beside the same release without: what it costs, what it hides.
+"""Rhode Island with public workplaces of its own, beside the same release without: its costs, what it hides.
 
 Usage: python benchmarks/workplaces.py [--page docs/planning.md]
 
 The public table is that of examples/workplaces.py: totals times a factor between 0.85 and 1.15 for each work
 block. LODES plays the confidential truth, and is itself public, so that what a release hides may be printed.
-Total variations are between shares of all jobs. "Table alone" is what the public table costs before any privacy:
-the true homes of each work block, weighted to the table's total.
+Total variations are between shares of all jobs. "Table alone" is what the public table costs before any
+privacy: the true homes of each work block, weighted to the table's total.
 """
 
 from __future__ import annotations
@@ -140,16 +140,16 @@ def hidden(work: np.ndarray, totals: np.ndarray) -> str:
     return (
         f"The file has {int(work.sum()):,} jobs at {(work > 0).sum():,} work blocks, the public table "
         f"{int(totals.sum()):,} at {(totals > 0).sum():,}. Of the {single.sum():,} blocks with one job "
-        f"{(single & (totals == 0)).sum():,} are not in the table and {(single & (totals > 1)).sum():,} have more; "
-        f"totals of at least 100 are off by {np.median(off):.1%} in the median."
+        f"{(single & (totals == 0)).sum():,} are not in the table and {(single & (totals > 1)).sum():,} have "
+        f"more; totals of at least 100 are off by {np.median(off):.1%} in the median."
     )
 
 
 def lots(kept: dict[str, int]) -> str:
     """Say what was done to the jobs before anything else."""
     return (
-        f"Of the jobs, {kept['jobs_of_no_slot']:,} are at blocks that the table does not have; for the range of "
-        f"the example the urns left out {kept['jobs_left_out']:,} by lot, and were filled up with "
+        f"Of the jobs, {kept['jobs_of_no_slot']:,} are at blocks that the table does not have; for the range "
+        f"of the example the urns left out {kept['jobs_left_out']:,} by lot, and were filled up with "
         f"{kept['homes_filled_in']:,}."
     )
 

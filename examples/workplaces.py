@@ -1,11 +1,11 @@
 """Write a public table of workplaces for Rhode Island: its totals times a factor for each work block.
 
-    python examples/workplaces.py                  writes out/ri_workplaces_2019.csv, for examples/workplaces.toml
+    python examples/workplaces.py        writes out/ri_workplaces_2019.csv, for examples/workplaces.toml
 
 It stands for a table that an agency has published already with its employers protected, as LODES is by noise
-infusion: every work block has a factor of its own between 0.85 and 1.15 for all its counts, the same in every
-run, and what comes out is rounded to one of the two whole numbers beside it. A real table is not made from the
-confidential file beside which it is used in this way: what it tells is not covered by the certificate.
+infusion: every work block has a factor of its own between 0.85 and 1.15 for all its counts, the same in
+every run, and what comes out is rounded to one of the two whole numbers beside it. What a real table tells of
+the records that it was once made from is not covered by the certificate.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def check_retention(retention: tuple[Fraction, ...]) -> None:
 def check_membership(plan: Plan, parameters: DirichletParameters) -> None:
     """Check that every pool is inside the limits of its class, and that the sampler can hold every urn.
 
-    Lemma 9 of docs/privacy.md.
+    Lemma 9 of docs/privacy.md, and with a range of records, all of which must be inside, Lemma 27.
 
     Raises
     ------

@@ -27,7 +27,12 @@ from pipelines import (
     make_plan,
 )
 from pipelines.release import certificate as certificate_form
-from pipelines.release.certificate import EpsilonDelta, guarantee_fields, make_certificate
+from pipelines.release.certificate import (
+    PROTECTED_FORMAT,
+    EpsilonDelta,
+    guarantee_fields,
+    make_certificate,
+)
 from pipelines.release.provenance import SourceState
 from pipelines.release.readme import odds_in_words
 
@@ -67,6 +72,8 @@ def test_schema_is_a_schema() -> None:
 def test_published_schema_is_the_programs() -> None:
     published = json.loads((ROOT / "docs" / "certificate.schema.json").read_text(encoding="utf-8"))
     assert published == certificate_schema()
+    protected = json.loads((ROOT / "docs" / "certificate-3.schema.json").read_text(encoding="utf-8"))
+    assert protected == certificate_schema(PROTECTED_FORMAT)
 
 
 def test_certificate_validates_and_carries_its_schema(small_release: Release, stored: dict[str, Any]) -> None:
