@@ -459,3 +459,21 @@ def test_the_confidential_file_is_no_public_table(protected: Configs, small_regi
     config = protected({"workplaces.file": small_region["od"]})
     with pytest.raises(pipelines.ConfigError, match=r"workplaces\.file: .* is a confidential file"):
         plan(config)
+
+
+# --- readers
+
+
+def test_every_reader_takes_such_a_release(
+    config_text: Callable[..., str], blurred: Path, clean_source: object, tmp_path: Path
+) -> None:
+    path = tmp_path / "protected.toml"
+    path.write_text(config_text({"workplaces": {"file": str(blurred)}}, GEOMETRIC), encoding="utf-8")
+    release = run(pipelines.load_config(path))
+    measures = pipelines.evaluate(release.out, path).set_index(["measure", "level", "group"])["value"]
+    assert 0 < measures["workplace_variation", "tabblk2010", "all"] < 0.5
+    assert "which is not derived from these records" in pipelines.build_map(release.public)
+    assert pipelines.export(release.public, ["csv", "lodes"], tmp_path / "exported").keys() == {
+        "csv",
+        "lodes",
+    }
