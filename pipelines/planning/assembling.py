@@ -10,7 +10,7 @@ import geo_data
 import synth
 from pipelines.config.implicates import Implicates
 from pipelines.config.loading import PlanSettings, ReleaseConfig
-from pipelines.planning.plan import Choices, ReleasePlan, record_range
+from pipelines.planning.plan import Choices, ReleasePlan
 from pipelines.planning.public_inputs import PublicInputs
 
 __all__ = ["assemble"]
@@ -77,8 +77,9 @@ def _calibrated(
     """Calibrate one run of the mechanism to its part of the budget."""
     epsilon, runs = config.privacy.epsilon, implicates.runs
     calibrate = synth.MECHANISMS[config.release.mechanism].calibrate
-    found = record_range(config.canonical())
-    confidential = {} if found is None else {"record_range": found}
+    confidential = {}
+    if (w := config.workplaces) is not None:
+        confidential["record_range"] = synth.RecordRange(w.fewest, w.most)
     try:
         return calibrate(
             pools,

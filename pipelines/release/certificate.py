@@ -385,13 +385,14 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
     user = synth.group_privacy(guarantee.record_epsilon, guarantee.record_delta, records)
     presence = guarantee.presence
     more = {} if presence is None else {"presence": _presence_level(presence, records)}
-    words: dict[str, Any] = _DEFINITION
+    words: dict[str, Any] = _DEFINITION | {"delta_sharing": plan.mechanism.delta_sharing}
     if presence is not None:
-        words = dict(_PROTECTED)
+        words |= _PROTECTED
+        words["delta_sharing"] = words["delta_sharing"].replace("N records", "N public slots")
         if "record_range" in plan.mechanism.settings:
             words["words"] += _BY_LOT
     return more | {
-        "definition": Definition(**words, delta_sharing=plan.mechanism.delta_sharing),
+        "definition": Definition(**words),
         "requested": Requested(
             guarantee=numeric.guarantee,
             words=_REQUESTED[numeric.guarantee],

@@ -15,7 +15,7 @@ from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
 from synth import decimal_up, exp_up, group_privacy
 
-__all__ = ["count_meanings", "odds_in_words", "release_readme"]
+__all__ = ["count_meanings", "odds_in_words", "presence_in_words", "release_readme"]
 
 _LODES_MEANING = {
     "S000": "all jobs",
@@ -119,16 +119,10 @@ def release_readme(
         if certificate.for_release
         else "**Not for release**: " + "; ".join(certificate.not_for_release_because) + "."
     )
-    totals, presence = "the public number of jobs, by every attribute", ""
-    if isinstance(certificate, ProtectedCertificate):
-        totals = "the number of jobs of a public table, by every attribute, and not that of the records"
-        level = certificate.presence
-        presence = (
-            "\nFor one job record more or less, at any work block, epsilon is "
-            f"{level.run.epsilon} and delta {level.run.delta}; for all records\nof one person, as "
-            f"differential privacy, epsilon is {level.user_level.epsilon} and delta "
-            f"{level.user_level.delta}.\n"
-        )
+    totals = "the public number of jobs, by every attribute"
+    if presence := presence_in_words(certificate):
+        totals = "the number of jobs of a public table, by every attribute, whatever the records' own is"
+        presence = f"\n{presence}\n"
     return f"""# {certificate.release.name}
 
 {certificate.totals.synthetic_workers:,} **synthetic** workers: where they live and where they work. No row is
@@ -165,6 +159,18 @@ Not protected: {"; ".join(certificate.definition.not_covered)}.
 
 Assumed to be public already: {"; ".join(certificate.definition.assumed_public)}.
 """
+
+
+def presence_in_words(certificate: Certificate) -> str:
+    """Say what a release with public workplaces promises of one record's being there at all; else nothing."""
+    if not isinstance(certificate, ProtectedCertificate):
+        return ""
+    level = certificate.presence
+    return (
+        "For one job record more or less, at any work block, epsilon is "
+        f"{level.run.epsilon} and delta {level.run.delta}; for all records\nof one person, as differential "
+        f"privacy, epsilon is {level.user_level.epsilon} and delta {level.user_level.delta}."
+    )
 
 
 def odds_in_words(certificate: Certificate) -> str:

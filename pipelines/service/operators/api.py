@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from starlette.responses import PlainTextResponse
 
-from pipelines.release.certificate import Certificate
+from pipelines.release.certificate import Certificate, ProtectedCertificate
 from pipelines.service.access.auth import end_sessions, principal, require
 from pipelines.service.access.tokens import Principal, Token, revoke_token
 from pipelines.service.errors import answers
@@ -137,7 +137,7 @@ def get_log(request: Request, run: RunNumber, _: _Viewer) -> PlainTextResponse:
 
 
 @router.get("/runs/{run}/certificate", responses=answers(404), summary="Certificate of a finished run")
-def get_certificate(request: Request, run: RunNumber, _: _Viewer) -> Certificate:
+def get_certificate(request: Request, run: RunNumber, _: _Viewer) -> Certificate | ProtectedCertificate:
     """What an approver should read; it is published with the release."""
     return lookups.find_certificate(request.app.state.store, run)
 

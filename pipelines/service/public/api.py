@@ -8,7 +8,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
-from pipelines.release.certificate import Certificate
+from pipelines.release.certificate import Certificate, ProtectedCertificate
 from pipelines.service.caching import CONTENT, answer, is_fresh, tag
 from pipelines.service.errors import answers
 from pipelines.service.parameters import Name, VersionName
@@ -50,7 +50,7 @@ def get_release(request: Request, name: Name, version: VersionName) -> Response:
 
 @router.get(
     "/{name}/{version}/certificate",
-    response_model=Certificate,
+    response_model=Certificate | ProtectedCertificate,
     responses=answers(503),
     summary="The certificate of privacy",
 )

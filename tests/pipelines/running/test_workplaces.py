@@ -14,6 +14,7 @@ import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
+from pydantic import TypeAdapter
 
 import geo_data
 import pipelines
@@ -27,6 +28,8 @@ from pipelines.planning.storage import load_plan, save_plan
 from pipelines.release.certificate import PROTECTED_FORMAT, certificate_schema
 from pipelines.running import batches as drawing
 from pipelines.running.report import plan_summary
+from pipelines.service.operators import api as operator_api
+from pipelines.service.public import api as public_api
 
 from .helpers import GEOMETRIC, Configs, data_of, seeded
 
@@ -113,6 +116,8 @@ def test_a_release_has_the_public_totals_and_passes_every_check(
         assert presence["run"] == document["run"]
     assert Fraction(presence["record_level"]["epsilon"]) <= Fraction(level["epsilon"])
     assert "one job record more" in document["definition"]["neighbours"]
+    assert ("N public slots" in document["definition"]["delta_sharing"]) == (mechanism is DIRICHLET)
+    assert "N records" not in json.dumps(document)
     assert not any("reproduced" in line for line in document["definition"]["not_covered"])
     readme = (release.public / "README.md").read_text(encoding="utf-8")
     assert "For one job record more or less, at any work block" in readme
@@ -472,7 +477,14 @@ def test_every_reader_takes_such_a_release(
     release = run(pipelines.load_config(path))
     measures = pipelines.evaluate(release.out, path).set_index(["measure", "level", "group"])["value"]
     assert 0 < measures["workplace_variation", "tabblk2010", "all"] < 0.5
-    assert "which is not derived from these records" in pipelines.build_map(release.public)
+    page = pipelines.build_map(release.public)
+    assert "which is not derived from these records" in page
+    assert "For one job record more or less, at any work block, epsilon is 4.3" in page
+    document = (release.public / "certificate.json").read_text(encoding="utf-8")
+    for answer in (public_api, operator_api):  # the service shows all of it
+        route = next(r for r in answer.router.routes if r.path.endswith("/certificate"))  # type: ignore[attr-defined]
+        stated = TypeAdapter(route.response_model).dump_json(release.certificate)  # type: ignore[attr-defined]
+        assert json.loads(stated) == json.loads(document)
     assert pipelines.export(release.public, ["csv", "lodes"], tmp_path / "exported").keys() == {
         "csv",
         "lodes",
