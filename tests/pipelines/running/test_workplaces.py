@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import shutil
 from collections.abc import Callable
 from fractions import Fraction
@@ -34,6 +35,7 @@ from pipelines.service.public import api as public_api
 from .helpers import GEOMETRIC, Configs, data_of, seeded
 
 CODES = dict.fromkeys(["w_geocode", "h_geocode", "createdate"], "str")
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 COUNTS = [*(f"S{group}0{i}" for group in "AEI" for i in (1, 2, 3))]
 DIRICHLET: dict[str, Any] = {"plan.retention_min": "0.5"}
 EITHER = pytest.mark.parametrize("mechanism", [DIRICHLET, GEOMETRIC], ids=["dirichlet", "geometric"])
@@ -489,3 +491,38 @@ def test_every_reader_takes_such_a_release(
         "csv",
         "lodes",
     }
+
+
+# --- the example
+
+
+@pytest.fixture(scope="module")
+def example() -> Any:
+    return runpy.run_path(str(EXAMPLES / "workplaces.py"))
+
+
+def test_the_table_of_the_example_has_factors_of_its_own(example: Any, small_region: dict[str, Path]) -> None:
+    jobs = pd.read_csv(small_region["od"], dtype=CODES)
+    table, again = example["public_table"](jobs), example["public_table"](jobs[::-1])
+    pd.testing.assert_frame_equal(table.reset_index(drop=True), again.reset_index(drop=True))
+    for names in example["GROUPS"].values():
+        assert (table[names].sum(axis=1) == table["S000"]).all()
+        assert (table[names] >= 0).all(axis=None)
+    own = jobs.groupby("w_geocode")["S000"].sum().reindex(table["w_geocode"]).to_numpy()
+    assert (table["S000"] >= np.floor(own * example["LOW"])).all()
+    assert (table["S000"] <= np.ceil(own * example["HIGH"])).all()
+    assert (table["S000"] != own).mean() > 0.2
+
+
+@pytest.mark.slow
+def test_rhode_island_with_workplaces_of_its_own(
+    example: Any, shared_data: Path, tmp_path: Path, clean_source: object
+) -> None:
+    example["main"](table := tmp_path / "ri_workplaces_2019.csv")
+    config = pipelines.load_config(EXAMPLES / "workplaces.toml")
+    assert config.workplaces is not None
+    own = config.workplaces.model_copy(update={"file": table})
+    release = run(config.model_copy(update={"workplaces": own}).with_out(tmp_path / "out"))
+    assert [check.name for check in verify(release.public)][-1] == "for release"
+    public = pd.read_csv(table, dtype=CODES).set_index("w_geocode")["S000"]
+    assert totals_of(release) == public.to_dict()
