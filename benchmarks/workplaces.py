@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -27,16 +28,17 @@ from pipelines.planning.public_inputs import job_source, read_geography
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 COMMAND = "python benchmarks/workplaces.py"
-CASES = [(mechanism, epsilon) for mechanism in ("dirichlet", "geometric") for epsilon in ("8.6", "2")]
-HEAD = [
-    "release",
-    "epsilon",
-    "for one job more or less",
-    "noise",
-    "flows",
-    "homes",
-    "work blocks' own totals",
+EXACT = ("", "")
+CASES = [
+    (mechanism, epsilon, span)
+    for mechanism, spans in {
+        "dirichlet": [EXACT, ("0.8", "1.25"), ("1", "1"), ("0.5", "2")],
+        "geometric": [EXACT, ("0.8", "1.25")],
+    }.items()
+    for epsilon in ("8.6", "2")
+    for span in spans
 ]
+HEAD = ["release", "epsilon", "presence", "noise", "left out, filled in", "flows", "homes", "own totals"]
 
 
 def counts(
@@ -58,10 +60,7 @@ def variation(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def row(
-    name: str,
-    truth: dict[str, np.ndarray],
-    found: dict[str, np.ndarray],
-    cells: tuple[str, ...] = ("", "", ""),
+    name: str, truth: dict[str, np.ndarray], found: dict[str, np.ndarray], cells: Sequence[str] = ("",) * 4
 ) -> list[str]:
     """Return a row of the table."""
     present = truth["work"] > 0
@@ -93,41 +92,42 @@ def main(page: Path | None) -> None:
         totals = np.bincount(slots.work, minlength=geography.n_blocks)
         weight = (totals / np.maximum(truth["work"], 1))[records.work]
         rows.append(row("table alone", truth, counts(geography, records.home, records.work, weight)))
-        notes = ""
-        for i, (mechanism, epsilon) in enumerate(CASES):
-            for own in (False, True):
-                made, out = changed(config, mechanism, epsilon, own=own), folder / f"{i}-{own}"
-                release = pipelines.run(made.with_out(out))
-                level = geography.block_level
-                flows = pipelines.read_public_release(release.public).flows(level, level)
-                found = counts(geography, *(flows[side].to_numpy() for side in ("home", "work", "S000")))
-                guarantee = release.plan.certify()
-                presence = guarantee.presence
-                cells = (
-                    epsilon,
-                    "not protected" if presence is None else synth.decimal_up(presence.epsilon, 3),
-                    f"{release.noise_share:.1%}",
-                )
-                what = "public workplaces" if own else "exact totals"
-                rows.append(row(f"{mechanism}, {what}", truth, found, cells))
-                if own and mechanism == "dirichlet":
-                    kept = json.loads((out / "confidential" / "totals.json").read_text(encoding="utf-8"))
-                    notes = lots(kept)
-    text = f"{table(HEAD, rows)}\n\n{hidden(truth['work'], totals)} {notes}"
+        for i, (mechanism, epsilon, span) in enumerate(CASES):
+            made, out = changed(config, mechanism, epsilon, span), folder / str(i)
+            release = pipelines.run(made.with_out(out))
+            level = geography.block_level
+            flows = pipelines.read_public_release(release.public).flows(level, level)
+            found = counts(geography, *(flows[side].to_numpy() for side in ("home", "work", "S000")))
+            presence = release.plan.certify().presence
+            cells = [epsilon, "not protected", f"{release.noise_share:.1%}", ""]
+            what = "exact totals"
+            if presence is not None:
+                kept = json.loads((out / "confidential" / "totals.json").read_text(encoding="utf-8"))
+                cells[1] = synth.decimal_up(presence.epsilon, 3)
+                what = "public workplaces"
+                if mechanism == "dirichlet":
+                    what += f", {span[0]} to {span[1]} times"
+                    cells[3] = f"{kept['jobs_left_out']:,}, {kept['homes_filled_in']:,}"
+            rows.append(row(f"{mechanism}, {what}", truth, found, cells))
+    text = f"{table(HEAD, rows)}\n\n{hidden(truth['work'], totals)}"
     click.echo(text)
     if page is not None:
         fill(page, COMMAND, text)
 
 
 def changed(
-    config: pipelines.ReleaseConfig, mechanism: str, epsilon: str, *, own: bool
+    config: pipelines.ReleaseConfig, mechanism: str, epsilon: str, span: tuple[str, str]
 ) -> pipelines.ReleaseConfig:
-    """Return the configuration with another mechanism and epsilon, with or without the public table."""
+    """Return the configuration with another mechanism, epsilon and range, or without the public table."""
+    workplaces = None
+    if span != EXACT and config.workplaces is not None:
+        fewest, most = map(synth.exact, span)
+        workplaces = config.workplaces.model_copy(update={"fewest": fewest, "most": most})
     return config.model_copy(
         update={
             "release": config.release.model_copy(update={"mechanism": mechanism, "csv": False}),
             "privacy": config.privacy.model_copy(update={"epsilon": synth.exact(epsilon)}),
-            "workplaces": config.workplaces if own else None,
+            "workplaces": workplaces,
         }
     )
 
@@ -142,15 +142,6 @@ def hidden(work: np.ndarray, totals: np.ndarray) -> str:
         f"{int(totals.sum()):,} at {(totals > 0).sum():,}. Of the {single.sum():,} blocks with one job "
         f"{(single & (totals == 0)).sum():,} are not in the table and {(single & (totals > 1)).sum():,} have "
         f"more; totals of at least 100 are off by {np.median(off):.1%} in the median."
-    )
-
-
-def lots(kept: dict[str, int]) -> str:
-    """Say what was done to the jobs before anything else."""
-    return (
-        f"Of the jobs, {kept['jobs_of_no_slot']:,} are at blocks that the table does not have; for the range "
-        f"of the example the urns left out {kept['jobs_left_out']:,} by lot, and were filled up with "
-        f"{kept['homes_filled_in']:,}."
     )
 
 
