@@ -43,7 +43,8 @@ _BLOCK_DIGITS = 15
 class Slots:
     """The public side of all jobs: one row per job, without any origin.
 
-    Workplace totals, by every attribute, are public by assumption; the certificate says so.
+    Workplace totals, by every attribute, are public: by assumption, or, where they are of a public table of
+    their own, because that is published already; the certificate says which.
 
     Parameters
     ----------
@@ -107,9 +108,17 @@ class JobSource(Protocol):
         """Read the confidential side with the attributes named in `by`."""
 
     def parts(
-        self, by: tuple[str, ...] = (), categories: Mapping[str, tuple[str, ...]] | None = None
+        self,
+        by: tuple[str, ...] = (),
+        categories: Mapping[str, tuple[str, ...]] | None = None,
+        *,
+        others: bool = False,
     ) -> Iterator[JobRecords]:
-        """Read the confidential side file by file, attributes coded as in the slots' `categories`."""
+        """Read the confidential side file by file, attributes coded as in the slots' `categories`.
+
+        With `others`, jobs that no slot can be for are there too: of a work block outside the geography,
+        which is then -1, or of another category, whose code is then the number of categories.
+        """
 
 
 def files_of(files: Files) -> tuple[str | os.PathLike[str], ...]:
@@ -151,6 +160,7 @@ def locate_blocks(
     path: str | os.PathLike[str],
     column: str,
     external: bool = False,
+    others: bool = False,
 ) -> Int32:
     """Return the block number of every code, all of which must be in the geography.
 
@@ -163,6 +173,8 @@ def locate_blocks(
         Named in errors.
     external : bool
         Codes may be in external zones instead, as those of homes may.
+    others : bool
+        Codes may be anything: those of no block of the geography get -1.
 
     Returns
     -------
@@ -181,6 +193,8 @@ def locate_blocks(
     unknown = numbers < 0
     if not external:
         unknown |= geography.is_external(numbers)
+    if others:
+        return np.where(unknown, np.int32(-1), numbers)[index]
     if not unknown.any():
         return numbers[index]
 

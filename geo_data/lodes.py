@@ -51,6 +51,9 @@ class LodesJobs:
         Aux files of the same form: jobs of workers who live in external zones of the geography.
     sha256 : dict, optional
         Filled with the SHA-256 of each file, of the bytes that were read last, under its path.
+    homes : bool
+        Whether the file has homes. False for a public table of jobs by workplace, of which only `slots` can
+        be read: it has the work block and the counts of an OD file, and may have further columns.
 
     Notes
     -----
@@ -62,6 +65,7 @@ class LodesJobs:
     geography: Geography
     aux: Files | None = None
     sha256: dict[str, str] | None = None
+    homes: bool = True
 
     def slots(self) -> Slots:
         """Read the job slots: one row per job, from the destination's totals alone.
@@ -133,7 +137,11 @@ class LodesJobs:
         return join_records(list(self.parts(by)), by)
 
     def parts(
-        self, by: tuple[str, ...] = (), categories: Mapping[str, tuple[str, ...]] | None = None
+        self,
+        by: tuple[str, ...] = (),
+        categories: Mapping[str, tuple[str, ...]] | None = None,
+        *,
+        others: bool = False,
     ) -> Iterator[JobRecords]:
         """Read the job records file by file, the main files first; else as `records`.
 
@@ -142,6 +150,8 @@ class LodesJobs:
         by : tuple of str
         categories : mapping, optional
             Of the slots; those of LODES are always the same.
+        others : bool
+            As for `JobSource`.
         """
         by = tuple(by)
         if not set(by) <= set(LODES_CATEGORIES):
@@ -159,8 +169,9 @@ class LodesJobs:
         for files, external in self._sets:
             seen = np.zeros(self.geography.n_blocks, np.int8)  # in how many files each work block is, to 2
             for path in files:
-                records = self._records(path, by, external=external)
-                seen += (np.bincount(records.work, minlength=seen.size) > 0) & (seen < 2)
+                records = self._records(path, by, external=external, others=others)
+                inside = records.work[records.work >= 0]
+                seen += (np.bincount(inside, minlength=seen.size) > 0) & (seen < 2)
                 yield records
                 del records
             self._refuse_repeats(files, seen > 1)
@@ -200,9 +211,11 @@ class LodesJobs:
         """The files, and whether their workers live outside."""
         return [(path, external) for files, external in self._sets for path in files]
 
-    def _records(self, path: str | os.PathLike[str], by: tuple[str, ...], *, external: bool) -> JobRecords:
+    def _records(
+        self, path: str | os.PathLike[str], by: tuple[str, ...], *, external: bool, others: bool
+    ) -> JobRecords:
         frame = self._read(path, "w_geocode", "h_geocode")
-        work = locate_blocks(self.geography, frame["w_geocode"], path=path, column="w_geocode")
+        work = locate_blocks(self.geography, frame["w_geocode"], path=path, column="w_geocode", others=others)
         home = locate_blocks(
             self.geography, frame["h_geocode"], path=path, column="h_geocode", external=external
         )
@@ -233,7 +246,8 @@ class LodesJobs:
     def _read(self, path: str | os.PathLike[str], *geocodes: str) -> pd.DataFrame:
         """Read geocode columns and all counts, and check that the counts of every row agree."""
         columns: dict[str, Kind] = {**dict.fromkeys(geocodes, "code"), **dict.fromkeys(_COUNTS, "count")}
-        frame = read_table(path, columns, schema=LODES_COLUMNS, sha256=self.sha256)
+        schema = LODES_COLUMNS if self.homes else None
+        frame = read_table(path, columns, schema=schema, sha256=self.sha256)
         if frame["S000"].astype(np.float64).sum() > np.iinfo(np.int32).max:
             raise InputError(
                 path,

@@ -41,8 +41,11 @@ class MicrodataJobs:
         CSV, csv.gz or Parquet; several files are one set of jobs.
     geography : Geography
         Must hold every origin and destination of the file.
-    home, work : str
-        Columns of the origin's and the destination's block code, text.
+    home : str, optional
+        Column of the origin's block code, text; None for a public table of jobs by workplace, of which only
+        `slots` can be read.
+    work : str
+        Column of the destination's block code, text.
     worker : str, optional
         Column that identifies the worker, so that `records_per_worker` can be held.
     count : str, optional
@@ -65,7 +68,7 @@ class MicrodataJobs:
 
     path: Files
     geography: Geography
-    home: str
+    home: str | None
     work: str
     worker: str | None = None
     count: str | None = None
@@ -76,8 +79,8 @@ class MicrodataJobs:
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", tuple(sorted(self.attributes)))
         path = files_of(self.path)[0]
-        names = [self.home, self.work, *self.attributes]
-        names += [name for name in (self.worker, self.count) if name is not None]
+        names = [self.work, *self.attributes]
+        names += [name for name in (self.home, self.worker, self.count) if name is not None]
         if len(set(names)) < len(names):
             raise InputError(
                 path,
@@ -144,7 +147,11 @@ class MicrodataJobs:
         return join_records(list(self.parts(by, categories)), by)
 
     def parts(
-        self, by: tuple[str, ...] = (), categories: Mapping[str, tuple[str, ...]] | None = None
+        self,
+        by: tuple[str, ...] = (),
+        categories: Mapping[str, tuple[str, ...]] | None = None,
+        *,
+        others: bool = False,
     ) -> Iterator[JobRecords]:
         """Read the job records file by file, some million rows at a time; else as `records`.
 
@@ -155,8 +162,12 @@ class MicrodataJobs:
         by : tuple of str
         categories : mapping, optional
             Categories of the slots, by which attributes are coded; by default those of the file.
+        others : bool
+            As for `JobSource`.
         """
         by = tuple(by)
+        if self.home is None:
+            raise ValueError("a table of jobs by workplace has no homes")
         if not set(by) <= set(self.attributes):
             raise InputError(
                 files_of(self.path)[0],
@@ -184,7 +195,7 @@ class MicrodataJobs:
                 rows = slice(start, start + _ROWS)
                 work, home = frame[self.work].iloc[rows], frame[self.home].iloc[rows]
                 yield JobRecords(
-                    work=locate_blocks(self.geography, work, path=path, column=self.work),
+                    work=locate_blocks(self.geography, work, path=path, column=self.work, others=others),
                     home=locate_blocks(self.geography, home, path=path, column=self.home, external=True),
                     attributes={name: codes[rows] for name, codes in coded.items()},
                 )
@@ -210,14 +221,15 @@ class MicrodataJobs:
         if categories is None:
             return self._code(values)[0]
         codes = pd.Index(categories, dtype="str").get_indexer(pd.Index(values))
-        return codes.astype(np.uint8) if len(categories) <= 256 else codes.astype(np.uint16)
+        codes = np.where(codes < 0, len(categories), codes)
+        return codes.astype(np.uint8) if len(categories) < 256 else codes.astype(np.uint16)
 
     def _read(
         self, path: str | os.PathLike[str], labels: tuple[str, ...], *, origins: bool = False
     ) -> pd.DataFrame:
         """Read the columns, one row per job."""
         columns: dict[str, Kind] = {self.work: "code"}
-        if origins:
+        if origins and self.home is not None:
             columns[self.home] = "code"
         # A wrong name of the columns that planning does not parse is found by planning.
         present = [name for name in (self.home, self.worker) if name is not None]

@@ -182,7 +182,12 @@ class PoolFinder:
 
     def find(self, records: JobRecords) -> NDArray[np.int64]:
         """Return the pool of each record, int64 of shape (n,); the number of pools where there is none."""
-        key = _key(records, self._pools.slots.categories, self._pools.pooling.by, self._place)
+        categories, by = self._pools.slots.categories, self._pools.pooling.by
+        key = _key(records, categories, by, self._place)
+        # Of jobs that no slot can be for (`JobSource.parts`), no key may be that of another pool.
+        key[records.work < 0] = -1
+        for name in by:
+            key[records.attributes[name] >= len(categories[name])] = -1
         pool = np.searchsorted(self._keys, key)
         found = self._keys[np.minimum(pool, self._keys.size - 1)] == key
         return np.where(found, pool, self._keys.size)
@@ -194,7 +199,7 @@ def _key(
     by: tuple[str, ...],
     place: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    key = place[rows.work]
+    key: NDArray[np.int64] = place[rows.work]
     for name in by:
         key = key * len(categories[name]) + rows.attributes[name]
     return key

@@ -9,10 +9,11 @@ from synth.errors import ShownError
 from synth.exact import decimal_down, decimal_up, exact
 from synth.geometric import Geometric, GeometricClass, GeometricParameters
 from synth.losses import PoolClass
-from synth.mechanism import ClassGuarantee, Guarantee, Mechanism
+from synth.lots import leave_out
+from synth.mechanism import ClassGuarantee, Guarantee, Mechanism, Presence
 from synth.paper import paper_prior, theorem1_prior
 from synth.parameters import DirichletClass, DirichletParameters
-from synth.plan import Domains, GuaranteeName, Plan, Pools
+from synth.plan import Domains, GuaranteeName, Plan, Pools, RecordRange
 from synth.randomness import RunKey, WordStream, uniform_below
 from synth.solving import smallest_delta_plan, smallest_epsilon_plan
 from synth.tails import PRECISION_BITS, exp_up
@@ -37,6 +38,8 @@ __all__ = [
     "Plan",
     "PoolClass",
     "Pools",
+    "Presence",
+    "RecordRange",
     "RunKey",
     "ShownError",
     "WordStream",
@@ -51,6 +54,7 @@ __all__ = [
     "exact",
     "exp_up",
     "group_privacy",
+    "leave_out",
     "one_urn_implicates",
     "paper_prior",
     "smallest_delta_plan",

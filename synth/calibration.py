@@ -23,7 +23,7 @@ from synth.exact import decimal_up
 from synth.losses import PoolClass, failure_bound
 from synth.plan import GuaranteeName
 from synth.pruning import pruning_gain
-from synth.record import record_delta_bound
+from synth.record import presence_delta_bound, record_delta_bound
 from synth.tails import FLOAT, Arithmetic, rigorous, upper_fraction
 
 __all__ = ["BudgetTooSmallError", "calibrate_class", "group_pools", "smallest_epsilon"]
@@ -65,7 +65,10 @@ class BudgetTooSmallError(ShownError, ValueError):
 
 
 def group_pools(
-    n: NDArray[np.int64], m: NDArray[np.int64], cells: NDArray[np.int64]
+    n: NDArray[np.int64],
+    m: NDArray[np.int64],
+    cells: NDArray[np.int64],
+    limits: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
 ) -> tuple[NDArray[np.int32], list[PoolClass]]:
     """Group pools into classes of similar size and number of cells.
 
@@ -75,6 +78,8 @@ def group_pools(
         Slots and draws.
     cells : ndarray of int64, shape (n_pools, n_strata)
         Cells of each pool's domain in each retention stratum.
+    limits : tuple of two ndarray of int64, shape (n_pools,), optional
+        The fewest and the most records of each pool, where that is not its slots.
 
     Returns
     -------
@@ -82,10 +87,10 @@ def group_pools(
     classes : list of PoolClass
         With the extremes of their members, gain 1 and prior 0: not calibrated yet.
     """
-    limits = [_EXACT_SIZES + 1]
-    while limits[-1] <= int(n.max()):
-        limits.append(math.ceil(limits[-1] * _GROWTH))
-    size = np.where(n <= _EXACT_SIZES, n, _EXACT_SIZES + np.searchsorted(np.array(limits), n, side="right"))
+    steps = [_EXACT_SIZES + 1]
+    while steps[-1] <= int(n.max()):
+        steps.append(math.ceil(steps[-1] * _GROWTH))
+    size = np.where(n <= _EXACT_SIZES, n, _EXACT_SIZES + np.searchsorted(np.array(steps), n, side="right"))
     # Cells matter through the weight they give the urn: within a factor of 2 is close.
     width = np.ceil(np.log2(np.stack([cells.sum(axis=1), cells[:, 0] + 1]))).astype(np.int64)
     _, pool_class = np.unique((size * 128 + width[0]) * 128 + width[1], return_inverse=True)
@@ -94,8 +99,9 @@ def group_pools(
     n_max, m_max = np.zeros(count, np.int64), np.zeros(count, np.int64)
     most = np.zeros((count, cells.shape[1]), np.int64)
     least = np.full_like(most, np.iinfo(np.int64).max)
-    np.minimum.at(n_min, pool_class, n)
-    np.maximum.at(n_max, pool_class, n)
+    fewest, largest = limits or (n, n)
+    np.minimum.at(n_min, pool_class, fewest)
+    np.maximum.at(n_max, pool_class, largest)
     np.maximum.at(m_max, pool_class, m)
     np.maximum.at(most, pool_class, cells)
     np.minimum.at(least, pool_class, cells)
@@ -117,6 +123,7 @@ def calibrate_class(
     prior: Fraction | None = None,
     guarantee: GuaranteeName = "pdp",
     near: int = 1,
+    presence: bool = False,
 ) -> PoolClass | None:
     """Give a class the smallest certified prior and the largest gain for it.
 
@@ -138,6 +145,8 @@ def calibrate_class(
         Which delta the allowance is for: `failure_bound`, or `record_delta_bound` at epsilon.
     near : int
         Where the search for t begins: the t of a similar class makes it short.
+    presence : bool
+        Whether the delta is for one record more or less too (`presence_delta_bound`).
 
     Returns
     -------
@@ -151,7 +160,8 @@ def calibrate_class(
 
     def delta(found: PoolClass, arithmetic: Arithmetic) -> Any:
         if guarantee == "dp":
-            return record_delta_bound(found, retention, denominator, epsilon, arithmetic)
+            bound = presence_delta_bound if presence else record_delta_bound
+            return bound(found, retention, denominator, epsilon, arithmetic)
         return failure_bound(found, retention, denominator, arithmetic)[0]
 
     def holds(found: PoolClass) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from synth.calibration import (
 )
 from synth.exact import decimal_up, exact
 from synth.losses import PoolClass, empty_threshold, failure_bound
-from synth.mechanism import Guarantee
+from synth.mechanism import Guarantee, Presence, check_workers
 from synth.parameters import (
     DirichletClass,
     DirichletParameters,
@@ -27,10 +28,10 @@ from synth.parameters import (
     check_retention,
     strata_counts,
 )
-from synth.plan import Domains, GuaranteeName, Plan, Pools
+from synth.plan import Domains, GuaranteeName, Plan, Pools, RecordRange
 from synth.pruning import pruning_gain
 from synth.randomness import WordStream
-from synth.record import pure_gain, record_delta_bound
+from synth.record import presence_delta_bound, pure_gain, record_delta_bound
 from synth.tails import rigorous, upper_fraction
 from synth.urn import Urns, sample_cells
 
@@ -48,7 +49,7 @@ class Dirichlet:
     """Prune, add Dirichlet noise, resample: steps 1 to 3 of "Dirichlet resampling" in docs/privacy.md."""
 
     name = "dirichlet"
-    settings = frozenset({"prior", "retention_min", "implicate_source"})
+    settings = frozenset({"prior", "retention_min", "implicate_source", "workplaces", "record_range"})
     resamples = True
     words = "a distribution that the confidential records shaped, with noise"
     delta_sharing = "A pool with n of the run's N records may fail with probability at most delta n / N."
@@ -62,12 +63,13 @@ class Dirichlet:
         delta: Fraction,
         prior: Fraction | None = None,
         guarantee: GuaranteeName = "pdp",
+        record_range: RecordRange | None = None,
     ) -> Plan:
         """Choose priors so that the certified totals meet `epsilon` and `delta`.
 
         For "pdp", each pool of n of the run's N records may fail with probability delta n / N; for "dp"
-        each pool may have delta, because one record is in one pool. Parameters and errors are those of
-        `Mechanism.calibrate`.
+        each pool may have delta, because one record is in one pool. With a range of records, a pool counts
+        with the fewest that it may have. Parameters and errors are those of `Mechanism.calibrate`.
         """
         epsilon, delta = exact(epsilon, "epsilon"), exact(delta, "delta")
         retention = tuple(exact(f, "retention") for f in retention)
@@ -82,7 +84,8 @@ class Dirichlet:
         if present.shape[1] > len(retention):
             raise ValueError("a cell names a retention stratum that was not given")
         counts[:, : present.shape[1]] = present
-        pool_class, classes = group_pools(pools.n, pools.m, counts[pools.domain])
+        limits = None if record_range is None else record_range.limits(pools.n)
+        pool_class, classes = group_pools(pools.n, pools.m, counts[pools.domain], limits)
         records = pools.n_records
 
         found: list[PoolClass] = []
@@ -90,7 +93,10 @@ class Dirichlet:
         def calibrated(c: PoolClass, budget: Fraction) -> PoolClass | None:
             near = empty_threshold(found[-1], retention, _DENOMINATOR) if found else 1
             allowance = delta if guarantee == "dp" else delta * c.n_min / records
-            return _calibrated(c, retention, _DENOMINATOR, budget, allowance, prior, guarantee, near)
+            presence = record_range is not None
+            return _calibrated(
+                c, retention, _DENOMINATOR, budget, allowance, prior, guarantee, near, presence
+            )
 
         for c in classes:  # neighbours in size follow one another
             one = calibrated(c, epsilon)
@@ -98,7 +104,9 @@ class Dirichlet:
                 raise _too_small(classes, calibrated, epsilon, prior)
             found.append(one)
         parameters = DirichletParameters(_DENOMINATOR, tuple(retention), tuple(found))
-        return Plan(self.name, epsilon, delta, pools, domains, pool_class, parameters, guarantee)
+        return Plan(
+            self.name, epsilon, delta, pools, domains, pool_class, parameters, guarantee, record_range
+        )
 
     def parameters_from_json(self, data: dict[str, Any]) -> DirichletParameters:
         """Read the parameters of a stored plan."""
@@ -109,7 +117,9 @@ class Dirichlet:
 
         Checks first that every pool is inside the limits of its class, so that the class's bound is
         the pool's. eps is the maximum over classes of U* + V; delta the sum over pools of F
-        (`failure_bound`); the person's delta the smaller of the largest tail and `record_delta_bound`.
+        (`failure_bound`); the person's delta the smaller of the largest tail and `record_delta_bound`. With a
+        range of records the classes' limits are of records, and all numbers hold for one record more or less
+        too (`presence_delta_bound`).
 
         Raises
         ------
@@ -120,7 +130,8 @@ class Dirichlet:
         check_membership(plan, parameters)
         number_of_pools = np.bincount(plan.pool_class, minlength=len(parameters.classes))
         retention, q = parameters.retention, parameters.denominator
-        bounds = [_bounds(c, retention, q, plan.epsilon) for c in parameters.classes]
+        presence = plan.record_range is not None
+        bounds = [_bounds(c, retention, q, plan.epsilon, presence) for c in parameters.classes]
         rows = [
             DirichletClass(
                 pools=count,
@@ -135,7 +146,11 @@ class Dirichlet:
                 epsilon=found.loss,
                 delta=found.failure,
                 # The tail is a delta at the class's own loss: of use where that is not above.
-                record_delta=min(found.tail, found.person) if found.loss <= plan.epsilon else found.person,
+                record_delta=(
+                    min(found.tail, found.person)
+                    if found.loss <= plan.epsilon and not presence
+                    else found.person
+                ),
             )
             for c, count, found in zip(parameters.classes, number_of_pools.tolist(), bounds, strict=True)
         ]
@@ -143,7 +158,12 @@ class Dirichlet:
         curve = [(e, max(found.curve[i] for found in bounds)) for i, e in enumerate(at)]
         pure = max(found.pure for found in bounds)
         curve = [(e, d) for e, d in curve if e < pure] + [(pure, Fraction(0))]
-        return Guarantee.of_classes(rows, plan.epsilon, curve)
+        total = Guarantee.of_classes(rows, plan.epsilon, curve)
+        if not presence:
+            return total
+        tight = total.tightened()  # the pure epsilon, too, is for one record more or less
+        same = Presence(tight.epsilon, tight.delta, tight.record_epsilon, tight.record_delta)
+        return replace(total, presence=same)
 
     def noise_share(self, plan: Plan) -> float:
         """Return the expected share of synthetic workers who are drawn as noise (not a bound).
@@ -173,15 +193,21 @@ class Dirichlet:
             f"{pruning:.3f}, pruning V = {float(worst.pruning_loss):.3f}",
         )
 
-    def urns(self, plan: Plan, pools: slice) -> Urns:
-        """Return the urns of a run of consecutive pools, for `synth.urn.sample_cells`."""
+    def urns(self, plan: Plan, pools: slice, sizes: NDArray[np.int64] | None = None) -> Urns:
+        """Return the urns of a run of consecutive pools, for `synth.urn.sample_cells`.
+
+        Parameters
+        ----------
+        plan, pools, sizes
+            As for `sample`.
+        """
         parameters = _parameters(plan)
         counts = strata_counts(plan, parameters)
         inside = np.concatenate([np.zeros((counts.shape[0], 1), np.int64), counts.cumsum(axis=1)], axis=1)
         prior = np.array([c.prior for c in parameters.classes], np.int64)
         return Urns(
             denominator=parameters.denominator,
-            offsets=_offsets(plan.pools.n[pools]),
+            offsets=_offsets(plan.pools.n[pools] if sizes is None else sizes),
             draw_offsets=_offsets(plan.pools.m[pools]),
             prior=prior[plan.pool_class[pools]],
             coin=np.array([[f.numerator, f.denominator] for f in parameters.retention], np.int64),
@@ -191,10 +217,27 @@ class Dirichlet:
         )
 
     def sample(
-        self, plan: Plan, pools: slice, cells: NDArray[np.int32], stream: WordStream
+        self,
+        plan: Plan,
+        pools: slice,
+        cells: NDArray[np.int32],
+        stream: WordStream,
+        sizes: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int32]:
-        """Draw synthetic cells (`Mechanism.sample`) from **confidential** ones by `sample_cells`."""
-        return sample_cells(self.urns(plan, pools), cells, stream)
+        """Draw synthetic cells (`Mechanism.sample`) from **confidential** ones by `sample_cells`.
+
+        Raises
+        ------
+        ValueError
+            As `Mechanism.sample`; and if a pool has fewer or more workers than the plan's bounds are for:
+            `synth.lots` brings them into the range.
+        """
+        sizes = check_workers(plan, pools, cells, sizes)
+        if plan.record_range is not None:
+            least, most = plan.record_range.limits(plan.pools.n[pools])
+            if np.any((sizes < least) | (sizes > most)):
+                raise ValueError("a pool has fewer or more workers than the bounds of the plan are for")
+        return sample_cells(self.urns(plan, pools, sizes), cells, stream)
 
 
 # The planner tries many plans that share most of their classes.
@@ -215,11 +258,14 @@ class _Bounds(NamedTuple):
 
 
 @lru_cache(maxsize=8192)  # a run certifies its plan, and then what it wrote
-def _bounds(c: PoolClass, retention: tuple[Fraction, ...], q: int, epsilon: Fraction) -> _Bounds:
+def _bounds(
+    c: PoolClass, retention: tuple[Fraction, ...], q: int, epsilon: Fraction, presence: bool
+) -> _Bounds:
+    bound = presence_delta_bound if presence else record_delta_bound
     with rigorous() as balls:
 
         def person(at: Fraction) -> Fraction:
-            return min(upper_fraction(record_delta_bound(c, retention, q, at, balls)), Fraction(1))
+            return min(upper_fraction(bound(c, retention, q, at, balls)), Fraction(1))
 
         gain, pruning = balls.number(c.gain), pruning_gain(c, retention, q, balls)
         failure, tail = failure_bound(c, retention, q, balls)

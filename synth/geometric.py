@@ -8,7 +8,7 @@ mechanism that sees both. `spread` turns them into synthetic workers. docs/priva
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from operator import index
 from typing import Any
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from synth.calibration import BudgetTooSmallError
 from synth.exact import decimal_up, exact
-from synth.mechanism import ClassGuarantee, Guarantee
-from synth.plan import Domains, GuaranteeName, Plan, Pools
+from synth.mechanism import ClassGuarantee, Guarantee, Presence, check_workers
+from synth.plan import Domains, GuaranteeName, Plan, Pools, RecordRange
 from synth.projection import MAX_MASS, offsets_of, project, round_counts, shuffled
 from synth.randomness import WordStream
 from synth.tails import rigorous, upper_fraction
@@ -31,6 +31,7 @@ __all__ = [
     "GeometricParameters",
     "noise_loss",
     "noisy_counts",
+    "presence_loss",
     "spread",
 ]
 
@@ -94,7 +95,7 @@ class Geometric:
     """Add two-sided geometric noise to the counts of all cells, project, round."""
 
     name = "geometric"
-    settings: frozenset[str] = frozenset()
+    settings: frozenset[str] = frozenset({"workplaces"})
     resamples = False
     words = "counts of confidential records in cells, to each of which random noise was added"
     delta_sharing = "There is nothing to share: no pool fails, delta is 0."
@@ -108,12 +109,14 @@ class Geometric:
         delta: Fraction,
         prior: Fraction | None = None,
         guarantee: GuaranteeName = "pdp",
+        record_range: RecordRange | None = None,
     ) -> Plan:
         """Choose the smallest p whose certified loss is at most epsilon.
 
         Parameters and errors are those of `Mechanism.calibrate`. The retention is 1 for every stratum (no
         cell is pruned) and there is no prior; epsilon is at least 1/1000, because of the sampler, and of
-        delta nothing is used. The plan meets both guarantees.
+        delta nothing is used. The plan meets both guarantees, and any number of records is fine: of a range
+        nothing is used but that there is one.
         """
         epsilon, delta = exact(epsilon, "epsilon"), exact(delta, "delta")
         if epsilon <= 0 or not 0 <= delta < 1:
@@ -129,7 +132,9 @@ class Geometric:
             )
         parameters = _smallest(epsilon)
         pool_class = np.zeros(pools.n_pools, np.int32)
-        plan = Plan(self.name, epsilon, delta, pools, domains, pool_class, parameters, guarantee)
+        plan = Plan(
+            self.name, epsilon, delta, pools, domains, pool_class, parameters, guarantee, record_range
+        )
         _check(plan, parameters)
         return plan
 
@@ -159,7 +164,11 @@ class Geometric:
             record_delta=Fraction(0),
             ratio=parameters.ratio,
         )
-        return Guarantee.of_classes([row], loss, [(loss, Fraction(0))])
+        guarantee = Guarantee.of_classes([row], loss, [(loss, Fraction(0))])
+        if plan.record_range is None:
+            return guarantee
+        alone = presence_loss(parameters.ratio)
+        return replace(guarantee, presence=Presence(alone, Fraction(0), alone, Fraction(0)))
 
     def noise_share(self, plan: Plan) -> float:
         """Return the expected share of noise among the workers that noisy counts hold (not a bound).
@@ -180,21 +189,23 @@ class Geometric:
         )
 
     def sample(
-        self, plan: Plan, pools: slice, cells: NDArray[np.int32], stream: WordStream
+        self,
+        plan: Plan,
+        pools: slice,
+        cells: NDArray[np.int32],
+        stream: WordStream,
+        sizes: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int32]:
         """Draw synthetic cells (`Mechanism.sample`): noise on **confidential** counts, then `spread`."""
         parameters = _parameters(plan)
         n, m = plan.pools.n[pools], plan.pools.m[pools]
         k = plan.domains.n_cells[plan.pools.domain[pools]]
-        workers = offsets_of(n)
-        if cells.shape != (workers[-1],):
-            raise ValueError("the number of workers of a batch is not the number of slots of its pools")
-        if cells.size and (cells.min() < 0 or np.any(cells >= np.repeat(k, n))):
-            raise ValueError("a worker is in a cell that the domain of the pool does not have")
+        sizes = check_workers(plan, pools, cells, sizes)
+        workers = offsets_of(sizes)
         drawn = []
         for part in _chunks(k):
             own = cells[workers[part.start] : workers[part.stop]]
-            noisy = noisy_counts(own, n[part], k[part], parameters, stream)
+            noisy = noisy_counts(own, sizes[part], k[part], parameters, stream)
             drawn.append(spread(noisy, k[part], n[part], m[part], stream))
         return np.concatenate(drawn)
 
@@ -208,9 +219,18 @@ def noise_loss(ratio: Fraction) -> Fraction:
         return upper_fraction(2 * balls.log(balls.number(1 / ratio)))
 
 
+def presence_loss(ratio: Fraction) -> Fraction:
+    """Return ln(1/p), the largest loss of noisy counts for one record more or less, rounded up.
+
+    Lemma 28 of docs/privacy.md.
+    """
+    with rigorous() as balls:
+        return upper_fraction(balls.log(balls.number(1 / ratio)))
+
+
 def noisy_counts(
     cells: NDArray[np.int32],
-    n: NDArray[np.int64],
+    sizes: NDArray[np.int64],
     k: NDArray[np.int64],
     parameters: GeometricParameters,
     stream: WordStream,
@@ -221,10 +241,12 @@ def noisy_counts(
 
     Parameters
     ----------
-    cells : ndarray of int32, shape (sum of n,)
+    cells : ndarray of int32, shape (sum of sizes,)
         **Confidential**: the cell of every real worker, pool after pool.
-    n, k : ndarray of int64, shape (n_pools,)
-        Public numbers of slots and cells.
+    sizes : ndarray of int64, shape (n_pools,)
+        Numbers of real workers: the public slots, or, with a `Plan.record_range`, **confidential**.
+    k : ndarray of int64, shape (n_pools,)
+        Public numbers of cells.
     parameters : GeometricParameters
     stream : WordStream
 
@@ -234,7 +256,7 @@ def noisy_counts(
         Noisy counts, pool after pool; they may be published.
     """
     noisy = two_sided_noise(int(k.sum()), parameters.numerator, parameters.denominator, stream)
-    first = np.repeat(offsets_of(k)[:-1], n)
+    first = np.repeat(offsets_of(k)[:-1], sizes)
     return noisy + np.bincount(first + cells, minlength=noisy.size)
 
 

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth.composition import compose
-from synth.plan import Domains, GuaranteeName, Parameters, Plan, Pools
+from synth.plan import Domains, GuaranteeName, Parameters, Plan, Pools, RecordRange
 from synth.randomness import WordStream
 
-__all__ = ["ClassGuarantee", "Guarantee", "Mechanism"]
+__all__ = ["ClassGuarantee", "Guarantee", "Mechanism", "Presence", "check_workers"]
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,33 @@ class ClassGuarantee:
 
 
 @dataclass(frozen=True)
+class Presence:
+    """What a plan guarantees between inputs of which one has one record more, at any work block.
+
+    Attributes
+    ----------
+    epsilon, delta : Fraction
+        Probabilistic differential privacy of the run, for every outcome of the lots that leave records out
+        or fill pools up.
+    record_epsilon, record_delta : Fraction
+        Differential privacy of one record.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    record_epsilon: Fraction
+    record_delta: Fraction
+
+    def repeated(self, runs: int) -> Presence:
+        """Return that of several independent runs of a plan on the same records.
+
+        Lemma 13 of docs/privacy.md.
+        """
+        epsilon, delta = compose([(self.epsilon, self.delta)] * runs)
+        return Presence(epsilon, delta, *compose([(self.record_epsilon, self.record_delta)] * runs))
+
+
+@dataclass(frozen=True)
 class Guarantee:
     """What a plan guarantees, whatever the confidential data.
 
@@ -73,6 +100,9 @@ class Guarantee:
         Further pairs (epsilon, delta) at which the run is differentially private for one job record, by
         rising epsilon. The last has delta 0: pure differential privacy.
     classes : tuple of ClassGuarantee
+    presence : Presence, optional
+        Where the number of records of each pool is confidential, the guarantee for one record more or less;
+        all else is for another home of one record.
     """
 
     epsilon: Fraction
@@ -81,6 +111,7 @@ class Guarantee:
     record_delta: Fraction
     curve: tuple[tuple[Fraction, Fraction], ...]
     classes: tuple[ClassGuarantee, ...]
+    presence: Presence | None = None
 
     @classmethod
     def of_classes(
@@ -159,14 +190,23 @@ class Guarantee:
             record_epsilon=record_epsilon,
             record_delta=record_delta,
             curve=tuple(together(*pair) for pair in self.curve),
+            presence=None if self.presence is None else self.presence.repeated(runs),
         )
 
     def meets(self, plan: Plan, runs: int = 1) -> bool:
-        """Say whether the guarantee that was requested is reached, by this many runs of the plan together."""
+        """Say whether the guarantee that was requested is reached, by this many runs of the plan together.
+
+        Where the numbers of records are confidential, it must be reached for one record more or less too.
+        """
         epsilon, delta = compose([(plan.epsilon, plan.delta)] * runs)
+        stated: list[Guarantee | Presence] = [self]
+        if plan.record_range is not None:
+            if self.presence is None:
+                return False
+            stated.append(self.presence)
         if plan.guarantee == "dp":
-            return self.record_epsilon <= epsilon and self.record_delta <= delta
-        return self.epsilon <= epsilon and self.delta <= delta
+            return all(one.record_epsilon <= epsilon and one.record_delta <= delta for one in stated)
+        return all(one.epsilon <= epsilon and one.delta <= delta for one in stated)
 
 
 class Mechanism(Protocol):
@@ -180,7 +220,8 @@ class Mechanism(Protocol):
     name : str
     settings : frozenset of str
         Keys of a configuration that not every mechanism has and this one has: "prior", "retention_min",
-        "implicate_source".
+        "implicate_source"; "workplaces", if it takes confidential numbers of records, and "record_range", if
+        its bounds then are for a range of them.
     resamples : bool
         Whether as many workers are drawn anew as there are records. Tables of areas then lose what drawing
         costs however pools are shared; without it they lose the noise of every cell that they add up, and
@@ -206,6 +247,7 @@ class Mechanism(Protocol):
         delta: Fraction,
         prior: Fraction | None = None,
         guarantee: GuaranteeName = "pdp",
+        record_range: RecordRange | None = None,
     ) -> Plan:
         """Return a plan whose certified totals meet epsilon and delta.
 
@@ -220,6 +262,8 @@ class Mechanism(Protocol):
             The prior of every cell; by default the smallest that is certified.
         guarantee : {"pdp", "dp"}
             What epsilon and delta are asked for.
+        record_range : RecordRange, optional
+            As for `Plan`; epsilon and delta then are for one record more or less too.
 
         Returns
         -------
@@ -253,7 +297,12 @@ class Mechanism(Protocol):
         ...
 
     def sample(
-        self, plan: Plan, pools: slice, cells: NDArray[np.int32], stream: WordStream
+        self,
+        plan: Plan,
+        pools: slice,
+        cells: NDArray[np.int32],
+        stream: WordStream,
+        sizes: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int32]:
         """Draw the synthetic workers' cells of a run of consecutive pools.
 
@@ -265,6 +314,9 @@ class Mechanism(Protocol):
         cells : ndarray of int32
             **Confidential**: cell of every real worker, pool after pool.
         stream : WordStream
+        sizes : ndarray of int64, optional
+            **Confidential**: number of real workers of each of these pools, for a plan with a
+            `Plan.record_range`. By default the slots of each.
 
         Returns
         -------
@@ -278,3 +330,35 @@ class Mechanism(Protocol):
             If the number of workers is not what the plan says, or a cell is not one of the pool's domain.
         """
         ...
+
+
+def check_workers(
+    plan: Plan, pools: slice, cells: NDArray[np.int32], sizes: NDArray[np.int64] | None
+) -> NDArray[np.int64]:
+    """Check the workers that a mechanism is handed, and return how many each pool has.
+
+    Parameters
+    ----------
+    plan, pools, cells, sizes
+        As for `Mechanism.sample`.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_pools,)
+        **Confidential** where `sizes` is given.
+
+    Raises
+    ------
+    ValueError
+        If the number of workers is not what the plan says, or a cell is not one of the pool's domain.
+    """
+    if sizes is None:
+        sizes = plan.pools.n[pools]
+    elif plan.record_range is None:
+        raise ValueError("the plan has no range of records: every pool has a worker for each slot")
+    k = plan.domains.n_cells[plan.pools.domain[pools]]
+    if sizes.shape != k.shape or cells.shape != (sizes.sum(),):
+        raise ValueError("the number of workers of a batch is not the number of slots of its pools")
+    if cells.size and (cells.min() < 0 or np.any(cells >= np.repeat(k, sizes))):
+        raise ValueError("a worker is in a cell that the domain of the pool does not have")
+    return sizes

@@ -125,7 +125,7 @@ def check_retention(retention: tuple[Fraction, ...]) -> None:
 def check_membership(plan: Plan, parameters: DirichletParameters) -> None:
     """Check that every pool is inside the limits of its class, and that the sampler can hold every urn.
 
-    Lemma 9 of docs/privacy.md.
+    Lemma 9 of docs/privacy.md, and with a range of records, all of which must be inside, Lemma 29.
 
     Raises
     ------
@@ -146,9 +146,10 @@ def check_membership(plan: Plan, parameters: DirichletParameters) -> None:
         np.array([getattr(c, name) for c in classes], np.int64)[plan.pool_class]
         for name in ("cells", "cells_min")
     )
+    fewest, largest = (pools.n, pools.n) if plan.record_range is None else plan.record_range.limits(pools.n)
     outside = (
-        (pools.n < limits[:, 0])
-        | (pools.n > limits[:, 1])
+        (fewest < limits[:, 0])
+        | (largest > limits[:, 1])
         | (pools.m > limits[:, 2])
         | (cells > most).any(axis=1)
         | (cells < least).any(axis=1)

@@ -6,6 +6,7 @@ confidential array. Words and symbols are those of docs/privacy.md.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from synth._searching import last_at_most
 from synth.exact import exact
 
-__all__ = ["Domains", "GuaranteeName", "Parameters", "Plan", "Pools"]
+__all__ = ["Domains", "GuaranteeName", "Parameters", "Plan", "Pools", "RecordRange"]
 
 GuaranteeName = Literal["pdp", "dp"]
 
@@ -151,6 +152,49 @@ class Pools:
         return int(self.n.sum())
 
 
+@dataclass(frozen=True)
+class RecordRange:
+    """How many records a pool may hold where that is confidential, as multiples of its public slots.
+
+    Attributes
+    ----------
+    fewest, most : Fraction
+        0 < fewest <= 1 <= most. A mechanism that needs the range is given no other number of records: of
+        more, some are left out by lot; to fewer, homes drawn from the public model are added.
+    """
+
+    fewest: Fraction
+    most: Fraction
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fewest", exact(self.fewest, "fewest"))
+        object.__setattr__(self, "most", exact(self.most, "most"))
+        if not 0 < self.fewest <= 1 <= self.most:
+            raise ValueError("a range of records needs 0 < fewest <= 1 <= most")
+
+    def limits(self, n: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the fewest and the most records of pools of n slots, whole numbers of at least 1.
+
+        Parameters
+        ----------
+        n : ndarray of int64, shape (n_pools,)
+
+        Returns
+        -------
+        least, most : ndarray of int64, shape (n_pools,)
+            The multiples of n, rounded outwards.
+
+        Raises
+        ------
+        OverflowError
+            If a number does not fit 63 bits.
+        """
+        sizes, position = np.unique(n, return_inverse=True)
+        least = [max(1, math.floor(self.fewest * size)) for size in sizes.tolist()]
+        most = [math.ceil(self.most * size) for size in sizes.tolist()]
+        return np.array(least, np.int64)[position], np.array(most, np.int64)[position]
+
+
 class Parameters(Protocol):
     """What a mechanism adds to pools and domains; immutable, and JSON-able without loss."""
 
@@ -178,6 +222,9 @@ class Plan:
     guarantee : {"pdp", "dp"}
         What epsilon and delta were asked for: probabilistic differential privacy of the run, or
         differential privacy of one record.
+    record_range : RecordRange, optional
+        Where the number of records of each pool is confidential, and may differ from its public slots.
+        Otherwise each pool has one record for each slot.
     """
 
     mechanism: str
@@ -188,6 +235,7 @@ class Plan:
     pool_class: NDArray[np.int32]
     parameters: Parameters
     guarantee: GuaranteeName = "pdp"
+    record_range: RecordRange | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon"))
@@ -201,6 +249,7 @@ class Plan:
 
     def __repr__(self) -> str:
         return (
-            f"Plan({self.mechanism}: {self.pools.n_pools} pools, {self.pools.n_records} records, "
+            f"Plan({self.mechanism}: {self.pools.n_pools} pools, {self.pools.n_records} "
+            f"{'records' if self.record_range is None else 'public slots'}, "
             f"{self.domains.n_domains} domains, {self.domains.cuts.size} cells)"
         )

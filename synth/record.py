@@ -19,7 +19,7 @@ from synth.pairs import largest_pair_delta
 from synth.pruning import pruning_gain
 from synth.tails import Arithmetic
 
-__all__ = ["pure_gain", "record_delta_bound"]
+__all__ = ["presence_delta_bound", "pure_gain", "record_delta_bound"]
 
 
 def record_delta_bound(
@@ -70,6 +70,41 @@ def record_delta_bound(
     bound = worst + shortfall_bound(pool_class, retention, arithmetic)
     exact = largest_pair_delta(pool_class, retention, denominator, epsilon, arithmetic)
     return bound if exact is None or bound < exact else exact
+
+
+def presence_delta_bound(
+    pool_class: PoolClass,
+    retention: tuple[Fraction, ...],
+    denominator: int,
+    epsilon: Fraction,
+    arithmetic: Arithmetic,
+) -> Any:
+    """Bound delta for another home of one record and for one record more or less, at the same epsilon.
+
+    Lemma 30 of docs/privacy.md.
+
+    Parameters
+    ----------
+    pool_class
+        Its limits n_min and n_max are of the records of its pools, which are confidential.
+    retention, denominator, epsilon, arithmetic
+        As for `record_delta_bound`.
+
+    Returns
+    -------
+    float or flint.arb
+        `record_delta_bound`; with pruning at least 1 - e^epsilon / (e^V (1 + m / W)), W the smallest certain
+        weight of an urn.
+    """
+    bound = record_delta_bound(pool_class, retention, denominator, epsilon, arithmetic)
+    if all(f == 1 for f, k in zip(retention, pool_class.cells, strict=True) if k):
+        return bound
+    number = arithmetic.number
+    weight = pool_class.n_min + pool_class.kept_mass(denominator, retention, certain=True)
+    gained = pruning_gain(pool_class, retention, denominator, arithmetic) * number(
+        1 + Fraction(pool_class.m_max) / weight
+    )
+    return arithmetic.larger(bound, 1 - arithmetic.exp(number(epsilon)) / gained)
 
 
 def pure_gain(

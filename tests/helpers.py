@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from pipelines.planning.storage import load_plan
-from pipelines.release.certificate import Certificate
 from pipelines.release.formats import certificate_text, parse_certificate
 from pipelines.release.layout import file_names, seal
 from pipelines.release.names import NAME_FILE
@@ -89,7 +88,7 @@ def seal_again(folder: Path) -> None:
 
 def forge(folder: Path, document: Any) -> None:
     """Write a certificate, the read-me and the seals anew, as an attacker who has this program would."""
-    certificate = Certificate.model_validate(document)
+    certificate = parse_certificate(json.dumps(document))
     (folder / "certificate.json").write_text(certificate_text(certificate), encoding="utf-8")
     try:
         plan = load_plan(folder / "plan")

@@ -27,6 +27,7 @@ __all__ = [
     "MOST",
     "Columns",
     "DeltaNumber",
+    "FactorNumber",
     "Groupings",
     "InputPath",
     "JobType",
@@ -38,6 +39,7 @@ __all__ = [
     "Names",
     "PositiveNumber",
     "RetentionNumber",
+    "ShareNumber",
     "State",
     "SummaryLevels",
     "WrittenFloat",
@@ -195,6 +197,14 @@ RetentionNumber = Annotated[
     Fraction,
     _number(lambda number: 0 < number <= 1, 'is not in (0, 1]; write "0.5", say, or "1" for no pruning'),
     _Serializer,
+]
+ShareNumber = Annotated[
+    Fraction,
+    _number(lambda number: 0 < number <= 1, 'is not in (0, 1]; write "0.8", say, or "1"'),
+    _Serializer,
+]
+FactorNumber = Annotated[
+    Fraction, _number(lambda number: number >= 1, 'is below 1; write "1.25", say, or "1"'), _Serializer
 ]
 
 # Serialised, a path is its last part: a folder name may say something confidential.

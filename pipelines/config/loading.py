@@ -32,6 +32,7 @@ from pipelines.config.sections import (
     Section,
     SignatureSettings,
     WeightsSettings,
+    WorkplaceSettings,
     tables_of,
 )
 from pipelines.config.toml import ConfigError, parse_toml, read_toml
@@ -53,6 +54,7 @@ __all__ = [
     "ReleaseSettings",
     "SignatureSettings",
     "WeightsSettings",
+    "WorkplaceSettings",
     "check_config",
     "load_config",
     "parse_config",
@@ -73,6 +75,8 @@ class ReleaseConfig(Section):
         What it may cost.
     jobs : LodesJobsSettings or MicrodataJobsSettings
         The confidential input.
+    workplaces : WorkplaceSettings or None
+        Public totals of workplaces, where those of the jobs are to be protected.
     geography : GeographySettings
         The public geography.
     auxiliary : tuple of FlowTable, CtppTable, AcsTable or LodesTable
@@ -92,6 +96,7 @@ class ReleaseConfig(Section):
     release: ReleaseSettings
     privacy: PrivacySettings
     jobs: Annotated[LodesJobsSettings | MicrodataJobsSettings, Field(discriminator="format")]
+    workplaces: WorkplaceSettings | None = None
     geography: GeographySettings
     auxiliary: Annotated[tuple[_Auxiliary, ...], Field(strict=False)] = ()
     weights: WeightsSettings | None = None
@@ -125,6 +130,8 @@ class ReleaseConfig(Section):
             "geography": {"names": True, "polygons": {"__all__": {"name": True}}},
             **dict.fromkeys(_PRIVATE, True),
         }
+        if self.workplaces is None:  # as plans were before there was this table
+            left_out["workplaces"] = True
         return self.model_dump(mode="json", exclude=left_out)
 
     def with_out(self, out: Path) -> ReleaseConfig:

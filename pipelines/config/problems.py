@@ -145,7 +145,8 @@ def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
     yield from _geography_problems(geography, shapes)
     yield from _name_problems(data, geography, jobs)
     yield from _job_problems(jobs, plan)
-    yield from _mechanism_problems(_table(data.get("release")), plan)
+    yield from _workplace_problems(jobs, data.get("workplaces"))
+    yield from _mechanism_problems(_table(data.get("release")), plan, data.get("workplaces"))
     yield from _ledger_problems(_table(data.get("ledger")))
     yield from _external_problems(geography, jobs, flows)
     if isinstance(geography.get("external_zones"), list):
@@ -255,12 +256,37 @@ def _job_problems(jobs: _Table, plan: _Table) -> Iterator[str]:
                 yield f"plan.pool_by: {shown(name)} is not in jobs.attributes; add it there"
 
 
-def _mechanism_problems(release: _Table, plan: _Table) -> Iterator[str]:
+def _workplace_problems(jobs: _Table, given: object) -> Iterator[str]:
+    """Columns of a public table of workplaces."""
+    workplaces = _table(given)
+    if jobs.get("format") == "lodes" and "count" in workplaces:
+        yield "workplaces.count: a table for LODES jobs counts them in S000, SA01, ...; leave this line out"
+    if jobs.get("format") == "microdata" and given is not None:
+        if "count" not in workplaces:
+            yield 'workplaces.count: missing; name the column of the number of jobs: count = "jobs"'
+        attributes = [name for name in _listed(jobs.get("attributes", [])) if isinstance(name, str)]
+        if workplaces.get("count") in [jobs.get("work"), *attributes]:
+            count = shown(workplaces["count"])
+            yield f"workplaces.count: {count} has another purpose in [jobs]; name the column of the numbers"
+
+
+def _mechanism_problems(release: _Table, plan: _Table, workplaces: object) -> Iterator[str]:
     """Settings that the mechanism does not have."""
     named = release.get("mechanism")
     mechanism = synth.MECHANISMS.get(named) if isinstance(named, str) else None
     if mechanism is None:
         return
+    if workplaces is not None and "workplaces" not in mechanism.settings:
+        yield (
+            f"workplaces: the mechanism {shown(mechanism.name)} needs the exact number of jobs; leave this "
+            "table out, or choose another mechanism"
+        )
+    for key in ("fewest", "most"):
+        if key in _table(workplaces) and "record_range" not in mechanism.settings:
+            yield (
+                f"workplaces.{key}: the mechanism {shown(mechanism.name)} takes any number of jobs; leave "
+                "this line out"
+            )
     if "prior" in plan and "prior" not in mechanism.settings:
         yield f"plan.prior: the mechanism {shown(mechanism.name)} has no prior; leave this line out"
     kept = plan.get("retention_min", "preset" if plan.get("preset") == "onthemap" else "1")

@@ -13,6 +13,7 @@ from pipelines.config.fields import (
     MOST,
     Columns,
     DeltaNumber,
+    FactorNumber,
     Groupings,
     InputPath,
     JobType,
@@ -24,6 +25,7 @@ from pipelines.config.fields import (
     Names,
     PositiveNumber,
     RetentionNumber,
+    ShareNumber,
     State,
     SummaryLevels,
     Year,
@@ -49,6 +51,7 @@ __all__ = [
     "Section",
     "SignatureSettings",
     "WeightsSettings",
+    "WorkplaceSettings",
     "tables_of",
 ]
 
@@ -303,6 +306,30 @@ class LodesTable(Section):
     origin_level: Line
     destination_level: Line
     same_jobs: bool = True
+
+
+class WorkplaceSettings(Section):
+    """A public table of jobs by workplace: the release has its totals, and those of the jobs are protected.
+
+    Attributes
+    ----------
+    file : Path
+        The table. For microdata its columns are named as in `jobs`: the work block and every attribute, and
+        `count`. For LODES jobs they are those of an origin-destination file, without homes.
+    count : str or None
+        For microdata: the column of the number of jobs of a row.
+    fewest : Fraction
+        For the mechanism "dirichlet": the fewest jobs that a pool is expected to have in the confidential
+        file, as a part of its public total, in (0, 1]. Where it has fewer, homes drawn from public data fill
+        it up.
+    most : Fraction
+        The same for the most jobs, at least 1. Where it has more, some are left out at random.
+    """
+
+    file: InputPath
+    count: Line | None = None
+    fewest: ShareNumber = Fraction(4, 5)
+    most: FactorNumber = Fraction(5, 4)
 
 
 class WeightsSettings(Section):

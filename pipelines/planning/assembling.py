@@ -77,6 +77,9 @@ def _calibrated(
     """Calibrate one run of the mechanism to its part of the budget."""
     epsilon, runs = config.privacy.epsilon, implicates.runs
     calibrate = synth.MECHANISMS[config.release.mechanism].calibrate
+    confidential = {}
+    if (w := config.workplaces) is not None:
+        confidential["record_range"] = synth.RecordRange(w.fewest, w.most)
     try:
         return calibrate(
             pools,
@@ -86,6 +89,7 @@ def _calibrated(
             delta / runs,
             config.plan.prior,
             config.privacy.guarantee,
+            **confidential,
         )
     except synth.BudgetTooSmallError as error:
         if runs == 1:

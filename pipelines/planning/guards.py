@@ -50,6 +50,8 @@ def public_files(config: ReleaseConfig) -> Iterator[tuple[str, Path]]:
     """Yield every file that is read as public, with its key, whatever the keys of a table are called."""
     geography = config.geography
     sections: dict[str, Section | None] = {"geography": geography, "weights": config.weights}
+    if config.workplaces is not None:
+        sections["workplaces"] = config.workplaces
     sections |= {f"geography.polygons #{i}": table for i, table in enumerate(geography.polygons, start=1)}
     sections |= {f"auxiliary #{i}": table for i, table in enumerate(config.auxiliary, start=1)}
     for where, section in sections.items():

@@ -15,7 +15,7 @@ from geo_data.geography import Geography
 from geo_data.pools import PoolTable
 from pipelines.config.implicates import Implicates
 
-__all__ = ["Choices", "ReleasePlan", "batches"]
+__all__ = ["Choices", "ReleasePlan", "batches", "record_range"]
 
 _BATCH_JOBS = 100_000
 _MOST_BATCHES = 1_500
@@ -42,6 +42,14 @@ class Choices:
     def threshold(self, size: float) -> float:
         """Return the expected workers of a cell in a pool of `size` slots."""
         return self.thresholds[min(int(np.log2(size)), len(self.thresholds) - 1)]
+
+
+def record_range(configuration: dict[str, Any]) -> synth.RecordRange | None:
+    """Return the range of the records of a pool, where a canonical configuration has public workplaces."""
+    workplaces = configuration.get("workplaces")
+    if workplaces is None:
+        return None
+    return synth.RecordRange(*(synth.exact(workplaces[name], name) for name in ("fewest", "most")))
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,6 +28,7 @@ __all__ = [
     "public_inputs_for",
     "read_geography",
     "read_public_inputs",
+    "slot_source",
 ]
 
 
@@ -67,7 +68,7 @@ def read_public_inputs(config: ReleaseConfig) -> PublicInputs:
     """Read the public inputs that a configuration names, and fit the public model to them.
 
     Of the job file only the public side is parsed: work blocks and attributes, never the column of
-    origins.
+    origins. With a public table of workplaces nothing of it is.
 
     Parameters
     ----------
@@ -88,7 +89,7 @@ def read_public_inputs(config: ReleaseConfig) -> PublicInputs:
     with count_rows() as rows:
         geography = read_geography(config)
     _check_codes(config, geography)
-    slots = job_source(config, geography).slots()
+    slots = slot_source(config, geography).slots()
     _check_categories(config, slots)
     check_pool_by(config, slots)
     # Not the rows of jobs: there is one for each pair of home and workplace.
@@ -168,6 +169,27 @@ def job_source(
     return geo_data.LodesJobs(expand(jobs.file), geography, aux, sha256)
 
 
+def slot_source(config: ReleaseConfig, geography: geo_data.Geography) -> geo_data.JobSource:
+    """Return what the slots are read from: the public table of workplaces, or else the jobs.
+
+    Of a table of workplaces there are no records.
+    """
+    if (workplaces := config.workplaces) is None:
+        return job_source(config, geography)
+    refuse_open_files(config)
+    files, jobs = expand(workplaces.file), config.jobs
+    if isinstance(jobs, MicrodataJobsSettings):
+        return geo_data.MicrodataJobs(
+            files, geography, None, jobs.work, count=workplaces.count, attributes=jobs.attributes
+        )
+    return geo_data.LodesJobs(files, geography, homes=False)
+
+
+def _slot_file(config: ReleaseConfig) -> Path:
+    """Return the file to be named where something is wrong with the slots."""
+    return config.jobs.file if config.workplaces is None else config.workplaces.file
+
+
 def _model_level(config: ReleaseConfig, geography: geo_data.Geography, tables: list[geo_data.Flows]) -> str:
     """Return the finest level of any table or of the weights; weights of blocks count for the level above.
 
@@ -205,7 +227,7 @@ def _check_categories(config: ReleaseConfig, slots: geo_data.Slots) -> None:
         bad = sum(any(mark in category for mark in ',"\r\n') for category in categories)
         if bad or any(mark in attribute for mark in ',"'):
             raise geo_data.InputError(
-                config.jobs.file,
+                _slot_file(config),
                 "categories cannot name a column of the OD file: they, or the attribute, contain a comma, "
                 "a quote or a line break",
                 column=attribute,
@@ -217,7 +239,7 @@ def _check_categories(config: ReleaseConfig, slots: geo_data.Slots) -> None:
     columns = [name.casefold() for name in (*geo_data.OD_COLUMNS, *counts)]
     if len(set(columns)) < len(columns):
         raise geo_data.InputError(
-            config.jobs.file,
+            _slot_file(config),
             "categories give the same column of the OD file as another, but for capitals, or one that it has "
             f"anyway ({', '.join(geo_data.OD_COLUMNS)})",
             count=len(columns) - len(set(columns)),
@@ -229,14 +251,14 @@ def check_pool_by(config: ReleaseConfig, slots: geo_data.Slots) -> None:
     """Refuse attributes that pools cannot be made by."""
     if config.jobs.format == "lodes" and len(config.plan.pool_by) > 1:
         raise geo_data.InputError(
-            config.jobs.file,
+            _slot_file(config),
             "pools cannot be made by more than one attribute: the OD format counts each attribute by itself",
             fix="name one attribute in plan.pool_by, or use job-level microdata",
         )
     unknown = sorted(set(config.plan.pool_by) - set(slots.attributes))
     if unknown:
         raise geo_data.InputError(
-            config.jobs.file,
+            _slot_file(config),
             f"plan.pool_by names {', '.join(unknown)}, which is not an attribute of the jobs",
             fix=f"the attributes are: {', '.join(slots.attributes) or 'none'}",
         )

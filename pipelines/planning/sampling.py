@@ -15,7 +15,13 @@ __all__ = ["sample_batch"]
 
 
 def sample_batch(
-    plan: ReleasePlan, pools: slice, homes: NDArray[np.int32], key: synth.RunKey, batch: int, run: int = 0
+    plan: ReleasePlan,
+    pools: slice,
+    homes: NDArray[np.int32],
+    key: synth.RunKey,
+    batch: int,
+    run: int = 0,
+    sizes: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int32]:
     """Run the mechanism on a batch of pools, and return the home blocks of the synthetic workers.
 
@@ -32,6 +38,9 @@ def sample_batch(
     run : int
         Number of the run of the mechanism, below `Implicates.runs`. Each run of a batch has streams of its
         own.
+    sizes : ndarray of int64, optional
+        **Confidential**: number of real workers of each of these pools, where that is not its slots
+        (`synth.Plan.record_range`).
 
     Returns
     -------
@@ -40,11 +49,54 @@ def sample_batch(
         its t-th slot.
     """
     numeric = plan.numeric
-    domain = np.repeat(numeric.pools.domain[pools], numeric.pools.n[pools])
-    cells = numeric.domains.locate(domain, homes)
     of_run = f" {run}" if run else ""  # the first run has the streams of a release of one implicate
-    drawn = plan.mechanism.sample(numeric, pools, cells, key.stream(f"urn{of_run}", batch))
+    given: tuple[NDArray[np.int64], ...] = ()
+    if sizes is not None:
+        if "record_range" in plan.mechanism.settings:
+            homes, sizes = _brought_into_range(plan, pools, homes, sizes, key, batch, of_run)
+        given = (sizes,)
+    domain = np.repeat(numeric.pools.domain[pools], *given or (numeric.pools.n[pools],))
+    cells = numeric.domains.locate(domain, homes)
+    drawn = plan.mechanism.sample(numeric, pools, cells, key.stream(f"urn{of_run}", batch), *given)
     domain = np.repeat(numeric.pools.domain[pools], numeric.pools.m[pools])
     stream = key.stream(f"blocks{of_run}", batch)
     blocks = synth.draw_blocks(numeric.domains, domain, drawn, plan.cumulative_weights, plan.shares, stream)
     return plan.implicates.cut(blocks, numeric.pools.n[pools])
+
+
+def _brought_into_range(
+    plan: ReleasePlan,
+    pools: slice,
+    homes: NDArray[np.int32],
+    sizes: NDArray[np.int64],
+    key: synth.RunKey,
+    batch: int,
+    of_run: str,
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Give every pool a number of workers that the plan's bounds are for; return homes and numbers.
+
+    Of more than the most, as many stay as that, chosen by lot; fewer than the fewest are filled up with homes
+    from the public model. Both are independent of homes (Lemma 31 of docs/privacy.md).
+    """
+    numeric = plan.numeric
+    if numeric.record_range is None:
+        raise ValueError("the plan has no range of records: every pool has a worker for each slot")
+    least, most = numeric.record_range.limits(numeric.pools.n[pools])
+    homes = homes[synth.leave_out(sizes, most, key.stream(f"lots{of_run}", batch))]
+    sizes = np.minimum(sizes, most)
+    missing = np.maximum(least - sizes, 0)
+    # A block of a cell that holds all blocks is one of the public model.
+    count = numeric.domains.n_domains
+    everywhere = synth.Domains(
+        numeric.domains.n_blocks,
+        np.arange(count + 1, dtype=np.int64),
+        np.zeros(count, np.int32),
+        np.zeros(count, np.uint8),
+    )
+    domain = np.repeat(numeric.pools.domain[pools], missing)
+    stream = key.stream(f"filling{of_run}", batch)
+    nowhere = np.zeros(domain.size, np.int32)
+    more = synth.draw_blocks(everywhere, domain, nowhere, plan.cumulative_weights, plan.shares, stream)
+    pool = np.arange(sizes.size)
+    order = np.argsort(np.concatenate([np.repeat(pool, sizes), np.repeat(pool, missing)]), kind="stable")
+    return np.concatenate([homes, more])[order], sizes + missing

@@ -31,7 +31,7 @@ from pipelines.planning.form import (
     document_text,
     read_document,
 )
-from pipelines.planning.plan import Choices, ReleasePlan
+from pipelines.planning.plan import Choices, ReleasePlan, record_range
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.parquet_bytes import check_parquet_bytes
 
@@ -177,6 +177,7 @@ def load_plan(
         rest["class"],
         mechanism.parameters_from_json(document["parameters"]),
         document["guarantee"],
+        record_range(document["configuration"]),
     )
     thresholds = tuple(float(text) for text in document["choices"]["thresholds"])
     plan = ReleasePlan(

@@ -121,6 +121,19 @@ class UserLevel(EpsilonDelta):
     statement: str
 
 
+class PresenceLevel(_Part):
+    """What is guaranteed between inputs of which one has one job record more, at any work block.
+
+    The run's is probabilistic differential privacy, the others' are differential privacy: of one record, and
+    of one person with at most a number of records.
+    """
+
+    statement: str
+    run: EpsilonDelta
+    record_level: EpsilonDelta
+    user_level: EpsilonDelta
+
+
 class Losses(_Part):
     """The largest of each part of the loss of any class, in nats, rounded up.
 
@@ -211,6 +224,7 @@ class Certificate(_Part):
     run: EpsilonDelta
     record_level: RecordLevel
     user_level: UserLevel
+    presence: PresenceLevel | None
     losses: Losses
     implicates: ImplicatesField
     totals: Totals
@@ -264,6 +278,33 @@ _DEFINITION: dict[str, Any] = {
         "how the curator keeps the confidential data, and side channels such as timing on that machine",
     ],
 }
+
+
+_PROTECTED: dict[str, Any] = _DEFINITION | {
+    "words": (
+        _DEFINITION["words"].removesuffix(".")
+        + ", or, with the numbers of `presence`, were not there at all."
+    ),
+    "neighbours": (
+        "Two inputs in which the home of one job record differs; and two inputs of which one has one job "
+        "record more, at any work block, for which the numbers of `presence` are. A record with another work "
+        "block or other attributes is one record less and one more."
+    ),
+    "assumed_public": [
+        "a table of jobs by work block and attributes, which is not derived from these records (the slots)",
+        *_DEFINITION["assumed_public"][1:],
+    ],
+    "not_covered": [
+        *(line for line in _DEFINITION["not_covered"] if not line.startswith("the attributes of jobs")),
+        "the public table of jobs by work block and attributes, whose totals the release has",
+    ],
+}
+
+_BY_LOT = (
+    " A pool with more records than its public range goes on with as many as that, chosen by lot, and one "
+    "with fewer is filled up with homes from the public model; the statement about the run holds for every "
+    "outcome of these lots."
+)
 
 
 def make_certificate(
@@ -341,8 +382,15 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
     up = synth.decimal_up
     records = int(plan.configuration["jobs"].get("records_per_worker", 1))
     user = synth.group_privacy(guarantee.record_epsilon, guarantee.record_delta, records)
+    presence = guarantee.presence
+    words: dict[str, Any] = _DEFINITION | {"delta_sharing": plan.mechanism.delta_sharing}
+    if presence is not None:
+        words |= _PROTECTED
+        words["delta_sharing"] = words["delta_sharing"].replace("N records", "N public slots")
+        if "record_range" in plan.mechanism.settings:
+            words["words"] += _BY_LOT
     return {
-        "definition": Definition(**_DEFINITION, delta_sharing=plan.mechanism.delta_sharing),
+        "definition": Definition(**words),
         "requested": Requested(
             guarantee=numeric.guarantee,
             words=_REQUESTED[numeric.guarantee],
@@ -365,6 +413,7 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
                 "times 1 + e^epsilon + ... + e^((c - 1) epsilon)"
             ),
         ),
+        "presence": None if presence is None else _presence_level(presence, records),
         "losses": Losses(**_decimals(_largest(guarantee))),
         "implicates": ImplicatesField(
             number=implicates.number, source=implicates.source, words=implicates.words
@@ -383,6 +432,24 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
             rounding="up",
         ),
     }
+
+
+def _presence_level(presence: synth.Presence, records: int) -> PresenceLevel:
+    """Return the guarantee for one record more or less, and for all records of one person."""
+
+    def pair(epsilon: Fraction, delta: Fraction) -> EpsilonDelta:
+        return EpsilonDelta(epsilon=synth.decimal_up(epsilon), delta=synth.decimal_up(delta))
+
+    alone = presence.record_epsilon, presence.record_delta
+    return PresenceLevel(
+        statement=(
+            "the same for two inputs of which one has one job record more, at any work block (add or remove "
+            f"one); of one person: at most {records} job record(s) more or less"
+        ),
+        run=pair(presence.epsilon, presence.delta),
+        record_level=pair(*alone),
+        user_level=pair(*synth.group_privacy(*alone, records)),
+    )
 
 
 def _largest(guarantee: synth.Guarantee) -> dict[str, Fraction]:

@@ -17,7 +17,14 @@ from pipelines.release.polygons import polygon_file
 from pipelines.release.signing import SIGNED, UNSIGNED
 from synth import decimal_up, exp_up, group_privacy
 
-__all__ = ["LATEST_WORDING", "WORDINGS", "count_meanings", "odds_in_words", "release_readme"]
+__all__ = [
+    "LATEST_WORDING",
+    "WORDINGS",
+    "count_meanings",
+    "odds_in_words",
+    "presence_in_words",
+    "release_readme",
+]
 
 LATEST_WORDING = 2
 WORDINGS = {FIRST_FORMAT: (1,), CERTIFICATE_FORMAT: (2,)}
@@ -130,10 +137,14 @@ def release_readme(
         if certificate.for_release
         else "**Not for release**: " + "; ".join(certificate.not_for_release_because) + "."
     )
+    totals = "the public number of jobs, by every attribute"
+    if presence := presence_in_words(certificate):
+        totals = "the number of jobs of a public table, by every attribute, whatever the records' own is"
+        presence = f"\n{presence}\n"
     return f"""# {certificate.release.name}
 
 {certificate.totals.synthetic_workers:,} **synthetic** workers: where they live and where they work. No row is
-a real person. Work blocks have exactly the public number of jobs, by every attribute; the homes were drawn at
+a real person. Work blocks have exactly {totals}; the homes were drawn at
 random from {plan.mechanism.words}.
 
 {status}
@@ -161,11 +172,23 @@ Epsilon {run.epsilon}, delta {run.delta}.
 
 For one person with at most {user.records} job record(s), the release is (epsilon, delta)-differentially
 private with epsilon {user.epsilon} and delta {user.delta}.
-
+{presence}
 Not protected: {"; ".join(certificate.definition.not_covered)}.
 
 Assumed to be public already: {"; ".join(certificate.definition.assumed_public)}.
 """
+
+
+def presence_in_words(certificate: Certificate) -> str:
+    """Say what a release with public workplaces promises of one record's being there at all; else nothing."""
+    level = certificate.presence
+    if level is None:
+        return ""
+    return (
+        "For one job record more or less, at any work block, epsilon is "
+        f"{level.run.epsilon} and delta {level.run.delta}; for all records\nof one person, as differential "
+        f"privacy, epsilon is {level.user_level.epsilon} and delta {level.user_level.delta}."
+    )
 
 
 def odds_in_words(certificate: Certificate) -> str:

@@ -238,6 +238,8 @@ def _load_plan(folder: Path, certificate: Certificate, hashes: dict[str, str]) -
     if own.get("plan.json") != certificate.plan_sha256:
         raise _fail("plan", "plan/plan.json is not the plan that certificate.json names")
     plan = load_plan(folder / "plan", hashes=own)
+    if (plan.numeric.record_range is not None) != (certificate.presence is not None):
+        raise _fail("plan", "the plan and the certificate differ in whose totals of workplaces these are")
     if plan.numeric.mechanism != certificate.mechanism:
         raise _fail("plan", "the plan and the certificate name different mechanisms")
     config = quoted_configuration(plan)

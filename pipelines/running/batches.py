@@ -23,7 +23,7 @@ from pipelines.running.folder import RunFolder, RunState
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, sha256_of
 from pipelines.storage.durable import whole_folder
 
-__all__ = ["RunBatches", "keep_homes"]
+__all__ = ["RunBatches", "differences", "keep_homes"]
 
 _OTHERS = "the job records are not those that the plan was made for: a file changed"
 
@@ -33,7 +33,7 @@ def keep_homes(
     plan: ReleasePlan,
     parts: Iterable[geo_data.JobRecords],
     batch_jobs: int | None = None,
-) -> None:
+) -> NDArray[np.int64]:
     """Sort the confidential homes into a file for each batch.
 
     Parameters
@@ -45,28 +45,69 @@ def keep_homes(
     batch_jobs : int, optional
         As for `batches`.
 
+    Returns
+    -------
+    ndarray of int64, shape (n_pools + 1,)
+        **Confidential**, if the plan has a range of records: how many are in each pool, and how many in none,
+        which are left out: those of a work block or category that the public slots do not have.
+
     Raises
     ------
     ValueError
-        If the records are not those of the plan's slots.
+        If the records are not those of the plan's slots, and the plan has no range of records.
     """
     pools, geography = plan.pools, plan.geography
+    known = plan.numeric.record_range is None
+    slots = np.bincount(pools.slots.work, minlength=geography.n_blocks)
     finder = geo_data.PoolFinder(pools, geography)
     first = np.array([pools.start for pools in batches(plan, batch_jobs)])
+    if not known:  # a batch may have no record at all
+        for one in range(first.size):
+            staging.add_homes(one, np.zeros((3, 0), np.int32))
     of_pool, of_block = np.zeros(pools.n.size + 1, np.int64), np.zeros(geography.n_blocks, np.int64)
     for records in parts:
         pool = finder.find(records)
+        if known:
+            of_block += np.bincount(records.work, minlength=of_block.size)
+        else:  # nor may a block without slots join the pool of its neighbours
+            pool[(records.work < 0) | (slots[records.work] == 0)] = pools.n.size
         of_pool += np.bincount(pool, minlength=of_pool.size)
-        of_block += np.bincount(records.work, minlength=of_block.size)
         batch = np.searchsorted(first, pool, side="right") - 1
         order = np.argsort(batch, kind="stable")
+        if not known:
+            order = order[pool[order] < pools.n.size]
         homes = np.stack([pool[order].astype(np.int32), records.work[order], records.home[order]])
         present, begin = np.unique(batch[order], return_index=True)
-        for one, a, b in zip(present.tolist(), begin, [*begin[1:], order.size], strict=True):
+        for one, a, b in zip(present.tolist(), begin, np.append(begin, order.size)[1:], strict=True):
             staging.add_homes(one, homes[:, a:b])
-    slots = np.bincount(pools.slots.work, minlength=of_block.size)
-    if not np.array_equal(of_pool[:-1], pools.n) or not np.array_equal(of_block, slots):
+    if known and (not np.array_equal(of_pool[:-1], pools.n) or not np.array_equal(of_block, slots)):
         raise ValueError(_OTHERS)
+    return of_pool
+
+
+def differences(plan: ReleasePlan, of_pool: NDArray[np.int64]) -> dict[str, int]:
+    """Count how confidential jobs differ from the public totals of workplaces.
+
+    Parameters
+    ----------
+    plan : ReleasePlan
+        With a range of records.
+    of_pool : ndarray of int64
+        **Confidential**: what `keep_homes` returned.
+
+    Returns
+    -------
+    dict of str to int
+        **Confidential**: ``jobs`` of the file; of these ``jobs_of_no_slot``, of a work block or category that
+        the public table does not have; ``jobs_left_out`` by lot, ``homes_filled_in`` from the public model.
+    """
+    numeric, present = plan.numeric, of_pool[:-1]
+    out = {"jobs": int(of_pool.sum()), "jobs_of_no_slot": int(of_pool[-1])}
+    if numeric.record_range is not None and "record_range" in plan.mechanism.settings:
+        least, most = numeric.record_range.limits(numeric.pools.n)
+        out["jobs_left_out"] = int(np.maximum(present - most, 0).sum())
+        out["homes_filled_in"] = int(np.maximum(least - present, 0).sum())
+    return out
 
 
 def _checksums(folder: Path) -> str:
@@ -123,14 +164,18 @@ class RunBatches:
         pool, work, home = self.staging.read_homes(batch)
         order = np.lexsort((work, pool))  # as the slots are
         own = slice(self.offsets[pools.start], self.offsets[pools.stop])
-        if not np.array_equal(work[order], self.plan.pools.slots.work[own]):
+        sizes = None
+        if self.plan.numeric.record_range is not None:
+            sizes = np.bincount(pool - pools.start, minlength=pools.stop - pools.start)
+        elif not np.array_equal(work[order], self.plan.pools.slots.work[own]):
             raise ValueError(_OTHERS)
+        given = () if sizes is None else (sizes,)
         # If a task that was thought lost has finished, the part is there: its bytes are the same. Workers of
         # a cluster draw here side by side, so nothing is swept.
         with suppress(FileExistsError), whole_folder(self.folder(batch), sweep=False) as folder:
             waiting = iter(self.parts_of(folder))
             for run in range(self.implicates.runs):
-                for drawn in sample_batch(self.plan, pools, home[order], self.key, batch, run):
+                for drawn in sample_batch(self.plan, pools, home[order], self.key, batch, run, *given):
                     self._write(next(waiting), batch, drawn)
             (folder / CHECKSUMS).write_text(_checksums(folder), encoding="utf-8")
 

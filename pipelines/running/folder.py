@@ -6,6 +6,7 @@
         confidential/run.key        the run key, until the release is final
         confidential/log.jsonl      what happened when
         confidential/run.json       the summary, written when the release has passed its checks
+        confidential/totals.json    with a public table of workplaces: how the jobs differ from it
         homes/                      the confidential homes of each batch of pools, complete before state.json
         parts/                      what each finished batch wrote, in a folder of the run
 
@@ -339,6 +340,16 @@ class RunFolder:
         """
         with self._homes_of(batch).open("ab") as file:
             np.save(file, homes)
+
+    def note_differences(self, counts: dict[str, int]) -> None:
+        """Keep how the jobs differ from a public table of workplaces.
+
+        Parameters
+        ----------
+        counts : dict of str to int
+            **Confidential.**
+        """
+        write_whole(self.confidential / "totals.json", json.dumps(counts, indent=1) + "\n")
 
     def read_homes(self, batch: int) -> NDArray[np.int32]:
         """Return the homes of a batch, part after part, shape (3, n)."""

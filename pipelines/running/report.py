@@ -115,7 +115,8 @@ def plan(
         As by `check_ready`: what a run would refuse is refused now.
     """
     folder = out or config.release.out.with_name(f"{config.release.out.name}-plan")
-    check_ready(config)
+    # With a public table of workplaces a plan needs none of the jobs: their file may be elsewhere.
+    check_ready(config, confidential=config.workplaces is None)
     _refuse_other(folder)
     progress = Progress(report)
     with progress.step(Step.READ_PUBLIC_INPUTS):
@@ -164,6 +165,7 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
         f"Plan        {plan.configuration['release']['name']}, mechanism {numeric.mechanism}",
         f"  slots     {numeric.pools.n_records:,} jobs in {numeric.pools.n_pools:,} pools; "
         f"the largest has {numeric.pools.n.max():,}",
+        *([] if numeric.record_range is None else [_totals_line(plan)]),
         *(
             [
                 f"  shared    {numeric.pools.n[shared].sum():,} jobs of work blocks with fewer than "
@@ -183,8 +185,23 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
         f"  of which  {paid}",
         f"  a record  delta {up(guarantee.record_delta, 4)} at the same epsilon, as differential privacy",
     ]
+    if (presence := guarantee.presence) is not None:
+        lines.append(
+            f"  presence  epsilon {up(presence.epsilon, 6)}, delta {up(presence.delta, 4)} for one job more "
+            "or less, at any work block"
+        )
     lines += [f"Note        {note}" for note in plan.notes]
     return "\n".join(lines)
+
+
+def _totals_line(plan: ReleasePlan) -> str:
+    """Say whose totals these are; nothing here is of the confidential jobs."""
+    line = "  totals    of a public table of workplaces; those of the confidential jobs are protected"
+    found = plan.numeric.record_range
+    if found is None or "record_range" not in plan.mechanism.settings:
+        return line
+    least, most = (synth.decimal_up(x, 4) for x in (found.fewest, found.most))
+    return f"{line} (certified for {least} to {most} times as many)"
 
 
 def run_cost(seconds: float, gigabytes: float, jobs: int) -> tuple[float, float]:

@@ -22,7 +22,7 @@ import geo_data
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.planning.form import PLAN_FILES, read_document
 from pipelines.planning.plan import ReleasePlan
-from pipelines.planning.public_inputs import job_source
+from pipelines.planning.public_inputs import slot_source
 from pipelines.planning.storage import check_plan_bytes, load_plan
 from pipelines.release.names import NAME_FILE, check_names
 from pipelines.release.verification import contradictions
@@ -178,7 +178,8 @@ def _text(value: Any) -> str:
 def refuse_other_slots(config: ReleaseConfig, plan: ReleasePlan) -> None:
     """Refuse jobs with other attributes than the slots of the plan have; no home is read.
 
-    Without attributes there is nothing to do: `keep_homes` counts the jobs of every work block.
+    Without attributes there is nothing to do: `keep_homes` counts the jobs of every work block. With a public
+    table of workplaces, that is what is compared with the plan, and nothing of the jobs.
 
     Raises
     ------
@@ -186,20 +187,21 @@ def refuse_other_slots(config: ReleaseConfig, plan: ReleasePlan) -> None:
         With the number of jobs that differ.
     """
     planned = plan.pools.slots
-    if not planned.categories:
+    if not planned.categories and config.workplaces is None:
         return
-    found = job_source(config, plan.geography).slots()
+    file = config.jobs.file if config.workplaces is None else config.workplaces.file
+    found = slot_source(config, plan.geography).slots()
     fix = "plan again: the plan was made for other jobs"
     for name, categories in planned.categories.items():
         if found.categories.get(name) != categories:
             rule = "the categories are not those of the plan"
-            raise geo_data.InputError(config.jobs.file, rule, column=name, fix=fix)
+            raise geo_data.InputError(file, rule, column=name, fix=fix)
     keys, counts = zip(_counted(planned), _counted(found), strict=True)
     both, position = np.unique(np.concatenate(keys), return_inverse=True)
     more = np.bincount(position, np.concatenate([-counts[0], counts[1]]), both.size)
     if differ := int(max(more.clip(min=0).sum(), -more.clip(max=0).sum())):
         rule = "jobs are not as in the plan: another number, work block or attribute"
-        raise geo_data.InputError(config.jobs.file, rule, count=differ, fix=fix)
+        raise geo_data.InputError(file, rule, count=differ, fix=fix)
 
 
 def _counted(slots: geo_data.Slots) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

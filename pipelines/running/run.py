@@ -32,7 +32,7 @@ from pipelines.release.names import NAME_FILE, write_names
 from pipelines.release.polygons import POLYGON_FOLDER, write_polygons
 from pipelines.release.signing import read_private_key
 from pipelines.release.verification import VerificationError, verify
-from pipelines.running.batches import keep_homes
+from pipelines.running.batches import differences, keep_homes
 from pipelines.running.executor import connect, sample_release
 from pipelines.running.folder import RunFolder, RunState, other_version
 from pipelines.running.payment import check_payable, debit_of, pay, record_outcome, run_name
@@ -43,6 +43,11 @@ from pipelines.storage.durable import sync, sync_tree, write_whole
 from pipelines.storage.event_log import EventLog
 
 __all__ = ["Release", "certify", "make_release", "resume", "run"]
+
+# Always the same words: what differs, and that anything does, is confidential.
+_PROTECTED_TOTALS = (
+    "Workplace totals are those of the public table; how the jobs differ is in confidential/totals.json"
+)
 
 
 @dataclass(frozen=True)
@@ -157,6 +162,8 @@ def run(
             state = RunState(config, certificate, {}, key.secure, run_name(config, secrets.token_hex(8)))
             check_payable(state)
             check_space(config, made)
+            if config.workplaces is not None:
+                progress.say(_PROTECTED_TOTALS)
             with progress.step(Step.READ_ORIGINS):
                 jobs_sha256, rows = _keep_homes(config, made, staging, given=reviewed is not None)
             state = replace(state, inputs=jobs_sha256, rows=rows)
@@ -381,12 +388,13 @@ def _keep_homes(
     when = "since" if given else "during the run"
     if given:
         refuse_other_slots(config, plan)
+    others = plan.numeric.record_range is not None
     sha256: dict[str, str] = {}
     source = job_source(config, plan.geography, sha256)
     try:
         with count_rows() as rows:
-            parts = source.parts(config.plan.pool_by, plan.pools.slots.categories)
-            keep_homes(staging, plan, parts, config.run.batch_jobs)
+            parts = source.parts(config.plan.pool_by, plan.pools.slots.categories, others=others)
+            found = keep_homes(staging, plan, parts, config.run.batch_jobs)
     except geo_data.InputError:
         if sha256:
             refuse_copies(sha256)  # says more than that pairs come twice
@@ -399,6 +407,8 @@ def _keep_homes(
             fix="plan again" if given else "run again when nothing writes to the files",
         ) from None
     refuse_copies(sha256)
+    if others:
+        staging.note_differences(differences(plan, found))
     return sha256, rows
 
 

@@ -60,9 +60,14 @@ def roundings(x: tuple[Fraction, ...], m: int) -> dict[Counts, Fraction]:
     return found
 
 
-def released(h: Counts, m: int, p: Fraction, reach: int) -> tuple[dict[Counts, Fraction], Fraction]:
-    """Distribution of the released counts over noise of at most `reach`, and the probability of more."""
-    n = sum(h)
+def released(
+    h: Counts, m: int, p: Fraction, reach: int, slots: int | None = None
+) -> tuple[dict[Counts, Fraction], Fraction]:
+    """Distribution of the released counts over noise of at most `reach`, and the probability of more.
+
+    The public number of slots is by default the number of workers.
+    """
+    n = sum(h) if slots is None else slots
     points: dict[tuple[Fraction, ...], Fraction] = defaultdict(Fraction)
     for noise in itertools.product(range(-reach, reach + 1), repeat=len(h)):
         point = nearest(tuple(a + b for a, b in zip(h, noise, strict=True)), n)

@@ -100,8 +100,15 @@ def compare_with_truth(release: PublicRelease, truth: Path) -> Comparison:
     else:
         source = geo_data.LodesJobs(truth, release.geography)
     block = release.levels[-1]
-    jobs = _count(source, release.geography)
+    protected = release.certificate.presence is not None
+    jobs = _count(source, release.geography, others=protected)
     comparison = _compare(release, "the confidential truth", jobs, (block, block))
+    if protected:
+        note = (
+            "Totals at workplaces are those of a public table and not of these jobs; shares are compared. "
+            "Jobs at workplaces outside the geography are left out."
+        )
+        return replace(comparison, notes=(note,))
     same = int(jobs["S000"].sum()) == int(comparison.release["S000"].sum())
     if same and side_variation(jobs, comparison.release, "work") < _SAME:
         return comparison
@@ -217,12 +224,13 @@ def _scaled(comparison: Comparison) -> Comparison:
     return replace(comparison, reference=flows.assign(S000=flows["S000"] * (jobs / flows["S000"].sum())))
 
 
-def _count(source: geo_data.JobSource, geography: geo_data.Geography) -> pd.DataFrame:
-    """Count jobs by pair of blocks, a file at a time."""
+def _count(source: geo_data.JobSource, geography: geo_data.Geography, *, others: bool) -> pd.DataFrame:
+    """Count jobs by pair of blocks, a file at a time; without `others`, all must be in the geography."""
     counts = pd.Series(dtype=np.int64)
-    for part in source.parts():
+    for part in source.parts(others=others):
+        inside = part.work >= 0
         pairs, jobs = np.unique(
-            part.work.astype(np.int64) * geography.n_blocks + part.home, return_counts=True
+            part.work[inside].astype(np.int64) * geography.n_blocks + part.home[inside], return_counts=True
         )
         counts = pd.concat([counts, pd.Series(jobs, pairs)])
     counts = counts.groupby(level=0).sum()
@@ -244,8 +252,10 @@ def _refuse_jobs(release: PublicRelease, path: Path, table: geo_data.Flows, comp
     """Refuse a "public" table whose totals at workplaces say that it is of the release's confidential jobs.
 
     A release keeps these totals exactly, so an earlier one of the same jobs has them, too: that is known by
-    its public folder.
+    its public folder. If its totals are those of a public table, they say nothing of the jobs.
     """
+    if release.certificate.presence is not None:
+        return
     level = table.destination_level
     jobs = release.flows(release.levels[0], level)
     totals = [

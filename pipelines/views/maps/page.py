@@ -16,7 +16,7 @@ from string import Template
 
 from pipelines.release.certificate import Certificate
 from pipelines.release.reader import check_target, read_public_release
-from pipelines.release.readme import odds_in_words
+from pipelines.release.readme import odds_in_words, presence_in_words
 from pipelines.release.signing import SIGNED, UNSIGNED, is_signed
 from pipelines.storage.durable import write_whole
 from pipelines.views.maps.payload import make_payload
@@ -171,6 +171,7 @@ def certificate_words(certificate: Certificate, *, signed: bool) -> str:
         ),
         signature=html.escape(SIGNED if signed else UNSIGNED),
         odds=html.escape(odds_in_words(certificate)),
+        presence=f"\n    <p>{html.escape(words)}</p>" if (words := presence_in_words(certificate)) else "",
         epsilon=short(run.epsilon),
         delta=short(run.delta),
         records="one job record" if user.records == 1 else f"at most {user.records} job records",

@@ -131,3 +131,10 @@ def test_tuning_compares_it(config: Callable[..., pipelines.ReleaseConfig]) -> N
     assert results["mechanism"].tolist() == [NAME, "geometric"]
     with pytest.raises(pipelines.ConfigError, match="keeps every cell"):
         config({"plan.retention_min": "0.5"})
+
+
+def test_public_workplaces_are_refused_for_a_mechanism_that_needs_exact_numbers(
+    config: Callable[..., pipelines.ReleaseConfig],
+) -> None:
+    with pytest.raises(pipelines.ConfigError, match="needs the exact number of jobs"):
+        config({"workplaces": {"file": "table.csv"}})

@@ -29,7 +29,11 @@ from pipelines import (
     make_plan,
 )
 from pipelines.release import certificate as certificate_form
-from pipelines.release.certificate import EpsilonDelta, guarantee_fields, make_certificate
+from pipelines.release.certificate import (
+    EpsilonDelta,
+    guarantee_fields,
+    make_certificate,
+)
 from pipelines.release.provenance import SourceState
 from pipelines.release.readme import odds_in_words
 

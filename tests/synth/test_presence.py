@@ -1,0 +1,376 @@
+"""One record more or less, exactly: every histogram of every size, coin, lot and output of small pools.
+
+The number of records of a pool is confidential: it lies in a range or, before lots, anywhere. What is
+certified for the range is compared with enumerations in rational arithmetic, for both kinds of neighbours.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+import pytest
+
+from synth import MECHANISMS, record
+from synth.dirichlet import Dirichlet
+from synth.geometric import Geometric, GeometricParameters, presence_loss
+from synth.losses import PoolClass, failure_bound
+from synth.lots import leave_out
+from synth.plan import Domains, Plan, Pools, RecordRange
+from synth.pruning import pruning_gain
+from synth.randomness import RunKey
+from synth.record import pure_gain
+from synth.tails import exp_up, rigorous, upper_fraction
+
+from .grid import EPSILONS, Q, class_of
+from .noise_reference import noise_distribution, released
+from .reference import Histogram, Urn, chi_square_p, histograms, is_bad
+
+PALETTE = [(Fraction(a), Fraction(f)) for a, f in [("1/10", "1/2"), ("1/2", "1"), ("2", "1"), ("1", "1/4")]]
+RANGES = [(1, 2), (2, 3), (1, 3)]
+GAINS = [Fraction(3, 2), Fraction(3), Fraction(12)]
+Distribution = dict[Histogram, Fraction]
+
+
+def more_or_fewer(h: Histogram) -> Iterator[Histogram]:
+    """All histograms with one record more or less."""
+    for c, x in enumerate(h):
+        yield (*h[:c], x + 1, *h[c + 1 :])
+        if x:
+            yield (*h[:c], x - 1, *h[c + 1 :])
+
+
+def moved(h: Histogram) -> Iterator[Histogram]:
+    for i, j in itertools.permutations(range(len(h)), 2):
+        if h[i]:
+            yield tuple(x - (c == i) + (c == j) for c, x in enumerate(h))
+
+
+def stay(h: Histogram, most: int) -> Iterator[tuple[Histogram, Fraction]]:
+    """Every outcome of leaving records out by lot: all subsets of equal size are equally likely."""
+    for kept in histograms(min(sum(h), most), len(h)):
+        ways = math.prod(math.comb(x, s) for x, s in zip(h, kept, strict=True))
+        if ways:
+            yield kept, Fraction(ways, math.comb(sum(h), sum(kept)))
+
+
+def filled(h: Histogram, least: int, model: tuple[Fraction, ...]) -> Iterator[tuple[Histogram, Fraction]]:
+    """Every outcome of filling up from the public model."""
+    for more in histograms(max(least - sum(h), 0), len(h)):
+        share = math.factorial(sum(more)) * math.prod(
+            p**x / math.factorial(x) for p, x in zip(model, more, strict=True)
+        )
+        yield tuple(x + y for x, y in zip(h, more, strict=True)), Fraction(share)
+
+
+@dataclass
+class Ranged:
+    """A pool of between `least` and `most` records, and of any number before lots."""
+
+    urn: Urn
+    least: int
+    most: int
+    memory: dict[Histogram, Distribution] = field(default_factory=dict)
+
+    def of_class(self, gain: Fraction) -> tuple[PoolClass, tuple[Fraction, ...]]:
+        pool_class, retention = class_of(self.urn, gain)
+        return replace(pool_class, n_min=self.least, n_max=self.most), retention
+
+    def inside(self, h: Histogram) -> Distribution:
+        if h not in self.memory:
+            self.memory[h] = self.urn.distribution(h)
+        return self.memory[h]
+
+    @cached_property
+    def model(self) -> tuple[Fraction, ...]:
+        k = self.urn.k
+        return tuple(Fraction(2 * c + 1, k * k) for c in range(k))
+
+    def whole(self, h: Histogram) -> Distribution:
+        """The distribution of what is released, lots and filling included."""
+        total: Distribution = {}
+        for kept, share in stay(h, self.most):
+            for given, part in filled(kept, self.least, self.model):
+                for s, p in self.inside(given).items():
+                    total[s] = total.get(s, Fraction(0)) + share * part * p
+        assert sum(total.values()) == 1
+        return total
+
+
+def divergence(one: Distribution, other: Distribution, odds: Fraction) -> Fraction:
+    return sum((max(Fraction(0), p - odds * other[s]) for s, p in one.items()), Fraction(0))
+
+
+def examine(pool: Ranged, violations: list[str], counts: Counter[str], gains: list[Fraction] = GAINS) -> None:
+    """Hold what is certified for the range against every case."""
+    urn, k = pool.urn, pool.urn.k
+    sizes = range(pool.least, pool.most + 1)
+    inputs = [h for n in sizes for h in histograms(n, k)]
+    for gain in gains:
+        pool_class, retention = pool.of_class(gain)
+        with rigorous() as balls:
+            odds = upper_fraction(balls.number(gain) * pruning_gain(pool_class, retention, Q, balls))
+            failure = upper_fraction(failure_bound(pool_class, retention, Q, balls)[0])
+        for h in inputs:
+            own = pool.inside(h)
+            good = [s for s in own if not is_bad(urn, h, s, gain)]
+            counts["outputs"] += len(own)
+            if not 1 - sum(own[s] for s in good) <= failure:
+                violations.append("failure")
+            for other in (*more_or_fewer(h), *moved(h)):
+                if sum(other) not in sizes:
+                    continue
+                theirs = pool.inside(other)
+                counts["neighbours"] += 1
+                if not all(own[s] <= odds * theirs[s] and theirs[s] <= odds * own[s] for s in good):
+                    violations.append("loss")
+    everything = [h for n in range(pool.most + 3) for h in histograms(n, k)]
+    pool_class, retention = pool.of_class(Fraction(3))
+    with rigorous() as balls:
+        pure = upper_fraction(pure_gain(pool_class, retention, Q, balls))
+        curve = [
+            (exp_up(e), upper_fraction(record.presence_delta_bound(pool_class, retention, Q, e, balls)))
+            for e in (*EPSILONS, Fraction(5, 2))
+        ]
+    released_from = {h: pool.whole(h) for h in everything}
+    for h in everything:
+        for other in (*more_or_fewer(h), *moved(h)):
+            if other not in released_from:
+                continue
+            counts["neighbours with lots"] += 1
+            one, two = released_from[h], released_from[other]
+            if any(p > pure * two[s] for s, p in one.items()):
+                violations.append("pure")
+            if any(divergence(one, two, odds) > delta for odds, delta in curve):
+                violations.append("curve")
+
+
+def some_pools(k: int, ranges: list[tuple[int, int]] = RANGES) -> Iterator[Ranged]:
+    for cells in itertools.combinations_with_replacement(PALETTE, k):
+        prior, retention = zip(*cells, strict=True)
+        for (least, most), m in itertools.product(ranges, (1, 2, 3) if k < 3 else (2,)):
+            yield Ranged(Urn(most, m, prior, retention), least, most)
+
+
+@pytest.mark.parametrize("k", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
+def test_every_small_case_holds_for_both_kinds_of_neighbours(k: int) -> None:
+    violations, counts = list[str](), Counter[str]()
+    for pool in some_pools(k):
+        examine(pool, violations, counts)
+        assert not violations, pool
+    assert min(counts["outputs"], counts["neighbours"], counts["neighbours with lots"]) > 100
+
+
+def no_pruning_loss(patch: pytest.MonkeyPatch) -> str:
+    patch.setitem(globals(), "pruning_gain", lambda c, f, q, balls: balls.number(1))
+    return "loss"
+
+
+def bounds_of_the_public_total_alone(patch: pytest.MonkeyPatch) -> str:
+    of_class = Ranged.of_class
+
+    def narrow(self: Ranged, gain: Fraction) -> tuple[PoolClass, tuple[Fraction, ...]]:
+        pool_class, retention = of_class(self, gain)
+        return replace(pool_class, n_min=self.most), retention
+
+    patch.setattr(Ranged, "of_class", narrow)
+    return "failure"
+
+
+def no_lots(patch: pytest.MonkeyPatch) -> str:
+    patch.setattr(Ranged, "whole", Ranged.inside)
+    return "curve"
+
+
+def more_than_the_most(patch: pytest.MonkeyPatch) -> str:
+    of_class = Ranged.of_class
+
+    def narrow(self: Ranged, gain: Fraction) -> tuple[PoolClass, tuple[Fraction, ...]]:
+        pool_class, retention = of_class(self, gain)
+        return replace(pool_class, n_max=self.least), retention
+
+    patch.setattr(Ranged, "of_class", narrow)
+    return "failure"
+
+
+def filled_with_copies(patch: pytest.MonkeyPatch) -> str:
+    """A pool is filled up to the fewest with copies of who is there: not independent of homes."""
+
+    def copied(h: Histogram, least: int, _: object) -> Iterator[tuple[Histogram, Fraction]]:
+        missing = max(least - sum(h), 0)
+        first = next((c for c, x in enumerate(h) if x), 0)
+        yield tuple(x + missing * (c == first) for c, x in enumerate(h)), Fraction(1)
+
+    patch.setitem(globals(), "filled", copied)
+    return "curve"
+
+
+FAULTS = [no_pruning_loss, bounds_of_the_public_total_alone, more_than_the_most, no_lots, filled_with_copies]
+
+
+@pytest.mark.parametrize("broken", FAULTS)
+def test_a_fault_is_caught(
+    broken: Callable[[pytest.MonkeyPatch], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sentence = broken(monkeypatch)
+    violations, counts = list[str](), Counter[str]()
+    for pool in itertools.chain(some_pools(2), some_pools(3)):
+        examine(pool, violations, counts)
+        if sentence in violations:
+            return
+    pytest.fail("nothing was found")
+
+
+# --- plans
+
+
+def plan_of(mechanism: str, n: list[int], k: int, record_range: RecordRange | None, **more: str) -> Plan:
+    domains = Domains(k, np.array([0, k]), np.arange(k, dtype=np.int32), (np.arange(k) % 2).astype(np.uint8))
+    retention = (Fraction(1), Fraction(1, 2)) if mechanism == "dirichlet" else (Fraction(1), Fraction(1))
+    pools = Pools(np.array(n), np.array(n), np.zeros(len(n), np.int32))
+    return MECHANISMS[mechanism].calibrate(
+        pools, domains, retention, Fraction(more.get("epsilon", "4")), Fraction("1e-4"), None,
+        more.get("guarantee", "pdp"), record_range,
+    )  # type: ignore[arg-type]  # fmt: skip
+
+
+@pytest.mark.parametrize("guarantee", ["pdp", "dp"])
+def test_a_plan_for_a_range_is_certified_for_all_of_it(guarantee: str) -> None:
+    found = RecordRange(Fraction(4, 5), Fraction(5, 4))
+    n = [1, 2, 7, 40, 300]
+    plan = plan_of("dirichlet", n, 30, found, guarantee=guarantee, epsilon="6")
+    least, most = found.limits(np.array(n))
+    assert least.tolist() == [1, 1, 5, 32, 240]
+    assert most.tolist() == [2, 3, 9, 50, 375]
+    mechanism = Dirichlet()
+    total = mechanism.certify(plan)
+    assert total.meets(plan)
+    assert total.presence is not None
+    for name in ("epsilon", "delta", "record_epsilon", "record_delta"):
+        assert getattr(total.presence, name) == getattr(total, name)
+    # What is certified for exact numbers is not enough, and costs less noise.
+    exact = plan_of("dirichlet", n, 30, None, guarantee=guarantee, epsilon="6")
+    assert mechanism.noise_share(exact) < mechanism.noise_share(plan)
+    with pytest.raises(ValueError, match="outside the limits of their class"):
+        mechanism.certify(replace(exact, record_range=found))
+    with pytest.raises(ValueError, match="outside the limits of their class"):
+        mechanism.certify(replace(plan, record_range=RecordRange(Fraction(1, 2), Fraction(5, 4))))
+    assert mechanism.certify(exact).presence is None
+    assert not mechanism.certify(exact).meets(plan)
+    assert total.repeated(3).presence == replace(
+        total.presence,
+        epsilon=3 * total.epsilon,
+        delta=3 * total.delta,
+        record_epsilon=3 * total.record_epsilon,
+        record_delta=3 * total.record_delta,
+    )
+
+
+def test_a_range_is_checked() -> None:
+    for fewest, most in [("0", "1"), ("1.01", "2"), ("0.5", "0.99"), ("-1", "1")]:
+        with pytest.raises(ValueError, match="0 < fewest <= 1 <= most"):
+            RecordRange(Fraction(fewest), Fraction(most))
+    with pytest.raises(TypeError):
+        RecordRange(0.5, Fraction(1))  # type: ignore[arg-type]
+    with pytest.raises(OverflowError):
+        RecordRange(Fraction(1), Fraction(10**30)).limits(np.array([1]))
+
+
+@pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
+def test_a_sampler_takes_another_number_of_workers_only_with_a_range(mechanism: str) -> None:
+    cells, sizes = np.zeros(9, np.int32), np.array([4, 5])
+    stream = RunKey.from_seed(1).stream("urn", 0)
+    plan = plan_of(mechanism, [4, 4], 3, None)
+    with pytest.raises(ValueError, match="no range of records"):
+        MECHANISMS[mechanism].sample(plan, slice(0, 2), cells, stream, sizes)
+    plan = plan_of(mechanism, [4, 4], 3, RecordRange(Fraction(1), Fraction(5, 4)))
+    assert MECHANISMS[mechanism].sample(plan, slice(0, 2), cells, stream, sizes).shape == (8,)
+    with pytest.raises(ValueError, match="number of workers"):
+        MECHANISMS[mechanism].sample(plan, slice(0, 2), cells[1:], stream, sizes)
+
+
+def test_urns_of_other_sizes_have_the_exact_distribution() -> None:
+    runs, h, m = 60_000, (3, 0, 1), 3
+    plan = plan_of("dirichlet", [m] * runs, 3, RecordRange(Fraction(1), Fraction(3, 2)), epsilon="2.5")
+    cells = np.tile(np.repeat(np.arange(3, dtype=np.int32), h), runs)
+    stream, sizes = RunKey.from_seed(5).stream("urn", 0), np.full(runs, sum(h))
+    drawn = Dirichlet().sample(plan, slice(0, runs), cells, stream, sizes)
+    counts = (drawn.reshape(runs, m, 1) == np.arange(3)).sum(axis=1)
+    parameters = plan.parameters
+    prior = [Fraction(a, parameters.denominator) for a in parameters.classes[0].prior]  # type: ignore[attr-defined]
+    of_cell = plan.domains.stratum.tolist()
+    urn = Urn(
+        sum(h), m, tuple(prior[s] for s in of_cell), tuple((Fraction(1), Fraction(1, 2))[s] for s in of_cell)
+    )
+    exact = urn.distribution(h)
+    observed = [int((counts == s).all(axis=1).sum()) for s in exact]
+    expected = [float(runs * share) for share in exact.values()]
+    assert sum(observed) == runs
+    assert min(expected) > 10
+    assert chi_square_p(observed, expected) > 1e-4
+
+
+# --- lots
+
+
+def test_every_subset_is_equally_likely() -> None:
+    runs, stream = 40_000, RunKey.from_seed(9).stream("lots", 0)
+    sizes, most = np.tile([5, 2, 0, 3], runs), np.tile([2, 3, 1, 1], runs)
+    position = leave_out(sizes, most, stream).reshape(runs, 2 + 2 + 0 + 1) % 10
+    assert (position[:, 2:4] == [5, 6]).all()  # of a pool that has few enough all stay, in order
+    pairs = np.sort(position[:, :2], axis=1)
+    for found, classes in ((pairs[:, 0] * 5 + pairs[:, 1], 10), (position[:, 4], 3)):
+        observed = np.unique(found, return_counts=True)[1]
+        assert observed.size == classes
+        assert chi_square_p(observed, [runs / classes] * classes) > 1e-4
+
+
+def test_lots_of_no_pool_too_large_ask_for_no_random_number() -> None:
+    stream = RunKey.from_seed(9).stream("lots", 0)
+    assert leave_out(np.array([2, 0, 1]), np.array([2, 1, 1]), stream).tolist() == [0, 1, 2]
+    assert stream._given == 0
+
+
+# --- geometric noise
+
+
+def test_noisy_counts_of_one_more_differ_by_half_of_epsilon_at_most() -> None:
+    """With the probabilities that the sampler's own source has; the factor is reached."""
+    for p in (Fraction(1, 4), Fraction(1, 2), Fraction(2, 3)):
+        noise = noise_distribution(p.numerator, p.denominator, 12)
+        ratios = [noise[y - x] / noise[y - x - 1] for x in range(4) for y in range(-6, 9)]
+        assert max(max(r, 1 / r) for r in ratios) == 1 / p
+        plan = replace(
+            plan_of("geometric", [3], 3, RecordRange(Fraction(4, 5), Fraction(5, 4))),
+            parameters=GeometricParameters(p.numerator, p.denominator),
+        )
+        presence = Geometric().certify(plan).presence
+        assert presence is not None
+        assert presence.epsilon == presence.record_epsilon == presence_loss(p)
+        assert 1 / p <= exp_up(presence.epsilon) < 1 / p + Fraction(1, 10**9)
+        assert presence.delta == presence.record_delta == 0
+
+
+@pytest.mark.parametrize(
+    ("slots", "k", "p", "reach"), [(2, 2, Fraction(1, 2), 12), (1, 3, Fraction(1, 4), 6)]
+)
+def test_released_counts_of_one_more_are_as_private(slots: int, k: int, p: Fraction, reach: int) -> None:
+    """Whatever the numbers of workers, also none."""
+    found = {h: released(h, slots, p, reach, slots) for n in range(slots + 3) for h in histograms(n, k)}
+    largest = Fraction(0)
+    for h, (one, _) in found.items():
+        for other in more_or_fewer(h):
+            if other in found:
+                others, beyond = found[other]
+                shares = {s: others.get(s, Fraction(0)) for s in one}
+                assert divergence(one, shares, 1 / p) <= beyond / p
+                # A quarter of epsilon would not do.
+                root = Fraction(math.isqrt(10**12 * p.denominator // p.numerator), 10**6)
+                largest = max(largest, divergence(one, shares, root) - root * beyond)
+    assert largest > Fraction(1, 100)
