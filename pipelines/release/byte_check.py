@@ -112,7 +112,8 @@ def _write_groups(path: Path, target: io.RawIOBase) -> None:
 def _check_csv(folder: Path, csv: str, parquet: str, *, own: bool) -> bool:
     """Compare a CSV file with the rows of the Parquet file beside it; say if it is compressed as it is here.
 
-    Each batch of a run wrote a member of the one and row groups of the other, full ones but the last.
+    Each batch of a run wrote a member of the one and row groups of the other, full ones but the last. The
+    file is unpacked as far as it has these rows, and at most one piece further.
     """
     text = _Text(read_members(folder / csv, None if own else GZIP_LEVEL, _PIECE))
     first = True

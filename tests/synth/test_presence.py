@@ -240,6 +240,20 @@ def plan_of(mechanism: str, n: list[int], k: int, record_range: RecordRange | No
     )  # type: ignore[arg-type]  # fmt: skip
 
 
+def test_presence_is_not_stated_above_the_pure_epsilon() -> None:
+    """Pure epsilon is for one record more or less too, so what it tightens is tightened alike."""
+    sharper = 0
+    for n, epsilon in itertools.product(([1, 2], [2, 6], [25]), ("6", "12", "30")):
+        plan = plan_of("dirichlet", n, 3, RecordRange(Fraction(4, 5), Fraction(5, 4)), epsilon=epsilon)
+        total = Dirichlet().certify(plan)
+        tight = total.tightened()
+        assert tight.presence is not None
+        for name in ("epsilon", "delta", "record_epsilon", "record_delta"):
+            assert getattr(tight.presence, name) == getattr(tight, name)
+        sharper += (tight.epsilon, tight.delta) != (total.epsilon, total.delta)
+    assert sharper
+
+
 @pytest.mark.parametrize("guarantee", ["pdp", "dp"])
 def test_a_plan_for_a_range_is_certified_for_all_of_it(guarantee: str) -> None:
     found = RecordRange(Fraction(4, 5), Fraction(5, 4))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 import synth
-from pipelines import ConfigError, Ledger, LedgerError, Release, debits_of, resume, run
+from pipelines import ConfigError, Ledger, LedgerError, Release, debits_of, plan, resume, run
 from pipelines.cli.summary import budget_line, release_summary
 from pipelines.ledger.ledger import Budget
 from pipelines.release.certificate import EpsilonDelta, Requested
@@ -78,9 +79,12 @@ def test_a_plan_for_one_record_is_paid_with_the_pair_of_one_record(
     paid_config: Configs, book: Path, clean_source: object
 ) -> None:
     """Probabilistic privacy of its whole run would cost a delta of more than the budget has."""
-    release = run(paid_config({"privacy.guarantee": "dp"}))
+    config = paid_config({"privacy.guarantee": "dp"})
+    forecast = json.loads((plan(config).folder / "forecast.json").read_text(encoding="utf-8"))
+    release = run(config)
     assert Fraction(release.certificate.run.delta) > Fraction("1e-4")
     paid = release.certificate.record_level
+    assert forecast["debit"] == {"epsilon": paid.epsilon, "delta": paid.delta}
     assert Ledger(book).spent("jobs") == (Fraction(paid.epsilon), Fraction(paid.delta))
     assert Fraction(paid.epsilon) <= Fraction("8.6")
     assert Fraction(paid.delta) < Fraction("1e-5"), "what was asked for would cost more"
