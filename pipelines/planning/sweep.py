@@ -142,7 +142,10 @@ def changed(config: ReleaseConfig, changes: Mapping[str, str]) -> ReleaseConfig:
     chosen = settings.model_dump(mode="json", exclude_none=True)
     kept = {"mechanism": release.mechanism, "implicate_source": release.implicate_source}
     levels = {"levels": [*config.geography.levels], "block": config.geography.block}
-    if problems := [*problems_across({"release": kept, "plan": chosen, "geography": levels})]:
+    tables: dict[str, Any] = {"release": kept, "plan": chosen, "geography": levels}
+    if config.workplaces is not None:
+        tables["workplaces"] = {}  # which not every mechanism takes; its own settings are as they were
+    if problems := [*problems_across(tables)]:
         raise ConfigError(problems)
     return config.model_copy(update={"release": release, "privacy": asked, "plan": settings})
 

@@ -185,7 +185,7 @@ def _check_out(config: ReleaseConfig) -> None:
                 path = trial.public / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.touch(exist_ok=False)
-            os.replace(trial.folder, target)
+            trial.folder.replace(target)
     except OSError as error:
         name = anchor.name if not anchor.is_dir() else Path(error.filename or out).name
         what = name if len(name) <= 60 else f"{name[:57]}..., {len(os.fsencode(name))} bytes"

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipelines.storage.errors import ShownError
+
 __all__ = ["GzipFormError", "Member", "read_members"]
 
 # No flags, and so no name, comment or extra field; no time; no word on the compression; unknown system.
@@ -14,7 +16,7 @@ _HEAD = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
 _PIECE = 2**16  # compressed bytes that are read at a time
 
 
-class GzipFormError(ValueError):
+class GzipFormError(ShownError, ValueError):
     """There is something in a gzip file beside what it compresses."""
 
 
