@@ -3,11 +3,11 @@
 Usage: python benchmarks/limits.py [--every 1] [--workers 3000] [--page docs/benchmarks.md]
 
 Needs Linux, the right to mount a file system (root), and a checkout without changes. Makes one release on a
-disk of its own, publishes it, and makes it again by a calendar. Then, again and again, from the moment at which
-a step begins, the disk fills up (some bytes left), or files may not grow (`ulimit -f`) or be opened
-(`ulimit -n`), or memory be had (`ulimit -v`). The call must end with a clear error, or get through, or be ended
-by the system; the next call, without the limit, must end in the same public folder, byte for byte, paid once.
-Key and time of day are fixed here.
+disk of its own, publishes it, and makes it again by a calendar. Then, again and again, from the moment at
+which a step begins, the disk fills up (some bytes left), or files may not grow (`ulimit -f`) or be opened
+(`ulimit -n`), or memory be had (`ulimit -v`). The call must end with a clear error, or get through, or be
+ended by the system; the next call, without the limit, must end in the same public folder, byte for byte, paid
+once. Key and time of day are fixed here.
 """
 
 from __future__ import annotations
