@@ -37,7 +37,7 @@ def one_clear_error() -> Iterator[None]:
         yield
     except (click.ClickException, click.exceptions.Exit, click.Abort):
         raise
-    except (ShownError, OSError) as error:
+    except (ShownError, OSError, MemoryError) as error:
         raise click.ClickException(private_message(error)) from None
     except Exception as error:
         if os.environ.get("ODSYNTH_DEBUG"):

@@ -233,7 +233,10 @@ def _on_cluster(client: Client, staging: RunFolder, name: str, todo: list[int], 
     try:
         futures = client.map(_draw, *same, todo, pure=False, retries=_RETRIES)
         for done, future in enumerate(_finished(client, futures), start=1):
-            future.result()
+            # What a batch gives is on the disk. A drawn one is asked for nothing: it would be for ever, where
+            # the worker that drew it is gone.
+            if future.status in ("error", "cancelled"):
+                future.result()
             if progress:
                 end = "" if done < len(todo) else "\n"
                 print(f"\r{done} of {len(todo)} batches", end=end, file=sys.stderr, flush=True)

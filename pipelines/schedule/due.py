@@ -23,6 +23,7 @@ from pipelines.planning.guards import public_files
 from pipelines.publishing.publishing import publish
 from pipelines.running.folder import RunFolder
 from pipelines.running.payment import left_in, read_ledger
+from pipelines.running.process import exit_code
 from pipelines.running.report import plan
 from pipelines.running.run import make_release
 from pipelines.schedule.calendar import Calendar, Occurrence, read_calendar
@@ -271,18 +272,24 @@ class _Call:
                 kind, said = type(error).__name__, shown_message(error, one_line=True)
                 self._tell(file, f"{name}: failed ({kind}): {said}", error=kind)
                 if (private := private_message(error, one_line=True)) != said:
-                    file.write(f"{private}\n")  # into this log only
+                    self._write(file, private)  # into this log only
                 self.store.save(replace(record, status="failed", error=kind))
                 return _result(occurrence, "failed", f"{kind}: {said} (log: {log})", record, error)
+            except KeyboardInterrupt as stop:
+                self._write(file, f"{name}: stopped by {exit_code(stop)[0]}", error=type(stop).__name__)
+                raise
             self._tell(file, f"{name}: finished")
         self.store.save(replace(record, status="finished"))
         fit = RunFolder(out).load().certificate.for_release
         return _result(occurrence, "finished", f"{out}{'' if fit else ' (not for release)'}", record)
 
-    def _tell(self, file: TextIO, message: str, **more: str) -> None:
+    def _write(self, file: TextIO, message: str, **more: str) -> None:
         line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "message": message} | more
         file.write(json.dumps(line) + "\n")
         file.flush()
+
+    def _tell(self, file: TextIO, message: str, **more: str) -> None:
+        self._write(file, message, **more)
         if self.report is not None:
             self.report(message)
 

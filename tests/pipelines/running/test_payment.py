@@ -65,6 +65,18 @@ def test_what_is_left_counts_the_budget_without_a_period(paid_config: Configs, b
     assert budget_left(settings) == (2, Fraction("1e-4"))
 
 
+def test_the_cap_over_all_periods_binds_a_run(paid_config: Configs, book: Path, clean_source: object) -> None:
+    """Each period allows 20: the second run costs less than that, and is refused before a home is read."""
+    total = {"ledger.total_epsilon": "10", "ledger.total_delta": "1e-4"}
+    first, second = (total | {"ledger.period": period} for period in ("2025", "2026"))
+    run(paid_config(first))
+    steps: list[str] = []
+    with pytest.raises(LedgerError, match="epsilon"):
+        run(paid_config(second), report=steps.append)
+    assert not any("confidential" in step for step in steps)
+    assert [account.debits for account in Ledger(book).accounts() if account.budget.period is None] == [1]
+
+
 def test_planning_refuses_what_a_run_would_refuse_later(paid_config: Configs, tmp_path: Path) -> None:
     releasing.check_ready(paid_config())
     nowhere = tmp_path / "nowhere"

@@ -567,6 +567,7 @@ def test_interrupted_every_time_is_given_up(world: World) -> None:
     for _ in range(3):
         with failing(KeyboardInterrupt(), due_module, "make_release"), pytest.raises(KeyboardInterrupt):
             due(world.calendar, now=NOW)
+    assert world.log("ri-2021", 3)[-1]["message"] == "ri-2021: stopped by SIGINT"
     summary = due(world.calendar, now=NOW)
     assert (summary.results[0].status, summary.results[0].error) == ("given up", "interrupted")
 

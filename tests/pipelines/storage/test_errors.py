@@ -31,7 +31,8 @@ def test_what_is_shown() -> None:
     assert shown_message(two, one_line=True) == "a.toml: x: missing; a.toml: y: missing"
     assert shown_message(OSError(13, "Permission denied", "/x/y")) == "/x/y: Permission denied"
     assert shown_message(OSError(28, "No space left on device")) == "No space left on device"
+    assert shown_message(MemoryError("CANARY")).startswith("the memory does not suffice")
     withheld = "its message could show confidential values and is withheld"
     for error in (ValueError("CANARY"), KeyError("CANARY"), RuntimeError("CANARY"), AssertionError("CANARY")):
         assert shown_message(error) == withheld
-    assert "CANARY" not in shown_message(OSError("CANARY"))
+    assert all("CANARY" not in shown_message(kind("CANARY")) for kind in (OSError, MemoryError))
