@@ -6,6 +6,7 @@ the plan, and `payment.check_payable` its cost. Nothing that they write stays.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -14,9 +15,10 @@ from pathlib import Path
 import geo_data
 from pipelines.config.fields import expand
 from pipelines.config.loading import ConfigError, ReleaseConfig
+from pipelines.planning.form import read_document
 from pipelines.planning.guards import public_files, refuse_as_public, refuse_open_files
 from pipelines.planning.plan import ReleasePlan
-from pipelines.planning.storage import load_plan, save_plan
+from pipelines.planning.storage import check_plan_bytes, load_plan
 from pipelines.release.layout import MANIFEST, expected_files, file_names
 from pipelines.release.names import NAME_FILE
 from pipelines.release.signing import PUBLIC_KEY, SIGNATURES, check_key_pair, read_private_key
@@ -100,14 +102,16 @@ def load_back(config: ReleaseConfig, stored: Path, sha256: str) -> ReleasePlan:
     Raises
     ------
     ConfigError
-        If it cannot be read, says otherwise than the configuration, or is another when it is written again.
+        If it cannot be read, says otherwise than the configuration, or would be written otherwise.
     """
     try:
-        plan = load_plan(stored)
+        content = (stored / "plan.json").read_bytes()
+        document = read_document(stored, content)
+        plan = load_plan(stored, document)
         problems = contradictions(config, plan) or contradictions(quoted_configuration(plan), plan)
-        with scratch_file(stored) as again:
-            if not problems and save_plan(plan, again) != sha256:
-                problems = ["written again, it is another"]
+        if hashlib.sha256(content).hexdigest() != sha256:
+            problems.append("plan.json is another")
+        check_plan_bytes(plan, stored, document["files"])
     except (ValueError, KeyError, ArithmeticError, RecursionError) as error:
         problems = [str(error)]  # a plan is public, so nothing is withheld
     if problems:

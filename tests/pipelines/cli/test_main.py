@@ -449,8 +449,9 @@ def test_broken_files(
         (packed[: len(packed) * 2 // 3], "the file is truncated or corrupt"),
         (packed[:12], "the file is truncated or corrupt"),
         (packed[:-8] + b"\0" * 8, "the file is truncated or corrupt"),
-        (text[: text.rindex(b",")], "do not have as many fields as the header"),
-        (text.replace(b",", b"\xff,", 40), "the text is not UTF-8"),
+        (text[: text.rindex(b",")], "the last line has no line break at its end"),
+        (text[: text.rindex(b",")] + b"\n", "do not have as many fields as the header"),
+        (text.replace(b"1", b"\xff1", 40), "the text is not UTF-8"),
     ):
         if data is not None:
             path.write_bytes(data)

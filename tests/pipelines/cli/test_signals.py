@@ -50,6 +50,9 @@ for line in sys.stdin:
     if child == 0:
         os.dup2(writing, 2)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        # Whatever these tests were started under, as nohup.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
         for number in told["ignored"]:
             signal.signal(number, signal.SIG_IGN)
         if told["arguments"] == ["worker"]:

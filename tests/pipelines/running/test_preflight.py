@@ -197,7 +197,7 @@ def test_a_stored_plan_is_read_back(
     digest = small_release.certificate.plan_sha256
     before = sorted(small_release.public.iterdir())
     assert load_back(config, stored, digest).numeric.pools.n_records == 600
-    with pytest.raises(ConfigError, match=r"read back .*\(written again, it is another\); nothing was paid"):
+    with pytest.raises(ConfigError, match=r"read back .*\(plan\.json is another\); nothing was paid"):
         load_back(config, stored, "0" * 64)
     with pytest.raises(ConfigError, match=r"read back .*\(pooling below\)"):
         load_back(small_config({"plan.pool_below": 9}), stored, digest)
