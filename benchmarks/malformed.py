@@ -17,6 +17,7 @@ import os
 import random
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -503,6 +504,7 @@ def begun(folder: Path, *arguments: str) -> int:
         said = os.open("said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(said, 1)
         os.dup2(said, 2)
+        sys.stdout = sys.stderr = os.fdopen(said, "w", buffering=1, encoding="utf-8")  # pytest has its own
         try:
             odsynth(arguments)
         except SystemExit as end:

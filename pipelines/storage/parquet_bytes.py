@@ -139,10 +139,9 @@ def _check_structure(path: Path) -> None:
             group = metadata.row_group(number)
             for position in range(group.num_columns):
                 chunk = group.column(position)
-                starts = [chunk.data_page_offset]
-                if chunk.dictionary_page_offset is not None:
-                    starts.append(chunk.dictionary_page_offset)
-                if min(starts) != at:
+                # A row group without rows has no data page, and 0 in its place.
+                starts = {chunk.dictionary_page_offset, chunk.data_page_offset} - {None, 0}
+                if min(starts, default=0) != at:
                     raise FormError(f"{path.name}: there are bytes that belong to no column")
                 file.seek(at)
                 check_pages(file, chunk.total_compressed_size, chunk.compression, path.name)

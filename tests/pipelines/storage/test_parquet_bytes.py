@@ -47,6 +47,20 @@ def test_a_file_of_another_pyarrow_has_pages_and_nothing_else(tmp_path: Path) ->
             checked(path)
 
 
+def test_groups_without_rows_have_no_page_of_data(tmp_path: Path) -> None:
+    """As where no worker of a batch, or of a release, lives in an external zone."""
+    rows, path = pa.table({"a": ["x", "y"], "n": [1, 2]}), tmp_path / "x.parquet"
+
+    def write(groups: list[pa.Table], target: object) -> None:
+        with pq.ParquetWriter(target, rows.schema, compression="zstd") as writer:
+            for group in groups:
+                writer.write_table(group)
+
+    for groups in ([rows[:0]], [rows[:0], rows], [rows, rows[:0]]):
+        write(groups, path)
+        assert check_parquet_bytes(path, partial(write, groups))
+
+
 def test_a_page_is_a_header_of_known_fields_and_one_frame() -> None:
     frame = pa.compress(b"home", codec="zstd", asbytes=True)
     skipped = b"\x50\x2a\x4d\x18\x04\0\0\0home"
