@@ -70,7 +70,8 @@ def blame_plan(given: Path, fix: str = _AGAIN) -> Iterator[None]:
     except Exception as error:  # a plan that was changed by hand may do anything to its reader
         if isinstance(error, OSError) and error.errno is not None:  # of the machine, not of Parquet
             raise
-        raise ConfigError(f"{given}: the plan cannot be used: {error}. {fix}") from error
+        rule = f"{error} is missing in it" if isinstance(error, KeyError) else error
+        raise ConfigError(f"{given}: the plan cannot be used: {rule}. {fix}") from error
 
 
 def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> tuple[ReleasePlan, str]:

@@ -25,7 +25,7 @@ from pipelines.schedule.records import Records
 from pipelines.storage.errors import shown_message
 from synth.exact import decimal_down, decimal_up, exact
 
-__all__ = ["Cost", "Outlook", "cost_of", "outlook"]
+__all__ = ["Cost", "Outlook", "period_cost", "outlook"]
 
 _SHOWN, _SEARCHED = timedelta(days=366), timedelta(days=3660)
 
@@ -80,7 +80,7 @@ class Outlook:
     problems: tuple[str, ...] = ()
 
 
-def cost_of(config: ReleaseConfig, planned: Path) -> tuple[Fraction, Fraction, str]:
+def period_cost(config: ReleaseConfig, planned: Path) -> tuple[Fraction, Fraction, str]:
     """Return the epsilon and delta that a release would be debited, and where they are from.
 
     Parameters
@@ -162,7 +162,7 @@ class _Books:
         except ConfigError as error:
             said = f"unknown: {shown_message(error, one_line=True)}"
             return _cost(occurrence, (Fraction(0), Fraction(0)), None, None, False, said)
-        *asked, source = cost_of(config, self.store.plan(occurrence.name))
+        *asked, source = period_cost(config, self.store.plan(occurrence.name))
         cost, said = (asked[0], asked[1]), f"epsilon {_up(asked[0])}, delta {_up(asked[1])} ({source})"
         if (settings := config.ledger) is None:
             return _cost(occurrence, cost, None, None, True, f"{said}; no [ledger] limits it")

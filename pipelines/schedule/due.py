@@ -27,7 +27,7 @@ from pipelines.running.process import exit_code
 from pipelines.running.report import plan
 from pipelines.running.run import make_release
 from pipelines.schedule.calendar import Calendar, Occurrence, read_calendar
-from pipelines.schedule.costs import cost_of, outlook
+from pipelines.schedule.costs import period_cost, outlook
 from pipelines.schedule.notify import notify
 from pipelines.schedule.records import Record, Records
 from pipelines.schedule.summary import EXIT_BUSY, EXIT_FAILED, Result, Summary
@@ -266,7 +266,7 @@ class _Call:
             except OverBudgetError as error:
                 said = shown_message(error, one_line=True)
                 self._tell(file, f"{name}: set aside: {said}", error=type(error).__name__)
-                epsilon, delta, _ = cost_of(config, planned)
+                epsilon, delta, _ = period_cost(config, planned)
                 return self._set_aside(occurrence, record, said, number - 1, out, (str(epsilon), str(delta)))
             except Exception as error:
                 kind, said = type(error).__name__, shown_message(error, one_line=True)
