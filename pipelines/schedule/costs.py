@@ -25,7 +25,7 @@ from pipelines.schedule.records import Records
 from pipelines.storage.errors import shown_message
 from synth.exact import decimal_down, decimal_up, exact
 
-__all__ = ["Cost", "Outlook", "period_cost", "outlook"]
+__all__ = ["Cost", "Outlook", "outlook", "period_cost"]
 
 _SHOWN, _SEARCHED = timedelta(days=366), timedelta(days=3660)
 

@@ -27,7 +27,7 @@ from pipelines.running.process import exit_code
 from pipelines.running.report import plan
 from pipelines.running.run import make_release
 from pipelines.schedule.calendar import Calendar, Occurrence, read_calendar
-from pipelines.schedule.costs import period_cost, outlook
+from pipelines.schedule.costs import outlook, period_cost
 from pipelines.schedule.notify import notify
 from pipelines.schedule.records import Record, Records
 from pipelines.schedule.summary import EXIT_BUSY, EXIT_FAILED, Result, Summary
