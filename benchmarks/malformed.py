@@ -581,10 +581,10 @@ def try_all(every: int = 1, begin: int = 0, report: Callable[[str], None] = prin
         truth: dict[str, Content] = {}
         for kind in ("microdata", "lodes"):
             shutil.rmtree(whole / "out", ignore_errors=True)
-            if ended(begun(whole, "run", f"{kind}.toml")):
+            if ended(begun(whole, "run", f"{kind}.toml")) != 0:
                 raise SystemExit((whole / "said").read_text(encoding="utf-8"))
             truth[f"{kind}.toml"] = content(whole)
-        if ended(begun(whole, "plan", "lodes.toml", "--out", "reviewed")):
+        if ended(begun(whole, "plan", "lodes.toml", "--out", "reviewed")) != 0:
             raise SystemExit((whole / "said").read_text(encoding="utf-8"))
         shutil.move(whole / "out" / "public", whole / "public")
         shutil.rmtree(whole / "out")

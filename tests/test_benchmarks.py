@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -171,10 +172,10 @@ def test_cases_and_requests_of_the_service_are_added_up() -> None:
 
 @pytest.mark.slow
 def test_some_malformed_inputs_of_every_kind() -> None:
-    """All of them: python benchmarks/malformed.py."""
-    malformed = load("malformed")
-    assert sum(1 for _ in malformed.cases()) > 600
-    said: list[str] = []
-    found = malformed.try_all(every=53, begin=7, report=said.append)
-    assert said == []
-    assert sum(counts.total() for counts in found.values()) >= 15
+    """All of them: python benchmarks/malformed.py. In a process of its own: it forks, and pytest's has threads."""
+    command = [sys.executable, BENCHMARKS / "malformed.py", "--every", "53", "--begin", "7"]
+    done = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    tried = re.search(r"all ([0-9,]+)", done.stdout)
+    assert tried is not None
+    assert int(tried[1].replace(",", "")) >= 15

@@ -35,7 +35,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 LIMIT = "distributed.scheduler.no-workers-timeout"
-QUICK = {LIMIT: "12s", "distributed.comm.timeouts.connect": "8s"}
+QUICK = {LIMIT: "6s", "distributed.comm.timeouts.connect": "4s"}
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_a_scheduler_or_the_last_worker_killed_in_the_middle(
     config = batches()
     rule = {
         "scheduler": "the Dask scheduler is gone",
-        "worker": "no worker of the Dask cluster was there for 12 s",
+        "worker": "no worker of the Dask cluster was there for 6 s",
     }
     with cluster_of_processes(tmp_path) as (address, scheduler, worker), dask.config.set(QUICK):
         thread = kill_when_drawing(config, {"scheduler": scheduler, "worker": worker}[lost])
