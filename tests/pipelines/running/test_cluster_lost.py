@@ -57,7 +57,11 @@ def cluster_of_processes(folder: Path) -> Iterator[tuple[str, Process, Process]]
         worker = ["worker", "--no-nanny", "--nthreads", "1", "--local-directory", str(folder), *more]
         started.append(subprocess.Popen([*command, *worker]))
         until = time.monotonic() + 60
-        while not file.exists() and time.monotonic() < until:
+        # Dask does not write it in one piece.
+        while (
+            not (file.exists() and file.read_text(encoding="utf-8").endswith("}"))
+            and time.monotonic() < until
+        ):
             time.sleep(0.1)
         address = json.loads(file.read_text(encoding="utf-8"))["address"]
         with Client(address) as client:

@@ -152,7 +152,9 @@ def test_less_noise_with_a_true_certificate_costs_more_than_was_asked(release: R
     guarantee = plan.mechanism.certify(plan.numeric)
     for name, value in guarantee_fields(plan, guarantee).items():
         if value is not None:
-            document[name] = [row.model_dump() for row in value] if isinstance(value, list) else value.model_dump()
+            document[name] = (
+                [row.model_dump() for row in value] if isinstance(value, list) else value.model_dump()
+            )
     forge(release.public, document)
     assert "costs more than was requested" in str(refused(release.public))
 
