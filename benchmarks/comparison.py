@@ -9,9 +9,9 @@ The tools need an environment of their own (they want other versions of what thi
 
 The table has a row for each of Rhode Island's 476,789 jobs of 2019: home, work, age, earnings and industry,
 where home and work are census tracts (at which a general tool is at home) or census blocks (what is
-published); a home in another state is the state. Every tool is a process of its own with a limit of time and memory; odsynth has the same limits
-and gets the same table, and mbi the same epsilon and delta. Distances are between tracts, half the L1
-distance of two tables as shares, as in pipelines/utility.py.
+published); a home in another state is that state. Every tool is a process of its own with a limit of time and
+memory; odsynth has the same limits and gets the same table, and mbi the same epsilon and delta. Distances are
+between tracts, half the L1 distance of two tables as shares, as in pipelines/utility.py.
 """
 
 from __future__ import annotations
