@@ -164,9 +164,10 @@ def jobs(level: str) -> pd.DataFrame:
 def prepare(folder: Path, level: str, truth: pd.DataFrame) -> None:
     """Write the table, and for odsynth its geography and configuration."""
     truth.to_parquet(folder / "table.parquet", index=False)
-    truth.astype({"home": "str", "work": "str"}).astype("str").to_parquet(
-        folder / "coded.parquet", index=False
-    )
+    coded = truth.astype("str")
+    for side in ("home", "work"):
+        coded[side] = coded[side].str.zfill(DIGITS[level])
+    coded.to_parquet(folder / "coded.parquet", index=False)
     blocks = pd.read_csv(DATA / "ri_xwalk.csv.gz", dtype={"tabblk2010": "str"})
     code = blocks["tabblk2010"]
     blocks = blocks.assign(st=code.str[:2], cty=code.str[:5], trct=code.str[:11], bgrp=code.str[:12])
