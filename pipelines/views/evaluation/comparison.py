@@ -25,8 +25,8 @@ __all__ = ["Comparison", "compare_with_public", "compare_with_truth"]
 
 _PAIR = ["work", "home"]
 _EXTERNAL = (
-    "Each external zone is one area at every level; workers who live there have no distance, and are left out "
-    "of all measures of commutes."
+    "Each external zone is one area at every level; workers who live there have no distance, and are left "
+    "out of all measures of commutes."
 )
 _SAME = 1e-9  # of shares that are equal but for rounding
 
