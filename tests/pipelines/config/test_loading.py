@@ -687,8 +687,10 @@ def test_rhode_island_reads_the_data_beside_the_project() -> None:
     if not data.is_dir():
         pytest.skip("the Rhode Island files are not beside the project (../shared/data)")
     assert config.weights is not None
-    sources = [config.jobs, config.geography, config.weights, *config.auxiliary]
-    assert all(source.file.is_file() and source.file.parent.samefile(data) for source in sources)
+    public = [config.geography, config.weights, *config.auxiliary]
+    files = [*config.jobs.files, *(source.file for source in public)]
+    assert [path.name.split("_")[2] for path in config.jobs.files] == ["main", "aux"]
+    assert all(path.is_file() and path.parent.samefile(data) for path in files)
 
 
 # --- geographies with few levels, and workers from outside

@@ -84,15 +84,16 @@ def test_a_plan_keeps_no_non_nesting_areas(config: Callable[..., pipelines.Relea
 
 @pytest.mark.deep
 def test_places_bring_the_model_of_rhode_island_nearer_to_the_truth(
-    shared_data: Path, tmp_path: Path
+    shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What docs/planning.md says, from a table of places that is made of last year's."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
     planning = runpy.run_path(str(ROOT / "benchmarks" / "planning.py"))
     text = (ROOT / "examples" / "rhode_island.toml").read_text(encoding="utf-8")
     first, rest = text.split(planning["ALONE"])
     survey = first + rest[rest.index("# Public weights") :]
     loss = planning["model_alone"]
-    assert loss("survey", survey) == pytest.approx(0.338, abs=0.001)
+    assert loss("survey", survey) == pytest.approx(0.2865, abs=0.001)
     places = planning["with_areas"](survey, "stplc", tmp_path)
     assert loss("places", places) < 0.27
     assert loss("all", planning["with_areas"](text, "stplc", tmp_path)) < 0.207
