@@ -26,6 +26,7 @@ from pipelines.config.toml import ConfigError, read_toml
 from pipelines.schedule.files import ScheduleFile, SettingsFile, read_model
 from pipelines.schedule.notify import Notify
 from pipelines.schedule.periods import NEEDED, Period, filled, put
+from synth.composition import record_share
 from synth.exact import decimal_down, exact
 
 __all__ = ["SETTINGS", "Calendar", "Occurrence", "Period", "Schedule", "read_calendar"]
@@ -158,7 +159,8 @@ class Occurrence:
             fix = "add [ledger] without period, or with total_epsilon and total_delta"
             raise ConfigError(f"{where}: shares: there is no budget over all periods to share; {fix}")
         # A certificate rounds up to as many digits, so that no debit is above its share.
-        epsilon, delta = (exact(decimal_down(amount / shares)) for amount in total)
+        share = [exact(decimal_down(amount / shares)) for amount in total]
+        epsilon, delta = record_share(share[0], share[1], config.jobs.records_per_worker)
         privacy = config.privacy.model_copy(update={"epsilon": epsilon, "delta": delta})
         return config.model_copy(update={"privacy": privacy})
 

@@ -22,7 +22,7 @@ from pipelines.ledger.ledger import OverBudgetError
 from pipelines.planning.guards import public_files
 from pipelines.publishing.publishing import publish
 from pipelines.running.folder import RunFolder
-from pipelines.running.payment import left_in, read_ledger
+from pipelines.running.payment import left_in, most_cost_of, read_ledger
 from pipelines.running.process import exit_code
 from pipelines.running.report import plan
 from pipelines.running.run import make_release
@@ -32,7 +32,7 @@ from pipelines.schedule.notify import notify
 from pipelines.schedule.records import Record, Records
 from pipelines.schedule.summary import EXIT_BUSY, EXIT_FAILED, Result, Summary
 from pipelines.storage.errors import private_message, shown_message
-from synth.exact import decimal_up, exact
+from synth.exact import exact
 
 __all__ = ["EXIT_BUSY", "EXIT_FAILED", "Result", "Summary", "due", "look"]
 
@@ -314,7 +314,7 @@ def _payable(config: ReleaseConfig, record: Record, *, dry_run: bool) -> bool:
     if config.ledger is None or record.epsilon is None or record.delta is None:
         return True
     left = left_in(read_ledger(config.ledger, dry_run=dry_run), config.ledger)
-    asked = exact(decimal_up(config.privacy.epsilon)), exact(decimal_up(config.privacy.delta))
+    asked = most_cost_of(config)
     cost = exact(record.epsilon), exact(record.delta)
     return all(min(a, c) <= b for a, c, b in zip(asked, cost, left, strict=True))
 
