@@ -22,9 +22,10 @@ def compose(costs: Iterable[tuple[Fraction, Fraction]]) -> tuple[Fraction, Fract
 
     Lemma 13 of docs/privacy.md.
 
-    Outputs of releases with independent randomness have independent losses given the input, so the losses
-    add, and the joint bad set is inside the union of the bad sets. It serves probabilistic and ordinary
-    differential privacy alike, and k independent implicates: ``compose([cost] * k)``.
+    Each has randomness of its own; its plan, and whether it is made at all, may depend on the releases
+    before it. Given those the losses add, and the joint bad set is inside the union of the bad sets. It
+    serves probabilistic and ordinary differential privacy alike, and k independent implicates:
+    ``compose([cost] * k)``.
 
     Parameters
     ----------
@@ -56,8 +57,8 @@ def compose_curves(
     Parameters
     ----------
     curves : iterable of iterables of (Fraction, Fraction)
-        Of each release, pairs at which it is differentially private for one record: the curve of its
-        guarantee, and the pair (record_epsilon, record_delta).
+        Of each release, pairs at which it is differentially private for one record, whatever the releases
+        before it were: the curve of its guarantee, and the pair (record_epsilon, record_delta).
 
     Returns
     -------

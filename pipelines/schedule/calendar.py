@@ -178,6 +178,8 @@ class Calendar:
         How often a release is tried.
     scheduler : str or None
         Address of a Dask cluster to draw on.
+    signer : Path or None
+        Public key file: only releases that it has signed are published.
     notify : Notify
         Who is told.
     schedules : tuple of Schedule
@@ -190,6 +192,7 @@ class Calendar:
     records: Path
     attempts: int
     scheduler: str | None
+    signer: Path | None
     notify: Notify
     schedules: tuple[Schedule, ...]
     problems: tuple[str, ...]
@@ -244,6 +247,7 @@ def read_calendar(folder: Path | str) -> Calendar:
         own.records or folder / "state",
         own.attempts,
         own.scheduler,
+        own.signer,
         settings.notify,
         tuple(schedules),
         tuple(problems),

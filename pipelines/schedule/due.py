@@ -21,6 +21,7 @@ from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.ledger.ledger import OverBudgetError
 from pipelines.planning.guards import public_files
 from pipelines.publishing.publishing import publish
+from pipelines.release.signing import UNSIGNED, is_signed
 from pipelines.running.folder import RunFolder
 from pipelines.running.payment import left_in, most_cost_of, read_ledger
 from pipelines.running.process import exit_code
@@ -197,6 +198,9 @@ class _Call:
             out = config.release.out
             if (owner := self.owners.setdefault(str(out), occurrence.name)) != occurrence.name:
                 raise ConfigError(f"{occurrence.name}: {out} is the output folder of {owner} too")
+            if occurrence.schedule.file.publish and self.calendar.signer and config.signature is None:
+                fix = "add [signature] with the key to its base, or leave out publish"
+                raise ConfigError(f"{occurrence.name}: only signed releases are published here; {fix}")
             on = RunFolder.of(out).begun or RunFolder(out).checked
             shares = occurrence.schedule.file.shares
             if shares is not None and occurrence.number > shares and not on:
@@ -262,7 +266,10 @@ class _Call:
                 make_release(config, plan=planned, report=tell, scheduler=self.calendar.scheduler)
                 if (destination := occurrence.schedule.file.publish) is not None:
                     self._tell(file, "Publishing the release ...")
-                    record = replace(record, published=publish(out, destination).location)
+                    placed = publish(out, destination, key=self.calendar.signer).location
+                    record = replace(record, published=placed)
+                    if not is_signed(out / "public"):
+                        self._tell(file, f"WARNING: {UNSIGNED}")
             except OverBudgetError as error:
                 said = shown_message(error, one_line=True)
                 self._tell(file, f"{name}: set aside: {said}", error=type(error).__name__)
@@ -281,7 +288,10 @@ class _Call:
             self._tell(file, f"{name}: finished")
         self.store.save(replace(record, status="finished"))
         fit = RunFolder(out).load().certificate.for_release
-        return _result(occurrence, "finished", f"{out}{'' if fit else ' (not for release)'}", record)
+        detail = f"{out}{'' if fit else ' (not for release)'}"
+        if record.published is not None and not is_signed(out / "public"):
+            detail += f"; published at {record.published}. WARNING: {UNSIGNED}"
+        return _result(occurrence, "finished", detail, record)
 
     def _write(self, file: TextIO, message: str, **more: str) -> None:
         line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "message": message} | more
