@@ -12,7 +12,7 @@ import pytest
 from dp_accounting.pld.privacy_loss_distribution import from_two_probability_mass_functions as pld_of
 
 import synth
-from synth.composition import compose, compose_curves, group_privacy, one_urn_implicates
+from synth.composition import compose, compose_curves, group_privacy, one_urn_implicates, record_share
 from synth.tails import exp_up
 
 from .reference import Histogram, Urn
@@ -68,6 +68,22 @@ def test_one_record_costs_what_it_costs_and_none_is_refused() -> None:
     assert group_privacy(Fraction(2), Fraction(1, 9), 1) == (2, Fraction(1, 9))
     with pytest.raises(ValueError, match="at least one"):
         group_privacy(Fraction(2), Fraction(1, 9), 0)
+
+
+def test_the_share_of_a_record_costs_a_person_no_more_than_is_given_and_hardly_less() -> None:
+    for epsilon, delta, records in itertools.product(
+        (Fraction(8), Fraction("0.3"), Fraction(43, 5)),
+        (Fraction(0), Fraction(1, 10**5), Fraction(1, 3)),
+        (1, 2, 7),
+    ):
+        share = record_share(epsilon, delta, records)
+        together = group_privacy(*share, records)
+        for cost, given in zip(together, (epsilon, delta), strict=True):
+            assert given * (1 - Fraction(1, 10**9)) <= cost <= given
+    with pytest.raises(TypeError, match="exact number"):
+        record_share(8.6, Fraction(0), 2)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="at least one"):
+        record_share(Fraction(1), Fraction(0), 0)
 
 
 def test_nothing_and_too_much() -> None:

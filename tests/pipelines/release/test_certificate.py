@@ -388,10 +388,9 @@ def test_no_epsilon_is_above_the_pure_one() -> None:
             assert (three.record_epsilon, three.record_delta) in three.curve
             for records in (1, 2):
                 paid = debit_for(tight, plan, records)
-                assert paid[0] <= records * min(exact(decimal_up(each)) for each in (pure, plan.epsilon))
-                if (
-                    kind == "dp" or records > 1
-                ):  # no pair that keeps the delta is better by more than rounding
+                most = min(records * synth.exact(decimal_up(each)) for each in (pure, plan.epsilon))
+                assert paid[0] <= synth.exact(decimal_up(most))
+                if kind == "dp" or records > 1:  # no pair with such a delta is better but for rounding
                     for e, d in pairs_of(tight):
                         assert d > plan.delta or paid[0] <= records * e * (1 + Fraction(1, 10**5))
             sharper += found.epsilon > pure or (found.epsilon == pure and found.delta > 0)
