@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -121,7 +121,7 @@ class ReleaseSettings(Section):
 
 
 class PrivacySettings(Section):
-    """The privacy loss that the whole release may cost.
+    """The privacy loss that the whole release may cost one job record.
 
     Attributes
     ----------
@@ -156,6 +156,7 @@ class LodesJobsSettings(Section):
     format: Literal["lodes"]
     file: InputPath
     aux: InputPath | None = None
+    records_per_worker: ClassVar[int] = 1
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -183,7 +184,8 @@ class MicrodataJobsSettings(Section):
     attributes : tuple of str
         Columns of public attributes of the job.
     records_per_worker : int
-        The most job records that one worker may have.
+        The most job records that one worker may have. `privacy` is about one record; a worker with several
+        loses more, which the plan and the certificate state and the ledger is debited.
     """
 
     format: Literal["microdata"]
@@ -445,7 +447,8 @@ class LedgerSettings(Section):
     period : str or None
         Label of the period that the budget is for; left out, the budget is for ever.
     epsilon : Fraction
-        Budget of the data set in the period, for all releases together.
+        Budget of the data set in the period, for all releases together: what they may cost one person, with
+        all of their records (`records_per_worker`).
     delta : Fraction
         The same for delta.
     total_epsilon : Fraction or None

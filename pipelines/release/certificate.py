@@ -249,6 +249,7 @@ _REQUESTED = {
     "dp": "(epsilon, delta)-differential privacy of one job record",
 }
 
+# Whoever puts a text of a certificate better adds to `wordings` what it was before.
 _DEFINITION: dict[str, Any] = {
     "words": (
         "Whatever the confidential origins are, outside a set of outputs of probability at most delta, the "
@@ -264,12 +265,14 @@ _DEFINITION: dict[str, Any] = {
     "unit": "One job record: one worker in one job.",
     "assumed_public": [
         "the slots: how many jobs each work block has, with their attributes (workplace totals)",
-        "the geography, the auxiliary flows and the weights, none of them derived from the same records",
+        "the geography, the auxiliary flows and the weights; none of them is derived from the same records, "
+        "but for releases whose epsilon and delta add to these",
         "the plan, and this program",
     ],
     "composition": (
         "Pools hold disjoint records: epsilon of the run is the largest of any pool, delta is the sum over "
-        "pools. Releases of the same records add up their epsilon and their delta."
+        "pools. Releases of the same records add up their epsilon and their delta, also where one is "
+        "planned from another."
     ),
     "not_covered": [
         "what is inferred from the public inputs alone",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ from pipelines.release.names import NAME_FILE, check_names
 from pipelines.release.polygons import check_polygons
 from pipelines.release.readme import WORDINGS, release_readme
 from pipelines.release.signing import PUBLIC_KEY, check_signatures
+from pipelines.release.wordings import CERTIFICATE_WORDINGS, in_wording, without_words
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, parse_checksums, sha256_of
 from pipelines.storage.documents import read_json
 
@@ -300,11 +302,21 @@ def _check_guarantee(
     plan: ReleasePlan, guarantee: synth.Guarantee, certificate: Certificate, stated: dict[str, Any]
 ) -> str:
     expected = certificate.model_copy(update=guarantee_fields(plan, guarantee))
-    for name, value in dump_certificate(expected, stated["format"]).items():
-        if stated[name] != value:
-            raise _fail("guarantee", f"certificate.json: {name} is not what the plan gives")
-    if certificate_text(certificate, stated["format"]) != certificate_text(expected, stated["format"]):
-        raise _fail("guarantee", "certificate.json: numbers of classes are in another order")
+    today = dump_certificate(expected, stated["format"])
+    said = [in_wording(today, wording) for wording in CERTIFICATE_WORDINGS[stated["format"]]]
+    for name, value in today.items():
+        if all(stated[name] != document[name] for document in said):
+            rule = f"certificate.json: {name} is not what the plan gives"
+            if name == "definition" or without_words(stated[name]) == without_words(value):
+                rule += (
+                    ", in any wording that this version knows: it was changed, or a later version wrote it. "
+                    f"Fix: verify it with version {certificate.software.version}, which it says made it"
+                )
+            raise _fail("guarantee", rule)
+    if all(json.dumps(stated) != json.dumps(document) for document in said):
+        raise _fail(
+            "guarantee", "certificate.json: numbers of classes are in another order, or wordings mixed"
+        )
     run = certificate.run
     return f"recomputed from the plan: epsilon {run.epsilon}, delta {run.delta}"
 
@@ -344,9 +356,12 @@ def _check_texts(
         for wording in WORDINGS[certificate_format]
     ):
         raise _fail("texts", "README.md is not the text that certificate.json gives, in any wording so far")
-    if certificate.randomness != randomness_fields(certificate.randomness.secure):
+    wordings, secure = CERTIFICATE_WORDINGS[certificate_format], certificate.randomness.secure
+    today = randomness_fields(secure).model_dump()
+    if all(certificate.randomness.model_dump() != in_wording(today, wording) for wording in wordings):
         raise _fail("texts", "certificate.json: randomness is not what this program writes")
     reasons = reasons_against_release(certificate.software, certificate.randomness)
-    if certificate.not_for_release_because != reasons or certificate.for_release == bool(reasons):
+    known = [in_wording(reasons, wording) for wording in wordings]
+    if certificate.not_for_release_because not in known or certificate.for_release == bool(reasons):
         raise _fail("texts", "certificate.json: for_release is not what its other fields give")
     return "README.md, MANIFEST.json and the verdict follow from the certificate"

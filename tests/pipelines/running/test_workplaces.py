@@ -103,7 +103,9 @@ def totals_of(release: Release) -> dict[str, int]:
 def test_a_release_has_the_public_totals_and_passes_every_check(
     mechanism: dict[str, Any], protected: Configs, blurred: Path, clean_source: object
 ) -> None:
-    release = run(protected(mechanism))
+    config = protected(mechanism)
+    planned = plan(config)
+    release = run(config, plan=planned.folder)
     public = pd.read_csv(blurred, dtype=CODES).set_index("w_geocode")["S000"]
     assert totals_of(release) == public.to_dict()
     assert [check.name for check in verify(release.public)][-1] == "for release"
@@ -113,6 +115,15 @@ def test_a_release_has_the_public_totals_and_passes_every_check(
     assert schema == certificate_schema()
     jsonschema.validate(document, schema, cls=jsonschema.Draft202012Validator)
     presence, level = document["presence"], document["record_level"]
+    forecast = json.loads((planned.folder / "forecast.json").read_text(encoding="utf-8"))
+    assert {name: forecast[name] for name in ("presence", "record_level", "user_level")} == {
+        "presence": presence,
+        "record_level": level,
+        "user_level": document["user_level"],
+    }
+    said = (planned.folder / "plan.txt").read_text(encoding="utf-8")
+    shown = synth.decimal_up(Fraction(presence["run"]["epsilon"]), 6)
+    assert f"presence  epsilon {shown}, delta " in said
     if mechanism is GEOMETRIC:  # half, as one cell changes and not two
         assert (presence["run"], document["run"]["epsilon"]) == ({"epsilon": "4.3", "delta": "0"}, "8.6")
     else:
