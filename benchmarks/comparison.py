@@ -63,6 +63,7 @@ file = "{folder}/coded.parquet"
 home = "home"
 work = "work"
 attributes = ["age", "earnings", "industry"]
+population = "residents"
 
 [geography]
 file = "{folder}/crosswalk.csv"

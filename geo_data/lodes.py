@@ -217,7 +217,7 @@ class LodesJobs:
         frame = self._read(path, "w_geocode", "h_geocode")
         work = locate_blocks(self.geography, frame["w_geocode"], path=path, column="w_geocode", others=others)
         home = locate_blocks(
-            self.geography, frame["h_geocode"], path=path, column="h_geocode", external=external
+            self.geography, frame["h_geocode"], path=path, column="h_geocode", homes=True, external=external
         )
         refuse_any(
             path,
@@ -245,7 +245,9 @@ class LodesJobs:
 
     def _read(self, path: str | os.PathLike[str], *geocodes: str) -> pd.DataFrame:
         """Read geocode columns and all counts, and check that the counts of every row agree."""
-        columns: dict[str, Kind] = {**dict.fromkeys(geocodes, "code"), **dict.fromkeys(_COUNTS, "count")}
+        kinds: dict[str, Kind] = {"w_geocode": "code", "h_geocode": "home"}
+        columns: dict[str, Kind] = {name: kinds[name] for name in geocodes}
+        columns |= dict.fromkeys(_COUNTS, "count")
         schema = LODES_COLUMNS if self.homes else None
         frame = read_table(path, columns, schema=schema, sha256=self.sha256)
         if frame["S000"].astype(np.float64).sum() > np.iinfo(np.int32).max:

@@ -20,7 +20,7 @@ from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.planning.search import make_plan
 from pipelines.planning.simulation import SimulatedUtility, simulate_utility
 from pipelines.planning.storage import save_plan
-from pipelines.release.certificate import guarantee_fields
+from pipelines.release.certificate import guarantee_fields, population_in_words
 from pipelines.release.names import NAME_FILE, Names, write_names
 from pipelines.running.cell_figure import draw_cells
 from pipelines.running.payment import cost_of
@@ -190,6 +190,8 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
             f"  presence  epsilon {up(presence.epsilon, 6)}, delta {up(presence.delta, 4)} for one job more "
             "or less, at any work block"
         )
+    if residents := population_in_words(plan.population, protected=presence is not None):
+        lines.append(f"Population  {residents}")
     lines += [f"Note        {note}" for note in plan.notes]
     return "\n".join(lines)
 
@@ -234,6 +236,7 @@ def _write(report: PlanReport, names: Mapping[str, Names], staging: Path) -> Non
         "names_sha256": sha256_of(named) if (named := staging / NAME_FILE).exists() else None,
         "epsilon": synth.decimal_up(report.guarantee.epsilon),
         "delta": synth.decimal_up(report.guarantee.delta),
+        "population": fields["population"],
         "debit": paid.model_dump(),
         **report.utility.as_dict(),
         "pool_level": report.plan.choices.pool_level,
