@@ -142,8 +142,8 @@ def read_crosswalk(
     if external_zones and not areas:
         raise InputError(
             path,
-            f"no external zone is left of {', '.join(external_zones)}: the crosswalk has blocks in all of them",
-            fix="leave external_zones out, or name an area of which the crosswalk has no block",
+            f"no external zone is left of {', '.join(external_zones)}: the crosswalk has blocks in all",
+            fix="name an area of which the crosswalk has no block, or leave external_zones out",
         )
     longest = max(map(len, areas), default=0)
     shared = {name: _shared(path, frame[block], frame[name], longest) for name in non_nesting_areas}

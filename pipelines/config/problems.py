@@ -312,7 +312,7 @@ def _external_problems(geography: _Table, jobs: _Table, flows: Mapping[str, _Tab
     if population == "residents" and (zones or outside):
         others = "jobs.aux" if outside else "geography.external_zones"
         rule = f"residents live in the geography, and {others} is for workers who do not"
-        yield f'jobs.population: {rule}; leave it out, or write population = "residents" without it'
+        yield f"jobs.population: {rule}; leave out one of the two"
     elif lodes and outside and not zones:
         yield f"jobs.aux: {needs}"
     elif lodes and zones and not outside:

@@ -205,7 +205,7 @@ def odds_in_words(certificate: Certificate) -> str:
     run, records = certificate.run, certificate.user_level.records
     several = f" with up to {records} job records" if records > 1 else ""
     inside, both = (
-        (" inside the geography", ", both inside the geography,") if certificate.population else ("", "")
+        (" inside the geography", " (both inside the geography)") if certificate.population else ("", "")
     )
     odds, exception = _odds(Fraction(run.epsilon), Fraction(run.delta))
     together = group_privacy(Fraction(run.epsilon), Fraction(run.delta), records)
@@ -214,9 +214,9 @@ def odds_in_words(certificate: Certificate) -> str:
     worker_odds, worker_exception = _odds(*together)
     return (
         f"Whatever can be seen in this release is at most about {odds} times more or less likely than it "
-        f"would be if\nany one job record had another home{inside}{exception}. Someone who thought two homes "
-        f"of a\nworker{several}{both} equally likely can, after seeing everything here, be at most about "
-        f"{worker_odds} to 1 sure of one of them{worker_exception}."
+        f"would be if\nany one job record had another home{inside}{exception}. Someone who thought two "
+        f"homes{both} of a\nworker{several} equally likely can, after seeing everything here, be at most "
+        f"about {worker_odds} to 1 sure of one of them{worker_exception}."
     )
 
 
