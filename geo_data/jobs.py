@@ -16,6 +16,7 @@ from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
 
 __all__ = [
+    "CENSUS_DIGITS",
     "Files",
     "JobRecords",
     "JobSource",
@@ -36,7 +37,8 @@ AttributeCodes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 # Above this share of unknown rows in known counties, the likeliest cause is a crosswalk of another vintage.
 _VINTAGE_SHARE = 0.05
 _COUNTY_DIGITS = 5
-_BLOCK_DIGITS = 15
+CENSUS_DIGITS = 15
+"""Of the code of a census block; the first two are of its state."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,7 +217,7 @@ def locate_blocks(
             fix="keep geocodes as text in the program that wrote the file",
         )
     vintage = re.search("20[12]0", geography.block_level)
-    if vintage and lengths == {_BLOCK_DIGITS}:
+    if vintage and lengths == {CENSUS_DIGITS}:
         inside = np.delete(geography.blocks, geography.external_blocks)
         counties = {code[:_COUNTY_DIGITS] for code in inside}
         near = unknown & texts.str[:_COUNTY_DIGITS].isin(counties).to_numpy()
