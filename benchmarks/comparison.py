@@ -63,7 +63,6 @@ file = "{folder}/coded.parquet"
 home = "home"
 work = "work"
 attributes = ["age", "earnings", "industry"]
-population = "residents"
 
 [geography]
 file = "{folder}/crosswalk.csv"
