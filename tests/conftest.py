@@ -63,11 +63,14 @@ def small_region(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def config_tables(small_region: dict[str, Path]) -> dict[str, Any]:
     """The tables of the configuration of a release of the small region, for `helpers.with_values`.
 
-    They are those of examples/demo.toml with the files of the small region, "release" as output folder, and
-    cells and pools fixed, which spares each test the search for the best; some urns are shared, some are not.
+    They are those of examples/demo.toml with the files of the small region, jobs of its residents, "release"
+    as output folder, and cells and pools fixed, which spares each test the search for the best; some urns are
+    shared, some are not.
     """
     tables = read_toml(EXAMPLES / "demo.toml")
     files = {path.name: str(path) for path in small_region.values()}
+    tables["jobs"] = {"format": "lodes", "file": tables["jobs"]["file"], "population": "residents"}
+    tables["geography"].pop("external_zones", None)
     geography, named = tables["geography"], ("jobs", "geography", "weights")
     for table in (*(tables[name] for name in named), *tables["auxiliary"], *geography["polygons"]):
         table["file"] = files[Path(table["file"]).name]

@@ -23,6 +23,7 @@ from pipelines.config.fields import (
     Mechanism,
     NameColumns,
     Names,
+    Population,
     PositiveNumber,
     RetentionNumber,
     ShareNumber,
@@ -151,12 +152,16 @@ class LodesJobsSettings(Section):
         for all files that match, one for each state, say.
     aux : Path or None
         The aux file, or files: workers who live in external zones (`geography.external_zones`).
+    population : {"all", "residents"}
+        Whose jobs are released: those of all workers, for which `aux` is needed; or those of residents, whose
+        home lies inside the geography. That it does is then taken to be public, and is not protected.
     """
 
     format: Literal["lodes"]
     file: InputPath
     aux: InputPath | None = None
     records_per_worker: ClassVar[int] = 1
+    population: Population = "all"
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -186,6 +191,10 @@ class MicrodataJobsSettings(Section):
     records_per_worker : int
         The most job records that one worker may have. `privacy` is about one record; a worker with several
         loses more, which the plan and the certificate state and the ledger is debited.
+    population : {"all", "residents"}
+        Whose jobs are released: those of all workers, for which `geography.external_zones` are needed; or
+        those of residents, whose home lies inside the geography. That it does is then taken to be public, and
+        is not protected.
     """
 
     format: Literal["microdata"]
@@ -196,6 +205,7 @@ class MicrodataJobsSettings(Section):
     count: Line | None = None
     attributes: Names = ()
     records_per_worker: Annotated[int, Field(ge=1, le=MOST)] = 1
+    population: Population = "all"
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+import pandas as pd
 from pydantic import ValidationError
 
 import synth
+from geo_data.external_zones import find_external_zones
 from pipelines.config.loading import ReleaseConfig
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
@@ -120,9 +123,10 @@ def _verify(folder: Path, key: Path | None, guarantee: synth.Guarantee | None) -
     yield Check("signature", _run("signature", lambda: check_signatures(folder, key)))
     stated, certificate = _run("certificate", lambda: _read_certificate(folder))
     yield Check("certificate", f"{stated['format']}, all fields present")
-    plan = _run("plan", lambda: _load_plan(folder, certificate, hashes))
+    first = stated["format"] == FIRST_FORMAT
+    plan = _run("plan", lambda: _load_plan(folder, certificate, hashes, first=first))
     yield Check("plan", f"sha256 {certificate.plan_sha256}; {plan.numeric!r}")
-    certify = plan.certify_as_first if stated["format"] == FIRST_FORMAT else plan.certify
+    certify = plan.certify_as_first if first else plan.certify
     computed = guarantee or _run("guarantee", certify)
     yield Check("guarantee", _run("guarantee", lambda: _check_guarantee(plan, computed, certificate, stated)))
     yield Check("budget", _run("budget", lambda: _check_budget(plan, computed)))
@@ -235,13 +239,21 @@ def _read_certificate(folder: Path) -> tuple[dict[str, Any], Certificate]:
     return stated, certificate
 
 
-def _load_plan(folder: Path, certificate: Certificate, hashes: dict[str, str]) -> ReleasePlan:
+def _load_plan(folder: Path, certificate: Certificate, hashes: dict[str, str], *, first: bool) -> ReleasePlan:
     own = {name.removeprefix("plan/"): digest for name, digest in hashes.items() if name.startswith("plan/")}
     if own.get("plan.json") != certificate.plan_sha256:
         raise _fail("plan", "plan/plan.json is not the plan that certificate.json names")
     plan = load_plan(folder / "plan", hashes=own)
     if (plan.numeric.record_range is not None) != (certificate.presence is not None):
         raise _fail("plan", "the plan and the certificate differ in whose totals of workplaces these are")
+    if plan.population != certificate.population:
+        raise _fail("plan", "the plan and the certificate differ in whose jobs are released")
+    # Whose homes may lie outside has been said since format 2, one way or the other.
+    if (plan.population is not None) != (not first and not plan.geography.external_zones):
+        raise _fail(
+            "plan",
+            "plan.json: without external zones, and only then, a release is of jobs of residents and says so",
+        )
     if plan.numeric.mechanism != certificate.mechanism:
         raise _fail("plan", "the plan and the certificate name different mechanisms")
     config = quoted_configuration(plan)
@@ -281,12 +293,15 @@ def contradictions(config: ReleaseConfig, plan: ReleasePlan) -> list[str]:
     """
     privacy, settings, geography = config.privacy, config.plan, plan.geography
     pooling, thresholds = plan.pools.pooling, plan.choices.thresholds
+    inside = pd.Series(np.delete(geography.blocks, geography.external_blocks), dtype="str")
+    asked = find_external_zones(config.geography.external_zones, inside)
     pairs = {
         "mechanism": (plan.numeric.mechanism, config.release.mechanism),
         "epsilon and delta": (plan.requested, (privacy.epsilon, privacy.delta)),
         "guarantee": (plan.numeric.guarantee, privacy.guarantee),
         "block": (geography.block_level, config.geography.block),
         "levels": (tuple(geography.levels), config.geography.levels),
+        "external zones": (geography.external_zones, asked),
         "pooling by": (pooling.by, settings.pool_by),
         "pooling level": (pooling.level, settings.pool_level or pooling.level),
         "pooling below": (pooling.below, settings.pool_below or pooling.below),

@@ -21,7 +21,7 @@ from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.planning.search import make_plan
 from pipelines.planning.simulation import SimulatedUtility, simulate_utility
 from pipelines.planning.storage import save_plan
-from pipelines.release.certificate import EpsilonDelta, guarantee_fields
+from pipelines.release.certificate import EpsilonDelta, guarantee_fields, population_in_words
 from pipelines.release.names import NAME_FILE, Names, write_names
 from pipelines.running.cell_figure import draw_cells
 from pipelines.running.payment import cost_of
@@ -186,6 +186,8 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
         f"  of which  {paid}",
         *_promises(plan, guarantee),
     ]
+    if residents := population_in_words(plan.population, protected=guarantee.presence is not None):
+        lines.append(f"Population  {residents}")
     lines += [f"Note        {note}" for note in plan.notes]
     return "\n".join(lines)
 
@@ -267,6 +269,7 @@ def _write(report: PlanReport, names: Mapping[str, Names], staging: Path) -> Non
         "user_level": fields["user_level"].model_dump(),
         "presence": None if presence is None else presence.model_dump(),
         "debit": paid_for(fields).model_dump(),
+        "population": fields["population"],
         **report.utility.as_dict(),
         "pool_level": report.plan.choices.pool_level,
         "pool_below": report.plan.choices.pool_below,

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 import geo_data
 import pipelines
 import synth
-from helpers import edit_json, forge, refused, seal_again
+from helpers import forge, plan_again, refused, seal_again
 from pipelines import Release, ReleaseConfig, plan, resume, run, verify
 from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.planning.search import make_plan
@@ -366,20 +366,6 @@ def module_release(
     folder = tmp_path_factory.mktemp("protected")
     text = config_text({"workplaces": {"file": str(blurred)}}, DIRICHLET)
     return run(pipelines.parse_config(text, folder, "protected.toml"))
-
-
-def plan_again(public: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change the plan, and whatever follows from it by its hash."""
-    path = public / "plan" / "plan.json"
-    document = json.loads(path.read_text(encoding="utf-8"))
-    change(document)
-    text = json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
-    path.write_text(text, encoding="utf-8")
-    edit_json(
-        public / "certificate.json",
-        lambda certificate: certificate.update(plan_sha256=pipelines.planning.form.plan_hash(path.parent)),
-    )
-    forge(public, json.loads((public / "certificate.json").read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize(
