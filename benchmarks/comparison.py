@@ -7,11 +7,11 @@ The tools need an environment of their own (they want other versions of what thi
     python -m venv ENVIRONMENT
     ENVIRONMENT/bin/pip install mbi==2.0.0 sdv==2.0.0 torch==2.13.0 pyarrow
 
-The table has a row for each of Rhode Island's 406,052 jobs of 2019: home, work, age, earnings and industry,
+The table has a row for each of Rhode Island's 476,789 jobs of 2019: home, work, age, earnings and industry,
 where home and work are census tracts (at which a general tool is at home) or census blocks (what is
-published). Every tool is a process of its own with a limit of time and memory; odsynth has the same limits
-and gets the same table, and mbi the same epsilon and delta. Distances are between tracts, half the L1
-distance of two tables as shares, as in pipelines/utility.py.
+published); a home in another state is that state. Every tool is a process of its own with a limit of time and
+memory; odsynth has the same limits and gets the same table, and mbi the same epsilon and delta. Distances are
+between tracts, half the L1 distance of two tables as shares, as in pipelines/utility.py.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ block = "{block}"
 levels = {levels}
 latitude = "blklatdd"
 longitude = "blklondd"
+external_zones = ["us-states"]
 
 [[auxiliary]]
 format = "flows"
@@ -144,7 +145,11 @@ def keys() -> Iterator[str]:
 
 def jobs(level: str) -> pd.DataFrame:
     """Return a row a job; attributes of a pair's jobs, where it has more than one, are matched in order."""
-    rows = pd.read_csv(DATA / "ri_od_main_JT00_2019.csv.gz", dtype={"w_geocode": "str", "h_geocode": "str"})
+    files = [DATA / f"ri_od_{part}_JT00_2019.csv.gz" for part in ("main", "aux")]
+    main, aux = (pd.read_csv(file, dtype={"w_geocode": "str", "h_geocode": "str"}) for file in files)
+    # As odsynth releases it: the code of an external zone is the state's, filled up with 9s.
+    aux = aux.assign(h_geocode=aux["h_geocode"].str[:2].str.ljust(DIGITS["block"], "9"))
+    rows = pd.concat([main, aux], ignore_index=True)
     codes = {"home": rows["h_geocode"], "work": rows["w_geocode"]}
     found = {
         name: code.str[: DIGITS[level]].astype("int64").repeat(rows["S000"]).to_numpy()
@@ -159,9 +164,10 @@ def jobs(level: str) -> pd.DataFrame:
 def prepare(folder: Path, level: str, truth: pd.DataFrame) -> None:
     """Write the table, and for odsynth its geography and configuration."""
     truth.to_parquet(folder / "table.parquet", index=False)
-    truth.astype({"home": "str", "work": "str"}).astype("str").to_parquet(
-        folder / "coded.parquet", index=False
-    )
+    coded = truth.astype("str")
+    for side in ("home", "work"):
+        coded[side] = coded[side].str.zfill(DIGITS[level])
+    coded.to_parquet(folder / "coded.parquet", index=False)
     blocks = pd.read_csv(DATA / "ri_xwalk.csv.gz", dtype={"tabblk2010": "str"})
     code = blocks["tabblk2010"]
     blocks = blocks.assign(st=code.str[:2], cty=code.str[:5], trct=code.str[:11], bgrp=code.str[:12])
@@ -200,8 +206,8 @@ def row(tool: str, level: str, folder: Path, truth: pd.DataFrame, python: str) -
 
 def released(release: Path) -> pd.DataFrame:
     """Return the synthetic jobs of a release of odsynth in the form of the table."""
-    (path,) = (release / "public").glob("*_jobs_*.parquet")
-    drawn = pd.read_parquet(path).rename(columns={"w_geocode": "work", "h_geocode": "home"})
+    parts = [pd.read_parquet(path) for path in (release / "public").glob("*_jobs_*.parquet")]
+    drawn = pd.concat(parts).rename(columns={"w_geocode": "work", "h_geocode": "home"})
     return drawn[["home", "work", *ATTRIBUTES]].astype("str").astype("int64")
 
 

@@ -7,7 +7,8 @@ each plan loses. Time and memory of planning are printed too. Measures are those
 pipelines/planning/utility.py: total variation between tract-to-tract flows, error of the mean commute, and
 the median error of the mean commute of work blocks with at least 100 jobs. Beside the first two stands the
 simulated utility that `odsynth plan` shows.
-The last lines are of the public model alone, also with a table between places, which cut tracts, or towns.
+Then come the jobs of people from the two neighbouring states, also without a table that knows them, and last
+the public model alone, also with a table between places, which cut tracts, or towns.
 """
 
 from __future__ import annotations
@@ -19,19 +20,18 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from study_methods import draw
 
 import geo_data
 import pipelines
-import synth
-from pipelines.planning.plan import batches
 from pipelines.planning.public_inputs import job_source
-from pipelines.planning.sampling import sample_batch
 from pipelines.planning.simulation import simulate_utility
 from pipelines.planning.utility import count_variation, destination_commute_error, mean_km
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 ALONE = "[[auxiliary]]                 # last year"
+SURVEY = "[[auxiliary]]                 # American"
 LAST_YEAR = "../../shared/data/ri_2019/ri_lodes2018_within_county_tract_flows.csv"
 
 
@@ -59,6 +59,8 @@ def main() -> None:
         show("threshold rule, T chosen", changed(text, epsilon, 'coarsening = "threshold"'))
     show("90 % of the flow uncoarsened", changed(text, "8.6", 'coarsening = "share"'))
     show("preset onthemap", (EXAMPLES / "onthemap.toml").read_text(encoding="utf-8"))
+    from_neighbours("chosen", text)
+    from_neighbours("no table from other states", first[: first.index(SURVEY)] + ALONE + rest)
     model_alone("2018 and survey", text)
     model_alone("survey", without)
     with tempfile.TemporaryDirectory() as folder:
@@ -84,14 +86,7 @@ def show(name: str, text: str) -> None:
     seconds = time.perf_counter() - begin
     guarantee = pipelines.certify(plan)
     work, homes = truth(config, plan)
-    key = synth.RunKey.generate()
-    offsets = np.concatenate([[0], np.cumsum(plan.pools.n)])
-    drawn = np.concatenate(
-        [
-            sample_batch(plan, pools, homes[offsets[pools.start] : offsets[pools.stop]], key, i)[0]
-            for i, pools in enumerate(batches(plan))
-        ]
-    )
+    drawn = draw(plan, homes)
     cells = np.average(plan.numeric.domains.n_cells[plan.numeric.pools.domain], weights=plan.pools.n)
     found = compared(plan, inputs.model, work, homes, drawn)
     print(
@@ -99,6 +94,17 @@ def show(name: str, text: str) -> None:
         f"{plan.mechanism.noise_share(plan.numeric):.1%} | {cells:,.0f} | {seconds:.1f} s |",
         flush=True,
     )
+
+
+def from_neighbours(name: str, text: str) -> None:
+    """Print how many jobs a release gives to people from the two neighbouring states."""
+    config = pipelines.parse_config(text, EXAMPLES, name)
+    plan = pipelines.make_plan(config)
+    _, homes = truth(config, plan)
+    for state, code in {"Massachusetts": "25", "Connecticut": "09"}.items():
+        unit = plan.geography.unit_number("st", [code])[0]
+        jobs = [np.sum(plan.geography.unit_of("st", blocks) == unit) for blocks in (homes, draw(plan, homes))]
+        print(f"{name}, jobs of people from {state}: {jobs[1]:,}, truth {jobs[0]:,}")
 
 
 def truth(config: pipelines.ReleaseConfig, plan: pipelines.ReleasePlan) -> tuple[np.ndarray, np.ndarray]:

@@ -75,7 +75,8 @@ def compare(public: Path, figure: Path | None) -> None:
     geography, slots = plan.geography, plan.pools.slots
     truth = job_source(config, geography).records(config.plan.pool_by)
     homes = geo_data.group_records(plan.pools, plan.geography, truth)
-    released = geo_data.LodesJobs(public / file_names(plan.configuration)["od_csv"], geography)
+    names = file_names(plan.configuration)
+    released = geo_data.LodesJobs(public / names["od_csv"], geography, public / names["aux_csv"])
     synthetic = geo_data.group_records(plan.pools, plan.geography, released.records())
     print(f"epsilon {float(guarantee.epsilon):.6f}, delta {float(guarantee.delta):.3e}, ", end="")
     print(f"noise share {plan.mechanism.noise_share(plan.numeric):.2%}")
@@ -84,6 +85,8 @@ def compare(public: Path, figure: Path | None) -> None:
         print(f"total variation of flows, {level} to {level}: {distance:.4f}")
     means = [pipelines.mean_commute(geography, slots.work, h) for h in (homes, synthetic)]
     print(f"mean commute {means[1]:.2f} km, truth {means[0]:.2f} km ({means[1] / means[0] - 1:+.2%})")
+    outside = [int(geography.is_external(h).sum()) for h in (homes, synthetic)]
+    print(f"jobs of people who live in other states: {outside[1]:,}, truth {outside[0]:,}")
     again = released.slots()
     same = np.array_equal(again.work, slots.work) and all(
         np.array_equal(marginal(again, name), marginal(slots, name)) for name in slots.attributes
@@ -118,6 +121,7 @@ def draw(
     tract_of_job = geography.unit_of(level, work)
     busiest = np.bincount(tract_of_job).argmax()
     here = tract_of_job == busiest
+    external = geography.is_external(np.arange(geography.n_blocks))
     tracts = gpd.read_file(TRACTS).to_crs(3438)
     tracts["unit"] = geography.unit_number(level, tracts["GEOID"])
     place = tracts[tracts["unit"] == busiest].representative_point()
@@ -139,12 +143,17 @@ def draw(
         )
         place.plot(ax=ax, color="red", marker="*", markersize=90, edgecolor="white", zorder=3)
         ax.set_axis_off()
-        ax.set_title(f"Homes of the {here.sum():,} workers\nof the busiest tract (star): {title}")
+        outside = external[h[here]].sum()
+        ax.set_title(
+            f"Homes of the {here.sum():,} workers\nof the busiest tract (star): {title};\n"
+            f"{outside:,} live in other states"
+        )
     bins = np.arange(0, 71, 2)
     for h, label, style in ((homes, "true", "-"), (synthetic, "synthetic", "--")):
         km = geo_data.distance_km(
             geography.latitude[h], geography.longitude[h], geography.latitude[work], geography.longitude[work]
         )
+        label += f" ({external[h].sum():,} from other states left out)"
         axes[2].stairs(np.histogram(km, bins)[0] / 1e3, bins, label=label, linestyle=style, linewidth=1.8)
     axes[2].set(xlabel="commute, km", ylabel="thousand workers", xlim=(0, 70))
     axes[2].set_title(f"All {work.size:,} jobs of Rhode Island 2019\nepsilon {epsilon:.2f}, delta 0.00001")

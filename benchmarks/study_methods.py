@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -65,6 +65,8 @@ class Subject:
 
     config: pipelines.ReleaseConfig
     inputs: PublicInputs
+    too_small: list[str] = field(default_factory=list)
+    """What is said where the `onthemap` preset cannot be certified, once it is known."""
 
     @classmethod
     def of(cls, config: pipelines.ReleaseConfig) -> Subject:
@@ -113,8 +115,10 @@ def drafts(subject: Subject, epsilon: str) -> Iterator[Draft]:
     try:
         yield certify("onthemap", subject.plan(epsilon, preset))
     except synth.BudgetTooSmallError as error:
-        least = "100" if error.smallest is None else synth.decimal_up(error.smallest, 3)
-        yield Draft("onthemap", None, note=f"cannot be certified below epsilon {least}")
+        if not subject.too_small:  # the preset has the same cells at every epsilon; the search takes minutes
+            least = "100" if error.smallest is None else synth.decimal_up(error.smallest, 3)
+            subject.too_small.append(f"cannot be certified below epsilon {least}")
+        yield Draft("onthemap", None, note=subject.too_small[0])
     unpruned = preset.model_copy(update={"retention_min": Fraction(1)})
     yield certify("unpruned", subject.plan(epsilon, unpruned))
     yield certify("geometric_same", with_noise(own, own.numeric.epsilon))

@@ -58,11 +58,6 @@ LINES = {
     "resampling": ("resampling alone, no privacy", "#999999", "--"),
 }
 FLOWS_FIGURE, DESTINATIONS_FIGURE = "study_flows.svg", "study_destinations.svg"
-#: Total variation of flows from tract to tract that a mechanism should not exceed, by epsilon.
-TARGETS = {
-    "dirichlet": {"8.6": 0.145, "4.6": 0.175, "2": 0.24},
-    "geometric": {"8.6": 0.03, "4.6": 0.05, "2": 0.09, "1": 0.14},
-}
 
 
 class Results:
@@ -136,7 +131,6 @@ def render(results: Results, template: str | None = None) -> str:
         n=lambda method, epsilon, column, digits=3: f"{results.mean(method, epsilon, column):.{digits}f}",
         p=lambda method, epsilon, column, digits=1: percent(results.mean(method, epsilon, column), digits),
         below=results.below,
-        target_table=target_table(results),
         flow_table=lambda epsilon: method_table(results, epsilon, FLOW_COLUMNS),
         commute_table=lambda epsilon: method_table(results, epsilon, COMMUTE_COLUMNS),
         figures=(FLOWS_FIGURE, DESTINATIONS_FIGURE),
@@ -171,19 +165,6 @@ def method_table(results: Results, epsilon: str, columns: dict[str, str]) -> str
             cells = [results.notes.get((method, epsilon), "not run"), *[""] * (len(columns) - 1)]
         rows.append([about.title, *cells])
     return table(["", *columns.values()], rows)
-
-
-def target_table(results: Results) -> str:
-    """Return the targets for flows from tract to tract, and what is reached."""
-    rows = []
-    for method, targets in TARGETS.items():
-        for epsilon, target in targets.items():
-            if results.has(method, epsilon):
-                above = results.mean(method, epsilon, "tvd_tract") - target
-                verdict = "met" if above <= 0 else f"missed by {above:.4f}"
-                reached = cell(results, method, epsilon, "tvd_tract")
-                rows.append([METHODS[method].title, epsilon, f"{target:g}", reached, verdict])
-    return table(["", "epsilon", "target", "reached", ""], rows)
 
 
 def cell(results: Results, method: str, epsilon: str, column: str) -> str:

@@ -12,7 +12,15 @@ import pandas as pd
 import shapely
 
 from geo_data.crosswalk import read_crosswalk
-from geo_data.demo_region import Commuters, Region, draw_commuters, draw_region, to_degrees
+from geo_data.demo_region import (
+    NEIGHBOURS,
+    Commuters,
+    Region,
+    draw_commuters,
+    draw_incommuters,
+    draw_region,
+    to_degrees,
+)
 from geo_data.od_files import LODES_CATEGORIES, od_table, write_od_csv
 
 __all__ = ["write_demo_region"]
@@ -40,7 +48,8 @@ def write_demo_region(
     folder : str or path
         Created if absent. Files of the same names are replaced.
     counties, tracts, blocks, jobs : int
-        Sizes; ``1 <= counties <= tracts <= blocks``, ``jobs >= 1``.
+        Sizes; ``1 <= counties <= tracts <= blocks``, ``jobs >= 1``. Jobs are those of people who live in the
+        region; people who live in two other states have one for every 12 of them.
     seed : int
         Seed of the generator, not negative. Equal arguments give equal bytes.
 
@@ -48,8 +57,9 @@ def write_demo_region(
     -------
     dict of str to Path
         ``"crosswalk"``      demo_xwalk.csv.gz: LODES crosswalk, 2010 blocks, state code 03.
-        ``"od"``             demo_od_main_JT00_2019.csv.gz: the jobs, exactly in LODES form.
-        ``"county_flows"``   demo_acs_county_flows.csv: h_county, w_county, flow, moe.
+        ``"od"``             demo_od_main_JT00_2019.csv.gz: jobs of residents, exactly in LODES form.
+        ``"aux"``            demo_od_aux_JT00_2019.csv.gz: jobs of people from states 07 and 14, in the same.
+        ``"county_flows"``   demo_acs_county_flows.csv: h_county, w_county, flow, moe; from other states, too.
         ``"tract_flows"``    demo_lodes2018_tract_flows.csv: h_tract, w_tract, jobs; within one county.
         ``"population"``     demo_population.csv: GEOID, POP10, HU10, INTPTLAT, INTPTLONG by tract.
         ``"tracts"``         demo_tracts.geojson: GEOID and shape of each tract.
@@ -70,10 +80,16 @@ def write_demo_region(
     rng = np.random.default_rng(seed)
     region = draw_region(rng, counties=counties, tracts=tracts, blocks=blocks, jobs=jobs)
     now, before = draw_commuters(rng, region, jobs=jobs)
+    # Each from a generator of its own: the other files do not depend on who comes from elsewhere.
+    incoming, earlier = (
+        draw_incommuters(np.random.default_rng([seed, i]), region, year)
+        for i, year in enumerate((now, before))
+    )
     folder.mkdir(parents=True, exist_ok=True)
     names = {
         "crosswalk": "demo_xwalk.csv.gz",
         "od": "demo_od_main_JT00_2019.csv.gz",
+        "aux": "demo_od_aux_JT00_2019.csv.gz",
         "county_flows": "demo_acs_county_flows.csv",
         "tract_flows": "demo_lodes2018_tract_flows.csv",
         "population": "demo_population.csv",
@@ -82,7 +98,8 @@ def write_demo_region(
     paths = {kind: folder / name for kind, name in names.items()}
     _write(region.crosswalk.assign(createdate=_CREATEDATE), paths["crosswalk"])
     _write_od(now, paths["crosswalk"], paths["od"])
-    _write(_county_flows(rng, region, before), paths["county_flows"])
+    write_od_csv(_aux_table(region, incoming), paths["aux"], createdate=_CREATEDATE)
+    _write(_county_flows(rng, region, before, earlier), paths["county_flows"])
     _write(_tract_flows(region, before), paths["tract_flows"])
     _write(_population(region), paths["population"])
     _shapes(region).to_file(paths["tracts"], driver="GeoJSON", COORDINATE_PRECISION=6)
@@ -108,18 +125,43 @@ def _write_od(commuters: Commuters, crosswalk: Path, path: Path) -> None:
     write_od_csv(table, path, createdate=_CREATEDATE)
 
 
+def _aux_table(region: Region, incoming: Commuters) -> pd.DataFrame:
+    """Return the jobs of people from other states as an OD table; their blocks are invented, too."""
+    blocks = region.crosswalk["tabblk2010"].to_numpy(dtype=object)
+    number = np.arange(len(incoming.work)) * 37 % 1_000  # spreads them over 20 tracts of 50 blocks
+    home = [
+        f"{NEIGHBOURS[state]}001{100 * (n // 50 + 1):06}{1001 + n % 50}"
+        for state, n in zip(incoming.home.tolist(), number.tolist(), strict=True)
+    ]
+    table = pd.DataFrame({"w_geocode": blocks[incoming.work], "h_geocode": home}, dtype="str").assign(S000=1)
+    for group, names in LODES_CATEGORIES.items():
+        for code, name in enumerate(names):
+            table[name] = (incoming.attributes[group] == code).astype(np.int64)
+    return table.groupby(["w_geocode", "h_geocode"], as_index=False).sum()
+
+
 def _pairs(region: Region, commuters: Commuters, level: str, columns: tuple[str, str]) -> pd.DataFrame:
     codes = region.crosswalk[level].to_numpy(dtype=object)
-    frame = pd.DataFrame({columns[0]: codes[commuters.home], columns[1]: codes[commuters.work]}, dtype="str")
+    return _count(codes[commuters.home], codes[commuters.work], columns)
+
+
+def _count(home: np.ndarray, work: np.ndarray, columns: tuple[str, str]) -> pd.DataFrame:
+    frame = pd.DataFrame({columns[0]: home, columns[1]: work}, dtype="str")
     return frame.value_counts(sort=False).rename("n").reset_index().sort_values([*columns], ignore_index=True)
 
 
-def _county_flows(rng: np.random.Generator, region: Region, before: Commuters) -> pd.DataFrame:
+def _county_flows(
+    rng: np.random.Generator, region: Region, before: Commuters, earlier: Commuters
+) -> pd.DataFrame:
     asked = rng.random(len(before.home)) < _SURVEY_SHARE
     if not asked.any():
         asked[0] = True  # a table needs a row, also for the smallest region
-    survey = Commuters(before.work[asked], before.home[asked], {})
-    table = _pairs(region, survey, "cty", ("h_county", "w_county"))
+    county = region.crosswalk["cty"].to_numpy(dtype=object)
+    elsewhere = np.array([f"{state}001" for state in NEIGHBOURS], dtype=object)
+    also = rng.random(len(earlier.home)) < _SURVEY_SHARE
+    home = np.concatenate([county[before.home[asked]], elsewhere[earlier.home[also]]])
+    work = np.concatenate([county[before.work[asked]], county[earlier.work[also]]])
+    table = _count(home, work, ("h_county", "w_county"))
     answers = table.pop("n")
     table["flow"] = np.rint(answers / _SURVEY_SHARE).astype(np.int64)
     # The variance of a count drawn with probability p is n p (1 - p).

@@ -12,7 +12,19 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-__all__ = ["Commuters", "Region", "draw_commuters", "draw_region", "draw_year", "to_degrees"]
+__all__ = [
+    "NEIGHBOURS",
+    "Commuters",
+    "Region",
+    "draw_commuters",
+    "draw_incommuters",
+    "draw_region",
+    "draw_year",
+    "to_degrees",
+]
+
+NEIGHBOURS = ("07", "14")
+"""Two other states, west and east across the water; their codes are of no state either."""
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -32,6 +44,8 @@ _SIZE_SIGMA = 1.9
 # Commuting falls off as exp(-km / scale), by earnings class: better paid jobs draw from further away.
 _SCALES_KM = np.array([5.0, 7.0, 11.0])
 _PAIR_SIGMA = 0.7  # how far (work block, home tract) pairs stray from gravity
+_NEIGHBOURS_KM = np.array([-45.0, 40.0])  # where their ferries leave, east of the region's centre
+_RESIDENTS_PER_INCOMMUTER = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +82,7 @@ class Commuters:
     Parameters
     ----------
     work, home : ndarray of int64, shape (N,)
-        Block numbers.
+        Block numbers; of people who live in other states, `home` is the state.
     attributes : dict of str to ndarray of int64, shape (N,) each
         ``"SA"``, ``"SE"``, ``"SI"``: codes 0, 1, 2.
     """
@@ -220,6 +234,28 @@ def draw_year(
     person = before_tract[home_tract] + rng.integers(0, tract_population[home_tract].astype(np.int64))
     home = np.searchsorted(running, person, side="right")
     return Commuters(work_blocks[place], home.astype(np.int64), {"SA": sa, "SE": se, "SI": si})
+
+
+def draw_incommuters(rng: np.random.Generator, region: Region, commuters: Commuters) -> Commuters:
+    """Draw jobs of people who live in other states, beside those of a year's residents.
+
+    Parameters
+    ----------
+    rng : numpy Generator
+    region : Region
+    commuters : Commuters
+        Of the year: where there are more jobs, more are held by people from elsewhere.
+
+    Returns
+    -------
+    Commuters
+        A job for every 12 of residents, at least one. Homes are positions in `NEIGHBOURS`.
+    """
+    like = rng.integers(0, len(commuters.work), max(1, len(commuters.work) // _RESIDENTS_PER_INCOMMUTER))
+    work = commuters.work[like]
+    pull = np.exp(-np.abs(region.x[work, None] - _NEIGHBOURS_KM) / _SCALES_KM[-1])
+    home = _draw_rows(rng, np.cumsum(pull, axis=1), np.arange(len(work)))
+    return Commuters(work, home, {name: codes[like] for name, codes in commuters.attributes.items()})
 
 
 def to_degrees(kilometres: Floats) -> Floats:

@@ -137,7 +137,8 @@ except pipelines.VerificationError as error:
 # ## A look at it
 #
 # From here on we are readers of the release. Rows are flows from home block to work block, as in LODES;
-# here they are added up to the largest flows between tracts.
+# here they are added up to the largest flows between tracts. Jobs of people from other states are in files of
+# their own (`aux`); each of these states is one area, an *external zone*, whose code ends in 9s.
 
 # %%
 opened = pipelines.read_public_release(release.public)
@@ -145,6 +146,13 @@ flows = opened.flows(plan.level, plan.level)
 codes = opened.places(plan.level)["code"]
 flows = flows.assign(work=codes[flows["work"]].array, home=codes[flows["home"]].array)
 flows.nlargest(8, "S000").set_axis(["work", "home", "jobs"], axis=1)
+
+# %%
+zones = opened.geography.external_zones
+outside = flows.assign(
+    zone=[next((z for z in zones if h == z.ljust(len(h), "9")), "") for h in flows["home"]]
+)
+outside[outside["zone"] != ""].groupby("zone")["S000"].sum().rename("jobs of people from there").to_frame()
 
 # %%
 pipelines.draw_figure(opened, folder / "commutes.png")

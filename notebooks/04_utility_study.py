@@ -35,7 +35,8 @@ config = pipelines.load_config(source)
 # %% [markdown]
 # Two releases of the same jobs, at epsilon 8.6 and 4.6, each compared with the truth from block to block.
 # Both lie in one table of flows: work block, home block, jobs, and the distance between the two in
-# kilometres.
+# kilometres. Workers who live in external zones, such as other states, have no distance; they are in none of
+# the tables of commutes, and in all of those of flows at the end.
 
 # %%
 names = ("8.6", "4.6")

@@ -59,7 +59,8 @@ print(certificate.implicates.words)
 
 # %% [markdown]
 # An analyst opens each by its number, and does the same analysis on each as if it were real data. Here: the
-# mean commute to each work tract, and its squared standard error.
+# mean commute to each work tract, and its squared standard error, of those who live in the region (external
+# zones have no distance).
 
 # %%
 level = release.plan.level

@@ -185,8 +185,8 @@ def test_tables_and_figures_of_a_small_study(
     path = tmp_path / "study.csv"
     results.to_csv(path, index=False)
     found = study.page.Results.read(path)
-    text = study.page.render(found, "{{ flow_table('8.6') }}\n{{ commute_table('8.6') }}\n{{ target_table }}")
-    assert text.count("(a) Dirichlet resampling") == 3
+    text = study.page.render(found, "{{ flow_table('8.6') }}\n{{ commute_table('8.6') }}")
+    assert text.count("(a) Dirichlet resampling") == 2
     assert "not run: " in text
     assert "±" not in text  # one draw has no spread
     assert "nan" not in text

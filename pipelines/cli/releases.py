@@ -20,7 +20,7 @@ _OUT = click.option("--out", type=PATH, help="Output folder, instead of the conf
 @click.command()
 @_OUT
 def demo(out: Path | None) -> None:
-    """Generate a region of 60,000 jobs and release it into out/demo.
+    """Generate a region of 65,000 jobs and release it into out/demo.
 
     Needs no input. Inputs are written to out/demo-inputs, in the formats of real data, so that they can be
     looked at; an earlier demo is replaced. Ends with a map of the release.

@@ -112,9 +112,11 @@ def comparison(plan: ReleasePlan, public: Path, truth: geo_data.JobRecords) -> s
     """
     geography, slots = plan.geography, plan.pools.slots
     level = geography.levels[-2] if len(geography.levels) > 1 else geography.block_level
-    table = geo_data.LodesJobs(public / file_names(plan.configuration)["od_parquet"], geography).records()
+    names = file_names(plan.configuration)
+    aux = public / names["aux_parquet"] if "aux_parquet" in names else None
+    released = geo_data.LodesJobs(public / names["od_parquet"], geography, aux)
     homes = geo_data.group_records(plan.pools, geography, truth)
-    synthetic = geo_data.group_records(plan.pools, geography, table)
+    synthetic = geo_data.group_records(plan.pools, geography, released.records())
     distance = total_variation(geography, level, slots.work, homes, synthetic)
     return (
         f"Compared    with the generated truth: flows between {level} units differ by {distance:.1%} "

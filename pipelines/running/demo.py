@@ -53,7 +53,7 @@ def demo(out: Path | None = None, *, report: Callable[[str], None] | None = None
             )
         shutil.rmtree(target)
     if report:
-        report("Generating a region of 60,000 jobs ...")
+        report("Generating a region of 65,000 jobs ...")
     _write_region(config)
     shutil.rmtree(RunFolder.of(target).folder, ignore_errors=True)  # of an interrupted demo
     return run(config, report=report)
@@ -83,8 +83,8 @@ def demo_inputs(folder: Path, **size: int) -> Path:
 
 def demo_truth(release: Release) -> geo_data.JobRecords:
     """Return the demo's true jobs. They are generated, so comparing with them tells nothing of anyone."""
-    inputs = Path.cwd() / "out" / "demo-inputs" / release.plan.configuration["jobs"]["file"]
-    return geo_data.LodesJobs(inputs, release.plan.geography).records()
+    folder, jobs = Path.cwd() / "out" / "demo-inputs", release.plan.configuration["jobs"]
+    return geo_data.LodesJobs(folder / jobs["file"], release.plan.geography, folder / jobs["aux"]).records()
 
 
 def _text() -> str:
@@ -93,7 +93,8 @@ def _text() -> str:
 
 def _write_region(config: ReleaseConfig, **size: int) -> None:
     geo_data.write_demo_region(config.jobs.file.parent, **size)
-    config.jobs.file.chmod(0o600)  # as a confidential file would be
+    for path in config.jobs.files:
+        path.chmod(0o600)  # as a confidential file would be
 
 
 def _is_demo(folder: Path, name: str) -> bool:

@@ -16,8 +16,20 @@ CANARY = "987654321098765"
 LEVELS = ("st", "cty", "trct", "bgrp")
 
 
-def _read(path: Path, block: str = "tabblk2010", levels: tuple[str, ...] = LEVELS) -> Geography:
-    return read_crosswalk(path, block=block, levels=levels, latitude="blklatdd", longitude="blklondd")
+def _read(
+    path: Path,
+    block: str = "tabblk2010",
+    levels: tuple[str, ...] = LEVELS,
+    external_zones: tuple[str, ...] = (),
+) -> Geography:
+    return read_crosswalk(
+        path,
+        block=block,
+        levels=levels,
+        latitude="blklatdd",
+        longitude="blklondd",
+        external_zones=external_zones,
+    )
 
 
 @pytest.fixture(scope="session")

@@ -45,7 +45,8 @@ def flows(region, geography, kind, level, names):
 def test_bytes_depend_on_the_seed_only(demo_region, tmp_path):
     again = write_demo_region(tmp_path / "new" / "folder", **SMALL)
     other = write_demo_region(tmp_path, **SMALL, seed=7)
-    assert list(again) == ["crosswalk", "od", "county_flows", "tract_flows", "population", "tracts"]
+    kinds = ["crosswalk", "od", "aux", "county_flows", "tract_flows", "population", "tracts"]
+    assert list(again) == kinds
     for kind, path in again.items():
         assert path.read_bytes() == demo_region[kind].read_bytes()
         assert path.read_bytes() != other[kind].read_bytes()
@@ -67,6 +68,7 @@ def test_file_formats_are_those_of_real_files(region):
     assert header("crosswalk") == (
         "tabblk2010,st,stusps,stname,cty,ctyname,trct,trctname,bgrp,bgrpname,blklatdd,blklondd,createdate"
     )
+    assert header("od") == header("aux")
     assert header("od") == (
         "w_geocode,h_geocode,S000,SA01,SA02,SA03,SE01,SE02,SE03,SI01,SI02,SI03,createdate"
     )
@@ -102,6 +104,22 @@ def test_people_commute_by_gravity(geography, records):
     assert by_pay[0] < by_pay[1] < by_pay[2]
 
 
+def test_people_come_from_two_other_states(region, read_geography):
+    """Into all counties, nearly always from the nearer coast; the survey has asked some of them."""
+    geography = read_geography(region["crosswalk"], external_zones=("07", "14"))
+    whole = LodesJobs(region["od"], geography, region["aux"]).records()
+    outside = geography.is_external(whole.home)
+    assert (len(whole), outside.sum()) == (65_000, 5_000)
+    west = whole.home[outside] == geography.external_blocks[0]
+    east_of_centre = geography.longitude[whole.work[outside]] > -40
+    assert 0.3 < west.mean() < 0.7
+    assert west[~east_of_centre].mean() > west[east_of_centre].mean() + 0.2
+    survey = flows(region, geography, "county_flows", "cty", ("h_county", "w_county", "flow"))
+    assert survey.dropped["rows"] == 0
+    asked = np.isin(survey.origin, geography.unit_of("cty", geography.external_blocks))
+    assert survey.flow[asked].sum() == pytest.approx(5_000, rel=0.2)
+
+
 def test_centre_is_dense(region, geography, records):
     centre = distance_km(40.0, -40.0, geography.latitude, geography.longitude)
     near = centre < 5
@@ -112,7 +130,9 @@ def test_centre_is_dense(region, geography, records):
 def test_auxiliary_tables_resemble_the_records_and_are_not_made_of_them(region, geography, records):
     county = flows(region, geography, "county_flows", "cty", ("h_county", "w_county", "flow"))
     tract = flows(region, geography, "tract_flows", "trct", ("h_tract", "w_tract", "jobs"))
-    assert county.dropped["rows"] == tract.dropped["rows"] == 0
+    elsewhere = pd.read_csv(region["county_flows"], dtype="str")["h_county"].isin(["07001", "14001"])
+    assert county.dropped["rows"] == elsewhere.sum() > 0
+    assert tract.dropped["rows"] == 0
     # Older: another number of workers; a survey: multiples of ten; tract pairs inside one county only.
     assert county.flow.sum() != tract.flow.sum()
     assert (county.flow % 10 == 0).all()
@@ -180,6 +200,7 @@ def test_any_size_works(tmp_path, read_geography, sizes):
     assert geography.n_units("trct") == sizes[1]
     assert geography.n_blocks == sizes[2]
     assert len(LodesJobs(paths["od"], geography).slots()) == sizes[3]
+    assert pd.read_csv(paths["aux"])["S000"].sum() == max(1, sizes[3] // 12)
     assert len(flows(paths, geography, "county_flows", "cty", ("h_county", "w_county", "flow"))) > 0
     assert len(flows(paths, geography, "tract_flows", "trct", ("h_tract", "w_tract", "jobs"))) > 0
     tracts = read_polygons(paths["tracts"], geography, level="trct", code="GEOID")

@@ -24,6 +24,10 @@ from pipelines.views.evaluation.flow_measures import side_variation
 __all__ = ["Comparison", "compare_with_public", "compare_with_truth"]
 
 _PAIR = ["work", "home"]
+_EXTERNAL = (
+    "Each external zone is one area at every level; workers who live there have no distance, and are left "
+    "out of all measures of commutes."
+)
 _SAME = 1e-9  # of shares that are equal but for rounding
 
 
@@ -108,7 +112,7 @@ def compare_with_truth(release: PublicRelease, truth: Path) -> Comparison:
             "Totals at workplaces are those of a public table and not of these jobs; shares are compared. "
             "Jobs at workplaces outside the geography are left out."
         )
-        return replace(comparison, notes=(note,))
+        return replace(comparison, notes=(*comparison.notes, note))
     same = int(jobs["S000"].sum()) == int(comparison.release["S000"].sum())
     if same and side_variation(jobs, comparison.release, "work") < _SAME:
         return comparison
@@ -116,7 +120,7 @@ def compare_with_truth(release: PublicRelease, truth: Path) -> Comparison:
         "Totals at workplaces are not those of the release. A release keeps them exactly, so this is not the "
         "truth it was made from, or only a part of it."
     )
-    return replace(comparison, notes=(note,))
+    return replace(comparison, notes=(*comparison.notes, note))
 
 
 def compare_with_public(release: PublicRelease, tables: Sequence[Path]) -> list[Comparison]:
@@ -172,7 +176,9 @@ def _compare_table(release: PublicRelease, table: geo_data.Flows) -> Comparison:
     flows = pd.DataFrame({"work": table.destination, "home": table.origin, "S000": table.flow})
     flows = flows[flows["S000"] > 0].sort_values(_PAIR, ignore_index=True)
     whole = _compare(release, _file_name(table.source), flows, (table.origin_level, table.destination_level))
-    notes = [] if table.same_jobs else ["The table may count other commuters; only shares are compared."]
+    notes = [*whole.notes]
+    if not table.same_jobs:
+        notes.append("The table may count other commuters; only shares are compared.")
     shown = _shown(whole)
     if shown.all():
         return replace(whole, notes=tuple(notes))
@@ -210,8 +216,9 @@ def _compare(release: PublicRelease, name: str, flows: pd.DataFrame, levels: tup
     homes, works = levels
     places = {level: release.places(level) for level in {homes, works}}
     released = release.flows(homes, works)
+    notes = (_EXTERNAL,) if release.geography.external_zones else ()
     comparison = Comparison(
-        name, flows, released, homes, works, places[homes], places[works], release.geography
+        name, flows, released, homes, works, places[homes], places[works], release.geography, notes
     )
     return _scaled(comparison)
 

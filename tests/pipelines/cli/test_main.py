@@ -714,7 +714,7 @@ def small_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_demo_twice(small_demo: Path, invoke: Invoke, clean_source: object) -> None:
     first = invoke("demo")
     assert first.exit_code == 0, first.output
-    assert "Released    600 synthetic workers" in first.stdout
+    assert "Released    650 synthetic workers" in first.stdout
     assert "Compared    with the generated truth" in first.stdout
     assert sorted(path.name for path in (small_demo / "out").iterdir()) == ["demo", "demo-inputs"]
     public = small_demo / "out" / "demo" / "public"
@@ -763,7 +763,7 @@ def test_the_real_demo(tmp_path: Path) -> None:
     environment = {**os.environ, "ODSYNTH_DEBUG": ""}
     done = odsynth("demo", cwd=tmp_path, env=environment)  # again: test_real_processes
     assert done.returncode == 0, done.stderr
-    assert "Released    60,000 synthetic workers" in done.stdout
+    assert "Released    65,000 synthetic workers" in done.stdout
     public = tmp_path / "out" / "demo" / "public"
     plan = pipelines.load_plan(public / "plan").numeric
     assert synth.Dirichlet().certify(plan).delta <= plan.delta

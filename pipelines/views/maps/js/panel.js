@@ -66,10 +66,13 @@ function showTop(state, values, jobs, choose) {
     : homes ? "Where most people live" : "Where most people work";
   const units = Array.from(values.keys()).filter((unit) => values[unit] > 0 && !level.externalZones.has(unit));
   const shown = units.sort((a, b) => values[b] - values[a]).slice(0, TOP);
+  const beyond = [...level.externalZones].reduce((total, unit) => total + values[unit], 0);
   byId("top-count").textContent =
-    units.length > shown.length
+    (units.length > shown.length
       ? `The ${shown.length} largest of ${whole.format(units.length)} ${level.many}.`
-      : `All ${whole.format(units.length)} ${units.length === 1 ? level.one : level.many} with any.`;
+      : `All ${whole.format(units.length)} ${units.length === 1 ? level.one : level.many} with any.`) +
+    // Nobody works in an external zone.
+    (beyond > 0 ? ` ${whole.format(beyond)} (${share(beyond, jobs)}) live in external zones.` : "");
   byId("top").replaceChildren(
     tableRow("th", [capital(level.one), homes ? "Residents" : "Jobs", "Share"]),
     ...shown.map((unit) => {
@@ -110,7 +113,7 @@ function showFlowWords(shown, flows, threshold) {
     `${whole.format(threshold)} ${threshold === 1 ? "job" : "jobs"} or more`;
   byId("flow-count").textContent = flows.length
     ? `${whole.format(shown.length)} of ${whole.format(flows.length)} flows drawn, ` +
-      `with ${share(sum(shown), sum(flows))} of the jobs that leave their area`
+      `with ${share(sum(shown), sum(flows))} of the jobs between areas of the map`
     : "No flows between areas";
 }
 

@@ -274,6 +274,10 @@ def test_workers_from_external_zones(reader: Reader, mapped: PublicRelease) -> N
     names = pd.Series(states).map({"09": "Connecticut", "25": "Massachusetts"}).to_numpy()
     assert shown == beyond["jobs"].groupby(names).sum().to_dict()
     assert shown
+    # The table of areas, which they are not in, says how many they are.
+    assert f" {beyond['jobs'].sum():,} (" in reader.text("top-count")
+    reader.page.locator("input[value=home]").check(force=True)
+    assert "external zones" not in reader.text("top-count")
 
 
 def test_the_slider(reader: Reader, mapped: PublicRelease) -> None:
