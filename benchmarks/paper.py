@@ -5,12 +5,14 @@ Usage: python benchmarks/paper.py
 Prints Markdown tables of the prior ("fake workers" per cell): of the paper's Theorem 1, of its calibration
 for probabilistic differential privacy (pdp), and the smallest that is certified here for the same n, m,
 cells, epsilon and delta, as pdp and, a weaker promise, as differential privacy of one record (DP); then the
-same comparison for the pools of Rhode Island's example. No pruning anywhere (the paper's calibration has
-none). Takes less than two minutes.
+same comparison for the pools of Rhode Island's example. No pruning there (the paper's calibration has
+none). The tutorial's table is printed at the numbers that give it and at those of its caption; and what
+pruning costs, by the tutorial's rule and here. Takes less than two minutes.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -22,16 +24,20 @@ from numpy.typing import NDArray
 import geo_data
 import pipelines
 import synth
+from pipelines.config.sections import PlanSettings
 from synth.calibration import calibrate_class
 from synth.losses import PoolClass
 from synth.paper import paper_prior, theorem1_prior
 from synth.parameters import DirichletParameters
+from synth.pruning import pruning_gain
 from synth.tails import rigorous
 
 CONFIG = Path(__file__).parent.parent / "examples" / "rhode_island.toml"
 GAINS = (5, 10, 20, 50)
 MILLION = 10**6
-SETTINGS = ((10**4, Fraction(1, 10**6)), (10**6, Fraction(1, 10**5)))
+PRINTED, CAPTION = (10**4, Fraction(1, 10**6)), (8 * MILLION, Fraction(1, 10**5))  # of the tutorial's table
+LEAKAGE = 4  # of pruning, as the tutorial prints it
+SETTINGS = (PRINTED, CAPTION, (MILLION, Fraction(1, 10**5)))
 Q = 10**9
 SURE = (Fraction(1),)
 
@@ -43,6 +49,7 @@ def main() -> None:
         ["e^eps", "a, million"],
         ([str(g), f"{float(theorem1_prior(MILLION, Fraction(g))) / 1e6:.2g}"] for g in GAINS),
     )
+    two_settings()
     for cells, delta in SETTINGS:
         begin = time.perf_counter()
         rows = [compared(cells, delta, g) for g in GAINS]
@@ -50,6 +57,7 @@ def main() -> None:
         header = ["e^eps", "a, paper 2008", "a, certified here", "paper/here", "its delta", "a, only DP"]
         table(header, rows)
         print(f"\n({time.perf_counter() - begin:.1f} s)")
+    pruning()
     try:
         plan = rhode_island()
     except geo_data.InputError as error:
@@ -66,6 +74,58 @@ def main() -> None:
         (compared_pools(plan, g) for g in GAINS),
     )
     print(f"\n({time.perf_counter() - begin:.1f} s)")
+
+
+def two_settings() -> None:
+    """Print the tutorial's table at the numbers that give it, and at those of its caption."""
+    (cells, delta), (most, wide) = PRINTED, CAPTION
+    print(
+        "\nThe tutorial prints a = 17.5, 5.5, 2.16 and 0.74 under a caption that says 8 million blocks and "
+        f"delta = 1e-05. Its formula gives them with k = {cells:,} and delta = {float(delta):g}; with the "
+        "numbers of the caption it gives less:\n"
+    )
+    table(
+        ["e^eps", f"k = {cells:,}, delta = {float(delta):g}", f"k = {most:,}, delta = {float(wide):g}"],
+        (
+            [
+                str(g),
+                *(f"{paper_prior(MILLION, MILLION, k, Fraction(g), d):.3g}" for k, d in (PRINTED, CAPTION)),
+            ]
+            for g in GAINS
+        ),
+    )
+
+
+def pruning() -> None:
+    """Print what pruning costs by the tutorial's rule and here, for f_min of OnTheMap's first release."""
+    kept = PlanSettings(preset="onthemap").retention_min
+    least = math.log(1 / kept)
+    # The noise at which V makes up the difference, were 2^a its exact size (docs/privacy.md, Lemma 2).
+    odds = (math.exp(LEAKAGE - least) - float(kept)) / (1 - float(kept))
+    print(
+        f"\nWhat pruning costs: f_min = {float(kept):g}, n = m = 10^6, two cells. The tutorial says "
+        f"{LEAKAGE}; ln(1/f_min) is {least:.2f}.\n"
+    )
+    table(
+        ["noise a of a cell", "the tutorial's rule, ln max(2^a, 1/f)", "here, ln(1/f) + V", "ln(2^a / f)"],
+        (
+            [
+                f"{a:.3g}",
+                f"{max(a * math.log(2), least):.2f}",
+                f"{least + pruning_loss(a, kept):.2f}",
+                f"{least + a * math.log(2):.2f}",
+            ]
+            for a in (0.5, 1.0, math.log2(odds), 2.0, LEAKAGE / math.log(2))
+        ),
+    )
+
+
+def pruning_loss(prior: float, kept: Fraction) -> float:
+    """Return V of a pool of two cells with a coin each, n = m = 10^6."""
+    cells = (2,)
+    one = PoolClass(MILLION, MILLION, MILLION, cells, cells, (0,), Fraction(2), (round(prior * Q),))
+    with rigorous() as balls:
+        return float(synth.tails.upper_fraction(balls.log(pruning_gain(one, (kept,), Q, balls))))
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -69,7 +69,7 @@ def read_crosswalk(
     InputError
         A file or column fault (see `read_table`); block codes twice, or of differing lengths though
         numeric (lost leading zeros); a level or non-nesting area whose codes lost theirs; units that do not
-        nest; coordinates out of range; an external zone that is in the crosswalk.
+        nest; coordinates out of range; an external zone that is in the crosswalk, or none that is not.
 
     Notes
     -----
@@ -139,6 +139,12 @@ def read_crosswalk(
         _check_nesting(path, frame, coarse, fine)
 
     areas = find_external_zones(external_zones, frame[block])
+    if external_zones and not areas:
+        raise InputError(
+            path,
+            f"no external zone is left of {', '.join(external_zones)}: the crosswalk has blocks in all",
+            fix="name an area of which the crosswalk has no block, or leave external_zones out",
+        )
     longest = max(map(len, areas), default=0)
     shared = {name: _shared(path, frame[block], frame[name], longest) for name in non_nesting_areas}
     if areas:

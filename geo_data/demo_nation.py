@@ -49,6 +49,7 @@ format = "microdata"
 file = "jobs/state_*.parquet"
 home = "home"
 work = "work"
+population = "residents"   # nobody comes from abroad
 
 [geography]
 file = "xwalk.parquet"

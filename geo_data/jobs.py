@@ -16,6 +16,7 @@ from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
 
 __all__ = [
+    "CENSUS_DIGITS",
     "Files",
     "JobRecords",
     "JobSource",
@@ -36,7 +37,8 @@ AttributeCodes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 # Above this share of unknown rows in known counties, the likeliest cause is a crosswalk of another vintage.
 _VINTAGE_SHARE = 0.05
 _COUNTY_DIGITS = 5
-_BLOCK_DIGITS = 15
+CENSUS_DIGITS = 15
+"""Of the code of a census block; the first two are of its state."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +161,7 @@ def locate_blocks(
     *,
     path: str | os.PathLike[str],
     column: str,
+    homes: bool = False,
     external: bool = False,
     others: bool = False,
 ) -> Int32:
@@ -171,6 +174,8 @@ def locate_blocks(
         Its index are the numbers of the rows of the file, from 0.
     path, column : str
         Named in errors.
+    homes : bool
+        Codes are of homes, which must not decide whether a job is there: errors do not advise so.
     external : bool
         Codes may be in external zones instead, as those of homes may.
     others : bool
@@ -212,7 +217,7 @@ def locate_blocks(
             fix="keep geocodes as text in the program that wrote the file",
         )
     vintage = re.search("20[12]0", geography.block_level)
-    if vintage and lengths == {_BLOCK_DIGITS}:
+    if vintage and lengths == {CENSUS_DIGITS}:
         inside = np.delete(geography.blocks, geography.external_blocks)
         counties = {code[:_COUNTY_DIGITS] for code in inside}
         near = unknown & texts.str[:_COUNTY_DIGITS].isin(counties).to_numpy()
@@ -230,7 +235,26 @@ def locate_blocks(
         "rows are not in the geography",
         rows(unknown),
         column=column,
-        fix="use a crosswalk that covers every origin and destination, name the areas where other workers "
-        "live (geography.external_zones), or leave these rows out",
+        fix=_cover_homes(geography, external)
+        if homes
+        else "use a crosswalk that covers every work block, or a file of the jobs at its work blocks only",
     )
     return numbers[index]
+
+
+def _cover_homes(geography: Geography, external: bool) -> str:
+    """Say what to do about homes outside the geography: no job may be missing because of its home.
+
+    Where none are foreseen, the configuration says that jobs of residents are released.
+    """
+    if not geography.external_blocks.size:
+        return (
+            "use a crosswalk that covers these homes, or name the zones where these workers live "
+            '(geography.external_zones), without population = "residents"; if that stays, every job of the '
+            "file must be a resident's, and all may know so"
+        )
+    zones = "" if external else ", in the aux file"
+    return (
+        "use a crosswalk that covers these homes, or name further zones where these workers live"
+        f"{zones} (geography.external_zones); a job must not be missing because of its home"
+    )

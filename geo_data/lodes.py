@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ import pandas as pd
 from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
 from geo_data.jobs import (
+    CENSUS_DIGITS,
     AttributeCodes,
     Files,
     Int32,
@@ -132,7 +134,8 @@ class LodesJobs:
         ------
         InputError
             What `slots` raises; origins outside the geography; pairs that come twice, in a file or in
-            several of a kind; more than one group, or an unknown one.
+            several of a kind; main files of several states, without a job between these; more than one group,
+            or an unknown one.
         """
         return join_records(list(self.parts(by)), by)
 
@@ -168,13 +171,25 @@ class LodesJobs:
             )
         for files, external in self._sets:
             seen = np.zeros(self.geography.n_blocks, np.int8)  # in how many files each work block is, to 2
+            states, between = set[int](), False
             for path in files:
                 records = self._records(path, by, external=external, others=others)
                 inside = records.work[records.work >= 0]
                 seen += (np.bincount(inside, minlength=seen.size) > 0) & (seen < 2)
+                if not external:
+                    work, home = (self._states[b[records.work >= 0]] for b in (records.work, records.home))
+                    states.update(np.unique(work).tolist())
+                    between |= bool((work != home).any())
                 yield records
                 del records
             self._refuse_repeats(files, seen > 1)
+            if len(states) > 1 and not between:
+                raise InputError(
+                    files[0],
+                    "main files of several states lack the jobs of those who live in another of these states",
+                    column="h_geocode",
+                    fix="give them in jobs.file, too: they are in the aux file of the state of the workplace",
+                )
 
     def _refuse_repeats(self, files: Sequence[str | os.PathLike[str]], shared: npt.NDArray[np.bool_]) -> None:
         """Refuse pairs that are in several files; only work blocks that several files share can have one.
@@ -200,6 +215,13 @@ class LodesJobs:
             "make one file with one row for each pair",
         )
 
+    @cached_property
+    def _states(self) -> Int32:
+        """A number for the state of each block; one for all where codes are not of census blocks."""
+        blocks = pd.Series(self.geography.blocks, dtype="str")
+        states = blocks.str[:2] if (blocks.str.len() == CENSUS_DIGITS).all() else blocks.str[:0]
+        return pd.factorize(states)[0].astype(np.int32)
+
     @property
     def _sets(self) -> list[tuple[tuple[str | os.PathLike[str], ...], bool]]:
         """The main files and the aux files, and whether their workers live outside."""
@@ -217,14 +239,15 @@ class LodesJobs:
         frame = self._read(path, "w_geocode", "h_geocode")
         work = locate_blocks(self.geography, frame["w_geocode"], path=path, column="w_geocode", others=others)
         home = locate_blocks(
-            self.geography, frame["h_geocode"], path=path, column="h_geocode", external=external
+            self.geography, frame["h_geocode"], path=path, column="h_geocode", homes=True, external=external
         )
         refuse_any(
             path,
             "rows of the aux file have homes in the geography",
             pd.Series(~self.geography.is_external(home)) if external else 0,
             column="h_geocode",
-            fix="give the main file, with homes in the geography, as file and the other one as aux",
+            fix="give the main file, with homes in the geography, as file and the other one as aux; of "
+            "several states, put these rows into a file of jobs.file",
         )
         refuse_any(
             path,
@@ -245,7 +268,9 @@ class LodesJobs:
 
     def _read(self, path: str | os.PathLike[str], *geocodes: str) -> pd.DataFrame:
         """Read geocode columns and all counts, and check that the counts of every row agree."""
-        columns: dict[str, Kind] = {**dict.fromkeys(geocodes, "code"), **dict.fromkeys(_COUNTS, "count")}
+        kinds: dict[str, Kind] = {"w_geocode": "code", "h_geocode": "home"}
+        columns: dict[str, Kind] = {name: kinds[name] for name in geocodes}
+        columns |= dict.fromkeys(_COUNTS, "count")
         schema = LODES_COLUMNS if self.homes else None
         frame = read_table(path, columns, schema=schema, sha256=self.sha256)
         if frame["S000"].astype(np.float64).sum() > np.iinfo(np.int32).max:

@@ -196,7 +196,9 @@ class MicrodataJobs:
                 work, home = frame[self.work].iloc[rows], frame[self.home].iloc[rows]
                 yield JobRecords(
                     work=locate_blocks(self.geography, work, path=path, column=self.work, others=others),
-                    home=locate_blocks(self.geography, home, path=path, column=self.home, external=True),
+                    home=locate_blocks(
+                        self.geography, home, path=path, column=self.home, homes=True, external=True
+                    ),
                     attributes={name: codes[rows] for name, codes in coded.items()},
                 )
 
@@ -230,7 +232,7 @@ class MicrodataJobs:
         """Read the columns, one row per job."""
         columns: dict[str, Kind] = {self.work: "code"}
         if origins and self.home is not None:
-            columns[self.home] = "code"
+            columns[self.home] = "home"
         # A wrong name of the columns that planning does not parse is found by planning.
         present = [name for name in (self.home, self.worker) if name is not None]
         columns.update(dict.fromkeys(labels, "label"))

@@ -4,6 +4,7 @@ Every reader of this package goes through `read_table`. A column is asked for wi
 
 ========  ==============================================================================
 code      a geocode: text, never a number (a number has lost its leading zeros)
+home      the same of a worker's home, which must not decide whether the row is there
 label     a category or an identifier: text; integers of a Parquet file become text
 count     a whole number up to 10^15, written in the digits 0 to 9 and nothing else
 number    a finite number; "1,234" with thousands separators is accepted
@@ -15,7 +16,7 @@ name      text that many rows share, such as that of a county: a categorical, mi
           it is blank; what is not UTF-8 is read as Windows-1252
 ========  ==============================================================================
 
-The first four may not have missing values. A row of CSV is a line; all of them are accounted for
+The first five may not have missing values. A row of CSV is a line; all of them are accounted for
 (`geo_data.delimited`). Nothing here shows a value of the data: errors of the libraries
 underneath quote the offending row, so they are replaced, not chained.
 """
@@ -52,7 +53,7 @@ from geo_data.unit_names import shared_names
 
 __all__ = ["Kind", "margins", "numbers", "read_table"]
 
-Kind = Literal["code", "label", "count", "number", "margin", "text", "name"]
+Kind = Literal["code", "home", "label", "count", "number", "margin", "text", "name"]
 
 _NAME = pa.dictionary(pa.int32(), pa.binary())  # each name is kept once, however many rows have it
 # Each distinct count is looked at once: most rows of a table of jobs have one of a few.
@@ -269,7 +270,7 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Se
         type_ = type_.value_type
         column = column.cast(type_) if kind not in ("name", "count") else column
     is_text = pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
-    if kind == "code" and not is_text:
+    if kind in ("code", "home") and not is_text:
         raise InputError(
             path,
             f"geocodes are stored as {type_}, not as text",
@@ -279,6 +280,7 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Se
     is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)
     allowed = {
         "code": False,
+        "home": False,
         "label": pa.types.is_integer(type_),
         "count": pa.types.is_integer(type_),
         "name": not pa.types.is_nested(type_),
@@ -302,15 +304,15 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Se
     if is_text:
         text = column.to_pandas().astype("str")
         distinct = pd.Series(text.dropna().unique(), dtype="str")  # a geocode comes many times over
-        _refuse_missing(path, name, text.isna() | text.isin(distinct[distinct.str.strip() == ""]))
+        _refuse_missing(path, name, text.isna() | text.isin(distinct[distinct.str.strip() == ""]), kind)
     else:
         if column.null_count:
-            _refuse_missing(path, name, column.is_null().to_pandas())
+            _refuse_missing(path, name, column.is_null().to_pandas(), kind)
     if kind == "number":
         return numbers(path, name, text if is_text else column.cast(pa.float64(), safe=False).to_pandas())
     if not is_text:
         return column.cast(pa.string()).to_pandas().astype("str")
-    if kind == "code":
+    if kind in ("code", "home"):
         decimal = distinct.str.fullmatch(r"[0-9]+\.0*|[0-9](\.[0-9]*)?[eE]\+[0-9]+")
         refuse_any(
             path,
@@ -322,9 +324,11 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Se
     return text
 
 
-def _refuse_missing(path: Path, name: str, missing: pd.Series) -> None:
-    rule = "values are missing or blank"
-    refuse_any(path, rule, missing, column=name, fix="fill them or remove the rows")
+def _refuse_missing(path: Path, name: str, missing: pd.Series, kind: Kind = "count") -> None:
+    rule, fix = "values are missing or blank", "fill them or remove the rows"
+    if kind == "home":  # the number of jobs that remain would tell of those without
+        fix = "fill them, where the home is not known with the code of an external zone that stands for that"
+    refuse_any(path, rule, missing, column=name, fix=fix)
 
 
 def _counts(path: Path, name: str, column: pa.ChunkedArray) -> pd.Series:

@@ -2,7 +2,7 @@
 
 from synth.auditing import AuditResult, audit
 from synth.calibration import BudgetTooSmallError
-from synth.composition import compose, compose_curves, group_privacy, one_urn_implicates
+from synth.composition import compose, compose_curves, group_privacy, one_urn_implicates, record_share
 from synth.decoarsening import OriginShares, block_chance, cumulative_weights, draw_blocks
 from synth.dirichlet import Dirichlet
 from synth.errors import ShownError
@@ -57,6 +57,7 @@ __all__ = [
     "leave_out",
     "one_urn_implicates",
     "paper_prior",
+    "record_share",
     "smallest_delta_plan",
     "smallest_epsilon_plan",
     "theorem1_prior",

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 
-from synth.exact import exact
+from synth.exact import decimal_down, exact
 from synth.plan import Pools
 from synth.tails import exp_up
 
-__all__ = ["compose", "compose_curves", "group_privacy", "one_urn_implicates"]
+__all__ = ["compose", "compose_curves", "group_privacy", "one_urn_implicates", "record_share"]
 
 
 def compose(costs: Iterable[tuple[Fraction, Fraction]]) -> tuple[Fraction, Fraction]:
@@ -22,9 +22,10 @@ def compose(costs: Iterable[tuple[Fraction, Fraction]]) -> tuple[Fraction, Fract
 
     Lemma 13 of docs/privacy.md.
 
-    Outputs of releases with independent randomness have independent losses given the input, so the losses
-    add, and the joint bad set is inside the union of the bad sets. It serves probabilistic and ordinary
-    differential privacy alike, and k independent implicates: ``compose([cost] * k)``.
+    Each has randomness of its own; its plan, and whether it is made at all, may depend on the releases
+    before it. Given those the losses add, and the joint bad set is inside the union of the bad sets. It
+    serves probabilistic and ordinary differential privacy alike, and k independent implicates:
+    ``compose([cost] * k)``.
 
     Parameters
     ----------
@@ -56,8 +57,8 @@ def compose_curves(
     Parameters
     ----------
     curves : iterable of iterables of (Fraction, Fraction)
-        Of each release, pairs at which it is differentially private for one record: the curve of its
-        guarantee, and the pair (record_epsilon, record_delta).
+        Of each release, pairs at which it is differentially private for one record, whatever the releases
+        before it were: the curve of its guarantee, and the pair (record_epsilon, record_delta).
 
     Returns
     -------
@@ -110,10 +111,46 @@ def group_privacy(epsilon: Fraction, delta: Fraction, records: int) -> tuple[Fra
         If `records` is below 1.
     """
     epsilon, delta = exact(epsilon, "epsilon"), exact(delta, "delta")
+    return records * epsilon, min(delta * _group_factor(epsilon, records), Fraction(1))
+
+
+def record_share(epsilon: Fraction, delta: Fraction, records: int) -> tuple[Fraction, Fraction]:
+    """Return what one record may cost so that a person with several costs no more than is given.
+
+    Lemma 14 of docs/privacy.md.
+
+    Parameters
+    ----------
+    epsilon, delta : Fraction
+        What the person may cost.
+    records : int
+        c, at least 1.
+
+    Returns
+    -------
+    (Fraction, Fraction)
+        epsilon/c rounded down to twelve significant digits, and the delta that goes with it, rounded down
+        too: `group_privacy` of them is at most (epsilon, delta).
+
+    Raises
+    ------
+    TypeError
+        If epsilon or delta is a float.
+    ValueError
+        If `records` is below 1.
+    """
+    epsilon, delta = exact(epsilon, "epsilon"), exact(delta, "delta")
     if records < 1:
         raise ValueError("a person has at least one record")
-    factor = sum((exp_up(i * epsilon) for i in range(1, records)), Fraction(1))
-    return records * epsilon, min(delta * factor, Fraction(1))
+    one = exact(decimal_down(epsilon / records))
+    return one, exact(decimal_down(delta / _group_factor(one, records)))
+
+
+def _group_factor(epsilon: Fraction, records: int) -> Fraction:
+    """Return 1 + e^epsilon + ... + e^((c - 1) epsilon), rounded up."""
+    if records < 1:
+        raise ValueError("a person has at least one record")
+    return sum((exp_up(i * epsilon) for i in range(1, records)), Fraction(1))
 
 
 def one_urn_implicates(pools: Pools, implicates: int) -> Pools:

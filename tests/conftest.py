@@ -69,7 +69,7 @@ def config_tables(small_region: dict[str, Path]) -> dict[str, Any]:
     """
     tables = read_toml(EXAMPLES / "demo.toml")
     files = {path.name: str(path) for path in small_region.values()}
-    tables["jobs"] = {"format": "lodes", "file": tables["jobs"]["file"]}
+    tables["jobs"] = {"format": "lodes", "file": tables["jobs"]["file"], "population": "residents"}
     tables["geography"].pop("external_zones", None)
     geography, named = tables["geography"], ("jobs", "geography", "weights")
     for table in (*(tables[name] for name in named), *tables["auxiliary"], *geography["polygons"]):

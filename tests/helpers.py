@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from pipelines.planning.form import plan_hash
 from pipelines.planning.storage import load_plan
 from pipelines.release.formats import certificate_text, parse_certificate
 from pipelines.release.layout import file_names, seal
@@ -100,6 +101,17 @@ def forge(folder: Path, document: Any) -> None:
         text = release_readme(plan, certificate, names, named=named, signed=signed)
         (folder / "README.md").write_text(text, encoding="utf-8")
     seal(folder, certificate)
+
+
+def plan_again(public: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the plan of a release, and whatever follows from it by its hash."""
+    path = public / "plan" / "plan.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    change(document)
+    text = json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    path.write_text(text, encoding="utf-8")
+    certificate = json.loads((public / "certificate.json").read_text(encoding="utf-8"))
+    forge(public, certificate | {"plan_sha256": plan_hash(path.parent)})
 
 
 def refused(folder: Path, key: Path | None = None) -> VerificationError:

@@ -93,7 +93,7 @@ def office(
     jobs.to_csv(folder / "jobs.csv", index=False)
     (folder / "jobs.csv").chmod(0o600)
     rows = {"format": "microdata", "file": "jobs.csv", "count": "S000"}
-    rows |= {"home": "h_geocode", "work": "w_geocode"}
+    rows |= {"home": "h_geocode", "work": "w_geocode", "population": "residents"}
     pipelines.generate_keys(folder / "keys")
     (folder / "ledger").mkdir()
     ledger = {"file": "ledger/agency.sqlite", "data_set": "jobs", "epsilon": "1000", "delta": "1e-3"}

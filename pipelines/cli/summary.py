@@ -11,11 +11,11 @@ from pipelines.config.sections import LedgerSettings
 from pipelines.ledger.ledger import Account
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.utility import mean_commute, total_variation
-from pipelines.release.certificate import guarantee_fields
+from pipelines.release.certificate import Certificate, guarantee_fields
 from pipelines.release.layout import file_names
 from pipelines.running.folder import RunFolder
-from pipelines.running.payment import budget_left, cost_of
-from pipelines.running.report import PlanReport
+from pipelines.running.payment import budget_left
+from pipelines.running.report import PlanReport, paid_for
 from pipelines.running.run import Release
 from pipelines.running.unfinished import UnfinishedRun
 
@@ -47,6 +47,7 @@ def release_summary(release: Release) -> str:
         *([f"Implicates  {certificate.implicates.words}"] if certificate.implicates.number > 1 else []),
         f"Cost        epsilon {run.epsilon}, delta {run.delta} "
         f"(requested {certificate.requested.epsilon} and {certificate.requested.delta})",
+        *_of_person(certificate),
         f"Plan        {certificate.totals.pools:,} pools, {certificate.totals.domains:,} domains, "
         f"about {release.noise_share:.1%} noise",
         f"Plan hash   {certificate.plan_sha256}",
@@ -60,6 +61,15 @@ def release_summary(release: Release) -> str:
         lines.append("Not for release: " + "; ".join(certificate.not_for_release_because))
     lines.append(f"Check it with: odsynth verify {release.public}")
     return "\n".join(lines)
+
+
+def _of_person(certificate: Certificate) -> list[str]:
+    user = certificate.user_level
+    if user.records == 1:
+        return []
+    return [
+        f"  a person  epsilon {user.epsilon}, delta {user.delta}, with at most {user.records:,} job records"
+    ]
 
 
 def _paid(release: Release) -> str:
@@ -85,8 +95,7 @@ def ledger_account(account: Account) -> str:
 def budget_line(settings: LedgerSettings, plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
     """Describe what is left of the budget of a plan, and whether it can be paid from it."""
     left = budget_left(settings)
-    fields = guarantee_fields(plan, guarantee)
-    cost = cost_of(fields["requested"], fields["run"], fields["record_level"])
+    cost = paid_for(guarantee_fields(plan, guarantee))
     fits = all(synth.exact(a) <= b for a, b in zip((cost.epsilon, cost.delta), left, strict=True))
     period = f", {settings.period}" if settings.period else ""
     return (

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -37,6 +37,7 @@ __all__ = [
     "Mechanism",
     "NameColumns",
     "Names",
+    "Population",
     "PositiveNumber",
     "RetentionNumber",
     "ShareNumber",
@@ -219,6 +220,7 @@ Columns = Annotated[tuple[Line, ...], Field(strict=False), BeforeValidator(_colu
 SummaryLevels = Annotated[dict[str, str | tuple[str, str]], BeforeValidator(_summary_levels)]
 NameColumns = Annotated[dict[str, str], PlainValidator(_name_columns)]
 Mechanism = Annotated[str, AfterValidator(_mechanism)]
+Population = Literal["all", "residents"]
 # These three stand in the names of files.
 State = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$")]
 Year = Annotated[int, Field(ge=1900, le=2999)]

@@ -132,6 +132,8 @@ class ReleaseConfig(Section):
         }
         if self.workplaces is None:  # as plans were before there was this table
             left_out["workplaces"] = True
+        if self.jobs.population == "all":  # or this key
+            left_out["jobs"] = {"population": True}
         return self.model_dump(mode="json", exclude=left_out)
 
     def with_out(self, out: Path) -> ReleaseConfig:

@@ -303,16 +303,34 @@ def _mechanism_problems(release: _Table, plan: _Table, workplaces: object) -> It
 
 
 def _external_problems(geography: _Table, jobs: _Table, flows: Mapping[str, _Table]) -> Iterator[str]:
-    """Aux files without zones to live in, and zones without an aux file."""
+    """Workers who live outside: they need zones, and LODES an aux file, or a word that none are released."""
     zones = bool(geography.get("external_zones"))
     example = 'external_zones = ["us-states"]'
     needs = f"the aux file needs zones to live in; add geography.external_zones, for example {example}"
-    if jobs.get("format") == "lodes":
-        if "aux" in jobs and not zones:
-            yield f"jobs.aux: {needs}"
-        if "aux" not in jobs and zones:
-            rule = "the LODES main file has no such workers; add the aux file as jobs.aux"
-            yield f"geography.external_zones: {rule}"
+    lodes, population = jobs.get("format") == "lodes", jobs.get("population", "all")
+    outside = lodes and "aux" in jobs
+    if population == "residents" and (zones or outside):
+        others = "jobs.aux" if outside else "geography.external_zones"
+        rule = f"residents live in the geography, and {others} is for workers who do not"
+        yield f"jobs.population: {rule}; leave out one of the two"
+    elif lodes and outside and not zones:
+        yield f"jobs.aux: {needs}"
+    elif lodes and zones and not outside:
+        rule = "the LODES main file has no such workers; add the aux file as jobs.aux"
+        yield f"geography.external_zones: {rule}"
+    elif population == "all" and not zones and jobs.get("format") in ("lodes", "microdata"):
+        missing = "jobs.aux" if lodes else "geography.external_zones"
+        rule = (
+            "whether a job is in the main file depends on the home, so that its totals by work block are not "
+            f"public; add the aux file, and geography.{example}"
+            if lodes
+            else "without zones for workers who live elsewhere, whether a job is in the file depends on the "
+            f"home, so that its totals by work block are not public; name zones, for example {example}"
+        )
+        yield (
+            f'{missing}: missing; {rule}, or write population = "residents" in [jobs], if all may know of '
+            "every job that its home lies inside the geography"
+        )
     for where, table in flows.items():
         if table.get("format") == "lodes" and "aux" in table and not zones:
             yield f"{where}.aux: {needs}"

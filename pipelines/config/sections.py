@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -23,6 +23,7 @@ from pipelines.config.fields import (
     Mechanism,
     NameColumns,
     Names,
+    Population,
     PositiveNumber,
     RetentionNumber,
     ShareNumber,
@@ -121,7 +122,7 @@ class ReleaseSettings(Section):
 
 
 class PrivacySettings(Section):
-    """The privacy loss that the whole release may cost.
+    """The privacy loss that the whole release may cost one job record.
 
     Attributes
     ----------
@@ -151,11 +152,16 @@ class LodesJobsSettings(Section):
         for all files that match, one for each state, say.
     aux : Path or None
         The aux file, or files: workers who live in external zones (`geography.external_zones`).
+    population : {"all", "residents"}
+        Whose jobs are released: those of all workers, for which `aux` is needed; or those of residents, whose
+        home lies inside the geography. That it does is then taken to be public, and is not protected.
     """
 
     format: Literal["lodes"]
     file: InputPath
     aux: InputPath | None = None
+    records_per_worker: ClassVar[int] = 1
+    population: Population = "all"
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -183,7 +189,12 @@ class MicrodataJobsSettings(Section):
     attributes : tuple of str
         Columns of public attributes of the job.
     records_per_worker : int
-        The most job records that one worker may have.
+        The most job records that one worker may have. `privacy` is about one record; a worker with several
+        loses more, which the plan and the certificate state and the ledger is debited.
+    population : {"all", "residents"}
+        Whose jobs are released: those of all workers, for which `geography.external_zones` are needed; or
+        those of residents, whose home lies inside the geography. That it does is then taken to be public, and
+        is not protected.
     """
 
     format: Literal["microdata"]
@@ -194,6 +205,7 @@ class MicrodataJobsSettings(Section):
     count: Line | None = None
     attributes: Names = ()
     records_per_worker: Annotated[int, Field(ge=1, le=MOST)] = 1
+    population: Population = "all"
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -445,7 +457,8 @@ class LedgerSettings(Section):
     period : str or None
         Label of the period that the budget is for; left out, the budget is for ever.
     epsilon : Fraction
-        Budget of the data set in the period, for all releases together.
+        Budget of the data set in the period, for all releases together: what they may cost one person, with
+        all of their records (`records_per_worker`).
     delta : Fraction
         The same for delta.
     total_epsilon : Fraction or None

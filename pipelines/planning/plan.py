@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,6 +104,11 @@ class ReleasePlan:
     def implicates(self) -> Implicates:
         """The synthetic data sets of the release."""
         return Implicates.of(self.configuration)
+
+    @property
+    def population(self) -> Literal["residents"] | None:
+        """Whose jobs are released, where that depends on homes: those of residents of the geography."""
+        return "residents" if self.configuration["jobs"].get("population") == "residents" else None
 
     @property
     def requested(self) -> tuple[Fraction, Fraction]:

@@ -27,6 +27,7 @@ __all__ = [
     "certificate_schema",
     "guarantee_fields",
     "make_certificate",
+    "population_in_words",
     "randomness_fields",
     "reasons_against_release",
     "this_software",
@@ -225,6 +226,7 @@ class Certificate(_Part):
     record_level: RecordLevel
     user_level: UserLevel
     presence: PresenceLevel | None
+    population: Literal["residents"] | None
     losses: Losses
     implicates: ImplicatesField
     totals: Totals
@@ -249,6 +251,7 @@ _REQUESTED = {
     "dp": "(epsilon, delta)-differential privacy of one job record",
 }
 
+# Whoever puts a text of a certificate better adds to `wordings` what it was before.
 _DEFINITION: dict[str, Any] = {
     "words": (
         "Whatever the confidential origins are, outside a set of outputs of probability at most delta, the "
@@ -264,12 +267,14 @@ _DEFINITION: dict[str, Any] = {
     "unit": "One job record: one worker in one job.",
     "assumed_public": [
         "the slots: how many jobs each work block has, with their attributes (workplace totals)",
-        "the geography, the auxiliary flows and the weights, none of them derived from the same records",
+        "the geography, the auxiliary flows and the weights; none of them is derived from the same records, "
+        "but for releases whose epsilon and delta add to these",
         "the plan, and this program",
     ],
     "composition": (
         "Pools hold disjoint records: epsilon of the run is the largest of any pool, delta is the sum over "
-        "pools. Releases of the same records add up their epsilon and their delta."
+        "pools. Releases of the same records add up their epsilon and their delta, also where one is "
+        "planned from another."
     ),
     "not_covered": [
         "what is inferred from the public inputs alone",
@@ -298,6 +303,14 @@ _PROTECTED: dict[str, Any] = _DEFINITION | {
         *(line for line in _DEFINITION["not_covered"] if not line.startswith("the attributes of jobs")),
         "the public table of jobs by work block and attributes, whose totals the release has",
     ],
+}
+
+_RESIDENTS = "The released population is jobs of residents: of workers whose home lies inside the geography. "
+_MEMBERSHIP = {
+    False: "That a job is one of them, and so that its home lies inside the geography, is taken to be public "
+    "and is not protected.",
+    True: "Whether a job is one of them, and so whether its home lies inside the geography, is protected "
+    "with the numbers of `presence`, not with those of the run.",
 }
 
 _BY_LOT = (
@@ -389,6 +402,9 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
         words["delta_sharing"] = words["delta_sharing"].replace("N records", "N public slots")
         if "record_range" in plan.mechanism.settings:
             words["words"] += _BY_LOT
+    population = plan.population
+    if population is not None:
+        words |= _of_residents(words, protected=presence is not None)
     return {
         "definition": Definition(**words),
         "requested": Requested(
@@ -414,6 +430,7 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
             ),
         ),
         "presence": None if presence is None else _presence_level(presence, records),
+        "population": population,
         "losses": Losses(**_decimals(_largest(guarantee))),
         "implicates": ImplicatesField(
             number=implicates.number, source=implicates.source, words=implicates.words
@@ -431,6 +448,43 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
             precision_bits=synth.PRECISION_BITS,
             rounding="up",
         ),
+    }
+
+
+def population_in_words(population: str | None, *, protected: bool) -> str:
+    """Say whose jobs a release is of, where that depends on homes, and what is promised of it; else nothing.
+
+    Parameters
+    ----------
+    population : str or None
+        As in a certificate.
+    protected : bool
+        Whether it is protected that a record is there at all (`Certificate.presence`).
+    """
+    return "" if population is None else _RESIDENTS + _MEMBERSHIP[protected]
+
+
+def _of_residents(words: dict[str, Any], *, protected: bool) -> dict[str, Any]:
+    """Return what a definition says otherwise where the released population is jobs of residents."""
+    changed = {
+        "words": words["words"].replace("had another origin", "had another origin inside the geography")
+        + " "
+        + population_in_words("residents", protected=protected),
+        "neighbours": words["neighbours"] + " Every origin lies inside the geography, in both inputs.",
+    }
+    if protected:
+        return changed
+    return changed | {
+        "assumed_public": [
+            *words["assumed_public"],
+            "which jobs belong to the released population, jobs of residents: that the home of each lies "
+            "inside the geography",
+        ],
+        "not_covered": [
+            *words["not_covered"],
+            "whether the home of a job lies inside the geography: the released population is jobs of "
+            "residents, and membership of it is taken to be public",
+        ],
     }
 
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 from geo_data.od_files import count_columns
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
-from pipelines.release.certificate import CERTIFICATE_FORMAT, Certificate
+from pipelines.release.certificate import CERTIFICATE_FORMAT, Certificate, population_in_words
 from pipelines.release.formats import FIRST_FORMAT
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
@@ -141,12 +141,14 @@ def release_readme(
     if presence := presence_in_words(certificate):
         totals = "the number of jobs of a public table, by every attribute, whatever the records' own is"
         presence = f"\n{presence}\n"
+    residents = population_in_words(certificate.population, protected=certificate.presence is not None)
+    population = f"\n{textwrap.fill(residents, 110)}\n" if residents else ""
     return f"""# {certificate.release.name}
 
 {certificate.totals.synthetic_workers:,} **synthetic** workers: where they live and where they work. No row is
 a real person. Work blocks have exactly {totals}; the homes were drawn at
 random from {plan.mechanism.words}.
-
+{population}
 {status}
 
 ## Files
@@ -202,6 +204,9 @@ def odds_in_words(certificate: Certificate) -> str:
     """
     run, records = certificate.run, certificate.user_level.records
     several = f" with up to {records} job records" if records > 1 else ""
+    inside, both = (
+        (" inside the geography", " (both inside the geography)") if certificate.population else ("", "")
+    )
     odds, exception = _odds(Fraction(run.epsilon), Fraction(run.delta))
     together = group_privacy(Fraction(run.epsilon), Fraction(run.delta), records)
     if together[1] == 1:  # it promises nothing; pure differential privacy always promises something
@@ -209,9 +214,9 @@ def odds_in_words(certificate: Certificate) -> str:
     worker_odds, worker_exception = _odds(*together)
     return (
         f"Whatever can be seen in this release is at most about {odds} times more or less likely than it "
-        f"would be if\nany one job record had another home{exception}. Someone who thought two homes of a\n"
-        f"worker{several} equally likely can, after seeing everything here, be at most about {worker_odds} "
-        f"to 1 sure of one of them{worker_exception}."
+        f"would be if\nany one job record had another home{inside}{exception}. Someone who thought two "
+        f"homes{both} of a\nworker{several} equally likely can, after seeing everything here, be at most "
+        f"about {worker_odds} to 1 sure of one of them{worker_exception}."
     )
 
 

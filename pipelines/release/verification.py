@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+import pandas as pd
 from pydantic import ValidationError
 
 import synth
+from geo_data.external_zones import find_external_zones
 from pipelines.config.loading import ReleaseConfig
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
@@ -43,6 +47,7 @@ from pipelines.release.names import NAME_FILE, check_names
 from pipelines.release.polygons import check_polygons
 from pipelines.release.readme import WORDINGS, release_readme
 from pipelines.release.signing import PUBLIC_KEY, check_signatures
+from pipelines.release.wordings import CERTIFICATE_WORDINGS, in_wording, without_words
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, parse_checksums, sha256_of
 from pipelines.storage.documents import read_json
 
@@ -118,9 +123,10 @@ def _verify(folder: Path, key: Path | None, guarantee: synth.Guarantee | None) -
     yield Check("signature", _run("signature", lambda: check_signatures(folder, key)))
     stated, certificate = _run("certificate", lambda: _read_certificate(folder))
     yield Check("certificate", f"{stated['format']}, all fields present")
-    plan = _run("plan", lambda: _load_plan(folder, certificate, hashes))
+    first = stated["format"] == FIRST_FORMAT
+    plan = _run("plan", lambda: _load_plan(folder, certificate, hashes, first=first))
     yield Check("plan", f"sha256 {certificate.plan_sha256}; {plan.numeric!r}")
-    certify = plan.certify_as_first if stated["format"] == FIRST_FORMAT else plan.certify
+    certify = plan.certify_as_first if first else plan.certify
     computed = guarantee or _run("guarantee", certify)
     yield Check("guarantee", _run("guarantee", lambda: _check_guarantee(plan, computed, certificate, stated)))
     yield Check("budget", _run("budget", lambda: _check_budget(plan, computed)))
@@ -233,13 +239,21 @@ def _read_certificate(folder: Path) -> tuple[dict[str, Any], Certificate]:
     return stated, certificate
 
 
-def _load_plan(folder: Path, certificate: Certificate, hashes: dict[str, str]) -> ReleasePlan:
+def _load_plan(folder: Path, certificate: Certificate, hashes: dict[str, str], *, first: bool) -> ReleasePlan:
     own = {name.removeprefix("plan/"): digest for name, digest in hashes.items() if name.startswith("plan/")}
     if own.get("plan.json") != certificate.plan_sha256:
         raise _fail("plan", "plan/plan.json is not the plan that certificate.json names")
     plan = load_plan(folder / "plan", hashes=own)
     if (plan.numeric.record_range is not None) != (certificate.presence is not None):
         raise _fail("plan", "the plan and the certificate differ in whose totals of workplaces these are")
+    if plan.population != certificate.population:
+        raise _fail("plan", "the plan and the certificate differ in whose jobs are released")
+    # Whose homes may lie outside has been said since format 2, one way or the other.
+    if (plan.population is not None) != (not first and not plan.geography.external_zones):
+        raise _fail(
+            "plan",
+            "plan.json: without external zones, and only then, a release is of jobs of residents and says so",
+        )
     if plan.numeric.mechanism != certificate.mechanism:
         raise _fail("plan", "the plan and the certificate name different mechanisms")
     config = quoted_configuration(plan)
@@ -279,12 +293,15 @@ def contradictions(config: ReleaseConfig, plan: ReleasePlan) -> list[str]:
     """
     privacy, settings, geography = config.privacy, config.plan, plan.geography
     pooling, thresholds = plan.pools.pooling, plan.choices.thresholds
+    inside = pd.Series(np.delete(geography.blocks, geography.external_blocks), dtype="str")
+    asked = find_external_zones(config.geography.external_zones, inside)
     pairs = {
         "mechanism": (plan.numeric.mechanism, config.release.mechanism),
         "epsilon and delta": (plan.requested, (privacy.epsilon, privacy.delta)),
         "guarantee": (plan.numeric.guarantee, privacy.guarantee),
         "block": (geography.block_level, config.geography.block),
         "levels": (tuple(geography.levels), config.geography.levels),
+        "external zones": (geography.external_zones, asked),
         "pooling by": (pooling.by, settings.pool_by),
         "pooling level": (pooling.level, settings.pool_level or pooling.level),
         "pooling below": (pooling.below, settings.pool_below or pooling.below),
@@ -300,11 +317,21 @@ def _check_guarantee(
     plan: ReleasePlan, guarantee: synth.Guarantee, certificate: Certificate, stated: dict[str, Any]
 ) -> str:
     expected = certificate.model_copy(update=guarantee_fields(plan, guarantee))
-    for name, value in dump_certificate(expected, stated["format"]).items():
-        if stated[name] != value:
-            raise _fail("guarantee", f"certificate.json: {name} is not what the plan gives")
-    if certificate_text(certificate, stated["format"]) != certificate_text(expected, stated["format"]):
-        raise _fail("guarantee", "certificate.json: numbers of classes are in another order")
+    today = dump_certificate(expected, stated["format"])
+    said = [in_wording(today, wording) for wording in CERTIFICATE_WORDINGS[stated["format"]]]
+    for name, value in today.items():
+        if all(stated[name] != document[name] for document in said):
+            rule = f"certificate.json: {name} is not what the plan gives"
+            if name == "definition" or without_words(stated[name]) == without_words(value):
+                rule += (
+                    ", in any wording that this version knows: it was changed, or a later version wrote it. "
+                    f"Fix: verify it with version {certificate.software.version}, which it says made it"
+                )
+            raise _fail("guarantee", rule)
+    if all(json.dumps(stated) != json.dumps(document) for document in said):
+        raise _fail(
+            "guarantee", "certificate.json: numbers of classes are in another order, or wordings mixed"
+        )
     run = certificate.run
     return f"recomputed from the plan: epsilon {run.epsilon}, delta {run.delta}"
 
@@ -344,9 +371,12 @@ def _check_texts(
         for wording in WORDINGS[certificate_format]
     ):
         raise _fail("texts", "README.md is not the text that certificate.json gives, in any wording so far")
-    if certificate.randomness != randomness_fields(certificate.randomness.secure):
+    wordings, secure = CERTIFICATE_WORDINGS[certificate_format], certificate.randomness.secure
+    today = randomness_fields(secure).model_dump()
+    if all(certificate.randomness.model_dump() != in_wording(today, wording) for wording in wordings):
         raise _fail("texts", "certificate.json: randomness is not what this program writes")
     reasons = reasons_against_release(certificate.software, certificate.randomness)
-    if certificate.not_for_release_because != reasons or certificate.for_release == bool(reasons):
+    known = [in_wording(reasons, wording) for wording in wordings]
+    if certificate.not_for_release_because not in known or certificate.for_release == bool(reasons):
         raise _fail("texts", "certificate.json: for_release is not what its other fields give")
     return "README.md, MANIFEST.json and the verdict follow from the certificate"

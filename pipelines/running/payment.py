@@ -15,7 +15,7 @@ from pipelines.config.sections import LedgerSettings
 from pipelines.ledger.budgets import budgets_of_debit, left_of, line_of_text
 from pipelines.ledger.chain import Entry, check_folder
 from pipelines.ledger.ledger import Budget, Ledger, LedgerError, OverBudgetError
-from pipelines.release.certificate import EpsilonDelta, Requested
+from pipelines.release.certificate import EpsilonDelta, Requested, UserLevel
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.storage.event_log import EventLog
 from pipelines.storage.stored_names import one_form
@@ -28,6 +28,7 @@ __all__ = [
     "debit_of",
     "debits_of",
     "left_in",
+    "most_cost_of",
     "pay",
     "read_ledger",
     "record_outcome",
@@ -118,7 +119,7 @@ def check_payable(state: RunState) -> None:
 
 def _debit_of_run(state: RunState) -> dict[str, Any]:
     certificate = state.certificate
-    paid = cost_of(certificate.requested, certificate.run, certificate.record_level)
+    paid = cost_of(certificate.requested, certificate.run, certificate.record_level, certificate.user_level)
     cost = synth.exact(paid.epsilon), synth.exact(paid.delta)
     return _debit(state.config, state.name, cost, certificate.plan_sha256)
 
@@ -143,18 +144,45 @@ def _debit(
     }
 
 
-def cost_of(requested: Requested, run: EpsilonDelta, record_level: EpsilonDelta) -> EpsilonDelta:
-    """Return what is debited for a release with such a certificate: the best pair inside what was asked for.
+def cost_of(
+    requested: Requested, run: EpsilonDelta, record_level: EpsilonDelta, user_level: UserLevel
+) -> EpsilonDelta:
+    """Return what is debited for a release with such a certificate: what one person is promised.
 
-    Of a release that was planned for probabilistic differential privacy, that of the run. Of one that was
-    planned for one record, the record-level pair, or that of the run where it costs less epsilon and keeps
-    the requested delta.
+    Where a person has one record: of a release that was planned for probabilistic differential privacy, the
+    pair of the run; of one that was planned for one record, the record-level pair, or that of the run where
+    it costs less epsilon and keeps the requested delta. Where a person may have several, the better of the
+    two by the same rule, whatever was planned for, for all records of one person (Lemma 14): the user-level
+    pair of the certificate, or what the run's comes to.
     """
-    if requested.guarantee == "pdp":
+    records = user_level.records
+    if requested.guarantee == "pdp" and records == 1:
         return run
-    pairs = [pair for pair in (run, record_level) if Fraction(pair.delta) <= Fraction(requested.delta)]
-    best = min(pairs, key=lambda pair: (Fraction(pair.epsilon), Fraction(pair.delta)))
+    alone = [pair for pair in (record_level, run) if Fraction(pair.delta) <= Fraction(requested.delta)]
+    # Of epsilons that agree in six digits the one with less delta: a billionth of epsilon is worth none.
+    best = min(alone, key=lambda pair: (Fraction(_rounded(pair.epsilon)), Fraction(pair.delta)))
+    if records > 1:
+        best = user_level if best is record_level else _of_person(best, records)
     return EpsilonDelta(epsilon=best.epsilon, delta=best.delta)
+
+
+def _rounded(decimal: str) -> str:
+    return synth.decimal_up(synth.exact(decimal), 6)
+
+
+def most_cost_of(config: ReleaseConfig) -> tuple[Fraction, Fraction]:
+    """Return the most that a release may be debited: what is asked for, for all records of one person."""
+    asked = EpsilonDelta(
+        epsilon=synth.decimal_up(config.privacy.epsilon), delta=synth.decimal_up(config.privacy.delta)
+    )
+    most = _of_person(asked, config.jobs.records_per_worker)
+    return synth.exact(most.epsilon), synth.exact(most.delta)
+
+
+def _of_person(record: EpsilonDelta, records: int) -> EpsilonDelta:
+    """Return what a person with several records loses where one record loses this, rounded up."""
+    epsilon, delta = synth.group_privacy(Fraction(record.epsilon), Fraction(record.delta), records)
+    return EpsilonDelta(epsilon=synth.decimal_up(epsilon), delta=synth.decimal_up(delta))
 
 
 def pay(state: RunState, staging: RunFolder, say: Callable[[str], None]) -> RunState:

@@ -57,12 +57,15 @@ def ending_on_signals() -> Iterator[None]:
 
     def again(lost: sys.UnraisableHookArgs) -> None:
         """Send a signal again that came where Python lets no error out, as in a finalizer."""
-        nonlocal last
         if isinstance(lost.exc_value, KeyboardInterrupt):
-            last = -_QUICK
-            threading.Timer(0.05, os.kill, (os.getpid(), exit_code(lost.exc_value)[1] - 128)).start()
+            threading.Timer(0.05, send, (exit_code(lost.exc_value)[1] - 128,)).start()
         else:
             show(lost)
+
+    def send(number: int) -> None:
+        nonlocal last
+        last = -_QUICK  # only now: another signal would end the call above
+        os.kill(os.getpid(), number)
 
     before = {}
     if threading.current_thread() is threading.main_thread():

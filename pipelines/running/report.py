@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.planning.search import make_plan
 from pipelines.planning.simulation import SimulatedUtility, simulate_utility
 from pipelines.planning.storage import save_plan
-from pipelines.release.certificate import guarantee_fields
+from pipelines.release.certificate import EpsilonDelta, guarantee_fields, population_in_words
 from pipelines.release.names import NAME_FILE, Names, write_names
 from pipelines.running.cell_figure import draw_cells
 from pipelines.running.payment import cost_of
@@ -31,7 +32,7 @@ from pipelines.running.steps import Progress, Step
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.durable import whole_folder
 
-__all__ = ["PlanReport", "plan", "plan_summary", "run_cost"]
+__all__ = ["PlanReport", "paid_for", "plan", "plan_summary", "run_cost"]
 
 _REPORT, _FIGURE = "plan.txt", "cells.png"
 
@@ -183,15 +184,45 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
         f"Cost        epsilon {up(guarantee.epsilon, 6)}, delta {up(guarantee.delta, 4)} for the run "
         f"(requested {up(plan.requested[0])} and {up(plan.requested[1])})",
         f"  of which  {paid}",
-        f"  a record  delta {up(guarantee.record_delta, 4)} at the same epsilon, as differential privacy",
+        *_promises(plan, guarantee),
     ]
-    if (presence := guarantee.presence) is not None:
-        lines.append(
-            f"  presence  epsilon {up(presence.epsilon, 6)}, delta {up(presence.delta, 4)} for one job more "
-            "or less, at any work block"
-        )
+    if residents := population_in_words(plan.population, protected=guarantee.presence is not None):
+        lines.append(f"Population  {residents}")
     lines += [f"Note        {note}" for note in plan.notes]
     return "\n".join(lines)
+
+
+def _promises(plan: ReleasePlan, guarantee: synth.Guarantee) -> list[str]:
+    """Say what one record and one person are promised, and what of it a ledger is debited."""
+    fields = guarantee_fields(plan, guarantee)
+    user, presence = fields["user_level"], fields["presence"]
+    several = f" with at most {user.records:,} job records" if user.records > 1 else ""
+
+    def said(pair: EpsilonDelta) -> str:
+        return f"epsilon {_shorter(pair.epsilon, 6)}, delta {_shorter(pair.delta, 4)}"
+
+    lines = [
+        f"  a record  {said(fields['record_level'])} for one job record, as differential privacy",
+        f"  a person  {said(user)} for one person{several}, as differential privacy",
+    ]
+    if presence is not None:
+        lines += [
+            f"  presence  {said(presence.run)} for one job more or less, at any work block",
+            f"            {said(presence.user_level)} for one person{several} more or less, as differential "
+            "privacy",
+        ]
+    paid = said(paid_for(fields))
+    return [*lines, f"  debit     {paid} from a ledger, whose budgets are about one person"]
+
+
+def paid_for(fields: Mapping[str, Any]) -> EpsilonDelta:
+    """Return what a ledger is debited for a release, by the `guarantee_fields` of its certificate."""
+    return cost_of(fields["requested"], fields["run"], fields["record_level"], fields["user_level"])
+
+
+def _shorter(decimal: str, digits: int) -> str:
+    """Round a number of a certificate up to fewer digits."""
+    return synth.decimal_up(synth.exact(decimal), digits)
 
 
 def _totals_line(plan: ReleasePlan) -> str:
@@ -228,13 +259,17 @@ def _write(report: PlanReport, names: Mapping[str, Names], staging: Path) -> Non
     write_names(names, report.plan.geography, staging)
     (staging / _REPORT).write_text(f"{report.text()}\nPlan hash   {report.sha256}\n", encoding="utf-8")
     fields = guarantee_fields(report.plan, report.guarantee)
-    paid = cost_of(fields["requested"], fields["run"], fields["record_level"])
+    presence = fields["presence"]
     numbers = {
         "plan_sha256": report.sha256,
         "names_sha256": sha256_of(named) if (named := staging / NAME_FILE).exists() else None,
         "epsilon": synth.decimal_up(report.guarantee.epsilon),
         "delta": synth.decimal_up(report.guarantee.delta),
-        "debit": paid.model_dump(),
+        "record_level": fields["record_level"].model_dump(),
+        "user_level": fields["user_level"].model_dump(),
+        "presence": None if presence is None else presence.model_dump(),
+        "debit": paid_for(fields).model_dump(),
+        "population": fields["population"],
         **report.utility.as_dict(),
         "pool_level": report.plan.choices.pool_level,
         "pool_below": report.plan.choices.pool_below,

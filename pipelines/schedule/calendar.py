@@ -26,6 +26,7 @@ from pipelines.config.toml import ConfigError, read_toml
 from pipelines.schedule.files import ScheduleFile, SettingsFile, read_model
 from pipelines.schedule.notify import Notify
 from pipelines.schedule.periods import NEEDED, Period, filled, put
+from synth.composition import record_share
 from synth.exact import decimal_down, exact
 
 __all__ = ["SETTINGS", "Calendar", "Occurrence", "Period", "Schedule", "read_calendar"]
@@ -158,7 +159,8 @@ class Occurrence:
             fix = "add [ledger] without period, or with total_epsilon and total_delta"
             raise ConfigError(f"{where}: shares: there is no budget over all periods to share; {fix}")
         # A certificate rounds up to as many digits, so that no debit is above its share.
-        epsilon, delta = (exact(decimal_down(amount / shares)) for amount in total)
+        share = [exact(decimal_down(amount / shares)) for amount in total]
+        epsilon, delta = record_share(share[0], share[1], config.jobs.records_per_worker)
         privacy = config.privacy.model_copy(update={"epsilon": epsilon, "delta": delta})
         return config.model_copy(update={"privacy": privacy})
 
@@ -176,6 +178,8 @@ class Calendar:
         How often a release is tried.
     scheduler : str or None
         Address of a Dask cluster to draw on.
+    signer : Path or None
+        Public key file: only releases that it has signed are published.
     notify : Notify
         Who is told.
     schedules : tuple of Schedule
@@ -188,6 +192,7 @@ class Calendar:
     records: Path
     attempts: int
     scheduler: str | None
+    signer: Path | None
     notify: Notify
     schedules: tuple[Schedule, ...]
     problems: tuple[str, ...]
@@ -242,6 +247,7 @@ def read_calendar(folder: Path | str) -> Calendar:
         own.records or folder / "state",
         own.attempts,
         own.scheduler,
+        own.signer,
         settings.notify,
         tuple(schedules),
         tuple(problems),

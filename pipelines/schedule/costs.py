@@ -18,7 +18,7 @@ from pipelines.config.sections import LedgerSettings
 from pipelines.ledger.budgets import line_of_text, spent_of
 from pipelines.ledger.chain import Entry, LedgerError
 from pipelines.running.folder import RunFolder
-from pipelines.running.payment import left_in, read_ledger
+from pipelines.running.payment import left_in, most_cost_of, read_ledger
 from pipelines.running.reviewed_plan import PLAN_FOLDER, PLAN_NUMBERS
 from pipelines.schedule.calendar import Calendar, Occurrence
 from pipelines.schedule.records import Records
@@ -95,8 +95,7 @@ def period_cost(config: ReleaseConfig, planned: Path) -> tuple[Fraction, Fractio
         "certified", if a plan of this very configuration is there, else "requested": then it is the most that
         the release may cost.
     """
-    asked = config.privacy.epsilon, config.privacy.delta
-    requested = exact(decimal_up(asked[0])), exact(decimal_up(asked[1]))
+    requested = most_cost_of(config)
     try:
         document = json.loads((planned / PLAN_FOLDER / "plan.json").read_bytes())
         numbers = json.loads((planned / PLAN_NUMBERS).read_bytes())

@@ -21,8 +21,9 @@ from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.ledger.ledger import OverBudgetError
 from pipelines.planning.guards import public_files
 from pipelines.publishing.publishing import publish
+from pipelines.release.signing import UNSIGNED, is_signed
 from pipelines.running.folder import RunFolder
-from pipelines.running.payment import left_in, read_ledger
+from pipelines.running.payment import left_in, most_cost_of, read_ledger
 from pipelines.running.process import exit_code
 from pipelines.running.report import plan
 from pipelines.running.run import make_release
@@ -32,7 +33,7 @@ from pipelines.schedule.notify import notify
 from pipelines.schedule.records import Record, Records
 from pipelines.schedule.summary import EXIT_BUSY, EXIT_FAILED, Result, Summary
 from pipelines.storage.errors import private_message, shown_message
-from synth.exact import decimal_up, exact
+from synth.exact import exact
 
 __all__ = ["EXIT_BUSY", "EXIT_FAILED", "Result", "Summary", "due", "look"]
 
@@ -197,6 +198,9 @@ class _Call:
             out = config.release.out
             if (owner := self.owners.setdefault(str(out), occurrence.name)) != occurrence.name:
                 raise ConfigError(f"{occurrence.name}: {out} is the output folder of {owner} too")
+            if occurrence.schedule.file.publish and self.calendar.signer and config.signature is None:
+                fix = "add [signature] with the key to its base, or leave out publish"
+                raise ConfigError(f"{occurrence.name}: only signed releases are published here; {fix}")
             on = RunFolder.of(out).begun or RunFolder(out).checked
             shares = occurrence.schedule.file.shares
             if shares is not None and occurrence.number > shares and not on:
@@ -262,7 +266,10 @@ class _Call:
                 make_release(config, plan=planned, report=tell, scheduler=self.calendar.scheduler)
                 if (destination := occurrence.schedule.file.publish) is not None:
                     self._tell(file, "Publishing the release ...")
-                    record = replace(record, published=publish(out, destination).location)
+                    placed = publish(out, destination, key=self.calendar.signer).location
+                    record = replace(record, published=placed)
+                    if not is_signed(out / "public"):
+                        self._tell(file, f"WARNING: {UNSIGNED}")
             except OverBudgetError as error:
                 said = shown_message(error, one_line=True)
                 self._tell(file, f"{name}: set aside: {said}", error=type(error).__name__)
@@ -281,7 +288,10 @@ class _Call:
             self._tell(file, f"{name}: finished")
         self.store.save(replace(record, status="finished"))
         fit = RunFolder(out).load().certificate.for_release
-        return _result(occurrence, "finished", f"{out}{'' if fit else ' (not for release)'}", record)
+        detail = f"{out}{'' if fit else ' (not for release)'}"
+        if record.published is not None and not is_signed(out / "public"):
+            detail += f"; published at {record.published}. WARNING: {UNSIGNED}"
+        return _result(occurrence, "finished", detail, record)
 
     def _write(self, file: TextIO, message: str, **more: str) -> None:
         line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "message": message} | more
@@ -314,7 +324,7 @@ def _payable(config: ReleaseConfig, record: Record, *, dry_run: bool) -> bool:
     if config.ledger is None or record.epsilon is None or record.delta is None:
         return True
     left = left_in(read_ledger(config.ledger, dry_run=dry_run), config.ledger)
-    asked = exact(decimal_up(config.privacy.epsilon)), exact(decimal_up(config.privacy.delta))
+    asked = most_cost_of(config)
     cost = exact(record.epsilon), exact(record.delta)
     return all(min(a, c) <= b for a, c, b in zip(asked, cost, left, strict=True))
 

@@ -115,6 +115,7 @@ class _Settings(Section):
     records: InputPath | None = None
     attempts: Annotated[int, Field(ge=1, le=1000)] = 3
     scheduler: Annotated[str, Field(min_length=1)] | None = None
+    signer: InputPath | None = None
 
 
 class SettingsFile(Section):
@@ -123,7 +124,8 @@ class SettingsFile(Section):
     Attributes
     ----------
     calendar : Section
-        Folder of the records, how often a release is tried, and the Dask cluster that draws.
+        Folder of the records, how often a release is tried, the Dask cluster that draws, and the public key
+        of the one signer whose releases are published.
     notify : Notify
         Who is told.
     """

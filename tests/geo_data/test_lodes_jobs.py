@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from geo_data import LODES_CATEGORIES, LODES_COLUMNS, InputError, LodesJobs
+from geo_data import LODES_CATEGORIES, LODES_COLUMNS, InputError, LodesJobs, read_crosswalk
 
 HEADER = ",".join(LODES_COLUMNS) + "\n"
 GROUPS = tuple(LODES_CATEGORIES)
@@ -276,6 +276,30 @@ class TestGeocodes:
         path = write(text_of(rows))
         with refused(path, "rows are not in the geography", column=column, count=1):
             self.read(position, path, demo_geography)
+
+
+def test_main_files_of_several_states_lack_the_jobs_between_them(rows, write, refused):
+    """Each is of workers who live where they work; those who cross the border are in the aux files."""
+    blocks = [f"{state}001000100100{n}" for state in ("25", "44") for n in range(3)]
+    crosswalk = ["block,lat,lon", *(f"{code},{40 + i / 9},-71" for i, code in enumerate(blocks))]
+    geography = read_crosswalk(
+        write("\n".join([*crosswalk, ""]), "xwalk.csv"),
+        block="block",
+        levels=(),
+        latitude="lat",
+        longitude="lon",
+    )
+
+    def jobs(*pairs):
+        chosen = [[work, home, *row[2:]] for (work, home), row in zip(pairs, rows, strict=False)]
+        return LodesJobs(write(text_of(chosen)), geography)
+
+    one, other = (blocks[0], blocks[1]), (blocks[3], blocks[4])
+    assert len(jobs(one, one[::-1]).records()) > 0
+    assert len(jobs(one, other, (blocks[0], blocks[5])).records()) > 0
+    apart = jobs(one, other)
+    with refused(apart.path, "main files of several states lack the jobs", column="h_geocode"):
+        apart.records()
 
 
 def test_duplicate_pairs(rows, demo_geography, write, refused):

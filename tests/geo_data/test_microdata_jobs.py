@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from geo_data import LodesJobs, MicrodataJobs, microdata
+from geo_data import InputError, LodesJobs, MicrodataJobs, microdata
 from geo_data.jobs import count_repeats
 
 
@@ -150,6 +152,17 @@ def test_geocodes_outside_the_geography(frame, read, refused, canary, column):
     jobs = read(frame)
     with refused(jobs.path, "rows are not in the geography", column=column, count=3):
         jobs.records()
+
+
+def test_no_job_is_left_out_because_of_its_home(frame, read):
+    """Its total would be missed: so what is said of work blocks and of workers is not said of homes."""
+    for column, home in (("lives", "9" * 15), ("lives", " "), ("works", "9" * 15), ("worker", " ")):
+        changed = frame.copy()
+        changed.loc[7:9, column] = home
+        with pytest.raises(InputError) as caught:
+            read(changed).records()
+        others = "leave|remove|drop|only"
+        assert bool(re.search(others, caught.value.fix)) == (column != "lives"), caught.value.fix
 
 
 @pytest.mark.parametrize("column", ["lives", "works"])

@@ -86,6 +86,7 @@ def microdata_jobs(microdata: dict[str, Path]) -> Callable[..., object]:
             "worker": "person",
             "attributes": ["sector", "age"],
             "records_per_worker": 3,
+            "population": "residents",
             **more,
         }
     }
@@ -103,7 +104,7 @@ def zones(small_region: dict[str, Path], tmp_path_factory: pytest.TempPathFactor
     jobs[~moved].to_csv(folder / "main.csv.gz", index=False)
     aux.to_csv(folder / "aux.csv.gz", index=False)
     files = {"jobs.file": folder / "main.csv.gz", "jobs.aux": folder / "aux.csv.gz"}
-    return files | {"geography.external_zones": ["09", "25"]}
+    return files | {"geography.external_zones": ["09", "25"], "jobs.population": None}
 
 
 @pytest.fixture(scope="session")
@@ -158,7 +159,13 @@ def british(tmp_path: Path) -> Callable[..., pipelines.ReleaseConfig]:
         data = {
             "release": {"name": "Leeds", "state": "leeds", "year": 2021, "out": "release"},
             "privacy": {"epsilon": "6", "delta": "1e-4"},
-            "jobs": {"format": "microdata", "file": "jobs.csv", "home": "live", "work": "toil"},
+            "jobs": {
+                "format": "microdata",
+                "file": "jobs.csv",
+                "home": "live",
+                "work": "toil",
+                "population": "residents",
+            },
             "geography": {
                 "file": "oa.csv",
                 "block": "oa",

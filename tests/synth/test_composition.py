@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from dp_accounting.pld.privacy_loss_distribution import from_two_probability_mass_functions as pld_of
 
 import synth
-from synth.composition import compose, compose_curves, group_privacy, one_urn_implicates
+from synth.composition import compose, compose_curves, group_privacy, one_urn_implicates, record_share
 from synth.tails import exp_up
 
 from .reference import Histogram, Urn
@@ -67,6 +68,22 @@ def test_one_record_costs_what_it_costs_and_none_is_refused() -> None:
     assert group_privacy(Fraction(2), Fraction(1, 9), 1) == (2, Fraction(1, 9))
     with pytest.raises(ValueError, match="at least one"):
         group_privacy(Fraction(2), Fraction(1, 9), 0)
+
+
+def test_the_share_of_a_record_costs_a_person_no_more_than_is_given_and_hardly_less() -> None:
+    for epsilon, delta, records in itertools.product(
+        (Fraction(8), Fraction("0.3"), Fraction(43, 5)),
+        (Fraction(0), Fraction(1, 10**5), Fraction(1, 3)),
+        (1, 2, 7),
+    ):
+        share = record_share(epsilon, delta, records)
+        together = group_privacy(*share, records)
+        for cost, given in zip(together, (epsilon, delta), strict=True):
+            assert given * (1 - Fraction(1, 10**9)) <= cost <= given
+    with pytest.raises(TypeError, match="exact number"):
+        record_share(8.6, Fraction(0), 2)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="at least one"):
+        record_share(Fraction(1), Fraction(0), 0)
 
 
 def test_nothing_and_too_much() -> None:
@@ -176,3 +193,63 @@ def test_one_urn_cut_in_k_costs_less_epsilon_than_k_urns() -> None:
     assert one.epsilon < cut.epsilon < compose([(one.epsilon, one.delta)] * 2)[0]
     with pytest.raises(ValueError, match="at least one"):
         one_urn_implicates(pools, 0)
+
+
+# --- a release whose plan is made of the one before
+
+
+def pdp_delta(urn: Urn, truth: dict[Histogram, dict], odds: Fraction) -> Fraction:
+    """The largest probability of an output whose loss against some neighbour is above ln(odds)."""
+
+    def bad(p: Fraction, others: list[Fraction]) -> bool:
+        return any(p > odds * q or q > odds * p for q in others)
+
+    return max(
+        sum((p for y, p in truth[h].items() if bad(p, [truth[g][y] for g in urn.neighbours(h)])), Fraction(0))
+        for h in truth
+    )
+
+
+@pytest.mark.parametrize(("loss", "before"), [(worst, "1/2"), (pdp_delta, "13/25")], ids=["dp", "pdp"])
+def test_a_release_planned_from_the_one_before_costs_the_sum(
+    loss: Callable[..., Fraction], before: str
+) -> None:
+    """All pairs of outputs; after each first output another urn, with another epsilon and delta.
+
+    The bound is the largest sum over first outputs. The sum that takes the second urn to be the one that the
+    first was expected to lead to, as for releases that know nothing of each other, is exceeded.
+    """
+    first = Urn(2, 2, (Fraction(3), Fraction(3)), (Fraction(1), Fraction(1)))
+    expected, other = (
+        Urn(2, m, (a, a), (f, f)) for m, a, f in ((1, Fraction(6), Fraction(1)), (3, A, Fraction(1)))
+    )
+
+    def chosen(s: Histogram) -> tuple[Urn, Fraction]:
+        """As a planner may that sees two workers in one cell: less noise there, and more epsilon for it."""
+        return (other, Fraction(7, 5)) if max(s) == first.m else (expected, Fraction(1, 5))
+
+    def delta(urn: Urn, epsilon: Fraction) -> Fraction:
+        return loss(urn, {h: urn.distribution(h) for h in urn.histograms()}, _below(exp_up(epsilon)))
+
+    least = Fraction(before)
+    outputs = first.distribution((1, 1))
+    costs = {
+        s: compose([(least, delta(first, least)), (e, delta(u, e))]) for s in outputs for u, e in [chosen(s)]
+    }
+    both = {
+        h: {
+            (s, t): p * q
+            for s, p in first.distribution(h).items()
+            for t, q in chosen(s)[0].distribution(h).items()
+        }
+        for h in first.histograms()
+    }
+    epsilon, bound = (max(column) for column in zip(*costs.values(), strict=True))
+    assert 0 < loss(first, both, exp_up(epsilon)) <= bound < 1
+    blind = costs[1, 1]
+    assert loss(first, both, exp_up(blind[0])) > blind[1]
+    assert loss(first, both, exp_up(epsilon)) > blind[1], "nor is it enough to take the largest epsilon"
+
+
+def _below(odds: Fraction) -> Fraction:
+    return odds * (1 - Fraction(1, 2**100))

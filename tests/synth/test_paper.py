@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipelines.config.sections import PlanSettings
+from synth.losses import PoolClass
 from synth.paper import paper_prior, theorem1_prior
+from synth.pruning import pruning_gain
+from synth.tails import rigorous, upper_fraction
 
 MILLION = 10**6
 
@@ -31,6 +35,29 @@ def test_the_probabilistic_calibration_gives_the_tutorials_table(
     prior = paper_prior(MILLION, MILLION, 10**4, Fraction(gain), Fraction(1, MILLION))
     assert float(f"{prior:.4g}" if gain == 5 else f"{prior:.3g}") == digits
     assert abs(prior - tutorial) <= {5: 0.05, 10: 0.05, 20: 0.005, 50: 0.005}[gain]
+
+
+@pytest.mark.parametrize(("gain", "digits"), [(5, 2.68), (10, 1.37), (20, 0.759), (50, 0.37)])
+def test_the_caption_of_the_tutorials_table_belongs_to_other_numbers(gain: int, digits: float) -> None:
+    """Eight million blocks and delta = 1e-5, as it says, ask for a sixth to a half of the printed noise."""
+    prior = paper_prior(MILLION, MILLION, 8 * MILLION, Fraction(gain), Fraction(1, 10**5))
+    assert float(f"{prior:.3g}") == digits
+    printed = paper_prior(MILLION, MILLION, 10**4, Fraction(gain), Fraction(1, MILLION))
+    assert 0.15 < prior / printed < 0.51
+
+
+def test_what_pruning_costs_is_both_of_the_tutorials_losses_not_the_larger() -> None:
+    """OnTheMap's f_min = 0.0378 and noise of one: 3.95, where ln(1/f_min) is 3.28 and the tutorial says 4."""
+    kept = Fraction(PlanSettings(preset="onthemap").retention_min)
+    q, cells = 10**6, (2,)
+    one = PoolClass(MILLION, MILLION, MILLION, cells, cells, (0,), Fraction(2), (q,))
+    with rigorous() as balls:
+        gain = float(upper_fraction(pruning_gain(one, (kept,), q, balls)))
+    least = math.log(1 / kept)
+    assert round(least, 2) == 3.28
+    assert round(least + math.log(gain), 2) == 3.95
+    assert math.log(max(2, 1 / kept)) == least
+    assert least < least + math.log(gain) < math.log(2 / kept)
 
 
 def largest_log_mass(n: int, m: int, k: int, odds: float, a: float) -> float:

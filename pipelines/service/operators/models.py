@@ -8,6 +8,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 from sqlalchemy import Row
 
+import synth
+from pipelines.release.certificate import EpsilonDelta, UserLevel
+from pipelines.running.payment import most_cost_of
 from pipelines.service.access.tokens import Principal, Token
 from pipelines.service.operators.operations import BudgetLine, RegisteredInput
 
@@ -122,6 +125,10 @@ class InputEntry(BaseModel):
     period: str | None = None
     epsilon: str | None = None
     delta: str | None = None
+    most_debit: Annotated[
+        EpsilonDelta | None,
+        Field(description="What a ledger is debited at most: for all records of a person."),
+    ] = None
 
     @classmethod
     def of(cls, found: RegisteredInput) -> InputEntry:
@@ -134,7 +141,8 @@ class InputEntry(BaseModel):
         described = {"title": release.name, "year": release.year, "job_type": release.job_type}
         account = {"data_set": config.ledger.data_set, "period": config.ledger.period}
         cost = {"epsilon": str(privacy["epsilon"]), "delta": str(privacy["delta"])}
-        return entry.model_copy(update=described | account | cost)
+        most = dict(zip(("epsilon", "delta"), map(synth.decimal_up, most_cost_of(config)), strict=True))
+        return entry.model_copy(update=described | account | cost | {"most_debit": EpsilonDelta(**most)})
 
 
 class InputList(BaseModel):
@@ -149,6 +157,10 @@ class PlanEntry(BaseModel):
     plan_sha256: str
     epsilon: str
     delta: str
+    user_level: UserLevel | None = None
+    debit: Annotated[
+        EpsilonDelta | None, Field(description="What the ledger is debited: what one person is promised.")
+    ] = None
     total_variation: float | None
     block_variation: float | None
     mean_commute_error: float | None
@@ -157,6 +169,11 @@ class PlanEntry(BaseModel):
     jobs: int
     report: str
     inputs: Annotated[dict[str, str], Field(description="SHA-256 of each public file it was made from.")] = {}
+
+    @property
+    def paid(self) -> EpsilonDelta:
+        """What a ledger is debited for it; a plan that was stored before it said so is of one record."""
+        return self.debit or EpsilonDelta(epsilon=self.epsilon, delta=self.delta)
 
 
 class Decision(BaseModel):

@@ -227,4 +227,4 @@ def _budgets(settings: ServiceSettings, data_set: str) -> tuple[list[BudgetLine]
 
 def _pays(budget: BudgetLine, cost: PlanEntry) -> bool:
     left = Decimal(budget.left_epsilon), Decimal(budget.left_delta)
-    return left[0] >= Decimal(cost.epsilon) and left[1] >= Decimal(cost.delta)
+    return left[0] >= Decimal(cost.paid.epsilon) and left[1] >= Decimal(cost.paid.delta)

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from pipelines.publishing.publishing import Remark
+from pipelines.release.signing import PUBLIC_KEY
 from pipelines.service.public.catalog import Version
 
 __all__ = ["FileEntry", "FileList", "FlowEntry", "FlowList", "ReleaseEntry", "ReleaseList"]
@@ -37,6 +38,8 @@ class ReleaseEntry(BaseModel):
         Synthetic data sets.
     plan_sha256 : str or None
         Of the public plan, from which the certificate can be computed again.
+    signed : bool or None
+        Whether it is signed. Without a signature nobody answers for how its data were drawn.
     withdrawn : Remark or None
     errata : list of Remark
         Oldest first.
@@ -56,6 +59,7 @@ class ReleaseEntry(BaseModel):
     workers: int | None = None
     implicates: int | None = None
     plan_sha256: str | None = None
+    signed: bool | None = None
     withdrawn: Remark | None
     errata: list[Remark]
 
@@ -75,6 +79,7 @@ class ReleaseEntry(BaseModel):
                 "workers": certificate.totals.synthetic_workers,
                 "implicates": certificate.implicates.number,
                 "plan_sha256": certificate.plan_sha256,
+                "signed": PUBLIC_KEY in version.files,
             }
         return cls(
             name=state.name,

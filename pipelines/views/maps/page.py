@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
-from pipelines.release.certificate import Certificate
+from pipelines.release.certificate import Certificate, population_in_words
 from pipelines.release.reader import check_target, read_public_release
 from pipelines.release.readme import odds_in_words, presence_in_words
 from pipelines.release.signing import SIGNED, UNSIGNED, is_signed
@@ -160,6 +160,9 @@ def certificate_words(certificate: Certificate, *, signed: bool) -> str:
     def short(bound: str) -> str:
         return decimal_up(Fraction(bound), 4)
 
+    def paragraph(words: str) -> str:
+        return f"\n    <p>{html.escape(words)}</p>" if words else ""
+
     def items(lines: list[str]) -> str:
         return "".join(f"<li>{html.escape(line)}</li>" for line in lines)
 
@@ -171,7 +174,10 @@ def certificate_words(certificate: Certificate, *, signed: bool) -> str:
         ),
         signature=html.escape(SIGNED if signed else UNSIGNED),
         odds=html.escape(odds_in_words(certificate)),
-        presence=f"\n    <p>{html.escape(words)}</p>" if (words := presence_in_words(certificate)) else "",
+        presence=paragraph(presence_in_words(certificate)),
+        population=paragraph(
+            population_in_words(certificate.population, protected=certificate.presence is not None)
+        ),
         epsilon=short(run.epsilon),
         delta=short(run.delta),
         records="one job record" if user.records == 1 else f"at most {user.records} job records",

@@ -186,7 +186,7 @@ def test_an_earlier_release_with_workers_from_outside(
         jobs.to_csv(tmp_path / name, index=False)
     config = with_tables(
         [LODES | {"aux": "aux_2018.csv"}],
-        {"geography.external_zones": ["25"], "jobs.aux": "aux_2019.csv"},
+        {"geography.external_zones": ["25"], "jobs.aux": "aux_2019.csv", "jobs.population": None},
     )
     inputs = read_public_inputs(config)
     (table,) = inputs.model.tables

@@ -65,7 +65,8 @@ def test_files_of_patterns_and_aux_files_are_compared(small_config: Configs, tmp
         (tmp_path / name).write_text(name)
     aux = tmp_path / "ri_aux.csv.gz"
     config = small_config(
-        {"jobs.file": tmp_path / "*_main.csv.gz", "jobs.aux": aux, "geography.external_zones": ["25"]},
+        {"jobs.file": tmp_path / "*_main.csv.gz", "jobs.aux": aux, "jobs.population": None},
+        {"geography.external_zones": ["25"]},
         lodes_table(tmp_path / "ri_main.csv.gz", aux=str(aux)),
     )
     with pytest.raises(

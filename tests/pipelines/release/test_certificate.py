@@ -31,11 +31,15 @@ from pipelines import (
 from pipelines.release import certificate as certificate_form
 from pipelines.release.certificate import (
     EpsilonDelta,
+    Requested,
+    UserLevel,
     guarantee_fields,
     make_certificate,
 )
 from pipelines.release.provenance import SourceState
 from pipelines.release.readme import odds_in_words
+from pipelines.running.payment import cost_of
+from synth.exact import decimal_up
 
 Configs = Callable[..., ReleaseConfig]
 ROOT = Path(__file__).resolve().parents[3]
@@ -379,8 +383,35 @@ def test_no_epsilon_is_above_the_pure_one() -> None:
             assert (tight.record_epsilon, tight.record_delta) in tight.curve
             assert [e for e, _ in tight.curve] == sorted({e for e, _ in tight.curve})
             assert tight.meets(plan)
+            three = tight.repeated(3)
+            assert max(e for e, _ in pairs_of(three)) <= three.curve[-1][0] == 3 * pure
+            assert (three.record_epsilon, three.record_delta) in three.curve
+            for records in (1, 2):
+                paid = debit_for(tight, plan, records)
+                most = min(records * synth.exact(decimal_up(each)) for each in (pure, plan.epsilon))
+                assert paid[0] <= synth.exact(decimal_up(most))
+                if kind == "dp" or records > 1:  # no pair with such a delta is better but for rounding
+                    for e, d in pairs_of(tight):
+                        assert d > plan.delta or paid[0] <= records * e * (1 + Fraction(1, 10**5))
             sharper += found.epsilon > pure or (found.epsilon == pure and found.delta > 0)
     assert sharper > 10, "the rule has something to do"
+
+
+def debit_for(guarantee: synth.Guarantee, plan: synth.Plan, records: int) -> tuple[Fraction, Fraction]:
+    """What a ledger would be debited for a release of this plan alone."""
+
+    def pair(epsilon: Fraction, delta: Fraction) -> dict[str, str]:
+        return {"epsilon": decimal_up(epsilon), "delta": decimal_up(delta)}
+
+    record = guarantee.record_epsilon, guarantee.record_delta
+    user = pair(*synth.group_privacy(*record, records))
+    paid = cost_of(
+        Requested(guarantee=plan.guarantee, words="", **pair(plan.epsilon, plan.delta)),
+        EpsilonDelta(**pair(guarantee.epsilon, guarantee.delta)),
+        EpsilonDelta(**pair(*record)),
+        UserLevel(**user, records=records, statement=""),
+    )
+    return synth.exact(paid.epsilon), synth.exact(paid.delta)
 
 
 def plan_guarantee(name: str, plan: synth.Plan) -> synth.Guarantee:

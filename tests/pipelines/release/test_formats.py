@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 import pipelines
+from helpers import forge
 from pipelines import PublicReleaseError, VerificationError, read_public_release, verify
 from pipelines.planning.form import read_document
 from pipelines.release.formats import FIRST_FORMAT, dump_certificate, made_before_first, parse_certificate
 from pipelines.release.layout import seal
+from pipelines.release.wordings import in_wording
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 RELEASES = sorted(path.parent for path in GOLDEN.glob("v*/*/certificate.json"))
@@ -100,6 +102,45 @@ def test_tampering_with_a_certificate_of_format_1_is_found(tmp_path: Path) -> No
     assert "person is not what the plan gives" in refused(stated | {"person": person | {"epsilon": "0.1"}})
 
 
+def test_a_release_in_a_former_wording_is_verified_and_words_of_nobody_are_not(
+    small_release: pipelines.Release, tmp_path: Path
+) -> None:
+    """Known wordings are listed, because words that were only read could claim anything."""
+    public = Path(shutil.copytree(small_release.public, tmp_path / "today"))
+    today = certificate_of(public)
+    former = in_wording(today, 1)
+    assert {name for name in today if today[name] != former[name]} == {"definition"}
+    golden = GOLDEN / "v0.1.0" / "dirichlet-parquet-only"
+    old = certificate_of(golden)
+    assert set(old["definition"]["assumed_public"]) < set(former["definition"]["assumed_public"])
+
+    def verified(folder: Path, document: dict[str, Any]) -> str:
+        forge(folder, document)
+        try:
+            return [check.name for check in verify(folder)][-1]
+        except VerificationError as error:
+            return str(error)
+
+    assert verified(public, today) == verified(public, former) == "for release"
+    mixed = former["definition"] | {"composition": today["definition"]["composition"]}
+    assert "in any wording" in verified(public, today | {"definition": mixed})
+    for name, words in (("definition", "symbols"), ("requested", "words"), ("user_level", "statement")):
+        claim = today[name] | {words: "No one can learn anything."}
+        said = verified(public, today | {name: claim})
+        assert said.startswith(
+            f"guarantee: certificate.json: {name} is not what the plan gives, in any wording"
+        )
+        assert f"Fix: verify it with version {today['software']['version']}" in said
+    said = verified(public, today | {"run": today["run"] | {"epsilon": "0.1"}})
+    assert said == "guarantee: certificate.json: run is not what the plan gives"
+    early = Path(shutil.copytree(golden, tmp_path / "early"))
+    later = old | {"definition": old["definition"] | {"composition": today["definition"]["composition"]}}
+    (early / "certificate.json").write_text(json.dumps(later, indent=1) + "\n", encoding="utf-8")
+    seal(early, parse_certificate((early / "certificate.json").read_bytes()))
+    with pytest.raises(VerificationError, match="definition is not what the plan gives, in any wording"):
+        list(verify(early))
+
+
 def test_a_plan_of_format_1_has_the_keys_of_format_1_only(tmp_path: Path) -> None:
     plan = Path(shutil.copytree(GOLDEN / "v0.1.0" / "dirichlet-external" / "plan", tmp_path / "plan"))
     assert read_document(plan)["geography"]["external_zones"] == ["09", "25"]
@@ -157,6 +198,8 @@ def golden_inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         text = text.replace("\noutside =", "\nexternal_zones =").replace(
             "partitions =", "non_nesting_areas ="
         )
+        if "external_zones" not in text:
+            text = text.replace("[jobs]\n", '[jobs]\npopulation = "residents"\n')
         (folder / f"{name}.toml").write_text(text, encoding="utf-8")
     return folder
 

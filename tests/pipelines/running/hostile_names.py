@@ -125,7 +125,13 @@ class Case:
         self.tables: dict[str, Any] = {
             "release": {"name": "Names", "state": "xx", "year": 2019, "out": "out"},
             "privacy": {"epsilon": "8", "delta": "1e-4"},
-            "jobs": {"format": "microdata", "file": "jobs.parquet", "home": "h", "work": "w"},
+            "jobs": {
+                "format": "microdata",
+                "file": "jobs.parquet",
+                "home": "h",
+                "work": "w",
+                "population": "residents",
+            },
             "geography": {
                 "file": "blocks.parquet",
                 "block": "blk",

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,12 +15,12 @@ import synth
 from pipelines import ConfigError, Ledger, LedgerError, Release, debits_of, plan, resume, run
 from pipelines.cli.summary import budget_line, release_summary
 from pipelines.ledger.ledger import Budget
-from pipelines.release.certificate import EpsilonDelta, Requested
+from pipelines.release.certificate import EpsilonDelta, Requested, UserLevel
 from pipelines.release.signing import SigningError
 from pipelines.running import batches as drawing
 from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder, RunState
-from pipelines.running.payment import budget_left, cost_of
+from pipelines.running.payment import budget_left, cost_of, most_cost_of
 
 from .helpers import Configs, interrupted, left_over
 
@@ -106,6 +109,7 @@ def test_the_best_pair_that_keeps_what_was_asked_for_is_paid() -> None:
     def of(epsilon: str, delta: str) -> EpsilonDelta:
         return EpsilonDelta(epsilon=epsilon, delta=delta)
 
+    one_job = UserLevel(epsilon="9", delta="0.9", records=1, statement="")
     for guarantee, run_pair, record, paid in [
         ("pdp", of("4", "0.1"), of("3", "0"), "4"),  # the sum of debits is of the same kind
         ("dp", of("4", "0.1"), of("5", "0.01"), "5"),  # the run's delta was not asked for
@@ -114,10 +118,80 @@ def test_the_best_pair_that_keeps_what_was_asked_for_is_paid() -> None:
         ("dp", of("6", "0"), of("5", "0.001"), "5"),
     ]:
         asked = Requested(guarantee=guarantee, words="", epsilon="6", delta="0.01")
-        found = cost_of(asked, run_pair, record)
+        found = cost_of(asked, run_pair, record, one_job)
         assert found.epsilon == paid
         assert found in (run_pair, record)
-    assert cost_of(asked.model_copy(update={"delta": "1"}), of("5", "0"), of("5", "0.1")) == of("5", "0")
+    wide = asked.model_copy(update={"delta": "1"})
+    assert cost_of(wide, of("5", "0"), of("5", "0.1"), one_job) == of("5", "0")
+
+
+def test_a_person_with_several_records_is_paid_for() -> None:
+    """The user-level pair of the certificate, or that of the run for as many records where it is better."""
+
+    def of(epsilon: str, delta: str) -> EpsilonDelta:
+        return EpsilonDelta(epsilon=epsilon, delta=delta)
+
+    user = UserLevel(epsilon="10", delta="0.3", records=2, statement="")
+    for guarantee in ("pdp", "dp"):
+        asked = Requested(guarantee=guarantee, words="", epsilon="6", delta="0.01")
+        assert cost_of(asked, of("5", "0.01"), of("5", "0.001"), user) == of("10", "0.3")
+        assert cost_of(asked, of("4", "0.02"), of("5", "0.001"), user) == of("10", "0.3")
+        assert cost_of(asked, of("4", "0"), of("5", "0.001"), user) == of("8", "0")
+        better = cost_of(asked, of("1", "0.01"), of("5", "0.001"), user)
+        assert better.epsilon == "2"
+        assert 0.01 * (1 + math.e) <= float(better.delta) <= 0.0371829
+
+
+@pytest.mark.parametrize("guarantee", ["pdp", "dp"])
+def test_the_plan_says_what_a_person_with_two_jobs_is_promised_and_the_ledger_pays_that(
+    paid_config: Configs, microdata_jobs: Callable[..., dict[str, Any]], book: Path, guarantee: str
+) -> None:
+    """What the committee reads before is what the certificate states afterwards, and what is debited."""
+    budget = {"ledger.epsilon": "40", "ledger.delta": "0.5", "privacy.delta": "1e-9"}
+    asked = {"privacy.epsilon": "4", "privacy.guarantee": guarantee}
+    config = paid_config(budget | asked | microdata_jobs("csv", records_per_worker=2))
+    planned = plan(config)
+    release = run(config, plan=planned.folder)
+    user, record = release.certificate.user_level, release.certificate.record_level
+    assert user.records == 2
+    assert Fraction(user.epsilon) == 2 * Fraction(record.epsilon) <= 8
+    forecast = json.loads((planned.folder / "forecast.json").read_text(encoding="utf-8"))
+    assert forecast["user_level"] == user.model_dump()
+    assert forecast["record_level"] == record.model_dump()
+    assert forecast["presence"] is None
+    assert forecast["debit"] == {"epsilon": user.epsilon, "delta": user.delta}
+    assert Ledger(book).spent("jobs") == (Fraction(user.epsilon), Fraction(user.delta))
+    assert all(
+        paid <= most for paid, most in zip(Ledger(book).spent("jobs"), most_cost_of(config), strict=True)
+    )
+    said = (planned.folder / "plan.txt").read_text(encoding="utf-8")
+    shown = synth.decimal_up(Fraction(user.epsilon), 6), synth.decimal_up(Fraction(user.delta), 4)
+    assert f"a record  epsilon {synth.decimal_up(Fraction(record.epsilon), 6)}, delta " in said
+    assert f"a person  epsilon {shown[0]}, delta {shown[1]} for one person with at most 2 job records" in said
+    assert f"debit     epsilon {shown[0]}, delta {shown[1]} from a ledger" in said
+    assert f"a person  epsilon {user.epsilon}, delta {user.delta}, with at most 2 job" in release_summary(
+        release
+    )
+    assert config.ledger is not None
+    for epsilon, short in ((user.epsilon, False), ("7.9", True)):
+        left = config.ledger.model_copy(update={"epsilon": Fraction(epsilon) * 2, "file": book})
+        line = budget_line(left, release.plan, release.plan.certify())
+        assert ("COSTS MORE" in line) == short
+
+
+def test_a_budget_for_one_record_does_not_pay_for_a_person_with_two(
+    paid_config: Configs, microdata_jobs: Callable[..., dict[str, Any]], book: Path
+) -> None:
+    changes = {
+        "privacy.epsilon": "4",
+        "privacy.delta": "1e-9",
+        "ledger.epsilon": "7.9",
+        "ledger.delta": "0.5",
+    }
+    config = paid_config(changes | microdata_jobs("csv", records_per_worker=2))
+    with pytest.raises(LedgerError, match="does not allow this release"):
+        run(config)
+    assert not book.exists() or not any(entry.kind == "debit" for entry in Ledger(book).entries())
 
 
 def test_what_the_budget_does_not_allow_is_not_drawn(

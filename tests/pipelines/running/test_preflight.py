@@ -287,7 +287,7 @@ def test_what_was_once_paid_and_lost(tmp_path: Path) -> None:
 def test_hostile_names_are_refused_or_finished() -> None:
     """In a few runs; `test_many_hostile_names` tries more."""
     said: list[str] = []
-    counts = try_names(5, 20, said.append)
+    counts = try_names(5, 10, said.append)
     kinds = {kind for _, kind in counts}
     assert kinds == {"finished", "refused"}, [line for line in said if not line.startswith(("fin", "ref"))]
 

@@ -122,7 +122,7 @@ def test_microdata_with_attributes_and_workers_from_outside(
     jobs.loc[::7, "live"] = "09" + jobs["live"].str[2:]
     path = tmp_path / "jobs.parquet"
     jobs.to_parquet(path, index=False)
-    changes = {"plan.pool_by": ["age"], "geography.external_zones": ["09"]}
+    changes = {"plan.pool_by": ["age"], "geography.external_zones": ["09"], "jobs.population": None}
     itself, config = (small_config(microdata_jobs(path), changes) for _ in range(2))
     expected = everything(seeded(itself).public)
     assert everything(seeded(config, plan=reviewed(config)).public) == expected

@@ -37,8 +37,8 @@ LIMITS = {
     ("geometric", "2"): (0.09, 0.01, 0.10),
     ("geometric", "1"): (0.14, 0.01, 0.10),
 }
-# Noise depends on epsilon alone, so one geometric release says most; `make deep` has the others.
-DEEP = {key for key in LIMITS if key[0] == "geometric" and key[1] != "8.6"}
+# One release of each mechanism says most; `make deep` has the others.
+DEEP = {key for key in LIMITS if key[1] != "8.6"}
 PARAMS = [
     pytest.param(key, id=" ".join(key), marks=[pytest.mark.deep] if key in DEEP else []) for key in LIMITS
 ]

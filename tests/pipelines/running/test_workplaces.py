@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 import geo_data
 import pipelines
 import synth
-from helpers import edit_json, forge, refused, seal_again
+from helpers import forge, plan_again, refused, seal_again
 from pipelines import Release, ReleaseConfig, plan, resume, run, verify
 from pipelines.planning.public_inputs import read_public_inputs
 from pipelines.planning.search import make_plan
@@ -103,7 +103,9 @@ def totals_of(release: Release) -> dict[str, int]:
 def test_a_release_has_the_public_totals_and_passes_every_check(
     mechanism: dict[str, Any], protected: Configs, blurred: Path, clean_source: object
 ) -> None:
-    release = run(protected(mechanism))
+    config = protected(mechanism)
+    planned = plan(config)
+    release = run(config, plan=planned.folder)
     public = pd.read_csv(blurred, dtype=CODES).set_index("w_geocode")["S000"]
     assert totals_of(release) == public.to_dict()
     assert [check.name for check in verify(release.public)][-1] == "for release"
@@ -113,6 +115,15 @@ def test_a_release_has_the_public_totals_and_passes_every_check(
     assert schema == certificate_schema()
     jsonschema.validate(document, schema, cls=jsonschema.Draft202012Validator)
     presence, level = document["presence"], document["record_level"]
+    forecast = json.loads((planned.folder / "forecast.json").read_text(encoding="utf-8"))
+    assert {name: forecast[name] for name in ("presence", "record_level", "user_level")} == {
+        "presence": presence,
+        "record_level": level,
+        "user_level": document["user_level"],
+    }
+    said = (planned.folder / "plan.txt").read_text(encoding="utf-8")
+    shown = synth.decimal_up(Fraction(presence["run"]["epsilon"]), 6)
+    assert f"presence  epsilon {shown}, delta " in said
     if mechanism is GEOMETRIC:  # half, as one cell changes and not two
         assert (presence["run"], document["run"]["epsilon"]) == ({"epsilon": "4.3", "delta": "0"}, "8.6")
     else:
@@ -355,20 +366,6 @@ def module_release(
     folder = tmp_path_factory.mktemp("protected")
     text = config_text({"workplaces": {"file": str(blurred)}}, DIRICHLET)
     return run(pipelines.parse_config(text, folder, "protected.toml"))
-
-
-def plan_again(public: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change the plan, and whatever follows from it by its hash."""
-    path = public / "plan" / "plan.json"
-    document = json.loads(path.read_text(encoding="utf-8"))
-    change(document)
-    text = json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
-    path.write_text(text, encoding="utf-8")
-    edit_json(
-        public / "certificate.json",
-        lambda certificate: certificate.update(plan_sha256=pipelines.planning.form.plan_hash(path.parent)),
-    )
-    forge(public, json.loads((public / "certificate.json").read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ import tomlkit
 from helpers import with_values
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.ledger.ledger import Budget, Ledger, LedgerError, OverBudgetError
-from pipelines.running.payment import budget_left
+from pipelines.running.payment import budget_left, most_cost_of
 from pipelines.schedule import due as due_module
 from pipelines.schedule.calendar import read_calendar
 from pipelines.schedule.due import EXIT_FAILED, Result, Summary, due, look
@@ -412,6 +412,31 @@ def test_the_budget_is_shared_equally(office: Callable[..., Office]) -> None:
     assert statuses(due(world.calendar, now=later)) == {"ri-2023": "skip"}  # nothing is left all the same
     world.budget(epsilon="40", delta="4e-4")
     assert statuses(due(world.calendar, now=later)) == {"ri-2023": "finished"}
+
+
+def test_a_share_is_what_a_person_with_several_records_may_cost(
+    config_tables: dict[str, Any], microdata_jobs: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    """Each record asks for so much less; what is shown and what would be taken up again count the person."""
+    jobs = {"jobs": microdata_jobs("csv")["jobs"] | {"records_per_worker": 2}}
+    world = Office(tmp_path / "office", with_values(config_tables, jobs), epsilon="24", delta="3e-5")
+    text = SCHEDULE.replace('"jobs.file" = "jobs/{year}.csv.gz"\n', "")
+    world.write(ri="shares = 3\n" + text)
+    (schedule,) = read_calendar(world.calendar).schedules
+    config = next(schedule.occurrences()).config()
+    assert config.privacy.epsilon == 4
+    assert Fraction("1e-5") / 57 < config.privacy.delta < Fraction("1e-5") / 55
+    assert most_cost_of(config)[0] == 8
+    assert Fraction("9.99999999e-6") < most_cost_of(config)[1] <= Fraction("1e-5")
+    dry = due(world.calendar, now=NOW, dry_run=True).outlook
+    assert dry is not None
+    assert {cost.epsilon for cost in dry.costs} == {8}
+    assert [cost.payable for cost in dry.costs] == [True, True, True, False]  # the last has no share
+    world.write(ri=text)  # epsilon 8 of one record
+    dry = due(world.calendar, now=NOW, dry_run=True).outlook
+    assert dry is not None
+    assert {cost.epsilon for cost in dry.costs} == {16}
+    assert not any(cost.payable for cost in dry.costs)  # each costs a person more delta than there is
 
 
 def test_shares_need_a_budget_over_all_periods(office: Callable[..., Office]) -> None:

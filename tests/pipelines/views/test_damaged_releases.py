@@ -60,8 +60,9 @@ def test_every_damage_is_one_clear_error(
     (tmp_path / "small.toml").write_text(config_text(), encoding="utf-8")
     monkeypatch.setattr(page, "_library", lambda _: "")  # which npm fetches
     formats = [word for name in ("csv", "lodes", "geojson") for word in ("--format", name)]
-    others = itertools.cycle(
+    commands = itertools.cycle(
         (
+            ["map", public, "--to", made / "map.html"],
             ["figure", public, "--to", made / "figure.png"],
             ["export", public, *formats, "--to", made],
             ["evaluate", out, "--public", tmp_path / "small.toml", "--to", made / "public"],
@@ -70,13 +71,13 @@ def test_every_damage_is_one_clear_error(
     )
     wrong, outcomes = [], {"refused": 0, "made": 0}
     for file, how in damages(public):
-        for words in (["map", public, "--to", made / "map.html"], next(others)):
-            shutil.rmtree(made, ignore_errors=True)
-            done = CliRunner().invoke(main, [str(word) for word in words])
-            outcomes["refused" if done.exit_code else "made"] += 1
-            clear = Path(file).name in done.stderr and "not foreseen" not in done.stderr
-            if done.exit_code and not (clear and "cannot be used" not in done.stderr):
-                wrong.append(f"{words[0]}: {file} {how}: {done.stderr.strip()}")
-            wrong += [f"{words[0]} leaves {path}" for path in tmp_path.rglob(".partial-*")]
+        words = next(commands)
+        shutil.rmtree(made, ignore_errors=True)
+        done = CliRunner().invoke(main, [str(word) for word in words])
+        outcomes["refused" if done.exit_code else "made"] += 1
+        clear = Path(file).name in done.stderr and "not foreseen" not in done.stderr
+        if done.exit_code and not (clear and "cannot be used" not in done.stderr):
+            wrong.append(f"{words[0]}: {file} {how}: {done.stderr.strip()}")
+        wrong += [f"{words[0]} leaves {path}" for path in tmp_path.rglob(".partial-*")]
     assert not wrong, f"{len(wrong)} of {outcomes}\n" + "\n".join(wrong)
-    assert min(outcomes.values()) >= 20, outcomes
+    assert min(outcomes.values()) >= 10, outcomes

@@ -18,6 +18,7 @@ from sqlalchemy import update
 import pipelines
 from pipelines.service import create_app
 from pipelines.service.operators import api as operator_api
+from pipelines.service.operators.models import PlanEntry
 from pipelines.service.queue.claims import finish, note
 from pipelines.service.store import runs
 
@@ -110,11 +111,25 @@ def test_who_am_i(people: People) -> None:
     assert (me["person"], me["role"], me["may"]) == ("bob", "approver", ["viewer", "approver"])
 
 
+def test_a_plan_costs_what_the_ledger_will_be_debited() -> None:
+    numbers = dict.fromkeys(
+        ("total_variation", "block_variation", "mean_commute_error", "destination_error", "noise_share")
+    )
+    stored = numbers | {"plan_sha256": "0" * 64, "epsilon": "4", "delta": "0.01", "jobs": 9, "report": ""}
+    of_person = {"epsilon": "8", "delta": "0.56"}
+    user = of_person | {"records": 2, "statement": ""}
+    plan = PlanEntry.model_validate_json(json.dumps(stored | {"debit": of_person, "user_level": user}))
+    assert plan.paid.model_dump() == of_person
+    before = PlanEntry.model_validate_json(json.dumps(stored))  # stored by an earlier version
+    assert before.paid.epsilon == "4"
+
+
 def test_registered_inputs_are_described_without_their_paths(people: People, world: Any) -> None:
     (found,) = people["vic"].get(f"{API}/inputs").json()["inputs"]
     assert found == {
         "name": "small", "usable": True, "problem": "", "title": "Demo region 2019, all jobs", "year": 2019,
         "job_type": "JT00", "data_set": "jobs", "period": None, "epsilon": "8.6", "delta": found["delta"],
+        "most_debit": {"epsilon": "8.6", "delta": "0.00001"},
     }  # fmt: skip
     assert float(found["delta"]) == 1e-5
     text = world.input.read_text()

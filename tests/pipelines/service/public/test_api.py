@@ -39,6 +39,7 @@ def test_the_list(client: TestClient, release: PublicRelease) -> None:
         "delta": certificate.run.delta,
         "workers": 600,
         "plan_sha256": certificate.plan_sha256,
+        "signed": (release.folder / "signing-key.pub").exists(),
         "withdrawn": None,
         "errata": [],
         "sha256": hashlib.sha256((release.folder / "SHA256SUMS").read_bytes()).hexdigest(),

@@ -181,6 +181,7 @@ def test_releases_of_earlier_formats_are_published_and_shown(
         assert answer.content == (source / "certificate.json").read_bytes()
         text = client.get(f"/releases/{source.name}/v1").text
         signed = (source / "signing-key.pub").exists()
+        assert client.get(f"/api/v1/releases/{source.name}/v1").json()["signed"] == signed
         assert ("This release is signed." in text) == signed
         assert ("This release is not signed." in text) == (not signed)
     assert len(sources) == 6

@@ -99,7 +99,7 @@ def test_workers_who_all_live_in_an_external_zone(
     aux = aux.groupby(["w_geocode", "h_geocode", "createdate"], as_index=False).sum()[jobs.columns]
     jobs[~away].to_csv(tmp_path / "main.csv", index=False)
     aux.to_csv(tmp_path / "aux.csv", index=False)
-    files = {"jobs.file": tmp_path / "main.csv", "jobs.aux": tmp_path / "aux.csv"}
+    files = {"jobs.file": tmp_path / "main.csv", "jobs.aux": tmp_path / "aux.csv", "jobs.population": None}
     config = small_config(  # type: ignore[operator]
         files, {"geography.external_zones": ["25"], "privacy.epsilon": "40"}
     )
