@@ -25,7 +25,7 @@ FEW = 5
 """Pools of at most so many cells have sums of their own, here and in `synth.pairs`."""
 
 _MOST_DRAWS = 400  # of a pool; with more, the bounds for any number of cells have to do
-_MOST_HISTOGRAMS = 6000  # of a pool, for the same reason
+_MOST_HISTOGRAMS = 6000  # of a pool, about, for the same reason
 
 _Cell = tuple[int, int]  # stratum and workers
 _Histogram = Counter[_Cell]  # how many cells of a stratum have so many workers
@@ -60,7 +60,7 @@ def loss_bound(
 
 
 def summable(pool_class: PoolClass) -> bool:
-    """Say whether the pools of a class have few cells, and not too many draws for sums over pairs of cells."""
+    """Say whether the cells and draws of a pool are few enough for sums over pairs of cells."""
     return 2 <= sum(pool_class.cells) <= FEW and pool_class.m_max <= _MOST_DRAWS
 
 
@@ -89,7 +89,9 @@ def few_cells_bound(
     until the largest is above the tails of all histograms that are left.
     """
     c = pool_class
-    if not summable(c) or _count(c.n_max, c.cells) > _MOST_HISTOGRAMS:
+    k = sum(c.cells)
+    histograms = math.comb(c.n_max + k - 1, k - 1) // math.prod(map(math.factorial, c.cells))
+    if not summable(c) or histograms > _MOST_HISTOGRAMS:
         return None
     sums = _Sums(c, retention, denominator, arithmetic)
     bounds = [(sums.bound(h, pairs=False), h) for h in _histograms(c.n_max, c.cells)]
@@ -99,19 +101,6 @@ def few_cells_bound(
         if not tails < worst:
             worst = arithmetic.larger(worst, sums.bound(histogram, pairs=True))
     return worst
-
-
-def _count(workers: int, cells: tuple[int, ...]) -> int:
-    """Return how many histograms there are."""
-    ways_to = [1] + [0] * workers
-    for k in cells:
-        parts = [1] + [0] * workers  # into parts of at most k, which are as many as into at most k parts
-        for part in range(1, k + 1):
-            for x in range(part, workers + 1):
-                parts[x] += parts[x - part]
-        if k:
-            ways_to = [sum(ways_to[y] * parts[x - y] for y in range(x + 1)) for x in range(workers + 1)]
-    return ways_to[workers]
 
 
 @lru_cache(maxsize=4)  # a search asks again and again
@@ -212,7 +201,7 @@ class _Sums:
         return range(threshold + 1, self._class.m_max + 1)
 
     def _marginal(self, weight: int, cell: _Cell) -> list[Any]:
-        """Return P(s), up to the scale, for each s above the threshold of a cell."""
+        """Return P(s), up to a factor, for each s above the threshold of a cell."""
         key = weight, cell
         if key not in self._marginals:
             own, rest = self._ways(self._weight(cell)), self._ways(weight - self._weight(cell))
@@ -220,7 +209,7 @@ class _Sums:
         return self._marginals[key]
 
     def _pair(self, weight: int, cell: _Cell, other: _Cell) -> list[Any]:
-        """Return P(s, and t has a loss above U*), t the draws of another cell, for each s above the threshold."""
+        """Return P(s, and the draws t of another cell have a loss above U*), for the same s."""
         key = weight, cell, other
         if key not in self._pairs:
             self._pairs[key] = list(self._joint(*key))

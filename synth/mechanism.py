@@ -291,7 +291,7 @@ class Mechanism(Protocol):
         ----------
         plan : Plan
         few_cells : bool
-            Whether bounds may be those for pools of few cells that version 0.1.0 did not have (Lemma 32 of docs/privacy.md).
+            Whether the bounds of pools of few cells, which version 0.1.0 did not have, may be used.
         """
         ...
 

@@ -110,7 +110,7 @@ def pair_delta(pair: Pair, epsilon: Fraction, arithmetic: Arithmetic) -> Any:
 
 
 def _alone(pair: Pair, epsilon: Fraction, arithmetic: Arithmetic) -> Any:
-    """Bound `pair_delta` by what it were if nothing were drawn from the cell that gains (Lemma 10's proof)."""
+    """Bound `pair_delta` by what it were if nothing were drawn from the cell that gains."""
     number, m = arithmetic.number, pair.draws
     odds = arithmetic.exp(number(epsilon))
     own, whole = _ways(pair, pair.losing_weight, arithmetic), _ways(pair, pair.weight, arithmetic)[m]

@@ -125,8 +125,8 @@ def exp_up(value: Fraction) -> Fraction:
 def ways(draws: int, weight: Fraction, scale: Fraction, arithmetic: Arithmetic) -> list[Any]:
     """Return scale^s rising(weight, s) / s! for s from 0 to draws.
 
-    The probability of some counts of an urn's cells is the product of theirs, divided by that of the whole urn
-    for all draws; the scale cancels. With m / (W + m) floats hold all of them for some hundred draws.
+    The probability of the counts of an urn's cells is the product of theirs, divided by that of the whole urn
+    for all draws; the scale cancels. With m / (W + m) floats hold them for some hundred draws.
 
     Parameters
     ----------
