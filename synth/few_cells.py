@@ -40,7 +40,8 @@ def loss_bound(
 ) -> tuple[Any, Any]:
     """Bound the probability of a loss above U* + V, and the delta of one person at that loss.
 
-    The first is of Lemma 7 or, where pools are alike and it is smaller, of `few_cells_bound`.
+    They are those of `synth.losses.failure_bound`; where pools are alike, the first is that of
+    `few_cells_bound` if it is smaller.
 
     Parameters
     ----------

@@ -115,7 +115,7 @@ class ReleasePlan:
         return self.mechanism.certify(self.numeric).tightened().repeated(self.implicates.runs)
 
     def certify_as_first(self) -> synth.Guarantee:
-        """Compute the guarantee as format 1 states it: by the bounds for any number of cells, not tightened."""
+        """Compute the guarantee as format 1 states it: not tightened, by bounds for any number of cells."""
         return self.mechanism.certify(self.numeric, few_cells=False).repeated(self.implicates.runs)
 
     def met_by(self, guarantee: synth.Guarantee) -> bool:
