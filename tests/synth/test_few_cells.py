@@ -189,7 +189,7 @@ def test_a_certificate_states_it_only_where_pools_are_alike() -> None:
     )
     assert certified(fewer).delta == first.delta
     ranged = synth.Dirichlet().calibrate(
-        pools, domains, *asked, record_range=synth.RecordRange(Fraction(1), Fraction(1), 0)
+        pools, domains, *asked, record_range=synth.RecordRange(Fraction(1), Fraction(1))
     )
     assert certified(ranged).delta == certified(ranged, few=False).delta
 
