@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import pipelines
-from helpers import forge
 import synth
+from helpers import forge
 from pipelines import PublicReleaseError, VerificationError, read_public_release, verify
 from pipelines.planning.form import read_document
 from pipelines.planning.storage import load_plan
