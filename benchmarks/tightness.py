@@ -36,6 +36,7 @@ from synth.calibration import calibrate_class
 from synth.few_cells import loss_bound
 from synth.losses import PoolClass
 from synth.pairs import Pair, pair_delta
+from synth.plan import GuaranteeName
 from synth.record import record_delta_bound
 from synth.tails import rigorous, upper_fraction
 
@@ -160,7 +161,8 @@ def summary(ratios: Sequence[float]) -> list[str]:
 def regime_rows(k: int, all_n: Sequence[int]) -> Iterable[list[str]]:
     """Return two rows: of the run's delta, and of one record's, in calibrated plans of pools of k cells."""
     jobs = f"{min(all_n)} to {max(all_n)}" if len(all_n) > 1 else str(all_n[0])
-    for guarantee, words in (("pdp", "the run"), ("dp", "one record")):
+    of: dict[GuaranteeName, str] = {"pdp": "the run", "dp": "one record"}
+    for guarantee, words in of.items():
         tight, loose, priors, nothing = [], [], [], 0
         for n, epsilon, delta in itertools.product(
             all_n, map(Fraction, FEW_EPSILONS), map(Fraction, FEW_DELTAS)
@@ -200,7 +202,7 @@ def regime_rows(k: int, all_n: Sequence[int]) -> Iterable[list[str]]:
         ]
 
 
-def certified_delta(found: PoolClass, epsilon: Fraction, guarantee: str, alike: bool) -> float:
+def certified_delta(found: PoolClass, epsilon: Fraction, guarantee: GuaranteeName, alike: bool) -> float:
     """Return what a certificate states, with the bounds for few cells or for any number."""
     with rigorous() as balls:
         if guarantee == "pdp":

@@ -25,7 +25,7 @@ FEW = 5
 """Pools of at most so many cells have sums of their own, here and in `synth.pairs`."""
 
 _MOST_DRAWS = 400  # of a pool; with more, the bounds for any number of cells have to do
-_MOST_HISTOGRAMS = 6000  # of a pool, about, for the same reason
+_MOST_CASES = 6000  # histograms of a pool, about, times what coins may say, for the same reason
 
 _Cell = tuple[int, int]  # stratum and workers
 _Histogram = Counter[_Cell]  # how many cells of a stratum have so many workers
@@ -92,7 +92,8 @@ def few_cells_bound(
     c = pool_class
     k = sum(c.cells)
     histograms = math.comb(c.n_max + k - 1, k - 1) // math.prod(map(math.factorial, c.cells))
-    if not summable(c) or histograms > _MOST_HISTOGRAMS:
+    coins = math.prod(x + 1 for x, f in zip(c.cells, retention, strict=True) if f < 1)
+    if not summable(c) or histograms * coins > _MOST_CASES:
         return None
     sums = _Sums(c, retention, denominator, arithmetic)
     bounds = [(sums.bound(h, pairs=False), h) for h in _histograms(c.n_max, c.cells)]

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections import Counter
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,9 @@ import pytest
 import synth
 from synth import few_cells
 from synth.calibration import alike_classes, calibrate_class, group_pools
-from synth.few_cells import FEW, few_cells_bound, loss_bound, summable
+from synth.few_cells import FEW, loss_bound, summable
 from synth.losses import PoolClass, failure_bound
-from synth.pairs import Pair, largest_pair_delta, pair_delta
+from synth.pairs import Pair, pair_delta
 from synth.record import record_delta_bound
 from synth.tails import FLOAT, Arithmetic, exp_up, rigorous, upper_fraction
 
@@ -26,6 +27,14 @@ from .truth import Truth
 
 ONE = (Fraction(1),)
 CLOSE = 1 + Fraction(1, 2**100)
+
+
+def few_cells_bound(*arguments: Any) -> Any:
+    return few_cells.few_cells_bound(*arguments)
+
+
+def largest_pair_delta(*arguments: Any, **options: Any) -> Any:
+    return synth.pairs.largest_pair_delta(*arguments, **options)
 
 
 def bound_of(urn: Urn, gain: Fraction) -> Fraction:
