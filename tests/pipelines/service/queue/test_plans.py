@@ -35,7 +35,7 @@ def test_what_changed_since_the_review_is_refused_by_its_name(
     }
     names = {f"{key} {small_region[kind].name}": kind for key, kind in keys.items()}
     assert reviewed["inputs"].keys() == names.keys()
-    assert {"od", *names.values()} == small_region.keys()
+    assert {"od", "aux", *names.values()} == small_region.keys()
     check_plan(config, folder, reviewed)
     for name, kind in names.items():
         path = tmp_path / small_region[kind].name
