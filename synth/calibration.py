@@ -9,7 +9,7 @@ bounds were computed in ball arithmetic.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 
 from synth.errors import ShownError
 from synth.exact import decimal_up
-from synth.losses import PoolClass, failure_bound
+from synth.few_cells import FEW, loss_bound
+from synth.losses import PoolClass
 from synth.plan import GuaranteeName
 from synth.pruning import pruning_gain
 from synth.record import presence_delta_bound, record_delta_bound
 from synth.tails import FLOAT, Arithmetic, rigorous, upper_fraction
 
-__all__ = ["BudgetTooSmallError", "calibrate_class", "group_pools", "smallest_epsilon"]
+__all__ = ["BudgetTooSmallError", "alike_classes", "calibrate_class", "group_pools", "smallest_epsilon"]
 
 MAX_WEIGHT = 2**62
 """Largest total integer weight of an urn (q n + sum of A + q m) that the sampler is given."""
@@ -91,8 +92,11 @@ def group_pools(
     while steps[-1] <= int(n.max()):
         steps.append(math.ceil(steps[-1] * _GROWTH))
     size = np.where(n <= _EXACT_SIZES, n, _EXACT_SIZES + np.searchsorted(np.array(steps), n, side="right"))
-    # Cells matter through the weight they give the urn: within a factor of 2 is close.
-    width = np.ceil(np.log2(np.stack([cells.sum(axis=1), cells[:, 0] + 1]))).astype(np.int64)
+    # Cells matter through the weight they give the urn: within a factor of 2 is close. Few are counted, for
+    # the bounds of pools that are alike.
+    whole = cells.sum(axis=1)
+    width = np.ceil(np.log2(np.stack([whole, cells[:, 0] + 1]))).astype(np.int64)
+    width[0] = np.where(whole <= FEW, whole, FEW + width[0])
     _, pool_class = np.unique((size * 128 + width[0]) * 128 + width[1], return_inverse=True)
     count = int(pool_class.max()) + 1
     n_min = np.full(count, np.iinfo(np.int64).max)
@@ -114,6 +118,31 @@ def group_pools(
     return pool_class.astype(np.int32), classes
 
 
+def alike_classes(
+    pool_class: NDArray[np.int32], m: NDArray[np.int64], classes: Sequence[PoolClass]
+) -> list[bool]:
+    """Say of each class whether its pools have the same slots, draws and cells.
+
+    Parameters
+    ----------
+    pool_class : ndarray of int32, shape (n_pools,)
+    m : ndarray of int64, shape (n_pools,)
+        Draws of each pool.
+    classes : sequence of PoolClass
+        Every pool is inside the limits of its class.
+
+    Returns
+    -------
+    list of bool
+    """
+    fewest = np.full(len(classes), np.iinfo(np.int64).max)
+    np.minimum.at(fewest, pool_class, m)
+    return [
+        c.n_min == c.n_max and draws == c.m_max and c.cells_min == c.cells
+        for c, draws in zip(classes, fewest.tolist(), strict=True)
+    ]
+
+
 def calibrate_class(
     pool_class: PoolClass,
     retention: tuple[Fraction, ...],
@@ -124,6 +153,7 @@ def calibrate_class(
     guarantee: GuaranteeName = "pdp",
     near: int = 1,
     presence: bool = False,
+    alike: bool = False,
 ) -> PoolClass | None:
     """Give a class the smallest certified prior and the largest gain for it.
 
@@ -142,11 +172,14 @@ def calibrate_class(
     prior : Fraction, optional
         Use this prior for every cell instead of searching.
     guarantee : {"pdp", "dp"}
-        Which delta the allowance is for: `failure_bound`, or `record_delta_bound` at epsilon.
+        Which delta the allowance is for: `loss_bound`, or `record_delta_bound` at epsilon.
     near : int
         Where the search for t begins: the t of a similar class makes it short.
     presence : bool
         Whether the delta is for one record more or less too (`presence_delta_bound`).
+    alike : bool
+        Whether every pool of the class has exactly n_max slots, m_max draws and these cells, and a number of
+        records that is public (`alike_classes`).
 
     Returns
     -------
@@ -159,10 +192,11 @@ def calibrate_class(
     )
 
     def delta(found: PoolClass, arithmetic: Arithmetic) -> Any:
-        if guarantee == "dp":
-            bound = presence_delta_bound if presence else record_delta_bound
-            return bound(found, retention, denominator, epsilon, arithmetic)
-        return failure_bound(found, retention, denominator, arithmetic)[0]
+        if guarantee == "pdp":
+            return loss_bound(found, retention, denominator, arithmetic, alike)[0]
+        if presence:
+            return presence_delta_bound(found, retention, denominator, epsilon, arithmetic)
+        return record_delta_bound(found, retention, denominator, epsilon, arithmetic, alike)
 
     def holds(found: PoolClass) -> bool:
         with rigorous() as balls:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 from synth.calibration import (
     BudgetTooSmallError,
+    alike_classes,
     calibrate_class,
     group_pools,
     smallest_epsilon,
 )
 from synth.exact import decimal_up, exact
-from synth.losses import PoolClass, empty_threshold, failure_bound
+from synth.few_cells import loss_bound
+from synth.losses import PoolClass, empty_threshold
 from synth.mechanism import Guarantee, Presence, check_workers
 from synth.parameters import (
     DirichletClass,
@@ -42,7 +44,7 @@ _DENOMINATOR = 10**9
 # Where the curve of a person's (epsilon, delta) is computed, as parts of the requested epsilon.
 _CURVE = (Fraction(1, 2), Fraction(3, 4), Fraction(5, 4), Fraction(3, 2))
 
-_Calibrated = Callable[[PoolClass, Fraction], PoolClass | None]
+_Calibrated = Callable[[PoolClass, bool, Fraction], PoolClass | None]
 
 
 class Dirichlet:
@@ -86,22 +88,23 @@ class Dirichlet:
         counts[:, : present.shape[1]] = present
         limits = None if record_range is None else record_range.limits(pools.n)
         pool_class, classes = group_pools(pools.n, pools.m, counts[pools.domain], limits)
+        alike = _alike(pool_class, pools, classes, record_range)
         records = pools.n_records
 
         found: list[PoolClass] = []
 
-        def calibrated(c: PoolClass, budget: Fraction) -> PoolClass | None:
+        def calibrated(c: PoolClass, alike: bool, budget: Fraction) -> PoolClass | None:
             near = empty_threshold(found[-1], retention, _DENOMINATOR) if found else 1
             allowance = delta if guarantee == "dp" else delta * c.n_min / records
             presence = record_range is not None
             return _calibrated(
-                c, retention, _DENOMINATOR, budget, allowance, prior, guarantee, near, presence
+                c, retention, _DENOMINATOR, budget, allowance, prior, guarantee, near, presence, alike
             )
 
-        for c in classes:  # neighbours in size follow one another
-            one = calibrated(c, epsilon)
+        for c, same in zip(classes, alike, strict=True):  # neighbours in size follow one another
+            one = calibrated(c, same, epsilon)
             if one is None:
-                raise _too_small(classes, calibrated, epsilon, prior)
+                raise _too_small(list(zip(classes, alike, strict=True)), calibrated, epsilon, prior)
             found.append(one)
         parameters = DirichletParameters(_DENOMINATOR, tuple(retention), tuple(found))
         return Plan(
@@ -112,12 +115,12 @@ class Dirichlet:
         """Read the parameters of a stored plan."""
         return DirichletParameters.from_json(data)
 
-    def certify(self, plan: Plan) -> Guarantee:
+    def certify(self, plan: Plan, *, few_cells: bool = True) -> Guarantee:
         """Compute the guarantee of a plan from the plan alone, in ball arithmetic, rounded up.
 
         Checks first that every pool is inside the limits of its class, so that the class's bound is
         the pool's. eps is the maximum over classes of U* + V; delta the sum over pools of F
-        (`failure_bound`); the person's delta the smaller of the largest tail and `record_delta_bound`. With a
+        (`loss_bound`); the person's delta the smaller of the largest tail and `record_delta_bound`. With a
         range of records the classes' limits are of records, and all numbers hold for one record more or less
         too (`presence_delta_bound`).
 
@@ -131,7 +134,11 @@ class Dirichlet:
         number_of_pools = np.bincount(plan.pool_class, minlength=len(parameters.classes))
         retention, q = parameters.retention, parameters.denominator
         presence = plan.record_range is not None
-        bounds = [_bounds(c, retention, q, plan.epsilon, presence) for c in parameters.classes]
+        alike = _alike(plan.pool_class, plan.pools, parameters.classes, plan.record_range)
+        bounds = [
+            _bounds(c, retention, q, plan.epsilon, presence, few_cells and same)
+            for c, same in zip(parameters.classes, alike, strict=True)
+        ]
         rows = [
             DirichletClass(
                 pools=count,
@@ -259,16 +266,16 @@ class _Bounds(NamedTuple):
 
 @lru_cache(maxsize=8192)  # a run certifies its plan, and then what it wrote
 def _bounds(
-    c: PoolClass, retention: tuple[Fraction, ...], q: int, epsilon: Fraction, presence: bool
+    c: PoolClass, retention: tuple[Fraction, ...], q: int, epsilon: Fraction, presence: bool, alike: bool
 ) -> _Bounds:
-    bound = presence_delta_bound if presence else record_delta_bound
+    bound = presence_delta_bound if presence else partial(record_delta_bound, alike=alike)
     with rigorous() as balls:
 
         def person(at: Fraction) -> Fraction:
             return min(upper_fraction(bound(c, retention, q, at, balls)), Fraction(1))
 
         gain, pruning = balls.number(c.gain), pruning_gain(c, retention, q, balls)
-        failure, tail = failure_bound(c, retention, q, balls)
+        failure, tail = loss_bound(c, retention, q, balls, alike)
         return _Bounds(
             loss=upper_fraction(balls.log(gain * pruning)),
             block_loss=upper_fraction(balls.log(gain)),
@@ -281,6 +288,17 @@ def _bounds(
         )
 
 
+def _alike(
+    pool_class: NDArray[np.int32],
+    pools: Pools,
+    classes: Sequence[PoolClass],
+    record_range: RecordRange | None,
+) -> list[bool]:
+    """Say of each class whether its pools are alike and their numbers of records public."""
+    same = alike_classes(pool_class, pools.m, classes)
+    return same if record_range is None else [False] * len(same)
+
+
 def _offsets(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
 
@@ -291,20 +309,23 @@ def _parameters(plan: Plan) -> DirichletParameters:
     return plan.parameters
 
 
-def _certifies(calibrated: _Calibrated, c: PoolClass, epsilon: Fraction) -> bool:
-    return calibrated(c, epsilon) is not None
+def _certifies(calibrated: _Calibrated, c: PoolClass, alike: bool, epsilon: Fraction) -> bool:
+    return calibrated(c, alike, epsilon) is not None
 
 
 def _too_small(
-    classes: Iterable[PoolClass], calibrated: _Calibrated, epsilon: Fraction, prior: Fraction | None
+    classes: Iterable[tuple[PoolClass, bool]],
+    calibrated: _Calibrated,
+    epsilon: Fraction,
+    prior: Fraction | None,
 ) -> BudgetTooSmallError:
     """Say what would do: raise epsilon class by class until every class is certified."""
 
     def find() -> Fraction | None:
         smallest: Fraction | None = epsilon
-        for c in classes:
-            if smallest is not None and calibrated(c, smallest) is None:
-                certifies = partial(_certifies, calibrated, c)
+        for c, alike in classes:
+            if smallest is not None and calibrated(c, alike, smallest) is None:
+                certifies = partial(_certifies, calibrated, c, alike)
                 smallest = smallest_epsilon(certifies, smallest)
         return smallest
 

@@ -142,7 +142,7 @@ class Geometric:
         """Read the parameters of a stored plan."""
         return GeometricParameters.from_json(data)
 
-    def certify(self, plan: Plan) -> Guarantee:
+    def certify(self, plan: Plan, *, few_cells: bool = True) -> Guarantee:
         """Compute the guarantee of a plan from the plan alone, in ball arithmetic, rounded up.
 
         Raises

@@ -284,8 +284,15 @@ class Mechanism(Protocol):
         """Read back what `Parameters.to_json` returned."""
         ...
 
-    def certify(self, plan: Plan) -> Guarantee:
-        """Compute the guarantee from the plan alone, rounded up."""
+    def certify(self, plan: Plan, *, few_cells: bool = True) -> Guarantee:
+        """Compute the guarantee from the plan alone, rounded up.
+
+        Parameters
+        ----------
+        plan : Plan
+        few_cells : bool
+            Whether the bounds of pools of few cells, which version 0.1.0 did not have, may be used.
+        """
         ...
 
     def noise_share(self, plan: Plan) -> float:

@@ -1,21 +1,24 @@
 """The exact hockey-stick divergence of neighbours, where there is no pruning.
 
-It is what `record_delta_bound` bounds. For small pools the largest over all pairs can be computed, and
-replaces the bound; for one pair it tells how tight the bound is.
+It is what `record_delta_bound` bounds. For pools that are small, or of few cells, the largest over all pairs
+can be computed, and replaces the bound; for one pair it tells how tight the bound is.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from synth.few_cells import summable
 from synth.losses import PoolClass
-from synth.tails import Arithmetic
+from synth.tails import Arithmetic, ways
 
 __all__ = ["Pair", "largest_pair_delta", "pair_delta"]
 
-_MOST_TERMS = 2000  # of all sums of a class; with more, the bound has to do
+_MOST_TERMS = 2000  # of all sums of a class of any cells; with more, the bound has to do
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,16 @@ class Pair:
     gaining_prior: Fraction
     rest: Fraction
     draws: int
+
+    @property
+    def losing_weight(self) -> Fraction:
+        """Weight of the cell i under h."""
+        return self.losing + self.losing_prior
+
+    @property
+    def weight(self) -> Fraction:
+        """Weight of the whole urn."""
+        return self.losing_weight + self.gaining + self.gaining_prior + self.rest
 
     @property
     def turned(self) -> Pair:
@@ -75,37 +88,50 @@ def pair_delta(pair: Pair, epsilon: Fraction, arithmetic: Arithmetic) -> Any:
 
     Notes
     -----
-    The counts of cells i, j and all others are Dirichlet-multinomial with three categories. About m^2/2
-    terms: for m up to a few hundred.
+    The counts of cells i, j and all others are Dirichlet-multinomial with three categories. At most about
+    m^2/2 terms: for m up to a few hundred.
     """
-    number, lgamma, exp = arithmetic.number, arithmetic.lgamma, arithmetic.exp
-    m = pair.draws
-    before = pair.losing - 1 + pair.losing_prior
-    weights = (before + 1, pair.gaining + pair.gaining_prior, pair.rest)
-    w_i, w_j, w_r = (number(w) for w in weights)
-    total = number(sum(weights))
-    odds = exp(number(epsilon))
-    gained = [1 + s / number(before) for s in range(m + 1)]
-    lost = [1 + s / w_j for s in range(m + 1)]
-    factorial = [lgamma(number(s + 1)) for s in range(m + 1)]
-
-    def rising(w: Any, zero: bool) -> list[Any]:
-        if zero:  # rising(0, s) is 1 for s = 0 and 0 otherwise; no other s is asked for
-            return [number(0)]
-        return [lgamma(w + s) - lgamma(w) - factorial[s] for s in range(m + 1)]
-
-    r_i, r_j, r_r = rising(w_i, False), rising(w_j, False), rising(w_r, pair.rest == 0)
-    scale = factorial[m] - lgamma(total + m) + lgamma(total)
+    number, m = arithmetic.number, pair.draws
+    odds, w_j = arithmetic.exp(number(epsilon)), number(pair.gaining + pair.gaining_prior)
+    own, whole = _ways(pair, pair.losing_weight, arithmetic), _ways(pair, pair.weight, arithmetic)[m]
+    there, rest = (
+        _ways(pair, w, arithmetic) for w in (pair.weight - pair.losing_weight - pair.rest, pair.rest)
+    )
     result = number(0)
-    for s_i in range(m + 1):
+    for s_i, gained in _losses(pair, odds, arithmetic):
         # With no other cells, s_j is what is left.
         for s_j in range(m - s_i + 1) if pair.rest else (m - s_i,):
-            part = 1 - odds * lost[s_j] / gained[s_i]
+            part = 1 - odds * (1 + s_j / w_j) / gained
             if part < 0:
-                continue
-            mass = exp(scale + r_i[s_i] + r_j[s_j] + r_r[m - s_i - s_j])
-            result = result + mass * arithmetic.larger(number(0), part)
-    return result
+                break  # and so are those that follow
+            ordered = own[s_i] * there[s_j] * rest[m - s_i - s_j]
+            result = result + ordered * arithmetic.larger(number(0), part)
+    return result / whole
+
+
+def _alone(pair: Pair, epsilon: Fraction, arithmetic: Arithmetic) -> Any:
+    """Bound `pair_delta` by what it were if nothing were drawn from the cell that gains."""
+    number, m = arithmetic.number, pair.draws
+    odds = arithmetic.exp(number(epsilon))
+    own, whole = _ways(pair, pair.losing_weight, arithmetic), _ways(pair, pair.weight, arithmetic)[m]
+    others = _ways(pair, pair.weight - pair.losing_weight, arithmetic)
+    parts = (
+        own[s] * others[m - s] * arithmetic.larger(number(0), 1 - odds / gained)
+        for s, gained in _losses(pair, odds, arithmetic)
+    )
+    return sum(parts, number(0)) / whole
+
+
+def _losses(pair: Pair, odds: Any, arithmetic: Arithmetic) -> Iterator[tuple[int, Any]]:
+    """Yield the draws of the losing cell whose own loss may be above epsilon, and e to the power of it."""
+    base = pair.losing - 1 + pair.losing_prior
+    first = max(0, math.floor((arithmetic.lower(odds) - 1) * base))
+    for s in range(first, pair.draws + 1):
+        yield s, arithmetic.number(1 + s / base)
+
+
+def _ways(pair: Pair, weight: Fraction, arithmetic: Arithmetic) -> list[Any]:
+    return ways(pair.draws, weight, Fraction(pair.draws) / (pair.weight + pair.draws), arithmetic)
 
 
 def largest_pair_delta(
@@ -114,6 +140,7 @@ def largest_pair_delta(
     denominator: int,
     epsilon: Fraction,
     arithmetic: Arithmetic,
+    alike: bool = False,
 ) -> Any | None:
     """Return the largest divergence of any two neighbours in any pool of a class, if that is feasible.
 
@@ -125,31 +152,44 @@ def largest_pair_delta(
         As for `synth.losses.failure_bound`.
     epsilon : Fraction
         At least 0.
+    alike : bool
+        Whether every pool of the class has exactly n_max slots, m_max draws and these cells. The sums then
+        go further, where cells are few.
 
     Returns
     -------
     float, flint.arb or None
         None where cells may be pruned, and where the sums have too many terms. Exact for a class of pools
         with the same sizes and cells; otherwise a bound for each of them.
+
+    Notes
+    -----
+    Pairs are taken by the falling bound of the losing cell alone, until the largest divergence is above that
+    of all that are left.
     """
     c = pool_class
     present = [s for s, k in enumerate(c.cells) if k]
     pairs = [(i, j) for i in present for j in present if i != j or c.cells[i] > 1]
     terms = c.n_max * (c.n_max + 1) // 2 * (c.m_max + 1) * (c.m_max + 2) // 2 * len(pairs)
-    if terms > _MOST_TERMS or any(retention[s] < 1 for s in present):
+    if any(retention[s] < 1 for s in present) or (terms > _MOST_TERMS and not (alike and summable(c))):
         return None
     prior = [Fraction(a, denominator) for a in c.prior]
     smallest = min(prior[s] for s in present)
-    worst = arithmetic.number(0)
+    found = []
     for i, j in pairs:
         left = [max(k - (s == i) - (s == j), 0) for s, k in enumerate(c.cells_min)]
         others = sum((a * k for a, k in zip(prior, left, strict=True)), Fraction(0))
         for losing in range(1, c.n_max + 1):
-            for gaining in range(c.n_max - losing + 1):
-                workers = max(c.n_min - losing - gaining, 0)
-                if workers and sum(c.cells) == 2:
-                    continue  # there is no third cell for them
+            workers = max(c.n_min - losing, 0)
+            if sum(c.cells) > 2:  # the other workers are in a third cell
                 rest = workers + max(others, smallest if workers else Fraction(0))
-                pair = Pair(losing, gaining, prior[i], prior[j], rest, c.m_max)
-                worst = arithmetic.larger(worst, pair_delta(pair, epsilon, arithmetic))
+                found.append(Pair(losing, 0, prior[i], prior[j], rest, c.m_max))
+            if not others:  # there may be none
+                found.append(Pair(losing, workers, prior[i], prior[j], Fraction(0), c.m_max))
+    bounds = [(_alone(pair, epsilon, arithmetic), pair) for pair in found]
+    bounds.sort(key=lambda row: arithmetic.lower(row[0]), reverse=True)
+    worst = arithmetic.number(0)
+    for bound, pair in bounds:
+        if not bound < worst:
+            worst = arithmetic.larger(worst, pair_delta(pair, epsilon, arithmetic))
     return worst

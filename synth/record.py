@@ -28,6 +28,7 @@ def record_delta_bound(
     denominator: int,
     epsilon: Fraction,
     arithmetic: Arithmetic,
+    alike: bool = False,
 ) -> Any:
     """Bound the delta at which any pool of a class is (epsilon, delta)-differentially private.
 
@@ -39,12 +40,15 @@ def record_delta_bound(
         As for `synth.losses.failure_bound`.
     epsilon : Fraction
         Any epsilon > 0, not only the certified one.
+    alike : bool
+        As for `synth.pairs.largest_pair_delta`.
 
     Returns
     -------
     float or flint.arb
-        eta + max_{c, x >= 1} E[ (1 - e^epsilon / g(s))^+ ]; trivially 1 where e^(epsilon - V) <= 1. For small
-        pools without pruning the exact divergence of the worst pair (`synth.pairs.largest_pair_delta`).
+        eta + max_{c, x >= 1} E[ (1 - e^epsilon / g(s))^+ ]; trivially 1 where e^(epsilon - V) <= 1. Without
+        pruning, for pools that are small or of few cells, the exact divergence of the worst pair
+        (`synth.pairs.largest_pair_delta`).
 
     Notes
     -----
@@ -68,7 +72,7 @@ def record_delta_bound(
         _, largest = worst_occupied_cell(stratum, gain, arithmetic, value)
         worst = arithmetic.larger(worst, largest)
     bound = worst + shortfall_bound(pool_class, retention, arithmetic)
-    exact = largest_pair_delta(pool_class, retention, denominator, epsilon, arithmetic)
+    exact = largest_pair_delta(pool_class, retention, denominator, epsilon, arithmetic, alike)
     return bound if exact is None or bound < exact else exact
 
 

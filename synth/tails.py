@@ -30,6 +30,7 @@ __all__ = [
     "rigorous",
     "tail_bound",
     "upper_fraction",
+    "ways",
 ]
 
 PRECISION_BITS = 192
@@ -119,6 +120,33 @@ def exp_up(value: Fraction) -> Fraction:
     """Return an upper bound of e^value, within 2^-180 of it."""
     with rigorous() as balls:
         return upper_fraction(balls.exp(balls.number(value)))
+
+
+def ways(draws: int, weight: Fraction, scale: Fraction, arithmetic: Arithmetic) -> list[Any]:
+    """Return scale^s rising(weight, s) / s! for s from 0 to draws.
+
+    The probability of the counts of an urn's cells is the product of theirs, divided by that of the whole urn
+    for all draws; the scale cancels. With m / (W + m) floats hold them for some hundred draws.
+
+    Parameters
+    ----------
+    draws : int
+        m, at least 0.
+    weight : Fraction
+        At least 0; 0 is that of no cell.
+    scale : Fraction
+    arithmetic : Arithmetic
+        `FLOAT` or `BALL`.
+
+    Returns
+    -------
+    list of float or flint.arb
+    """
+    w, step = arithmetic.number(weight), arithmetic.number(scale)
+    found = [arithmetic.number(1)]
+    for s in range(draws):
+        found.append(found[-1] * ((w + s) * step / (s + 1)))
+    return found
 
 
 def tail_bound(

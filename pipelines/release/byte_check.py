@@ -8,7 +8,7 @@ and that nothing is beside it, but not every choice of how it is encoded; the ch
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -91,7 +91,7 @@ def check_bytes(
     return "every table is, byte for byte, what this program writes of its rows"
 
 
-def _versions(here: dict[str, str]) -> str:
+def _versions(here: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {here[name]}" for name in ("pyarrow", "zlib", *_OF_NOTES))
 
 

@@ -363,7 +363,7 @@ def this_software() -> Software:
         version=state.version,
         commit=state.commit,
         modified=state.modified,
-        dependencies=dependency_versions(),
+        dependencies=dict(dependency_versions()),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from fractions import Fraction
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,7 @@ def certificate_text(certificate: Certificate, stated_format: str = CERTIFICATE_
     return json.dumps(dump_certificate(certificate, stated_format), indent=1, ensure_ascii=False) + "\n"
 
 
+@cache
 def schema_text(stated_format: str = CERTIFICATE_FORMAT) -> str:
     """Return the text of the JSON Schema that a release with a certificate of this format carries."""
     if stated_format != FIRST_FORMAT:

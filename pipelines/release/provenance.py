@@ -10,8 +10,11 @@ import re
 import subprocess
 import tomllib
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 from packaging.requirements import Requirement
 
@@ -70,7 +73,8 @@ def source_state(root: Path | None = None) -> SourceState:
     return SourceState(version, commit, modified)
 
 
-def dependency_versions() -> dict[str, str]:
+@cache  # what runs was imported at the start, and stays
+def dependency_versions() -> Mapping[str, str]:
     """Return the versions of Python, zlib and the direct dependencies, by name in sorted order.
 
     Raises
@@ -85,7 +89,7 @@ def dependency_versions() -> dict[str, str]:
         # Without an extra, the marker of a test dependency is false.
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
             versions[requirement.name] = importlib.metadata.version(requirement.name)
-    return dict(sorted(versions.items()))
+    return MappingProxyType(dict(sorted(versions.items())))
 
 
 def _is_source_folder(root: Path) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import synth
+from synth.few_cells import few_cells_bound
 from synth.losses import PoolClass, failure_bound
 from synth.pruning import pruning_gain
 from synth.record import pure_gain, record_delta_bound
@@ -55,11 +56,13 @@ SMALL = Fraction(1, 10)  # a delta that says something
 class Certified:
     """What is certified at one gain, upper ends.
 
+    `union` is the bound of Lemma 7 and `failure` the run's delta, with Lemma 32 where that is smaller;
     `person` is the delta of the certificate, valid at `epsilon`, which is the logarithm of `odds` =
-    e^(U* + V) rounded up; `tail` the coarser one of Lemma 7, at the odds themselves.
+        e^(U* + V) rounded up; `tail` the coarser one of Lemma 7, at the odds themselves.
     """
 
     odds: Fraction
+    union: Fraction
     failure: Fraction
     tail: Fraction
     epsilon: Fraction
@@ -131,12 +134,15 @@ def class_of(
 
 def certify(pool_class: PoolClass, retention: tuple[Fraction, ...]) -> Certified:
     """What `synth.Dirichlet.certify` computes for a class."""
+    alike = pool_class.n_min == pool_class.n_max and pool_class.cells_min == pool_class.cells
     with rigorous() as balls:
         odds = balls.number(pool_class.gain) * pruning_gain(pool_class, retention, Q, balls)
-        failure, tail = map(upper_fraction, failure_bound(pool_class, retention, Q, balls))
+        union, tail = map(upper_fraction, failure_bound(pool_class, retention, Q, balls))
+        few = few_cells_bound(pool_class, retention, Q, balls) if alike else None
+        failure = union if few is None else min(union, upper_fraction(few))
         epsilon = Fraction(synth.decimal_up(upper_fraction(balls.log(odds))))
-        delta = upper_fraction(record_delta_bound(pool_class, retention, Q, epsilon, balls))
-        return Certified(upper_fraction(odds), failure, tail, epsilon, min(tail, delta))
+        delta = upper_fraction(record_delta_bound(pool_class, retention, Q, epsilon, balls, alike))
+        return Certified(upper_fraction(odds), union, failure, tail, epsilon, min(tail, delta))
 
 
 def examine(
@@ -148,16 +154,15 @@ def examine(
     excess = truth.excess_mass(certified.odds)
     divergence = truth.divergence(exp_up(certified.epsilon))
     findings.hold("loss", certified.odds, loss, *where)
-    findings.hold("failure", certified.failure, bad, *where)
+    findings.hold("failure", certified.union, bad, *where)
     findings.hold("failure", certified.failure, excess, *where)
     findings.hold("tail", certified.tail, truth.divergence(certified.odds), *where)
     findings.hold("person", certified.person, divergence, *where)
     if own_class:
         findings.counts["cases"] += 1
-        at_most_one = min(certified.failure, Fraction(1))
-        findings.compare("run delta", at_most_one, bad)
+        findings.compare("run delta", min(certified.union, Fraction(1)), bad)
         if truth.pairs:
-            findings.compare("run delta, any loss above epsilon", at_most_one, excess)
+            findings.compare("run delta, any loss above epsilon", min(certified.failure, Fraction(1)), excess)
             findings.compare("loss", math.log(certified.odds), math.log(loss))
             findings.compare("person delta", certified.person, divergence)
         findings.counts["cases in which a block loss is equal to U*"] += gain in truth.levels
@@ -175,7 +180,7 @@ def examine_pool(urn: Urn, findings: Findings, other_gains: Iterable[Fraction] =
     with rigorous() as balls:
         pool_class, retention = class_of(urn, pure)
         odds = upper_fraction(pure_gain(pool_class, retention, Q, balls))
-        curve = [(e, record_delta_bound(pool_class, retention, Q, e, balls)) for e in EPSILONS]
+        curve = [(e, record_delta_bound(pool_class, retention, Q, e, balls, alike=True)) for e in EPSILONS]
     findings.hold("pure", odds, truth.largest_loss(), urn)
     if truth.pairs:
         findings.compare("pure loss", math.log(odds), math.log(truth.largest_loss()))

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 import pipelines
+import synth
 from helpers import forge
 from pipelines import PublicReleaseError, VerificationError, read_public_release, verify
 from pipelines.planning.form import read_document
+from pipelines.planning.storage import load_plan
 from pipelines.release.formats import FIRST_FORMAT, dump_certificate, made_before_first, parse_certificate
 from pipelines.release.layout import seal
 from pipelines.release.wordings import in_wording
@@ -139,6 +141,29 @@ def test_a_release_in_a_former_wording_is_verified_and_words_of_nobody_are_not(
     seal(early, parse_certificate((early / "certificate.json").read_bytes()))
     with pytest.raises(VerificationError, match="definition is not what the plan gives, in any wording"):
         list(verify(early))
+
+
+def test_format_1_states_the_bounds_of_its_time_and_neither_less_nor_more(tmp_path: Path) -> None:
+    """Some pools have few cells, whose bounds are smaller today (Lemma 32 of docs/privacy.md)."""
+    public = Path(shutil.copytree(GOLDEN / "v0.1.0" / "dirichlet-microdata-implicates", tmp_path / "public"))
+    stated, genuine = certificate_of(public), parse_certificate((public / "certificate.json").read_bytes())
+    plan = load_plan(public / "plan")
+    then, now = plan.certify_as_first().classes, plan.certify().classes
+    changed = [i for i, pair in enumerate(zip(then, now, strict=True)) if pair[0] != pair[1]]
+    assert changed
+    for i in changed:
+        assert now[i].delta <= then[i].delta
+        assert now[i].record_delta <= then[i].record_delta
+        todays = {"delta": now[i].delta, "person_delta": now[i].record_delta}
+        for numbers in (todays, {name: min(2 * x, Fraction(1)) for name, x in todays.items()}):
+            row = stated["classes"][i] | {name: synth.decimal_up(x) for name, x in numbers.items()}
+            assert row != stated["classes"][i]
+            rows = [*stated["classes"][:i], row, *stated["classes"][i + 1 :]]
+            content = json.dumps(stated | {"classes": rows}, indent=1) + "\n"
+            (public / "certificate.json").write_text(content, encoding="utf-8")
+            seal(public, genuine)
+            with pytest.raises(VerificationError, match="classes is not what the plan gives"):
+                list(verify(public))
 
 
 def test_a_plan_of_format_1_has_the_keys_of_format_1_only(tmp_path: Path) -> None:

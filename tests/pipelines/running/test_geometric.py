@@ -10,6 +10,7 @@ from typing import Any
 
 import jsonschema
 import numpy as np
+import pydantic_core
 import pytest
 
 import pipelines
@@ -150,11 +151,7 @@ def test_less_noise_with_a_true_certificate_costs_more_than_was_asked(release: R
     document = change_noise(release.public, -(10**15))
     plan = load_plan(release.public / "plan")
     guarantee = plan.mechanism.certify(plan.numeric)
-    for name, value in guarantee_fields(plan, guarantee).items():
-        if value is not None:
-            document[name] = (
-                [row.model_dump() for row in value] if isinstance(value, list) else value.model_dump()
-            )
+    document |= pydantic_core.to_jsonable_python(guarantee_fields(plan, guarantee))
     forge(release.public, document)
     assert "costs more than was requested" in str(refused(release.public))
 

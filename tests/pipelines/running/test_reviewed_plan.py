@@ -457,7 +457,8 @@ def test_other_microdata(
     jobs = pd.read_parquet(microdata["parquet"]).sort_values("toil", kind="stable", ignore_index=True)
     path = tmp_path / "jobs.parquet"
     jobs.to_parquet(path, index=False)
-    config = paid_config(microdata_jobs(path, attributes=attributes))
+    budget = {"ledger.epsilon": "30", "ledger.delta": "0.1"}  # for all records of a person
+    config = paid_config(microdata_jobs(path, attributes=attributes), budget)
     folder = reviewed(config)
     changed = {
         "fewer": jobs[1:],
