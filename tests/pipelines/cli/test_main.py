@@ -610,7 +610,7 @@ def test_an_output_folder_that_cannot_be_made(write_config: Callable[..., Path],
     "asked",
     [
         {"privacy.epsilon": "0.5"},
-        {"privacy.epsilon": "1", "plan.retention_min": "0.01"},
+        pytest.param({"privacy.epsilon": "1", "plan.retention_min": "0.01"}, marks=pytest.mark.deep),
         {"privacy.epsilon": "8.6", "plan.prior": "0.001"},
     ],
 )

@@ -87,7 +87,7 @@ def test_every_candidate_is_tried_on_the_same_proxy_truth(limit: int, config_of:
     assert moved == (limit > 1) == (not np.array_equal(drawn, sample.homes))
 
 
-@pytest.mark.parametrize("epsilon", ["2", "6"])
+@pytest.mark.parametrize("epsilon", [pytest.param("2", marks=pytest.mark.deep), "6"])
 def test_the_choice_is_better_than_extreme_ones(epsilon: str, config_of: Configs) -> None:
     """On proxy truth that the search did not see."""
     config = config_of(epsilon, NO_PRUNING)
