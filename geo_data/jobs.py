@@ -135,7 +135,7 @@ def refuse_no_jobs(path: str | os.PathLike[str], column: str | None, jobs: Suppo
             path,
             f"the numbers of jobs add up to none, or to more than {np.iinfo(np.int32).max:,}",
             column=column,
-            fix="name a column that counts jobs, or split the file",
+            fix="name a file and a column that count jobs, or split the file",
         )
 
 

@@ -80,7 +80,7 @@ class LodesJobs:
         Raises
         ------
         InputError
-            A file fault, a destination outside the geography, counts that do not add up, no job at all.
+            A file fault, a destination outside the geography, counts that do not add up, a file without jobs.
 
         Notes
         -----
@@ -95,6 +95,7 @@ class LodesJobs:
         sums = {name: np.zeros(self.geography.n_blocks, np.int64) for name in _COUNTS}
         for path, _ in self._files:
             frame = self._read(path, "w_geocode")
+            refuse_no_jobs(path, "S000", frame["S000"].sum())
             work = locate_blocks(self.geography, frame["w_geocode"], path=path, column="w_geocode")
             for name in _COUNTS:
                 counts = np.bincount(work, weights=frame[name], minlength=self.geography.n_blocks)

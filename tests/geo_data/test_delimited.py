@@ -313,5 +313,7 @@ def test_all_jobs_zero(
 ) -> None:
     jobs = pd.read_csv(demo_region["od"], dtype="str")
     jobs[list(LODES_COLUMNS[2:-1])] = "0"
-    with pytest.raises(InputError, match="add up to none"):
-        LodesJobs(write(jobs.to_csv(index=False)), demo_geography).slots()
+    zeros = write(jobs.to_csv(index=False))
+    for files in (zeros, [demo_region["od"], zeros]):
+        with pytest.raises(InputError, match=f"{zeros.name}: column S000: .*add up to none"):
+            LodesJobs(files, demo_geography).slots()
