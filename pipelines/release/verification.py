@@ -248,8 +248,8 @@ def _load_plan(folder: Path, certificate: Certificate, hashes: dict[str, str], *
         raise _fail("plan", "the plan and the certificate differ in whose totals of workplaces these are")
     if plan.population != certificate.population:
         raise _fail("plan", "the plan and the certificate differ in whose jobs are released")
-    # Whose homes may lie outside has been said since format 2, one way or the other.
-    if (plan.population is not None) != (not first and not plan.geography.external_zones):
+    # Format 1 did not say it.
+    if plan.population is not None if first else not plan.says_whose_jobs:
         raise _fail(
             "plan",
             "plan.json: without external zones, and only then, a release is of jobs of residents and says so",

@@ -151,6 +151,19 @@ def test_nobody_is_told_to_leave_out_jobs_because_of_their_homes(
     assert left_over(config) == []
 
 
+def test_a_configuration_that_was_not_checked_is_refused_before_it_is_paid(
+    paid_config: Configs, book: Path, zones: dict[str, Any]
+) -> None:
+    """As a job in the queue of a service that an earlier version took on."""
+    all_jobs, residents = ({"population": value} for value in ("all", "residents"))
+    for config, change in ((paid_config(), all_jobs), (paid_config(zones), residents)):
+        config = config.model_copy(update={"jobs": config.jobs.model_copy(update=change)})
+        with pytest.raises(ConfigError, match="whose jobs"):
+            run(config)
+        assert not book.exists()
+        assert left_over(config) == []
+
+
 # --- what is forged
 
 
