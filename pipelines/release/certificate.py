@@ -343,8 +343,8 @@ def make_certificate(
     Raises
     ------
     ConfigError
-        If the plan does not say whose jobs are released. Its configuration was then not checked as one that is
-        loaded is, or by an earlier version.
+        If the plan does not say whose jobs are released: of a configuration that was not checked as a file
+        is, or by an earlier version.
     """
     if not plan.says_whose_jobs:
         raise ConfigError(

@@ -121,6 +121,9 @@ def test_the_best_pair_that_keeps_what_was_asked_for_is_paid() -> None:
         found = cost_of(asked, run_pair, record, one_job)
         assert found.epsilon == paid
         assert found in (run_pair, record)
+    # Equal in six digits, but more than was asked for: a calendar counts on the most that is debited.
+    sixth = asked.model_copy(update={"epsilon": "2.000005"})
+    assert cost_of(sixth, of("2.000009", "0"), of("2.000005", "0.001"), one_job) == of("2.000005", "0.001")
     wide = asked.model_copy(update={"delta": "1"})
     assert cost_of(wide, of("5", "0"), of("5", "0.1"), one_job) == of("5", "0")
 
