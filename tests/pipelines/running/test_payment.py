@@ -182,6 +182,11 @@ def test_the_plan_says_what_a_person_with_two_jobs_is_promised_and_the_ledger_pa
         assert ("COSTS MORE" in line) == short
 
 
+def test_a_plan_of_a_lodes_file_does_not_speak_of_people_with_several_jobs(small_config: Configs) -> None:
+    """The file does not tell who has several; what is promised is for those with one."""
+    assert " for one person with at most 1 job record, as differential privacy" in plan(small_config()).text()
+
+
 def test_a_budget_for_one_record_does_not_pay_for_a_person_with_two(
     paid_config: Configs, microdata_jobs: Callable[..., dict[str, Any]], book: Path
 ) -> None:
