@@ -111,6 +111,11 @@ class ReleasePlan:
         return "residents" if self.configuration["jobs"].get("population") == "residents" else None
 
     @property
+    def says_whose_jobs(self) -> bool:
+        """Whether it says that jobs of residents are released where, and only where, no homes lie outside."""
+        return (self.population is not None) == (not self.geography.external_zones)
+
+    @property
     def requested(self) -> tuple[Fraction, Fraction]:
         """Epsilon and delta that were asked for, for all implicates together."""
         return synth.compose([(self.numeric.epsilon, self.numeric.delta)] * self.implicates.runs)

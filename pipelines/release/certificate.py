@@ -18,6 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 import synth
 from pipelines.config.fields import JobType, Line, State, Year
 from pipelines.config.implicates import ImplicateSource
+from pipelines.config.toml import ConfigError
 from pipelines.planning.plan import ReleasePlan
 from pipelines.release.provenance import dependency_versions, source_state
 
@@ -338,7 +339,20 @@ def make_certificate(
     Returns
     -------
     Certificate
+
+    Raises
+    ------
+    ConfigError
+        If the plan does not say whose jobs are released: of a configuration that was not checked as a file
+        is, or by an earlier version.
     """
+    if not plan.says_whose_jobs:
+        raise ConfigError(
+            "jobs.population: the plan does not say whose jobs are released, or says otherwise than "
+            "geography.external_zones; name zones for workers who live elsewhere, or write "
+            'population = "residents" in [jobs], if all may know of every job that its home lies inside the '
+            "geography, and plan again"
+        )
     software = this_software()
     reasons = reasons_against_release(software, randomness_fields(secure))
     subject = plan.configuration["release"]

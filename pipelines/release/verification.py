@@ -16,6 +16,7 @@ from pydantic import ValidationError
 import synth
 from geo_data.external_zones import find_external_zones
 from pipelines.config.loading import ReleaseConfig
+from pipelines.planning.form import PLAN_FORMAT
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.planning.storage import load_plan
@@ -125,7 +126,8 @@ def _verify(folder: Path, key: Path | None, guarantee: synth.Guarantee | None) -
     yield Check("certificate", f"{stated['format']}, all fields present")
     first = stated["format"] == FIRST_FORMAT
     plan = _run("plan", lambda: _load_plan(folder, certificate, hashes, first=first))
-    yield Check("plan", f"sha256 {certificate.plan_sha256}; {plan.numeric!r}")
+    unsaid = "" if not first or plan.geography.external_zones else f". {_UNSAID}"
+    yield Check("plan", f"sha256 {certificate.plan_sha256}; {plan.numeric!r}{unsaid}")
     certify = plan.certify_as_first if first else plan.certify
     computed = guarantee or _run("guarantee", certify)
     yield Check("guarantee", _run("guarantee", lambda: _check_guarantee(plan, computed, certificate, stated)))
@@ -239,17 +241,25 @@ def _read_certificate(folder: Path) -> tuple[dict[str, Any], Certificate]:
     return stated, certificate
 
 
+_UNSAID = (
+    "Format 1 does not say whose jobs these are. Without external zones they may be those of residents of "
+    "the geography; whether a job is one of them is then not protected"
+)
+
+
 def _load_plan(folder: Path, certificate: Certificate, hashes: dict[str, str], *, first: bool) -> ReleasePlan:
     own = {name.removeprefix("plan/"): digest for name, digest in hashes.items() if name.startswith("plan/")}
     if own.get("plan.json") != certificate.plan_sha256:
         raise _fail("plan", "plan/plan.json is not the plan that certificate.json names")
     plan = load_plan(folder / "plan", hashes=own)
+    if (read_json(folder / "plan" / "plan.json")["format"] == PLAN_FORMAT) == first:
+        raise _fail("plan", "plan.json: no version wrote this format of plan with this format of certificate")
     if (plan.numeric.record_range is not None) != (certificate.presence is not None):
         raise _fail("plan", "the plan and the certificate differ in whose totals of workplaces these are")
     if plan.population != certificate.population:
         raise _fail("plan", "the plan and the certificate differ in whose jobs are released")
-    # Whose homes may lie outside has been said since format 2, one way or the other.
-    if (plan.population is not None) != (not first and not plan.geography.external_zones):
+    # Format 1 did not say it.
+    if plan.population is not None if first else not plan.says_whose_jobs:
         raise _fail(
             "plan",
             "plan.json: without external zones, and only then, a release is of jobs of residents and says so",

@@ -151,14 +151,19 @@ def cost_of(
 
     Where a person has one record: of a release that was planned for probabilistic differential privacy, the
     pair of the run; of one that was planned for one record, the record-level pair, or that of the run where
-    it costs less epsilon and keeps the requested delta. Where a person may have several, the better of the
+    it costs less epsilon and keeps what was requested. Where a person may have several, the better of the
     two by the same rule, whatever was planned for, for all records of one person (Lemma 14): the user-level
     pair of the certificate, or what the run's comes to.
     """
     records = user_level.records
     if requested.guarantee == "pdp" and records == 1:
         return run
-    alone = [pair for pair in (record_level, run) if Fraction(pair.delta) <= Fraction(requested.delta)]
+    most = Fraction(requested.epsilon), Fraction(requested.delta)
+    alone = [
+        pair
+        for pair in (record_level, run)
+        if Fraction(pair.epsilon) <= most[0] and Fraction(pair.delta) <= most[1]
+    ]
     # Of epsilons that agree in six digits the one with less delta: a billionth of epsilon is worth none.
     best = min(alone, key=lambda pair: (Fraction(_rounded(pair.epsilon)), Fraction(pair.delta)))
     if records > 1:

@@ -196,7 +196,8 @@ def _promises(plan: ReleasePlan, guarantee: synth.Guarantee) -> list[str]:
     """Say what one record and one person are promised, and what of it a ledger is debited."""
     fields = guarantee_fields(plan, guarantee)
     user, presence = fields["user_level"], fields["presence"]
-    several = f" with at most {user.records:,} job records" if user.records > 1 else ""
+    # Said also of one: a worker of a LODES file may have several jobs, and the file does not tell.
+    several = f" with at most {user.records:,} job record{'s' if user.records > 1 else ''}"
 
     def said(pair: EpsilonDelta) -> str:
         return f"epsilon {_shorter(pair.epsilon, 6)}, delta {_shorter(pair.delta, 4)}"

@@ -121,6 +121,9 @@ def test_the_best_pair_that_keeps_what_was_asked_for_is_paid() -> None:
         found = cost_of(asked, run_pair, record, one_job)
         assert found.epsilon == paid
         assert found in (run_pair, record)
+    # Equal in six digits, but more than was asked for: a calendar counts on the most that is debited.
+    sixth = asked.model_copy(update={"epsilon": "2.000005"})
+    assert cost_of(sixth, of("2.000009", "0"), of("2.000005", "0.001"), one_job) == of("2.000005", "0.001")
     wide = asked.model_copy(update={"delta": "1"})
     assert cost_of(wide, of("5", "0"), of("5", "0.1"), one_job) == of("5", "0")
 
@@ -177,6 +180,11 @@ def test_the_plan_says_what_a_person_with_two_jobs_is_promised_and_the_ledger_pa
         left = config.ledger.model_copy(update={"epsilon": Fraction(epsilon) * 2, "file": book})
         line = budget_line(left, release.plan, release.plan.certify())
         assert ("COSTS MORE" in line) == short
+
+
+def test_a_plan_of_a_lodes_file_does_not_speak_of_people_with_several_jobs(small_config: Configs) -> None:
+    """The file does not tell who has several; what is promised is for those with one."""
+    assert " for one person with at most 1 job record, as differential privacy" in plan(small_config()).text()
 
 
 def test_a_budget_for_one_record_does_not_pay_for_a_person_with_two(

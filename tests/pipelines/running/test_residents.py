@@ -17,8 +17,13 @@ import geo_data
 import pipelines
 from helpers import edit_json, forge, plan_again, refused
 from pipelines import ConfigError, Release, plan, run, verify
-from pipelines.release.certificate import population_in_words
-from pipelines.release.layout import seal
+from pipelines.planning.form import document_text, read_document
+from pipelines.planning.storage import load_plan
+from pipelines.release.certificate import guarantee_fields, population_in_words
+from pipelines.release.formats import FIRST_FORMAT, dump_certificate, parse_certificate, schema_text
+from pipelines.release.layout import file_names, seal
+from pipelines.release.readme import release_readme
+from pipelines.release.wordings import in_wording
 from pipelines.views.maps.page import certificate_words
 
 from .helpers import Configs, left_over
@@ -151,6 +156,19 @@ def test_nobody_is_told_to_leave_out_jobs_because_of_their_homes(
     assert left_over(config) == []
 
 
+def test_a_configuration_that_was_not_checked_is_refused_before_it_is_paid(
+    paid_config: Configs, book: Path, zones: dict[str, Any]
+) -> None:
+    """As a job in the queue of a service that an earlier version took on."""
+    all_jobs, residents = ({"population": value} for value in ("all", "residents"))
+    for config, change in ((paid_config(), all_jobs), (paid_config(zones), residents)):
+        config = config.model_copy(update={"jobs": config.jobs.model_copy(update=change)})
+        with pytest.raises(ConfigError, match="whose jobs"):
+            run(config)
+        assert not book.exists()
+        assert left_over(config) == []
+
+
 # --- what is forged
 
 
@@ -213,6 +231,42 @@ def test_zones_that_the_configuration_does_not_ask_for_are_found(
     public = Path(shutil.copytree(zoned_release.public, tmp_path / "public"))
     plan_again(public, lambda document: document["configuration"]["geography"].update(external_zones=["09"]))
     assert "external zones: not what its configuration asks for" in str(refused(public))
+
+
+def test_a_release_put_back_into_the_first_format_does_not_lose_its_declaration_unseen(
+    small_release: Release, tmp_path: Path
+) -> None:
+    """That format had no such word, so `verify` says what it leaves open."""
+    public = Path(shutil.copytree(small_release.public, tmp_path / "public"))
+    plan_again(public, lambda document: document["configuration"]["jobs"].pop("population"))
+    path = public / "plan" / "plan.json"
+
+    def put_back() -> None:
+        planned = load_plan(public / "plan")
+        certificate = parse_certificate((public / "certificate.json").read_bytes())
+        fields = guarantee_fields(planned, planned.certify_as_first())
+        fields["plan_sha256"] = pipelines.plan_hash(public / "plan")
+        document = in_wording(dump_certificate(certificate.model_copy(update=fields), FIRST_FORMAT), 1)
+        (public / "certificate.json").write_text(
+            json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
+        (public / "certificate.schema.json").write_text(schema_text(FIRST_FORMAT), encoding="utf-8")
+        certificate = parse_certificate((public / "certificate.json").read_bytes())
+        names = file_names(planned.configuration)
+        text = release_readme(planned, certificate, names, named=True, signed=False, wording=1)
+        (public / "README.md").write_text(text, encoding="utf-8")
+        seal(public, certificate)
+
+    put_back()
+    assert "no version wrote this format of plan" in str(refused(public))
+    text = document_text(read_document(public / "plan"), "odsynth plan 1")
+    path.write_text(text, encoding="utf-8")
+    put_back()
+    unsaid = "Format 1 does not say whose jobs these are"
+    assert unsaid in {check.name: check.detail for check in verify(public)}["plan"]
+    for name, said in (("dirichlet-parquet-only", True), ("dirichlet-external", False)):
+        details = {check.name: check.detail for check in verify(GOLDEN / name)}
+        assert (unsaid in details["plan"]) == said
 
 
 def test_releases_of_the_first_format_say_nothing_of_it(tmp_path: Path) -> None:
