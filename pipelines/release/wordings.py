@@ -13,7 +13,7 @@ from pipelines.release.formats import FIRST_FORMAT
 
 __all__ = ["CERTIFICATE_WORDINGS", "in_wording", "without_words"]
 
-CERTIFICATE_WORDINGS = {FIRST_FORMAT: (1,), CERTIFICATE_FORMAT: (2, 1)}
+CERTIFICATE_WORDINGS = {FIRST_FORMAT: (1,), CERTIFICATE_FORMAT: (2,)}
 """Wordings of each format, newest first: a change of wording is not a change of format."""
 
 # By wording: its sentences, and in their place those of the wording before.

@@ -18,9 +18,10 @@ from helpers import forge
 from pipelines import PublicReleaseError, VerificationError, read_public_release, verify
 from pipelines.planning.form import read_document
 from pipelines.planning.storage import load_plan
+from pipelines.release.certificate import CERTIFICATE_FORMAT
 from pipelines.release.formats import FIRST_FORMAT, dump_certificate, made_before_first, parse_certificate
 from pipelines.release.layout import seal
-from pipelines.release.wordings import in_wording
+from pipelines.release.wordings import CERTIFICATE_WORDINGS, in_wording
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 RELEASES = sorted(path.parent for path in GOLDEN.glob("v*/*/certificate.json"))
@@ -105,9 +106,11 @@ def test_tampering_with_a_certificate_of_format_1_is_found(tmp_path: Path) -> No
 
 
 def test_a_release_in_a_former_wording_is_verified_and_words_of_nobody_are_not(
-    small_release: pipelines.Release, tmp_path: Path
+    small_release: pipelines.Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Known wordings are listed, because words that were only read could claim anything."""
+    assert CERTIFICATE_WORDINGS[CERTIFICATE_FORMAT] == (2,)  # once there is another, that of before is tried
+    monkeypatch.setitem(CERTIFICATE_WORDINGS, CERTIFICATE_FORMAT, (2, 1))
     public = Path(shutil.copytree(small_release.public, tmp_path / "today"))
     today = certificate_of(public)
     former = in_wording(today, 1)
