@@ -511,7 +511,8 @@ def test_a_run_of_version_010_is_read_and_not_resumed(small_config: Configs) -> 
     )
     stated = dump_certificate(state.certificate, FIRST_FORMAT)
     path.write_text(json.dumps(first | {"certificate": json.dumps(stated)}), encoding="utf-8")
-    assert staging.load() == state
+    unstated = state.certificate.model_copy(update={"population": None})
+    assert staging.load() == replace(state, certificate=unstated)
     path.write_text(json.dumps(first | {"format": "odsynth run 3"}), encoding="utf-8")
     with pytest.raises(ConfigError, match="not what this version, which began it, writes"):
         resume(config.release.out)
