@@ -508,7 +508,7 @@ def test_the_table_of_the_example_has_factors_of_its_own(example: Any, small_reg
     assert (table["S000"] != own).mean() > 0.2
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_rhode_island_with_workplaces_of_its_own(
     example: Any, shared_data: Path, tmp_path: Path, clean_source: object
 ) -> None:

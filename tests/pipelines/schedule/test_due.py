@@ -636,8 +636,11 @@ def test_four_copies_at_once(world: World) -> None:
         subprocess.Popen([sys.executable, "-c", script, str(world.calendar)], stdin=subprocess.PIPE)
         for _ in range(4)
     ]
+    for copy in copies:  # all have started; now all begin
+        assert copy.stdin is not None
+        copy.stdin.close()
     for copy in copies:
-        copy.communicate(b"\n")
+        copy.wait()
     assert {copy.returncode for copy in copies} <= {0, EXIT_BUSY}
     assert 0 in {copy.returncode for copy in copies}
     assert world.paid() == (3, 0)
