@@ -11,7 +11,7 @@ import click
 
 import pipelines
 from pipelines.running.folder import RunFolder
-from pipelines.storage.errors import ShownError, private_message
+from pipelines.storage.errors import MEMORY_ERRORS, ShownError, private_message
 
 __all__ = ["FILE", "FOLDER", "PATH", "implicate_option", "kept_for_resume", "one_clear_error", "say"]
 
@@ -37,7 +37,7 @@ def one_clear_error() -> Iterator[None]:
         yield
     except (click.ClickException, click.exceptions.Exit, click.Abort):
         raise
-    except (ShownError, OSError, MemoryError) as error:
+    except (ShownError, OSError, *MEMORY_ERRORS) as error:
         raise click.ClickException(private_message(error)) from None
     except Exception as error:
         if os.environ.get("ODSYNTH_DEBUG"):

@@ -29,7 +29,7 @@ from pipelines.release.layout import file_names
 from pipelines.release.names import NAME_FILE, read_names
 from pipelines.release.polygons import polygon_file
 from pipelines.release.readme import count_meanings
-from pipelines.storage.errors import ShownError
+from pipelines.storage.errors import MEMORY_ERRORS, ShownError
 
 __all__ = ["PublicRelease", "PublicReleaseError", "check_target", "read_public_release"]
 
@@ -342,7 +342,7 @@ def _blame(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (PublicReleaseError, MemoryError):
+    except (PublicReleaseError, *MEMORY_ERRORS):
         raise
     except Exception as error:  # a file that was damaged may do anything to its reader
         if isinstance(error, OSError) and error.errno is not None and error.filename is not None:

@@ -28,6 +28,7 @@ from pipelines.release.names import NAME_FILE, check_names
 from pipelines.release.verification import contradictions
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.documents import read_json
+from pipelines.storage.errors import MEMORY_ERRORS
 from pipelines.storage.parquet_bytes import check_parquet_bytes, rewrite
 
 __all__ = [
@@ -65,7 +66,7 @@ def blame_plan(given: Path, fix: str = _AGAIN) -> Iterator[None]:
     """
     try:
         yield
-    except (ConfigError, MemoryError):
+    except (ConfigError, *MEMORY_ERRORS):
         raise
     except Exception as error:  # a plan that was changed by hand may do anything to its reader
         if isinstance(error, OSError) and error.errno is not None:  # of the machine, not of Parquet

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from synth import ShownError
 
-__all__ = ["ShownError", "private_message", "shown_message"]
+__all__ = ["MEMORY_ERRORS", "ShownError", "private_message", "shown_message"]
+
+MEMORY_ERRORS = (MemoryError, SystemError)
+"""What is raised where memory runs out: the second by compiled code that does not say why it failed."""
 
 
 def shown_message(error: BaseException, *, one_line: bool = False) -> str:
@@ -20,6 +23,8 @@ def shown_message(error: BaseException, *, one_line: bool = False) -> str:
         return f"{error.filename}: {reason}" if error.filename else reason
     if isinstance(error, MemoryError):
         return "the memory does not suffice: that of the machine, or what the system allows this process"
+    if isinstance(error, SystemError):
+        return "compiled code failed without a reason (SystemError), as it does where memory does not suffice"
     return "its message could show confidential values and is withheld"
 
 

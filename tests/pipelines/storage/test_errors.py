@@ -32,7 +32,8 @@ def test_what_is_shown() -> None:
     assert shown_message(OSError(13, "Permission denied", "/x/y")) == "/x/y: Permission denied"
     assert shown_message(OSError(28, "No space left on device")) == "No space left on device"
     assert shown_message(MemoryError("CANARY")).startswith("the memory does not suffice")
+    assert shown_message(SystemError("CANARY")).startswith("compiled code failed without a reason")
     withheld = "its message could show confidential values and is withheld"
     for error in (ValueError("CANARY"), KeyError("CANARY"), RuntimeError("CANARY"), AssertionError("CANARY")):
         assert shown_message(error) == withheld
-    assert all("CANARY" not in shown_message(kind("CANARY")) for kind in (OSError, MemoryError))
+    assert all("CANARY" not in shown_message(kind("CANARY")) for kind in (OSError, MemoryError, SystemError))
