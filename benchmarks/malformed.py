@@ -1,6 +1,6 @@
 """Malformed inputs, tried as a user would: each refused with one clear message, or equal in content.
 
-Usage: python benchmarks/malformed.py [--every 1] [--page docs/benchmarks.md]
+Usage: python benchmarks/malformed.py [--every 1] [--processes 2] [--page docs/benchmarks.md]
 
 Makes a small region with every kind of input file, and damages each file, the configuration, a plan that
 was reviewed and a release in every way listed here. Each is given to `odsynth run`, `plan` or `verify`, in a
@@ -13,6 +13,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import multiprocessing
 import os
 import random
 import shutil
@@ -22,6 +23,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -358,12 +360,10 @@ def configurations() -> Iterator[Case]:
     for old, new in (
         ('levels = ["st"', 'levels = ["nowhere"'),
         ('area = "GEOID"', 'area = "none"'),
-        ('"C43"', "C43"),
         ("C43 =", "C99 ="),
         ('level = "trct"', 'level = "x"'),
         ('file = "od*"', 'file = "\\u0000"'),
         ('file = "od*"', "file = 5"),
-        ('"25"', '"03"'),
     ):
         yield "configuration: names", _toml(old, new)
 
@@ -565,6 +565,8 @@ def cases() -> Iterator[tuple[str, Case, tuple[str, ...]]]:
             yield name, case, command
     for case in configurations():
         yield "configuration", case, ("plan", "lodes.toml")
+    # A plan may name any zone; the homes are then not there.
+    yield "configuration", ("configuration: names", _toml('"25"', '"03"')), run["lodes"]
     for case in documents("plan"):
         yield "plan", case, ("run", "lodes.toml", "--plan", "reviewed")
     for case in (*documents("release"), *releases()):
@@ -589,13 +591,13 @@ def try_all(every: int = 1, begin: int = 0, report: Callable[[str], None] = prin
         shutil.move(whole / "out" / "public", whole / "public")
         shutil.rmtree(whole / "out")
         for number, (what, (kind, damage), command) in enumerate(cases()):
-            if number % every != begin:
+            if number % every != begin % every or number < begin:
                 continue
             folder = Path(name) / "case"
             shutil.copytree(whole, folder)
             damage(folder)
             done = ended(begun(folder, *command))
-            became = outcome(folder, done, truth.get(command[1]))
+            became = outcome(folder, done, truth.get(command[1]) if command[0] == "run" else None)
             key = kind if what in ("configuration", "plan", "release") else f"file: {kind}"
             found.setdefault(key, Counter())[became] += 1
             if became not in (REFUSED, EQUAL, NOTED):
@@ -607,11 +609,18 @@ def try_all(every: int = 1, begin: int = 0, report: Callable[[str], None] = prin
 
 @click.command()
 @click.option("--every", default=1, show_default=True, help="Try each so-manieth case only.")
-@click.option("--begin", default=0, show_default=True, help="Number of the first; for several processes.")
+@click.option("--begin", default=0, show_default=True, help="Number of the first.")
+@click.option("--processes", default=1, show_default=True, help="That share them.")
 @click.option("--page", type=click.Path(path_type=Path, exists=True), help="Also fill its section.")
-def main(every: int, begin: int, page: Path | None) -> None:
+def main(every: int, begin: int, processes: int, page: Path | None) -> None:
     """Try them, and print a table by kind and outcome; an error if any is not as it must be."""
-    found = try_all(every, begin)
+    found: dict[str, Counter[str]] = {}
+    spawned = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))  # each forks
+    with spawned as pool:
+        first = range(begin, begin + processes * every, every)
+        for part in pool.map(try_all, [processes * every] * processes, first):
+            for kind, counts in part.items():
+                found[kind] = found.get(kind, Counter()) + counts
     rows = [(kind, *(str(counts[o]) for o in OUTCOMES)) for kind, counts in found.items()]
     whole = sum(found.values(), Counter())
     rows.append((f"all {whole.total():,}", *(str(whole[o]) for o in OUTCOMES)))

@@ -14,6 +14,7 @@ from pipelines.storage.errors import ShownError
 
 __all__ = ["ConfigError", "parse_toml", "read_toml"]
 
+_DEEPEST = 20  # levels of tables and lists
 _LARGEST = 2**24  # bytes of a file
 
 
@@ -69,7 +70,10 @@ def read_toml(path: Path) -> dict[str, Any]:
 def parse_toml(text: str, name: str) -> dict[str, Any]:
     """Parse TOML as `read_toml` does; `name` is what the text is called in messages, which quote the line."""
     try:
-        return tomllib.loads(text, parse_float=WrittenFloat)
+        tables = tomllib.loads(text, parse_float=WrittenFloat)
+        if _is_deep(tables):  # which a line of dots makes without recursion
+            raise RecursionError
+        return tables
     except tomllib.TOMLDecodeError as error:
         message = str(error)
         found = re.search(r"at line (\d+)", message)
@@ -81,3 +85,16 @@ def parse_toml(text: str, name: str) -> dict[str, Any]:
         raise ConfigError(f"{name}: lists or tables are nested too deep; no key needs that") from None
     except ValueError:
         raise ConfigError(f"{name}: a whole number has more digits than any key takes; shorten it") from None
+
+
+def _is_deep(tables: dict[str, Any]) -> bool:
+    """Return whether values lie deeper than those of any key do, so that whoever follows them could fail."""
+    below: list[Any] = [tables]
+    for _ in range(_DEEPEST):
+        below = [
+            value
+            for each in below
+            if isinstance(each, dict | list)
+            for value in (each.values() if isinstance(each, dict) else each)
+        ]
+    return bool(below)

@@ -33,7 +33,15 @@ def test_whole_numbers(small_config: Callable[..., ReleaseConfig]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a = " + "[" * 5000 + "]" * 5000, "[" * 5000, "a = " + "9" * 5000, "a = {" * 5000]
+    "text",
+    [
+        "a = " + "[" * 5000 + "]" * 5000,
+        "[" * 5000,
+        "a = " + "9" * 5000,
+        "a = {" * 5000,
+        "a." * 5000 + "b = 1",
+        "a = " + "[" * 30 + "]" * 30,
+    ],
 )
 def test_nesting_and_digits(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^x\.toml: "):
