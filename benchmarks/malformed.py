@@ -24,6 +24,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -590,9 +591,7 @@ def try_all(every: int = 1, begin: int = 0, report: Callable[[str], None] = prin
             raise SystemExit((whole / "said").read_text(encoding="utf-8"))
         shutil.move(whole / "out" / "public", whole / "public")
         shutil.rmtree(whole / "out")
-        for number, (what, (kind, damage), command) in enumerate(cases()):
-            if number % every != begin % every or number < begin:
-                continue
+        for number, (what, (kind, damage), command) in islice(enumerate(cases()), begin, None, every):
             folder = Path(name) / "case"
             shutil.copytree(whole, folder)
             damage(folder)

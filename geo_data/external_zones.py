@@ -17,10 +17,19 @@ from numpy.typing import NDArray
 
 from geo_data.states import STATES
 
-__all__ = ["US_STATES", "ExternalFacts", "external_facts", "fill", "find_external_zones", "longest_prefix"]
+__all__ = [
+    "CENSUS_DIGITS",
+    "US_STATES",
+    "ExternalFacts",
+    "external_facts",
+    "fill",
+    "find_external_zones",
+    "longest_prefix",
+]
 
 _EVERY_STATE = "us-states"
-_BLOCK_DIGITS = 15  # of a census block of the United States
+CENSUS_DIGITS = 15
+"""Of the code of a census block of the United States; the first two are of its state."""
 
 US_STATES = tuple(STATES)
 """FIPS codes of the states, the District of Columbia, and the territories of the United States."""
@@ -52,7 +61,7 @@ def external_facts(areas: Sequence[str], blocks: Iterable[str]) -> ExternalFacts
     blocks : iterable of str
         Codes of the geography's own blocks.
     """
-    own = {code[:2] if len(code) == _BLOCK_DIGITS else "" for code in blocks}
+    own = {code[:2] if len(code) == CENSUS_DIGITS else "" for code in blocks}
     known = STATES if own <= STATES.keys() else {}
     unknown = (np.nan, np.nan, np.nan)
     facts = np.array([known[area][1:] if area in known else unknown for area in areas]).reshape(-1, 3)

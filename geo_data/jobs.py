@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from geo_data.errors import InputError, refuse_any
+from geo_data.external_zones import CENSUS_DIGITS
 from geo_data.geography import Geography
 
 __all__ = [
-    "CENSUS_DIGITS",
     "Files",
     "JobRecords",
     "JobSource",
@@ -37,8 +37,6 @@ AttributeCodes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 # Above this share of unknown rows in known counties, the likeliest cause is a crosswalk of another vintage.
 _VINTAGE_SHARE = 0.05
 _COUNTY_DIGITS = 5
-CENSUS_DIGITS = 15
-"""Of the code of a census block; the first two are of its state."""
 
 
 @dataclass(frozen=True, eq=False)

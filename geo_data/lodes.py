@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from geo_data.errors import InputError, refuse_any
+from geo_data.external_zones import CENSUS_DIGITS
 from geo_data.geography import Geography
 from geo_data.jobs import (
-    CENSUS_DIGITS,
     AttributeCodes,
     Files,
     Int32,

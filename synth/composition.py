@@ -110,7 +110,7 @@ def group_privacy(epsilon: Fraction, delta: Fraction, records: int) -> tuple[Fra
     ValueError
         If `records` is below 1.
     """
-    epsilon, delta = exact(epsilon, "epsilon"), exact(delta, "delta")
+    epsilon, delta = _of_records(epsilon, delta, records)
     return records * epsilon, min(delta * _group_factor(epsilon, records), Fraction(1))
 
 
@@ -139,17 +139,21 @@ def record_share(epsilon: Fraction, delta: Fraction, records: int) -> tuple[Frac
     ValueError
         If `records` is below 1.
     """
-    epsilon, delta = exact(epsilon, "epsilon"), exact(delta, "delta")
-    if records < 1:
-        raise ValueError("a person has at least one record")
+    epsilon, delta = _of_records(epsilon, delta, records)
     one = exact(decimal_down(epsilon / records))
     return one, exact(decimal_down(delta / _group_factor(one, records)))
 
 
-def _group_factor(epsilon: Fraction, records: int) -> Fraction:
-    """Return 1 + e^epsilon + ... + e^((c - 1) epsilon), rounded up."""
+def _of_records(epsilon: Fraction, delta: Fraction, records: int) -> tuple[Fraction, Fraction]:
+    """Return epsilon and delta as exact numbers; refuse floats, and persons without a record."""
+    numbers = exact(epsilon, "epsilon"), exact(delta, "delta")
     if records < 1:
         raise ValueError("a person has at least one record")
+    return numbers
+
+
+def _group_factor(epsilon: Fraction, records: int) -> Fraction:
+    """Return 1 + e^epsilon + ... + e^((c - 1) epsilon), rounded up."""
     return sum((exp_up(i * epsilon) for i in range(1, records)), Fraction(1))
 
 

@@ -303,8 +303,10 @@ def contradictions(config: ReleaseConfig, plan: ReleasePlan) -> list[str]:
     """
     privacy, settings, geography = config.privacy, config.plan, plan.geography
     pooling, thresholds = plan.pools.pooling, plan.choices.thresholds
-    inside = pd.Series(np.delete(geography.blocks, geography.external_blocks), dtype="str")
-    asked = find_external_zones(config.geography.external_zones, inside)
+    asked = config.geography.external_zones
+    if asked:  # the blocks of a nation are many, and say nothing where no zone is asked for
+        inside = pd.Series(np.delete(geography.blocks, geography.external_blocks), dtype="str")
+        asked = find_external_zones(asked, inside)
     pairs = {
         "mechanism": (plan.numeric.mechanism, config.release.mechanism),
         "epsilon and delta": (plan.requested, (privacy.epsilon, privacy.delta)),

@@ -165,14 +165,12 @@ def cost_of(
         if Fraction(pair.epsilon) <= most[0] and Fraction(pair.delta) <= most[1]
     ]
     # Of epsilons that agree in six digits the one with less delta: a billionth of epsilon is worth none.
-    best = min(alone, key=lambda pair: (Fraction(_rounded(pair.epsilon)), Fraction(pair.delta)))
+    best = min(
+        alone, key=lambda pair: (Fraction(synth.decimal_up(Fraction(pair.epsilon), 6)), Fraction(pair.delta))
+    )
     if records > 1:
         best = user_level if best is record_level else _of_person(best, records)
     return EpsilonDelta(epsilon=best.epsilon, delta=best.delta)
-
-
-def _rounded(decimal: str) -> str:
-    return synth.decimal_up(synth.exact(decimal), 6)
 
 
 def most_cost_of(config: ReleaseConfig) -> tuple[Fraction, Fraction]:

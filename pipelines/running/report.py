@@ -200,7 +200,8 @@ def _promises(plan: ReleasePlan, guarantee: synth.Guarantee) -> list[str]:
     several = f" with at most {user.records:,} job record{'s' if user.records > 1 else ''}"
 
     def said(pair: EpsilonDelta) -> str:
-        return f"epsilon {_shorter(pair.epsilon, 6)}, delta {_shorter(pair.delta, 4)}"
+        epsilon, delta = synth.exact(pair.epsilon), synth.exact(pair.delta)
+        return f"epsilon {synth.decimal_up(epsilon, 6)}, delta {synth.decimal_up(delta, 4)}"
 
     lines = [
         f"  a record  {said(fields['record_level'])} for one job record, as differential privacy",
@@ -219,11 +220,6 @@ def _promises(plan: ReleasePlan, guarantee: synth.Guarantee) -> list[str]:
 def paid_for(fields: Mapping[str, Any]) -> EpsilonDelta:
     """Return what a ledger is debited for a release, by the `guarantee_fields` of its certificate."""
     return cost_of(fields["requested"], fields["run"], fields["record_level"], fields["user_level"])
-
-
-def _shorter(decimal: str, digits: int) -> str:
-    """Round a number of a certificate up to fewer digits."""
-    return synth.decimal_up(synth.exact(decimal), digits)
 
 
 def _totals_line(plan: ReleasePlan) -> str:
