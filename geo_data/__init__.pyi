@@ -7,6 +7,7 @@ from .coarsening import balanced as balanced
 from .coarsening import by_distance as by_distance
 from .coarsening import by_share as by_share
 from .coarsening import by_threshold as by_threshold
+from .coarsening import by_units as by_units
 from .coarsening import coarsen as coarsen
 from .coarsening import retention_grid as retention_grid
 from .crosswalk import read_crosswalk as read_crosswalk

@@ -1,7 +1,7 @@
 """Coarsening of the origin domain: which blocks an urn does not tell apart.
 
 Domains depend on public inputs only: the public model, the destination's unit, and the pool's public
-size. Four rules, by name:
+size. Five rules, by name:
 
 - "balanced": a node of the hierarchy is split while at least T workers are expected from it, and
   neighbouring siblings that are not are joined to cells of about T. All cells then expect about as many
@@ -11,6 +11,7 @@ size. Four rules, by name:
   as far as their order and hierarchy allow (the coarsening by distance of OnTheMap's first release).
 - "share": the units from which the model expects the largest flows, together 90 % of a destination's, are
   cells of their own; the others are joined.
+- "units": the cells are exactly the units of a level, external zones among them, whatever the destination.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geo_data._model_tables import in_batches
+from geo_data.geography import Geography
 from geo_data.model import PublicModel
 from geo_data.tree import Tree
 from synth.exact import exact
@@ -35,6 +37,7 @@ __all__ = [
     "by_distance",
     "by_share",
     "by_threshold",
+    "by_units",
     "coarsen",
     "retention_grid",
 ]
@@ -66,11 +69,11 @@ class Coarsening:
     domain : ndarray of int32, shape (n_pools,)
         Domain of each pool.
     unit : ndarray of int32, shape (n_domains,)
-        Destination unit of each domain.
+        Destination unit of each domain; of a domain that serves all, the first of them.
     size : ndarray of int64, shape (n_domains,)
-        The pool size (a power of two) for which the domain was made.
+        The pool size (a power of two) for which the domain was made; 1 where it serves all sizes.
     row : ndarray of int32, shape (n_domains,)
-        Row of each domain's destination in the shares.
+        Row of each domain's destination in the shares, whose rows are the destination units of all pools.
     share_offsets : ndarray of int64, shape (n_rows + 1,)
     share_unit, share : ndarray of int32, shape (n_entries,)
         Row r stands at ``share_offsets[r]:share_offsets[r + 1]``: the units from which the model expects at
@@ -133,6 +136,27 @@ def by_share(share: float) -> Rule:
     return rule
 
 
+@dataclass(frozen=True, eq=False)
+class _SameCells:
+    """The rule "units": the same cells, whatever the pool."""
+
+    cuts: NDArray[np.int32]
+
+    def __call__(self, tree: Tree, unit: int, shares: Float64, size: float) -> NDArray[np.int32]:
+        return self.cuts
+
+
+def by_units(geography: Geography, level: str) -> Rule:
+    """Return the rule "units", for a level or the blocks.
+
+    Raises
+    ------
+    ValueError
+        If there is no such level, or it is one of non-nesting areas, which are no runs of blocks.
+    """
+    return _SameCells(geography.starts(level))
+
+
 def retention_grid(smallest: Fraction) -> tuple[Fraction, ...]:
     """Return the retentions a plan uses: 1, 1/2, 1/4, ... down to `smallest` (f_min).
 
@@ -177,16 +201,26 @@ def coarsen(
     Returns
     -------
     Coarsening
+
+    Notes
+    -----
+    Of the rule "units" with f_min = 1 a domain serves pools of all sizes; and all destinations, too, where no
+    cell holds several units of the model, among which the shares of a destination would choose.
     """
     unit_of_pool = model.units(place)
-    octave = np.floor(np.log2(n)).astype(np.int64)
+    retention = retention_grid(smallest_retention)
+    same = rule.cuts if isinstance(rule, _SameCells) and len(retention) == 1 else None
+    any_unit = same is not None and bool(np.isin(model.geography.starts(model.level), same).all())
+    octave = np.floor(np.log2(n)).astype(np.int64) if same is None else np.zeros(n.size, np.int64)
     keys, domain = np.unique(unit_of_pool.astype(np.int64) * 64 + octave, return_inverse=True)
     unit, size = (keys // 64).astype(np.int32), np.int64(1) << (keys % 64)
     tree = Tree(model)
-    retention = retention_grid(smallest_retention)
     falling = -np.array([float(f) for f in retention])
     needed, first = np.unique(unit, return_index=True)
     last = np.append(first[1:], unit.size)
+    if any_unit:  # made for the first destination only
+        domain, unit, size = np.zeros_like(domain), unit[:1], size[:1]
+        first, last = np.minimum(first, 1), np.minimum(last, 1)
 
     def cells_of(rows: slice) -> tuple[list[NDArray[np.int32]], list[NDArray[np.uint8]], _Listed]:
         cuts: list[NDArray[np.int32]] = []

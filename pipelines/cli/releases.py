@@ -56,12 +56,15 @@ def _values(_: click.Context, __: click.Parameter, value: str | None) -> tuple[s
     return tuple(part.strip() for part in value.split(",")) if value else ()
 
 
+_RULES = "Rules to try: balanced,threshold,distance,share,units; auto is the planner's choice."
+
+
 @click.command()
 @_CONFIG
 @click.option("--epsilon", callback=_values, help="Values to try, as in 2,4.6,8.6.")
 @click.option("--delta", callback=_values, help="Values to try.")
 @click.option("--mechanism", callback=_values, help="Mechanisms to try: dirichlet,geometric.")
-@click.option("--coarsening", callback=_values, help="Rules to try: balanced,threshold,distance,share.")
+@click.option("--coarsening", callback=_values, help=_RULES)
 @click.option("--split-threshold", callback=_values, help="Values to try; auto is the planner's choice.")
 @click.option("--pool-by", callback=_values, help="Attributes to pool by: none,SE,SA+SE.")
 @click.option("--pool-level", callback=_values, help="Levels to try; auto is the planner's choice.")

@@ -134,6 +134,8 @@ class ReleaseConfig(Section):
             left_out["workplaces"] = True
         if self.jobs.population == "all":  # or this key
             left_out["jobs"] = {"population": True}
+        if self.plan.cell_level is None:  # or this one
+            left_out["plan"] = {"cell_level": True}
         return self.model_dump(mode="json", exclude=left_out)
 
     def with_out(self, out: Path) -> ReleaseConfig:

@@ -36,7 +36,7 @@ STORED = {
 _OF_JOBS = ["place", "shared", "pool", "work", "count", "n", "m", "domain", "class", "w_geocode", "h_geocode"]
 _OF_AREAS = ["latitude", "longitude", "weight", "geometry"]
 
-_LEVEL_KEYS = ("origin_level", "destination_level", "level", "pool_level")
+_LEVEL_KEYS = ("origin_level", "destination_level", "level", "pool_level", "cell_level")
 
 LISTS = {"auxiliary": "[[auxiliary]]", "polygons": "[[geography.polygons]]"}
 """Lists of tables, as they are written."""
@@ -142,6 +142,9 @@ def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
     shapes = _numbered("geography.polygons", geography.get("polygons"))
     weights = _table(data.get("weights"))
     yield from _level_problems(geography, flows | {"weights": weights, "plan": plan} | shapes)
+    if "cell_level" in plan and plan.get("coarsening") != "units":
+        fix = 'write coarsening = "units", or leave this line out'
+        yield f"plan.cell_level: only cells that are units are of a level; {fix}"
     yield from _geography_problems(geography, shapes)
     yield from _name_problems(data, geography, jobs)
     yield from _job_problems(jobs, plan)

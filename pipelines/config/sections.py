@@ -510,11 +510,15 @@ class PlanSettings(Section):
     preset : {"tuned", "onthemap"}
         Where the defaults of the other keys come from: what the planner recommends, or what OnTheMap's first
         release did. The latter also has defaults for `privacy.epsilon` and `privacy.delta`.
-    coarsening : {"balanced", "threshold", "distance", "share"}
-        Rule by which blocks are grouped into cells (planning.md).
+    coarsening : {"balanced", "threshold", "distance", "share", "units"} or None
+        Rule by which blocks are grouped into cells (planning.md). Left out, it is "balanced" or "units",
+        whichever loses less on proxy truth; and "balanced" where `split_threshold` is given.
     split_threshold : Fraction or None
         T of the rules "balanced" and "threshold", above 0: how many workers of the pool a cell is expected to
         have. Left out, it is chosen for each size of pools to lose least on proxy truth.
+    cell_level : str or None
+        For the rule "units": the level, or the blocks, whose units are the cells; left out, the level of the
+        public model.
     distance_miles : Fraction
         R of the rule "distance", above 0.
     share : Fraction
@@ -532,8 +536,9 @@ class PlanSettings(Section):
     """
 
     preset: Literal["tuned", "onthemap"] = "tuned"
-    coarsening: Literal["balanced", "threshold", "distance", "share"] = "balanced"
+    coarsening: Literal["balanced", "threshold", "distance", "share", "units"] | None = None
     split_threshold: PositiveNumber | None = None
+    cell_level: Line | None = None
     distance_miles: PositiveNumber = Fraction(100)
     share: RetentionNumber = Fraction(9, 10)
     pool_by: Names = ()

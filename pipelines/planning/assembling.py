@@ -36,9 +36,8 @@ def assemble(
     geography, model, settings = inputs.geography, inputs.model, config.plan
     pooling = geo_data.Pooling(choices.pool_level, choices.pool_below, settings.pool_by)
     pools = geo_data.build_pools(slots, geography, pooling)
-    coarse = geo_data.coarsen(
-        model, pools.block, pools.n, _rule(settings, model, choices), settings.retention_min
-    )
+    rule = _rule(settings, model, choices)
+    coarse = geo_data.coarsen(model, pools.block, pools.n, rule, settings.retention_min)
     implicates = Implicates(config.release.implicates, config.release.implicate_source)
     once = synth.Pools(pools.n, pools.n, coarse.domain)
     numeric = _calibrated(
@@ -104,12 +103,14 @@ def _calibrated(
 
 
 def _rule(settings: PlanSettings, model: geo_data.PublicModel, choices: Choices) -> geo_data.Rule:
+    if choices.cell_level is not None:
+        return geo_data.by_units(model.geography, choices.cell_level)
     match settings.coarsening:
-        case "balanced":
-            return geo_data.balanced(choices.threshold)
         case "threshold":
             return geo_data.by_threshold(choices.threshold)
         case "distance":
             return geo_data.by_distance(model, float(settings.distance_miles * _KM_PER_MILE))
         case "share":
             return geo_data.by_share(float(settings.share))
+        case _:
+            return geo_data.balanced(choices.threshold)

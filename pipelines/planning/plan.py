@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
@@ -32,12 +32,16 @@ class Choices:
     pool_below : int
         Blocks with fewer jobs share the urn of their unit.
     thresholds : tuple of float
-        Expected workers of a cell, for pools of 1, 2-3, 4-7, ... slots; the last one serves all larger.
+        Expected workers of a cell, for pools of 1, 2-3, 4-7, ... slots; the last one serves all larger. None
+        where cells are units.
+    cell_level : str or None
+        Level whose units are the cells, where the rule is "units".
     """
 
     pool_level: str
     pool_below: int
     thresholds: tuple[float, ...]
+    cell_level: str | None = None
 
     def threshold(self, size: float) -> float:
         """Return the expected workers of a cell in a pool of `size` slots."""
@@ -70,7 +74,8 @@ class ReleasePlan:
     level : str
         Level of the units of the public model.
     domain_unit, domain_size : ndarray, shape (n_domains,)
-        Destination unit, and pool size, for which each domain was made.
+        Destination unit, and pool size, for which each domain was made: the first unit, and 1, where one
+        domain serves all (`geo_data.coarsen`).
     numeric : synth.Plan
         The numbers of one run of the mechanism; independent implicates are several.
     choices : Choices
@@ -94,6 +99,21 @@ class ReleasePlan:
     def cumulative_weights(self) -> NDArray[np.int64]:
         """Running total of `weights`, from which blocks are drawn."""
         return synth.cumulative_weights(self.weights)
+
+    @property
+    def coarsening(self) -> str:
+        """The rule by which the cells were made, asked for or chosen."""
+        return "units" if self.choices.cell_level else self.configuration["plan"]["coarsening"] or "balanced"
+
+    @cached_property
+    def destinations(self) -> NDArray[np.int32]:
+        """Destination units of all pools, rising: one for each row of `shares`."""
+        return np.unique(self.geography.unit_of(self.level, self.pools.block))
+
+    @cached_property
+    def destination_shares(self) -> synth.OriginShares:
+        """The shares by destination unit in place of domain, as one domain may serve several."""
+        return replace(self.shares, row=np.arange(self.destinations.size, dtype=np.int32))
 
     @property
     def mechanism(self) -> synth.Mechanism:

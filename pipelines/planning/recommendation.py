@@ -24,7 +24,7 @@ _MEASURES = {
     "block_variation": "flows to work blocks",
     "destination_error": "the mean commute to large work blocks",
 }
-_RULE_SETTING = {"distance": "distance_miles", "share": "share"}  # the others have T
+_RULE_SETTING = {"distance": "distance_miles", "share": "share", "units": "cell_level"}  # the others have T
 
 
 def recommend(results: pd.DataFrame, config: ReleaseConfig) -> str:
@@ -148,6 +148,7 @@ def _tables(best: Any, config: ReleaseConfig) -> str:
     plan = chosen.plan.model_dump(mode="json")
     # What the planner chose of these can be written down; T, chosen for every size of pools, cannot.
     plan |= {"pool_level": best["chosen_pool_level"], "pool_below": int(best["chosen_pool_below"])}
+    plan |= {"coarsening": best["chosen_coarsening"], "cell_level": best["chosen_cell_level"]}
     rule = plan["coarsening"]
     keys = ["coarsening", _RULE_SETTING.get(rule, "split_threshold")]
     keys += ["pool_by", "pool_level", "pool_below", "retention_min"]

@@ -85,18 +85,21 @@ def _brought_into_range(
     homes = homes[synth.leave_out(sizes, most, key.stream(f"lots{of_run}", batch))]
     sizes = np.minimum(sizes, most)
     missing = np.maximum(least - sizes, 0)
-    # A block of a cell that holds all blocks is one of the public model.
-    count = numeric.domains.n_domains
+    if not missing.any():
+        return homes, sizes
+    # A block of a cell that holds all blocks is one of the public model of the pool's destination.
+    count = plan.destinations.size
     everywhere = synth.Domains(
         numeric.domains.n_blocks,
         np.arange(count + 1, dtype=np.int64),
         np.zeros(count, np.int32),
         np.zeros(count, np.uint8),
     )
-    domain = np.repeat(numeric.pools.domain[pools], missing)
+    unit = plan.geography.unit_of(plan.level, plan.pools.block[pools])
+    row = np.repeat(np.searchsorted(plan.destinations, unit).astype(np.int32), missing)
     stream = key.stream(f"filling{of_run}", batch)
-    nowhere = np.zeros(domain.size, np.int32)
-    more = synth.draw_blocks(everywhere, domain, nowhere, plan.cumulative_weights, plan.shares, stream)
+    nowhere, shares = np.zeros(row.size, np.int32), plan.destination_shares
+    more = synth.draw_blocks(everywhere, row, nowhere, plan.cumulative_weights, shares, stream)
     pool = np.arange(sizes.size)
     order = np.argsort(np.concatenate([np.repeat(pool, sizes), np.repeat(pool, missing)]), kind="stable")
     return np.concatenate([homes, more])[order], sizes + missing

@@ -6,7 +6,8 @@ mean of two tables, from units to units and from units to work blocks; for noise
 units. It is estimated by drawing: proxy truth for a public sample of destinations is sent through the
 pipeline itself. Pools are classed by size (powers of two); every class gets the cell size T,
 a power of two, that minimises the objective over its pools. Then the limit is found below which small work
-blocks share an urn.
+blocks share an urn. Where the rule of the cells is left open, cells that are exactly the units of a level
+are tried beside these, with every limit.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ _SAMPLE_UNITS = 250  # most destination units that these jobs are in
 _POOL_BELOW = (1, 8, 32, 128, 512)  # limits that are tried
 _SMALLEST, _LARGEST = -8, 8  # T between 2^-8 and 2^8 expected workers a cell
 _FEWEST_JOBS = 2_000  # a size class with fewer takes the threshold of its neighbour
+_MOST_CELLS = 2**26  # of all pools of a sample: more take too long to try
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,29 +99,43 @@ def choose(config: ReleaseConfig, inputs: PublicInputs) -> Choices:
     settings = config.plan
     jobs = np.bincount(inputs.slots.work, minlength=inputs.geography.n_blocks)
     level = settings.pool_level or inputs.model.level
+    rule, by_size = settings.coarsening, settings.coarsening in (None, "balanced", "threshold")
     fixed = Choices(level, settings.pool_below or 1, (float(settings.split_threshold or 1),))
-    adaptive = settings.coarsening in ("balanced", "threshold") and settings.split_threshold is None
+    adaptive = by_size and settings.split_threshold is None
     sample = _sample(inputs, jobs, jobs > 0, _SAMPLE_JOBS, settings.pool_by)
     if adaptive:
         coarsest = replace(fixed, thresholds=(2.0**_LARGEST,))
         if _objective(config, inputs, sample, coarsest) == float("inf"):
             return coarsest
-    choices = _thresholds(config, inputs, jobs, fixed) if adaptive else fixed
-    if settings.pool_below is not None or settings.coarsening not in ("balanced", "threshold"):
-        return choices
-    names = [*inputs.geography.levels, inputs.geography.block_level]
-    finer = names[names.index(level) + 1 : -1] if settings.pool_level is None else []
-    resamples = synth.MECHANISMS[config.release.mechanism].resamples
-    # Noise and strata make small pools dear, so all work blocks of a unit may have to share.
-    limits = _POOL_BELOW if resamples and not settings.pool_by else (*_POOL_BELOW, int(jobs.max()) + 1)
-    return min(
-        (
-            replace(choices, pool_level=name, pool_below=limit)
+    candidates = [replace(fixed, thresholds=(), cell_level=name) for name in _cell_levels(config, inputs)]
+    if rule != "units":
+        candidates.insert(0, _thresholds(config, inputs, jobs, fixed) if adaptive else fixed)
+    if settings.pool_below is None and (by_size or rule == "units"):
+        names = [*inputs.geography.levels, inputs.geography.block_level]
+        finer = names[names.index(level) + 1 : -1] if settings.pool_level is None else []
+        resamples = synth.MECHANISMS[config.release.mechanism].resamples
+        # Noise and strata make small pools dear, so all work blocks of a unit may have to share.
+        limits = _POOL_BELOW if resamples and not settings.pool_by else (*_POOL_BELOW, int(jobs.max()) + 1)
+        candidates = [
+            replace(candidate, pool_level=name, pool_below=limit)
+            for candidate in candidates
             for name in [level, *finer]
             for limit in (limits if name == level else limits[1:])
-        ),
-        key=lambda candidate: _objective(config, inputs, sample, candidate),
-    )
+        ]
+    if len(candidates) == 1:
+        return candidates[0]
+    return min(candidates, key=lambda candidate: _objective(config, inputs, sample, candidate))
+
+
+def _cell_levels(config: ReleaseConfig, inputs: PublicInputs) -> list[str]:
+    """Return the levels whose units are tried as cells: the one asked for, or the model's and finer ones."""
+    settings, own = config.plan, inputs.model.level
+    if settings.coarsening == "units":
+        return [settings.cell_level or own]
+    if settings.coarsening is not None or settings.split_threshold is not None:
+        return []
+    levels = inputs.geography.levels
+    return [own, *levels[levels.index(own) + 1 :]] if own in levels else [own]
 
 
 def _thresholds(
@@ -199,5 +215,7 @@ def _objective(config: ReleaseConfig, inputs: PublicInputs, sample: _Sample, cho
     try:
         plan = assemble(config.model_copy(update={"plan": settings}), inputs, sample.slots, choices, delta)
     except synth.BudgetTooSmallError:
+        return float("inf")
+    if plan.numeric.domains.n_cells[plan.numeric.pools.domain].sum() > _MOST_CELLS:
         return float("inf")
     return objective(plan, inputs.model, sample.seed, sample.homes_of(plan.pools))

@@ -122,13 +122,19 @@ def _document(plan: ReleasePlan, files: dict[str, str]) -> dict[str, Any]:
             "below": plan.pools.pooling.below,
             "by": list(plan.pools.pooling.by),
         },
-        "choices": {"thresholds": [repr(t) for t in plan.choices.thresholds]},
+        "choices": _choices(plan.choices),
         "attributes": {name: list(values) for name, values in plan.pools.slots.categories.items()},
         "parameters": numeric.parameters.to_json(),
         "configuration": plan.configuration,
         "notes": list(plan.notes),
         "files": files,
     }
+
+
+def _choices(choices: Choices) -> dict[str, Any]:
+    found: dict[str, Any] = {"thresholds": [repr(t) for t in choices.thresholds]}
+    # As plans were before there was this rule, where it is another one.
+    return found if choices.cell_level is None else found | {"cell_level": choices.cell_level}
 
 
 def load_plan(
@@ -162,8 +168,8 @@ def load_plan(
     if weights.dtype != np.int64 or weights.min() < 1 or float(weights.sum(dtype=np.float64)) >= 2**62:
         raise ValueError("blocks.parquet: weights are not whole numbers of at least 1, of a sum below 2^62")
     domains, unit, size = _load_domains(folder / "domains.parquet", geography, document["model_level"])
-    shares = _load_shares(folder / "shares.parquet", geography, document["model_level"], unit)
     pools, rest = _load_pools(folder, document, geography)
+    shares = _load_shares(folder / "shares.parquet", geography, document["model_level"], unit, pools)
     of_run = Implicates.of(document["configuration"]).of_run
     if not np.array_equal(rest["m"], pools.n * of_run):
         raise ValueError("pools.parquet: m is not n: a slot has one synthetic worker in every implicate")
@@ -180,6 +186,8 @@ def load_plan(
         record_range(document["configuration"]),
     )
     thresholds = tuple(float(text) for text in document["choices"]["thresholds"])
+    cell_level = document["choices"].get("cell_level")
+    _check_cells(domains, geography, cell_level)
     plan = ReleasePlan(
         configuration=document["configuration"],
         geography=geography,
@@ -190,7 +198,7 @@ def load_plan(
         domain_unit=unit,
         domain_size=size,
         numeric=numeric,
-        choices=Choices(pools.pooling.level, pools.pooling.below, thresholds),
+        choices=Choices(pools.pooling.level, pools.pooling.below, thresholds, cell_level),
         notes=tuple(document["notes"]),
     )
     # Written again it must say the same: nothing is in it that nobody reads, and is published.
@@ -270,10 +278,9 @@ def _tables(plan: ReleasePlan) -> tuple[pa.Table, ...]:
         **{name: _text(categories[name], codes[first]) for name, codes in pools.slots.attributes.items()},
         "count": pa.array(np.diff(np.append(first, pool.size))),
     }
-    of_row = np.unique(plan.shares.row, return_index=True)[1]
     starts = pa.array(plan.shares.offsets)
     shares = {
-        "destination": _text(geography.codes(plan.level), plan.domain_unit[of_row]),
+        "destination": _text(geography.codes(plan.level), plan.destinations),
         "unit": pa.LargeListArray.from_arrays(starts, pa.array(plan.shares.unit)),
         "share": pa.LargeListArray.from_arrays(starts, pa.array(plan.shares.share)),
     }
@@ -291,12 +298,14 @@ def _block_codes(geography: Geography, blocks: np.ndarray[Any, Any]) -> pa.Chunk
 
 
 def _load_shares(
-    path: Path, geography: Geography, level: str, domain_unit: np.ndarray[Any, Any]
+    path: Path, geography: Geography, level: str, domain_unit: np.ndarray[Any, Any], pools: PoolTable
 ) -> synth.OriginShares:
     table = _read(path).combine_chunks()
     unit, share = (_chunk(table[name]) for name in ("unit", "share"))
-    row = np.full(geography.n_units(level), -1, np.int32)
-    row[_units(path, geography, level, table)] = np.arange(len(table))
+    row, units = np.full(geography.n_units(level), -1, np.int32), _units(path, geography, level, table)
+    row[units] = np.arange(len(table))
+    if not np.array_equal(units, np.unique(geography.unit_of(level, pools.block))):
+        raise ValueError(f"{path.name}: the destinations are not those of the pools, in their order")
     return synth.OriginShares(
         geography.starts(level).astype(np.int64),
         unit.offsets.to_numpy().astype(np.int64),
@@ -321,6 +330,17 @@ def _load_domains(
     if size.min(initial=1) < 1:
         raise ValueError(f"{path.name}: sizes are below 1")
     return domains, _units(path, geography, level, table), size
+
+
+def _check_cells(domains: synth.Domains, geography: Geography, level: object) -> None:
+    """Refuse a plan whose cells are not the units that it says they are."""
+    if level is None:
+        return
+    if level not in (*geography.levels, geography.block_level):
+        raise ValueError("plan.json: the cells are of a level that the geography does not have")
+    starts = geography.starts(str(level))
+    if not (domains.n_cells == starts.size).all() or np.any(domains.cuts.reshape(-1, starts.size) != starts):
+        raise ValueError(f"domains.parquet: the cells are not the units of {level}")
 
 
 def _read(path: Path) -> pa.Table:

@@ -39,7 +39,7 @@ __all__ = ["AUTO", "PLAN_SETTINGS", "Sweep", "changed", "draw_frontier", "tune"]
 AUTO = "auto"
 """In a sweep: what the planner chooses."""
 
-_NONE = "none"  # in a sweep of strata: every pool holds all jobs of its place
+_NONE = "none"  # of strata: every pool holds all jobs of its place; of levels of cells: cells are no units
 
 PLAN_SETTINGS = ("coarsening", "split_threshold", "pool_by", "pool_level", "pool_below", "retention_min")
 """Settings of [plan] that a sweep varies."""
@@ -67,7 +67,7 @@ class Sweep:
         Of `synth.MECHANISMS`. What the configuration says of a setting that one of them does not have is
         left out for that one.
     coarsening : tuple of str
-        Rules of `geo_data.coarsening`.
+        Rules of `geo_data.coarsening`, or "auto" for the planner's choice.
     split_threshold, pool_below : tuple of str
         Numbers, or "auto" for the planner's choice.
     pool_by : tuple of str
@@ -116,6 +116,8 @@ def changed(config: ReleaseConfig, changes: Mapping[str, str]) -> ReleaseConfig:
     if mechanism := synth.MECHANISMS.get(changes.get("mechanism", "")):
         release = release.model_copy(update={"mechanism": mechanism.name})
         plan = {name: plan[name] for name in plan if name not in {*_NOT_EVERYWHERE} - mechanism.settings}
+    if changes.get("coarsening", "units") != "units":
+        plan["cell_level"] = None
     for name, value in changes.items():
         if name in privacy:
             privacy[name] = value
@@ -229,7 +231,7 @@ def _try(
         "epsilon": synth.decimal_up(privacy.epsilon),
         "delta": synth.decimal_up(privacy.delta),
         "mechanism": config.release.mechanism,
-        "coarsening": plan.coarsening,
+        "coarsening": plan.coarsening or AUTO,
         "split_threshold": AUTO if plan.split_threshold is None else str(plan.split_threshold),
         "pool_by": "+".join(plan.pool_by) or _NONE,
         "pool_level": plan.pool_level or AUTO,
@@ -248,6 +250,8 @@ def _try(
     )
     return row | {
         "certified": True,
+        "chosen_coarsening": made.coarsening,
+        "chosen_cell_level": made.choices.cell_level or _NONE,
         "chosen_pool_level": made.choices.pool_level,
         "chosen_pool_below": made.choices.pool_below,
         "pools": made.pools.n.size,

@@ -302,7 +302,13 @@ def contradictions(config: ReleaseConfig, plan: ReleasePlan) -> list[str]:
     plan : ReleasePlan
     """
     privacy, settings, geography = config.privacy, config.plan, plan.geography
-    pooling, thresholds = plan.pools.pooling, plan.choices.thresholds
+    pooling, thresholds, cells = plan.pools.pooling, plan.choices.thresholds, plan.choices.cell_level
+    asked_level = cells if settings.coarsening is None and settings.split_threshold is None else None
+    if settings.coarsening == "units":
+        asked_level = settings.cell_level or plan.level
+    asked_thresholds = (
+        () if cells else (float(settings.split_threshold),) if settings.split_threshold else thresholds
+    )
     asked = config.geography.external_zones
     if asked:  # the blocks of a nation are many, and say nothing where no zone is asked for
         inside = pd.Series(np.delete(geography.blocks, geography.external_blocks), dtype="str")
@@ -317,10 +323,8 @@ def contradictions(config: ReleaseConfig, plan: ReleasePlan) -> list[str]:
         "pooling by": (pooling.by, settings.pool_by),
         "pooling level": (pooling.level, settings.pool_level or pooling.level),
         "pooling below": (pooling.below, settings.pool_below or pooling.below),
-        "thresholds": (
-            thresholds,
-            thresholds if settings.split_threshold is None else (float(settings.split_threshold),),
-        ),
+        "level of cells": (cells, asked_level),
+        "thresholds": (thresholds, asked_thresholds),
     }
     return [name for name, (planned, asked) in pairs.items() if planned != asked]
 

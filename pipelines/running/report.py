@@ -162,6 +162,7 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
     tenth, median, ninth = cells[order][np.searchsorted(running, running[-1] * np.array([0.1, 0.5, 0.9]))]
     shared = plan.pools.shared
     added, paid = plan.mechanism.explain(numeric, guarantee)
+    of_level = f", those of {plan.choices.cell_level}" if plan.choices.cell_level else ""
     lines = [
         f"Plan        {plan.configuration['release']['name']}, mechanism {numeric.mechanism}",
         f"  slots     {numeric.pools.n_records:,} jobs in {numeric.pools.n_pools:,} pools; "
@@ -178,7 +179,7 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
         ),
         f"  domains   {numeric.domains.n_domains:,} for {plan.geography.n_blocks:,} blocks; "
         f"a typical job's has {median:,} cells (one in ten {tenth:,} or fewer, one in ten {ninth:,} or more)",
-        f"  cells     coarsening {plan.configuration['plan']['coarsening']}; {added}",
+        f"  cells     coarsening {plan.coarsening}{of_level}; {added}",
         f"  noise     about {plan.mechanism.noise_share(numeric):.1%} of the synthetic workers are noise",
         *([f"Implicates  {plan.implicates.words}"] if plan.implicates.number > 1 else []),
         f"Cost        epsilon {up(guarantee.epsilon, 6)}, delta {up(guarantee.delta, 4)} for the run "
@@ -270,6 +271,8 @@ def _write(report: PlanReport, names: Mapping[str, Names], staging: Path) -> Non
         **report.utility.as_dict(),
         "pool_level": report.plan.choices.pool_level,
         "pool_below": report.plan.choices.pool_below,
+        "coarsening": report.plan.coarsening,
+        "cell_level": report.plan.choices.cell_level,
         "thresholds": report.plan.choices.thresholds,
     }
     (staging / PLAN_NUMBERS).write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
