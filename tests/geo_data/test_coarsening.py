@@ -1,9 +1,12 @@
-"""Coarsening: the four rules by hand and against recursion, retention, and integer shares."""
+"""Coarsening: the rules by hand, against recursion and loops, retention, and integer shares."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,10 +24,12 @@ from geo_data import (
     by_distance,
     by_share,
     by_threshold,
+    by_units,
     coarsen,
     retention_grid,
 )
 from geo_data.coarsening import SHARE_SCALE
+from geo_data.geography import Partition
 from synth import Domains, OriginShares
 
 from .plain import TIE, block_measure, cut, flows, geography
@@ -135,6 +140,69 @@ def test_share_keeps_the_units_of_the_largest_flows_apart() -> None:
     # Of areas that are equally small, the first is kept.
     four = model_of(geography([1] * 4, [4]), [1, 1, 1, 5])
     assert cells_of(one_pool(four, 1, by_share(0.7))) == [0, 1, 3]
+
+
+def test_units_are_cells_for_every_pool() -> None:
+    """Against a loop over the blocks: one cell begins where a unit of the level does, wherever the pool is.
+
+    Areas that cut across units change nothing. Of a level whose cells hold several units of the model, each
+    destination has a domain, for its shares; else all have one. The shares are kept in either case.
+    """
+    rng = np.random.default_rng(6)
+    for _ in range(60):
+        regions = rng.integers(1, 4, rng.integers(1, 4)).tolist()
+        areas = rng.integers(1, 5, sum(regions)).tolist()
+        n_blocks = sum(areas)
+        towns = Partition(np.array(["t0", "t1"], dtype=object), np.arange(n_blocks, dtype=np.int32) % 2)
+        places = replace(geography(areas, regions), non_nesting_areas={"town": towns})
+        weights, jobs = rng.integers(1, 9, n_blocks), np.ones(n_blocks, np.int64)
+        model = build_model(places, [], weights, jobs, "area")
+        with pytest.raises(ValueError, match="areas of town are no runs of blocks"):
+            by_units(places, "town")
+        place, n = rng.integers(0, n_blocks, 7).astype(np.int32), rng.integers(1, 999, 7)
+        unit_of = {level: places.unit_of(level, np.arange(n_blocks)).tolist() for level in ("region", "area")}
+        unit_of["block"] = list(range(n_blocks))
+        plain = coarsen(model, place, n, balanced(lambda size: 1), Fraction(1))
+        for level, unit in unit_of.items():
+            expected = [b for b in range(n_blocks) if b == 0 or unit[b] != unit[b - 1]]
+            coarse = coarsen(model, place, n, by_units(places, level), Fraction(1))
+            for pool in range(7):
+                assert cells_of(coarse, pool) == expected
+                assert level != "region" or listed(coarse, pool) == listed(plain, pool)
+            own = sorted({unit_of["area"][block] for block in place})
+            inside = level != "region" or max(regions) == 1
+            assert coarse.unit.tolist() == (own[:1] if inside else own)
+            assert set(coarse.size.tolist()) == {1}
+            for mine, theirs in ((coarse.share_offsets, plain.share_offsets), (coarse.share, plain.share)):
+                assert mine.tolist() == theirs.tolist()
+
+
+def test_external_zones_are_units_of_every_level(
+    demo_region: dict[str, Path], read_geography: Callable[..., Geography]
+) -> None:
+    zones = ("07", "14")
+    places = read_geography(demo_region["crosswalk"], external_zones=zones)
+    model = build_model(places, [], *np.ones((2, places.n_blocks), np.int64), "trct")
+    for level in (*places.levels, places.block_level):
+        coarse = one_pool(model, 9, by_units(places, level))
+        cells = cells_of(coarse)
+        assert len(cells) == places.n_units(level)
+        ends = dict(zip(cells, [*cells[1:], places.n_blocks], strict=True))
+        for zone in places.external_blocks.tolist():
+            assert ends[zone] == zone + 1
+    assert len(places.external_blocks) == len(zones)
+
+
+def test_units_are_of_a_level_and_may_be_pruned() -> None:
+    """Retention is by expected workers, so that with it destinations and sizes have cells of their own."""
+    model = model_of(geography([2, 1, 1], [2, 1]), [2, 2, 2, 2])
+    rule = by_units(model.geography, "area")
+    coarse = coarsen(model, np.zeros(2, np.int32), np.array([1, 2]), rule, Fraction(1, 4))
+    assert [cells_of(coarse, pool) for pool in (0, 1)] == [[0, 2, 3]] * 2
+    quarter = Fraction(1, 4)
+    assert [retention_of(coarse, pool) for pool in (0, 1)] == [[HALF, quarter, quarter], [1, HALF, HALF]]
+    with pytest.raises(ValueError, match="there is no level 'ward'"):
+        by_units(model.geography, "ward")
 
 
 # --- sizes, domains, retention

@@ -155,7 +155,7 @@ def test_defaults() -> None:
     assert config.weights is None
     assert config.plan.pool_by == ()
     assert config.plan.retention_min == 1
-    assert config.plan.coarsening == "balanced"
+    assert config.plan.coarsening is config.plan.cell_level is None
     assert config.plan.split_threshold is config.plan.pool_below is config.plan.prior is None
     assert isinstance(config.jobs, LodesJobsSettings)
 
@@ -291,7 +291,7 @@ def test_canonical_values() -> None:
     assert canonical["privacy"] == {"epsilon": "8.6", "delta": "0.00001", "guarantee": "pdp"}
     assert canonical["plan"] == {
         "preset": "tuned",
-        "coarsening": "balanced",
+        "coarsening": None,
         "split_threshold": "1/3",
         "distance_miles": "100",
         "share": "0.9",
@@ -479,6 +479,9 @@ jobs.attributes = ["age", "home"]
     jobs: "home" is named 2 times; name a column for one purpose only
 jobs.records_per_worker = 0
     jobs.records_per_worker: 0 is too small; write a number of at least 1
+plan.cell_level = "trct"
+    plan.cell_level: only cells that are units are of a level; write coarsening = "units", or leave this line
+    out
 plan.split_threshold = "0"
     plan.split_threshold: "0" is not above 0; write a number above 0
 plan.split_threshold = 0.3
@@ -494,6 +497,20 @@ plan.prior = "-0.01"
 
 def test_one_problem_of_optional_tables() -> None:
     assert_said(OF_OPTIONAL_TABLES, FULL)
+
+
+def test_cells_that_are_units_are_of_a_level_that_nests() -> None:
+    tables = with_values(
+        parse_toml(FULL, "test.toml"),
+        {"plan.coarsening": "units", "geography.non_nesting_areas": ["stplc"]},
+    )
+    for level in ("st", "trct", "tabblk2010"):
+        changes = {"plan.cell_level": level}
+        plan = check_config(with_values(tables, changes), Path("/data/configs"), "test.toml").plan
+        assert (plan.coarsening, plan.cell_level) == ("units", level)
+    for level in ("ward", "stplc"):
+        (said,) = problems(with_values(tables, {"plan.cell_level": level}))
+        assert said.startswith(f'plan.cell_level: "{level}" is not a level of the geography; use "st" or ')
 
 
 OF_AUXILIARY_TABLES = r"""

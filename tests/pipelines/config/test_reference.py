@@ -44,4 +44,5 @@ def test_what_a_key_is_like() -> None:
     assert "| `epsilon` | exact number | required | Largest privacy loss, above 0. |" in REFERENCE
     assert '| `share` | exact number | `"0.9"` |' in REFERENCE
     assert "| `records_per_worker` | whole number | `1` |" in REFERENCE
-    assert '| `coarsening` | `"balanced"` or `"threshold"` or `"distance"` or `"share"` |' in REFERENCE
+    rules = " or ".join(f'`"{rule}"`' for rule in ("balanced", "threshold", "distance", "share", "units"))
+    assert f"| `coarsening` | {rules} | none | Rule" in REFERENCE

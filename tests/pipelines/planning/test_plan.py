@@ -19,6 +19,7 @@ from helpers import edit_json
 from pipelines import ConfigError, ReleaseConfig, ReleasePlan, load_plan, make_plan, plan_hash, save_plan
 from pipelines.planning.form import PLAN_FORMAT
 from pipelines.planning.public_inputs import job_source
+from pipelines.release.verification import contradictions
 from pipelines.storage.checksums import sha256_of
 
 Configs = Callable[..., ReleaseConfig]
@@ -154,12 +155,16 @@ def test_planning_never_asks_for_records(small_config: Configs, monkeypatch: pyt
 
 DEEP = {"plan.retention_min": "3/100", "plan.split_threshold": "1/8"}
 FLAT = {"levels": (), "tables": False, "split_threshold": "1/7"}
+UNITS = {"plan.coarsening": "units", "plan.split_threshold": None, "plan.retention_min": "1"}
 VARIANTS: dict[str, dict[str, object]] = {
     "lodes": {},
     "pool by one": {"plan.pool_by": ["SE"]},
     "pool by two": {"plan.pool_by": ["sector", "age"]},
     "deep pruning": DEEP,
     "given prior": {"plan.retention_min": "1", "plan.prior": "1/3"},
+    "units": UNITS,
+    "units of a coarse level": UNITS | {"plan.cell_level": "cty"},
+    "units of a fine level, pruned": UNITS | {"plan.cell_level": "bgrp", "plan.retention_min": "1/4"},
     "british": {},
     "british, no tables": {"tables": False, "retention_min": "0.3"},
     "british, no levels": FLAT,
@@ -217,6 +222,37 @@ def test_the_variants_are_what_they_are_called(small_config: Configs, british: C
     codes = tree.geography.codes("msoa")
     assert not any(str(block).startswith(tuple(codes)) for block in tree.geography.blocks)
     assert tree.numeric.domains.n_domains > 1
+
+
+def test_units_are_stored_once_and_are_the_units(small_config: Configs, tmp_path: Path) -> None:
+    """One domain for all pools where no shares are needed; a plan that has other cells is refused."""
+    counts = {}
+    for level in ("st", "cty", "trct", "bgrp", "tabblk2010"):
+        config = small_config(UNITS, {"plan.cell_level": level})
+        release, folder = make_plan(config), tmp_path / level
+        save_plan(release, folder)
+        said = json.loads((folder / "plan.json").read_bytes())["choices"]
+        assert said == {"cell_level": level, "thresholds": []}
+        assert contradictions(config, release) == []
+        assert contradictions(small_config(UNITS, {"plan.cell_level": "trct"}), release) == (
+            [] if level == "trct" else ["level of cells"]
+        )
+        starts = release.geography.starts(level).tolist()
+        domains = release.numeric.domains
+        assert domains.cuts.tolist() == starts * domains.n_domains
+        counts[level] = domains.n_domains
+        other = "cty" if level != "cty" else "trct"
+        edit_json(folder / "plan.json", lambda plan, other=other: plan["choices"].update(cell_level=other))
+        with pytest.raises(ValueError, match=rf"domains.parquet: the cells are not the units of {other}"):
+            load_plan(folder)
+        edit_json(folder / "plan.json", lambda plan: plan["choices"].update(cell_level="ward"))
+        with pytest.raises(ValueError, match=r"plan.json: the cells are of a level that .* does not have"):
+            load_plan(folder)
+    destinations = release.destinations.size
+    assert counts == {"st": destinations, "cty": destinations, "trct": 1, "bgrp": 1, "tabblk2010": 1}
+    assert len(pq.read_table(folder / "shares.parquet")) == destinations > 1
+    by_size = make_plan(small_config({"plan.retention_min": "1"}))
+    assert contradictions(small_config(UNITS), by_size) == ["level of cells"]
 
 
 def test_altered_plan_files_are_refused_by_name(

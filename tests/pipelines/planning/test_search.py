@@ -133,6 +133,32 @@ def test_noise_on_counts_is_planned_for_flows_between_areas(config_of: Configs) 
     assert resampled.objective == (resampled.total_variation + resampled.block_variation) / 2
 
 
+@pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
+def test_cells_are_the_better_of_balanced_ones_and_of_units(mechanism: str, config_of: Configs) -> None:
+    """On the homes that candidates are tried on, the choice loses no more than any rule that is asked for."""
+    rules: list[dict[str, object]] = [{"coarsening": "balanced"}]
+    rules += [{"coarsening": "units", "cell_level": level} for level in ("trct", "bgrp")]
+    won = set()
+    for epsilon, delta in (("8.6", "1e-5"), ("0.6", "1e-2")):
+        same = {"release.mechanism": mechanism, "privacy.delta": delta} | NO_PRUNING
+        config = config_of(epsilon, same)
+        inputs = read_public_inputs(config)
+        jobs = np.bincount(inputs.slots.work, minlength=inputs.geography.n_blocks)
+        sample = search._sample(inputs, jobs, jobs > 0, search._SAMPLE_JOBS)
+
+        def loss(choices: Choices, config: ReleaseConfig = config, sample: _Sample = sample) -> float:
+            return search._objective(config, inputs, sample, choices)  # noqa: B023
+
+        chosen = choose(config, inputs)
+        asked = [choose(config_of(epsilon, same | planned(**rule)), inputs) for rule in rules]
+        assert chosen in asked
+        assert loss(chosen) == min(map(loss, asked))
+        assert [choices.cell_level for choices in asked] == [None, "trct", "bgrp"]
+        assert [choices.thresholds == () for choices in asked] == [False, True, True]
+        won.add(chosen.cell_level)
+    assert won == ({"trct"} if mechanism == "geometric" else {None})
+
+
 def test_what_the_configuration_fixes_is_not_chosen(config_of: Configs) -> None:
     config = config_of(change=planned(split_threshold="3", pool_below=40, pool_level="bgrp"))
     assert choose(config, read_public_inputs(config)) == Choices("bgrp", 40, (3.0,))
