@@ -52,6 +52,8 @@ def main() -> None:
     for epsilon in ("8.6", "4.6", "2", "1"):
         show("geometric, chosen", changed(noisy, epsilon))
     for epsilon in ("8.6", "4.6", "2", "1"):
+        show("geometric, balanced", changed(noisy, epsilon, 'coarsening = "balanced"'))
+    for epsilon in ("8.6", "4.6", "2", "1"):
         show("geometric, unshared", changed(noisy, epsilon, "pool_below = 1"))
     for epsilon in ("8.6", "4.6", "2"):
         show("chosen, without the 2018 table", changed(without, epsilon))
