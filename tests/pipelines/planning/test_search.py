@@ -254,6 +254,13 @@ def test_sweep_gives_every_combination(config_of: Configs) -> None:
     assert all(c.plan.pool_by == ("SE",) and c.privacy.delta == config.privacy.delta for c in found)
 
 
+def test_the_level_of_cells_is_kept_for_units_only(config_of: Configs) -> None:
+    config = config_of(change=planned(coarsening="units", cell_level="bgrp"))
+    found = [c.plan for c in Sweep(coarsening=("balanced", "units", AUTO)).configurations(config)]
+    assert [plan.coarsening for plan in found] == ["balanced", "units", None]
+    assert [plan.cell_level for plan in found] == [None, "bgrp", None]
+
+
 def test_bad_values_are_named(config_of: Configs) -> None:
     for name, value in (("epsilon", "0"), ("coarsening", "fine"), ("pool_below", "x"), ("delta", "2")):
         with pytest.raises(pipelines.ConfigError, match=f"{name}: '{value}' cannot be tried"):
@@ -362,21 +369,21 @@ def test_nothing_is_recommended_where_nothing_is_certified(config_of: Configs) -
 def test_a_recommendation_that_is_pasted_gives_the_row_again(config_of: Configs) -> None:
     """With the same choices and the same loss, also where all that is recommended is a default."""
     onthemap = config_of(None, planned(preset="onthemap", retention_min=None) | {"privacy.delta": None})
-    noisy = NO_PRUNING | {"release.mechanism": "geometric"} | planned(split_threshold="1")
+    counted = NO_PRUNING | {"release.mechanism": "geometric"}
+    noisy = counted | planned(split_threshold="1")
     fixed = planned(prior="1/3", split_threshold="1/2")
     for config, sweep in [
         (config_of("8.6", NO_PRUNING), Sweep(mechanism=("dirichlet", "geometric"))),
         (config_of("8.6", noisy), Sweep(pool_by=("SI", "none"), coarsening=("threshold", "share"))),
         (config_of("8.6", fixed), Sweep(retention_min=("1/3",), pool_level=("bgrp",))),
         (onthemap, Sweep(pool_below=("20",))),
-        (config_of("8.6", noisy | planned(split_threshold=None)), Sweep(coarsening=("units", "auto"))),
+        (config_of("8.6", counted), Sweep(coarsening=("balanced", AUTO))),
     ]:
         results = tune(config, sweep)
         text = recommend(results, config)
         pasted = tomllib.loads(text)
         assert {"coarsening", "pool_by", "pool_level", "pool_below", "retention_min"} <= pasted["plan"].keys()
-        if pasted["plan"]["coarsening"] == "units":
-            assert pasted["plan"]["cell_level"] == "trct"
+        assert (pasted["plan"]["coarsening"] == "units") == ("cell_level" in pasted["plan"])
         again = config_of(change={"release.mechanism": pasted.pop("release")["mechanism"], **pasted})
         inputs = read_public_inputs(again)
         release = make_plan(again, inputs)
