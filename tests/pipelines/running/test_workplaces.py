@@ -7,6 +7,7 @@ import re
 import runpy
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ import synth
 from helpers import forge, plan_again, refused, seal_again
 from pipelines import Release, ReleaseConfig, plan, resume, run, verify
 from pipelines.planning.public_inputs import read_public_inputs
+from pipelines.planning.sampling import _brought_into_range
 from pipelines.planning.search import make_plan
 from pipelines.planning.simulation import simulate_utility
 from pipelines.planning.storage import load_plan, save_plan
@@ -520,3 +522,24 @@ def test_rhode_island_with_workplaces_of_its_own(
     assert [check.name for check in verify(release.public)][-1] == "for release"
     public = pd.read_csv(table, dtype=CODES).set_index("w_geocode")["S000"]
     assert totals_of(release) == public.to_dict()
+
+
+def test_homes_that_fill_up_are_of_the_pools_own_destination(protected: Configs) -> None:
+    """Also where one domain serves all: with shares by which everybody lives where they work, so they do."""
+    made = make_plan(protected(DIRICHLET, {"plan.coarsening": "units", "plan.retention_min": "1"}))
+    units, n = made.destinations, made.pools.n
+    assert made.numeric.domains.n_domains == 1 < units.size
+    alone = synth.OriginShares(
+        made.shares.starts,
+        np.arange(units.size + 1, dtype=np.int64),
+        units,
+        np.ones(units.size, np.int32),
+        made.shares.row,
+    )
+    key, nobody = synth.RunKey.from_seed(2), np.zeros(0, np.int32)
+    homes, sizes = _brought_into_range(
+        replace(made, shares=alone), slice(0, n.size), nobody, np.zeros(n.size, np.int64), key, 0, ""
+    )
+    assert (sizes > 0).all()
+    own = made.geography.unit_of(made.level, made.pools.block)
+    np.testing.assert_array_equal(made.geography.unit_of(made.level, homes), np.repeat(own, sizes))
