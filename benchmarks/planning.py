@@ -46,7 +46,7 @@ def main() -> None:
     )
     print(f"| {columns} |")
     print(f"| {' | '.join('---' for _ in columns.split(' | '))} |")
-    for epsilon in ("8.6", "4.6", "2"):
+    for epsilon in ("8.6", "4.6", "2", "1"):
         show("chosen", changed(text, epsilon))
     noisy = text.replace('mechanism = "dirichlet"', 'mechanism = "geometric"')
     for epsilon in ("8.6", "4.6", "2", "1"):
