@@ -1,4 +1,7 @@
-"""The map of a whole state, the real data: its size, and that it answers right (how soon: benchmarks/map.py)."""
+"""The map of a whole state, the real data: its size, and that it answers right.
+
+How soon it answers is measured by benchmarks/map.py.
+"""
 
 from __future__ import annotations
 
