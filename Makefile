@@ -21,6 +21,9 @@ QUICK := $(addprefix tests/,test_architecture.py \
 		service/test_store.py cli/test_records.py))
 SUPPORTED := import sys; sys.exit(sys.version_info < (3, 11))
 
+# Tests start hundreds of processes: without bytecode each of them would compile the project anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test check deep lint library bench notebooks reference schema lock clean
 

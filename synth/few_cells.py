@@ -29,6 +29,9 @@ _MOST_CASES = 6000  # histograms of a pool, about, times what coins may say, for
 
 _Cell = tuple[int, int]  # stratum and workers
 _Histogram = Counter[_Cell]  # how many cells of a stratum have so many workers
+_Urn = tuple[
+    Fraction, int, _Histogram
+]  # what coins may say: its probability, the whole weight, the cells inside
 
 
 def loss_bound(
@@ -96,18 +99,44 @@ def few_cells_bound(
     if not summable(c) or histograms * coins > _MOST_CASES:
         return None
     sums = _Sums(c, retention, denominator, arithmetic)
-    bounds = [(sums.bound(h, pairs=False), h) for h in _histograms(c.n_max, c.cells)]
+    cases = _cases(c.n_max, c.cells, c.prior, retention, denominator)
+    bounds = [(sums.bound(*case, pairs=False), case) for case in cases]
     bounds.sort(key=lambda row: arithmetic.lower(row[0]), reverse=True)
     worst = arithmetic.number(0)
-    for tails, histogram in bounds:
+    for tails, case in bounds:
         if not tails < worst:
-            worst = arithmetic.larger(worst, sums.bound(histogram, pairs=True))
+            worst = arithmetic.larger(worst, sums.bound(*case, pairs=True))
     return worst
 
 
 @lru_cache(maxsize=4)  # a search asks again and again
+def _cases(
+    workers: int,
+    cells: tuple[int, ...],
+    prior: tuple[int, ...],
+    retention: tuple[Fraction, ...],
+    denominator: int,
+) -> list[tuple[_Histogram, list[_Urn]]]:
+    """Return all histograms, each with the urns that coins may leave of it."""
+    full = denominator * workers + sum(a * k for a, k in zip(prior, cells, strict=True))
+    return [(h, list(_urns(h, prior, retention, full))) for h in _histograms(workers, cells)]
+
+
+def _urns(
+    histogram: _Histogram, prior: tuple[int, ...], retention: tuple[Fraction, ...], full: int
+) -> Iterator[_Urn]:
+    coins = [(s, k) for (s, x), k in histogram.items() if not x and retention[s] < 1]
+    for kept in product(*(range(k + 1) for _, k in coins)):
+        chance, weight, inside = Fraction(1), full, histogram.copy()
+        for (s, k), number in zip(coins, kept, strict=True):
+            f = retention[s]
+            chance *= math.comb(k, number) * f**number * (1 - f) ** (k - number)
+            weight -= prior[s] * (k - number)
+            inside[s, 0] = number
+        yield chance, weight, +inside
+
+
 def _histograms(workers: int, cells: tuple[int, ...]) -> list[_Histogram]:
-    """Return all histograms."""
     strata = [s for s, k in enumerate(cells) for _ in range(k)]
 
     def fill(place: int, left: int, most: int) -> Iterator[list[_Cell]]:
@@ -144,10 +173,10 @@ class _Sums:
         self._marginals: dict[tuple[int, _Cell], list[Any]] = {}
         self._pairs: dict[tuple[int, _Cell, _Cell], list[Any]] = {}
 
-    def bound(self, histogram: _Histogram, *, pairs: bool) -> Any:
+    def bound(self, histogram: _Histogram, urns: list[_Urn], *, pairs: bool) -> Any:
         """Bound the probability of a bad output; without `pairs` by the tails of cells alone."""
         total = self._zero
-        for chance, weight, inside in self._urns(histogram):
+        for chance, weight, inside in urns:
             missing = inside.total() < histogram.total()
             bad = self._zero
             for cell, times in inside.items():
@@ -156,20 +185,8 @@ class _Sums:
                 if likely and pairs and not (missing and cell[1]):
                     likely = self._with_others(weight, cell, inside)
                 bad = bad + times * sum(likely, self._zero)
-            total = total + chance * bad / self._ways(weight)[self._class.m_max]
+            total = total + self._arithmetic.number(chance) * bad / self._ways(weight)[self._class.m_max]
         return total
-
-    def _urns(self, histogram: _Histogram) -> Iterator[tuple[Any, int, _Histogram]]:
-        """Yield what the coins may say: its probability, the weight of the urn and the cells inside."""
-        coins = [(s, k) for (s, x), k in histogram.items() if not x and self._retention[s] < 1]
-        for kept in product(*(range(k + 1) for _, k in coins)):
-            chance, weight, inside = Fraction(1), self._full, histogram.copy()
-            for (s, k), number in zip(coins, kept, strict=True):
-                f = self._retention[s]
-                chance *= math.comb(k, number) * f**number * (1 - f) ** (k - number)
-                weight -= self._class.prior[s] * (k - number)
-                inside[s, 0] = number
-            yield self._arithmetic.number(chance), weight, +inside
 
     def _with_others(self, weight: int, cell: _Cell, inside: _Histogram) -> list[Any]:
         """Return, for each s above the threshold of a cell, a bound of P(s, and the loss is above U*)."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import os
+import pickle
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -108,3 +110,20 @@ def small_release(
     """A finished release of the small region, fit for publication. Copy it before changing it."""
     folder = tmp_path_factory.mktemp("small-release")
     return pipelines.run(pipelines.parse_config(config_text(), folder, "small.toml"))
+
+
+@pytest.fixture(scope="session")
+def rhode_island(
+    shared_data: Path, clean_source: SourceState, tmp_path_factory: pytest.TempPathFactory
+) -> pipelines.Release:
+    """The release of examples/rhode_island.toml, made once for all processes of a test run."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    made = folder / "rhode-island.pickle"
+    with (folder / "rhode-island.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            config = pipelines.load_config(EXAMPLES / "rhode_island.toml")
+            made.write_bytes(pickle.dumps(pipelines.run(config.with_out(folder / "rhode-island"))))
+    return pickle.loads(made.read_bytes())

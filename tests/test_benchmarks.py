@@ -173,9 +173,9 @@ def test_cases_and_requests_of_the_service_are_added_up() -> None:
 @pytest.mark.slow
 def test_some_malformed_inputs_of_every_kind() -> None:
     """All of them: python benchmarks/malformed.py. A process of its own: it forks, and pytest has threads."""
-    command = [sys.executable, BENCHMARKS / "malformed.py", "--every", "53", "--begin", "7"]
+    command = [sys.executable, BENCHMARKS / "malformed.py", "--every", "97", "--begin", "7"]
     done = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     tried = re.search(r"all ([0-9,]+)", done.stdout)
     assert tried is not None
-    assert int(tried[1].replace(",", "")) >= 15
+    assert int(tried[1].replace(",", "")) >= 10

@@ -123,9 +123,9 @@ _FOLDER = click.option(
 @click.option("--year", type=int, required=True, help="Year of the jobs.")
 @click.option("--lodes", "version", type=click.Choice(["7", "8"]), required=True)
 @click.option("--job-type", default="JT00", show_default=True)
-@click.option("--base-url", default=geo_data.LODES_URL, show_default=True)
+@click.option("--base-url", help="Where the files of LODES are; by default with the Census Bureau.")
 @_FOLDER
-def lodes(state: str, year: int, version: str, job_type: str, base_url: str, folder: Path) -> None:
+def lodes(state: str, year: int, version: str, job_type: str, base_url: str | None, folder: Path) -> None:
     """Fetch a LODES release.
 
     Origin-destination files, main and aux, and the crosswalk.
@@ -136,7 +136,7 @@ def lodes(state: str, year: int, version: str, job_type: str, base_url: str, fol
         8 if version == "8" else 7,
         folder,
         job_type=job_type,
-        base_url=base_url,
+        base_url=base_url or geo_data.LODES_URL,
         progress=sys.stderr.isatty(),
     )
     for part, path in files.items():

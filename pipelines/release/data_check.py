@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 import synth
 from geo_data.geography import Geography
@@ -80,6 +79,8 @@ class _Rows:
         by = plan.pools.pooling.by
         if plan.implicates.number == 1 or len(by) > 1:
             return
+        from scipy.special import gammaln  # takes its time
+
         columns = count_columns(slots.categories)[by[0]] if by else ("S000",)
         at, home = (plan.geography.number(od[column]) for column in ("w_geocode", "h_geocode"))
         for code, column in enumerate(columns):

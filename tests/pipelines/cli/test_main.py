@@ -611,7 +611,7 @@ def test_an_output_folder_that_cannot_be_made(write_config: Callable[..., Path],
     [
         {"privacy.epsilon": "0.5"},
         pytest.param({"privacy.epsilon": "1", "plan.retention_min": "0.01"}, marks=pytest.mark.deep),
-        {"privacy.epsilon": "8.6", "plan.prior": "0.001"},
+        pytest.param({"privacy.epsilon": "8.6", "plan.prior": "0.001"}, marks=pytest.mark.deep),
     ],
 )
 def test_a_budget_too_small_names_the_smallest_epsilon_and_that_one_works(

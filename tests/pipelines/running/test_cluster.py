@@ -149,6 +149,7 @@ def test_nothing_confidential_is_on_the_disks_of_workers(
     assert not [path for folder in folders for path in folder.rglob("*.npy")]
 
 
+@pytest.mark.deep
 def test_a_large_run_on_many_cores_has_a_cluster_of_its_own(
     many_batches: Configs,
     frozen_day: None,

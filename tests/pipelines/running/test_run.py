@@ -323,23 +323,39 @@ def test_a_failure_before_the_first_draw_leaves_nothing(
             resume(config.release.out)
 
 
-@pytest.mark.parametrize("step", AFTER, ids=lambda step: step[1])
+# Every step with one fault after the other; `make deep` has each step with the other faults too.
+AFTER_WITH_FAULTS = [
+    pytest.param(
+        step,
+        fault,
+        id=f"{step[1]}-{type(fault).__name__}",
+        marks=[] if i % len(FAULTS) == j else [pytest.mark.deep],
+    )
+    for i, step in enumerate(AFTER)
+    for j, fault in enumerate(FAULTS)
+]
+
+
+@pytest.mark.parametrize(("step", "fault"), AFTER_WITH_FAULTS)
 def test_a_failure_from_the_first_draw_on_can_be_resumed(
-    step: tuple[object, str], small_config: Configs, drawn_with_seed_one: dict[str, bytes], frozen_day: None
+    step: tuple[object, str],
+    fault: BaseException,
+    small_config: Configs,
+    drawn_with_seed_one: dict[str, bytes],
+    frozen_day: None,
 ) -> None:
-    for fault in FAULTS:
-        config = small_config()
-        interrupted(config, *step, fault)
-        assert left_over(config) == [".release.unfinished"]
-        assert mode(RunFolder.of(config.release.out).folder) == 0o700
-        with pytest.raises(ConfigError, match="an unfinished run of this release is there"):
-            run(config)
-        release = resume(config.release.out)
-        assert everything(release.public) == drawn_with_seed_one
-        assert left_over(config) == ["release"]
-        assert sorted(path.name for path in release.out.iterdir()) == ["confidential", "public"]
-        names = sorted(path.name for path in (release.out / "confidential").iterdir())
-        assert names == ["lock", "log.jsonl", "run.json", "state.json"]  # and no key
+    config = small_config()
+    interrupted(config, *step, fault)
+    assert left_over(config) == [".release.unfinished"]
+    assert mode(RunFolder.of(config.release.out).folder) == 0o700
+    with pytest.raises(ConfigError, match="an unfinished run of this release is there"):
+        run(config)
+    release = resume(config.release.out)
+    assert everything(release.public) == drawn_with_seed_one
+    assert left_over(config) == ["release"]
+    assert sorted(path.name for path in release.out.iterdir()) == ["confidential", "public"]
+    names = sorted(path.name for path in (release.out / "confidential").iterdir())
+    assert names == ["lock", "log.jsonl", "run.json", "state.json"]  # and no key
 
 
 @pytest.fixture

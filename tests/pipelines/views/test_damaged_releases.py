@@ -16,6 +16,7 @@ from pipelines.release.names import NAME_FILE
 from pipelines.views.maps import page
 
 pytestmark = pytest.mark.slow
+PARTS = 3  # of the damages; `make deep` has the other two
 
 
 def damages(public: Path) -> Iterator[tuple[str, str]]:
@@ -48,7 +49,9 @@ def damages(public: Path) -> Iterator[tuple[str, str]]:
         path.write_bytes(content)
 
 
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.deep) for part in (1, 2))])
 def test_every_damage_is_one_clear_error(
+    part: int,
     small_release: pipelines.Release,
     config_text: Callable[..., str],
     small_region: dict[str, Path],
@@ -70,8 +73,10 @@ def test_every_damage_is_one_clear_error(
         )
     )
     wrong, outcomes = [], {"refused": 0, "made": 0}
-    for file, how in damages(public):
+    for number, (file, how) in enumerate(damages(public)):
         words = next(commands)
+        if number % PARTS != part:
+            continue
         shutil.rmtree(made, ignore_errors=True)
         done = CliRunner().invoke(main, [str(word) for word in words])
         outcomes["refused" if done.exit_code else "made"] += 1
@@ -80,4 +85,4 @@ def test_every_damage_is_one_clear_error(
             wrong.append(f"{words[0]}: {file} {how}: {done.stderr.strip()}")
         wrong += [f"{words[0]} leaves {path}" for path in tmp_path.rglob(".partial-*")]
     assert not wrong, f"{len(wrong)} of {outcomes}\n" + "\n".join(wrong)
-    assert min(outcomes.values()) >= 10, outcomes
+    assert min(outcomes.values()) >= 3, outcomes

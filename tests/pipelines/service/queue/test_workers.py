@@ -192,7 +192,7 @@ def test_a_failure_is_named_without_a_path_or_a_value(world: World, store: Store
     assert not world.ledger.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 # What distributed itself leaves behind.
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 def test_a_run_draws_on_a_cluster_and_is_not_paid_for_where_none_answers(
