@@ -33,11 +33,14 @@ class Choices:
         Blocks with fewer jobs share the urn of their unit.
     thresholds : tuple of float
         Expected workers of a cell, for pools of 1, 2-3, 4-7, ... slots; the last one serves all larger.
+    pool_by : tuple of str
+        Attributes whose categories have pools of their own.
     """
 
     pool_level: str
     pool_below: int
     thresholds: tuple[float, ...]
+    pool_by: tuple[str, ...] = ()
 
     def threshold(self, size: float) -> float:
         """Return the expected workers of a cell in a pool of `size` slots."""

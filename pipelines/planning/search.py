@@ -1,17 +1,16 @@
 """Choosing cells and pools: the plan that loses least on proxy truth, at the requested epsilon and delta.
 
-The objective (`simulation.objective`) is the expected total variation between true and synthetic
-flows after noise, resampling and decoarsening under the public model: where workers are drawn anew, as the
-mean of two tables, from units to units and from units to work blocks; for noise on counts, from units to
-units. It is estimated by drawing: proxy truth for a public sample of destinations is sent through the
-pipeline itself. Pools are classed by size (powers of two); every class gets the cell size T,
-a power of two, that minimises the objective over its pools. Then the limit is found below which small work
-blocks share an urn.
+The objective is the expected loss over the workload (`pipelines.planning.workload`) after noise, resampling
+and decoarsening under the public model. It is estimated by drawing: proxy truth for a public sample of
+destinations is sent through the pipeline itself. Pools are classed by size (powers of two); every class gets
+the cell size T, a power of two, that minimises the loss in flows over its pools. Then attributes are found
+whose categories have urns of their own, with the limit below which small work blocks share an urn; then all T
+together are made smaller or larger.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isqrt, log2
@@ -26,6 +25,7 @@ from pipelines.planning.assembling import assemble
 from pipelines.planning.plan import Choices, ReleasePlan
 from pipelines.planning.public_inputs import PublicInputs, read_public_inputs
 from pipelines.planning.simulation import objective
+from pipelines.planning.workload import Workload, resolve_workload
 
 __all__ = ["choose", "make_plan"]
 
@@ -42,6 +42,10 @@ class _Sample:
 
     slots: geo_data.Slots
     model: geo_data.PublicModel
+    workload: Workload
+    concentrations: Mapping[str, float]
+    share: float
+    """Of all slots."""
 
     def __len__(self) -> int:
         return len(self.slots)
@@ -54,13 +58,19 @@ class _Sample:
     @cached_property
     def homes(self) -> NDArray[np.int32]:
         """Homes of the slots drawn from the public model: the same for every candidate."""
-        return geo_data.proxy_homes(self.model, self.slots.work, self.seed)
+        known = {name: self.slots.attributes[name] for name in self.workload.attributes}
+        return geo_data.proxy_homes(self.model, self.slots.work, self.seed, known, self.concentrations)
 
     def homes_of(self, pools: geo_data.PoolTable) -> NDArray[np.int32]:
-        """Return the homes in the order of a candidate's slots, which is by work block inside each pool."""
+        """Return the homes in the order of a candidate's slots, each with a job like its own."""
         homes = np.empty_like(self.homes)
-        homes[np.argsort(pools.slots.work, kind="stable")] = self.homes
+        homes[_order(pools.slots)] = self.homes[_order(self.slots)]
         return homes
+
+
+def _order(slots: geo_data.Slots) -> NDArray[np.int64]:
+    """Return the order by work block and attributes, in which jobs that are alike stay as they are."""
+    return np.lexsort([*reversed(slots.attributes.values()), slots.work])
 
 
 def make_plan(config: ReleaseConfig, inputs: PublicInputs | None = None) -> ReleasePlan:
@@ -97,47 +107,98 @@ def choose(config: ReleaseConfig, inputs: PublicInputs) -> Choices:
     settings = config.plan
     jobs = np.bincount(inputs.slots.work, minlength=inputs.geography.n_blocks)
     level = settings.pool_level or inputs.model.level
-    fixed = Choices(level, settings.pool_below or 1, (float(settings.split_threshold or 1),))
+    fixed = Choices(
+        level, settings.pool_below or 1, (float(settings.split_threshold or 1),), settings.pool_by or ()
+    )
     adaptive = settings.coarsening in ("balanced", "threshold") and settings.split_threshold is None
-    sample = _sample(inputs, jobs, jobs > 0, _SAMPLE_JOBS, settings.pool_by)
+    workload = resolve_workload(config.canonical(), inputs.model.geography, inputs.model.level, inputs.slots)
+    sample = _sample(inputs, jobs, jobs > 0, _SAMPLE_JOBS, workload, settings.pool_by or ())
+    tried: dict[Choices, float] = {}
+
+    def value(candidate: Choices) -> float:
+        if candidate not in tried:
+            tried[candidate] = _objective(config, inputs, sample, candidate)
+        return tried[candidate]
+
     if adaptive:
         coarsest = replace(fixed, thresholds=(2.0**_LARGEST,))
-        if _objective(config, inputs, sample, coarsest) == float("inf"):
+        if value(coarsest) == float("inf"):
             return coarsest
-    choices = _thresholds(config, inputs, jobs, fixed) if adaptive else fixed
-    if settings.pool_below is not None or settings.coarsening not in ("balanced", "threshold"):
-        return choices
+    choices = _thresholds(config, inputs, jobs, fixed, workload) if adaptive else fixed
+    strata = [settings.pool_by] if settings.pool_by is not None else _strata(config, workload)
     names = [*inputs.geography.levels, inputs.geography.block_level]
     finer = names[names.index(level) + 1 : -1] if settings.pool_level is None else []
-    resamples = synth.MECHANISMS[config.release.mechanism].resamples
-    # Noise and strata make small pools dear, so all work blocks of a unit may have to share.
-    limits = _POOL_BELOW if resamples and not settings.pool_by else (*_POOL_BELOW, int(jobs.max()) + 1)
-    return min(
-        (
-            replace(choices, pool_level=name, pool_below=limit)
-            for name in [level, *finer]
-            for limit in (limits if name == level else limits[1:])
-        ),
-        key=lambda candidate: _objective(config, inputs, sample, candidate),
-    )
+    sharing = [(choices.pool_level, choices.pool_below)]
+    if settings.pool_below is None and settings.coarsening in ("balanced", "threshold"):
+        # Noise and strata make small pools dear, so all work blocks of a unit may have to share.
+        limits = (*_POOL_BELOW, int(jobs.max()) + 1)
+        sharing = [(name, limit) for name in [level, *finer] for limit in limits[name != level :]]
+    best = choices
+    while True:  # over sharing, and then over strata, which change what sharing is best
+        before = best
+        shared = [replace(best, pool_level=name, pool_below=limit) for name, limit in sharing]
+        best = min(shared, key=value)
+        best = min([best, *(replace(best, pool_by=by) for by in strata)], key=value)
+        if best in (before, *shared):
+            break
+        sharing = _beside(sharing, (best.pool_level, best.pool_below))
+    return min([best, *_rescaled(best, value, whole=sample.share == 1)], key=value) if adaptive else best
+
+
+def _beside(sharing: list[tuple[str, int]], chosen: tuple[str, int]) -> list[tuple[str, int]]:
+    """Return the ways to share that differ from one by a step, at any level."""
+    limits = sorted({limit for _, limit in sharing})
+    at = limits.index(chosen[1])
+    return [way for way in sharing if abs(limits.index(way[1]) - at) <= 1]
+
+
+def _strata(config: ReleaseConfig, workload: Workload) -> list[tuple[str, ...]]:
+    """Return the sets of attributes that are tried: none, each, and, of microdata, all."""
+    names = workload.attributes
+    every = [names] if len(names) > 1 and config.jobs.format == "microdata" else []
+    return [(), *((name,) for name in names), *every]
+
+
+def _rescaled(choices: Choices, value: Callable[[Choices], float], *, whole: bool) -> list[Choices]:
+    """Return the choices with all T smaller or larger by the best factor.
+
+    Of a small region, all of which was tried, size classes have few jobs, so the best single T is there too.
+    """
+
+    def times(exponent: int) -> Choices:
+        return replace(choices, thresholds=tuple(t * 2.0**exponent for t in choices.thresholds))
+
+    def one(exponent: int) -> Choices:
+        return replace(choices, thresholds=(2.0**exponent,))
+
+    found = [times(_descend(lambda e: value(times(e)), 0))]
+    if whole:
+        middle = round(float(np.mean(np.log2(choices.thresholds))))
+        found.append(one(_descend(lambda e: value(one(e)), middle)))
+    return found
 
 
 def _thresholds(
-    config: ReleaseConfig, inputs: PublicInputs, jobs: NDArray[np.int64], start: Choices
+    config: ReleaseConfig,
+    inputs: PublicInputs,
+    jobs: NDArray[np.int64],
+    start: Choices,
+    workload: Workload,
 ) -> Choices:
     """Return the best T of every size class, each search beginning at the answer of the class before."""
+    flows = workload.of_flows()
     classes = int(log2(jobs.max())) + 1
     octave = np.full(jobs.size, -1)
     octave[jobs > 0] = np.log2(jobs[jobs > 0]).astype(int)
     found: dict[int, int] = {}
     exponent = 0
     for size in reversed(range(classes)):
-        sample = _sample(inputs, jobs, octave == size, _SAMPLE_JOBS)
+        sample = _sample(inputs, jobs, octave == size, _SAMPLE_JOBS, flows)
         if len(sample) < min(_FEWEST_JOBS, len(inputs.slots) // classes):
             continue
         exponent = _descend(
             lambda e, s=sample: _objective(  # type: ignore[misc]
-                config, inputs, s, replace(start, pool_below=1, thresholds=(2.0**e,))
+                config, inputs, s, replace(start, pool_below=1, thresholds=(2.0**e,), pool_by=())
             ),
             exponent,
         )
@@ -169,6 +230,7 @@ def _sample(
     jobs: NDArray[np.int64],
     member: NDArray[np.bool_],
     size: int,
+    workload: Workload,
     by: tuple[str, ...] = (),
 ) -> _Sample:
     """Return the slots of the member blocks of some destination units, spread evenly over all their jobs."""
@@ -184,9 +246,16 @@ def _sample(
     chosen = member & np.isin(unit, present)
     rows = chosen[inputs.slots.work]
     slots = inputs.slots
-    attributes = {name: slots.attributes[name][rows] for name in by}
-    categories = {name: slots.categories[name] for name in by}
-    return _Sample(geo_data.Slots(slots.work[rows], attributes, categories), inputs.model)
+    named = tuple(dict.fromkeys((*workload.attributes, *by)))
+    attributes = {name: slots.attributes[name][rows] for name in named}
+    categories = {name: slots.categories[name] for name in named}
+    return _Sample(
+        geo_data.Slots(slots.work[rows], attributes, categories),
+        inputs.model,
+        workload,
+        geo_data.attribute_concentrations(inputs.model, slots),
+        int(np.count_nonzero(rows)) / len(slots),
+    )
 
 
 def _objective(config: ReleaseConfig, inputs: PublicInputs, sample: _Sample, choices: Choices) -> float:
@@ -195,9 +264,8 @@ def _objective(config: ReleaseConfig, inputs: PublicInputs, sample: _Sample, cho
     delta = config.privacy.delta
     if config.privacy.guarantee == "pdp":  # its delta is shared by size
         delta = delta * len(sample) / len(inputs.slots)
-    settings = config.plan.model_copy(update={"pool_by": tuple(sample.slots.attributes)})
     try:
-        plan = assemble(config.model_copy(update={"plan": settings}), inputs, sample.slots, choices, delta)
+        plan = assemble(config, inputs, sample.slots, choices, delta)
     except synth.BudgetTooSmallError:
         return float("inf")
-    return objective(plan, inputs.model, sample.seed, sample.homes_of(plan.pools))
+    return objective(plan, sample.workload, sample.seed, sample.homes_of(plan.pools), sample.share)

@@ -190,7 +190,7 @@ def load_plan(
         domain_unit=unit,
         domain_size=size,
         numeric=numeric,
-        choices=Choices(pools.pooling.level, pools.pooling.below, thresholds),
+        choices=Choices(pools.pooling.level, pools.pooling.below, thresholds, pools.pooling.by),
         notes=tuple(document["notes"]),
     )
     # Written again it must say the same: nothing is in it that nobody reads, and is published.

@@ -16,7 +16,6 @@ import pandas as pd
 from dask.base import compute
 from dask.delayed import delayed
 from dask.diagnostics.progress import ProgressBar
-from numpy.typing import NDArray
 from pydantic import ValidationError
 
 import geo_data
@@ -71,7 +70,7 @@ class Sweep:
     split_threshold, pool_below : tuple of str
         Numbers, or "auto" for the planner's choice.
     pool_by : tuple of str
-        Attributes, those of one candidate joined by "+", or "none".
+        Attributes, those of one candidate joined by "+", "none", or "auto".
     pool_level : tuple of str
         Levels, or "auto".
     retention_min : tuple of str
@@ -125,12 +124,13 @@ def changed(config: ReleaseConfig, changes: Mapping[str, str]) -> ReleaseConfig:
                     f"mechanism: {value!r} cannot be tried; there are {', '.join(sorted(synth.MECHANISMS))}"
                 )
         elif name == "pool_by":
-            plan[name] = [] if value == _NONE else value.split("+")
+            plan[name] = None if value == AUTO else [] if value == _NONE else value.split("+")
         else:
             plan[name] = (
                 None if value == AUTO else int(value) if name == "pool_below" and value.isdigit() else value
             )
-    plan["pool_by"] = tuple(plan["pool_by"])
+    if plan["pool_by"] is not None:
+        plan["pool_by"] = tuple(plan["pool_by"])
     try:
         asked, settings = PrivacySettings.model_validate(privacy), PlanSettings.model_validate(plan)
     except ValidationError as errors:
@@ -179,7 +179,7 @@ def tune(
     -------
     DataFrame
         One row a combination: its settings, what was chosen, pools, cells, and the measures of
-        `SimulatedUtility`. Combinations that the budget cannot pay have no measures.
+        `SimulatedUtility.columns`. Combinations that the budget cannot pay have no measures.
 
     Raises
     ------
@@ -200,15 +200,11 @@ def tune(
         inputs = public_inputs_for(config, geography, earlier.slots())
     for candidate in candidates:
         check_pool_by(candidate, inputs.slots)
-    strata = {candidate.plan.pool_by for candidate in candidates}
-    records = {by: earlier.records(by) for by in strata} if earlier else {}
+    records = earlier.records(tuple(inputs.slots.attributes)) if earlier else None
     task = delayed(_try, pure=False, traverse=False)
     with ProgressBar(out=sys.stderr) if progress else nullcontext():
         rows = compute(
-            *(
-                task(candidate, inputs, records.get(candidate.plan.pool_by), seeds)
-                for candidate in candidates
-            ),
+            *(task(candidate, inputs, records, seeds) for candidate in candidates),
             scheduler="threads",
         )
     results = pd.DataFrame(list(rows))
@@ -231,7 +227,7 @@ def _try(
         "mechanism": config.release.mechanism,
         "coarsening": plan.coarsening,
         "split_threshold": AUTO if plan.split_threshold is None else str(plan.split_threshold),
-        "pool_by": "+".join(plan.pool_by) or _NONE,
+        "pool_by": AUTO if plan.pool_by is None else "+".join(plan.pool_by) or _NONE,
         "pool_level": plan.pool_level or AUTO,
         "pool_below": AUTO if plan.pool_below is None else str(plan.pool_below),
         "retention_min": plan.model_dump(mode="json")["retention_min"],  # exact: "1/3" is no decimal
@@ -240,16 +236,22 @@ def _try(
         made = make_plan(config, inputs)
     except synth.BudgetTooSmallError:
         return row | {"certified": False}
-    homes: NDArray[np.int32] | None = None
+    homes, attributes = None, None
     if records is not None:
-        homes = geo_data.group_records(made.pools, made.geography, records)
+        order = geo_data.order_records(made.pools, made.geography, records)
+        homes = records.home[order]
+        attributes = {name: codes[order] for name, codes in records.attributes.items()}
     trials = pd.DataFrame(
-        [simulate_utility(made, inputs.model, homes, seed=seed).as_dict() for seed in seeds]
+        [
+            simulate_utility(made, inputs.model, homes, attributes=attributes, seed=seed).columns()
+            for seed in seeds
+        ]
     )
     return row | {
         "certified": True,
         "chosen_pool_level": made.choices.pool_level,
         "chosen_pool_below": made.choices.pool_below,
+        "chosen_pool_by": "+".join(made.choices.pool_by) or _NONE,
         "pools": made.pools.n.size,
         "cells_of_a_job": float(
             np.average(made.numeric.domains.n_cells[made.numeric.pools.domain], weights=made.pools.n)

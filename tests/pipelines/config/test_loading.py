@@ -153,7 +153,8 @@ def test_defaults() -> None:
     assert config.release.mechanism == "dirichlet"
     assert config.auxiliary == ()
     assert config.weights is None
-    assert config.plan.pool_by == ()
+    assert config.plan.pool_by is None
+    assert config.workload == ()
     assert config.plan.retention_min == 1
     assert config.plan.coarsening == "balanced"
     assert config.plan.split_threshold is config.plan.pool_below is config.plan.prior is None
