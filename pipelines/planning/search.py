@@ -133,23 +133,27 @@ def choose(config: ReleaseConfig, inputs: PublicInputs) -> Choices:
         # Noise and strata make small pools dear, so all work blocks of a unit may have to share.
         limits = (*_POOL_BELOW, int(jobs.max()) + 1)
         sharing = [(name, limit) for name in [level, *finer] for limit in limits[name != level :]]
-    best = choices
-    while True:  # over sharing, and then over strata, which change what sharing is best
-        before = best
-        shared = [replace(best, pool_level=name, pool_below=limit) for name, limit in sharing]
-        best = min(shared, key=value)
-        best = min([best, *(replace(best, pool_by=by) for by in strata)], key=value)
-        if best in (before, *shared):
-            break
-        sharing = _beside(sharing, (best.pool_level, best.pool_below))
+    start = min(
+        (replace(choices, pool_level=name, pool_below=limit, pool_by=strata[0]) for name, limit in sharing),
+        key=value,
+    )
+    best = min((_shared_best(replace(start, pool_by=by), sharing, value) for by in strata), key=value)
     return min([best, *_rescaled(best, value, whole=sample.share == 1)], key=value) if adaptive else best
 
 
-def _beside(sharing: list[tuple[str, int]], chosen: tuple[str, int]) -> list[tuple[str, int]]:
-    """Return the ways to share that differ from one by a step, at any level."""
+def _shared_best(
+    choices: Choices, sharing: list[tuple[str, int]], value: Callable[[Choices], float]
+) -> Choices:
+    """Return the choices with the best way to share, found downhill from theirs: limits step by step."""
     limits = sorted({limit for _, limit in sharing})
-    at = limits.index(chosen[1])
-    return [way for way in sharing if abs(limits.index(way[1]) - at) <= 1]
+    best = choices
+    while True:
+        at = limits.index(best.pool_below)
+        near = [way for way in sharing if abs(limits.index(way[1]) - at) <= 1]
+        found = min((replace(best, pool_level=name, pool_below=limit) for name, limit in near), key=value)
+        if value(found) >= value(best):
+            return best
+        best = found
 
 
 def _strata(config: ReleaseConfig, workload: Workload) -> list[tuple[str, ...]]:

@@ -22,16 +22,26 @@ from pipelines.planning.utility import destination_commute_error, mean_commute, 
 from pipelines.planning.workload import CountedJobs, Table, Workload, resolve_workload
 
 __all__ = [
-    "LEAST_GAIN",
     "ExpectedLoss",
     "SimulatedUtility",
+    "carries",
     "draw_without_noise",
     "objective",
     "simulate_utility",
 ]
 
-LEAST_GAIN = 0.1
-"""A release carries a table if it loses at least this part less in it than the public model alone does."""
+_LEAST_GAIN = 0.1
+
+
+def carries(loss: float, public_model: float) -> bool:
+    """Say whether a release carries a table: it loses at least a tenth less than the public model alone.
+
+    Parameters
+    ----------
+    loss, public_model : float
+        Expected loss of the release, and of homes drawn from the public model, in the table.
+    """
+    return loss <= (1 - _LEAST_GAIN) * public_model
 
 
 @dataclass(frozen=True)
@@ -56,8 +66,8 @@ class ExpectedLoss:
 
     @property
     def carried(self) -> bool:
-        """Whether the release says clearly more of the table than public data do."""
-        return self.loss <= (1 - LEAST_GAIN) * self.public_model
+        """Whether the release says more of the table than public data do (`carries`)."""
+        return carries(self.loss, self.public_model)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as it stands in the forecast of a plan."""
