@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from geo_data.jobs import AttributeCodes, Slots
 from geo_data.model import PublicModel
 
-__all__ = ["attribute_concentrations", "inside_share", "model_homes", "proxy_homes"]
+__all__ = ["attribute_concentrations", "inside_share", "proxy_homes"]
 
 Float64 = NDArray[np.float64]
 
@@ -80,33 +80,6 @@ def proxy_homes(
     homes[order] = _blocks(model, home_units[source], generator)
     if attributes and concentrations:
         _exchange(model, work, homes, attributes, concentrations, np.random.default_rng([seed, 1]))
-    return homes
-
-
-def model_homes(model: PublicModel, work: NDArray[np.int32], seed: int) -> NDArray[np.int32]:
-    """Draw a home for every job from the public model itself: what is known without confidential data.
-
-    Parameters
-    ----------
-    model, work, seed
-        As for `proxy_homes`.
-
-    Returns
-    -------
-    ndarray of int32, shape (n,)
-        Home blocks, each drawn by itself.
-    """
-    generator = np.random.default_rng([seed, 2])
-    order = np.argsort(work, kind="stable")
-    units, first = np.unique(model.units(work[order]), return_index=True)
-    last = np.append(first[1:], work.size)
-    home_units = np.empty(work.size, np.int64)
-    for at in range(0, units.size, _AT_A_TIME):
-        batch = slice(at, at + _AT_A_TIME)
-        for shares, low, high in zip(model.shares(units[batch]), first[batch], last[batch], strict=True):
-            home_units[low:high] = _draw(generator, shares, high - low)
-    homes = np.empty(work.size, np.int32)
-    homes[order] = _blocks(model, home_units, generator)
     return homes
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 import synth
 from pipelines.config.loading import ReleaseConfig
 from pipelines.planning.simulation import carries
-from pipelines.planning.sweep import PLAN_SETTINGS, changed
+from pipelines.planning.sweep import PLAN_SETTINGS, changed, strata_of
 
 __all__ = ["recommend"]
 
@@ -148,6 +148,7 @@ def _tables(best: Any, config: ReleaseConfig) -> str:
     plan = chosen.plan.model_dump(mode="json")
     # What the planner chose of these can be written down; T, chosen for every size of pools, cannot.
     plan |= {"pool_level": best["chosen_pool_level"], "pool_below": int(best["chosen_pool_below"])}
+    plan["pool_by"] = strata_of(best["chosen_pool_by"])
     rule = plan["coarsening"]
     keys = ["coarsening", _RULE_SETTING.get(rule, "split_threshold")]
     keys += ["pool_by", "pool_level", "pool_below", "retention_min"]

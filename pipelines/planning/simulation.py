@@ -25,6 +25,7 @@ __all__ = [
     "ExpectedLoss",
     "SimulatedUtility",
     "carries",
+    "draw_public_model",
     "draw_without_noise",
     "objective",
     "simulate_utility",
@@ -136,6 +137,36 @@ class SimulatedUtility:
 _TRIAL_JOBS = 1_000_000
 
 
+def draw_public_model(
+    plan: ReleasePlan, seed: int, tried: slice | NDArray[np.int64] = slice(None)
+) -> NDArray[np.int32]:
+    """Return homes that are drawn from the public model alone: what is known without confidential data.
+
+    Parameters
+    ----------
+    plan : ReleasePlan
+        Whose shares and weights are the public model, as a release draws from it inside a cell.
+    seed : int
+        What it gives is of no release.
+    tried : slice or ndarray of int64
+        Slots to draw for; by default all.
+
+    Returns
+    -------
+    ndarray of int32, shape (n,)
+        A home block for each slot, slot after slot.
+    """
+    numeric = plan.numeric
+    n = numeric.domains.n_domains
+    whole = synth.Domains(
+        plan.geography.n_blocks, np.arange(n + 1), np.zeros(n, np.int32), np.zeros(n, np.uint8)
+    )
+    domain = np.repeat(numeric.pools.domain, plan.pools.n)[tried]
+    stream = synth.RunKey.from_seed(seed).stream("public model", 0)
+    cells = np.zeros(domain.size, np.int32)
+    return synth.draw_blocks(whole, domain, cells, plan.cumulative_weights, plan.shares, stream)
+
+
 def draw_without_noise(
     plan: ReleasePlan,
     homes: NDArray[np.int32],
@@ -237,7 +268,7 @@ def simulate_utility(
         workload.losses(true, CountedJobs(work, drawn, own), share)
         for drawn in (
             synthetic,
-            geo_data.model_homes(model, work, seed),
+            draw_public_model(plan, seed, tried),
             draw_without_noise(plan, homes, np.random.default_rng([seed, 3]), tried),
         )
     ]

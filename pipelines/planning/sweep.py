@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -33,7 +33,16 @@ from pipelines.planning.public_inputs import (
 from pipelines.planning.search import make_plan
 from pipelines.planning.simulation import simulate_utility
 
-__all__ = ["AUTO", "PLAN_SETTINGS", "Sweep", "changed", "draw_frontier", "tune"]
+__all__ = [
+    "AUTO",
+    "PLAN_SETTINGS",
+    "Sweep",
+    "changed",
+    "draw_frontier",
+    "every_mechanism",
+    "strata_of",
+    "tune",
+]
 
 AUTO = "auto"
 """In a sweep: what the planner chooses."""
@@ -124,7 +133,7 @@ def changed(config: ReleaseConfig, changes: Mapping[str, str]) -> ReleaseConfig:
                     f"mechanism: {value!r} cannot be tried; there are {', '.join(sorted(synth.MECHANISMS))}"
                 )
         elif name == "pool_by":
-            plan[name] = None if value == AUTO else [] if value == _NONE else value.split("+")
+            plan[name] = None if value == AUTO else strata_of(value)
         else:
             plan[name] = (
                 None if value == AUTO else int(value) if name == "pool_below" and value.isdigit() else value
@@ -148,6 +157,28 @@ def changed(config: ReleaseConfig, changes: Mapping[str, str]) -> ReleaseConfig:
     if problems := [*problems_across(tables)]:
         raise ConfigError(problems)
     return config.model_copy(update={"release": release, "privacy": asked, "plan": settings})
+
+
+def strata_of(value: str) -> list[str]:
+    """Return the attributes that a value of `Sweep.pool_by` names."""
+    return [] if value == _NONE else value.split("+")
+
+
+def every_mechanism(config: ReleaseConfig) -> Sweep:
+    """Return a sweep over the mechanisms that a configuration can have, each with strata and without.
+
+    Without strata, and with those that the planner chooses; only the latter where `plan.pool_by` is set. A
+    mechanism that cannot be had with the other settings is not tried.
+    """
+    usable = []
+    for name in sorted(synth.MECHANISMS):
+        with suppress(ConfigError):
+            changed(config, {"mechanism": name})
+            usable.append(name)
+    has = config.jobs.format == "lodes" or config.jobs.attributes
+    return Sweep(
+        mechanism=tuple(usable), pool_by=(_NONE, AUTO) if has and config.plan.pool_by is None else ()
+    )
 
 
 def tune(
