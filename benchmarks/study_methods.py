@@ -76,7 +76,8 @@ class Subject:
     @cached_property
     def records(self) -> geo_data.JobRecords:
         """The true jobs."""
-        return job_source(self.config, self.inputs.geography).records(self.config.plan.pool_by)
+        by = tuple(self.inputs.slots.attributes)  # plans have strata of their own
+        return job_source(self.config, self.inputs.geography).records(by)
 
     def plan(
         self, epsilon: str, settings: PlanSettings, mechanism: str = "dirichlet"

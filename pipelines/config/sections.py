@@ -579,7 +579,13 @@ class PlanSettings(Section):
 
 
 # Machanavajjhala et al. 2008: domains within 100 miles, f_min 0.0378, an urn for every work block.
-_ONTHEMAP = {"coarsening": "distance", "distance_miles": "100", "retention_min": "0.0378", "pool_below": 1}
+_ONTHEMAP = {
+    "coarsening": "distance",
+    "distance_miles": "100",
+    "retention_min": "0.0378",
+    "pool_below": 1,
+    "pool_by": [],
+}
 
 # Its noise changes odds by at most 100: epsilon is ln(100) + ln(1 / 0.0378). What pruning costs beyond, V,
 # is taken from the noise.
