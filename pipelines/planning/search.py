@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isqrt, log2
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,7 @@ from pipelines.planning.workload import Workload, resolve_workload
 __all__ = ["choose", "make_plan"]
 
 _SAMPLE_JOBS = 40_000  # most jobs on which one candidate is tried
+_MOST_DRAWS = 8
 _SAMPLE_UNITS = 250  # most destination units that these jobs are in
 _POOL_BELOW = (1, 8, 32, 128, 512)  # limits that are tried
 _SMALLEST, _LARGEST = -8, 8  # T between 2^-8 and 2^8 expected workers a cell
@@ -46,6 +48,8 @@ class _Sample:
     concentrations: Mapping[str, float]
     share: float
     """Of all slots."""
+    draws: int = 1
+    """How often a candidate is tried: in a small region one draw would decide by chance."""
 
     def __len__(self) -> int:
         return len(self.slots)
@@ -57,14 +61,18 @@ class _Sample:
 
     @cached_property
     def homes(self) -> NDArray[np.int32]:
-        """Homes of the slots drawn from the public model: the same for every candidate."""
+        """Homes of the slots drawn from the public model, (draws, n): the same for every candidate."""
         known = {name: self.slots.attributes[name] for name in self.workload.attributes}
-        return geo_data.proxy_homes(self.model, self.slots.work, self.seed, known, self.concentrations)
+        drawn = [
+            geo_data.proxy_homes(self.model, self.slots.work, self.seed + i, known, self.concentrations)
+            for i in range(self.draws)
+        ]
+        return np.stack(drawn)
 
     def homes_of(self, pools: geo_data.PoolTable) -> NDArray[np.int32]:
         """Return the homes in the order of a candidate's slots, each with a job like its own."""
         homes = np.empty_like(self.homes)
-        homes[_order(pools.slots)] = self.homes[_order(self.slots)]
+        homes[:, _order(pools.slots)] = self.homes[:, _order(self.slots)]
         return homes
 
 
@@ -112,7 +120,7 @@ def choose(config: ReleaseConfig, inputs: PublicInputs) -> Choices:
     )
     adaptive = settings.coarsening in ("balanced", "threshold") and settings.split_threshold is None
     workload = resolve_workload(config.canonical(), inputs.model.geography, inputs.model.level, inputs.slots)
-    sample = _sample(inputs, jobs, jobs > 0, _SAMPLE_JOBS, workload, settings.pool_by or ())
+    sample = _sample(inputs, jobs, jobs > 0, _SAMPLE_JOBS, workload, tuple(inputs.slots.attributes))
     tried: dict[Choices, float] = {}
 
     def value(candidate: Choices) -> float:
@@ -125,7 +133,7 @@ def choose(config: ReleaseConfig, inputs: PublicInputs) -> Choices:
         if value(coarsest) == float("inf"):
             return coarsest
     choices = _thresholds(config, inputs, jobs, fixed, workload) if adaptive else fixed
-    strata = [settings.pool_by] if settings.pool_by is not None else _strata(config, workload)
+    strata = [settings.pool_by] if settings.pool_by is not None else _strata(config, inputs)
     names = [*inputs.geography.levels, inputs.geography.block_level]
     finer = names[names.index(level) + 1 : -1] if settings.pool_level is None else []
     sharing = [(choices.pool_level, choices.pool_below)]
@@ -137,8 +145,17 @@ def choose(config: ReleaseConfig, inputs: PublicInputs) -> Choices:
         (replace(choices, pool_level=name, pool_below=limit, pool_by=strata[0]) for name, limit in sharing),
         key=value,
     )
-    best = min((_shared_best(replace(start, pool_by=by), sharing, value) for by in strata), key=value)
-    return min([best, *_rescaled(best, value, whole=sample.share == 1)], key=value) if adaptive else best
+    whole = sample.share == 1  # small, so that more can be tried: T and sharing together, from other starts
+    tops = []
+    for by in strata:
+        tops.append(_shared_best(replace(start, pool_by=by), sharing, value))
+        for name, limit in (sharing[0], sharing[-1]) if adaptive and whole else ():
+            other = replace(tops[0], pool_by=by, pool_level=name, pool_below=limit)
+            for begin in (tops[-1], other):
+                scaled = min([begin, *_rescaled(begin, value, whole=True)], key=value)
+                tops.append(_shared_best(scaled, sharing, value))
+    best = min(tops, key=value)
+    return min([best, *_rescaled(best, value, whole=whole)], key=value) if adaptive else best
 
 
 def _shared_best(
@@ -156,9 +173,12 @@ def _shared_best(
         best = found
 
 
-def _strata(config: ReleaseConfig, workload: Workload) -> list[tuple[str, ...]]:
-    """Return the sets of attributes that are tried: none, each, and, of microdata, all."""
-    names = workload.attributes
+def _strata(config: ReleaseConfig, inputs: PublicInputs) -> list[tuple[str, ...]]:
+    """Return the sets of attributes that are tried: none, each, and, of microdata, all.
+
+    Also attributes by which no table counts: smaller pools may be better for other tables.
+    """
+    names = tuple(inputs.slots.attributes)
     every = [names] if len(names) > 1 and config.jobs.format == "microdata" else []
     return [(), *((name,) for name in names), *every]
 
@@ -175,10 +195,11 @@ def _rescaled(choices: Choices, value: Callable[[Choices], float], *, whole: boo
     def one(exponent: int) -> Choices:
         return replace(choices, thresholds=(2.0**exponent,))
 
-    found = [times(_descend(lambda e: value(times(e)), 0))]
+    # Smaller ones first: bounds for very few cells take long.
+    found = [times(-_descend(lambda e: value(times(-e)), 0))]
     if whole:
         middle = round(float(np.mean(np.log2(choices.thresholds))))
-        found.append(one(_descend(lambda e: value(one(e)), middle)))
+        found.append(one(-_descend(lambda e: value(one(-e)), -middle)))
     return found
 
 
@@ -259,6 +280,7 @@ def _sample(
         workload,
         geo_data.attribute_concentrations(inputs.model, slots),
         int(np.count_nonzero(rows)) / len(slots),
+        min(_MOST_DRAWS, max(1, _SAMPLE_JOBS // len(slots))),
     )
 
 
@@ -272,4 +294,7 @@ def _objective(config: ReleaseConfig, inputs: PublicInputs, sample: _Sample, cho
         plan = assemble(config, inputs, sample.slots, choices, delta)
     except synth.BudgetTooSmallError:
         return float("inf")
-    return objective(plan, sample.workload, sample.seed, sample.homes_of(plan.pools), sample.share)
+    homes = sample.homes_of(plan.pools)
+    return fmean(
+        objective(plan, sample.workload, sample.seed + i, own, sample.share) for i, own in enumerate(homes)
+    )
