@@ -231,7 +231,7 @@ def tune(
         inputs = public_inputs_for(config, geography, earlier.slots())
     for candidate in candidates:
         check_pool_by(candidate, inputs.slots)
-    records = earlier.records(tuple(inputs.slots.attributes)) if earlier else None
+    records = _with_every_attribute(earlier, [*inputs.slots.attributes]) if earlier else None
     task = delayed(_try, pure=False, traverse=False)
     with ProgressBar(out=sys.stderr) if progress else nullcontext():
         rows = compute(
@@ -243,6 +243,21 @@ def tune(
         results.to_parquet(out / "tune.parquet", index=False)
         draw_frontier(results, config.release.name, out / "frontier.png")
     return results
+
+
+def _with_every_attribute(jobs: geo_data.LodesJobs, names: Sequence[str]) -> geo_data.JobRecords:
+    """Return the jobs with all attributes, of which the file counts each by itself for a pair of blocks.
+
+    Which of the jobs of a pair has which combination is arbitrary, and counts in no table of the workload.
+    """
+    attributes = {}
+    read = jobs.records()
+    order = np.lexsort((read.home, read.work))
+    work, home = read.work[order], read.home[order]
+    for name in names:
+        read = jobs.records((name,))
+        attributes[name] = read.attributes[name][np.lexsort((read.home, read.work))]
+    return geo_data.JobRecords(work, home, attributes)
 
 
 def _try(

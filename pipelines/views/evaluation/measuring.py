@@ -54,13 +54,13 @@ class Measure:
 #: By the name in column ``measure``, in the order of reports.
 MEASURES: dict[str, Measure] = {
     "workload_loss": Measure(
-        "Table of the workload", "%", "Share of jobs that would have to be counted elsewhere in the table."
+        "This release", "%", "Share of jobs that would have to be counted elsewhere in the table."
     ),
     "workload_public_model": Measure(
-        "The same, public model alone", "%", "What is lost by homes that see nothing confidential."
+        "Public model alone", "%", "What is lost by homes that see nothing confidential."
     ),
     "workload_no_privacy": Measure(
-        "The same, no privacy", "%", "What is lost by the pools of the plan without noise and without cells."
+        "No privacy", "%", "What is lost by the pools of the plan without noise and without cells."
     ),
     "total_variation": Measure(
         "Total variation distance", "%", "Share of jobs whose pair of home and work would have to change."

@@ -11,6 +11,7 @@ from typing import Any
 import jinja2
 import pandas as pd
 
+import geo_data
 from pipelines.release.reader import PublicRelease
 from pipelines.views.evaluation.charts import CHARTS, draw
 from pipelines.views.evaluation.commute_measures import SHORT_KM
@@ -100,7 +101,7 @@ def _part(comparison: Comparison, measures: pd.DataFrame) -> dict[str, Any]:
         "notes": comparison.notes,
         "cards": _cards(measures),
         "tables": [
-            *_workload(measures[measures["measure"].isin(_WORKLOAD)]),
+            *_workload(measures[measures["measure"].isin(_WORKLOAD)], comparison.geography),
             _by_level(
                 "Flows",
                 "Tables of flows from each area to each, added up to several levels. The finer the "
@@ -149,14 +150,18 @@ def _cards(measures: pd.DataFrame) -> list[dict[str, str]]:
     return cards
 
 
-def _workload(measures: pd.DataFrame) -> list[dict[str, Any]]:
+def _workload(measures: pd.DataFrame, geography: geo_data.Geography) -> list[dict[str, Any]]:
     values = {
         (m, level): v for m, level, v in measures[["measure", "level", "value"]].itertuples(index=False)
     }
     if not values:
         return []
+    levels = {*geography.levels, geography.block_level}
     rows = [
-        [name, *(_number(m, values[m, name]) if (m, name) in values else "" for m in _WORKLOAD)]
+        [
+            " ".join(singular(word) if word in levels else word for word in name.split(" ")),
+            *(_number(m, values[m, name]) if (m, name) in values else "" for m in _WORKLOAD),
+        ]
         for name in dict.fromkeys(measures["level"])
     ]
     return [
@@ -165,7 +170,7 @@ def _workload(measures: pd.DataFrame) -> list[dict[str, Any]]:
             "text": "Total variation distance: the share of jobs that would have to be counted elsewhere. "
             "Beside it what is lost by homes drawn from the public model, which sees nothing confidential, "
             "and by the pools of the plan without any privacy, neither noise nor cells.",
-            "head": ["Table", "This release", "Public model alone", "No privacy"],
+            "head": ["Table", *(MEASURES[name].title for name in _WORKLOAD)],
             "rows": rows,
             "meanings": False,
         }

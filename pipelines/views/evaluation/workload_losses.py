@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -48,21 +49,24 @@ def workload_losses(release: PublicRelease, source: geo_data.JobSource, truth: P
     workload = resolve_workload(plan.configuration, geography, plan.level, slots)
     known = {*geography.levels, geography.block_level, *geography.non_nesting_areas, None}
     tables = [t for t in workload.tables if {t.home, t.work} <= known and len(t.attributes) < 2]
-    names = tuple(dict.fromkeys(name for table in tables for name in table.attributes))
-    records = _read(source, plan, names)
-    true = CountedJobs(records.work, records.home, records.attributes)
+    read = partial(_read, source, plan)
     drawn = {"public_model": draw_public_model(plan, _SEED)}
-    if len(true) == len(slots) and plan.numeric.record_range is None:
-        homes = true.home[geo_data.order_records(plan.pools, plan.geography, records)]
+    if plan.numeric.record_range is None and len(records := read(plan.pools.pooling.by)) == len(slots):
+        homes = records.home[geo_data.order_records(plan.pools, plan.geography, records)]
         drawn["no_privacy"] = draw_without_noise(plan, homes, np.random.default_rng(_SEED))
     rows: list[Row] = []
-    for table in tables:
+    true = CountedJobs(np.zeros(0, np.int32), np.zeros(0, np.int32), {})
+    for table in sorted(tables, key=lambda table: table.attributes):  # a LODES file has one at a time
+        if not len(true) or {*table.attributes} != {*true.attributes}:
+            records = read(table.attributes)
+            true = CountedJobs(records.work, records.home, records.attributes)
         one = Workload((table,), geography, plan.level)
         compared = {"loss": _released(release, table)}
         compared |= {kind: CountedJobs(slots.work, homes, slots.attributes) for kind, homes in drawn.items()}
         for kind, jobs in compared.items():
             rows.append((f"workload_{kind}", table.name, "all", float(one.losses(true, jobs)[0])))
-    return rows
+    order = [table.name for table in tables]
+    return sorted(rows, key=lambda row: order.index(row[1]))
 
 
 def _geography(release: PublicRelease, truth: Path) -> geo_data.Geography:
@@ -75,7 +79,6 @@ def _geography(release: PublicRelease, truth: Path) -> geo_data.Geography:
 
 def _read(source: geo_data.JobSource, plan: ReleasePlan, names: tuple[str, ...]) -> geo_data.JobRecords:
     """Return the true jobs of the plan's geography and categories."""
-    names = tuple(dict.fromkeys((*names, *plan.pools.pooling.by)))
     categories = plan.pools.slots.categories
     parts = []
     for part in source.parts(names, categories, others=plan.numeric.record_range is not None):

@@ -227,7 +227,7 @@ def test_a_table_is_carried_if_it_is_better_than_what_is_public() -> None:
 def test_strata_are_chosen_for_the_tables_that_need_them(
     small_config: Configs, microdata_jobs: Callable[..., dict[str, object]]
 ) -> None:
-    free = {"plan.pool_by": None, "plan.retention_min": "1"}
+    free = {"plan.pool_by": None, "plan.retention_min": "1", "release.mechanism": "geometric"}
     residents = {"workload": [{"home": "trct", "attributes": ["age"]}]}
     flows = {"workload": [{"home": "trct", "work": "trct"}]}
     chosen = [make_plan(small_config(microdata_jobs("csv"), free, one)).choices for one in (residents, flows)]
