@@ -170,7 +170,7 @@ def draw_public_model(
 def draw_without_noise(
     plan: ReleasePlan,
     homes: NDArray[np.int32],
-    generator: np.random.Generator,
+    seed: int,
     tried: slice | NDArray[np.int64] = slice(None),
 ) -> NDArray[np.int32]:
     """Return what a plan would release if it gave no privacy: its pools, without noise and without cells.
@@ -185,21 +185,22 @@ def draw_without_noise(
     plan : ReleasePlan
     homes : ndarray of int32, shape (n,)
         Home of each slot, pool after pool.
-    generator : numpy.random.Generator
+    seed : int
         What it gives is of no release.
     tried : slice or ndarray of int64
         The slots that the homes are of; by default all.
     """
     pool = np.repeat(np.arange(plan.pools.n.size), plan.pools.n)[tried]
+    words = synth.RunKey.from_seed(seed).stream("without noise", 0).words(2 * pool.size)
+    chance, other = np.split(words.astype(np.float64) / 2**64, 2)
     if not plan.mechanism.resamples:
-        shuffled = np.argsort(pool + generator.random(pool.size), kind="stable")
-        return homes[shuffled]
-    running = np.append(0, np.cumsum(generator.standard_exponential(pool.size)))
+        return homes[np.lexsort((chance, pool))]
+    running = np.append(0, np.cumsum(-np.log1p(-chance.clip(max=1 - 2**-53))))
     first = np.flatnonzero(np.append(True, pool[1:] != pool[:-1]))
     last = np.append(first[1:], pool.size)
     size = last - first
     low, high = (np.repeat(running[ends], size) for ends in (first, last))
-    drawn = np.searchsorted(running, low + generator.random(pool.size) * (high - low), side="right") - 1
+    drawn = np.searchsorted(running, low + other * (high - low), side="right") - 1
     return homes[drawn.clip(np.repeat(first, size), np.repeat(last - 1, size))]
 
 
@@ -269,7 +270,7 @@ def simulate_utility(
         for drawn in (
             synthetic,
             draw_public_model(plan, seed, tried),
-            draw_without_noise(plan, homes, np.random.default_rng([seed, 3]), tried),
+            draw_without_noise(plan, homes, seed, tried),
         )
     ]
     means = [mean_commute(geography, work, h) for h in (homes, synthetic)]

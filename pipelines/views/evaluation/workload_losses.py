@@ -53,7 +53,7 @@ def workload_losses(release: PublicRelease, source: geo_data.JobSource, truth: P
     drawn = {"public_model": draw_public_model(plan, _SEED)}
     if plan.numeric.record_range is None and len(records := read(plan.pools.pooling.by)) == len(slots):
         homes = records.home[geo_data.order_records(plan.pools, plan.geography, records)]
-        drawn["no_privacy"] = draw_without_noise(plan, homes, np.random.default_rng(_SEED))
+        drawn["no_privacy"] = draw_without_noise(plan, homes, _SEED)
     rows: list[Row] = []
     true = CountedJobs(np.zeros(0, np.int32), np.zeros(0, np.int32), {})
     for table in sorted(tables, key=lambda table: table.attributes):  # a LODES file has one at a time

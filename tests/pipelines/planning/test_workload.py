@@ -192,13 +192,13 @@ def test_without_noise_homes_stay_in_their_pools(small_config: Configs) -> None:
         plan = make_plan(small_config({"release.mechanism": mechanism, "plan.retention_min": "1"}))
         pool = np.repeat(np.arange(plan.pools.n.size), plan.pools.n)
         homes = rng.integers(0, plan.geography.n_blocks, pool.size).astype(np.int32)
-        drawn = draw_without_noise(plan, homes, rng)
+        drawn = draw_without_noise(plan, homes, 1)
         pairs = [Counter(zip(pool.tolist(), h.tolist(), strict=True)) for h in (homes, drawn)]
         assert pairs[1].keys() <= pairs[0].keys()
         assert (pairs[0] == pairs[1]) == (mechanism == "geometric")
         # Drawn anew, the first home of a pool comes as often as any other.
         again = np.stack(
-            [draw_without_noise(plan, np.arange(pool.size, dtype=np.int32), rng) for _ in range(300)]
+            [draw_without_noise(plan, np.arange(pool.size, dtype=np.int32), seed) for seed in range(300)]
         )
         large = int(np.argmax(plan.pools.n))
         own = again[:, pool == large]
