@@ -114,6 +114,7 @@ def test_the_choice_is_better_than_extreme_ones(epsilon: str, config_of: Configs
     assert best <= objective(replace(chosen, pool_below=10_000)) + 0.01
 
 
+@pytest.mark.slow  # bounds for few cells at epsilon 2 take long
 def test_little_privacy_loss_asks_for_fewer_cells(config_of: Configs) -> None:
     sizes = []
     for epsilon in ("2", "8.6"):
