@@ -76,7 +76,11 @@ class Subject:
     @cached_property
     def records(self) -> geo_data.JobRecords:
         """The true jobs."""
-        return job_source(self.config, self.inputs.geography).records(self.config.plan.pool_by)
+        return self.records_by(())
+
+    def records_by(self, by: tuple[str, ...]) -> geo_data.JobRecords:
+        """Return the true jobs with the attributes by which a plan has pools."""
+        return job_source(self.config, self.inputs.geography).records(by)
 
     def plan(
         self, epsilon: str, settings: PlanSettings, mechanism: str = "dirichlet"
@@ -142,7 +146,7 @@ def draw(plan: pipelines.ReleasePlan, homes: np.ndarray) -> np.ndarray:
 
 def true_homes(subject: Subject, plan: pipelines.ReleasePlan) -> np.ndarray:
     """Return the true homes, pool after pool."""
-    return geo_data.group_records(plan.pools, plan.geography, subject.records)
+    return geo_data.group_records(plan.pools, plan.geography, subject.records_by(plan.pools.pooling.by))
 
 
 def certify(method: str, plan: pipelines.ReleasePlan) -> Draft:

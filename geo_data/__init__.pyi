@@ -43,6 +43,9 @@ from .pools import Pooling as Pooling
 from .pools import PoolTable as PoolTable
 from .pools import build_pools as build_pools
 from .pools import group_records as group_records
+from .pools import order_records as order_records
+from .proxy_truth import attribute_concentrations as attribute_concentrations
+from .proxy_truth import inside_share as inside_share
 from .proxy_truth import proxy_homes as proxy_homes
 from .unit_names import clean_names as clean_names
 from .weights import BlockWeights as BlockWeights

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from geo_data.geography import Geography
 from geo_data.jobs import JobRecords, Slots
 
-__all__ = ["PoolFinder", "PoolTable", "Pooling", "build_pools", "group_records"]
+__all__ = ["PoolFinder", "PoolTable", "Pooling", "build_pools", "group_records", "order_records"]
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,18 @@ def build_pools(slots: Slots, geography: Geography, pooling: Pooling) -> PoolTab
 def group_records(pools: PoolTable, geography: Geography, records: JobRecords) -> NDArray[np.int32]:
     """Return the confidential home blocks of the job records, pool after pool, inside a pool by work block.
 
+    Parameters and errors are those of `order_records`.
+
+    Returns
+    -------
+    ndarray of int32, shape (n_records,)
+    """
+    return records.home[order_records(pools, geography, records)]
+
+
+def order_records(pools: PoolTable, geography: Geography, records: JobRecords) -> NDArray[np.int64]:
+    """Return the order of job records in which they fill the slots of pools, by pool and work block.
+
     Parameters
     ----------
     pools : PoolTable
@@ -141,7 +153,8 @@ def group_records(pools: PoolTable, geography: Geography, records: JobRecords) -
 
     Returns
     -------
-    ndarray of int32, shape (n_records,)
+    ndarray of int64, shape (n_records,)
+        **Confidential**, as the records are.
 
     Raises
     ------
@@ -155,7 +168,7 @@ def group_records(pools: PoolTable, geography: Geography, records: JobRecords) -
         raise ValueError(
             "the job records do not fill the public slots: the two were read from different files"
         )
-    return records.home[order]
+    return order
 
 
 class PoolFinder:

@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
+from geo_data.jobs import AttributeCodes, Slots
 from geo_data.model import PublicModel
 
-__all__ = ["proxy_homes"]
+__all__ = ["attribute_concentrations", "inside_share", "proxy_homes"]
+
+Float64 = NDArray[np.float64]
 
 _AT_A_TIME = 64  # destinations whose shares are held at once
+_ROUNDS = 10  # of exchanges of homes; more change no table by more than another seed does
+_LARGEST = 1e6  # concentration where units differ no more than chance makes them
 
 
-def proxy_homes(model: PublicModel, work: NDArray[np.int32], seed: int) -> NDArray[np.int32]:
+def proxy_homes(
+    model: PublicModel,
+    work: NDArray[np.int32],
+    seed: int,
+    attributes: Mapping[str, AttributeCodes] | None = None,
+    concentrations: Mapping[str, float] | None = None,
+) -> NDArray[np.int32]:
     """Draw a home for every job under the public model, as far from it as destinations are.
 
     The shares of each destination unit are Dirichlet(kappa P(. | d)), and those of each of its work blocks
     Dirichlet(kappa times the unit's): blocks differ from their unit as units differ from the model. Homes are
     draws from the block's shares; inside a unit they follow the public weights.
+
+    The public model knows nothing of attributes. So that a plan is not tried on homes that have nothing to do
+    with them, the jobs of a work block then exchange homes: who lives in unit u and works in unit d has
+    category c with odds in proportion to a profile of the pair, drawn from a Dirichlet around one of u, which
+    is drawn around the shares of all jobs. The tables of homes and work blocks stay as they are.
 
     Parameters
     ----------
@@ -26,6 +44,10 @@ def proxy_homes(model: PublicModel, work: NDArray[np.int32], seed: int) -> NDArr
         Public work block of each job.
     seed : int
         Nothing confidential is drawn, so the generator is an ordinary one.
+    attributes : mapping of str to ndarray of int, shape (n,) each, optional
+        Public category of each job; without it homes are exchanged for none.
+    concentrations : mapping of str to float, optional
+        Of the profiles, for each attribute (`attribute_concentrations`).
 
     Returns
     -------
@@ -52,18 +74,140 @@ def proxy_homes(model: PublicModel, work: NDArray[np.int32], seed: int) -> NDArr
     for at in range(0, units.size, _AT_A_TIME):
         batch = slice(at, at + _AT_A_TIME)
         for shares, low, high in zip(model.shares(units[batch]), first[batch], last[batch], strict=True):
-            own = np.cumsum(_dirichlet(generator, model.concentration * shares))
-            drawn = np.searchsorted(own, generator.random(high - low) * own[-1], side="right")
-            home_units[low:high] = np.minimum(drawn, model.n_units - 1)
-    home_units = home_units[source]
+            own = _dirichlet(generator, model.concentration * shares)
+            home_units[low:high] = _draw(generator, own, high - low)
+    homes = np.empty(work.size, np.int32)
+    homes[order] = _blocks(model, home_units[source], generator)
+    if attributes and concentrations:
+        _exchange(model, work, homes, attributes, concentrations, np.random.default_rng([seed, 1]))
+    return homes
+
+
+def attribute_concentrations(model: PublicModel, slots: Slots) -> dict[str, float]:
+    """Say how much the categories of residents are taken to differ between units, from public slots.
+
+    As much as those of jobs differ between work units, but for what is a matter of the workplace: where all
+    jobs of a work block are of one industry, units differ by industry because their work blocks do, which
+    says little of where workers live. So deviations count by the part that varies inside work blocks
+    (`inside_share`). Of a unit's jobs, those of a category are taken to be drawn from shares that are
+    Dirichlet around the shares of all jobs.
+
+    Parameters
+    ----------
+    model : PublicModel
+    slots : Slots
+        All of them.
+
+    Returns
+    -------
+    dict of str to float
+        The concentration of each attribute: the larger, the more alike units are.
+    """
+    unit = model.units(slots.work)
+    found = {}
+    for name in slots.categories:
+        counts, n, share = _counts(slots, name, unit)
+        spread = float((share * (1 - share)).sum())
+        # Squares of Dirichlet-multinomial counts are sum n p (1 - p) (n + c) / (1 + c), c the concentration.
+        square = float(((counts - n[:, None] * share) ** 2).sum())
+        least, most = spread * n.sum(), spread * (n**2).sum()
+        between = max(0.0, (square - least) / (most - least)) if most > least else 0.0  # 1 / (1 + c)
+        between *= inside_share(slots, name) ** 2
+        found[name] = float(np.clip(1 / max(between, 1 / _LARGEST) - 1, 0.1, _LARGEST))
+    return found
+
+
+def inside_share(slots: Slots, attribute: str) -> float:
+    """Return the part of the variance of an attribute that is between jobs of one work block.
+
+    Parameters
+    ----------
+    slots : Slots
+    attribute : str
+
+    Returns
+    -------
+    float
+        In [0, 1]: 0 where all jobs of a block have one category, 1 where blocks differ by chance at most.
+    """
+    counts, n, share = _counts(slots, attribute, slots.work)
+    several = n > 1
+    inside = (n[several] ** 2 - (counts[several] ** 2).sum(axis=1)) / (n[several] - 1)
+    of_all = float((share * (1 - share)).sum() * n[several].sum())
+    return min(1.0, float(inside.sum()) / of_all) if of_all > 0 else 1.0
+
+
+def _counts(slots: Slots, attribute: str, place: NDArray[np.int32]) -> tuple[Float64, Float64, Float64]:
+    """Return jobs by place and category, jobs by place, and the share of each category."""
+    wide = len(slots.categories[attribute])
+    places, row = np.unique(place, return_inverse=True)
+    counts = np.bincount(row * wide + slots.attributes[attribute], minlength=places.size * wide)
+    table: Float64 = counts.reshape(places.size, wide).astype(np.float64)
+    return table, table.sum(axis=1), table.sum(axis=0) / max(1, len(slots))
+
+
+def _exchange(
+    model: PublicModel,
+    work: NDArray[np.int32],
+    homes: NDArray[np.int32],
+    attributes: Mapping[str, AttributeCodes],
+    concentrations: Mapping[str, float],
+    generator: np.random.Generator,
+) -> None:
+    """Let pairs of jobs of a work block exchange homes, until homes are as likely as profiles make them.
+
+    Each exchange has the odds of its outcome (Barker 1965), so the homes of a block come to be a draw of all
+    ways to give them to its jobs, each as likely as the product of their odds.
+    """
+    home_unit = model.units(homes).astype(np.int64)
+    pairs, unit = np.unique(model.units(work) * np.int64(model.n_units) + home_unit, return_inverse=True)
+    odds = []
+    for name, codes in attributes.items():
+        share = np.maximum(np.bincount(codes) / max(1, codes.size), 1e-9)
+        whole = np.broadcast_to(share, (model.n_units, share.size))
+        profile = _profiles(generator, concentrations[name], whole)
+        profile = _profiles(generator, concentrations[name], profile[pairs % model.n_units])
+        odds.append((np.log(profile / share), codes))
+    for _ in range(_ROUNDS):
+        order = np.argsort(work + generator.random(work.size), kind="stable")
+        of = work[order]
+        begin = np.flatnonzero(np.append(True, of[1:] != of[:-1]))
+        place = np.arange(of.size) - np.repeat(begin, np.diff(np.append(begin, of.size)))
+        first = np.flatnonzero((place[:-1] % 2 == 0) & (of[1:] == of[:-1]))
+        i, j = order[first], order[first + 1]
+        gain = np.zeros(i.size)
+        for table, codes in odds:
+            gain += table[unit[j], codes[i]] + table[unit[i], codes[j]]
+            gain -= table[unit[i], codes[i]] + table[unit[j], codes[j]]
+        taken = generator.random(i.size) * (1 + np.exp(-gain.clip(-500, 500))) < 1
+        i, j = i[taken], j[taken]
+        homes[i], homes[j] = homes[j], homes[i]
+        unit[i], unit[j] = unit[j], unit[i]
+
+
+def _profiles(generator: np.random.Generator, concentration: float, around: Float64) -> Float64:
+    """Draw shares from a Dirichlet around the shares of each row; none is 0."""
+    drawn = np.maximum(generator.standard_gamma(concentration * around), 1e-12)
+    shares: Float64 = drawn / drawn.sum(axis=1, keepdims=True)
+    return shares
+
+
+def _blocks(
+    model: PublicModel, home_units: NDArray[np.int64], generator: np.random.Generator
+) -> NDArray[np.int32]:
+    """Draw a block of each unit by public weight."""
     starts = model.geography.starts(model.level).astype(np.int64)
     running = np.append(0, np.cumsum(model.weights))
     ends = np.append(starts[1:], model.geography.n_blocks)
     before, after = running[starts[home_units]], running[ends[home_units]]
     weight = before + generator.integers(0, after - before)
-    homes = np.empty(work.size, np.int32)
-    homes[order] = np.searchsorted(running, weight, side="right") - 1
-    return homes
+    return (np.searchsorted(running, weight, side="right") - 1).astype(np.int32)
+
+
+def _draw(generator: np.random.Generator, shares: Float64, size: int) -> NDArray[np.int64]:
+    own = np.cumsum(shares)
+    drawn = np.searchsorted(own, generator.random(size) * own[-1], side="right")
+    return np.minimum(drawn, shares.size - 1)
 
 
 def _dirichlet(generator: np.random.Generator, alpha: NDArray[np.float64]) -> NDArray[np.float64]:

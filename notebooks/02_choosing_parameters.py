@@ -42,9 +42,8 @@ config = pipelines.load_config(source)
 # - the same from home tracts to single work blocks;
 # - the relative error of the mean commute to a workplace of at least 100 jobs (median over workplaces).
 #
-# The *objective* is what the planner minimises: the mean of the first two where workers are drawn anew
-# (`"dirichlet"`), the first alone for noise on counts (`"geometric"`). So it compares plans of one
-# mechanism; mechanisms are compared by the measures themselves.
+# The *objective* is what the planner minimises: the weighted mean of what is lost in the tables that the
+# release is for (`[[workload]]`; docs/choosing.md has the default). It compares plans of all mechanisms.
 #
 # ## Epsilon and delta
 #
@@ -96,7 +95,7 @@ for (epsilon, rows), marker in zip(cells.groupby("epsilon", sort=False), "os^", 
     noise.plot(rows["T"], rows["noise_share"], marker=marker)
     best = rows.loc[rows["objective"].idxmin()]
     loss.plot(best["T"], best["objective"], "o", color="black", ms=11, mfc="none", mew=1)
-loss.set(ylabel="objective (total variation)", ylim=(0, None), title="Loss; the smallest is circled")
+loss.set(ylabel="objective (mean total variation)", ylim=(0, None), title="Loss; the smallest is circled")
 noise.set(ylabel="synthetic workers that are noise", ylim=(0, 1), title="Noise")
 noise.yaxis.set_major_formatter(PercentFormatter(1))
 for axis in (loss, noise):
@@ -164,7 +163,7 @@ pruning = pipelines.tune(
 )
 table = pruning.pivot_table(index="epsilon", columns="retention_min", values="objective", sort=False)
 axis = table.reindex(index=few, columns=retentions).plot.bar(rot=0, width=0.75, figsize=(5.5, 2.9))
-axis.set(xlabel="ε", ylabel="objective (total variation)")
+axis.set(xlabel="ε", ylabel="objective (mean total variation)")
 axis.legend(title="smallest retention f", ncols=3)
 plt.show()
 

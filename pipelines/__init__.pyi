@@ -17,6 +17,7 @@ from .planning.storage import load_plan as load_plan
 from .planning.storage import save_plan as save_plan
 from .planning.sweep import Sweep as Sweep
 from .planning.sweep import draw_frontier as draw_frontier
+from .planning.sweep import every_mechanism as every_mechanism
 from .planning.sweep import tune as tune
 from .planning.utility import mean_commute as mean_commute
 from .planning.utility import total_variation as total_variation

@@ -76,7 +76,7 @@ def config_tables(small_region: dict[str, Path]) -> dict[str, Any]:
     geography, named = tables["geography"], ("jobs", "geography", "weights")
     for table in (*(tables[name] for name in named), *tables["auxiliary"], *geography["polygons"]):
         table["file"] = files[Path(table["file"]).name]
-    plan = {"split_threshold": "1", "pool_below": 8, **tables["plan"]}
+    plan = {"split_threshold": "1", "pool_below": 8, "pool_by": [], **tables["plan"]}
     return with_values(tables, {"release.out": "release", "plan": plan})
 
 

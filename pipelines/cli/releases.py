@@ -82,11 +82,13 @@ def tune(config: Path, out: Path | None, proxy_truth: Path | None, **values: tup
     One is recommended.
 
     Every combination of the values given is planned, certified and tried; an option left out keeps what
-    CONFIG says. Writes the measures (tune.parquet) and a figure of what privacy costs (frontier.png).
+    CONFIG says. Without any, every mechanism is tried, with the strata that suit it and without. Writes the
+    measures (tune.parquet) and a figure of what privacy costs (frontier.png).
     """
     loaded = pipelines.load_config(config)
     target = out or loaded.release.out.with_name(f"{loaded.release.out.name}-tune")
-    sweep, shown = pipelines.Sweep(**values), sys.stderr.isatty()
+    sweep = pipelines.Sweep(**values) if any(values.values()) else pipelines.every_mechanism(loaded)
+    shown = sys.stderr.isatty()
     results = pipelines.tune(loaded, sweep, proxy_truth=proxy_truth, progress=shown, out=target)
     click.echo(results.to_string(index=False, float_format="{:.4g}".format, na_rep="-"))
     click.echo(f"Written     {target}: tune.parquet, frontier.png")

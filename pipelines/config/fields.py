@@ -43,6 +43,7 @@ __all__ = [
     "ShareNumber",
     "State",
     "SummaryLevels",
+    "WeightNumber",
     "WrittenFloat",
     "Year",
     "absolute",
@@ -206,6 +207,12 @@ ShareNumber = Annotated[
 ]
 FactorNumber = Annotated[
     Fraction, _number(lambda number: number >= 1, 'is below 1; write "1.25", say, or "1"'), _Serializer
+]
+
+WeightNumber = Annotated[
+    Fraction,
+    _number(lambda number: number >= 0, 'is below 0; write a weight of at least 0, such as "1"'),
+    _Serializer,
 ]
 
 # Serialised, a path is its last part: a folder name may say something confidential.

@@ -32,6 +32,7 @@ from pipelines.config.sections import (
     Section,
     SignatureSettings,
     WeightsSettings,
+    WorkloadTable,
     WorkplaceSettings,
     tables_of,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "ReleaseSettings",
     "SignatureSettings",
     "WeightsSettings",
+    "WorkloadTable",
     "WorkplaceSettings",
     "check_config",
     "load_config",
@@ -83,6 +85,8 @@ class ReleaseConfig(Section):
         Public flows; may be empty.
     weights : WeightsSettings or None
         Public weights of areas.
+    workload : tuple of WorkloadTable
+        The tables that the release is for; without any, those of `pipelines.planning.workload`.
     plan : PlanSettings
         Choices of the plan.
     signature : SignatureSettings or None
@@ -100,6 +104,7 @@ class ReleaseConfig(Section):
     geography: GeographySettings
     auxiliary: Annotated[tuple[_Auxiliary, ...], Field(strict=False)] = ()
     weights: WeightsSettings | None = None
+    workload: Annotated[tuple[WorkloadTable, ...], Field(strict=False)] = ()
     plan: PlanSettings = PlanSettings()
     signature: SignatureSettings | None = None
     ledger: LedgerSettings | None = None
@@ -132,6 +137,8 @@ class ReleaseConfig(Section):
         }
         if self.workplaces is None:  # as plans were before there was this table
             left_out["workplaces"] = True
+        if not self.workload:  # or these
+            left_out["workload"] = True
         if self.jobs.population == "all":  # or this key
             left_out["jobs"] = {"population": True}
         if self.plan.cell_level is None:  # or this one

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from pydantic_core import ErrorDetails
 
 import synth
+from geo_data.od_files import LODES_CATEGORIES
 from pipelines.config.fields import one_of, shown
 from pipelines.storage.stored_names import LONGEST_NAME, stored_name
 
@@ -36,9 +37,9 @@ STORED = {
 _OF_JOBS = ["place", "shared", "pool", "work", "count", "n", "m", "domain", "class", "w_geocode", "h_geocode"]
 _OF_AREAS = ["latitude", "longitude", "weight", "geometry"]
 
-_LEVEL_KEYS = ("origin_level", "destination_level", "level", "pool_level", "cell_level")
+_LEVEL_KEYS = ("origin_level", "destination_level", "level", "pool_level", "cell_level", "home", "work")
 
-LISTS = {"auxiliary": "[[auxiliary]]", "polygons": "[[geography.polygons]]"}
+LISTS = {"auxiliary": "[[auxiliary]]", "polygons": "[[geography.polygons]]", "workload": "[[workload]]"}
 """Lists of tables, as they are written."""
 
 
@@ -141,7 +142,9 @@ def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
     flows = _numbered("auxiliary", data.get("auxiliary"))
     shapes = _numbered("geography.polygons", geography.get("polygons"))
     weights = _table(data.get("weights"))
-    yield from _level_problems(geography, flows | {"weights": weights, "plan": plan} | shapes)
+    workload = _numbered("workload", data.get("workload"))
+    yield from _level_problems(geography, flows | {"weights": weights, "plan": plan} | shapes | workload)
+    yield from _workload_problems(jobs, workload)
     if "cell_level" in plan and plan.get("coarsening") != "units":
         fix = 'write coarsening = "units", or leave this line out'
         yield f"plan.cell_level: only cells that are units are of a level; {fix}"
@@ -185,7 +188,7 @@ def _level_problems(geography: _Table, users: Mapping[str, _Table]) -> Iterator[
         named = [(key, table.get(key)) for key in _LEVEL_KEYS]
         for name, sides in _table(table.get("levels")).items():
             named += [(f"levels.{name}", level) for level in _listed(sides) if name.isalnum()]
-        cuts = where.startswith("auxiliary")
+        cuts = where.startswith(("auxiliary", "workload"))
         allowed = known + areas if cuts else known
         for key, level in named:
             if isinstance(level, str) and level not in allowed:
@@ -257,6 +260,40 @@ def _job_problems(jobs: _Table, plan: _Table) -> Iterator[str]:
         for name in pool_by:
             if isinstance(name, str) and name not in attributes:
                 yield f"plan.pool_by: {shown(name)} is not in jobs.attributes; add it there"
+
+
+def _workload_problems(jobs: _Table, tables: Mapping[str, _Table]) -> Iterator[str]:
+    """Attributes that the jobs do not have, tables that come twice, and weights that weigh nothing."""
+    lodes = jobs.get("format") == "lodes"
+    known = (
+        [*LODES_CATEGORIES]
+        if lodes
+        else [a for a in _listed(jobs.get("attributes", [])) if isinstance(a, str)]
+    )
+    seen: dict[tuple[object, ...], str] = {}
+    for where, table in tables.items():
+        named = [name for name in _listed(table.get("attributes", [])) if isinstance(name, str)]
+        yield from _repeated(where, table, ["attributes"])
+        if lodes and len(set(named)) > 1:
+            rule = "LODES counts each attribute by itself; name one attribute, and make a table for each"
+            yield f"{where}.attributes: {rule}"
+        for name in named if jobs.get("format") in ("lodes", "microdata") else ():
+            if name not in known:
+                fix = f"use {one_of(known)}" if lodes else "add it to jobs.attributes"
+                yield f"{where}.attributes: {shown(name)} is not an attribute of the jobs; {fix}"
+        sides = [side if isinstance(side := table.get(key), str) else None for key in ("home", "work")]
+        if (first := seen.setdefault((*sides, *sorted(named)), where)) != where and sides[0]:
+            yield f"{where}: the same table as {first}; leave one out"
+    weights = [table.get("weight", "1") for table in tables.values()]
+    if weights and all(isinstance(w, str) and _is_zero(w) for w in weights):
+        yield 'workload: all weights are 0; write weight = "1" in a table that the release is for'
+
+
+def _is_zero(text: str) -> bool:
+    try:
+        return synth.exact(text) == 0
+    except ValueError:
+        return False
 
 
 def _workplace_problems(jobs: _Table, given: object) -> Iterator[str]:

@@ -29,6 +29,7 @@ from pipelines.config.fields import (
     ShareNumber,
     State,
     SummaryLevels,
+    WeightNumber,
     Year,
     expand,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "Section",
     "SignatureSettings",
     "WeightsSettings",
+    "WorkloadTable",
     "WorkplaceSettings",
     "tables_of",
 ]
@@ -365,6 +367,32 @@ class WeightsSettings(Section):
     weight: Line
 
 
+class WorkloadTable(Section):
+    """A table that the release is for: jobs counted by home area, work area and attributes.
+
+    Without any the release is for the tables that choosing.md names, in equal weights.
+
+    Attributes
+    ----------
+    home : str
+        Level (or kind of non-nesting area) of the home areas; an external zone is an area of every level.
+    work : str or None
+        The same of the work areas, which may be blocks. Left out, jobs are counted wherever they are: the
+        table is one of residents.
+    attributes : tuple of str
+        Attributes of the jobs by whose categories they are counted, several by every combination of these;
+        at most one for LODES jobs.
+    weight : Fraction
+        What a job that is wrong in this table counts, against the other tables; at least 0, which only
+        reports the table.
+    """
+
+    home: Line
+    work: Line | None = None
+    attributes: Names = ()
+    weight: WeightNumber = Fraction(1)
+
+
 class RunSettings(Section):
     """How a run works; nothing here changes what is released.
 
@@ -523,8 +551,8 @@ class PlanSettings(Section):
         R of the rule "distance", above 0.
     share : Fraction
         For the rule "share": the part of a destination's public flow that is not coarsened, in (0, 1].
-    pool_by : tuple of str
-        Attributes whose categories have pools of their own.
+    pool_by : tuple of str or None
+        Attributes whose categories have pools of their own, [] for none; left out, chosen to lose least.
     pool_level : str or None
         Level in whose units small work blocks share a pool; left out, the level of the public model.
     pool_below : int or None
@@ -541,7 +569,7 @@ class PlanSettings(Section):
     cell_level: Line | None = None
     distance_miles: PositiveNumber = Fraction(100)
     share: RetentionNumber = Fraction(9, 10)
-    pool_by: Names = ()
+    pool_by: Names | None = None
     pool_level: Line | None = None
     pool_below: Annotated[int, Field(ge=1, le=MOST)] | None = None
     retention_min: RetentionNumber = Fraction(1)
@@ -556,7 +584,13 @@ class PlanSettings(Section):
 
 
 # Machanavajjhala et al. 2008: domains within 100 miles, f_min 0.0378, an urn for every work block.
-_ONTHEMAP = {"coarsening": "distance", "distance_miles": "100", "retention_min": "0.0378", "pool_below": 1}
+_ONTHEMAP = {
+    "coarsening": "distance",
+    "distance_miles": "100",
+    "retention_min": "0.0378",
+    "pool_below": 1,
+    "pool_by": [],
+}
 
 # Its noise changes odds by at most 100: epsilon is ln(100) + ln(1 / 0.0378). What pruning costs beyond, V,
 # is taken from the noise.

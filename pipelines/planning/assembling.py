@@ -34,7 +34,7 @@ def assemble(
         For these slots.
     """
     geography, model, settings = inputs.geography, inputs.model, config.plan
-    pooling = geo_data.Pooling(choices.pool_level, choices.pool_below, settings.pool_by)
+    pooling = geo_data.Pooling(choices.pool_level, choices.pool_below, choices.pool_by)
     pools = geo_data.build_pools(slots, geography, pooling)
     rule = _rule(settings, model, choices)
     coarse = geo_data.coarsen(model, pools.block, pools.n, rule, settings.retention_min)

@@ -34,6 +34,8 @@ class Choices:
     thresholds : tuple of float
         Expected workers of a cell, for pools of 1, 2-3, 4-7, ... slots; the last one serves all larger. None
         where cells are units.
+    pool_by : tuple of str
+        Attributes whose categories have pools of their own.
     cell_level : str or None
         Level whose units are the cells, where the rule is "units".
     """
@@ -41,6 +43,7 @@ class Choices:
     pool_level: str
     pool_below: int
     thresholds: tuple[float, ...]
+    pool_by: tuple[str, ...] = ()
     cell_level: str | None = None
 
     def threshold(self, size: float) -> float:

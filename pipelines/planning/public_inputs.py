@@ -249,13 +249,14 @@ def _check_categories(config: ReleaseConfig, slots: geo_data.Slots) -> None:
 
 def check_pool_by(config: ReleaseConfig, slots: geo_data.Slots) -> None:
     """Refuse attributes that pools cannot be made by."""
-    if config.jobs.format == "lodes" and len(config.plan.pool_by) > 1:
+    by = config.plan.pool_by or ()
+    if config.jobs.format == "lodes" and len(by) > 1:
         raise geo_data.InputError(
             _slot_file(config),
             "pools cannot be made by more than one attribute: the OD format counts each attribute by itself",
             fix="name one attribute in plan.pool_by, or use job-level microdata",
         )
-    unknown = sorted(set(config.plan.pool_by) - set(slots.attributes))
+    unknown = sorted(set(by) - set(slots.attributes))
     if unknown:
         raise geo_data.InputError(
             _slot_file(config),

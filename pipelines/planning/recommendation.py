@@ -11,7 +11,8 @@ import pandas as pd
 
 import synth
 from pipelines.config.loading import ReleaseConfig
-from pipelines.planning.sweep import PLAN_SETTINGS, changed
+from pipelines.planning.simulation import carries
+from pipelines.planning.sweep import PLAN_SETTINGS, changed, strata_of
 
 __all__ = ["recommend"]
 
@@ -19,20 +20,13 @@ __all__ = ["recommend"]
 # draws may turn the order around.
 _TIE = 0.01
 
-_MEASURES = {
-    "total_variation": "flows between areas",
-    "block_variation": "flows to work blocks",
-    "destination_error": "the mean commute to large work blocks",
-}
 _RULE_SETTING = {"distance": "distance_miles", "share": "share", "units": "cell_level"}  # the others have T
 
 
 def recommend(results: pd.DataFrame, config: ReleaseConfig) -> str:
     """Return the combination that loses least at the requested privacy, of all mechanisms that were tried.
 
-    Where one mechanism was tried, the loss is what the planner minimises for it. Two mechanisms may differ in
-    that (`pipelines.planning.simulation.objective`); then it is, for all of them, the mean of the total
-    variations of flows between areas and of flows to work blocks.
+    The loss is what the planner minimises: the weighted mean over the tables of the workload.
 
     Parameters
     ----------
@@ -59,37 +53,30 @@ def recommend(results: pd.DataFrame, config: ReleaseConfig) -> str:
     done = tried[tried["certified"]]
     if done.empty:
         return f"# no combination was certified at {price}, which the configuration has"
-    several = len(set(done["mechanism"])) > 1
-    both = (done["total_variation"] + done["block_variation"]) / 2
-    done = done.assign(loss=both if several else done["objective"]).sort_values("loss", kind="stable")
-    words = [f"Recommended at {price}: {_name(done.iloc[0], tried)}.", *_reasons(done, tried, several)]
-    words += [*_not_compared(results, tried)]
+    done = done.assign(loss=done["objective"]).sort_values("loss", kind="stable")
+    words = [f"Recommended at {price}: {_name(done.iloc[0], tried)}.", *_reasons(done, tried)]
+    words += [*_tables_lost(done.iloc[0]), *_not_compared(results, tried)]
     comment = "\n".join(_comment(line) for line in words)
     return f"{comment}\n\n{_tables(done.iloc[0], config)}"
 
 
-def _reasons(done: pd.DataFrame, tried: pd.DataFrame, several: bool) -> Iterator[str]:
+def _reasons(done: pd.DataFrame, tried: pd.DataFrame) -> Iterator[str]:
     best, others = done.iloc[0], done.iloc[1:]
-    flows = "flows between areas and of flows from areas to work blocks"
-    if several:
-        yield f"The loss of each is the mean of the total variations of {flows}, on proxy truth."
-    else:
-        kind = f"the mean of the total variations of {flows}"
-        if not synth.MECHANISMS[best["mechanism"]].resamples:
-            kind = "the total variation of flows between areas"
-        yield f'The loss is what the planner minimises for "{best["mechanism"]}": {kind}, on proxy truth.'
+    yield "The loss of each is the weighted mean over the tables of the workload, on proxy truth."
     firsts = done.drop_duplicates("mechanism")  # the best of each, as the losses rise
-    if several:
+    if len(firsts) > 1:
         for _, row in firsts.iterrows():
             loss = f"Loss {row['loss']:.4f}{_behind(row, best)}"
             yield f"{loss}: {_name(row, tried)}, the best of its mechanism."
-        for measure, words in _MEASURES.items():
+        for table in _named(done):
+            measure = f"loss: {table}"
             for _, row in firsts.iloc[1:].iterrows():
                 if row[measure] < best[measure] * (1 - _TIE):
                     yield (
-                        f"But for {words} {row['mechanism']} loses less there: {row[measure]:.4f}, against "
+                        f"But for {table} {row['mechanism']} loses less there: {row[measure]:.4f}, against "
                         f"{best[measure]:.4f}."
                     )
+        yield "Mechanisms differ in what they promise, too: docs/choosing.md."
     elif others.empty:
         yield f"Its loss is {best['loss']:.4f}. Nothing else was certified at this price."
     else:
@@ -102,6 +89,19 @@ def _reasons(done: pd.DataFrame, tried: pd.DataFrame, several: bool) -> Iterator
             f"A tie, as other draws of proxy truth may order these anew: {_name(row, tried)}, loss "
             f"{row['loss']:.4f}."
         )
+
+
+def _named(results: pd.DataFrame) -> list[str]:
+    """Return the tables of the workload."""
+    return [str(name).removeprefix("loss: ") for name in results if str(name).startswith("loss: ")]
+
+
+def _tables_lost(best: pd.Series) -> Iterator[str]:
+    """Say what the recommended combination loses in each table, beside the baselines."""
+    for table in _named(best.to_frame().T):
+        loss, model, none = (best[f"{kind}: {table}"] for kind in ("loss", "public model", "no privacy"))
+        line = f"{table}: {loss:.4f}; public model alone {model:.4f}, no privacy {none:.4f}"
+        yield line + ("." if carries(loss, model) else ". The release will not carry this table.")
 
 
 def _ties(row: Any, best: Any) -> bool:
@@ -149,6 +149,7 @@ def _tables(best: Any, config: ReleaseConfig) -> str:
     # What the planner chose of these can be written down; T, chosen for every size of pools, cannot.
     plan |= {"pool_level": best["chosen_pool_level"], "pool_below": int(best["chosen_pool_below"])}
     plan |= {"coarsening": best["chosen_coarsening"], "cell_level": best["chosen_cell_level"]}
+    plan["pool_by"] = strata_of(best["chosen_pool_by"])
     rule = plan["coarsening"]
     keys = ["coarsening", _RULE_SETTING.get(rule, "split_threshold")]
     keys += ["pool_by", "pool_level", "pool_below", "retention_min"]

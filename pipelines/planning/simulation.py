@@ -6,9 +6,12 @@ the expected error after noise, resampling and decoarsening under the public mod
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import NDArray
 
 import geo_data
@@ -16,8 +19,70 @@ import synth
 from pipelines.planning.plan import ReleasePlan, batches
 from pipelines.planning.sampling import sample_batch
 from pipelines.planning.utility import destination_commute_error, mean_commute, total_variation
+from pipelines.planning.workload import CountedJobs, Table, Workload, resolve_workload
 
-__all__ = ["SimulatedUtility", "objective", "simulate_utility"]
+__all__ = [
+    "ExpectedLoss",
+    "SimulatedUtility",
+    "carries",
+    "draw_public_model",
+    "draw_without_noise",
+    "objective",
+    "simulate_utility",
+]
+
+_LEAST_GAIN = 0.1
+
+
+def carries(loss: float, public_model: float) -> bool:
+    """Say whether a release carries a table: it loses at least a tenth less than the public model alone.
+
+    Parameters
+    ----------
+    loss, public_model : float
+        Expected loss of the release, and of homes drawn from the public model, in the table.
+    """
+    return loss <= (1 - _LEAST_GAIN) * public_model
+
+
+@dataclass(frozen=True)
+class ExpectedLoss:
+    """What is expected to be lost in one table of the workload, on proxy truth.
+
+    Attributes
+    ----------
+    table : Table
+    loss : float
+        With the plan.
+    public_model : float
+        With homes drawn from the public model alone, which sees nothing confidential.
+    no_privacy : float
+        With the plan's pools and no privacy, neither noise nor cells (`draw_without_noise`).
+    """
+
+    table: Table
+    loss: float
+    public_model: float
+    no_privacy: float
+
+    @property
+    def carried(self) -> bool:
+        """Whether the release says more of the table than public data do (`carries`)."""
+        return carries(self.loss, self.public_model)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as it stands in the forecast of a plan."""
+        return {
+            "table": self.table.name,
+            "home": self.table.home,
+            "work": self.table.work,
+            "attributes": list(self.table.attributes),
+            "weight": str(self.table.weight),
+            "loss": self.loss,
+            "public_model": self.public_model,
+            "no_privacy": self.no_privacy,
+            "carried": self.carried,
+        }
 
 
 @dataclass(frozen=True)
@@ -37,9 +102,11 @@ class SimulatedUtility:
     noise_share : float
         Expected share of synthetic workers drawn as noise.
     objective : float
-        What the planner minimises (`objective`).
+        What the planner minimises: the weighted mean loss over the workload (`pipelines.planning.workload`).
     jobs : int
         Jobs that were tried.
+    workload : tuple of ExpectedLoss
+        Each table that the release is for.
     """
 
     total_variation: float
@@ -49,13 +116,92 @@ class SimulatedUtility:
     noise_share: float
     objective: float
     jobs: int
+    workload: tuple[ExpectedLoss, ...]
 
-    def as_dict(self) -> dict[str, float | None]:
+    def columns(self) -> dict[str, float]:
+        """Return the measures as columns of a table, with three for each table of the workload."""
+        found = {name: value for name, value in vars(self).items() if name != "workload"}
+        for one in self.workload:
+            found[f"loss: {one.table.name}"] = one.loss
+            found[f"public model: {one.table.name}"] = one.public_model
+            found[f"no privacy: {one.table.name}"] = one.no_privacy
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
         """Return the measures by name; one that has no value is None."""
-        return {name: None if value != value else value for name, value in asdict(self).items()}
+        named = {name: value for name, value in vars(self).items() if name != "workload"}
+        measures: dict[str, Any] = {name: None if value != value else value for name, value in named.items()}
+        return measures | {"workload": [table.as_dict() for table in self.workload]}
 
 
 _TRIAL_JOBS = 1_000_000
+
+
+def draw_public_model(
+    plan: ReleasePlan, seed: int, tried: slice | NDArray[np.int64] = slice(None)
+) -> NDArray[np.int32]:
+    """Return homes that are drawn from the public model alone: what is known without confidential data.
+
+    Parameters
+    ----------
+    plan : ReleasePlan
+        Whose shares and weights are the public model, as a release draws from it inside a cell.
+    seed : int
+        What it gives is of no release.
+    tried : slice or ndarray of int64
+        Slots to draw for; by default all.
+
+    Returns
+    -------
+    ndarray of int32, shape (n,)
+        A home block for each slot, slot after slot.
+    """
+    numeric = plan.numeric
+    n = numeric.domains.n_domains
+    whole = synth.Domains(
+        plan.geography.n_blocks, np.arange(n + 1), np.zeros(n, np.int32), np.zeros(n, np.uint8)
+    )
+    domain = np.repeat(numeric.pools.domain, plan.pools.n)[tried]
+    stream = synth.RunKey.from_seed(seed).stream("public model", 0)
+    cells = np.zeros(domain.size, np.int32)
+    return synth.draw_blocks(whole, domain, cells, plan.cumulative_weights, plan.shares, stream)
+
+
+def draw_without_noise(
+    plan: ReleasePlan,
+    homes: NDArray[np.int32],
+    seed: int,
+    tried: slice | NDArray[np.int64] = slice(None),
+) -> NDArray[np.int32]:
+    """Return what a plan would release if it gave no privacy: its pools, without noise and without cells.
+
+    Where the mechanism resamples, homes are drawn anew from the homes of their pool, as by an urn without
+    fake workers: from shares that are Dirichlet with the pool's counts. Where it does not, the homes of a
+    pool stay, in random order, as they are given to the slots of a release: nothing is lost in a table that
+    tells no pool's slots apart.
+
+    Parameters
+    ----------
+    plan : ReleasePlan
+    homes : ndarray of int32, shape (n,)
+        Home of each slot, pool after pool.
+    seed : int
+        What it gives is of no release.
+    tried : slice or ndarray of int64
+        The slots that the homes are of; by default all.
+    """
+    pool = np.repeat(np.arange(plan.pools.n.size), plan.pools.n)[tried]
+    words = synth.RunKey.from_seed(seed).stream("without noise", 0).words(2 * pool.size)
+    chance, other = np.split(words.astype(np.float64) / 2**64, 2)
+    if not plan.mechanism.resamples:
+        return homes[np.lexsort((chance, pool))]
+    running = np.append(0, np.cumsum(-np.log1p(-chance.clip(max=1 - 2**-53))))
+    first = np.flatnonzero(np.append(True, pool[1:] != pool[:-1]))
+    last = np.append(first[1:], pool.size)
+    size = last - first
+    low, high = (np.repeat(running[ends], size) for ends in (first, last))
+    drawn = np.searchsorted(running, low + other * (high - low), side="right") - 1
+    return homes[drawn.clip(np.repeat(first, size), np.repeat(last - 1, size))]
 
 
 def _draw_trial(
@@ -78,6 +224,7 @@ def simulate_utility(
     model: geo_data.PublicModel,
     homes: NDArray[np.int32] | None = None,
     *,
+    attributes: Mapping[str, npt.NDArray[np.integer]] | None = None,
     seed: int = 0,
     trial_jobs: int = _TRIAL_JOBS,
     batch_jobs: int | None = None,
@@ -91,6 +238,8 @@ def simulate_utility(
         That the plan was made from.
     homes : ndarray of int32, shape (n_slots,), optional
         Public homes to try the plan on, slot after slot; by default drawn from the model.
+    attributes : mapping of str to ndarray of int, shape (n_slots,) each, optional
+        Categories of the jobs that these homes are of; by default those of the slots.
     seed : int
         Of proxy truth and trial draw.
     trial_jobs : int
@@ -102,76 +251,77 @@ def simulate_utility(
     -------
     SimulatedUtility
     """
-    work, homes, synthetic = _tried(plan, model, homes, seed, trial_jobs, batch_jobs)
-    geography = plan.geography
-    flows, block_flows = _variations(plan, work, homes, synthetic)
+    slots, geography = plan.pools.slots, model.geography
+    workload = resolve_workload(plan.configuration, geography, plan.level, slots)
+    parts = _spread(batches(plan, batch_jobs), plan.pools.n, trial_jobs)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(plan.pools.n)])
+    tried = np.concatenate([np.arange(offsets[part.start], offsets[part.stop]) for part in parts])
+    work, own = slots.work[tried], {name: slots.attributes[name][tried] for name in workload.attributes}
+    if homes is None:
+        homes = geo_data.proxy_homes(model, work, seed, own, geo_data.attribute_concentrations(model, slots))
+    else:
+        homes = homes[tried]
+    known = own if attributes is None else {name: attributes[name][tried] for name in workload.attributes}
+    true = CountedJobs(work, homes, known)
+    synthetic = _draw_trial(plan, homes, parts, seed)
+    share = work.size / len(slots)
+    losses = [
+        workload.losses(true, CountedJobs(work, drawn, own), share)
+        for drawn in (
+            synthetic,
+            draw_public_model(plan, seed, tried),
+            draw_without_noise(plan, homes, seed, tried),
+        )
+    ]
     means = [mean_commute(geography, work, h) for h in (homes, synthetic)]
+    pair = (work, homes, synthetic)
     return SimulatedUtility(
-        total_variation=flows,
-        block_variation=block_flows,
+        total_variation=total_variation(geography, plan.level, *pair),
+        block_variation=total_variation(
+            geography, plan.level, *pair, destination_level=geography.block_level
+        ),
         mean_commute_error=means[1] / means[0] - 1 if means[0] > 0 else 0.0,
-        destination_error=destination_commute_error(geography, work, homes, synthetic),
+        destination_error=destination_commute_error(geography, *pair),
         noise_share=plan.mechanism.noise_share(plan.numeric),
-        objective=_weighed(plan, flows, block_flows),
+        objective=workload.objective(losses[0]),
         jobs=work.size,
+        workload=tuple(
+            ExpectedLoss(table, *map(float, found))
+            for table, *found in zip(workload.tables, *losses, strict=True)
+        ),
     )
 
 
 def objective(
-    plan: ReleasePlan, model: geo_data.PublicModel, seed: int, homes: NDArray[np.int32] | None = None
+    plan: ReleasePlan,
+    workload: Workload,
+    seed: int,
+    homes: NDArray[np.int32],
+    share: float,
 ) -> float:
-    """Return what the planner minimises.
-
-    Where workers are drawn anew, the mean of its two total variations. For noise on counts,
-    that of flows between units alone: it is what sharing pools makes smaller, up to one pool for all work
-    blocks of a unit.
+    """Return what the planner minimises: the weighted mean loss over a workload.
 
     Parameters
     ----------
     plan : ReleasePlan
-    model : geo_data.PublicModel
-        That the plan was made from.
+        Of all jobs, or of a sample.
+    workload : Workload
     seed : int
-        Of proxy truth and trial draw.
-    homes : ndarray of int32, shape (n_slots,), optional
-        As for `simulate_utility`.
+        Of the trial draw.
+    homes : ndarray of int32, shape (n_slots,)
+        Proxy truth, slot after slot.
+    share : float
+        The share of all jobs that the plan is of (`Workload.losses`).
 
     Returns
     -------
     float
         In [0, 1].
     """
-    return _weighed(plan, *_variations(plan, *_tried(plan, model, homes, seed)))
-
-
-def _weighed(plan: ReleasePlan, flows: float, block_flows: float) -> float:
-    return (flows + block_flows) / 2 if plan.mechanism.resamples else flows
-
-
-def _tried(
-    plan: ReleasePlan,
-    model: geo_data.PublicModel,
-    homes: NDArray[np.int32] | None,
-    seed: int,
-    trial_jobs: int = _TRIAL_JOBS,
-    batch_jobs: int | None = None,
-) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-    """Return work blocks, proxy homes and synthetic homes of the jobs on which a plan is tried."""
-    parts = _spread(batches(plan, batch_jobs), plan.pools.n, trial_jobs)
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(plan.pools.n)])
-    tried = np.concatenate([np.arange(offsets[part.start], offsets[part.stop]) for part in parts])
-    work = plan.pools.slots.work[tried]
-    homes = geo_data.proxy_homes(model, work, seed) if homes is None else homes[tried]
-    return work, homes, _draw_trial(plan, homes, parts, seed)
-
-
-def _variations(
-    plan: ReleasePlan, work: NDArray[np.int32], homes: NDArray[np.int32], synthetic: NDArray[np.int32]
-) -> tuple[float, float]:
-    geography = plan.geography
-    of_units = total_variation(geography, plan.level, work, homes, synthetic)
-    level = geography.block_level
-    return of_units, total_variation(geography, plan.level, work, homes, synthetic, destination_level=level)
+    slots = plan.pools.slots
+    synthetic = _draw_trial(plan, homes, batches(plan), seed)
+    true, drawn = (CountedJobs(slots.work, h, slots.attributes) for h in (homes, synthetic))
+    return workload.objective(workload.losses(true, drawn, share))
 
 
 def _spread(parts: list[slice], n: NDArray[np.int64], jobs: int) -> list[slice]:

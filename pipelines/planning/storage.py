@@ -198,7 +198,7 @@ def load_plan(
         domain_unit=unit,
         domain_size=size,
         numeric=numeric,
-        choices=Choices(pools.pooling.level, pools.pooling.below, thresholds, cell_level),
+        choices=Choices(pools.pooling.level, pools.pooling.below, thresholds, pools.pooling.by, cell_level),
         notes=tuple(document["notes"]),
     )
     # Written again it must say the same: nothing is in it that nobody reads, and is published.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -16,7 +16,6 @@ import pandas as pd
 from dask.base import compute
 from dask.delayed import delayed
 from dask.diagnostics.progress import ProgressBar
-from numpy.typing import NDArray
 from pydantic import ValidationError
 
 import geo_data
@@ -34,7 +33,16 @@ from pipelines.planning.public_inputs import (
 from pipelines.planning.search import make_plan
 from pipelines.planning.simulation import simulate_utility
 
-__all__ = ["AUTO", "PLAN_SETTINGS", "Sweep", "changed", "draw_frontier", "tune"]
+__all__ = [
+    "AUTO",
+    "PLAN_SETTINGS",
+    "Sweep",
+    "changed",
+    "draw_frontier",
+    "every_mechanism",
+    "strata_of",
+    "tune",
+]
 
 AUTO = "auto"
 """In a sweep: what the planner chooses."""
@@ -71,7 +79,7 @@ class Sweep:
     split_threshold, pool_below : tuple of str
         Numbers, or "auto" for the planner's choice.
     pool_by : tuple of str
-        Attributes, those of one candidate joined by "+", or "none".
+        Attributes, those of one candidate joined by "+", "none", or "auto".
     pool_level : tuple of str
         Levels, or "auto".
     retention_min : tuple of str
@@ -127,12 +135,13 @@ def changed(config: ReleaseConfig, changes: Mapping[str, str]) -> ReleaseConfig:
                     f"mechanism: {value!r} cannot be tried; there are {', '.join(sorted(synth.MECHANISMS))}"
                 )
         elif name == "pool_by":
-            plan[name] = [] if value == _NONE else value.split("+")
+            plan[name] = None if value == AUTO else strata_of(value)
         else:
             plan[name] = (
                 None if value == AUTO else int(value) if name == "pool_below" and value.isdigit() else value
             )
-    plan["pool_by"] = tuple(plan["pool_by"])
+    if plan["pool_by"] is not None:
+        plan["pool_by"] = tuple(plan["pool_by"])
     try:
         asked, settings = PrivacySettings.model_validate(privacy), PlanSettings.model_validate(plan)
     except ValidationError as errors:
@@ -150,6 +159,28 @@ def changed(config: ReleaseConfig, changes: Mapping[str, str]) -> ReleaseConfig:
     if problems := [*problems_across(tables)]:
         raise ConfigError(problems)
     return config.model_copy(update={"release": release, "privacy": asked, "plan": settings})
+
+
+def strata_of(value: str) -> list[str]:
+    """Return the attributes that a value of `Sweep.pool_by` names."""
+    return [] if value == _NONE else value.split("+")
+
+
+def every_mechanism(config: ReleaseConfig) -> Sweep:
+    """Return a sweep over the mechanisms that a configuration can have, each with strata and without.
+
+    Without strata, and with those that the planner chooses; only the latter where `plan.pool_by` is set. A
+    mechanism that cannot be had with the other settings is not tried.
+    """
+    usable = []
+    for name in sorted(synth.MECHANISMS):
+        with suppress(ConfigError):
+            changed(config, {"mechanism": name})
+            usable.append(name)
+    has = config.jobs.format == "lodes" or config.jobs.attributes
+    return Sweep(
+        mechanism=tuple(usable), pool_by=(_NONE, AUTO) if has and config.plan.pool_by is None else ()
+    )
 
 
 def tune(
@@ -181,7 +212,7 @@ def tune(
     -------
     DataFrame
         One row a combination: its settings, what was chosen, pools, cells, and the measures of
-        `SimulatedUtility`. Combinations that the budget cannot pay have no measures.
+        `SimulatedUtility.columns`. Combinations that the budget cannot pay have no measures.
 
     Raises
     ------
@@ -202,15 +233,11 @@ def tune(
         inputs = public_inputs_for(config, geography, earlier.slots())
     for candidate in candidates:
         check_pool_by(candidate, inputs.slots)
-    strata = {candidate.plan.pool_by for candidate in candidates}
-    records = {by: earlier.records(by) for by in strata} if earlier else {}
+    records = _with_every_attribute(earlier, [*inputs.slots.attributes]) if earlier else None
     task = delayed(_try, pure=False, traverse=False)
     with ProgressBar(out=sys.stderr) if progress else nullcontext():
         rows = compute(
-            *(
-                task(candidate, inputs, records.get(candidate.plan.pool_by), seeds)
-                for candidate in candidates
-            ),
+            *(task(candidate, inputs, records, seeds) for candidate in candidates),
             scheduler="threads",
         )
     results = pd.DataFrame(list(rows))
@@ -218,6 +245,21 @@ def tune(
         results.to_parquet(out / "tune.parquet", index=False)
         draw_frontier(results, config.release.name, out / "frontier.png")
     return results
+
+
+def _with_every_attribute(jobs: geo_data.LodesJobs, names: Sequence[str]) -> geo_data.JobRecords:
+    """Return the jobs with all attributes, of which the file counts each by itself for a pair of blocks.
+
+    Which of the jobs of a pair has which combination is arbitrary, and counts in no table of the workload.
+    """
+    attributes = {}
+    read = jobs.records()
+    order = np.lexsort((read.home, read.work))
+    work, home = read.work[order], read.home[order]
+    for name in names:
+        read = jobs.records((name,))
+        attributes[name] = read.attributes[name][np.lexsort((read.home, read.work))]
+    return geo_data.JobRecords(work, home, attributes)
 
 
 def _try(
@@ -233,7 +275,7 @@ def _try(
         "mechanism": config.release.mechanism,
         "coarsening": plan.coarsening or AUTO,
         "split_threshold": AUTO if plan.split_threshold is None else str(plan.split_threshold),
-        "pool_by": "+".join(plan.pool_by) or _NONE,
+        "pool_by": AUTO if plan.pool_by is None else "+".join(plan.pool_by) or _NONE,
         "pool_level": plan.pool_level or AUTO,
         "pool_below": AUTO if plan.pool_below is None else str(plan.pool_below),
         "retention_min": plan.model_dump(mode="json")["retention_min"],  # exact: "1/3" is no decimal
@@ -242,11 +284,16 @@ def _try(
         made = make_plan(config, inputs)
     except synth.BudgetTooSmallError:
         return row | {"certified": False}
-    homes: NDArray[np.int32] | None = None
+    homes, attributes = None, None
     if records is not None:
-        homes = geo_data.group_records(made.pools, made.geography, records)
+        order = geo_data.order_records(made.pools, made.geography, records)
+        homes = records.home[order]
+        attributes = {name: codes[order] for name, codes in records.attributes.items()}
     trials = pd.DataFrame(
-        [simulate_utility(made, inputs.model, homes, seed=seed).as_dict() for seed in seeds]
+        [
+            simulate_utility(made, inputs.model, homes, attributes=attributes, seed=seed).columns()
+            for seed in seeds
+        ]
     )
     return row | {
         "certified": True,
@@ -254,6 +301,7 @@ def _try(
         "chosen_cell_level": made.choices.cell_level or _NONE,
         "chosen_pool_level": made.choices.pool_level,
         "chosen_pool_below": made.choices.pool_below,
+        "chosen_pool_by": "+".join(made.choices.pool_by) or _NONE,
         "pools": made.pools.n.size,
         "cells_of_a_job": float(
             np.average(made.numeric.domains.n_cells[made.numeric.pools.domain], weights=made.pools.n)

@@ -320,7 +320,7 @@ def contradictions(config: ReleaseConfig, plan: ReleasePlan) -> list[str]:
         "block": (geography.block_level, config.geography.block),
         "levels": (tuple(geography.levels), config.geography.levels),
         "external zones": (geography.external_zones, asked),
-        "pooling by": (pooling.by, settings.pool_by),
+        "pooling by": (pooling.by, pooling.by if settings.pool_by is None else settings.pool_by),
         "pooling level": (pooling.level, settings.pool_level or pooling.level),
         "pooling below": (pooling.below, settings.pool_below or pooling.below),
         "level of cells": (cells, asked_level),

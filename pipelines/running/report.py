@@ -71,12 +71,11 @@ class PlanReport:
     def text(self) -> str:
         """Return the report for people."""
         f = self.utility
-        level, many = self.plan.level, f.destination_error == f.destination_error
+        many = f.destination_error == f.destination_error
         lines = [
             plan_summary(self.plan, self.guarantee),
             f"Expected    (tried on {f.jobs:,} jobs drawn from the public model; no confidential data)",
-            f"  flows     total variation {f.total_variation:.3f} between {level} units, "
-            f"{f.block_variation:.3f} from {level} units to work blocks",
+            *_expected_losses(f),
             f"  commute   mean off by {f.mean_commute_error:+.1%}"
             + (f"; a large destination's by {f.destination_error:.1%} (median)" if many else ""),
             f"  run       about {self.run_seconds:.0f} s and {self.memory_gb:.1f} GB on this machine, "
@@ -84,6 +83,31 @@ class PlanReport:
             *(f"Read        {Path(path).name}: {rows:,} rows" for path, rows in self.rows.items()),
         ]
         return "\n".join(lines)
+
+
+def _expected_losses(utility: SimulatedUtility) -> list[str]:
+    """Return a line for each table of the workload, and one for each that the release does not carry."""
+    wide = max(len(one.table.name) for one in utility.workload)
+    first = f"  {'table, share of jobs that it counts elsewhere':{wide}}"
+    wide = len(first) - 2
+    lines = [f"{first}  this plan  public model alone  no privacy"]
+    lines += [
+        f"  {one.table.name:{wide}}  {one.loss:9.3f}  {one.public_model:18.3f}  {one.no_privacy:10.3f}"
+        for one in utility.workload
+    ]
+    lines.append(
+        f"  weighted mean {utility.objective:.4f}; no privacy: the homes of each pool "
+        "drawn anew (or, without resampling, in random order), without noise and cells"
+    )
+    for one in utility.workload:
+        if not one.carried:
+            lines.append(
+                f"Warning     the release will not carry the table {one.table.name}: it is expected to lose "
+                f"{one.loss:.3f}, and the public model alone, without any confidential data, "
+                f"{one.public_model:.3f}. Give it more weight in [[workload]], or the release a larger "
+                "epsilon, or do not publish the table"
+            )
+    return lines
 
 
 def plan(
@@ -168,6 +192,7 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
         f"  slots     {numeric.pools.n_records:,} jobs in {numeric.pools.n_pools:,} pools; "
         f"the largest has {numeric.pools.n.max():,}",
         *([] if numeric.record_range is None else [_totals_line(plan)]),
+        *([f"  strata    pools by {' and '.join(plan.choices.pool_by)}"] if plan.choices.pool_by else []),
         *(
             [
                 f"  shared    {numeric.pools.n[shared].sum():,} jobs of work blocks with fewer than "
@@ -273,6 +298,7 @@ def _write(report: PlanReport, names: Mapping[str, Names], staging: Path) -> Non
         "pool_below": report.plan.choices.pool_below,
         "coarsening": report.plan.coarsening,
         "cell_level": report.plan.choices.cell_level,
+        "pool_by": report.plan.choices.pool_by,
         "thresholds": report.plan.choices.thresholds,
     }
     (staging / PLAN_NUMBERS).write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")

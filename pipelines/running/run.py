@@ -393,7 +393,7 @@ def _keep_homes(
     source = job_source(config, plan.geography, sha256)
     try:
         with count_rows() as rows:
-            parts = source.parts(config.plan.pool_by, plan.pools.slots.categories, others=others)
+            parts = source.parts(plan.pools.pooling.by, plan.pools.slots.categories, others=others)
             found = keep_homes(staging, plan, parts, config.run.batch_jobs)
     except geo_data.InputError:
         if sha256:

@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import chisquare
 
-from geo_data import PublicModel, build_model, proxy_homes
+from geo_data import (
+    PublicModel,
+    Slots,
+    attribute_concentrations,
+    build_model,
+    inside_share,
+    proxy_homes,
+)
 
 from .plain import flows, geography
 
@@ -164,3 +171,45 @@ def test_reproducible_whatever_the_order_of_jobs(work: list[int], seed: int, dra
 def test_another_seed_gives_other_homes(many: PublicModel) -> None:
     work = np.arange(1000, dtype=np.int32)
     assert (proxy_homes(many, work, 1) != proxy_homes(many, work, 2)).mean() > 0.3
+
+
+def slots_of(work: Int32, **codes: NDArray[np.integer]) -> Slots:
+    return Slots(
+        work,
+        {name: values.astype(np.uint8) for name, values in codes.items()},
+        {name: tuple("xyz"[: int(values.max()) + 1]) for name, values in codes.items()},
+    )
+
+
+def test_concentrations_are_those_that_units_were_drawn_with() -> None:
+    """Of 2000 areas with three blocks, whose shares are Dirichlet; the blocks of an area are alike."""
+    model, rng = flat_model([1] * 6000, 3, 3.0), np.random.default_rng(6)
+    shares = np.cumsum(rng.dirichlet(20 * np.array([0.2, 0.3, 0.5]), 2000), axis=1)
+    work = np.arange(6000, dtype=np.int32).repeat(10)
+    drawn = (rng.random(work.size)[:, None] > shares[work // 3]).sum(axis=1).clip(max=2)
+    alike = rng.integers(0, 2, work.size)
+    slots = slots_of(work, pay=drawn, age=alike, industry=work // 3 % 2)
+    assert inside_share(slots, "pay") == pytest.approx(20 / 21, rel=0.01)
+    assert inside_share(slots, "age") == pytest.approx(1, abs=0.01)
+    assert inside_share(slots, "industry") == 0  # of whole blocks, so homes need not differ
+    found = attribute_concentrations(model, slots)
+    between = (20 / 21) ** 2 / 21
+    assert found["pay"] == pytest.approx(1 / between - 1, rel=0.1)
+    assert found["age"] > 500
+    assert found["industry"] == pytest.approx(1e6, rel=0.01)
+
+
+def test_jobs_of_a_block_exchange_homes_and_nothing_else_changes() -> None:
+    model, rng = flat_model([1] * 40, 4, 5.0), np.random.default_rng(7)
+    work = np.sort(rng.integers(0, 40, 20_000)).astype(np.int32)
+    pay = rng.integers(0, 2, work.size).astype(np.uint8)
+    plain = proxy_homes(model, work, 3)
+    assert np.array_equal(plain, proxy_homes(model, work, 3, {}, {}))
+    spread = []
+    for concentration in (1e6, 10.0):
+        homes = proxy_homes(model, work, 3, {"pay": pay}, {"pay": concentration})
+        order = [np.lexsort((h, work)) for h in (plain, homes)]
+        assert np.array_equal(plain[order[0]], homes[order[1]])  # every block has the homes that it had
+        counts = np.bincount(model.units(homes) * 2 + pay, minlength=20).reshape(-1, 2)
+        spread.append(float(np.var(counts[:, 0] / counts.sum(axis=1))))
+    assert spread[0] < 0.001 < 0.005 < spread[1]

@@ -21,7 +21,7 @@ from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
 from pipelines.views.evaluation.commute_measures import add_distance
 from pipelines.views.evaluation.flow_measures import side_variation
 
-__all__ = ["Comparison", "compare_with_public", "compare_with_truth"]
+__all__ = ["Comparison", "compare_with_public", "compare_with_truth", "true_jobs"]
 
 _PAIR = ["work", "home"]
 _EXTERNAL = (
@@ -93,16 +93,7 @@ def compare_with_truth(release: PublicRelease, truth: Path) -> Comparison:
     ConfigError
         If the configuration is unusable.
     """
-    if truth.suffix == ".toml":
-        source = job_source(load_config(truth), release.geography)
-    elif "aux" in release.rows:
-        raise geo_data.InputError(
-            truth,
-            "one file is not the truth of this release, which has workers who live in external zones",
-            fix="name the configuration of the release, which says where main and aux jobs are",
-        )
-    else:
-        source = geo_data.LodesJobs(truth, release.geography)
+    source = true_jobs(release, truth)
     block = release.levels[-1]
     protected = release.certificate.presence is not None
     jobs = _count(source, release.geography, others=protected)
@@ -121,6 +112,19 @@ def compare_with_truth(release: PublicRelease, truth: Path) -> Comparison:
         "truth it was made from, or only a part of it."
     )
     return replace(comparison, notes=(*comparison.notes, note))
+
+
+def true_jobs(release: PublicRelease, truth: Path) -> geo_data.JobSource:
+    """Return where the confidential truth of a release is read from; parameters and errors as above."""
+    if truth.suffix == ".toml":
+        return job_source(load_config(truth), release.geography)
+    if "aux" in release.rows:
+        raise geo_data.InputError(
+            truth,
+            "one file is not the truth of this release, which has workers who live in external zones",
+            fix="name the configuration of the release, which says where main and aux jobs are",
+        )
+    return geo_data.LodesJobs(truth, release.geography)
 
 
 def compare_with_public(release: PublicRelease, tables: Sequence[Path]) -> list[Comparison]:

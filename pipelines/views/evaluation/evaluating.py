@@ -13,8 +13,14 @@ import pyarrow.parquet as pq
 from pipelines.config.loading import ConfigError
 from pipelines.release.reader import PublicRelease, read_public_release
 from pipelines.storage.durable import whole_folder
-from pipelines.views.evaluation.comparison import Comparison, compare_with_public, compare_with_truth
-from pipelines.views.evaluation.measuring import compared_levels, measure, measure_implicates
+from pipelines.views.evaluation.comparison import (
+    Comparison,
+    compare_with_public,
+    compare_with_truth,
+    true_jobs,
+)
+from pipelines.views.evaluation.measuring import compared_levels, measure, measure_implicates, measures_table
+from pipelines.views.evaluation.workload_losses import workload_losses
 
 __all__ = ["MEASURES_FILE", "REPORT_FILE", "evaluate", "evaluate_public", "evaluation_folder"]
 
@@ -56,7 +62,9 @@ def evaluate(out: Path, truth: Path, to: Path | None = None) -> pd.DataFrame:
         If the release, or the truth, cannot be read.
     """
     release, target = _open(out, to, confidential=True)
-    return _write(release, [compare_with_truth(release, truth)], target, confidential=True)
+    comparison = compare_with_truth(release, truth)
+    lost = workload_losses(release, true_jobs(release, truth), truth)
+    return _write(release, [comparison], target, confidential=True, first=measures_table(lost))
 
 
 def evaluate_public(out: Path, tables: Sequence[Path], to: Path | None = None) -> pd.DataFrame:
@@ -138,12 +146,17 @@ def _replaceable(target: Path, confidential: bool) -> bool:
 
 
 def _write(
-    release: PublicRelease, comparisons: Sequence[Comparison], target: Path, *, confidential: bool
+    release: PublicRelease,
+    comparisons: Sequence[Comparison],
+    target: Path,
+    *,
+    confidential: bool,
+    first: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     from pipelines.views.evaluation.report import report_html  # matplotlib takes its time
 
     tables = [
-        pd.concat([measure(comparison), measure_implicates(release, compared_levels(comparison))])
+        pd.concat([first, measure(comparison), measure_implicates(release, compared_levels(comparison))])
         for comparison in comparisons
     ]
     page = report_html(release, comparisons, tables, confidential=confidential)

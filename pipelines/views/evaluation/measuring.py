@@ -26,7 +26,7 @@ from pipelines.views.evaluation.flow_measures import (
 )
 from pipelines.views.evaluation.propensity import propensity
 
-__all__ = ["MEASURES", "Measure", "compared_levels", "measure", "measure_implicates"]
+__all__ = ["MEASURES", "Measure", "compared_levels", "measure", "measure_implicates", "measures_table"]
 
 TOP = (10, 100, 1000)
 RHO = (0.1, 0.5, 1.0)
@@ -53,6 +53,15 @@ class Measure:
 
 #: By the name in column ``measure``, in the order of reports.
 MEASURES: dict[str, Measure] = {
+    "workload_loss": Measure(
+        "This release", "%", "Share of jobs that would have to be counted elsewhere in the table."
+    ),
+    "workload_public_model": Measure(
+        "Public model alone", "%", "What is lost by homes that see nothing confidential."
+    ),
+    "workload_no_privacy": Measure(
+        "No privacy", "%", "What is lost by the pools of the plan without noise and without cells."
+    ),
     "total_variation": Measure(
         "Total variation distance", "%", "Share of jobs whose pair of home and work would have to change."
     ),
@@ -168,7 +177,7 @@ def measure(comparison: Comparison) -> pd.DataFrame:
         Shares are between 0 and 1, distances in kilometres. As confidential as the comparison.
     """
     rows = [*_flow_rows(comparison), *_commute_rows(comparison), *_query_rows(comparison)]
-    return _table(rows)
+    return measures_table(rows)
 
 
 def measure_implicates(release: PublicRelease, levels: Sequence[str]) -> pd.DataFrame:
@@ -191,13 +200,14 @@ def measure_implicates(release: PublicRelease, levels: Sequence[str]) -> pd.Data
         tables = [replace(release, implicate=number).flows(level, level) for number in numbers]
         deviation = math.sqrt(implicate_variance(tables)["variance"].mean())
         rows.append(("implicate_deviation", level, _EVERYTHING, deviation))
-    return _table(rows)
+    return measures_table(rows)
 
 
 Row = tuple[str, str, str, float]
 
 
-def _table(rows: Sequence[Row]) -> pd.DataFrame:
+def measures_table(rows: Sequence[Row]) -> pd.DataFrame:
+    """Return rows of measure, level, group and value as a table (`measure`)."""
     return pd.DataFrame(rows, columns=["measure", "level", "group", "value"]).astype({"value": np.float64})
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import jinja2
 import pandas as pd
 
+import geo_data
 from pipelines.release.reader import PublicRelease
 from pipelines.views.evaluation.charts import CHARTS, draw
 from pipelines.views.evaluation.commute_measures import SHORT_KM
@@ -39,7 +40,8 @@ _FLOWS = [
 ]
 _TOTALS = [name for name in MEASURES if name.startswith(("residence", "workplace"))]
 _ERRORS = [name for name in MEASURES if name.startswith("destination")]
-_WHOLE = [name for name in MEASURES if name not in {*_FLOWS, *_TOTALS, *_ERRORS}]
+_WORKLOAD = [name for name in MEASURES if name.startswith("workload")]
+_WHOLE = [name for name in MEASURES if name not in {*_FLOWS, *_TOTALS, *_ERRORS, *_WORKLOAD}]
 
 
 def report_html(
@@ -99,6 +101,7 @@ def _part(comparison: Comparison, measures: pd.DataFrame) -> dict[str, Any]:
         "notes": comparison.notes,
         "cards": _cards(measures),
         "tables": [
+            *_workload(measures[measures["measure"].isin(_WORKLOAD)], comparison.geography),
             _by_level(
                 "Flows",
                 "Tables of flows from each area to each, added up to several levels. The finer the "
@@ -145,6 +148,33 @@ def _cards(measures: pd.DataFrame) -> list[dict[str, str]]:
                 {"title": about.title, "value": _number(name, rows["value"].iloc[0]), "meaning": meaning}
             )
     return cards
+
+
+def _workload(measures: pd.DataFrame, geography: geo_data.Geography) -> list[dict[str, Any]]:
+    values = {
+        (m, level): v for m, level, v in measures[["measure", "level", "value"]].itertuples(index=False)
+    }
+    if not values:
+        return []
+    levels = {*geography.levels, geography.block_level}
+    rows = [
+        [
+            " ".join(singular(word) if word in levels else word for word in name.split(" ")),
+            *(_number(m, values[m, name]) if (m, name) in values else "" for m in _WORKLOAD),
+        ]
+        for name in dict.fromkeys(measures["level"])
+    ]
+    return [
+        {
+            "title": "The tables that the release is for",
+            "text": "Total variation distance: the share of jobs that would have to be counted elsewhere. "
+            "Beside it what is lost by homes drawn from the public model, which sees nothing confidential, "
+            "and by the pools of the plan without any privacy, neither noise nor cells.",
+            "head": ["Table", *(MEASURES[name].title for name in _WORKLOAD)],
+            "rows": rows,
+            "meanings": False,
+        }
+    ]
 
 
 def _by_level(title: str, text: str, measures: pd.DataFrame) -> dict[str, Any]:

@@ -120,7 +120,13 @@ def test_plan_says_what_it_costs_and_reads_no_homes(
         *("plan", "plan.txt", "forecast.json", "cells.png", "names.parquet")
     }
     assert (report / "plan.txt").read_text() in result.stdout
-    assert re.search(r"flows     total variation 0\.\d+ between trct units", result.stdout)
+    assert re.search(r"  trct to trct +0\.\d{3} +0\.\d{3} +0\.\d{3}\n", result.stdout)
+    warned = re.findall(r"Warning     the release will not carry the table (.+?): it", result.stdout)
+    forecast = json.loads((report / "forecast.json").read_text())
+    assert warned == [one["table"] for one in forecast["workload"] if not one["carried"]]
+    assert [one["loss"] > 0.9 * one["public_model"] for one in forecast["workload"]] == [
+        one["table"] in warned for one in forecast["workload"]
+    ]
     assert "of which  noise" in result.stdout
     assert "Budget      jobs: left epsilon 5, delta 0.0001; THIS RELEASE COSTS MORE" in result.stdout
     assert "600 jobs in 21 pools" in result.stdout

@@ -153,7 +153,8 @@ def test_defaults() -> None:
     assert config.release.mechanism == "dirichlet"
     assert config.auxiliary == ()
     assert config.weights is None
-    assert config.plan.pool_by == ()
+    assert config.plan.pool_by is None
+    assert config.workload == ()
     assert config.plan.retention_min == 1
     assert config.plan.coarsening is config.plan.cell_level is None
     assert config.plan.split_threshold is config.plan.pool_below is config.plan.prior is None
@@ -511,6 +512,88 @@ def test_cells_that_are_units_are_of_a_level_that_nests() -> None:
     for level in ("ward", "stplc"):
         (said,) = problems(with_values(tables, {"plan.cell_level": level}))
         assert said.startswith(f'plan.cell_level: "{level}" is not a level of the geography; use "st" or ')
+
+
+WORKLOAD = """
+[[workload]]
+home = "trct"
+work = "trct"
+weight = "1/3"
+
+[[workload]]
+home = "trct"
+attributes = ["age"]
+weight = "2"
+
+[[workload]]
+home = "stplc"
+work = "tabblk2010"
+"""
+
+OF_A_WORKLOAD = r"""
+workload.0.home = "tract"
+    workload #1.home: "tract" is not a level of the geography; use "st" or "cty" or "trct" or "tabblk2010"
+    or "stplc", or add it to geography.levels or geography.non_nesting_areas
+workload.0.work = "tract"
+    workload #1.work: "tract" is not a level of the geography; use "st" or "cty" or "trct" or "tabblk2010"
+    or "stplc", or add it to geography.levels or geography.non_nesting_areas
+workload.0.home
+    workload #1.home: missing; add a line home = ...
+workload.1.attributes = ["sex"]
+    workload #2.attributes: "sex" is not an attribute of the jobs; add it to jobs.attributes
+workload.1.attributes = ["age", "age"]
+    workload #2: "age" is named 2 times; name a column for one purpose only
+workload.1.weight = "-1"
+    workload #2.weight: "-1" is below 0; write a weight of at least 0, such as "1"
+workload.1.weight = 0.5
+    workload #2.weight: 0.5 is a float; write it as text: "0.5"
+workload.2 = { home = "trct", work = "trct" }
+    workload #3: the same table as workload #1; leave one out
+workload.0.wieght = "1"
+    workload #1.wieght: unknown key; did you mean weight?
+"""
+
+
+def test_a_workload() -> None:
+    text = (
+        changed('block = "tabblk2010"', 'block = "tabblk2010"\nnon_nesting_areas = ["stplc"]', FULL)
+        + WORKLOAD
+    )
+    config = parse(text)
+    assert [table.weight for table in config.workload] == [Fraction(1, 3), 2, 1]
+    assert config.canonical()["workload"][1] == {
+        "home": "trct",
+        "work": None,
+        "attributes": ["age"],
+        "weight": "2",
+    }
+    assert "workload" not in parse(FULL).canonical()  # as in plans that were made before there was this table
+    assert_said(OF_A_WORKLOAD, text)
+    nothing = text.replace('weight = "1/3"', 'weight = "0"').replace('weight = "2"', 'weight = "0.0"')
+    assert problems(nothing + 'weight = "0e3"\n') == (
+        'workload: all weights are 0; write weight = "1" in a table that the release is for',
+    )
+    assert parse(nothing).workload[0].weight == 0  # the third has its default
+    several = (
+        text.replace('home = "stplc"', 'home = "x"')
+        .replace('weight = "1/3"', 'weight = "-1/3"')
+        .replace('["age"]\nweight', '["b"]\nweight')
+    )
+    assert [line.split(": ")[0] for line in problems(several)] == [
+        "workload #1.weight",
+        "workload #3.home",
+        "workload #2.attributes",
+    ]
+
+
+def test_a_workload_of_lodes_jobs_has_one_attribute_a_table() -> None:
+    table = '\n[[workload]]\nhome = "trct"\nattributes = {}\n'
+    assert parse(MINIMAL + table.format('["SE"]')).workload[0].attributes == ("SE",)
+    rule = "LODES counts each attribute by itself; name one attribute, and make a table for each"
+    assert problems(MINIMAL + table.format('["SE", "SA"]')) == (f"workload #1.attributes: {rule}",)
+    assert problems(MINIMAL + table.format('["age"]')) == (
+        'workload #1.attributes: "age" is not an attribute of the jobs; use "SA" or "SE" or "SI"',
+    )
 
 
 OF_AUXILIARY_TABLES = r"""

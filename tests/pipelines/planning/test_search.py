@@ -23,7 +23,8 @@ from pipelines.planning.plan import Choices
 from pipelines.planning.public_inputs import PublicInputs
 from pipelines.planning.recommendation import recommend
 from pipelines.planning.search import _descend, _Sample, choose
-from pipelines.planning.sweep import AUTO, Sweep, draw_frontier, tune
+from pipelines.planning.sweep import AUTO, Sweep, draw_frontier, every_mechanism, tune
+from pipelines.planning.workload import resolve_workload
 from pipelines.running.report import run_cost
 
 Configs = Callable[..., ReleaseConfig]
@@ -78,13 +79,19 @@ def test_choices_are_the_same_every_time_and_read_no_homes(
 def test_every_candidate_is_tried_on_the_same_proxy_truth(limit: int, config_of: Configs) -> None:
     """Each job keeps its home, in whichever pool it is."""
     inputs = read_public_inputs(config_of())
-    sample = _Sample(geo_data.Slots(inputs.slots.work, {}, {}), inputs.model)
-    pooling = geo_data.Pooling(inputs.model.level, limit)
-    pools = geo_data.build_pools(sample.slots, inputs.geography, pooling)
-    drawn = geo_data.proxy_homes(inputs.model, pools.slots.work, sample.seed)
-    assert np.array_equal(sample.homes_of(pools), drawn)
-    moved = not np.array_equal(pools.slots.work, sample.slots.work)
-    assert moved == (limit > 1) == (not np.array_equal(drawn, sample.homes))
+    slots, concentrations = inputs.slots, geo_data.attribute_concentrations(inputs.model, inputs.slots)
+    workload = resolve_workload({}, inputs.geography, inputs.model.level, slots)
+    sample = _Sample(slots, inputs.model, workload, concentrations, 1.0, 1)
+    pooling = geo_data.Pooling(inputs.model.level, limit, ("SE",) if limit > 1 else ())
+    pools = geo_data.build_pools(slots, inputs.geography, pooling)
+    (homes,) = sample.homes_of(pools)
+    keys = [
+        sorted(zip(s.work.tolist(), s.attributes["SE"].tolist(), s.attributes["SI"].tolist(), h, strict=True))
+        for s, h in ((slots, sample.homes[0].tolist()), (pools.slots, homes.tolist()))
+    ]
+    assert keys[0] == keys[1]
+    moved = not np.array_equal(pools.slots.work, slots.work)
+    assert moved == (limit > 1) == (not np.array_equal(homes, sample.homes[0]))
 
 
 @pytest.mark.parametrize("epsilon", [pytest.param("2", marks=pytest.mark.deep), "6"])
@@ -107,6 +114,7 @@ def test_the_choice_is_better_than_extreme_ones(epsilon: str, config_of: Configs
     assert best <= objective(replace(chosen, pool_below=10_000)) + 0.01
 
 
+@pytest.mark.slow  # bounds for few cells at epsilon 2 take long
 def test_little_privacy_loss_asks_for_fewer_cells(config_of: Configs) -> None:
     sizes = []
     for epsilon in ("2", "8.6"):
@@ -117,20 +125,24 @@ def test_little_privacy_loss_asks_for_fewer_cells(config_of: Configs) -> None:
     assert sizes[0] < sizes[1] / 2
 
 
-def test_noise_on_counts_is_planned_for_flows_between_areas(config_of: Configs) -> None:
-    """Work blocks share all they can, unless the configuration says otherwise; resampling weighs both."""
+def test_pools_are_shared_as_the_workload_asks(config_of: Configs) -> None:
+    """For flows between areas alone, work blocks share all they can; for work blocks, little."""
     noisy = {"release.mechanism": "geometric"} | NO_PRUNING
-    config = config_of("2", noisy)
+    config = config_of("2", noisy | {"workload": [{"home": "trct", "work": "trct"}]})
     inputs = read_public_inputs(config)
     release = make_plan(config, inputs)
     assert release.pools.shared.all()
     found = simulate_utility(release, inputs.model)
-    assert found.objective == found.total_variation
+    assert found.objective == found.total_variation == found.workload[0].loss
     unshared = make_plan(config_of("2", noisy | {"plan.pool_below": 1}), inputs)
     assert not unshared.pools.shared.any()
     assert simulate_utility(unshared, inputs.model).total_variation > 1.3 * found.total_variation
-    resampled = simulate_utility(make_plan(config_of("8.6"), inputs), inputs.model)
-    assert resampled.objective == (resampled.total_variation + resampled.block_variation) / 2
+    blocks = config_of("8.6", {"workload": [{"home": "trct", "work": "tabblk2010"}]})
+    resampled = make_plan(blocks, inputs)
+    assert resampled.pools.shared.mean() < 0.5
+    found = simulate_utility(resampled, inputs.model)
+    assert found.objective == found.block_variation
+    assert found.workload[0].no_privacy < found.objective < found.workload[0].public_model
 
 
 @pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
@@ -211,7 +223,7 @@ def test_simulated_utility_of_noise_and_of_none(config_of: Configs) -> None:
     noisy, clean = found
     assert noisy.noise_share > 0.5 > 0.001 > clean.noise_share
     assert noisy.objective > clean.objective
-    assert abs(clean.mean_commute_error) < 0.02
+    assert abs(clean.mean_commute_error) < 0.04
     assert noisy.jobs == clean.jobs == 12_000
 
 
@@ -313,6 +325,13 @@ def test_mechanisms_are_compared_each_with_the_settings_that_it_has(config_of: C
             Sweep(mechanism=(value,), retention_min=retention).configurations(config)
 
 
+def test_every_mechanism_that_a_configuration_can_have_is_tried(config_of: Configs) -> None:
+    config = config_of(change=planned(pool_by=None, retention_min=None))
+    assert every_mechanism(config) == Sweep(mechanism=("dirichlet", "geometric"), pool_by=("none", AUTO))
+    urn = config_of(change={"release.implicates": 2, "release.implicate_source": "one-urn"})
+    assert every_mechanism(urn) == Sweep(mechanism=("dirichlet",))
+
+
 def test_strata_and_their_level_are_swept(
     config_of: Configs, region: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -325,8 +344,10 @@ def test_strata_and_their_level_are_swept(
     assert pools["none", "trct"] == 24  # tracts
     assert pools["SE", "trct"] == pools["SE", AUTO] > 2 * pools["none", "trct"]
     assert 'pool_by = ["SE"]' in recommend(results.loc[["SE"]].reset_index(), config)
-    with pytest.raises(geo_data.InputError, match=r"plan\.pool_by names auto, which is not an attribute"):
-        tune(config, Sweep(pool_by=(AUTO,)))
+    (free,) = Sweep(pool_by=(AUTO,)).configurations(config)
+    assert free.plan.pool_by is None
+    with pytest.raises(geo_data.InputError, match=r"plan\.pool_by names wage, which is not an attribute"):
+        tune(config, Sweep(pool_by=("wage",)))
     with pytest.raises(pipelines.ConfigError, match=r'plan\.pool_level: "ward" is not a level'):
         tune(config, Sweep(pool_level=("ward",)))
 
@@ -338,14 +359,15 @@ def test_sharing_is_tried_with_the_strata_that_there_are(
     tried = []
 
     def spy(config: ReleaseConfig, inputs: PublicInputs, slots: geo_data.Slots, choices: Choices, _: object):  # type: ignore[no-untyped-def]
-        tried.append((config.plan.pool_by, tuple(slots.attributes), choices.pool_below))
+        tried.append((choices.pool_by, tuple(slots.attributes), choices.pool_below))
         raise synth.BudgetTooSmallError("not needed here", lambda: None)
 
     monkeypatch.setattr(search, "assemble", spy)
     config = config_of(change=planned(pool_by=["SI"], split_threshold="1"))
     inputs = read_public_inputs(config)
     choose(config, inputs)
-    assert {names[:2] for names in tried} == {(("SI",), ("SI",))}
+    assert {names[0] for names in tried} == {("SI",)}
+    assert all("SI" in names[1] for names in tried)
     assert max(limit for _, _, limit in tried) > np.bincount(inputs.slots.work).max()
 
 
@@ -394,9 +416,7 @@ def test_a_recommendation_that_is_pasted_gives_the_row_again(config_of: Configs)
         assert row["pools"] == release.pools.n.size
         chosen = (row["chosen_pool_level"], row["chosen_pool_below"])
         assert chosen == (release.choices.pool_level, release.choices.pool_below)
-        best = (results["total_variation"] + results["block_variation"]).min() / 2
-        if len(set(results["mechanism"])) == 1:
-            best = results["objective"].min()
+        best = results["objective"].min()
         said = " ".join(text.replace("\n#", "").split())
         assert f"loss is {best:.4f}" in said or f"Loss {best:.4f}: mechanism" in said
 
@@ -406,8 +426,8 @@ def tried(**columns: object) -> pd.DataFrame:
     same = {"epsilon": "8.6", "delta": "0.00001", "certified": True, "coarsening": "balanced"}
     same |= {"split_threshold": AUTO, "pool_by": "none", "pool_level": AUTO, "pool_below": AUTO}
     same |= {"retention_min": "1", "chosen_pool_level": "trct", "chosen_pool_below": 8, "objective": 0.5}
-    same |= {"chosen_coarsening": "balanced", "chosen_cell_level": "none"}
-    return pd.DataFrame(same | {"destination_error": 0.1} | columns)
+    same |= {"chosen_coarsening": "balanced", "chosen_cell_level": "none", "chosen_pool_by": "none"}
+    return pd.DataFrame(same | columns)
 
 
 def test_a_recommendation_says_why(config_of: Configs) -> None:
@@ -416,18 +436,27 @@ def test_a_recommendation_says_why(config_of: Configs) -> None:
     def said(results: pd.DataFrame) -> str:
         return " ".join(recommend(results, config_of()).replace("\n#", "").split())
 
-    two = {"mechanism": ["dirichlet", "geometric"], "block_variation": [0.4, 0.5]}
-    text = said(tried(**two, total_variation=[0.2, 0.05], objective=[0.3, 0.05]))
+    def tables(*losses: list[float]) -> dict[str, object]:
+        names = ("trct to trct", "trct to tabblk2010")
+        found: dict[str, object] = {"mechanism": ["dirichlet", "geometric"], "objective": losses[0]}
+        for name, values in zip(names, losses[1:], strict=True):
+            found |= {f"loss: {name}": values, f"public model: {name}": 0.44, f"no privacy: {name}": 0.0}
+        return found
+
+    text = said(tried(**tables([0.3, 0.275], [0.2, 0.05], [0.4, 0.5])))
     assert 'mechanism = "geometric"' in text
     assert "Recommended at epsilon 8.6 and delta 0.00001: mechanism geometric." in text
-    assert (
-        "mean of the total variations of flows between areas and of flows from areas to work blocks" in text
-    )
+    assert "The loss of each is the weighted mean over the tables of the workload, on proxy truth." in text
     assert "Loss 0.2750: mechanism geometric, the best of its mechanism." in text
     assert "Loss 0.3000, 9.1% more than the recommended one: mechanism dirichlet" in text
-    assert "for flows to work blocks dirichlet loses less there: 0.4000, against 0.5000" in text
+    assert "for trct to tabblk2010 dirichlet loses less there: 0.4000, against 0.5000" in text
+    assert "trct to trct: 0.0500; public model alone 0.4400, no privacy 0.0000." in text
+    assert (
+        "trct to tabblk2010: 0.5000; public model alone 0.4400, no privacy 0.0000. The release will not"
+        in text
+    )
     assert "tie" not in text
-    text = said(tried(**two, total_variation=[0.2, 0.1002], objective=[0.3, 0.1]))
+    text = said(tried(**tables([0.3, 0.3001], [0.2, 0.1002], [0.4, 0.5])))
     assert 'mechanism = "dirichlet"' in text
     assert "Loss 0.3001, less than 0.1% more than the recommended one: mechanism geometric" in text
     tie = "A tie, as other draws of proxy truth may order these anew: mechanism "
@@ -435,15 +464,12 @@ def test_a_recommendation_says_why(config_of: Configs) -> None:
 
     one = tried(
         mechanism="dirichlet",
-        total_variation=0.1,
-        block_variation=0.2,
         objective=[0.15, 0.2, 0.1501, None, 0.1],
         certified=[True, True, True, False, True],
         epsilon=["8.6", "8.6", "8.6", "8.6", "9"],
         pool_below=["2", "1", "3", "4", "2"],
     )
     text = said(one)
-    assert 'what the planner minimises for "dirichlet"' in text
     assert (
         "Its loss is 0.1500. Next: mechanism dirichlet, pool_below 3, loss 0.1501, less than 0.1% more"
         in text

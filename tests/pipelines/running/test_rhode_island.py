@@ -54,6 +54,7 @@ def release(
     changes = {"privacy.epsilon": epsilon}
     if mechanism == "geometric":
         changes |= {"release.mechanism": mechanism, "privacy.delta": "0"}
+        changes |= {"workload": [{"home": "trct", "work": "trct"}]}  # the limits are of flows between tracts
     tables = with_values(read_toml(CONFIG), changes)
     config = check_config(tables, CONFIG.parent, CONFIG.name)
     return run(config.with_out(tmp_path_factory.mktemp("rhode-island") / "release"))
@@ -62,11 +63,11 @@ def release(
 @pytest.fixture(scope="module")
 def homes(release: Release, shared_data: Path) -> tuple[np.ndarray, np.ndarray]:
     """True and synthetic homes, pool after pool."""
-    geography = release.plan.geography
+    geography, by = release.plan.geography, release.plan.pools.pooling.by
     sources = [[folder / name for name in TRUTH] for folder in (shared_data / "ri_2019", release.public)]
     true, synthetic = (
         geo_data.group_records(
-            release.plan.pools, geography, geo_data.LodesJobs(main, geography, aux).records()
+            release.plan.pools, geography, geo_data.LodesJobs(main, geography, aux).records(by)
         )
         for main, aux in sources
     )

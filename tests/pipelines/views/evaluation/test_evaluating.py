@@ -70,6 +70,21 @@ def test_measures_of_the_small_release(
         pipelines.mean_commute(geography, work, synthetic)
     )
     assert value(measures, "destinations", block) == np.unique(work).size
+    # The tables that the release is for, each beside two baselines.
+    assert value(measures, "workload_loss", "trct to trct") == value(measures, "total_variation", "trct")
+    of_workload = measures[measures["measure"].str.startswith("workload")]
+    names = ["trct to trct", "bgrp to bgrp", f"trct to {block}"]
+    names += [f"residents of trct by {name}" for name in ("SA", "SE", "SI")]
+    assert list(dict.fromkeys(of_workload["level"]))[:-1] == names
+    assert len(of_workload) == 3 * len(names) + 3
+    assert (of_workload["value"].between(0, 1)).all()
+    jobs = [geo_data.LodesJobs(path, geography).records(("SE",)) for path in sources]
+    counts = [
+        np.bincount(geography.unit_of("trct", one.home) * 3 + one.attributes["SE"], minlength=99)
+        for one in jobs
+    ]
+    expected = np.abs(counts[0] - counts[1]).sum() / 2 / work.size
+    assert value(measures, "workload_loss", "residents of trct by SE") == pytest.approx(expected)
     assert value(measures, "total_variation", "cty") < value(measures, "total_variation", block)
 
 

@@ -1,0 +1,265 @@
+"""The workload: the tables that a release is for, their weights, and what is lost in each.
+
+A table counts jobs by home area, work area and attributes. Its loss is the total variation distance between
+the table of true homes and that of synthetic ones: the share of jobs that would have to be counted elsewhere.
+Without a workload in the configuration the release is for these tables, in equal weights:
+
+- flows between units of the public model's level;
+- flows between units of the next finer level, if there is one above the block;
+- from units to single work blocks;
+- residents of units by each attribute, wherever they work, the attributes sharing one weight;
+- flows between units by the most telling attribute (`most_telling`).
+
+The last two are there if jobs have attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.typing import NDArray
+
+import geo_data
+import synth
+from pipelines.planning.utility import cell_variation, count_variation
+
+__all__ = ["CountedJobs", "Table", "Workload", "most_telling", "resolve_workload"]
+
+_MOST_CELLS = 2**62
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that a release is for.
+
+    Attributes
+    ----------
+    home : str
+        Level, or kind of non-nesting area, of the home areas.
+    work : str or None
+        The same of the work areas; None counts jobs wherever they are.
+    attributes : tuple of str
+        By whose categories jobs are counted.
+    weight : Fraction
+    """
+
+    home: str
+    work: str | None
+    attributes: tuple[str, ...]
+    weight: Fraction
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        areas = f"residents of {self.home}" if self.work is None else f"{self.home} to {self.work}"
+        return areas + (f" by {' and '.join(self.attributes)}" if self.attributes else "")
+
+
+@dataclass(frozen=True, eq=False)
+class CountedJobs:
+    """Jobs, of which tables are counted.
+
+    Attributes
+    ----------
+    work, home : ndarray of int32, shape (n,)
+        Blocks.
+    attributes : mapping of str to ndarray of int, shape (n,) each
+        Codes of categories.
+    """
+
+    work: NDArray[np.int32]
+    home: NDArray[np.int32]
+    attributes: Mapping[str, npt.NDArray[np.integer]]
+
+    def __len__(self) -> int:
+        return len(self.work)
+
+    def where(self, rows: npt.NDArray[Any]) -> CountedJobs:
+        """Return some of the jobs."""
+        chosen = {name: codes[rows] for name, codes in self.attributes.items()}
+        return CountedJobs(self.work[rows], self.home[rows], chosen)
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """The tables that a release is for, and how they are counted.
+
+    Attributes
+    ----------
+    tables : tuple of Table
+    geography : geo_data.Geography
+        With the non-nesting areas that tables name.
+    level : str
+        Level of the public model: trial samples hold all jobs of some of its units.
+    """
+
+    tables: tuple[Table, ...]
+    geography: geo_data.Geography
+    level: str
+
+    @property
+    def names(self) -> list[str]:
+        """What reports call the tables."""
+        return [table.name for table in self.tables]
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Attributes that any table counts by."""
+        return tuple(dict.fromkeys(name for table in self.tables for name in table.attributes))
+
+    def of_flows(self) -> Workload:
+        """Return the tables without attributes, or all where every table has some."""
+        flows = tuple(table for table in self.tables if not table.attributes and table.weight)
+        return Workload(flows or self.tables, self.geography, self.level)
+
+    def objective(self, losses: npt.ArrayLike) -> float:
+        """Return the weighted mean of losses: what the planner minimises.
+
+        Parameters
+        ----------
+        losses : array_like of float, shape (n_tables,)
+        """
+        # Weights are exact in a configuration; here they only weigh estimates.
+        total = sum(table.weight for table in self.tables)
+        shares = [float(table.weight / total) for table in self.tables]
+        return float(np.dot(shares, np.asarray(losses, np.float64)))
+
+    def losses(self, true: CountedJobs, synthetic: CountedJobs, share: float = 1.0) -> NDArray[np.float64]:
+        """Return the loss of each table.
+
+        Parameters
+        ----------
+        true, synthetic : CountedJobs
+            With the attributes of the tables.
+        share : float
+            The share of all jobs that these are: all jobs of some units of `level`, or of work blocks in
+            them. Where an area of a table gathers jobs of many such units, what is lost in the whole is
+            extrapolated.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_tables,)
+            In [0, 1].
+
+        Notes
+        -----
+        Noise of different units evens out in a sum over them, and what all have in common does not. With n
+        jobs the loss is taken to be the root of b^2 + v / n; b and v follow from the loss of all jobs given
+        and the mean loss of two halves of them.
+        """
+        found = np.array([self._loss(table, true, synthetic) for table in self.tables])
+        gathers = [i for i, table in enumerate(self.tables) if self._gathers(table)]
+        if share >= 1 or not gathers:
+            return found
+        halves = self._halves(true, synthetic)
+        if len(halves) < 2:
+            return found
+        for i in gathers:
+            half = np.mean([self._loss(self.tables[i], *pair) for pair in halves])
+            chance = min(max(half**2 - found[i] ** 2, 0.0), found[i] ** 2)
+            found[i] = (found[i] ** 2 - chance + chance * share) ** 0.5
+        return found
+
+    def _loss(self, table: Table, true: CountedJobs, synthetic: CountedJobs) -> float:
+        cells = self._cells(table, (true, synthetic))
+        return cell_variation(*np.split(cells, [len(true)]))
+
+    def _cells(self, table: Table, sides: Sequence[CountedJobs]) -> NDArray[np.int64]:
+        """Return the cell of each job of all sides, one side after the other."""
+        parts = [np.concatenate([self.geography.unit_of(table.home, jobs.home) for jobs in sides])]
+        if table.work is not None:
+            parts.append(np.concatenate([self.geography.unit_of(table.work, jobs.work) for jobs in sides]))
+        parts += [np.concatenate([jobs.attributes[name] for jobs in sides]) for name in table.attributes]
+        cells, span = np.zeros(parts[0].size, np.int64), 1
+        for part in parts:
+            wide = int(part.max(initial=0)) + 1
+            if span * wide >= _MOST_CELLS:  # of many attributes: numbered anew, only what occurs
+                present, cells = np.unique(cells, return_inverse=True)
+                span = present.size
+            cells = cells * wide + part
+            span *= wide
+        return cells
+
+    def _gathers(self, table: Table) -> bool:
+        """Say whether a work area of a table may lie in several units of the level."""
+        levels = [*self.geography.levels, self.geography.block_level]
+        return table.work not in levels or levels.index(table.work) < levels.index(self.level)
+
+    def _halves(self, true: CountedJobs, synthetic: CountedJobs) -> list[tuple[CountedJobs, CountedJobs]]:
+        """Cut the jobs in two by work unit, every other unit."""
+        units = np.unique(self.geography.unit_of(self.level, true.work))
+        odd = np.isin(np.arange(self.geography.n_units(self.level)), units[1::2])
+        sides = [
+            [
+                jobs.where(odd[self.geography.unit_of(self.level, jobs.work)] == half)
+                for jobs in (true, synthetic)
+            ]
+            for half in (False, True)
+        ]
+        return [(one, other) for one, other in sides if len(one) and len(other)]
+
+
+def resolve_workload(
+    configuration: Mapping[str, Any],
+    geography: geo_data.Geography,
+    level: str,
+    slots: geo_data.Slots,
+) -> Workload:
+    """Return the workload of a configuration, or the default of what is there.
+
+    Parameters
+    ----------
+    configuration : mapping
+        Canonical (`ReleaseConfig.canonical`), or of a stored plan.
+    geography : geo_data.Geography
+    level : str
+        Of the public model.
+    slots : geo_data.Slots
+        All of them.
+    """
+    tables = tuple(
+        Table(said["home"], said["work"], tuple(said["attributes"]), synth.exact(said["weight"]))
+        for said in configuration.get("workload", ())
+    )
+    return Workload(tables or _default(geography, level, slots), geography, level)
+
+
+def _default(geography: geo_data.Geography, level: str, slots: geo_data.Slots) -> tuple[Table, ...]:
+    one, block = Fraction(1), geography.block_level
+    tables = [Table(level, level, (), one)]
+    if level != block:
+        finer = [*geography.levels, block][[*geography.levels, block].index(level) + 1]
+        if finer != block:
+            tables.append(Table(finer, finer, (), one))
+        tables.append(Table(level, block, (), one))
+    each = Fraction(1, max(1, len(slots.attributes)))
+    tables += [Table(level, None, (name,), each) for name in slots.attributes]
+    if telling := most_telling(geography, level, slots):
+        tables.append(Table(level, level, (telling,), one))
+    return tuple(tables)
+
+
+def most_telling(geography: geo_data.Geography, level: str, slots: geo_data.Slots) -> str | None:
+    """Return the attribute by which flows say most that work blocks do not say already, from public slots.
+
+    That is the one with the largest product of two numbers: how much its categories differ between work
+    units (the mean total variation distance of a unit's jobs by category from all jobs, weighted by jobs),
+    and how much of its variance is between jobs of one work block (`geo_data.inside_share`). Of equal ones
+    the first; None where jobs have no attributes.
+    """
+    unit = geography.unit_of(level, slots.work).astype(np.int64)
+    best, most = None, -1.0
+    for name, categories in slots.categories.items():
+        wide = len(categories)
+        counts = np.bincount(unit * wide + slots.attributes[name], minlength=geography.n_units(level) * wide)
+        counts = counts.reshape(-1, wide)
+        expected = counts.sum(axis=1, keepdims=True) * (counts.sum(axis=0) / counts.sum())
+        telling = count_variation(counts, expected) * geo_data.inside_share(slots, name)
+        if telling > most:
+            best, most = name, telling
+    return best

@@ -1,0 +1,112 @@
+"""What a release loses in the tables that it is for, against the truth, beside two baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+import geo_data
+from pipelines.config.loading import load_config
+from pipelines.planning.plan import ReleasePlan
+from pipelines.planning.public_inputs import read_geography
+from pipelines.planning.simulation import draw_public_model, draw_without_noise
+from pipelines.planning.storage import load_plan
+from pipelines.planning.workload import CountedJobs, Table, Workload, resolve_workload
+from pipelines.release.reader import PublicRelease
+
+__all__ = ["workload_losses"]
+
+Row = tuple[str, str, str, float]
+
+_SEED = 0  # of the baselines, which are of no release
+
+
+def workload_losses(release: PublicRelease, source: geo_data.JobSource, truth: Path) -> list[Row]:
+    """Measure the loss in each table of the workload of a release.
+
+    Parameters
+    ----------
+    release : PublicRelease
+    source : geo_data.JobSource
+        **Confidential**: the truth.
+    truth : Path
+        Where it is from; a configuration has the non-nesting areas, which a release does not keep.
+
+    Returns
+    -------
+    list of tuple
+        **Confidential**, as rows of `measure`: the loss of the release, of homes drawn from the public model
+        alone, and of the plan's pools without noise and cells (`draw_without_noise`); the last not where the
+        numbers of jobs at workplaces are those of another table. The level is the name of the table. A table
+        by several attributes has none: the files of a release count each attribute by itself.
+    """
+    plan = load_plan(release.folder / "plan", release.plan_document)
+    geography = _geography(release, truth)
+    slots = plan.pools.slots
+    workload = resolve_workload(plan.configuration, geography, plan.level, slots)
+    known = {*geography.levels, geography.block_level, *geography.non_nesting_areas, None}
+    tables = [t for t in workload.tables if {t.home, t.work} <= known and len(t.attributes) < 2]
+    read = partial(_read, source, plan)
+    drawn = {"public_model": draw_public_model(plan, _SEED)}
+    if plan.numeric.record_range is None and len(records := read(plan.pools.pooling.by)) == len(slots):
+        homes = records.home[geo_data.order_records(plan.pools, plan.geography, records)]
+        drawn["no_privacy"] = draw_without_noise(plan, homes, _SEED)
+    rows: list[Row] = []
+    true = CountedJobs(np.zeros(0, np.int32), np.zeros(0, np.int32), {})
+    for table in sorted(tables, key=lambda table: table.attributes):  # a LODES file has one at a time
+        if not len(true) or {*table.attributes} != {*true.attributes}:
+            records = read(table.attributes)
+            true = CountedJobs(records.work, records.home, records.attributes)
+        one = Workload((table,), geography, plan.level)
+        compared = {"loss": _released(release, table)}
+        compared |= {kind: CountedJobs(slots.work, homes, slots.attributes) for kind, homes in drawn.items()}
+        for kind, jobs in compared.items():
+            rows.append((f"workload_{kind}", table.name, "all", float(one.losses(true, jobs)[0])))
+    order = [table.name for table in tables]
+    return sorted(rows, key=lambda row: order.index(row[1]))
+
+
+def _geography(release: PublicRelease, truth: Path) -> geo_data.Geography:
+    """Return the geography with the non-nesting areas of the configuration, if its blocks are the same."""
+    if truth.suffix != ".toml" or not (config := load_config(truth)).geography.non_nesting_areas:
+        return release.geography
+    found = read_geography(config)
+    return found if np.array_equal(found.blocks, release.geography.blocks) else release.geography
+
+
+def _read(source: geo_data.JobSource, plan: ReleasePlan, names: tuple[str, ...]) -> geo_data.JobRecords:
+    """Return the true jobs of the plan's geography and categories."""
+    categories = plan.pools.slots.categories
+    parts = []
+    for part in source.parts(names, categories, others=plan.numeric.record_range is not None):
+        kept = part.work >= 0
+        for name in names:
+            kept &= part.attributes[name] < len(categories[name])
+        attributes = {name: part.attributes[name][kept] for name in names}
+        parts.append(geo_data.JobRecords(part.work[kept], part.home[kept], attributes))
+    return geo_data.JobRecords(
+        np.concatenate([part.work for part in parts]),
+        np.concatenate([part.home for part in parts]),
+        {name: np.concatenate([part.attributes[name] for part in parts]) for name in names},
+    )
+
+
+def _released(release: PublicRelease, table: Table) -> CountedJobs:
+    """Return the jobs of a release, with the categories of the one attribute of a table."""
+    columns: Iterator[str] | tuple[str, ...] = ("S000",)
+    for name in table.attributes:
+        columns = geo_data.count_columns(release.categories)[name]
+    columns = tuple(columns)
+    block = release.levels[-1]
+    flows = release.flows(block, block, columns)
+    parts = [np.repeat(np.arange(len(flows)), flows[column]) for column in columns]
+    rows = np.concatenate(parts)
+    codes = np.repeat(np.arange(len(parts)), [part.size for part in parts])
+    return CountedJobs(
+        flows["work"].to_numpy(np.int32)[rows],
+        flows["home"].to_numpy(np.int32)[rows],
+        dict.fromkeys(table.attributes, codes),
+    )
