@@ -1,0 +1,372 @@
+"""From noisy counts of measured tables to expected homes of every job group: deterministic, and free of cost.
+
+The prior mean of a cell is what the public model, and the tables before, expect there. A count is taken to be
+negative binomial around it, with kappa P as shape (P its share of the group, kappa the concentration, which is
+measured on the noisy counts themselves): what a Poisson count with gamma mean is. Times the two-sided geometric
+likelihood p^|y - x|, and tilted by one factor for each group so that the means of its cells add up to its public size,
+this is the posterior of the cell. Its mean is the table's target.
+
+The expected jobs of a row (a job group) in a cell are in factor form,
+
+    n_row P(cell | place) prod_k f_k[group of the row, cell of the table] / normaliser of the row,
+
+and iterative proportional fitting finds the factors with which every table has its targets. So the memory of a fit
+is one number for each measured cell, and the rows of one place.
+
+All sums run in one fixed order on one thread: the same counts give the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synth._words import compiled as _compiled
+from synth.measured import JobGroups, Layout, MeasuredTable, layouts
+from synth.projection import project
+
+__all__ = ["Estimate", "Prior", "estimate", "measured_concentration", "posterior"]
+
+Float64 = NDArray[np.float64]
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+Prior = Callable[[int, Int32], Float64]
+"""Gives the share of a place's workers that live in each cell, for the first block of each cell."""
+
+_GRID = 2.0 ** np.arange(-1, 15)  # concentrations that are tried
+_SAMPLE = 512  # groups, and
+_SAMPLE_CELLS = 400_000  # cells to which a concentration is fitted, at most
+_ROUNDS = 12  # of fitting, at most
+_NEAR = 1e-4  # part of the jobs that may be off their targets
+_LEAST = 1e-9  # prior mean of a cell, of which nobody can be sure that it is empty
+
+
+@dataclass(eq=False)
+class Estimate:
+    """Expected homes in factor form, made by `estimate`.
+
+    Attributes
+    ----------
+    tables : sequence of MeasuredTable
+    groups : JobGroups
+    layouts : sequence of Layout
+        One for each place.
+    shares : list of ndarray of float64
+        By place, the prior share of each of its cells.
+    factors : list of ndarray of float64
+        By table, the factor of each of its cells.
+    concentrations : list of float
+        By table, the concentration that was measured; none without a prior.
+    """
+
+    tables: Sequence[MeasuredTable]
+    groups: JobGroups
+    layouts: Sequence[Layout]
+    shares: list[Float64]
+    factors: list[Float64]
+    concentrations: list[float]
+
+    def rows(self, position: int) -> Float64:
+        """Return the expected jobs of the rows of a place in its cells.
+
+        Parameters
+        ----------
+        position : int
+            Of the place.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_rows, n_cells)
+            Not negative; each row adds up to its jobs.
+        """
+        layout, n = self.layouts[position], self.groups.n[self.groups.rows(position)]
+        values = np.tile(self.shares[position], (n.size, 1))
+        for k, factor in enumerate(self.factors):
+            _multiply(values, factor, layout.start[k], layout.which[k], layout.cell[k])
+        _to_sums(values, n.astype(np.float64))
+        return values
+
+    def margin(self, k: int) -> Float64:
+        """Return the expected jobs in each cell of table k, shape (n_cells of the table,)."""
+        total = np.zeros(int(self.tables[k].offsets[-1]))
+        for position, layout in enumerate(self.layouts):
+            _collect(self.rows(position), total, layout.start[k], layout.which[k], layout.cell[k])
+        return total
+
+
+def estimate(
+    tables: Sequence[MeasuredTable], noisy: Sequence[Int64], groups: JobGroups, prior: Prior | None
+) -> Estimate:
+    """Fit expected homes to the noisy counts of all tables and to the public size of every row.
+
+    Each table in turn meets what the tables before it, and the prior, expect; where tables disagree, later ones
+    have the last word, as their posteriors know the earlier ones.
+
+    Parameters
+    ----------
+    tables : sequence of MeasuredTable
+        Those with the most cells first.
+    noisy : sequence of ndarray of int64
+        Noisy counts of each table, at its offsets.
+    groups : JobGroups
+    prior : Prior, optional
+        Without it nothing is expected of any cell, and the targets of a table are the nearest counts that add up
+        (`synth.projection.project`).
+
+    Returns
+    -------
+    Estimate
+    """
+    parts = layouts(tables, groups)
+    shares = [
+        np.ones(layout.cuts.size) if prior is None else prior(int(groups.place[groups.starts[i]]), layout.cuts)
+        for i, layout in enumerate(parts)
+    ]
+    ones = [np.ones(int(table.offsets[-1])) for table in tables]
+    fit = Estimate(tables, groups, parts, shares, ones, [])
+    targets: list[Float64] = []
+    jobs = float(groups.n.sum())
+    for k, table in enumerate(tables):
+        expected = fit.margin(k)
+        if prior is None:
+            mass, unit = project(noisy[k], table.offsets, table.n)
+            target = mass / np.repeat(unit, table.k)
+        else:
+            target, concentration = _target(table, noisy[k], expected, groups.place, groups.member[k])
+            fit.concentrations.append(concentration)
+        targets.append(target)
+        fit.factors[k] *= _ratio(target, expected)
+        for _ in range(_ROUNDS if k else 1):
+            off = 0.0
+            for j in range(k + 1):
+                now = fit.margin(j)
+                off = max(off, float(np.abs(now - targets[j]).sum()) / jobs)
+                fit.factors[j] *= _ratio(targets[j], now)
+            if off < _NEAR:
+                break
+    return fit
+
+
+def _ratio(target: Float64, now: Float64) -> Float64:
+    return np.divide(target, now, out=np.zeros_like(now), where=now > 0)
+
+
+def _target(
+    table: MeasuredTable, noisy: Int64, expected: Float64, place: Int32, member: Int32
+) -> tuple[Float64, float]:
+    """Return the posterior means of a table's cells, and the concentration measured on it.
+
+    Groups of one place and domain tell what to expect of each other: the others' posterior means are added to the
+    expected shares, which are worth as many jobs as the concentration.
+    """
+    concentration = measured_concentration(noisy, table.offsets, expected, table.n, table.ratio)
+    mean = posterior(noisy, table.offsets, expected, table.n, concentration, table.ratio)
+    kin = _kin(table, place, member)
+    if kin is None:
+        return mean, concentration
+    profile = np.empty_like(mean)
+    _profiles(mean, expected, table.offsets, table.n, kin, concentration, profile)
+    concentration = measured_concentration(noisy, table.offsets, profile, table.n, table.ratio)
+    return posterior(noisy, table.offsets, profile, table.n, concentration, table.ratio), concentration
+
+
+def _kin(table: MeasuredTable, place: Int32, member: Int32) -> Int64 | None:
+    """Return a number for each group that groups of one place and domain share, or None where none do."""
+    low = np.full(table.n.size, np.iinfo(np.int64).max)
+    high = np.full(table.n.size, -1, np.int64)
+    np.minimum.at(low, member, place.astype(np.int64))
+    np.maximum.at(high, member, place.astype(np.int64))
+    if np.any(low != high):
+        return None  # a group of several places
+    key = low * table.domains.n_domains + table.domain
+    _, kin = np.unique(key, return_inverse=True)
+    return None if kin.max() + 1 == kin.size else kin.astype(np.int64)
+
+
+def posterior(
+    noisy: Int64, offsets: Int64, expected: Float64, n: Int64, concentration: float, ratio: float
+) -> Float64:
+    """Return the posterior mean of every count, groups adding up to their public sizes.
+
+    Parameters
+    ----------
+    noisy : ndarray of int64, shape (n_cells,)
+    offsets : ndarray of int64, shape (n_groups + 1,)
+    expected : ndarray of float64, shape (n_cells,)
+        Prior means; they add up to n in each group.
+    n : ndarray of int64, shape (n_groups,)
+    concentration, ratio : float
+        kappa and p.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_cells,)
+    """
+    mean = np.empty_like(expected)
+    _posterior(noisy, offsets, expected, n, concentration, ratio, mean)
+    return mean
+
+
+def measured_concentration(
+    noisy: Int64, offsets: Int64, expected: Float64, n: Int64, ratio: float
+) -> float:
+    """Return the concentration, of a grid, under which a sample of the noisy counts is likeliest."""
+    most = max(32, min(_SAMPLE, int(_SAMPLE_CELLS * n.size // max(1, offsets[-1]))))
+    if n.size <= most:
+        groups = np.arange(n.size)
+    else:
+        cumulative = np.cumsum(n)
+        at = ((np.arange(most) + 0.5) / most * cumulative[-1]).astype(np.int64)
+        groups = np.unique(np.searchsorted(cumulative, at, side="right"))
+    logs = [_log_likelihood(noisy, offsets, expected, n, groups, c, ratio) for c in _GRID.tolist()]
+    return float(_GRID[int(np.argmax(logs))])
+
+
+@_compiled
+def _multiply(values, factor, start, which, cell):  # type: ignore[no-untyped-def]
+    for r in range(values.shape[0]):
+        own = cell[which[r]]
+        for c in range(values.shape[1]):
+            values[r, c] *= factor[start[r] + own[c]]
+
+
+@_compiled
+def _collect(values, total, start, which, cell):  # type: ignore[no-untyped-def]
+    for r in range(values.shape[0]):
+        own = cell[which[r]]
+        for c in range(values.shape[1]):
+            total[start[r] + own[c]] += values[r, c]
+
+
+@_compiled
+def _to_sums(values, n):  # type: ignore[no-untyped-def]
+    """Bring every row to its sum; a row of zeros is spread evenly."""
+    for r in range(values.shape[0]):
+        total = 0.0
+        for c in range(values.shape[1]):
+            total += values[r, c]
+        if total > 0.0:
+            for c in range(values.shape[1]):
+                values[r, c] *= n[r] / total
+        else:
+            values[r, :] = n[r] / values.shape[1]
+
+
+@_compiled
+def _profiles(mean, expected, offsets, n, kin, concentration, profile):  # type: ignore[no-untyped-def]
+    """Expect of each group what the others of its kin show, beside what was expected of it before."""
+    families = kin.max() + 1
+    first = np.full(families, -1, np.int64)
+    size, width = np.zeros(families, np.int64), np.zeros(families, np.int64)
+    for g in range(n.size):
+        width[kin[g]] = offsets[g + 1] - offsets[g]
+        size[kin[g]] += n[g]
+    at = 0
+    for f in range(families):
+        first[f] = at
+        at += width[f]
+    total = np.zeros(at)
+    for g in range(n.size):
+        for i in range(offsets[g + 1] - offsets[g]):
+            total[first[kin[g]] + i] += mean[offsets[g] + i]
+    for g in range(n.size):
+        f = kin[g]
+        jobs = concentration + size[f] - n[g]
+        for i in range(offsets[g + 1] - offsets[g]):
+            c = offsets[g] + i
+            others = max(0.0, total[first[f] + i] - mean[c])
+            profile[c] = n[g] * (concentration * expected[c] / n[g] + others) / jobs
+
+
+@_compiled
+def _moments(y, shape, z, p):  # type: ignore[no-untyped-def]
+    """Return mean and variance of x with weights C(shape + x - 1, x) z^x p^|y - x|."""
+    if y <= 0:
+        odds = z * p
+        mean = shape * odds / (1.0 - odds)
+        return mean, mean / (1.0 - odds)
+    total, first, second = 1.0, 0.0, 0.0  # moments of x - y
+    weight, d = 1.0, 0
+    while True:
+        weight *= (shape + y + d) / (y + d + 1) * z * p
+        d += 1
+        total += weight
+        first += weight * d
+        second += weight * d * d
+        if weight * d * d < 1e-10 * total:
+            break
+    weight, d = 1.0, 0
+    while d < y:
+        weight *= (y - d) / (max(shape + y - d - 1, 1e-300) * z) * p
+        d += 1
+        total += weight
+        first -= weight * d
+        second += weight * d * d
+        # Going down, weights may fall and rise again towards 0 only while this factor is above 1.
+        if weight * d * d < 1e-10 * total and (y - d) * p < (shape + y - d - 1) * z:
+            break
+    mean = first / total
+    return y + mean, max(second / total - mean * mean, 0.0)
+
+
+@_compiled
+def _posterior(noisy, offsets, expected, n, concentration, p, mean):  # type: ignore[no-untyped-def]
+    for g in range(n.size):
+        # A negative binomial of mean mu and shape kappa mu / n has the odds n / (n + kappa) in all cells.
+        odds = n[g] / (n[g] + concentration)
+        high, low = -math.log(odds * p), -60.0
+        tilt = min(0.0, high / 2)
+        total = 0.0
+        for _ in range(60):
+            total, spread = 0.0, 0.0
+            z = odds * math.exp(tilt)
+            for c in range(offsets[g], offsets[g + 1]):
+                shape = concentration * max(expected[c], _LEAST) / n[g]
+                m, v = _moments(noisy[c], shape, z, p)
+                mean[c] = m
+                total += m
+                spread += v
+            if abs(total - n[g]) <= 1e-7 * n[g]:
+                break
+            if total > n[g]:
+                high = tilt
+            else:
+                low = tilt
+            step = tilt + (n[g] - total) / max(spread, 1e-12)
+            tilt = step if low < step < high else (low + high) / 2
+        for c in range(offsets[g], offsets[g + 1]):
+            mean[c] *= n[g] / total
+
+
+@_compiled
+def _log_likelihood(noisy, offsets, expected, n, groups, concentration, p):  # type: ignore[no-untyped-def]
+    """Return the log-likelihood of the noisy counts of some groups, up to what the concentration leaves alone."""
+    result = 0.0
+    for g in groups:
+        z = n[g] / (n[g] + concentration)
+        for c in range(offsets[g], offsets[g + 1]):
+            shape = concentration * max(expected[c], _LEAST) / n[g]
+            y = noisy[c]
+            if y <= 0:
+                result += shape * (math.log(1.0 - z) - math.log(1.0 - z * p))
+                continue
+            total, weight, d = 1.0, 1.0, 0
+            while weight * (d + 1) >= 1e-10 * total:
+                weight *= (shape + y + d) / (y + d + 1) * z * p
+                d += 1
+                total += weight
+            weight, d = 1.0, 0
+            while d < y:
+                weight *= (y - d) / (max(shape + y - d - 1, 1e-300) * z) * p
+                d += 1
+                total += weight
+                if weight * d < 1e-10 * total and (y - d) * p < (shape + y - d - 1) * z:
+                    break
+            result += math.lgamma(shape + y) - math.lgamma(shape) - math.lgamma(y + 1.0)
+            result += shape * math.log(1.0 - z) + y * math.log(z) + math.log(total)
+    return result

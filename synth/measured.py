@@ -1,0 +1,223 @@
+"""Measured tables: partitions of jobs by homes, whose counts get noise, and the job groups they have in common.
+
+A measured table divides the jobs into groups of public size, by work area and attributes, and for each group the
+homes into cells, which are runs of blocks. Another home for one job moves one unit between two cells of each
+table, so noisy counts of several tables lose at most the sum of 2 ln(1/p) over the tables, whatever is done
+with them afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synth.geometric import GeometricParameters, noise_loss, noisy_counts
+from synth.plan import Domains
+from synth.projection import MAX_MASS, offsets_of
+from synth.randomness import WordStream
+
+__all__ = ["JobGroups", "Layout", "MeasuredTable", "layouts", "measure", "measured_loss"]
+
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredTable:
+    """One table of counts that get noise.
+
+    Attributes
+    ----------
+    n : ndarray of int64, shape (n_groups,)
+        Public number of jobs of each group, at least 1.
+    domain : ndarray of int32, shape (n_groups,)
+        Domain of each group: its cells.
+    domains : Domains
+    parameters : GeometricParameters
+        The ratio p of the table's noise.
+    """
+
+    n: Int64
+    domain: Int32
+    domains: Domains
+    parameters: GeometricParameters
+
+    def __post_init__(self) -> None:
+        if self.n.ndim != 1 or self.n.shape != self.domain.shape or self.n.size == 0 or self.n.min() < 1:
+            raise ValueError("a measured table has groups of at least one job, each with a domain")
+        if self.domain.min() < 0 or self.domain.max() >= self.domains.n_domains:
+            raise ValueError("a group names a domain that the table does not have")
+        largest = max(k * n for k, n in zip(self.k.tolist(), self.n.tolist(), strict=True))
+        if largest > MAX_MASS:
+            raise ValueError("the cells and jobs of a group do not fit 61 bits")
+
+    @cached_property
+    def k(self) -> Int64:
+        """Number of cells of each group, shape (n_groups,)."""
+        return self.domains.n_cells[self.domain]
+
+    @cached_property
+    def offsets(self) -> Int64:
+        """Where the counts of each group begin, and the last ones end, shape (n_groups + 1,)."""
+        return offsets_of(self.k)
+
+    @property
+    def ratio(self) -> float:
+        """The ratio p as a float, for estimates."""
+        return float(self.parameters.ratio)
+
+
+def measured_loss(tables: Sequence[MeasuredTable]) -> Fraction:
+    """Return the largest privacy loss of the noisy counts of all tables, rounded up."""
+    return sum((noise_loss(table.parameters.ratio) for table in tables), Fraction(0))
+
+
+def measure(table: MeasuredTable, group: Int32, homes: Int32, stream: WordStream) -> Int64:
+    """Count the jobs of each cell, and add noise to every count (`synth.geometric.noisy_counts`).
+
+    Parameters
+    ----------
+    table : MeasuredTable
+    group : ndarray of int32, shape (n_jobs,)
+        Public group of each job.
+    homes : ndarray of int32, shape (n_jobs,)
+        **Confidential**: home block of each job.
+    stream : WordStream
+
+    Returns
+    -------
+    ndarray of int64, shape (n_cells,)
+        Noisy counts at the offsets of the table; they may be published.
+
+    Raises
+    ------
+    ValueError
+        If the groups do not have the jobs that the table says.
+    """
+    sizes = np.bincount(group, minlength=table.n.size)
+    if not np.array_equal(sizes, table.n):
+        raise ValueError("the jobs do not fill the groups of the measured table")
+    order = np.argsort(group, kind="stable")
+    cells = table.domains.locate(table.domain[group[order]], homes[order])
+    return noisy_counts(cells, table.n, table.k, table.parameters, stream)
+
+
+@dataclass(frozen=True, eq=False)
+class JobGroups:
+    """Jobs that no table tells apart: those of the same group in every table.
+
+    Attributes
+    ----------
+    n : ndarray of int64, shape (n_rows,)
+        Jobs of each, at least 1.
+    place : ndarray of int32, shape (n_rows,)
+        The public profile that their homes follow before anything is measured, such as the work area of the
+        public model; rising, so that the rows of a place are consecutive.
+    member : ndarray of int32, shape (n_tables, n_rows)
+        Group of each row in each table.
+    steps : tuple of ndarray of int32, shape (n_rows,) each
+        Parts of a place in which counts are rounded before they are divided further, coarse ones first:
+        work areas between the place and the row. Each rises over all rows and nests in the one before.
+    """
+
+    n: Int64
+    place: Int32
+    member: Int32
+    steps: tuple[Int32, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.n.ndim != 1 or self.n.size == 0 or self.n.min() < 1 or self.place.shape != self.n.shape:
+            raise ValueError("job groups have at least one job and a place each")
+        if self.member.ndim != 2 or self.member.shape[1] != self.n.size or self.member.shape[0] == 0:
+            raise ValueError("every row has a group in every table, and there is at least one table")
+        before = self.place
+        if np.any(np.diff(before) < 0):
+            raise ValueError("places rise")
+        for step in self.steps:
+            if step.shape != self.n.shape or np.any(np.diff(step) < 0):
+                raise ValueError("the parts of a step rise over the rows")
+            if np.any((np.diff(before) > 0) & (np.diff(step) == 0)):
+                raise ValueError("the parts of a step nest in those of the step before")
+            before = step
+
+    @cached_property
+    def starts(self) -> Int64:
+        """First row of each place, and the number of rows, shape (n_places + 1,)."""
+        first = np.flatnonzero(np.append(True, np.diff(self.place) > 0))
+        return np.append(first, self.n.size).astype(np.int64)
+
+    @property
+    def n_places(self) -> int:
+        """Number of places that have jobs."""
+        return self.starts.size - 1
+
+    def rows(self, position: int) -> slice:
+        """Return the rows of the place at a position."""
+        return slice(int(self.starts[position]), int(self.starts[position + 1]))
+
+    def check(self, tables: Sequence[MeasuredTable]) -> None:
+        """Refuse tables whose groups do not have the jobs of these rows.
+
+        Raises
+        ------
+        ValueError
+        """
+        if len(tables) != self.member.shape[0]:
+            raise ValueError("there is not one row of groups for every table")
+        for table, member in zip(tables, self.member, strict=True):
+            jobs = np.zeros(table.n.size, np.int64)
+            np.add.at(jobs, member, self.n)
+            if not np.array_equal(jobs, table.n):
+                raise ValueError("the job groups do not make up the groups of a measured table")
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """The cells of a place, and where each of its rows finds them in the tables.
+
+    Attributes
+    ----------
+    cuts : ndarray of int32, shape (n_cells,)
+        First block of each cell: the common refinement of the domains of all its groups.
+    start : tuple of ndarray of int64, shape (n_rows,) each
+        By table, where the counts of the row's group begin.
+    which : tuple of ndarray of int32, shape (n_rows,) each
+        By table, the row of `cell` that is for this row.
+    cell : tuple of ndarray of int32, shape (n_domains, n_cells) each
+        By table, the cell of the table that holds each cell of the place.
+    """
+
+    cuts: Int32
+    start: tuple[Int64, ...]
+    which: tuple[Int32, ...]
+    cell: tuple[Int32, ...]
+
+
+def layouts(tables: Sequence[MeasuredTable], groups: JobGroups) -> list[Layout]:
+    """Return the layout of every place, in order."""
+    groups.check(tables)
+    return [_layout(tables, groups.member[:, groups.rows(i)]) for i in range(groups.n_places)]
+
+
+def _layout(tables: Sequence[MeasuredTable], member: Int32) -> Layout:
+    cuts, which = [], []
+    for table, own in zip(tables, member, strict=True):
+        domains, position = np.unique(table.domain[own], return_inverse=True)
+        offsets = table.domains.offsets
+        cuts.append([table.domains.cuts[offsets[d] : offsets[d + 1]] for d in domains.tolist()])
+        which.append(position.astype(np.int32))
+    joint = np.unique(np.concatenate([one for of_table in cuts for one in of_table]))
+    return Layout(
+        joint,
+        tuple(table.offsets[own] for table, own in zip(tables, member, strict=True)),
+        tuple(which),
+        tuple(
+            np.stack([np.searchsorted(one, joint, side="right") - 1 for one in of_table]).astype(np.int32)
+            for of_table in cuts
+        ),
+    )

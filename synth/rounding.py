@@ -1,0 +1,355 @@
+"""Controlled rounding: whole jobs from an estimate, so that tables stay within one and expectations are kept.
+
+Counts are rounded from the top down. The total of every cell of a place is rounded first, by systematic sampling
+(`synth.projection.round_counts`), so that every run of cells is within one of its expectation. Then the rows
+of the place share out these whole counts: by the parts of each step, and at last row by row. Each such division is
+a matrix with given row and column sums; what it expects is fitted to both sums and then rounded so that both
+are kept exactly and every entry goes to the whole number below or above it, with the right expectation.
+
+That is done by cancelling cycles: of entries that are not whole, some form a cycle through rows and columns;
+adding and subtracting by turns along it keeps all sums, and one of the two directions is drawn so that expectations are kept,
+until an entry is whole. Entries that are not whole and have no cycle form a forest, and as its leaves
+would have to be whole, in the end there are none.
+
+Tables that cross these steps (attributes by home, over all work areas) are steered: what earlier divisions gave
+a cell too little or too much of makes later ones more or less likely, by a factor that is the same in all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synth._words import bounded as _bounded
+from synth._words import compiled as _compiled
+from synth.estimation import Estimate, _collect
+from synth.projection import offsets_of, round_counts
+from synth.randomness import WordStream
+
+__all__ = ["Rounding", "share_out"]
+
+Float64 = NDArray[np.float64]
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+_UNIT = 2**24  # parts of a job in which entries of a matrix are held
+_ROOT = 2**30  # the same, of the totals of a place
+_STEER = 2.0  # how strongly: a cell that is one job short is e^2 times as likely
+_FITS = 60  # rounds of fitting a matrix to its sums, at most
+
+
+class Rounding:
+    """Rounds an estimate place by place, remembering what crossing tables still lack.
+
+    Parameters
+    ----------
+    estimate : Estimate
+    """
+
+    def __init__(self, estimate: Estimate) -> None:
+        self._estimate = estimate
+        groups = estimate.groups
+        nodes = [groups.place, *groups.steps, np.arange(groups.n.size)]
+        self._steered = [k for k, member in enumerate(groups.member) if not _is_one(member, nodes)]
+        self._lacking = {k: np.zeros(int(estimate.tables[k].offsets[-1])) for k in self._steered}
+
+    def place(self, position: int, stream: WordStream) -> Int64:
+        """Return the whole jobs of the rows of a place in its cells.
+
+        Parameters
+        ----------
+        position : int
+            Of the place; places that are rounded by the same object know of each other.
+        stream : WordStream
+
+        Returns
+        -------
+        ndarray of int64, shape (n_rows, n_cells)
+            Each row adds up to its jobs.
+        """
+        groups, own = self._estimate.groups, self._estimate.groups.rows(position)
+        expected = self._estimate.rows(position)
+        n = groups.n[own]
+        counts = self._totals(position, expected.sum(axis=0), int(n.sum()), stream)[np.newaxis]
+        part = np.zeros(n.size, np.int64)
+        for step in [*groups.steps, None]:
+            finer = np.arange(n.size) if step is None else _numbered(step[own])
+            first = np.flatnonzero(np.append(True, np.diff(finer) > 0))
+            if first.size > counts.shape[0]:
+                weights = expected if step is not None else self._steer(position, expected)
+                if first.size < n.size:
+                    weights = np.add.reduceat(weights, first, axis=0)
+                counts = share_out(counts, part[first], np.add.reduceat(n, first), weights, stream)
+                part = finer
+        self._remember(position, expected, counts)
+        return counts
+
+    def _totals(self, position: int, expected: Float64, n: int, stream: WordStream) -> Int64:
+        """Round the totals of a place's cells."""
+        layout = self._estimate.layouts[position]
+        whole = np.floor(expected)
+        part = expected - whole
+        if self._steered:
+            pull = np.zeros(expected.size)
+            for k in self._steered:
+                start, index = np.unique(layout.start[k], return_index=True)
+                for begin, row in zip(start.tolist(), index.tolist(), strict=True):
+                    pull += self._lacking[k][begin + layout.cell[k][layout.which[k][row]]]
+            part = _steered(part, _STEER * np.clip(pull / len(self._steered), -2, 2), n - whole.sum())
+        ends = np.floor(np.cumsum(whole + part) * _ROOT).astype(np.int64)
+        ends = np.minimum(ends, n * _ROOT)
+        ends[-1] = n * _ROOT
+        mass = np.diff(ends, prepend=0)
+        size, unit = np.array([n], np.int64), np.array([_ROOT], np.int64)
+        return round_counts(mass, offsets_of(np.array([mass.size])), unit, size, size, stream)
+
+    def _steer(self, position: int, expected: Float64) -> Float64:
+        layout = self._estimate.layouts[position]
+        for k in self._steered:
+            pull = np.exp(_STEER * np.clip(self._lacking[k], -2, 2))
+            expected = expected * pull[layout.start[k][:, np.newaxis] + layout.cell[k][layout.which[k]]]
+        return expected
+
+    def _remember(self, position: int, expected: Float64, counts: Int64) -> None:
+        layout = self._estimate.layouts[position]
+        for k in self._steered:
+            lack = expected - counts
+            _collect(lack, self._lacking[k], layout.start[k], layout.which[k], layout.cell[k])
+
+
+def share_out(counts: Int64, parent: Int64, n: Int64, weights: Float64, stream: WordStream) -> Int64:
+    """Divide whole counts among rows of given sizes.
+
+    Parameters
+    ----------
+    counts : ndarray of int64, shape (n_parents, n_cells)
+        What the rows of each parent have together.
+    parent : ndarray of int64, shape (n_rows,)
+        Rising from 0; every parent has a row.
+    n : ndarray of int64, shape (n_rows,)
+        Jobs of each row; those of a parent's rows add up to its counts.
+    weights : ndarray of float64, shape (n_rows, n_cells)
+        Not negative. The rows of a parent are fitted, by factors of rows and columns, to both sums.
+    stream : WordStream
+
+    Returns
+    -------
+    ndarray of int64, shape (n_rows, n_cells)
+        Rows add up to `n`, and those of a parent to its counts; each entry is the whole number below or above the
+        fitted one, which is its expectation.
+    """
+    first = np.append(np.flatnonzero(np.append(True, np.diff(parent) > 0)), n.size).astype(np.int64)
+    result = np.zeros(weights.shape, np.int64)
+    words = np.zeros(0, np.int64)
+    done, position = 0, 0
+    size = 256
+    while True:
+        more = stream.words(size).view(np.int64) & np.int64(2**62 - 1)
+        words = np.concatenate([words[position:], more])
+        done, position = _share_out(counts, first, n, weights, words, result, done)
+        if done == counts.shape[0]:
+            return result
+        size = min(2 * size, 2**20)
+
+
+def _is_one(member: Int32, nodes: Sequence[NDArray[np.integer]]) -> bool:
+    """Say whether the groups of a table are the parts of one of the divisions."""
+    groups = np.unique(member).size
+    for node in nodes:
+        pairs = np.unique(np.stack([member, node]), axis=1).shape[1]
+        if pairs == groups == np.unique(node).size:
+            return True
+    return False
+
+
+def _numbered(values: NDArray[np.integer]) -> Int64:
+    return np.cumsum(np.append(0, np.diff(values) > 0))
+
+
+def _steered(part: Float64, pull: Float64, total: float) -> Float64:
+    """Return chances with odds changed by e^pull, and by one factor more, so that they add up to the total."""
+    inside = (part > 0) & (part < 1)
+    odds = np.log(part[inside]) - np.log1p(-part[inside]) + pull[inside]
+    low, high = -60.0, 60.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if float((1 / (1 + np.exp(-odds - middle))).sum()) < total:
+            low = middle
+        else:
+            high = middle
+    result = part.copy()
+    result[inside] = 1 / (1 + np.exp(-odds - high))
+    return result
+
+
+@_compiled
+def _share_out(counts, first, n, weights, words, result, done):  # type: ignore[no-untyped-def]
+    """Go on from parent `done` until words run out; return the parents done and the words used for them."""
+    used = 0
+    columns = np.empty(counts.shape[1], np.int64)
+    for parent in range(done, counts.shape[0]):
+        begin, stop = first[parent], first[parent + 1]
+        rows, width = stop - begin, 0
+        for c in range(counts.shape[1]):
+            if counts[parent, c] > 0:
+                columns[width] = c
+                width += 1
+        if rows == 1 or width == 1:
+            for r in range(begin, stop):
+                for i in range(width):
+                    result[r, columns[i]] = counts[parent, columns[i]] if rows == 1 else n[r]
+            continue
+        sums, across = np.empty(width, np.int64), n[begin:stop]
+        values = np.empty((rows, width))
+        for i in range(width):
+            sums[i] = counts[parent, columns[i]]
+            for r in range(rows):
+                # So small that it decides only where all other entries are 0.
+                values[r, i] = weights[begin + r, columns[i]] + 1e-30 * across[r]
+        _fit(values, across, sums)
+        mass = _whole_parts(values, across, sums)
+        position = _round(mass, words, used)
+        if position < 0:
+            return parent, used
+        used = position
+        for r in range(rows):
+            for i in range(width):
+                result[begin + r, columns[i]] = mass[r, i] // _UNIT
+    return counts.shape[0], used
+
+
+@_compiled
+def _fit(values, n, sums):  # type: ignore[no-untyped-def]
+    """Scale rows and columns by turns until both have their sums."""
+    rows, width = values.shape
+    for _ in range(_FITS):
+        for r in range(rows):
+            total = 0.0
+            for i in range(width):
+                total += values[r, i]
+            for i in range(width):
+                values[r, i] *= n[r] / total
+        off = 0.0
+        for i in range(width):
+            total = 0.0
+            for r in range(rows):
+                total += values[r, i]
+            off = max(off, abs(total - sums[i]))
+            for r in range(rows):
+                values[r, i] *= sums[i] / total
+        if off < 1e-6:
+            break
+
+
+@_compiled
+def _whole_parts(values, n, sums):  # type: ignore[no-untyped-def]
+    """Return the values in whole parts of a job, with both sums exact."""
+    rows, width = values.shape
+    mass = np.empty((rows, width), np.int64)
+    left = np.empty(rows, np.int64)
+    for r in range(rows):
+        total = 0.0
+        for i in range(width):
+            total += values[r, i]
+        factor = min(1.0, n[r] / total) * _UNIT
+        left[r] = n[r] * _UNIT
+        for i in range(width):
+            mass[r, i] = int(values[r, i] * factor)
+            left[r] -= mass[r, i]
+    for r in range(rows):  # rounding of floats could have made a row a part too large
+        i = 0
+        while left[r] < 0:
+            taken = min(mass[r, i], -left[r])
+            mass[r, i] -= taken
+            left[r] += taken
+            i += 1
+    r = 0
+    for i in range(width):
+        total = 0
+        for q in range(rows):
+            total += mass[q, i]
+        missing = sums[i] * _UNIT - total
+        q = 0
+        while missing < 0:
+            taken = min(mass[q, i], -missing)
+            mass[q, i] -= taken
+            left[q] += taken
+            missing += taken
+            r = min(r, q)
+            q += 1
+        sums[i] = missing
+    # What is missing in columns is what is left in rows.
+    r = 0
+    for i in range(width):
+        while sums[i] > 0:
+            while left[r] == 0:
+                r += 1
+            given = min(sums[i], left[r])
+            mass[r, i] += given
+            left[r] -= given
+            sums[i] -= given
+    return mass
+
+
+@_compiled
+def _round(mass, words, position):  # type: ignore[no-untyped-def]
+    """Make every entry whole by cancelling cycles; return the next position, or -1 when words run out."""
+    rows, width = mass.shape
+    above = np.full(rows + width, -1, np.int64)  # the forest: each node's parent; columns come after rows
+    seen = np.full(rows + width, -1, np.int64)
+    path = np.empty(2 * (rows + width), np.int64)  # lower ends of the edges of a cycle, signed by their turn
+    for i in range(width):
+        for r in range(rows):
+            if mass[r, i] % _UNIT == 0:
+                continue
+            column = rows + i
+            mark = r * width + i
+            node = r
+            while node >= 0:
+                seen[node] = mark
+                node = above[node]
+            meeting = column
+            while meeting >= 0 and seen[meeting] != mark:
+                meeting = above[meeting]
+            if meeting >= 0:
+                up, down = _UNIT - mass[r, i] % _UNIT, mass[r, i] % _UNIT
+                length = 0
+                for end in (r, column):
+                    node, turn = end, -1
+                    while node != meeting:
+                        a, b = node, above[node]
+                        part = (mass[a, b - rows] if a < rows else mass[b, a - rows]) % _UNIT
+                        if turn > 0:
+                            up, down = min(up, _UNIT - part), min(down, part)
+                        else:
+                            up, down = min(up, part), min(down, _UNIT - part)
+                        path[2 * length], path[2 * length + 1] = node, turn
+                        length += 1
+                        turn = -turn
+                        node = b
+                drawn, position = _bounded(words, position, up + down)
+                if drawn < 0:
+                    return -1
+                move = up if drawn < down else -down
+                mass[r, i] += move
+                for step in range(length):
+                    a, turn = path[2 * step], path[2 * step + 1]
+                    b = above[a]
+                    if a < rows:
+                        mass[a, b - rows] += turn * move
+                        part = mass[a, b - rows] % _UNIT
+                    else:
+                        mass[b, a - rows] += turn * move
+                        part = mass[b, a - rows] % _UNIT
+                    if part == 0:
+                        above[a] = -1
+            if mass[r, i] % _UNIT != 0:
+                # Hang the column's tree, turned so that the column is its root, under the row.
+                node, under = column, r
+                while node >= 0:
+                    following = above[node]
+                    above[node] = under
+                    under, node = node, following
+    return position
