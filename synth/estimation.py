@@ -52,21 +52,22 @@ class Estimate:
 
     Attributes
     ----------
-    tables : sequence of MeasuredTable
+    tables : sequence of Table
+        The measured ones first.
     groups : JobGroups
-    layouts : sequence of Layout
+    layouts : list of Layout
         One for each place.
     shares : list of ndarray of float64
         By place, the prior share of each of its cells.
     factors : list of ndarray of float64
-        By table, the factor of each of its cells.
+        By measured table, the factor of each of its cells.
     concentrations : list of float
-        By table, the concentration that was measured; none without a prior.
+        By measured table, the concentration that was found; none without a prior.
     """
 
-    tables: Sequence[MeasuredTable]
+    tables: Sequence[Table]
     groups: JobGroups
-    layouts: Sequence[Layout]
+    layouts: list[Layout]
     shares: list[Float64]
     factors: list[Float64]
     concentrations: list[float]
@@ -91,29 +92,43 @@ class Estimate:
         _to_sums(values, n.astype(np.float64))
         return values
 
+    def collect(self, position: int, k: int, values: Float64, total: Float64) -> None:
+        """Add values of the rows of a place in its cells, shape (n_rows, n_cells), to the cells of table k."""
+        layout = self.layouts[position]
+        _collect(values, total, layout.start[k], layout.which[k], layout.cell[k])
+
     def margin(self, k: int) -> Float64:
         """Return the expected jobs in each cell of table k, shape (n_cells of the table,)."""
         total = np.zeros(int(self.tables[k].offsets[-1]))
-        for position, layout in enumerate(self.layouts):
-            _collect(self.rows(position), total, layout.start[k], layout.which[k], layout.cell[k])
+        for position in range(self.groups.n_places):
+            self.collect(position, k, self.rows(position), total)
         return total
+
+    def refined(self, tables: Sequence[Table], groups: JobGroups, prior: Prior | None) -> Estimate:
+        """Return the same estimate for finer rows and cells, which follow the prior inside those of the fit."""
+        parts = layouts(tables, groups)
+        return Estimate(
+            tables, groups, parts, _shares(parts, groups, prior), self.factors, self.concentrations
+        )
 
 
 def estimate(
-    tables: Sequence[MeasuredTable], noisy: Sequence[Int64], groups: JobGroups, prior: Prior | None
+    tables: Sequence[Table], noisy: Sequence[Int64], groups: JobGroups, prior: Prior | None
 ) -> Estimate:
-    """Fit expected homes to the noisy counts of all tables and to the public size of every row.
+    """Fit expected homes to the noisy counts of the measured tables and to the public size of every row.
 
     Each table in turn meets what the tables before it, and the prior, expect; where tables disagree, later ones
     have the last word, as their posteriors know the earlier ones.
 
     Parameters
     ----------
-    tables : sequence of MeasuredTable
-        Those with the most cells first.
+    tables : sequence of Table
+        First those that are measured, the ones with most cells before others; then tables that nobody measures,
+        but rounding is to keep.
     noisy : sequence of ndarray of int64
-        Noisy counts of each table, at its offsets.
+        Noisy counts of each measured table, at its offsets.
     groups : JobGroups
+        Of all tables.
     prior : Prior, optional
         Without it nothing is expected of any cell, and the targets of a table are the nearest counts that add up
         (`synth.projection.project`).
@@ -122,25 +137,31 @@ def estimate(
     -------
     Estimate
     """
-    parts = layouts(tables, groups)
-    shares = [
-        np.ones(layout.cuts.size) if prior is None else prior(int(groups.place[groups.starts[i]]), layout.cuts)
-        for i, layout in enumerate(parts)
-    ]
-    ones = [np.ones(int(table.offsets[-1])) for table in tables]
-    fit = Estimate(tables, groups, parts, shares, ones, [])
+    measured = [table for table in tables if isinstance(table, MeasuredTable)]
+    if len(noisy) != len(measured) or measured != list(tables[: len(measured)]) or not measured:
+        raise ValueError("measured tables come first, at least one, and each has its noisy counts")
+    merged = groups.merged(len(measured))
+    parts = layouts(measured, merged)
+    ones = [np.ones(int(table.offsets[-1])) for table in measured]
+    fit = Estimate(measured, merged, parts, _shares(parts, merged, prior), ones, [])
     targets: list[Float64] = []
+    variances: list[Float64] = []
     jobs = float(groups.n.sum())
-    for k, table in enumerate(tables):
+    for k, table in enumerate(measured):
         expected = fit.margin(k)
         if prior is None:
             mass, unit = project(noisy[k], table.offsets, table.n)
-            target = mass / np.repeat(unit, table.k)
+            target, variance = mass / np.repeat(unit, table.k), np.ones(mass.size)
         else:
-            target, concentration = _target(table, noisy[k], expected, groups.place, groups.member[k])
+            target, variance, concentration = _target(
+                table, noisy[k], expected, merged.place, merged.member[k]
+            )
             fit.concentrations.append(concentration)
         targets.append(target)
-        fit.factors[k] *= _ratio(target, expected)
+        variances.append(variance)
+        if k:
+            _agree(measured, targets, variances)
+        fit.factors[k] *= _ratio(targets[k], expected)
         for _ in range(_ROUNDS if k else 1):
             off = 0.0
             for j in range(k + 1):
@@ -149,7 +170,44 @@ def estimate(
                 fit.factors[j] *= _ratio(targets[j], now)
             if off < _NEAR:
                 break
-    return fit
+    return fit.refined(tables, groups, prior)
+
+
+def _shares(parts: Sequence[Layout], groups: JobGroups, prior: Prior | None) -> list[Float64]:
+    if prior is None:
+        return [np.ones(layout.cuts.size) for layout in parts]
+    places = groups.place[groups.starts[:-1]].tolist()
+    return [prior(place, layout.cuts) for place, layout in zip(places, parts, strict=True)]
+
+
+def _agree(tables: Sequence[MeasuredTable], targets: list[Float64], variances: list[Float64]) -> None:
+    """Change the targets of earlier tables so that homes add up as in the last one.
+
+    All tables hold the same jobs, so the totals of home areas that are unions of cells in every domain are the
+    same in truth. A cell takes the part of a difference that its variance has in the total's, as the mean of independent
+    normal counts whose sum is learned does.
+    """
+    every = [table.domains for table in tables]
+    common = every[0].cuts[: every[0].offsets[1]]
+    for domains in every:
+        for d in range(domains.n_domains):
+            common = common[np.isin(common, domains.cuts[domains.offsets[d] : domains.offsets[d + 1]])]
+    areas = [_areas(table, common) for table in tables]
+    wanted = np.bincount(areas[-1], targets[-1], common.size)
+    for table, area, target, variance in zip(tables[:-1], areas, targets, variances, strict=False):
+        group = np.repeat(np.arange(table.n.size), table.k)
+        weight = np.maximum(np.bincount(area, variance, common.size), 1e-12)
+        for _ in range(5):
+            missing = wanted - np.bincount(area, target, common.size)
+            np.maximum(target + variance * (missing / weight)[area], 0.01 * target, out=target)
+            target *= np.repeat(table.n / np.bincount(group, target, table.n.size), table.k)
+
+
+def _areas(table: Table, common: Int32) -> Int64:
+    """Return, for each count of a table, the common home area in which its cell lies."""
+    of_cut = np.searchsorted(common, table.domains.cuts, side="right") - 1
+    within = np.arange(table.offsets[-1]) - np.repeat(table.offsets[:-1], table.k)
+    return of_cut[np.repeat(table.domains.offsets[table.domain], table.k) + within]
 
 
 def _ratio(target: Float64, now: Float64) -> Float64:
@@ -158,21 +216,22 @@ def _ratio(target: Float64, now: Float64) -> Float64:
 
 def _target(
     table: MeasuredTable, noisy: Int64, expected: Float64, place: Int32, member: Int32
-) -> tuple[Float64, float]:
-    """Return the posterior means of a table's cells, and the concentration measured on it.
+) -> tuple[Float64, Float64, float]:
+    """Return posterior means and variances of a table's cells, and the concentration measured on it.
 
     Groups of one place and domain tell what to expect of each other: the others' posterior means are added to the
     expected shares, which are worth as many jobs as the concentration.
     """
     concentration = measured_concentration(noisy, table.offsets, expected, table.n, table.ratio)
-    mean = posterior(noisy, table.offsets, expected, table.n, concentration, table.ratio)
+    mean, variance = posterior(noisy, table.offsets, expected, table.n, concentration, table.ratio)
     kin = _kin(table, place, member)
     if kin is None:
-        return mean, concentration
+        return mean, variance, concentration
     profile = np.empty_like(mean)
     _profiles(mean, expected, table.offsets, table.n, kin, concentration, profile)
     concentration = measured_concentration(noisy, table.offsets, profile, table.n, table.ratio)
-    return posterior(noisy, table.offsets, profile, table.n, concentration, table.ratio), concentration
+    mean, variance = posterior(noisy, table.offsets, profile, table.n, concentration, table.ratio)
+    return mean, variance, concentration
 
 
 def _kin(table: MeasuredTable, place: Int32, member: Int32) -> Int64 | None:
@@ -190,8 +249,8 @@ def _kin(table: MeasuredTable, place: Int32, member: Int32) -> Int64 | None:
 
 def posterior(
     noisy: Int64, offsets: Int64, expected: Float64, n: Int64, concentration: float, ratio: float
-) -> Float64:
-    """Return the posterior mean of every count, groups adding up to their public sizes.
+) -> tuple[Float64, Float64]:
+    """Return posterior mean and variance of every count, means adding up to the public size in each group.
 
     Parameters
     ----------
@@ -205,11 +264,11 @@ def posterior(
 
     Returns
     -------
-    ndarray of float64, shape (n_cells,)
+    mean, variance : ndarray of float64, shape (n_cells,)
     """
-    mean = np.empty_like(expected)
-    _posterior(noisy, offsets, expected, n, concentration, ratio, mean)
-    return mean
+    mean, variance = np.empty_like(expected), np.empty_like(expected)
+    _posterior(noisy, offsets, expected, n, concentration, ratio, mean, variance)
+    return mean, variance
 
 
 def measured_concentration(
@@ -315,7 +374,7 @@ def _moments(y, shape, z, p):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _posterior(noisy, offsets, expected, n, concentration, p, mean):  # type: ignore[no-untyped-def]
+def _posterior(noisy, offsets, expected, n, concentration, p, mean, variance):  # type: ignore[no-untyped-def]
     for g in range(n.size):
         # A negative binomial of mean mu and shape kappa mu / n has the odds n / (n + kappa) in all cells.
         odds = n[g] / (n[g] + concentration)
@@ -329,6 +388,7 @@ def _posterior(noisy, offsets, expected, n, concentration, p, mean):  # type: ig
                 shape = concentration * max(expected[c], _LEAST) / n[g]
                 m, v = _moments(noisy[c], shape, z, p)
                 mean[c] = m
+                variance[c] = v
                 total += m
                 spread += v
             if abs(total - n[g]) <= 1e-7 * n[g]:

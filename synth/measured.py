@@ -21,15 +21,15 @@ from synth.plan import Domains
 from synth.projection import MAX_MASS, offsets_of
 from synth.randomness import WordStream
 
-__all__ = ["JobGroups", "Layout", "MeasuredTable", "layouts", "measure", "measured_loss"]
+__all__ = ["JobGroups", "Layout", "MeasuredTable", "Table", "layouts", "measure", "measured_loss"]
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class MeasuredTable:
-    """One table of counts that get noise.
+class Table:
+    """A table of jobs by group and home cell.
 
     Attributes
     ----------
@@ -38,14 +38,11 @@ class MeasuredTable:
     domain : ndarray of int32, shape (n_groups,)
         Domain of each group: its cells.
     domains : Domains
-    parameters : GeometricParameters
-        The ratio p of the table's noise.
     """
 
     n: Int64
     domain: Int32
     domains: Domains
-    parameters: GeometricParameters
 
     def __post_init__(self) -> None:
         if self.n.ndim != 1 or self.n.shape != self.domain.shape or self.n.size == 0 or self.n.min() < 1:
@@ -65,6 +62,19 @@ class MeasuredTable:
     def offsets(self) -> Int64:
         """Where the counts of each group begin, and the last ones end, shape (n_groups + 1,)."""
         return offsets_of(self.k)
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredTable(Table):
+    """A table whose counts get noise.
+
+    Attributes
+    ----------
+    parameters : GeometricParameters
+        The ratio p of the noise.
+    """
+
+    parameters: GeometricParameters
 
     @property
     def ratio(self) -> float:
@@ -160,8 +170,17 @@ class JobGroups:
         """Return the rows of the place at a position."""
         return slice(int(self.starts[position]), int(self.starts[position + 1]))
 
-    def check(self, tables: Sequence[MeasuredTable]) -> None:
-        """Refuse tables whose groups do not have the jobs of these rows.
+    def merged(self, tables: int) -> JobGroups:
+        """Return the groups that the first tables do not tell apart, without steps."""
+        member = self.member[:tables]
+        keys = np.concatenate([self.place[np.newaxis], member])
+        _, index, row = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+        n = np.zeros(index.size, np.int64)
+        np.add.at(n, row.ravel(), self.n)
+        return JobGroups(n, self.place[index], member[:, index])
+
+    def check(self, tables: Sequence[Table]) -> None:
+        """Refuse tables whose groups do not have the jobs of these rows, in the order of `member`.
 
         Raises
         ------
@@ -197,14 +216,27 @@ class Layout:
     which: tuple[Int32, ...]
     cell: tuple[Int32, ...]
 
+    def ends(self) -> list[Int64]:
+        """Return nested divisions of the cells, coarse ones first and the cells themselves last.
 
-def layouts(tables: Sequence[MeasuredTable], groups: JobGroups) -> list[Layout]:
+        Each is one that a table makes for all rows, as the positions at which its parts begin, and the number
+        of cells.
+        """
+        made = [np.flatnonzero(np.append(True, np.diff(own[0]) > 0)) for own in self.cell if len(own) == 1]
+        chain = [np.arange(self.cuts.size)]
+        for starts in sorted(made, key=len, reverse=True):
+            if 1 < starts.size < chain[0].size and np.isin(starts, chain[0]).all():
+                chain.insert(0, starts)
+        return [np.append(starts, self.cuts.size).astype(np.int64) for starts in chain]
+
+
+def layouts(tables: Sequence[Table], groups: JobGroups) -> list[Layout]:
     """Return the layout of every place, in order."""
     groups.check(tables)
     return [_layout(tables, groups.member[:, groups.rows(i)]) for i in range(groups.n_places)]
 
 
-def _layout(tables: Sequence[MeasuredTable], member: Int32) -> Layout:
+def _layout(tables: Sequence[Table], member: Int32) -> Layout:
     cuts, which = [], []
     for table, own in zip(tables, member, strict=True):
         domains, position = np.unique(table.domain[own], return_inverse=True)

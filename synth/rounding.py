@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from synth._words import bounded as _bounded
 from synth._words import compiled as _compiled
-from synth.estimation import Estimate, _collect
+from synth.estimation import Estimate
 from synth.projection import offsets_of, round_counts
 from synth.randomness import WordStream
 
@@ -71,20 +71,48 @@ class Rounding:
         """
         groups, own = self._estimate.groups, self._estimate.groups.rows(position)
         expected = self._estimate.rows(position)
-        n = groups.n[own]
+        n, ends = groups.n[own], self._estimate.layouts[position].ends()
         counts = self._totals(position, expected.sum(axis=0), int(n.sum()), stream)[np.newaxis]
         part = np.zeros(n.size, np.int64)
-        for step in [*groups.steps, None]:
-            finer = np.arange(n.size) if step is None else _numbered(step[own])
+        for step in groups.steps:
+            finer = _numbered(step[own])
             first = np.flatnonzero(np.append(True, np.diff(finer) > 0))
             if first.size > counts.shape[0]:
-                weights = expected if step is not None else self._steer(position, expected)
-                if first.size < n.size:
-                    weights = np.add.reduceat(weights, first, axis=0)
-                counts = share_out(counts, part[first], np.add.reduceat(n, first), weights, stream)
+                weights = np.add.reduceat(expected, first, axis=0)
+                counts = share_out(counts, part[first], np.add.reduceat(n, first), weights, ends, stream)
                 part = finer
-        self._remember(position, expected, counts)
-        return counts
+        if self._steered:
+            return self._one_by_one(position, counts, part, expected, stream)
+        return share_out(counts, part, n, expected, ends, stream)
+
+    def _one_by_one(
+        self, position: int, counts: Int64, part: Int64, expected: Float64, stream: WordStream
+    ) -> Int64:
+        """Share out the counts of each part among its rows, remembering after each what tables lack."""
+        estimate = self._estimate
+        layout, n = estimate.layouts[position], estimate.groups.n[estimate.groups.rows(position)]
+        first = np.append(np.flatnonzero(np.append(True, np.diff(part) > 0)), n.size)
+        result = np.empty(expected.shape, np.int64)
+        for parent, (begin, stop) in enumerate(zip(first[:-1].tolist(), first[1:].tolist(), strict=True)):
+            rows = slice(begin, stop)
+            columns = np.flatnonzero(counts[parent])
+            weights = expected[rows][:, columns]
+            at = [
+                layout.start[k][rows, np.newaxis] + layout.cell[k][layout.which[k][rows]] for k in self._steered
+            ]
+            if stop - begin > 1:
+                for k, place in zip(self._steered, at, strict=True):
+                    weights = weights * np.exp(_STEER * np.clip(self._lacking[k][place[:, columns]], -2, 2))
+                result[rows] = 0
+                ends = [np.unique(np.searchsorted(columns, own)) for own in layout.ends()]
+                parents = np.zeros(stop - begin, np.int64)
+                shared = share_out(counts[parent : parent + 1, columns], parents, n[rows], weights, ends, stream)
+                result[begin:stop, columns] = shared
+            else:
+                result[rows] = counts[parent]
+            for k, place in zip(self._steered, at, strict=True):
+                np.add.at(self._lacking[k], place, expected[rows] - result[rows])
+        return result
 
     def _totals(self, position: int, expected: Float64, n: int, stream: WordStream) -> Int64:
         """Round the totals of a place's cells."""
@@ -105,21 +133,10 @@ class Rounding:
         size, unit = np.array([n], np.int64), np.array([_ROOT], np.int64)
         return round_counts(mass, offsets_of(np.array([mass.size])), unit, size, size, stream)
 
-    def _steer(self, position: int, expected: Float64) -> Float64:
-        layout = self._estimate.layouts[position]
-        for k in self._steered:
-            pull = np.exp(_STEER * np.clip(self._lacking[k], -2, 2))
-            expected = expected * pull[layout.start[k][:, np.newaxis] + layout.cell[k][layout.which[k]]]
-        return expected
 
-    def _remember(self, position: int, expected: Float64, counts: Int64) -> None:
-        layout = self._estimate.layouts[position]
-        for k in self._steered:
-            lack = expected - counts
-            _collect(lack, self._lacking[k], layout.start[k], layout.which[k], layout.cell[k])
-
-
-def share_out(counts: Int64, parent: Int64, n: Int64, weights: Float64, stream: WordStream) -> Int64:
+def share_out(
+    counts: Int64, parent: Int64, n: Int64, weights: Float64, ends: Sequence[Int64], stream: WordStream
+) -> Int64:
     """Divide whole counts among rows of given sizes.
 
     Parameters
@@ -132,6 +149,9 @@ def share_out(counts: Int64, parent: Int64, n: Int64, weights: Float64, stream: 
         Jobs of each row; those of a parent's rows add up to its counts.
     weights : ndarray of float64, shape (n_rows, n_cells)
         Not negative. The rows of a parent are fitted, by factors of rows and columns, to both sums.
+    ends : sequence of ndarray of int64
+        Nested divisions of the cells (`Layout.ends`). A row's count is rounded in the parts of the first one, then
+        each part is divided by those of the next.
     stream : WordStream
 
     Returns
@@ -141,17 +161,31 @@ def share_out(counts: Int64, parent: Int64, n: Int64, weights: Float64, stream: 
         fitted one, which is its expectation.
     """
     first = np.append(np.flatnonzero(np.append(True, np.diff(parent) > 0)), n.size).astype(np.int64)
+    sizes, within = n[:, np.newaxis], np.array([0, counts.shape[1]])
+    for i, own in enumerate(ends):
+        last = i == len(ends) - 1
+        columns = counts if last else np.add.reduceat(counts, own[:-1], axis=1)
+        parts = weights if last else np.add.reduceat(weights, own[:-1], axis=1)
+        sizes = _shared_out(columns, first, sizes, parts, np.searchsorted(own, within), stream)
+        within = own
+    return sizes
+
+
+def _shared_out(
+    counts: Int64, first: Int64, n: Int64, weights: Float64, ends: Int64, stream: WordStream
+) -> Int64:
+    """Divide counts among rows whose sums over each run of columns are given, shape (n_rows, n_runs)."""
     result = np.zeros(weights.shape, np.int64)
     words = np.zeros(0, np.int64)
-    done, position = 0, 0
-    size = 256
+    done, position, size = 0, 0, 64
+    problems = counts.shape[0] * (ends.size - 1)
     while True:
         more = stream.words(size).view(np.int64) & np.int64(2**62 - 1)
         words = np.concatenate([words[position:], more])
-        done, position = _share_out(counts, first, n, weights, words, result, done)
-        if done == counts.shape[0]:
+        done, position = _share_out(counts, first, n, weights, ends, words, result, done)
+        if done == problems:
             return result
-        size = min(2 * size, 2**20)
+        size = min(4 * size, 2**18)
 
 
 def _is_one(member: Int32, nodes: Sequence[NDArray[np.integer]]) -> bool:
@@ -185,39 +219,47 @@ def _steered(part: Float64, pull: Float64, total: float) -> Float64:
 
 
 @_compiled
-def _share_out(counts, first, n, weights, words, result, done):  # type: ignore[no-untyped-def]
-    """Go on from parent `done` until words run out; return the parents done and the words used for them."""
+def _share_out(counts, first, n, weights, ends, words, result, done):  # type: ignore[no-untyped-def]
+    """Go on from problem `done` until words run out; return the problems done and the words used for them."""
     used = 0
     columns = np.empty(counts.shape[1], np.int64)
-    for parent in range(done, counts.shape[0]):
-        begin, stop = first[parent], first[parent + 1]
-        rows, width = stop - begin, 0
-        for c in range(counts.shape[1]):
+    members = np.empty(n.shape[0], np.int64)
+    runs = ends.size - 1
+    for problem in range(done, counts.shape[0] * runs):
+        parent, run = problem // runs, problem % runs
+        rows, width = 0, 0
+        for r in range(first[parent], first[parent + 1]):
+            if n[r, run] > 0:
+                members[rows] = r
+                rows += 1
+        for c in range(ends[run], ends[run + 1]):
             if counts[parent, c] > 0:
                 columns[width] = c
                 width += 1
-        if rows == 1 or width == 1:
-            for r in range(begin, stop):
+        if rows <= 1 or width <= 1:
+            for q in range(rows):
                 for i in range(width):
-                    result[r, columns[i]] = counts[parent, columns[i]] if rows == 1 else n[r]
+                    result[members[q], columns[i]] = counts[parent, columns[i]] if rows == 1 else n[members[q], run]
             continue
-        sums, across = np.empty(width, np.int64), n[begin:stop]
+        sums, across = np.empty(width, np.int64), np.empty(rows, np.int64)
         values = np.empty((rows, width))
+        for q in range(rows):
+            across[q] = n[members[q], run]
         for i in range(width):
             sums[i] = counts[parent, columns[i]]
-            for r in range(rows):
+            for q in range(rows):
                 # So small that it decides only where all other entries are 0.
-                values[r, i] = weights[begin + r, columns[i]] + 1e-30 * across[r]
+                values[q, i] = weights[members[q], columns[i]] + 1e-30 * across[q]
         _fit(values, across, sums)
         mass = _whole_parts(values, across, sums)
         position = _round(mass, words, used)
         if position < 0:
-            return parent, used
+            return problem, used
         used = position
-        for r in range(rows):
+        for q in range(rows):
             for i in range(width):
-                result[begin + r, columns[i]] = mass[r, i] // _UNIT
-    return counts.shape[0], used
+                result[members[q], columns[i]] = mass[q, i] // _UNIT
+    return counts.shape[0] * runs, used
 
 
 @_compiled
