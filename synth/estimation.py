@@ -20,14 +20,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
 from synth.measured import JobGroups, Layout, MeasuredTable, layouts
-from synth.projection import project
+from synth.projection import offsets_of, project
 
 __all__ = ["Estimate", "Prior", "estimate", "measured_concentration", "posterior"]
 
@@ -59,8 +59,6 @@ class Estimate:
         One for each place.
     shares : list of ndarray of float64
         By place, the prior share of each of its cells.
-    factors : list of ndarray of float64
-        By measured table, the factor of each of its cells.
     concentrations : list of float
         By measured table, the concentration that was found; none without a prior.
     """
@@ -69,8 +67,9 @@ class Estimate:
     groups: JobGroups
     layouts: list[Layout]
     shares: list[Float64]
-    factors: list[Float64]
     concentrations: list[float]
+    _factors: Float64  # of the cells of all measured tables, one table after another
+    _bounds: Int64  # where those of each table begin, and the last ones end
 
     def rows(self, position: int) -> Float64:
         """Return the expected jobs of the rows of a place in its cells.
@@ -86,30 +85,33 @@ class Estimate:
             Not negative; each row adds up to its jobs.
         """
         layout, n = self.layouts[position], self.groups.n[self.groups.rows(position)]
-        values = np.tile(self.shares[position], (n.size, 1))
-        for k, factor in enumerate(self.factors):
-            _multiply(values, factor, layout.start[k], layout.which[k], layout.cell[k])
-        _to_sums(values, n.astype(np.float64))
+        values = np.empty((n.size, layout.cuts.size))
+        _expect(self.shares[position], n, self._factors, *self._places(layout), values)
         return values
 
-    def collect(self, position: int, k: int, values: Float64, total: Float64) -> None:
-        """Add values of the rows of a place in its cells, shape (n_rows, n_cells), to the cells of table k."""
-        layout = self.layouts[position]
-        _collect(values, total, layout.start[k], layout.which[k], layout.cell[k])
+    def margins(self) -> list[Float64]:
+        """Return the expected jobs in each cell of every measured table, shape (n_cells of the table,) each."""
+        bounds = self._bounds
+        total = np.zeros(int(bounds[-1]))
+        for position, layout in enumerate(self.layouts):
+            n = self.groups.n[self.groups.rows(position)]
+            _add_up(self.shares[position], n, self._factors, *self._places(layout), total)
+        return np.split(total, bounds[1:-1])
 
-    def margin(self, k: int) -> Float64:
-        """Return the expected jobs in each cell of table k, shape (n_cells of the table,)."""
-        total = np.zeros(int(self.tables[k].offsets[-1]))
-        for position in range(self.groups.n_places):
-            self.collect(position, k, self.rows(position), total)
-        return total
+    def scale(self, k: int, by: Float64) -> None:
+        """Multiply the factors of measured table k."""
+        self._factors[self._bounds[k] : self._bounds[k + 1]] *= by
 
     def refined(self, tables: Sequence[Table], groups: JobGroups, prior: Prior | None) -> Estimate:
         """Return the same estimate for finer rows and cells, which follow the prior inside those of the fit."""
         parts = layouts(tables, groups)
-        return Estimate(
-            tables, groups, parts, _shares(parts, groups, prior), self.factors, self.concentrations
+        return replace(
+            self, tables=tables, groups=groups, layouts=parts, shares=_shares(parts, groups, prior)
         )
+
+    def _places(self, layout: Layout) -> tuple[Int64, Int32, Int32]:
+        measured = self._bounds.size - 1
+        return layout.start[:measured] + self._bounds[:-1, np.newaxis], layout.which[:measured], layout.cell
 
 
 def estimate(
@@ -142,13 +144,13 @@ def estimate(
         raise ValueError("measured tables come first, at least one, and each has its noisy counts")
     merged = groups.merged(len(measured))
     parts = layouts(measured, merged)
-    ones = [np.ones(int(table.offsets[-1])) for table in measured]
-    fit = Estimate(measured, merged, parts, _shares(parts, merged, prior), ones, [])
+    bounds = offsets_of(np.array([table.offsets[-1] for table in measured]))
+    fit = Estimate(measured, merged, parts, _shares(parts, merged, prior), [], np.ones(int(bounds[-1])), bounds)
     targets: list[Float64] = []
     variances: list[Float64] = []
     jobs = float(groups.n.sum())
     for k, table in enumerate(measured):
-        expected = fit.margin(k)
+        expected = fit.margins()[k]
         if prior is None:
             mass, unit = project(noisy[k], table.offsets, table.n)
             target, variance = mass / np.repeat(unit, table.k), np.ones(mass.size)
@@ -161,15 +163,14 @@ def estimate(
         variances.append(variance)
         if k:
             _agree(measured, targets, variances)
-        fit.factors[k] *= _ratio(targets[k], expected)
-        for _ in range(_ROUNDS if k else 1):
-            off = 0.0
-            for j in range(k + 1):
-                now = fit.margin(j)
-                off = max(off, float(np.abs(now - targets[j]).sum()) / jobs)
-                fit.factors[j] *= _ratio(targets[j], now)
-            if off < _NEAR:
+        fit.scale(k, _ratio(targets[k], expected))
+        for turn in range(k * _ROUNDS):
+            now = fit.margins()[: k + 1]
+            off = [float(np.abs(a - b).sum()) for a, b in zip(now, targets, strict=True)]
+            if max(off) < _NEAR * jobs:
                 break
+            j = turn % (k + 1)
+            fit.scale(j, _ratio(targets[j], now[j]))
     return fit.refined(tables, groups, prior)
 
 
@@ -287,33 +288,38 @@ def measured_concentration(
 
 
 @_compiled
-def _multiply(values, factor, start, which, cell):  # type: ignore[no-untyped-def]
-    for r in range(values.shape[0]):
-        own = cell[which[r]]
-        for c in range(values.shape[1]):
-            values[r, c] *= factor[start[r] + own[c]]
+def _expected_row(share, jobs, factors, start, which, cell, r, row):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for c in range(row.size):
+        row[c] = share[c]
+    for k in range(start.shape[0]):
+        begin, own = start[k, r], cell[which[k, r]]
+        for c in range(row.size):
+            row[c] *= factors[begin + own[c]]
+    for c in range(row.size):
+        total += row[c]
+    if total > 0.0:
+        for c in range(row.size):
+            row[c] *= jobs / total
+    else:
+        row[:] = jobs / row.size
 
 
 @_compiled
-def _collect(values, total, start, which, cell):  # type: ignore[no-untyped-def]
-    for r in range(values.shape[0]):
-        own = cell[which[r]]
-        for c in range(values.shape[1]):
-            total[start[r] + own[c]] += values[r, c]
+def _expect(share, n, factors, start, which, cell, values):  # type: ignore[no-untyped-def]
+    for r in range(n.size):
+        _expected_row(share, n[r], factors, start, which, cell, r, values[r])
 
 
 @_compiled
-def _to_sums(values, n):  # type: ignore[no-untyped-def]
-    """Bring every row to its sum; a row of zeros is spread evenly."""
-    for r in range(values.shape[0]):
-        total = 0.0
-        for c in range(values.shape[1]):
-            total += values[r, c]
-        if total > 0.0:
-            for c in range(values.shape[1]):
-                values[r, c] *= n[r] / total
-        else:
-            values[r, :] = n[r] / values.shape[1]
+def _add_up(share, n, factors, start, which, cell, total):  # type: ignore[no-untyped-def]
+    row = np.empty(share.size)
+    for r in range(n.size):
+        _expected_row(share, n[r], factors, start, which, cell, r, row)
+        for k in range(start.shape[0]):
+            begin, own = start[k, r], cell[which[k, r]]
+            for c in range(row.size):
+                total[begin + own[c]] += row[c]
 
 
 @_compiled

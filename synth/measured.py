@@ -203,18 +203,21 @@ class Layout:
     ----------
     cuts : ndarray of int32, shape (n_cells,)
         First block of each cell: the common refinement of the domains of all its groups.
-    start : tuple of ndarray of int64, shape (n_rows,) each
-        By table, where the counts of the row's group begin.
-    which : tuple of ndarray of int32, shape (n_rows,) each
-        By table, the row of `cell` that is for this row.
-    cell : tuple of ndarray of int32, shape (n_domains, n_cells) each
-        By table, the cell of the table that holds each cell of the place.
+    start : ndarray of int64, shape (n_tables, n_rows)
+        Where the counts of the row's group begin in each table.
+    which : ndarray of int32, shape (n_tables, n_rows)
+        The row of `cell` that is for this table and row.
+    cell : ndarray of int32, shape (n_maps, n_cells)
+        The cell of a table that holds each cell of the place, for every domain of every table.
+    whole : tuple of int
+        Rows of `cell` of the tables that have one domain in this place.
     """
 
     cuts: Int32
-    start: tuple[Int64, ...]
-    which: tuple[Int32, ...]
-    cell: tuple[Int32, ...]
+    start: Int64
+    which: Int32
+    cell: Int32
+    whole: tuple[int, ...]
 
     def ends(self) -> list[Int64]:
         """Return nested divisions of the cells, coarse ones first and the cells themselves last.
@@ -222,7 +225,7 @@ class Layout:
         Each is one that a table makes for all rows, as the positions at which its parts begin, and the number
         of cells.
         """
-        made = [np.flatnonzero(np.append(True, np.diff(own[0]) > 0)) for own in self.cell if len(own) == 1]
+        made = [np.flatnonzero(np.append(True, np.diff(self.cell[i]) > 0)) for i in self.whole]
         chain = [np.arange(self.cuts.size)]
         for starts in sorted(made, key=len, reverse=True):
             if 1 < starts.size < chain[0].size and np.isin(starts, chain[0]).all():
@@ -237,19 +240,20 @@ def layouts(tables: Sequence[Table], groups: JobGroups) -> list[Layout]:
 
 
 def _layout(tables: Sequence[Table], member: Int32) -> Layout:
-    cuts, which = [], []
+    cuts: list[Int32] = []
+    which, whole = [], []
     for table, own in zip(tables, member, strict=True):
         domains, position = np.unique(table.domain[own], return_inverse=True)
+        which.append(position + len(cuts))
+        if domains.size == 1:
+            whole.append(len(cuts))
         offsets = table.domains.offsets
-        cuts.append([table.domains.cuts[offsets[d] : offsets[d + 1]] for d in domains.tolist()])
-        which.append(position.astype(np.int32))
-    joint = np.unique(np.concatenate([one for of_table in cuts for one in of_table]))
+        cuts += [table.domains.cuts[offsets[d] : offsets[d + 1]] for d in domains.tolist()]
+    joint = np.unique(np.concatenate(cuts))
     return Layout(
         joint,
-        tuple(table.offsets[own] for table, own in zip(tables, member, strict=True)),
-        tuple(which),
-        tuple(
-            np.stack([np.searchsorted(one, joint, side="right") - 1 for one in of_table]).astype(np.int32)
-            for of_table in cuts
-        ),
+        np.stack([table.offsets[own] for table, own in zip(tables, member, strict=True)]),
+        np.stack(which).astype(np.int32),
+        np.stack([np.searchsorted(one, joint, side="right") - 1 for one in cuts]).astype(np.int32),
+        tuple(whole),
     )

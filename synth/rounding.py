@@ -34,8 +34,7 @@ Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
-_UNIT = 2**24  # parts of a job in which entries of a matrix are held
-_ROOT = 2**30  # the same, of the totals of a place
+_UNIT = 2**24  # parts of a job in which expectations are held
 _STEER = 2.0  # how strongly: a cell that is one job short is e^2 times as likely
 _FITS = 60  # rounds of fitting a matrix to its sums, at most
 
@@ -53,7 +52,10 @@ class Rounding:
         groups = estimate.groups
         nodes = [groups.place, *groups.steps, np.arange(groups.n.size)]
         self._steered = [k for k, member in enumerate(groups.member) if not _is_one(member, nodes)]
-        self._lacking = {k: np.zeros(int(estimate.tables[k].offsets[-1])) for k in self._steered}
+        cells = [estimate.tables[k].offsets[-1] for k in self._steered]
+        self._bounds = offsets_of(np.array(cells, np.int64))
+        self._lacking = np.zeros(int(self._bounds[-1]))
+        self._load = np.zeros_like(self._lacking)
 
     def place(self, position: int, stream: WordStream) -> Int64:
         """Return the whole jobs of the rows of a place in its cells.
@@ -72,7 +74,7 @@ class Rounding:
         groups, own = self._estimate.groups, self._estimate.groups.rows(position)
         expected = self._estimate.rows(position)
         n, ends = groups.n[own], self._estimate.layouts[position].ends()
-        counts = self._totals(position, expected.sum(axis=0), int(n.sum()), stream)[np.newaxis]
+        counts = _totals(expected.sum(axis=0), int(n.sum()), ends, stream)[np.newaxis]
         part = np.zeros(n.size, np.int64)
         for step in groups.steps:
             finer = _numbered(step[own])
@@ -92,46 +94,35 @@ class Rounding:
         estimate = self._estimate
         layout, n = estimate.layouts[position], estimate.groups.n[estimate.groups.rows(position)]
         first = np.append(np.flatnonzero(np.append(True, np.diff(part) > 0)), n.size)
-        result = np.empty(expected.shape, np.int64)
+        result = np.zeros(expected.shape, np.int64)
+        ends = layout.ends()
         for parent, (begin, stop) in enumerate(zip(first[:-1].tolist(), first[1:].tolist(), strict=True)):
             rows = slice(begin, stop)
             columns = np.flatnonzero(counts[parent])
-            weights = expected[rows][:, columns]
-            at = [
-                layout.start[k][rows, np.newaxis] + layout.cell[k][layout.which[k][rows]] for k in self._steered
-            ]
+            at = self._starts(position, rows)
             if stop - begin > 1:
-                for k, place in zip(self._steered, at, strict=True):
-                    weights = weights * np.exp(_STEER * np.clip(self._lacking[k][place[:, columns]], -2, 2))
-                result[rows] = 0
-                ends = [np.unique(np.searchsorted(columns, own)) for own in layout.ends()]
-                parents = np.zeros(stop - begin, np.int64)
-                shared = share_out(counts[parent : parent + 1, columns], parents, n[rows], weights, ends, stream)
-                result[begin:stop, columns] = shared
+                which = layout.which[self._steered, rows]
+                pull = _pull(self._lacking, self._load, at, which, layout.cell, expected[rows], columns)
+                own = [np.unique(np.searchsorted(columns, level)) for level in ends]
+                result[begin:stop, columns] = share_out(
+                    counts[parent : parent + 1, columns],
+                    np.zeros(stop - begin, np.int64),
+                    n[rows],
+                    expected[begin:stop, columns] * np.exp(_STEER * pull),
+                    own,
+                    stream,
+                )
             else:
-                result[rows] = counts[parent]
-            for k, place in zip(self._steered, at, strict=True):
-                np.add.at(self._lacking[k], place, expected[rows] - result[rows])
+                result[begin] = counts[parent]
+            _remember(
+                self._lacking, at, layout.which[self._steered, rows], layout.cell, expected[rows], result[rows]
+            )
         return result
 
-    def _totals(self, position: int, expected: Float64, n: int, stream: WordStream) -> Int64:
-        """Round the totals of a place's cells."""
-        layout = self._estimate.layouts[position]
-        whole = np.floor(expected)
-        part = expected - whole
-        if self._steered:
-            pull = np.zeros(expected.size)
-            for k in self._steered:
-                start, index = np.unique(layout.start[k], return_index=True)
-                for begin, row in zip(start.tolist(), index.tolist(), strict=True):
-                    pull += self._lacking[k][begin + layout.cell[k][layout.which[k][row]]]
-            part = _steered(part, _STEER * np.clip(pull / len(self._steered), -2, 2), n - whole.sum())
-        ends = np.floor(np.cumsum(whole + part) * _ROOT).astype(np.int64)
-        ends = np.minimum(ends, n * _ROOT)
-        ends[-1] = n * _ROOT
-        mass = np.diff(ends, prepend=0)
-        size, unit = np.array([n], np.int64), np.array([_ROOT], np.int64)
-        return round_counts(mass, offsets_of(np.array([mass.size])), unit, size, size, stream)
+    def _starts(self, position: int, rows: slice) -> Int64:
+        """Return where what steered tables lack begins for some rows of a place, (n_steered, n_rows)."""
+        start = self._estimate.layouts[position].start[self._steered, rows]
+        return start + self._bounds[:-1, np.newaxis]
 
 
 def share_out(
@@ -188,6 +179,36 @@ def _shared_out(
         size = min(4 * size, 2**18)
 
 
+def _totals(expected: Float64, n: int, ends: Sequence[Int64], stream: WordStream) -> Int64:
+    """Round the totals of a place's cells, parts of the first division first."""
+    sums, within = np.array([n]), np.array([0, expected.size])
+    for own in ends:
+        parts = np.add.reduceat(expected, own[:-1])
+        sums = _rounded(parts, np.searchsorted(own, within), sums, stream)
+        within = own
+    return sums
+
+
+def _rounded(expected: Float64, ends: Int64, sums: Int64, stream: WordStream) -> Int64:
+    """Round the cells of every run, brought to its whole sum, by systematic sampling."""
+    filled = np.flatnonzero(sums)
+    lengths = np.diff(ends)
+    chosen = np.repeat(sums > 0, lengths)
+    n, lengths = sums[filled], lengths[filled]
+    offsets = offsets_of(lengths)
+    running = np.cumsum(expected[chosen])
+    running -= np.repeat(np.append(0.0, running)[offsets[:-1]], lengths)
+    total = n * _UNIT
+    share = running / np.repeat(running[offsets[1:] - 1], lengths)
+    upto = np.minimum((share * np.repeat(total, lengths)).astype(np.int64), np.repeat(total, lengths))
+    upto[offsets[1:] - 1] = total
+    mass = np.diff(upto, prepend=0)
+    mass[offsets[1:-1]] = upto[offsets[1:-1]]
+    result = np.zeros(expected.size, np.int64)
+    result[chosen] = round_counts(mass, offsets, np.full(n.size, _UNIT), n, n, stream)
+    return result
+
+
 def _is_one(member: Int32, nodes: Sequence[NDArray[np.integer]]) -> bool:
     """Say whether the groups of a table are the parts of one of the divisions."""
     groups = np.unique(member).size
@@ -202,20 +223,35 @@ def _numbered(values: NDArray[np.integer]) -> Int64:
     return np.cumsum(np.append(0, np.diff(values) > 0))
 
 
-def _steered(part: Float64, pull: Float64, total: float) -> Float64:
-    """Return chances with odds changed by e^pull, and by one factor more, so that they add up to the total."""
-    inside = (part > 0) & (part < 1)
-    odds = np.log(part[inside]) - np.log1p(-part[inside]) + pull[inside]
-    low, high = -60.0, 60.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        if float((1 / (1 + np.exp(-odds - middle))).sum()) < total:
-            low = middle
-        else:
-            high = middle
-    result = part.copy()
-    result[inside] = 1 / (1 + np.exp(-odds - high))
+@_compiled
+def _pull(lacking, load, start, which, cell, expected, columns):  # type: ignore[no-untyped-def]
+    """Return what tables lack in some cells of some rows over what these rows may give, (n_rows, n_columns)."""
+    result = np.zeros((start.shape[1], columns.size))
+    for k in range(start.shape[0]):
+        for r in range(start.shape[1]):
+            own = cell[which[k, r]]
+            for c in columns:
+                load[start[k, r] + own[c]] += expected[r, c]
+        for r in range(start.shape[1]):
+            own = cell[which[k, r]]
+            for i in range(columns.size):
+                at = start[k, r] + own[columns[i]]
+                result[r, i] += min(2.0, max(-2.0, lacking[at] / (1.0 + load[at])))
+        for r in range(start.shape[1]):
+            own = cell[which[k, r]]
+            for c in columns:
+                load[start[k, r] + own[c]] = 0.0
     return result
+
+
+@_compiled
+def _remember(lacking, start, which, cell, expected, counts):  # type: ignore[no-untyped-def]
+    """Add what was expected of some rows, and take off what they were given."""
+    for k in range(start.shape[0]):
+        for r in range(start.shape[1]):
+            own = cell[which[k, r]]
+            for c in range(own.size):
+                lacking[start[k, r] + own[c]] += expected[r, c] - counts[r, c]
 
 
 @_compiled
