@@ -42,7 +42,7 @@ _GRID = 2.0 ** np.arange(-1, 15)  # concentrations that are tried
 _SAMPLE = 512  # groups, and
 _SAMPLE_CELLS = 400_000  # cells to which a concentration is fitted, at most
 _ROUNDS = 12  # of fitting, at most
-_NEAR = 1e-4  # part of the jobs that may be off their targets
+_NEAR = 3e-4  # part of the jobs that may be off their targets
 _LEAST = 1e-9  # prior mean of a cell, of which nobody can be sure that it is empty
 
 

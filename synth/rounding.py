@@ -17,6 +17,7 @@ a cell too little or too much of makes later ones more or less likely, by a fact
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -80,8 +81,8 @@ class Rounding:
             finer = _numbered(step[own])
             first = np.flatnonzero(np.append(True, np.diff(finer) > 0))
             if first.size > counts.shape[0]:
-                weights = np.add.reduceat(expected, first, axis=0)
-                counts = share_out(counts, part[first], np.add.reduceat(n, first), weights, ends, stream)
+                parts = np.add.reduceat(expected, first, axis=0)
+                counts = share_out(counts, part[first], np.add.reduceat(n, first), parts, ends, stream)
                 part = finer
         if self._steered:
             return self._one_by_one(position, counts, part, expected, stream)
@@ -108,9 +109,10 @@ class Rounding:
                     counts[parent : parent + 1, columns],
                     np.zeros(stop - begin, np.int64),
                     n[rows],
-                    expected[begin:stop, columns] * np.exp(_STEER * pull),
+                    expected[begin:stop, columns],
                     own,
                     stream,
+                    _STEER * pull,
                 )
             else:
                 result[begin] = counts[parent]
@@ -126,7 +128,13 @@ class Rounding:
 
 
 def share_out(
-    counts: Int64, parent: Int64, n: Int64, weights: Float64, ends: Sequence[Int64], stream: WordStream
+    counts: Int64,
+    parent: Int64,
+    n: Int64,
+    expected: Float64,
+    ends: Sequence[Int64],
+    stream: WordStream,
+    pull: Float64 | None = None,
 ) -> Int64:
     """Divide whole counts among rows of given sizes.
 
@@ -138,12 +146,15 @@ def share_out(
         Rising from 0; every parent has a row.
     n : ndarray of int64, shape (n_rows,)
         Jobs of each row; those of a parent's rows add up to its counts.
-    weights : ndarray of float64, shape (n_rows, n_cells)
-        Not negative. The rows of a parent are fitted, by factors of rows and columns, to both sums.
+    expected : ndarray of float64, shape (n_rows, n_cells)
+        Not negative. Of each entry the whole part is kept, and the odds of one more are changed by factors of rows
+        and columns until both sums are right; where that cannot be, the entries themselves are.
     ends : sequence of ndarray of int64
         Nested divisions of the cells (`Layout.ends`). A row's count is rounded in the parts of the first one, then
         each part is divided by those of the next.
     stream : WordStream
+    pull : ndarray of float64, shape (n_rows, n_cells), optional
+        Logarithms of further factors of these odds.
 
     Returns
     -------
@@ -154,26 +165,37 @@ def share_out(
     first = np.append(np.flatnonzero(np.append(True, np.diff(parent) > 0)), n.size).astype(np.int64)
     sizes, within = n[:, np.newaxis], np.array([0, counts.shape[1]])
     for i, own in enumerate(ends):
-        last = i == len(ends) - 1
-        columns = counts if last else np.add.reduceat(counts, own[:-1], axis=1)
-        parts = weights if last else np.add.reduceat(weights, own[:-1], axis=1)
-        sizes = _shared_out(columns, first, sizes, parts, np.searchsorted(own, within), stream)
+        if i == len(ends) - 1:
+            columns, parts, odds = counts, expected, pull
+        else:
+            columns, parts = (np.add.reduceat(values, own[:-1], axis=1) for values in (counts, expected))
+            odds = None if pull is None else pull[:, own[:-1]]
+        factors = np.ones((1, 1)) if odds is None else np.exp(odds)
+        sizes = _shared_out(columns, first, sizes, parts, factors, np.searchsorted(own, within), stream)
         within = own
     return sizes
 
 
 def _shared_out(
-    counts: Int64, first: Int64, n: Int64, weights: Float64, ends: Int64, stream: WordStream
+    counts: Int64,
+    first: Int64,
+    n: Int64,
+    expected: Float64,
+    factors: Float64,
+    ends: Int64,
+    stream: WordStream,
 ) -> Int64:
     """Divide counts among rows whose sums over each run of columns are given, shape (n_rows, n_runs)."""
-    result = np.zeros(weights.shape, np.int64)
+    result = np.zeros(expected.shape, np.int64)
     words = np.zeros(0, np.int64)
     done, position, size = 0, 0, 64
     problems = counts.shape[0] * (ends.size - 1)
     while True:
         more = stream.words(size).view(np.int64) & np.int64(2**62 - 1)
         words = np.concatenate([words[position:], more])
-        done, position = _share_out(counts, first, n, weights, ends, words, result, done)
+        done, position = _share_out(
+            counts, first, n, expected, factors, ends, words, result, done
+        )
         if done == problems:
             return result
         size = min(4 * size, 2**18)
@@ -191,19 +213,9 @@ def _totals(expected: Float64, n: int, ends: Sequence[Int64], stream: WordStream
 
 def _rounded(expected: Float64, ends: Int64, sums: Int64, stream: WordStream) -> Int64:
     """Round the cells of every run, brought to its whole sum, by systematic sampling."""
-    filled = np.flatnonzero(sums)
-    lengths = np.diff(ends)
-    chosen = np.repeat(sums > 0, lengths)
-    n, lengths = sums[filled], lengths[filled]
-    offsets = offsets_of(lengths)
-    running = np.cumsum(expected[chosen])
-    running -= np.repeat(np.append(0.0, running)[offsets[:-1]], lengths)
-    total = n * _UNIT
-    share = running / np.repeat(running[offsets[1:] - 1], lengths)
-    upto = np.minimum((share * np.repeat(total, lengths)).astype(np.int64), np.repeat(total, lengths))
-    upto[offsets[1:] - 1] = total
-    mass = np.diff(upto, prepend=0)
-    mass[offsets[1:-1]] = upto[offsets[1:-1]]
+    chosen = np.repeat(sums > 0, np.diff(ends))
+    n, offsets = sums[sums > 0], offsets_of(np.diff(ends)[sums > 0])
+    mass = _totals_in_units(expected[chosen], offsets, n)
     result = np.zeros(expected.size, np.int64)
     result[chosen] = round_counts(mass, offsets, np.full(n.size, _UNIT), n, n, stream)
     return result
@@ -255,7 +267,7 @@ def _remember(lacking, start, which, cell, expected, counts):  # type: ignore[no
 
 
 @_compiled
-def _share_out(counts, first, n, weights, ends, words, result, done):  # type: ignore[no-untyped-def]
+def _share_out(counts, first, n, expected, factors, ends, words, result, done):  # type: ignore[no-untyped-def]
     """Go on from problem `done` until words run out; return the problems done and the words used for them."""
     used = 0
     columns = np.empty(counts.shape[1], np.int64)
@@ -278,15 +290,18 @@ def _share_out(counts, first, n, weights, ends, words, result, done):  # type: i
                     result[members[q], columns[i]] = counts[parent, columns[i]] if rows == 1 else n[members[q], run]
             continue
         sums, across = np.empty(width, np.int64), np.empty(rows, np.int64)
-        values = np.empty((rows, width))
+        values, odds = np.empty((rows, width)), np.empty((rows, width))
         for q in range(rows):
             across[q] = n[members[q], run]
         for i in range(width):
             sums[i] = counts[parent, columns[i]]
             for q in range(rows):
                 # So small that it decides only where all other entries are 0.
-                values[q, i] = weights[members[q], columns[i]] + 1e-30 * across[q]
-        _fit(values, across, sums)
+                values[q, i] = expected[members[q], columns[i]] + 1e-30 * across[q]
+                odds[q, i] = _odds(values[q, i])
+                if factors.size > 1:
+                    odds[q, i] *= factors[members[q], columns[i]]
+        _fit(values, odds, across, sums)
         mass = _whole_parts(values, across, sums)
         position = _round(mass, words, used)
         if position < 0:
@@ -299,7 +314,100 @@ def _share_out(counts, first, n, weights, ends, words, result, done):  # type: i
 
 
 @_compiled
-def _fit(values, n, sums):  # type: ignore[no-untyped-def]
+def _odds(value):  # type: ignore[no-untyped-def]
+    """Return the odds that a value is rounded up."""
+    part = value - math.floor(value)
+    return part / (1.0 - part)
+
+
+@_compiled
+def _nearer(odds, scale, wanted):  # type: ignore[no-untyped-def]
+    """Return a factor for odds, by a step of Newton from `scale`, that brings their chances nearer to a sum."""
+    total, spread, some = 0.0, 0.0, 0
+    for value in odds:
+        chance = value * scale / (1.0 + value * scale)
+        total += chance
+        spread += chance * (1.0 - chance)
+        some += value > 0.0
+    if wanted <= 0.0:
+        return 0.0
+    if wanted >= some:
+        return 1e30
+    return scale * math.exp(min(3.0, max(-3.0, (wanted - total) / max(spread, 1e-12))))
+
+
+@_compiled
+def _totals_in_units(expected, offsets, n):  # type: ignore[no-untyped-def]
+    """Bring runs of values to whole sums, by the odds of their parts, and return them in parts of a job."""
+    mass = np.empty(expected.size, np.int64)
+    for run in range(n.size):
+        first, stop = offsets[run], offsets[run + 1]
+        values = expected[first:stop].copy()
+        odds = np.empty(values.size)
+        whole = 0.0
+        for i in range(values.size):
+            odds[i] = _odds(values[i])
+            whole += math.floor(values[i])
+        if 0.0 <= n[run] - whole <= (odds > 0.0).sum():
+            scale = 1.0
+            for _ in range(_FITS):
+                scale = _nearer(odds, scale, n[run] - whole)
+            for i in range(values.size):
+                values[i] = math.floor(values[i]) + odds[i] * scale / (1.0 + odds[i] * scale)
+        running, before = 0.0, 0
+        total = values.sum() if values.sum() > 0.0 else 1.0
+        for i in range(values.size):
+            running += values[i]
+            upto = min(int(running / total * (n[run] * _UNIT)), n[run] * _UNIT)
+            if i == values.size - 1:
+                upto = n[run] * _UNIT
+            mass[first + i] = upto - before
+            before = upto
+    return mass
+
+
+@_compiled
+def _fit(values, odds, n, sums):  # type: ignore[no-untyped-def]
+    """Bring values to the sums of rows and columns, by the odds of their parts if that can be."""
+    rows, width = values.shape
+    short, over = n.astype(np.float64), sums.astype(np.float64)
+    some, most = np.zeros(rows), np.zeros(width)
+    for r in range(rows):
+        for i in range(width):
+            whole = math.floor(values[r, i])
+            short[r] -= whole
+            over[i] -= whole
+            some[r] += odds[r, i] > 0.0
+            most[i] += odds[r, i] > 0.0
+    if short.min() < 0.0 or over.min() < 0.0 or (some - short).min() < 0.0 or (most - over).min() < 0.0:
+        _scale(values, n, sums)
+        return
+    down = np.ones(width)
+    across = np.ones(rows)
+    line, column = np.empty(width), np.empty(rows)
+    for _ in range(_FITS):
+        for r in range(rows):
+            for i in range(width):
+                line[i] = odds[r, i] * down[i]
+            across[r] = _nearer(line, across[r], short[r])
+        off = 0.0
+        for i in range(width):
+            total = 0.0
+            for r in range(rows):
+                column[r] = odds[r, i] * across[r]
+                total += column[r] * down[i] / (1.0 + column[r] * down[i])
+            off = max(off, abs(total - over[i]))
+            down[i] = _nearer(column, down[i], over[i])
+        if off < 1e-5:
+            break
+    for r in range(rows):
+        for i in range(width):
+            value = odds[r, i] * across[r] * down[i]
+            values[r, i] = math.floor(values[r, i]) + value / (1.0 + value)
+
+
+@_compiled
+def _scale(values, n, sums):  # type: ignore[no-untyped-def]
     """Scale rows and columns by turns until both have their sums."""
     rows, width = values.shape
     for _ in range(_FITS):
@@ -317,7 +425,7 @@ def _fit(values, n, sums):  # type: ignore[no-untyped-def]
             off = max(off, abs(total - sums[i]))
             for r in range(rows):
                 values[r, i] *= sums[i] / total
-        if off < 1e-6:
+        if off < 1e-5:
             break
 
 
