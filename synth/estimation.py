@@ -145,7 +145,9 @@ def estimate(
     merged = groups.merged(len(measured))
     parts = layouts(measured, merged)
     bounds = offsets_of(np.array([table.offsets[-1] for table in measured]))
-    fit = Estimate(measured, merged, parts, _shares(parts, merged, prior), [], np.ones(int(bounds[-1])), bounds)
+    fit = Estimate(
+        measured, merged, parts, _shares(parts, merged, prior), [], np.ones(int(bounds[-1])), bounds
+    )
     targets: list[Float64] = []
     variances: list[Float64] = []
     jobs = float(groups.n.sum())
@@ -272,9 +274,7 @@ def posterior(
     return mean, variance
 
 
-def measured_concentration(
-    noisy: Int64, offsets: Int64, expected: Float64, n: Int64, ratio: float
-) -> float:
+def measured_concentration(noisy: Int64, offsets: Int64, expected: Float64, n: Int64, ratio: float) -> float:
     """Return the concentration, of a grid, under which a sample of the noisy counts is likeliest."""
     most = max(32, min(_SAMPLE, int(_SAMPLE_CELLS * n.size // max(1, offsets[-1]))))
     if n.size <= most:

@@ -219,18 +219,19 @@ class Layout:
     cell: Int32
     whole: tuple[int, ...]
 
-    def ends(self) -> list[Int64]:
-        """Return nested divisions of the cells, coarse ones first and the cells themselves last.
+    def areas(self) -> list[Int64]:
+        """Return nested areas of the cells, coarse ones first: those that a table has for all rows.
 
-        Each is one that a table makes for all rows, as the positions at which its parts begin, and the number
-        of cells.
+        Each is the number of every cell's area, rising from 0, shape (n_cells,).
         """
-        made = [np.flatnonzero(np.append(True, np.diff(self.cell[i]) > 0)) for i in self.whole]
-        chain = [np.arange(self.cuts.size)]
-        for starts in sorted(made, key=len, reverse=True):
-            if 1 < starts.size < chain[0].size and np.isin(starts, chain[0]).all():
-                chain.insert(0, starts)
-        return [np.append(starts, self.cuts.size).astype(np.int64) for starts in chain]
+        chain: list[Int64] = []
+        finer = np.arange(self.cuts.size)
+        for cell in sorted((self.cell[i] for i in self.whole), key=lambda own: -int(own[-1])):
+            starts = np.append(True, np.diff(cell) > 0)
+            if 0 < cell[-1] < finer[-1] and not np.any(starts[1:] & (np.diff(finer) == 0)):
+                finer = cell.astype(np.int64)
+                chain.insert(0, finer)
+        return chain
 
 
 def layouts(tables: Sequence[Table], groups: JobGroups) -> list[Layout]:

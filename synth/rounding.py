@@ -1,18 +1,19 @@
 """Controlled rounding: whole jobs from an estimate, so that tables stay within one and expectations are kept.
 
-Counts are rounded from the top down. The total of every cell of a place is rounded first, by systematic sampling
-(`synth.projection.round_counts`), so that every run of cells is within one of its expectation. Then the rows
-of the place share out these whole counts: by the parts of each step, and at last row by row. Each such division is
-a matrix with given row and column sums; what it expects is fitted to both sums and then rounded so that both
-are kept exactly and every entry goes to the whole number below or above it, with the right expectation.
+A place's expected jobs, rows by cells, are rounded so that every row keeps its public size, and that each of these
+goes to the whole number below or above it, with the right expectation:
 
-That is done by cancelling cycles: of entries that are not whole, some form a cycle through rows and columns;
-adding and subtracting by turns along it keeps all sums, and one of the two directions is drawn so that expectations are kept,
-until an entry is whole. Entries that are not whole and have no cycle form a forest, and as its leaves
-would have to be whole, in the end there are none.
+- the place's total in every cell, and in every area of cells that a table does not divide;
+- the total of every part of the rows (`JobGroups.steps`) in every cell;
+- the jobs of every row in every cell and every such area.
 
-Tables that cross these steps (attributes by home, over all work areas) are steered: what earlier divisions gave
-a cell too little or too much of makes later ones more or less likely, by a factor that is the same in all rows.
+These sums are the edges of two trees that meet in the entries: areas, cells, parts of rows in a cell; and areas of a
+row, rows. So the entries are a flow from one tree to the other, and cancelling its cycles (`synth._cycles`) makes
+it whole.
+
+Tables that do not fit into these trees (attributes by home, over all work areas) are steered: parts are rounded
+first, then each shares out its whole jobs among its rows, and what earlier parts gave a cell of such a table too little or
+too much of makes it more or less likely in later ones.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from synth._words import bounded as _bounded
+from synth._cycles import UNIT as _UNIT
+from synth._cycles import insert as _insert
 from synth._words import compiled as _compiled
 from synth.estimation import Estimate
-from synth.projection import offsets_of, round_counts
+from synth.projection import offsets_of
 from synth.randomness import WordStream
 
-__all__ = ["Rounding", "share_out"]
+__all__ = ["Rounding", "round_flow", "share_out"]
 
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
-_UNIT = 2**24  # parts of a job in which expectations are held
-_STEER = 2.0  # how strongly: a cell that is one job short is e^2 times as likely
+_STEER = 2.0  # how strongly: what lacks one job, and expects few, is e^2 times as likely
 _FITS = 60  # rounds of fitting a matrix to its sums, at most
 
 
@@ -73,152 +74,112 @@ class Rounding:
             Each row adds up to its jobs.
         """
         groups, own = self._estimate.groups, self._estimate.groups.rows(position)
-        expected = self._estimate.rows(position)
-        n, ends = groups.n[own], self._estimate.layouts[position].ends()
-        counts = _totals(expected.sum(axis=0), int(n.sum()), ends, stream)[np.newaxis]
-        part = np.zeros(n.size, np.int64)
-        for step in groups.steps:
-            finer = _numbered(step[own])
-            first = np.flatnonzero(np.append(True, np.diff(finer) > 0))
-            if first.size > counts.shape[0]:
-                parts = np.add.reduceat(expected, first, axis=0)
-                counts = share_out(counts, part[first], np.add.reduceat(n, first), parts, ends, stream)
-                part = finer
-        if self._steered:
-            return self._one_by_one(position, counts, part, expected, stream)
-        return share_out(counts, part, n, expected, ends, stream)
+        expected, n = self._estimate.rows(position), groups.n[own]
+        steps = [_numbered(step[own]) for step in groups.steps]
+        areas = self._estimate.layouts[position].areas()
+        if not self._steered:
+            return round_flow(expected, n, steps, areas, stream)
+        part = steps[-1] if steps else np.zeros(n.size, np.int64)
+        first = np.flatnonzero(np.append(True, np.diff(part) > 0))
+        sums = np.add.reduceat(expected, first, axis=0)
+        counts = round_flow(
+            sums, np.add.reduceat(n, first), [step[first] for step in steps[:-1]], areas, stream
+        )
+        return self._shared_out(position, counts, np.append(first, n.size), expected, stream)
 
-    def _one_by_one(
-        self, position: int, counts: Int64, part: Int64, expected: Float64, stream: WordStream
+    def _shared_out(
+        self, position: int, counts: Int64, first: Int64, expected: Float64, stream: WordStream
     ) -> Int64:
         """Share out the counts of each part among its rows, remembering after each what tables lack."""
-        estimate = self._estimate
-        layout, n = estimate.layouts[position], estimate.groups.n[estimate.groups.rows(position)]
-        first = np.append(np.flatnonzero(np.append(True, np.diff(part) > 0)), n.size)
+        groups, layout = self._estimate.groups, self._estimate.layouts[position]
+        n = groups.n[groups.rows(position)]
+        start = layout.start[self._steered] + self._bounds[:-1, np.newaxis]
+        which = layout.which[self._steered]
         result = np.zeros(expected.shape, np.int64)
-        ends = layout.ends()
-        for parent, (begin, stop) in enumerate(zip(first[:-1].tolist(), first[1:].tolist(), strict=True)):
-            rows = slice(begin, stop)
-            columns = np.flatnonzero(counts[parent])
-            at = self._starts(position, rows)
+        for part, (begin, stop) in enumerate(zip(first[:-1].tolist(), first[1:].tolist(), strict=True)):
+            rows, cells = slice(begin, stop), np.flatnonzero(counts[part])
+            at = start[:, rows], which[:, rows], layout.cell
+            own = counts[part, cells]
             if stop - begin > 1:
-                which = layout.which[self._steered, rows]
-                pull = _pull(self._lacking, self._load, at, which, layout.cell, expected[rows], columns)
-                own = [np.unique(np.searchsorted(columns, level)) for level in ends]
-                result[begin:stop, columns] = share_out(
-                    counts[parent : parent + 1, columns],
-                    np.zeros(stop - begin, np.int64),
-                    n[rows],
-                    expected[begin:stop, columns],
-                    own,
-                    stream,
-                    _STEER * pull,
+                pull = _pull(self._lacking, self._load, *at, expected[rows], cells)
+                result[begin:stop, cells] = share_out(
+                    own, n[rows], expected[begin:stop, cells], _STEER * pull, stream
                 )
             else:
-                result[begin] = counts[parent]
-            _remember(
-                self._lacking, at, layout.which[self._steered, rows], layout.cell, expected[rows], result[rows]
-            )
+                result[begin, cells] = own
+            _remember(self._lacking, *at, expected[rows], result[rows])
         return result
 
-    def _starts(self, position: int, rows: slice) -> Int64:
-        """Return where what steered tables lack begins for some rows of a place, (n_steered, n_rows)."""
-        start = self._estimate.layouts[position].start[self._steered, rows]
-        return start + self._bounds[:-1, np.newaxis]
 
-
-def share_out(
-    counts: Int64,
-    parent: Int64,
-    n: Int64,
-    expected: Float64,
-    ends: Sequence[Int64],
-    stream: WordStream,
-    pull: Float64 | None = None,
+def round_flow(
+    expected: Float64, n: Int64, steps: Sequence[Int64], areas: Sequence[Int64], stream: WordStream
 ) -> Int64:
-    """Divide whole counts among rows of given sizes.
+    """Round expected jobs of rows in cells, with all sums that the two trees of this module name.
 
     Parameters
     ----------
-    counts : ndarray of int64, shape (n_parents, n_cells)
-        What the rows of each parent have together.
-    parent : ndarray of int64, shape (n_rows,)
-        Rising from 0; every parent has a row.
-    n : ndarray of int64, shape (n_rows,)
-        Jobs of each row; those of a parent's rows add up to its counts.
     expected : ndarray of float64, shape (n_rows, n_cells)
-        Not negative. Of each entry the whole part is kept, and the odds of one more are changed by factors of rows
-        and columns until both sums are right; where that cannot be, the entries themselves are.
-    ends : sequence of ndarray of int64
-        Nested divisions of the cells (`Layout.ends`). A row's count is rounded in the parts of the first one, then
-        each part is divided by those of the next.
+        Not negative; rows add up to `n`, but for errors of floats.
+    n : ndarray of int64, shape (n_rows,)
+    steps : sequence of ndarray of int64, shape (n_rows,) each
+        Nested parts of the rows, coarse ones first, numbered from 0 and rising.
+    areas : sequence of ndarray of int64, shape (n_cells,) each
+        Nested areas of the cells, likewise.
     stream : WordStream
-    pull : ndarray of float64, shape (n_rows, n_cells), optional
-        Logarithms of further factors of these odds.
 
     Returns
     -------
     ndarray of int64, shape (n_rows, n_cells)
-        Rows add up to `n`, and those of a parent to its counts; each entry is the whole number below or above the
-        fitted one, which is its expectation.
     """
-    first = np.append(np.flatnonzero(np.append(True, np.diff(parent) > 0)), n.size).astype(np.int64)
-    sizes, within = n[:, np.newaxis], np.array([0, counts.shape[1]])
-    for i, own in enumerate(ends):
-        if i == len(ends) - 1:
-            columns, parts, odds = counts, expected, pull
-        else:
-            columns, parts = (np.add.reduceat(values, own[:-1], axis=1) for values in (counts, expected))
-            odds = None if pull is None else pull[:, own[:-1]]
-        factors = np.ones((1, 1)) if odds is None else np.exp(odds)
-        sizes = _shared_out(columns, first, sizes, parts, factors, np.searchsorted(own, within), stream)
-        within = own
-    return sizes
-
-
-def _shared_out(
-    counts: Int64,
-    first: Int64,
-    n: Int64,
-    expected: Float64,
-    factors: Float64,
-    ends: Int64,
-    stream: WordStream,
-) -> Int64:
-    """Divide counts among rows whose sums over each run of columns are given, shape (n_rows, n_runs)."""
-    result = np.zeros(expected.shape, np.int64)
+    rows, width = expected.shape
+    mass = np.empty((rows, width), np.int64)
+    _in_parts(expected, n, mass)
+    parts = np.array([*steps], np.int64).reshape(len(steps), rows)
+    homes = np.array([*areas], np.int64).reshape(len(areas), width)
     words = np.zeros(0, np.int64)
-    done, position, size = 0, 0, 64
-    problems = counts.shape[0] * (ends.size - 1)
+    size = 64 + int(np.count_nonzero(mass % _UNIT)) * 3 // 2
     while True:
-        more = stream.words(size).view(np.int64) & np.int64(2**62 - 1)
-        words = np.concatenate([words[position:], more])
-        done, position = _share_out(
-            counts, first, n, expected, factors, ends, words, result, done
-        )
-        if done == problems:
-            return result
-        size = min(4 * size, 2**18)
+        words = np.concatenate([words, _words(stream, size)])
+        result = _flow(mass, parts, homes, words)
+        if result[0, 0] >= 0:
+            return np.asarray(result)
+        size = words.size
 
 
-def _totals(expected: Float64, n: int, ends: Sequence[Int64], stream: WordStream) -> Int64:
-    """Round the totals of a place's cells, parts of the first division first."""
-    sums, within = np.array([n]), np.array([0, expected.size])
-    for own in ends:
-        parts = np.add.reduceat(expected, own[:-1])
-        sums = _rounded(parts, np.searchsorted(own, within), sums, stream)
-        within = own
-    return sums
+def share_out(counts: Int64, n: Int64, expected: Float64, pull: Float64, stream: WordStream) -> Int64:
+    """Share out whole counts of cells among rows of given sizes.
+
+    Parameters
+    ----------
+    counts : ndarray of int64, shape (n_cells,)
+        At least 1 each; they add up to as much as `n`.
+    n : ndarray of int64, shape (n_rows,)
+    expected : ndarray of float64, shape (n_rows, n_cells)
+        Not negative. Of each entry the whole part is kept, and the odds of one more are changed by factors of rows
+        and columns until both sums are right; where that cannot be, the entries themselves are.
+    pull : ndarray of float64, shape (n_rows, n_cells)
+        Logarithms of further factors of these odds.
+    stream : WordStream
+
+    Returns
+    -------
+    ndarray of int64, shape (n_rows, n_cells)
+        With both sums. Each entry is the whole number below or above the fitted one, which is its expectation.
+    """
+    mass = _fitted(expected, np.exp(pull), n, counts)
+    none = np.zeros((0, n.size), np.int64), np.zeros((0, counts.size), np.int64)
+    words = np.zeros(0, np.int64)
+    size = 16 + int(np.count_nonzero(mass % _UNIT)) * 3 // 2
+    while True:
+        words = np.concatenate([words, _words(stream, size)])
+        result = _flow(mass, *none, words)
+        if result[0, 0] >= 0:
+            return np.asarray(result)
+        size = words.size
 
 
-def _rounded(expected: Float64, ends: Int64, sums: Int64, stream: WordStream) -> Int64:
-    """Round the cells of every run, brought to its whole sum, by systematic sampling."""
-    chosen = np.repeat(sums > 0, np.diff(ends))
-    n, offsets = sums[sums > 0], offsets_of(np.diff(ends)[sums > 0])
-    mass = _totals_in_units(expected[chosen], offsets, n)
-    result = np.zeros(expected.size, np.int64)
-    result[chosen] = round_counts(mass, offsets, np.full(n.size, _UNIT), n, n, stream)
-    return result
+def _words(stream: WordStream, size: int) -> Int64:
+    return stream.words(size).view(np.int64) & np.int64(2**62 - 1)
 
 
 def _is_one(member: Int32, nodes: Sequence[NDArray[np.integer]]) -> bool:
@@ -233,6 +194,134 @@ def _is_one(member: Int32, nodes: Sequence[NDArray[np.integer]]) -> bool:
 
 def _numbered(values: NDArray[np.integer]) -> Int64:
     return np.cumsum(np.append(0, np.diff(values) > 0))
+
+
+@_compiled
+def _in_parts(expected, n, mass):  # type: ignore[no-untyped-def]
+    """Hold expectations in parts of one job, rows with their exact sums."""
+    for r in range(n.size):
+        total = expected[r].sum()
+        running, before = 0.0, 0
+        for c in range(expected.shape[1]):
+            running += expected[r, c]
+            upto = min(int(running / total * (n[r] * _UNIT)), n[r] * _UNIT)
+            if c == expected.shape[1] - 1:
+                upto = n[r] * _UNIT
+            mass[r, c] = upto - before
+            before = upto
+
+
+@_compiled
+def _flow(mass, steps, areas, words):  # type: ignore[no-untyped-def]
+    """Round by cancelling cycles; the first entry is -1 when words run out.
+
+    Edges come cell by cell, each sum after its parts, so that cycles are short.
+    """
+    rows, width = mass.shape
+    levels, divisions = areas.shape[0], steps.shape[0]
+    # Nodes: one above all, areas by level, cells, parts in a cell by step; rows, areas of a row by level.
+    first_area, first_part = np.empty(levels + 1, np.int64), np.empty(divisions + 1, np.int64)
+    first_of_row = np.empty(levels + 1, np.int64)
+    nodes, edges = 1, rows * width + width
+    for i in range(levels):
+        first_area[i] = nodes
+        nodes += areas[i, -1] + 1
+        edges += (areas[i, -1] + 1) * (rows + 1)
+    first_area[levels] = nodes
+    nodes += width
+    for j in range(divisions):
+        first_part[j] = nodes
+        nodes += (steps[j, -1] + 1) * width
+        edges += (steps[j, -1] + 1) * width
+    row = nodes
+    nodes += rows
+    for i in range(levels):
+        first_of_row[i] = nodes
+        nodes += (areas[i, -1] + 1) * rows
+    tail, head, value = np.empty(edges, np.int64), np.empty(edges, np.int64), np.empty(edges, np.int64)
+    above, edge, seen = (
+        np.full(nodes, -1, np.int64),
+        np.full(nodes, -1, np.int64),
+        np.full(nodes, -1, np.int64),
+    )
+    number = np.full((rows, width), -1, np.int64)
+    of_part = np.zeros(divisions, np.int64)
+    of_area, of_row = np.zeros(levels, np.int64), np.zeros((levels, rows), np.int64)
+    failed = np.full((1, 1), -1, np.int64)
+    new, position = 0, 0
+    for c in range(width):
+        in_cell = 0
+        for r in range(rows):
+            amount = mass[r, c]
+            in_cell += amount
+            if amount % _UNIT != 0:
+                last = divisions - 1
+                tail[new] = (
+                    first_part[last] + steps[last, r] * width + c if divisions else first_area[levels] + c
+                )
+                head[new] = row + r
+                if levels:
+                    head[new] = first_of_row[levels - 1] + areas[levels - 1, c] * rows + r
+                value[new] = amount
+                number[r, c] = new
+                position = _insert(new, tail, head, value, above, edge, seen, words, position)
+                if position < 0:
+                    return failed
+                new += 1
+            for i in range(levels):
+                of_row[i, r] += amount
+            for j in range(divisions):
+                of_part[j] += amount
+            for j in range(divisions - 1, -1, -1):
+                if r == rows - 1 or steps[j, r + 1] != steps[j, r]:
+                    if of_part[j] % _UNIT != 0:
+                        tail[new] = (
+                            first_part[j - 1] + steps[j - 1, r] * width + c if j else first_area[levels] + c
+                        )
+                        head[new] = first_part[j] + steps[j, r] * width + c
+                        value[new] = of_part[j]
+                        position = _insert(new, tail, head, value, above, edge, seen, words, position)
+                        if position < 0:
+                            return failed
+                        new += 1
+                    of_part[j] = 0
+        if in_cell % _UNIT != 0:
+            tail[new] = first_area[levels - 1] + areas[levels - 1, c] if levels else 0
+            head[new] = first_area[levels] + c
+            value[new] = in_cell
+            position = _insert(new, tail, head, value, above, edge, seen, words, position)
+            if position < 0:
+                return failed
+            new += 1
+        for i in range(levels):
+            of_area[i] += in_cell
+        for i in range(levels - 1, -1, -1):
+            if c < width - 1 and areas[i, c + 1] == areas[i, c]:
+                continue
+            for r in range(rows):
+                if of_row[i, r] % _UNIT != 0:
+                    tail[new] = first_of_row[i] + areas[i, c] * rows + r
+                    head[new] = first_of_row[i - 1] + areas[i - 1, c] * rows + r if i else row + r
+                    value[new] = of_row[i, r]
+                    position = _insert(new, tail, head, value, above, edge, seen, words, position)
+                    if position < 0:
+                        return failed
+                    new += 1
+                of_row[i, r] = 0
+            if of_area[i] % _UNIT != 0:
+                tail[new] = first_area[i - 1] + areas[i - 1, c] if i else 0
+                head[new] = first_area[i] + areas[i, c]
+                value[new] = of_area[i]
+                position = _insert(new, tail, head, value, above, edge, seen, words, position)
+                if position < 0:
+                    return failed
+                new += 1
+            of_area[i] = 0
+    result = np.empty((rows, width), np.int64)
+    for r in range(rows):
+        for c in range(width):
+            result[r, c] = (mass[r, c] if number[r, c] < 0 else value[number[r, c]]) // _UNIT
+    return result
 
 
 @_compiled
@@ -267,57 +356,28 @@ def _remember(lacking, start, which, cell, expected, counts):  # type: ignore[no
 
 
 @_compiled
-def _share_out(counts, first, n, expected, factors, ends, words, result, done):  # type: ignore[no-untyped-def]
-    """Go on from problem `done` until words run out; return the problems done and the words used for them."""
-    used = 0
-    columns = np.empty(counts.shape[1], np.int64)
-    members = np.empty(n.shape[0], np.int64)
-    runs = ends.size - 1
-    for problem in range(done, counts.shape[0] * runs):
-        parent, run = problem // runs, problem % runs
-        rows, width = 0, 0
-        for r in range(first[parent], first[parent + 1]):
-            if n[r, run] > 0:
-                members[rows] = r
-                rows += 1
-        for c in range(ends[run], ends[run + 1]):
-            if counts[parent, c] > 0:
-                columns[width] = c
-                width += 1
-        if rows <= 1 or width <= 1:
-            for q in range(rows):
-                for i in range(width):
-                    result[members[q], columns[i]] = counts[parent, columns[i]] if rows == 1 else n[members[q], run]
-            continue
-        sums, across = np.empty(width, np.int64), np.empty(rows, np.int64)
-        values, odds = np.empty((rows, width)), np.empty((rows, width))
-        for q in range(rows):
-            across[q] = n[members[q], run]
+def _fitted(expected, factors, n, sums):  # type: ignore[no-untyped-def]
+    """Return expectations that have both sums, in parts of one job."""
+    rows, width = expected.shape
+    values, odds = np.empty((rows, width)), np.empty((rows, width))
+    short, over = n.astype(np.float64), sums.astype(np.float64)
+    some, most = np.zeros(rows), np.zeros(width)
+    for r in range(rows):
         for i in range(width):
-            sums[i] = counts[parent, columns[i]]
-            for q in range(rows):
-                # So small that it decides only where all other entries are 0.
-                values[q, i] = expected[members[q], columns[i]] + 1e-30 * across[q]
-                odds[q, i] = _odds(values[q, i])
-                if factors.size > 1:
-                    odds[q, i] *= factors[members[q], columns[i]]
-        _fit(values, odds, across, sums)
-        mass = _whole_parts(values, across, sums)
-        position = _round(mass, words, used)
-        if position < 0:
-            return problem, used
-        used = position
-        for q in range(rows):
-            for i in range(width):
-                result[members[q], columns[i]] = mass[q, i] // _UNIT
-    return counts.shape[0] * runs, used
-
-
-@_compiled
-def _odds(value):  # type: ignore[no-untyped-def]
-    """Return the odds that a value is rounded up."""
-    part = value - math.floor(value)
-    return part / (1.0 - part)
+            # So small that it decides only where all other entries are 0.
+            values[r, i] = expected[r, i] + 1e-30 * n[r]
+            whole = math.floor(values[r, i])
+            part = values[r, i] - whole
+            odds[r, i] = part / (1.0 - part) * factors[r, i]
+            short[r] -= whole
+            over[i] -= whole
+            some[r] += odds[r, i] > 0.0
+            most[i] += odds[r, i] > 0.0
+    if short.min() < 0.0 or over.min() < 0.0 or (some - short).min() < 0.0 or (most - over).min() < 0.0:
+        _scale(values, n, sums)
+    else:
+        _tilt(values, odds, short, over)
+    return _whole_sums(values, n, sums.copy())
 
 
 @_compiled
@@ -337,53 +397,10 @@ def _nearer(odds, scale, wanted):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _totals_in_units(expected, offsets, n):  # type: ignore[no-untyped-def]
-    """Bring runs of values to whole sums, by the odds of their parts, and return them in parts of a job."""
-    mass = np.empty(expected.size, np.int64)
-    for run in range(n.size):
-        first, stop = offsets[run], offsets[run + 1]
-        values = expected[first:stop].copy()
-        odds = np.empty(values.size)
-        whole = 0.0
-        for i in range(values.size):
-            odds[i] = _odds(values[i])
-            whole += math.floor(values[i])
-        if 0.0 <= n[run] - whole <= (odds > 0.0).sum():
-            scale = 1.0
-            for _ in range(_FITS):
-                scale = _nearer(odds, scale, n[run] - whole)
-            for i in range(values.size):
-                values[i] = math.floor(values[i]) + odds[i] * scale / (1.0 + odds[i] * scale)
-        running, before = 0.0, 0
-        total = values.sum() if values.sum() > 0.0 else 1.0
-        for i in range(values.size):
-            running += values[i]
-            upto = min(int(running / total * (n[run] * _UNIT)), n[run] * _UNIT)
-            if i == values.size - 1:
-                upto = n[run] * _UNIT
-            mass[first + i] = upto - before
-            before = upto
-    return mass
-
-
-@_compiled
-def _fit(values, odds, n, sums):  # type: ignore[no-untyped-def]
-    """Bring values to the sums of rows and columns, by the odds of their parts if that can be."""
+def _tilt(values, odds, short, over):  # type: ignore[no-untyped-def]
+    """Change the odds of the parts by factors of rows and columns until they have both sums."""
     rows, width = values.shape
-    short, over = n.astype(np.float64), sums.astype(np.float64)
-    some, most = np.zeros(rows), np.zeros(width)
-    for r in range(rows):
-        for i in range(width):
-            whole = math.floor(values[r, i])
-            short[r] -= whole
-            over[i] -= whole
-            some[r] += odds[r, i] > 0.0
-            most[i] += odds[r, i] > 0.0
-    if short.min() < 0.0 or over.min() < 0.0 or (some - short).min() < 0.0 or (most - over).min() < 0.0:
-        _scale(values, n, sums)
-        return
-    down = np.ones(width)
-    across = np.ones(rows)
+    across, down = np.ones(rows), np.ones(width)
     line, column = np.empty(width), np.empty(rows)
     for _ in range(_FITS):
         for r in range(rows):
@@ -430,112 +447,25 @@ def _scale(values, n, sums):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _whole_parts(values, n, sums):  # type: ignore[no-untyped-def]
-    """Return the values in whole parts of a job, with both sums exact."""
+def _whole_sums(values, n, missing):  # type: ignore[no-untyped-def]
+    """Return values in parts of one job, with both sums exact: what is missing goes where rows and columns have room."""
     rows, width = values.shape
     mass = np.empty((rows, width), np.int64)
-    left = np.empty(rows, np.int64)
+    left = n * _UNIT
+    missing *= _UNIT
     for r in range(rows):
-        total = 0.0
         for i in range(width):
-            total += values[r, i]
-        factor = min(1.0, n[r] / total) * _UNIT
-        left[r] = n[r] * _UNIT
-        for i in range(width):
-            mass[r, i] = int(values[r, i] * factor)
-            left[r] -= mass[r, i]
-    for r in range(rows):  # rounding of floats could have made a row a part too large
-        i = 0
-        while left[r] < 0:
-            taken = min(mass[r, i], -left[r])
-            mass[r, i] -= taken
-            left[r] += taken
-            i += 1
+            part = min(int(values[r, i] * _UNIT), min(left[r], missing[i]))
+            mass[r, i] = part
+            left[r] -= part
+            missing[i] -= part
     r = 0
     for i in range(width):
-        total = 0
-        for q in range(rows):
-            total += mass[q, i]
-        missing = sums[i] * _UNIT - total
-        q = 0
-        while missing < 0:
-            taken = min(mass[q, i], -missing)
-            mass[q, i] -= taken
-            left[q] += taken
-            missing += taken
-            r = min(r, q)
-            q += 1
-        sums[i] = missing
-    # What is missing in columns is what is left in rows.
-    r = 0
-    for i in range(width):
-        while sums[i] > 0:
+        while missing[i] > 0:
             while left[r] == 0:
                 r += 1
-            given = min(sums[i], left[r])
+            given = min(missing[i], left[r])
             mass[r, i] += given
             left[r] -= given
-            sums[i] -= given
+            missing[i] -= given
     return mass
-
-
-@_compiled
-def _round(mass, words, position):  # type: ignore[no-untyped-def]
-    """Make every entry whole by cancelling cycles; return the next position, or -1 when words run out."""
-    rows, width = mass.shape
-    above = np.full(rows + width, -1, np.int64)  # the forest: each node's parent; columns come after rows
-    seen = np.full(rows + width, -1, np.int64)
-    path = np.empty(2 * (rows + width), np.int64)  # lower ends of the edges of a cycle, signed by their turn
-    for i in range(width):
-        for r in range(rows):
-            if mass[r, i] % _UNIT == 0:
-                continue
-            column = rows + i
-            mark = r * width + i
-            node = r
-            while node >= 0:
-                seen[node] = mark
-                node = above[node]
-            meeting = column
-            while meeting >= 0 and seen[meeting] != mark:
-                meeting = above[meeting]
-            if meeting >= 0:
-                up, down = _UNIT - mass[r, i] % _UNIT, mass[r, i] % _UNIT
-                length = 0
-                for end in (r, column):
-                    node, turn = end, -1
-                    while node != meeting:
-                        a, b = node, above[node]
-                        part = (mass[a, b - rows] if a < rows else mass[b, a - rows]) % _UNIT
-                        if turn > 0:
-                            up, down = min(up, _UNIT - part), min(down, part)
-                        else:
-                            up, down = min(up, part), min(down, _UNIT - part)
-                        path[2 * length], path[2 * length + 1] = node, turn
-                        length += 1
-                        turn = -turn
-                        node = b
-                drawn, position = _bounded(words, position, up + down)
-                if drawn < 0:
-                    return -1
-                move = up if drawn < down else -down
-                mass[r, i] += move
-                for step in range(length):
-                    a, turn = path[2 * step], path[2 * step + 1]
-                    b = above[a]
-                    if a < rows:
-                        mass[a, b - rows] += turn * move
-                        part = mass[a, b - rows] % _UNIT
-                    else:
-                        mass[b, a - rows] += turn * move
-                        part = mass[b, a - rows] % _UNIT
-                    if part == 0:
-                        above[a] = -1
-            if mass[r, i] % _UNIT != 0:
-                # Hang the column's tree, turned so that the column is its root, under the row.
-                node, under = column, r
-                while node >= 0:
-                    following = above[node]
-                    above[node] = under
-                    under, node = node, following
-    return position
