@@ -1,24 +1,17 @@
 """From noisy counts of measured tables to expected homes of every job group: deterministic, and free of cost.
 
-The prior mean of a cell is what the public model, and the tables before, expect there. A count is taken to be
-negative binomial around it, with kappa P as shape (P its share of the group, kappa the concentration, which is
-measured on the noisy counts themselves): what a Poisson count with gamma mean is. Times the two-sided geometric
-likelihood p^|y - x|, and tilted by one factor for each group so that the means of its cells add up to its public size,
-this is the posterior of the cell. Its mean is the table's target.
-
-The expected jobs of a row (a job group) in a cell are in factor form,
+What the public model expects in a cell, and what earlier tables made of it, is the prior of a table's
+counts; their posterior means (`synth.posterior`) are the table's targets. The expected jobs of a row (a job
+group) in a cell are in factor form,
 
     n_row P(cell | place) prod_k f_k[group of the row, cell of the table] / normaliser of the row,
 
-and iterative proportional fitting finds the factors with which every table has its targets. So the memory of a fit
-is one number for each measured cell, and the rows of one place.
-
-All sums run in one fixed order on one thread: the same counts give the same bits.
+and iterative proportional fitting finds the factors with which every table has its targets. So the memory
+of a fit is one number for each measured cell, and the rows of one place.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
-from synth.measured import JobGroups, Layout, MeasuredTable, layouts
+from synth.measured import JobGroups, Layout, MeasuredTable, Table, layouts
+from synth.posterior import least_loss, measured_concentration, posterior
 from synth.projection import offsets_of, project
 
-__all__ = ["Estimate", "Prior", "estimate", "measured_concentration", "posterior"]
+__all__ = ["Estimate", "Prior", "estimate"]
 
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
@@ -38,12 +32,8 @@ Int64 = NDArray[np.int64]
 Prior = Callable[[int, Int32], Float64]
 """Gives the share of a place's workers that live in each cell, for the first block of each cell."""
 
-_GRID = 2.0 ** np.arange(-1, 15)  # concentrations that are tried
-_SAMPLE = 512  # groups, and
-_SAMPLE_CELLS = 400_000  # cells to which a concentration is fitted, at most
 _ROUNDS = 12  # of fitting, at most
 _NEAR = 3e-4  # part of the jobs that may be off their targets
-_LEAST = 1e-9  # prior mean of a cell, of which nobody can be sure that it is empty
 
 
 @dataclass(eq=False)
@@ -90,7 +80,7 @@ class Estimate:
         return values
 
     def margins(self) -> list[Float64]:
-        """Return the expected jobs in each cell of every measured table, shape (n_cells of the table,) each."""
+        """Return the expected jobs in each cell of each measured table, shape (n_cells of the table,)."""
         bounds = self._bounds
         total = np.zeros(int(bounds[-1]))
         for position, layout in enumerate(self.layouts):
@@ -103,7 +93,7 @@ class Estimate:
         self._factors[self._bounds[k] : self._bounds[k + 1]] *= by
 
     def refined(self, tables: Sequence[Table], groups: JobGroups, prior: Prior | None) -> Estimate:
-        """Return the same estimate for finer rows and cells, which follow the prior inside those of the fit."""
+        """Return the same estimate for finer rows and cells: the prior inside those of the fit."""
         parts = layouts(tables, groups)
         return replace(
             self, tables=tables, groups=groups, layouts=parts, shares=_shares(parts, groups, prior)
@@ -119,21 +109,21 @@ def estimate(
 ) -> Estimate:
     """Fit expected homes to the noisy counts of the measured tables and to the public size of every row.
 
-    Each table in turn meets what the tables before it, and the prior, expect; where tables disagree, later ones
-    have the last word, as their posteriors know the earlier ones.
+    Each table in turn meets what the tables before it, and the prior, expect; where tables disagree, later
+    ones have the last word, as their posteriors know the earlier ones.
 
     Parameters
     ----------
     tables : sequence of Table
-        First those that are measured, the ones with most cells before others; then tables that nobody measures,
-        but rounding is to keep.
+        First those that are measured, the ones with most cells before others; then tables that nobody
+        measures, but rounding is to keep.
     noisy : sequence of ndarray of int64
         Noisy counts of each measured table, at its offsets.
     groups : JobGroups
         Of all tables.
     prior : Prior, optional
-        Without it nothing is expected of any cell, and the targets of a table are the nearest counts that add up
-        (`synth.projection.project`).
+        Without it nothing is expected of any cell, and the targets of a table are the nearest counts that
+        add up (`synth.projection.project`).
 
     Returns
     -------
@@ -186,9 +176,9 @@ def _shares(parts: Sequence[Layout], groups: JobGroups, prior: Prior | None) -> 
 def _agree(tables: Sequence[MeasuredTable], targets: list[Float64], variances: list[Float64]) -> None:
     """Change the targets of earlier tables so that homes add up as in the last one.
 
-    All tables hold the same jobs, so the totals of home areas that are unions of cells in every domain are the
-    same in truth. A cell takes the part of a difference that its variance has in the total's, as the mean of independent
-    normal counts whose sum is learned does.
+    All tables hold the same jobs, so the totals of home areas that are unions of cells in every domain are
+    the same in truth. A cell takes the part of a difference that its variance has in the total's, as the
+    mean of independent normal counts whose sum is learned does.
     """
     every = [table.domains for table in tables]
     common = every[0].cuts[: every[0].offsets[1]]
@@ -210,7 +200,8 @@ def _areas(table: Table, common: Int32) -> Int64:
     """Return, for each count of a table, the common home area in which its cell lies."""
     of_cut = np.searchsorted(common, table.domains.cuts, side="right") - 1
     within = np.arange(table.offsets[-1]) - np.repeat(table.offsets[:-1], table.k)
-    return of_cut[np.repeat(table.domains.offsets[table.domain], table.k) + within]
+    areas: Int64 = of_cut[np.repeat(table.domains.offsets[table.domain], table.k) + within]
+    return areas
 
 
 def _ratio(target: Float64, now: Float64) -> Float64:
@@ -222,13 +213,15 @@ def _target(
 ) -> tuple[Float64, Float64, float]:
     """Return posterior means and variances of a table's cells, and the concentration measured on it.
 
-    Groups of one place and domain tell what to expect of each other: the others' posterior means are added to the
-    expected shares, which are worth as many jobs as the concentration.
+    Groups of one place and domain tell what to expect of each other: the others' posterior means are added
+    to the expected shares, which are worth as many jobs as the concentration.
     """
     concentration = measured_concentration(noisy, table.offsets, expected, table.n, table.ratio)
     mean, variance = posterior(noisy, table.offsets, expected, table.n, concentration, table.ratio)
     kin = _kin(table, place, member)
     if kin is None:
+        if _are_places(place, member):
+            mean = least_loss(noisy, table.offsets, expected, table.n, concentration, table.ratio)
         return mean, variance, concentration
     profile = np.empty_like(mean)
     _profiles(mean, expected, table.offsets, table.n, kin, concentration, profile)
@@ -246,45 +239,14 @@ def _kin(table: MeasuredTable, place: Int32, member: Int32) -> Int64 | None:
     if np.any(low != high):
         return None  # a group of several places
     key = low * table.domains.n_domains + table.domain
-    _, kin = np.unique(key, return_inverse=True)
-    return None if kin.max() + 1 == kin.size else kin.astype(np.int64)
+    kin: Int64 = np.unique(key, return_inverse=True)[1].astype(np.int64)
+    return None if kin.max() + 1 == kin.size else kin
 
 
-def posterior(
-    noisy: Int64, offsets: Int64, expected: Float64, n: Int64, concentration: float, ratio: float
-) -> tuple[Float64, Float64]:
-    """Return posterior mean and variance of every count, means adding up to the public size in each group.
-
-    Parameters
-    ----------
-    noisy : ndarray of int64, shape (n_cells,)
-    offsets : ndarray of int64, shape (n_groups + 1,)
-    expected : ndarray of float64, shape (n_cells,)
-        Prior means; they add up to n in each group.
-    n : ndarray of int64, shape (n_groups,)
-    concentration, ratio : float
-        kappa and p.
-
-    Returns
-    -------
-    mean, variance : ndarray of float64, shape (n_cells,)
-    """
-    mean, variance = np.empty_like(expected), np.empty_like(expected)
-    _posterior(noisy, offsets, expected, n, concentration, ratio, mean, variance)
-    return mean, variance
-
-
-def measured_concentration(noisy: Int64, offsets: Int64, expected: Float64, n: Int64, ratio: float) -> float:
-    """Return the concentration, of a grid, under which a sample of the noisy counts is likeliest."""
-    most = max(32, min(_SAMPLE, int(_SAMPLE_CELLS * n.size // max(1, offsets[-1]))))
-    if n.size <= most:
-        groups = np.arange(n.size)
-    else:
-        cumulative = np.cumsum(n)
-        at = ((np.arange(most) + 0.5) / most * cumulative[-1]).astype(np.int64)
-        groups = np.unique(np.searchsorted(cumulative, at, side="right"))
-    logs = [_log_likelihood(noisy, offsets, expected, n, groups, c, ratio) for c in _GRID.tolist()]
-    return float(_GRID[int(np.argmax(logs))])
+def _are_places(place: Int32, member: Int32) -> bool:
+    """Say whether the groups of a table are the places: nobody then reads sums of groups."""
+    pairs = np.unique(np.stack([place, member]), axis=1).shape[1]
+    return bool(pairs == np.unique(place).size == np.unique(member).size)
 
 
 @_compiled
@@ -346,93 +308,3 @@ def _profiles(mean, expected, offsets, n, kin, concentration, profile):  # type:
             c = offsets[g] + i
             others = max(0.0, total[first[f] + i] - mean[c])
             profile[c] = n[g] * (concentration * expected[c] / n[g] + others) / jobs
-
-
-@_compiled
-def _moments(y, shape, z, p):  # type: ignore[no-untyped-def]
-    """Return mean and variance of x with weights C(shape + x - 1, x) z^x p^|y - x|."""
-    if y <= 0:
-        odds = z * p
-        mean = shape * odds / (1.0 - odds)
-        return mean, mean / (1.0 - odds)
-    total, first, second = 1.0, 0.0, 0.0  # moments of x - y
-    weight, d = 1.0, 0
-    while True:
-        weight *= (shape + y + d) / (y + d + 1) * z * p
-        d += 1
-        total += weight
-        first += weight * d
-        second += weight * d * d
-        if weight * d * d < 1e-10 * total:
-            break
-    weight, d = 1.0, 0
-    while d < y:
-        weight *= (y - d) / (max(shape + y - d - 1, 1e-300) * z) * p
-        d += 1
-        total += weight
-        first -= weight * d
-        second += weight * d * d
-        # Going down, weights may fall and rise again towards 0 only while this factor is above 1.
-        if weight * d * d < 1e-10 * total and (y - d) * p < (shape + y - d - 1) * z:
-            break
-    mean = first / total
-    return y + mean, max(second / total - mean * mean, 0.0)
-
-
-@_compiled
-def _posterior(noisy, offsets, expected, n, concentration, p, mean, variance):  # type: ignore[no-untyped-def]
-    for g in range(n.size):
-        # A negative binomial of mean mu and shape kappa mu / n has the odds n / (n + kappa) in all cells.
-        odds = n[g] / (n[g] + concentration)
-        high, low = -math.log(odds * p), -60.0
-        tilt = min(0.0, high / 2)
-        total = 0.0
-        for _ in range(60):
-            total, spread = 0.0, 0.0
-            z = odds * math.exp(tilt)
-            for c in range(offsets[g], offsets[g + 1]):
-                shape = concentration * max(expected[c], _LEAST) / n[g]
-                m, v = _moments(noisy[c], shape, z, p)
-                mean[c] = m
-                variance[c] = v
-                total += m
-                spread += v
-            if abs(total - n[g]) <= 1e-7 * n[g]:
-                break
-            if total > n[g]:
-                high = tilt
-            else:
-                low = tilt
-            step = tilt + (n[g] - total) / max(spread, 1e-12)
-            tilt = step if low < step < high else (low + high) / 2
-        for c in range(offsets[g], offsets[g + 1]):
-            mean[c] *= n[g] / total
-
-
-@_compiled
-def _log_likelihood(noisy, offsets, expected, n, groups, concentration, p):  # type: ignore[no-untyped-def]
-    """Return the log-likelihood of the noisy counts of some groups, up to what the concentration leaves alone."""
-    result = 0.0
-    for g in groups:
-        z = n[g] / (n[g] + concentration)
-        for c in range(offsets[g], offsets[g + 1]):
-            shape = concentration * max(expected[c], _LEAST) / n[g]
-            y = noisy[c]
-            if y <= 0:
-                result += shape * (math.log(1.0 - z) - math.log(1.0 - z * p))
-                continue
-            total, weight, d = 1.0, 1.0, 0
-            while weight * (d + 1) >= 1e-10 * total:
-                weight *= (shape + y + d) / (y + d + 1) * z * p
-                d += 1
-                total += weight
-            weight, d = 1.0, 0
-            while d < y:
-                weight *= (y - d) / (max(shape + y - d - 1, 1e-300) * z) * p
-                d += 1
-                total += weight
-                if weight * d < 1e-10 * total and (y - d) * p < (shape + y - d - 1) * z:
-                    break
-            result += math.lgamma(shape + y) - math.lgamma(shape) - math.lgamma(y + 1.0)
-            result += shape * math.log(1.0 - z) + y * math.log(z) + math.log(total)
-    return result

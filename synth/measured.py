@@ -1,9 +1,9 @@
-"""Measured tables: partitions of jobs by homes, whose counts get noise, and the job groups they have in common.
+"""Measured tables: counts of jobs by group and home that get noise, and what groups they have in common.
 
-A measured table divides the jobs into groups of public size, by work area and attributes, and for each group the
-homes into cells, which are runs of blocks. Another home for one job moves one unit between two cells of each
-table, so noisy counts of several tables lose at most the sum of 2 ln(1/p) over the tables, whatever is done
-with them afterwards.
+A measured table divides the jobs into groups of public size, by work area and attributes, and for each
+group the homes into cells, which are runs of blocks. Another home for one job moves one unit between two
+cells of each table, so noisy counts of several tables lose at most the sum of 2 ln(1/p) over the tables,
+whatever is done with them afterwards.
 """
 
 from __future__ import annotations
