@@ -185,23 +185,22 @@ def _agree(tables: Sequence[MeasuredTable], targets: list[Float64], variances: l
     for domains in every:
         for d in range(domains.n_domains):
             common = common[np.isin(common, domains.cuts[domains.offsets[d] : domains.offsets[d + 1]])]
-    areas = [_areas(table, common) for table in tables]
-    wanted = np.bincount(areas[-1], targets[-1], common.size)
-    for table, area, target, variance in zip(tables[:-1], areas, targets, variances, strict=False):
-        group = np.repeat(np.arange(table.n.size), table.k)
-        weight = np.maximum(np.bincount(area, variance, common.size), 1e-12)
+    wanted = np.zeros(common.size)
+    _area_totals(targets[-1], *_areas(tables[-1], common), wanted)
+    for table, target, variance in zip(tables[:-1], targets, variances, strict=False):
+        places = _areas(table, common)
+        spread = np.zeros(common.size)
+        _area_totals(variance, *places, spread)
         for _ in range(5):
-            missing = wanted - np.bincount(area, target, common.size)
-            np.maximum(target + variance * (missing / weight)[area], 0.01 * target, out=target)
-            target *= np.repeat(table.n / np.bincount(group, target, table.n.size), table.k)
+            total = np.zeros(common.size)
+            _area_totals(target, *places, total)
+            _move(target, variance, table.n, *places, (wanted - total) / np.maximum(spread, 1e-12))
 
 
-def _areas(table: Table, common: Int32) -> Int64:
-    """Return, for each count of a table, the common home area in which its cell lies."""
-    of_cut = np.searchsorted(common, table.domains.cuts, side="right") - 1
-    within = np.arange(table.offsets[-1]) - np.repeat(table.offsets[:-1], table.k)
-    areas: Int64 = of_cut[np.repeat(table.domains.offsets[table.domain], table.k) + within]
-    return areas
+def _areas(table: Table, common: Int32) -> tuple[Int64, Int64, Int64]:
+    """Return where a table's groups and their domains begin, and the area of each cell of a domain."""
+    area = np.searchsorted(common, table.domains.cuts, side="right") - 1
+    return table.offsets, table.domains.offsets[table.domain], area.astype(np.int64)
 
 
 def _ratio(target: Float64, now: Float64) -> Float64:
@@ -282,6 +281,26 @@ def _add_up(share, n, factors, start, which, cell, total):  # type: ignore[no-un
             begin, own = start[k, r], cell[which[k, r]]
             for c in range(row.size):
                 total[begin + own[c]] += row[c]
+
+
+@_compiled
+def _area_totals(values, offsets, begin, area, total):  # type: ignore[no-untyped-def]
+    for g in range(offsets.size - 1):
+        for i in range(offsets[g + 1] - offsets[g]):
+            total[area[begin[g] + i]] += values[offsets[g] + i]
+
+
+@_compiled
+def _move(target, variance, n, offsets, begin, area, missing):  # type: ignore[no-untyped-def]
+    """Add to each count its variance times what its area misses, and bring groups back to their sizes."""
+    for g in range(n.size):
+        total = 0.0
+        for i in range(offsets[g + 1] - offsets[g]):
+            c = offsets[g] + i
+            target[c] = max(target[c] + variance[c] * missing[area[begin[g] + i]], 0.01 * target[c])
+            total += target[c]
+        for c in range(offsets[g], offsets[g + 1]):
+            target[c] *= n[g] / total
 
 
 @_compiled
