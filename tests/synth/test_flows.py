@@ -31,7 +31,7 @@ def matrices(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nd
     return x, n, parts, areas
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(matrices())
 def test_every_sum_stays_within_one(case: tuple) -> None:
     x, n, parts, areas = case
@@ -46,7 +46,7 @@ def test_every_sum_stays_within_one(case: tuple) -> None:
 def test_expectations_are_kept_exactly() -> None:
     """Halves need one fair bit a cycle, so that all outcomes can be tried."""
     generator = np.random.default_rng(5)
-    for _ in range(40):
+    for _ in range(12):
         rows, width = generator.integers(2, 4, 2)
         halves = generator.integers(0, 4, (rows, width))
         halves[:, 0] += halves.sum(axis=1) % 2
@@ -64,7 +64,7 @@ def test_expectations_are_kept_of_any_matrix() -> None:
     generator = np.random.default_rng(2)
     n = np.array([3, 2, 2])
     x = generator.dirichlet(np.ones(5), 3) * n[:, np.newaxis]
-    stream, draws = RunKey.from_seed(2).stream("round", 0), 20_000
+    stream, draws = RunKey.from_seed(2).stream("round", 0), 4_000
     total = np.zeros(x.shape)
     for _ in range(draws):
         total += round_flow(x, n, [np.array([0, 0, 1])], [np.array([0, 0, 1, 1, 2])], stream)
@@ -73,7 +73,7 @@ def test_expectations_are_kept_of_any_matrix() -> None:
     assert (np.abs(total / draws - x) < 5 * deviation + 1e-6).all()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(matrices(), st.booleans())
 def test_shares_have_both_sums(case: tuple, pulled: bool) -> None:
     """Whatever is expected: entries of 0 too."""
@@ -93,9 +93,9 @@ def test_shares_of_what_fits_are_expected_unchanged() -> None:
     """Expectations that have both sums already are those of the result."""
     x = np.array([[0.5, 1.25, 0.25], [1.5, 0.75, 0.75]])
     n, counts = np.array([2, 3]), np.array([2, 2, 1])
-    stream, draws = RunKey.from_seed(4).stream("round", 0), 20_000
+    stream, draws = RunKey.from_seed(4).stream("round", 0), 4_000
     total = sum(share_out(counts, n, x, np.zeros(x.shape), stream) for _ in range(draws))
-    assert np.abs(total / draws - x).max() < 0.02
+    assert np.abs(total / draws - x).max() < 0.05
 
 
 def test_the_same_words_give_the_same_jobs() -> None:
