@@ -33,7 +33,7 @@ Prior = Callable[[int, Int32], Float64]
 """Gives the share of a place's workers that live in each cell, for the first block of each cell."""
 
 _ROUNDS = 12  # of fitting, at most
-_NEAR = 1e-3  # part of the jobs that may be off their targets
+_NEAR = 2e-3  # part of the jobs that may be off their targets
 
 
 @dataclass(eq=False)
@@ -154,7 +154,7 @@ def estimate(
         targets.append(target)
         variances.append(variance)
         if k:
-            _agree(measured, targets, variances)
+            _agree(measured[: k + 1], targets, variances)
         fit.scale(k, _ratio(targets[k], expected))
         for turn in range(k * _ROUNDS):
             now = fit.margins()[: k + 1]
@@ -187,7 +187,7 @@ def _agree(tables: Sequence[MeasuredTable], targets: list[Float64], variances: l
             common = common[np.isin(common, domains.cuts[domains.offsets[d] : domains.offsets[d + 1]])]
     wanted = np.zeros(common.size)
     _area_totals(targets[-1], *_areas(tables[-1], common), wanted)
-    for table, target, variance in zip(tables[:-1], targets, variances, strict=False):
+    for table, target, variance in zip(tables[:-1], targets[:-1], variances[:-1], strict=True):
         places = _areas(table, common)
         spread = np.zeros(common.size)
         _area_totals(variance, *places, spread)

@@ -28,6 +28,7 @@ Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
 _UNIT = 2**24  # parts of a job in which amounts are held
+_PART = _UNIT - 1  # mask of what is not whole: amounts are never negative
 _FITS = 60  # rounds of fitting a matrix to its sums, at most
 
 
@@ -57,7 +58,7 @@ def round_flow(
     parts = np.array([*steps], np.int64).reshape(len(steps), rows)
     homes = np.array([*areas], np.int64).reshape(len(areas), width)
     words = np.zeros(0, np.int64)
-    size = 64 + int(np.count_nonzero(mass % _UNIT)) * 3 // 2
+    size = 64 + int(np.count_nonzero(mass & _PART)) * 3 // 2
     while True:
         words = np.concatenate([words, _words(stream, size)])
         result = _flow(mass, parts, homes, words)
@@ -90,7 +91,7 @@ def share_out(counts: Int64, n: Int64, expected: Float64, pull: Float64, stream:
     mass = _fitted(expected, np.exp(pull), n, counts)
     none = np.zeros((0, n.size), np.int64), np.zeros((0, counts.size), np.int64)
     words = np.zeros(0, np.int64)
-    size = 16 + int(np.count_nonzero(mass % _UNIT)) * 3 // 2
+    size = 16 + int(np.count_nonzero(mass & _PART)) * 3 // 2
     while True:
         words = np.concatenate([words, _words(stream, size)])
         result = _flow(mass, *none, words)
@@ -139,7 +140,7 @@ def _insert(new, tail, head, value, above, edge, seen, words, position):  # type
     int
         The next position, or -1 when words run out.
     """
-    if value[new] % _UNIT == 0:
+    if value[new] & _PART == 0:
         return position
     first, last = tail[new], head[new]
     node = last
@@ -150,12 +151,12 @@ def _insert(new, tail, head, value, above, edge, seen, words, position):  # type
     while meeting >= 0 and seen[meeting] != new:
         meeting = above[meeting]
     if meeting >= 0:
-        part = value[new] % _UNIT
+        part = value[new] & _PART
         up, down = _UNIT - part, part
         for side in range(2):
             node = last if side == 0 else first
             while node != meeting:
-                part = value[edge[node]] % _UNIT
+                part = value[edge[node]] & _PART
                 # From the head up, and down to the tail.
                 if (tail[edge[node]] == node) == (side == 0):
                     up, down = min(up, _UNIT - part), min(down, part)
@@ -172,10 +173,10 @@ def _insert(new, tail, head, value, above, edge, seen, words, position):  # type
             while node != meeting:
                 following = above[node]
                 value[edge[node]] += move if (tail[edge[node]] == node) == (side == 0) else -move
-                if value[edge[node]] % _UNIT == 0:
+                if value[edge[node]] & _PART == 0:
                     above[node] = -1
                 node = following
-    if value[new] % _UNIT != 0:
+    if value[new] & _PART != 0:
         # Hang the tree of the tail, turned so that the tail is its root, under the head.
         node, under, by = first, last, new
         while node >= 0:
@@ -228,7 +229,7 @@ def _flow(mass, steps, areas, words):  # type: ignore[no-untyped-def]
         for r in range(rows):
             amount = mass[r, c]
             in_cell += amount
-            if amount % _UNIT != 0:
+            if amount & _PART != 0:
                 last = divisions - 1
                 tail[new] = (
                     first_part[last] + steps[last, r] * width + c if divisions else first_area[levels] + c
@@ -248,7 +249,7 @@ def _flow(mass, steps, areas, words):  # type: ignore[no-untyped-def]
                 of_part[j] += amount
             for j in range(divisions - 1, -1, -1):
                 if r == rows - 1 or steps[j, r + 1] != steps[j, r]:
-                    if of_part[j] % _UNIT != 0:
+                    if of_part[j] & _PART != 0:
                         tail[new] = (
                             first_part[j - 1] + steps[j - 1, r] * width + c if j else first_area[levels] + c
                         )
@@ -259,7 +260,7 @@ def _flow(mass, steps, areas, words):  # type: ignore[no-untyped-def]
                             return failed
                         new += 1
                     of_part[j] = 0
-        if in_cell % _UNIT != 0:
+        if in_cell & _PART != 0:
             tail[new] = first_area[levels - 1] + areas[levels - 1, c] if levels else 0
             head[new] = first_area[levels] + c
             value[new] = in_cell
@@ -273,7 +274,7 @@ def _flow(mass, steps, areas, words):  # type: ignore[no-untyped-def]
             if c < width - 1 and areas[i, c + 1] == areas[i, c]:
                 continue
             for r in range(rows):
-                if of_row[i, r] % _UNIT != 0:
+                if of_row[i, r] & _PART != 0:
                     tail[new] = first_of_row[i] + areas[i, c] * rows + r
                     head[new] = first_of_row[i - 1] + areas[i - 1, c] * rows + r if i else row + r
                     value[new] = of_row[i, r]
@@ -282,7 +283,7 @@ def _flow(mass, steps, areas, words):  # type: ignore[no-untyped-def]
                         return failed
                     new += 1
                 of_row[i, r] = 0
-            if of_area[i] % _UNIT != 0:
+            if of_area[i] & _PART != 0:
                 tail[new] = first_area[i - 1] + areas[i - 1, c] if i else 0
                 head[new] = first_area[i] + areas[i, c]
                 value[new] = of_area[i]

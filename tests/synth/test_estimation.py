@@ -186,6 +186,23 @@ def test_counts_without_noise_come_back() -> None:
     assert np.concatenate(jobs).ravel().tolist() == noisy.tolist()
 
 
+def test_three_tables_with_little_noise_are_all_met() -> None:
+    generator = np.random.default_rng(6)
+    place = np.repeat(np.arange(3, dtype=np.int32), 4)
+    row = np.arange(12, dtype=np.int32)
+    n = generator.integers(5, 40, row.size)
+    groups = JobGroups(n, place, np.stack([row // 2, place * 2 + row % 2, row % 4]))
+    cuts = ([0, 2, 4, 6, 8, 10], [0, 4, 8], [0, 4, 8])
+    tables = [table(groups, k, domains(own), GeometricParameters(1, 200)) for k, own in enumerate(cuts)]
+    of_job = np.repeat(np.arange(row.size), n)
+    homes = generator.integers(0, BLOCKS, of_job.size).astype(np.int32)
+    stream = RunKey.from_seed(1).stream("measure", 0)
+    noisy = [measure(t, groups.member[k][of_job], homes, stream) for k, t in enumerate(tables)]
+    fit = estimate(tables, noisy, groups, prior)
+    for margin, counts in zip(fit.margins(), noisy, strict=True):
+        assert np.abs(margin - counts).sum() < 0.03 * n.sum()
+
+
 def test_losses_add_up() -> None:
     groups = JobGroups(np.array([3, 2]), np.zeros(2, np.int32), np.array([[0, 1], [0, 0]], np.int32))
     tables = [table(groups, 0, domains([0, 6])), table(groups, 1, domains([0]), SURE)]
