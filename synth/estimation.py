@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
 from synth.measured import JobGroups, Layout, MeasuredTable, Table, layouts
+from synth.plan import Domains
 from synth.posterior import least_loss, measured_concentration, posterior
 from synth.projection import offsets_of, project
 
@@ -78,6 +79,12 @@ class Estimate:
         values = np.empty((n.size, layout.cuts.size))
         _expect(self.shares[position], n, self._factors, *self._places(layout), values)
         return values
+
+    def domains(self, n_blocks: int) -> Domains:
+        """Return the cells of all places, domain after domain in the order of places."""
+        cuts = np.concatenate([layout.cuts for layout in self.layouts])
+        offsets = offsets_of(np.array([layout.cuts.size for layout in self.layouts], np.int64))
+        return Domains(n_blocks, offsets, cuts, np.zeros(cuts.size, np.uint8))
 
     def margins(self) -> list[Float64]:
         """Return the expected jobs in each cell of each measured table, shape (n_cells of the table,)."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from synth._words import compiled as _compiled
 from synth.estimation import Estimate
 from synth.flows import round_flow, share_out
-from synth.projection import offsets_of
+from synth.projection import offsets_of, shuffled
 from synth.randomness import WordStream
 
 __all__ = ["Rounding"]
@@ -79,6 +79,20 @@ class Rounding:
             sums, np.add.reduceat(n, first), [step[first] for step in steps[:-1]], areas, stream
         )
         return self._shared_out(position, counts, np.append(first, n.size), expected, stream)
+
+    def homes(self, position: int, stream: WordStream) -> Int32:
+        """Return the home cell of every job of a place, row after row, in random order inside each.
+
+        Parameters are those of `place`, which this calls.
+
+        Returns
+        -------
+        ndarray of int32, shape (jobs of the place,)
+            Cells of the domain of that number in `synth.estimation.Estimate.domains`.
+        """
+        counts = self.place(position, stream)
+        n = self._estimate.groups.n[self._estimate.groups.rows(position)]
+        return shuffled(counts.ravel(), np.arange(n.size + 1) * counts.shape[1], n, stream)
 
     def _shared_out(
         self, position: int, counts: Int64, first: Int64, expected: Float64, stream: WordStream

@@ -184,6 +184,10 @@ def test_counts_without_noise_come_back() -> None:
     fit = estimate([t], [noisy], groups, prior)
     jobs = [Rounding(fit).place(i, RunKey.from_seed(2).stream("round", 0)) for i in range(2)]
     assert np.concatenate(jobs).ravel().tolist() == noisy.tolist()
+    cells = [Rounding(fit).homes(i, RunKey.from_seed(2).stream("round", 0)) for i in range(2)]
+    place = np.repeat(np.arange(2, dtype=np.int32), [13, 9])
+    first, _ = fit.domains(BLOCKS).bounds(place, np.concatenate(cells))
+    assert np.bincount(group * 4 + first // 3, minlength=12).tolist() == noisy.tolist()
 
 
 def test_three_tables_with_little_noise_are_all_met() -> None:
