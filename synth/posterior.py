@@ -87,8 +87,9 @@ def _moments(y, shape, z, p):  # type: ignore[no-untyped-def]
     """Return mean and variance of x with weights C(shape + x - 1, x) z^x p^|y - x|."""
     if y <= 0:
         odds = z * p
-        mean = shape * odds / (1.0 - odds)
-        return mean, mean / (1.0 - odds)
+        rest = max(1.0 - odds, 1e-15)
+        mean = shape * odds / rest
+        return mean, mean / rest
     total, first, second = 1.0, 0.0, 0.0  # moments of x - y
     weight, d = 1.0, 0
     while True:
