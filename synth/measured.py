@@ -1,0 +1,254 @@
+"""Measured tables: counts of jobs by group and home that get noise, and what groups they have in common.
+
+A measured table divides the jobs into groups of public size, by work area and attributes, and for each
+group the homes into cells, which are runs of blocks. Another home for one job moves one unit between two
+cells of each table, so noisy counts of several tables lose at most the sum of 2 ln(1/p) over the tables,
+whatever is done with them afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synth.geometric import GeometricParameters, noise_loss, noisy_counts
+from synth.plan import Domains
+from synth.projection import MAX_MASS, offsets_of
+from synth.randomness import WordStream
+
+__all__ = ["JobGroups", "Layout", "MeasuredTable", "Table", "layouts", "measure", "measured_loss"]
+
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table of jobs by group and home cell.
+
+    Attributes
+    ----------
+    n : ndarray of int64, shape (n_groups,)
+        Public number of jobs of each group, at least 1.
+    domain : ndarray of int32, shape (n_groups,)
+        Domain of each group: its cells.
+    domains : Domains
+    """
+
+    n: Int64
+    domain: Int32
+    domains: Domains
+
+    def __post_init__(self) -> None:
+        if self.n.ndim != 1 or self.n.shape != self.domain.shape or self.n.size == 0 or self.n.min() < 1:
+            raise ValueError("a measured table has groups of at least one job, each with a domain")
+        if self.domain.min() < 0 or self.domain.max() >= self.domains.n_domains:
+            raise ValueError("a group names a domain that the table does not have")
+        largest = max(k * n for k, n in zip(self.k.tolist(), self.n.tolist(), strict=True))
+        if largest > MAX_MASS:
+            raise ValueError("the cells and jobs of a group do not fit 61 bits")
+
+    @cached_property
+    def k(self) -> Int64:
+        """Number of cells of each group, shape (n_groups,)."""
+        return self.domains.n_cells[self.domain]
+
+    @cached_property
+    def offsets(self) -> Int64:
+        """Where the counts of each group begin, and the last ones end, shape (n_groups + 1,)."""
+        return offsets_of(self.k)
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredTable(Table):
+    """A table whose counts get noise.
+
+    Attributes
+    ----------
+    parameters : GeometricParameters
+        The ratio p of the noise.
+    """
+
+    parameters: GeometricParameters
+
+    @property
+    def ratio(self) -> float:
+        """The ratio p as a float, for estimates."""
+        return float(self.parameters.ratio)
+
+
+def measured_loss(tables: Sequence[MeasuredTable]) -> Fraction:
+    """Return the largest privacy loss of the noisy counts of all tables, rounded up."""
+    return sum((noise_loss(table.parameters.ratio) for table in tables), Fraction(0))
+
+
+def measure(table: MeasuredTable, group: Int32, homes: Int32, stream: WordStream) -> Int64:
+    """Count the jobs of each cell, and add noise to every count (`synth.geometric.noisy_counts`).
+
+    Parameters
+    ----------
+    table : MeasuredTable
+    group : ndarray of int32, shape (n_jobs,)
+        Public group of each job.
+    homes : ndarray of int32, shape (n_jobs,)
+        **Confidential**: home block of each job.
+    stream : WordStream
+
+    Returns
+    -------
+    ndarray of int64, shape (n_cells,)
+        Noisy counts at the offsets of the table; they may be published.
+    """
+    # Not n: where the public sizes are those of a table of workplaces, the number of records is confidential.
+    sizes = np.bincount(group, minlength=table.n.size).astype(np.int64)
+    order = np.argsort(group, kind="stable")
+    cells = table.domains.locate(table.domain[group[order]], homes[order])
+    return noisy_counts(cells, sizes, table.k, table.parameters, stream)
+
+
+@dataclass(frozen=True, eq=False)
+class JobGroups:
+    """Jobs that no table tells apart: those of the same group in every table.
+
+    Attributes
+    ----------
+    n : ndarray of int64, shape (n_rows,)
+        Jobs of each, at least 1.
+    place : ndarray of int32, shape (n_rows,)
+        The public profile that their homes follow before anything is measured, such as the work area of the
+        public model; rising, so that the rows of a place are consecutive.
+    member : ndarray of int32, shape (n_tables, n_rows)
+        Group of each row in each table.
+    steps : tuple of ndarray of int32, shape (n_rows,) each
+        Parts of a place in which counts are rounded before they are divided further, coarse ones first:
+        work areas between the place and the row. Each rises over all rows and nests in the one before.
+    """
+
+    n: Int64
+    place: Int32
+    member: Int32
+    steps: tuple[Int32, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.n.ndim != 1 or self.n.size == 0 or self.n.min() < 1 or self.place.shape != self.n.shape:
+            raise ValueError("job groups have at least one job and a place each")
+        if self.member.ndim != 2 or self.member.shape[1] != self.n.size or self.member.shape[0] == 0:
+            raise ValueError("every row has a group in every table, and there is at least one table")
+        before = self.place
+        if np.any(np.diff(before) < 0):
+            raise ValueError("places rise")
+        for step in self.steps:
+            if step.shape != self.n.shape or np.any(np.diff(step) < 0):
+                raise ValueError("the parts of a step rise over the rows")
+            if np.any((np.diff(before) > 0) & (np.diff(step) == 0)):
+                raise ValueError("the parts of a step nest in those of the step before")
+            before = step
+
+    @cached_property
+    def starts(self) -> Int64:
+        """First row of each place, and the number of rows, shape (n_places + 1,)."""
+        first = np.flatnonzero(np.append(True, np.diff(self.place) > 0))
+        return np.append(first, self.n.size).astype(np.int64)
+
+    @property
+    def n_places(self) -> int:
+        """Number of places that have jobs."""
+        return self.starts.size - 1
+
+    def rows(self, position: int) -> slice:
+        """Return the rows of the place at a position."""
+        return slice(int(self.starts[position]), int(self.starts[position + 1]))
+
+    def merged(self, tables: int) -> JobGroups:
+        """Return the groups that the first tables do not tell apart, without steps."""
+        member = self.member[:tables]
+        keys = np.concatenate([self.place[np.newaxis], member])
+        _, index, row = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+        n = np.zeros(index.size, np.int64)
+        np.add.at(n, row.ravel(), self.n)
+        return JobGroups(n, self.place[index], member[:, index])
+
+    def check(self, tables: Sequence[Table]) -> None:
+        """Refuse tables whose groups do not have the jobs of these rows, in the order of `member`.
+
+        Raises
+        ------
+        ValueError
+        """
+        if len(tables) != self.member.shape[0]:
+            raise ValueError("there is not one row of groups for every table")
+        for table, member in zip(tables, self.member, strict=True):
+            jobs = np.zeros(table.n.size, np.int64)
+            np.add.at(jobs, member, self.n)
+            if not np.array_equal(jobs, table.n):
+                raise ValueError("the job groups do not make up the groups of a measured table")
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """The cells of a place, and where each of its rows finds them in the tables.
+
+    Attributes
+    ----------
+    cuts : ndarray of int32, shape (n_cells,)
+        First block of each cell: the common refinement of the domains of all its groups.
+    start : ndarray of int64, shape (n_tables, n_rows)
+        Where the counts of the row's group begin in each table.
+    which : ndarray of int32, shape (n_tables, n_rows)
+        The row of `cell` that is for this table and row.
+    cell : ndarray of int32, shape (n_maps, n_cells)
+        The cell of a table that holds each cell of the place, for every domain of every table.
+    whole : tuple of int
+        Rows of `cell` of the tables that have one domain in this place.
+    """
+
+    cuts: Int32
+    start: Int64
+    which: Int32
+    cell: Int32
+    whole: tuple[int, ...]
+
+    def areas(self) -> list[Int64]:
+        """Return nested areas of the cells, coarse ones first: those that a table has for all rows.
+
+        Each is the number of every cell's area, rising from 0, shape (n_cells,).
+        """
+        chain: list[Int64] = []
+        finer = np.arange(self.cuts.size)
+        for cell in sorted((self.cell[i] for i in self.whole), key=lambda own: -int(own[-1])):
+            starts = np.append(True, np.diff(cell) > 0)
+            if 0 < cell[-1] < finer[-1] and not np.any(starts[1:] & (np.diff(finer) == 0)):
+                finer = cell.astype(np.int64)
+                chain.insert(0, finer)
+        return chain
+
+
+def layouts(tables: Sequence[Table], groups: JobGroups) -> list[Layout]:
+    """Return the layout of every place, in order."""
+    groups.check(tables)
+    return [_layout(tables, groups.member[:, groups.rows(i)]) for i in range(groups.n_places)]
+
+
+def _layout(tables: Sequence[Table], member: Int32) -> Layout:
+    cuts: list[Int32] = []
+    which, whole = [], []
+    for table, own in zip(tables, member, strict=True):
+        domains, position = np.unique(table.domain[own], return_inverse=True)
+        which.append(position + len(cuts))
+        if domains.size == 1:
+            whole.append(len(cuts))
+        offsets = table.domains.offsets
+        cuts += [table.domains.cuts[offsets[d] : offsets[d + 1]] for d in domains.tolist()]
+    joint = np.unique(np.concatenate(cuts))
+    return Layout(
+        joint,
+        np.stack([table.offsets[own] for table, own in zip(tables, member, strict=True)]),
+        np.stack(which).astype(np.int32),
+        np.stack([np.searchsorted(one, joint, side="right") - 1 for one in cuts]).astype(np.int32),
+        tuple(whole),
+    )

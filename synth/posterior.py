@@ -1,0 +1,255 @@
+"""Posteriors of counts with two-sided geometric noise, under a prior that is measured on the counts.
+
+A count is taken to be negative binomial around what is expected in its cell, with kappa P as shape (P is
+the cell's share of its group, kappa the concentration): what a Poisson count is whose mean is gamma. Times
+the likelihood p^|y - x| of the noise, and tilted by one factor for each group so that the means of its
+cells add up to its public size, this is the posterior of the count. It costs no privacy: it sees noisy
+counts and public numbers only.
+
+All sums run in one fixed order on one thread: the same counts give the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synth._words import compiled as _compiled
+
+__all__ = ["least_loss", "measured_concentration", "posterior"]
+
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+_GRID = 2.0 ** np.arange(-1, 15)  # concentrations that are tried
+_SAMPLE = 512  # groups, and
+_SAMPLE_CELLS = 400_000  # cells to which a concentration is fitted, at most
+_LEAST = 1e-9  # prior mean of a cell, of which nobody can be sure that it is empty
+
+
+def posterior(
+    noisy: Int64, offsets: Int64, expected: Float64, n: Int64, concentration: float, ratio: float
+) -> tuple[Float64, Float64]:
+    """Return posterior mean and variance of every count, means adding up to the public size in each group.
+
+    Parameters
+    ----------
+    noisy : ndarray of int64, shape (n_cells,)
+    offsets : ndarray of int64, shape (n_groups + 1,)
+    expected : ndarray of float64, shape (n_cells,)
+        Prior means; they add up to n in each group.
+    n : ndarray of int64, shape (n_groups,)
+    concentration, ratio : float
+        kappa and p.
+
+    Returns
+    -------
+    mean, variance : ndarray of float64, shape (n_cells,)
+    """
+    mean, variance = np.empty_like(expected), np.empty_like(expected)
+    _posterior(noisy, offsets, expected, n, concentration, ratio, mean, variance)
+    return mean, variance
+
+
+def least_loss(
+    noisy: Int64, offsets: Int64, expected: Float64, n: Int64, concentration: float, ratio: float
+) -> Float64:
+    """Return whole counts whose expected absolute error is least, groups adding up to their public sizes.
+
+    One job more in a cell of j jobs is right with the posterior probability that the cell has more than j.
+    So those n jobs are taken for which this is largest: each cell gets the same quantile of its posterior.
+
+    Parameters and shape are those of `posterior`. Where probabilities are equal, jobs may be given in parts.
+    """
+    mean, _ = posterior(noisy, offsets, expected, n, concentration, ratio)
+    counts = np.empty_like(mean)
+    _least_loss(noisy, offsets, expected, n, concentration, ratio, mean, counts)
+    return counts
+
+
+def measured_concentration(noisy: Int64, offsets: Int64, expected: Float64, n: Int64, ratio: float) -> float:
+    """Return the concentration, of a grid, under which a sample of the noisy counts is likeliest."""
+    most = max(32, min(_SAMPLE, int(_SAMPLE_CELLS * n.size // max(1, offsets[-1]))))
+    if n.size <= most:
+        groups = np.arange(n.size)
+    else:
+        cumulative = np.cumsum(n)
+        at = ((np.arange(most) + 0.5) / most * cumulative[-1]).astype(np.int64)
+        groups = np.unique(np.searchsorted(cumulative, at, side="right"))
+    logs = [_log_likelihood(noisy, offsets, expected, n, groups, c, ratio) for c in _GRID.tolist()]
+    return float(_GRID[int(np.argmax(logs))])
+
+
+@_compiled
+def _moments(y, shape, z, p):  # type: ignore[no-untyped-def]
+    """Return mean and variance of x with weights C(shape + x - 1, x) z^x p^|y - x|."""
+    if y <= 0:
+        odds = z * p
+        rest = max(1.0 - odds, 1e-15)
+        mean = shape * odds / rest
+        return mean, mean / rest
+    total, first, second = 1.0, 0.0, 0.0  # moments of x - y
+    weight, d = 1.0, 0
+    while True:
+        weight *= (shape + y + d) / (y + d + 1) * z * p
+        d += 1
+        total += weight
+        first += weight * d
+        second += weight * d * d
+        if weight * d * d < 1e-10 * total:
+            break
+    weight, d = 1.0, 0
+    while d < y:
+        weight *= (y - d) / (max(shape + y - d - 1, 1e-300) * z) * p
+        d += 1
+        total += weight
+        first -= weight * d
+        second += weight * d * d
+        # Going down, weights may fall and rise again towards 0 only while this factor is above 1.
+        if weight * d * d < 1e-10 * total and (y - d) * p < (shape + y - d - 1) * z:
+            break
+    mean = first / total
+    return y + mean, max(second / total - mean * mean, 0.0)
+
+
+@_compiled
+def _tilt_of(noisy, expected, n, concentration, p):  # type: ignore[no-untyped-def]
+    """Return the logarithm of the factor by which a group's posterior means add up to n."""
+    # A negative binomial of mean mu and shape kappa mu / n has the odds n / (n + kappa) in all cells.
+    odds = n / (n + concentration)
+    high, low = -math.log(odds * p), -60.0
+    tilt = min(0.0, high / 2)
+    for _ in range(60):
+        total, spread = 0.0, 0.0
+        for c in range(noisy.size):
+            shape = concentration * max(expected[c], _LEAST) / n
+            m, v = _moments(noisy[c], shape, odds * math.exp(tilt), p)
+            total += m
+            spread += v
+        if abs(total - n) <= 1e-7 * n:
+            break
+        if total > n:
+            high = tilt
+        else:
+            low = tilt
+        step = tilt + (n - total) / max(spread, 1e-12)
+        tilt = step if low < step < high else (low + high) / 2
+    return tilt
+
+
+@_compiled
+def _posterior(noisy, offsets, expected, n, concentration, p, mean, variance):  # type: ignore[no-untyped-def]
+    for g in range(n.size):
+        first, stop = offsets[g], offsets[g + 1]
+        tilt = _tilt_of(noisy[first:stop], expected[first:stop], n[g], concentration, p)
+        z = n[g] / (n[g] + concentration) * math.exp(tilt)
+        total = 0.0
+        for c in range(first, stop):
+            shape = concentration * max(expected[c], _LEAST) / n[g]
+            mean[c], variance[c] = _moments(noisy[c], shape, z, p)
+            total += mean[c]
+        for c in range(first, stop):
+            mean[c] *= n[g] / total
+
+
+@_compiled
+def _quantile(y, shape, z, p, mean, level, weights):  # type: ignore[no-untyped-def]
+    """Return how many j there are such that more than j has at least this posterior probability."""
+    if mean < level:  # Markov's inequality
+        return 0
+    y = max(y, 0)
+    total, weight, above = 1.0, 1.0, 0
+    weights[0] = 1.0
+    while above + 1 < weights.size and (weight >= 1e-12 * total or above < mean - y):
+        weight *= (shape + y + above) / (y + above + 1) * z * p
+        above += 1
+        weights[above] = weight
+        total += weight
+    below, weight = 0.0, 1.0
+    for d in range(y):
+        weight *= (y - d) / (max(shape + y - d - 1, 1e-300) * z) * p
+        below += weight
+        if weight < 1e-12 * (total + below) and (y - d) * p < (shape + y - d - 1) * z:
+            break
+    total += below
+    tail = 0.0
+    for d in range(above, -1, -1):
+        tail += weights[d]
+        if tail >= level * total:
+            return y + d
+    weight = 1.0
+    for d in range(y):
+        weight *= (y - d) / (max(shape + y - d - 1, 1e-300) * z) * p
+        tail += weight
+        if tail >= level * total:
+            return y - d - 1
+    return 0
+
+
+@_compiled
+def _least_loss(noisy, offsets, expected, n, concentration, p, mean, counts):  # type: ignore[no-untyped-def]
+    weights = np.empty(2**16)
+    for g in range(n.size):
+        first, stop = offsets[g], offsets[g + 1]
+        tilt = _tilt_of(noisy[first:stop], expected[first:stop], n[g], concentration, p)
+        z = n[g] / (n[g] + concentration) * math.exp(tilt)
+        # As many at `high` or fewer, and more at `low`.
+        low, high, total = 0.0, 1.0, 0.0
+        level = 0.5
+        for _ in range(40):
+            total = 0.0
+            for c in range(offsets[g], offsets[g + 1]):
+                shape = concentration * max(expected[c], _LEAST) / n[g]
+                counts[c] = _quantile(noisy[c], shape, z, p, mean[c], level, weights)
+                total += counts[c]
+            if total == n[g]:
+                break
+            if total > n[g]:
+                low = level
+            else:
+                high = level
+            level = (low + high) / 2
+        if total != n[g]:
+            # Those at the level are equal: each gets its part.
+            over, under = 0.0, 0.0
+            for c in range(offsets[g], offsets[g + 1]):
+                shape = concentration * max(expected[c], _LEAST) / n[g]
+                counts[c] = _quantile(noisy[c], shape, z, p, mean[c], high, weights)
+                under += counts[c]
+                over += _quantile(noisy[c], shape, z, p, mean[c], low, weights)
+            part = (n[g] - under) / max(over - under, 1.0)
+            for c in range(offsets[g], offsets[g + 1]):
+                shape = concentration * max(expected[c], _LEAST) / n[g]
+                more = _quantile(noisy[c], shape, z, p, mean[c], low, weights) - counts[c]
+                counts[c] += part * more
+
+
+@_compiled
+def _log_likelihood(noisy, offsets, expected, n, groups, concentration, p):  # type: ignore[no-untyped-def]
+    """Return the log-likelihood of some groups, up to what the concentration leaves alone."""
+    result = 0.0
+    for g in groups:
+        z = n[g] / (n[g] + concentration)
+        for c in range(offsets[g], offsets[g + 1]):
+            shape = concentration * max(expected[c], _LEAST) / n[g]
+            y = noisy[c]
+            if y <= 0:
+                result += shape * (math.log(1.0 - z) - math.log(1.0 - z * p))
+                continue
+            total, weight, d = 1.0, 1.0, 0
+            while weight * (d + 1) >= 1e-10 * total:
+                weight *= (shape + y + d) / (y + d + 1) * z * p
+                d += 1
+                total += weight
+            weight, d = 1.0, 0
+            while d < y:
+                weight *= (y - d) / (max(shape + y - d - 1, 1e-300) * z) * p
+                d += 1
+                total += weight
+                if weight * d < 1e-10 * total and (y - d) * p < (shape + y - d - 1) * z:
+                    break
+            result += math.lgamma(shape + y) - math.lgamma(shape) - math.lgamma(y + 1.0)
+            result += shape * math.log(1.0 - z) + y * math.log(z) + math.log(total)
+    return result

@@ -1,0 +1,163 @@
+"""Controlled rounding: whole jobs from an estimate, so that tables stay within one and expectations are kept.
+
+Of a place's expected jobs, rows by cells, every row keeps its public size, and each of these goes to the
+whole number below or above it, with the right expectation (`synth.flows.round_flow`):
+
+- the place's total in every cell, and in every area of cells that a table does not divide;
+- the total of every part of the rows (`JobGroups.steps`) in every cell;
+- the jobs of every row in every cell and every such area.
+
+Tables that do not fit in (attributes by home, over all work areas) are steered: parts are rounded first,
+then each shares out its whole jobs among its rows (`synth.flows.share_out`), and what earlier parts gave a
+cell of such a table too little or too much of makes it more or less likely in later ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synth._words import compiled as _compiled
+from synth.estimation import Estimate
+from synth.flows import round_flow, share_out
+from synth.projection import offsets_of, shuffled
+from synth.randomness import WordStream
+
+__all__ = ["Rounding"]
+
+Float64 = NDArray[np.float64]
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+_STEER = 2.0  # how strongly: what lacks one job, and expects few, is e^2 times as likely
+
+
+class Rounding:
+    """Rounds an estimate place by place, remembering what crossing tables still lack.
+
+    Parameters
+    ----------
+    estimate : Estimate
+    """
+
+    def __init__(self, estimate: Estimate) -> None:
+        self._estimate = estimate
+        groups = estimate.groups
+        nodes = [groups.place, *groups.steps, np.arange(groups.n.size, dtype=np.int32)]
+        self._steered = [k for k, member in enumerate(groups.member) if not _is_one(member, nodes)]
+        cells = [estimate.tables[k].offsets[-1] for k in self._steered]
+        self._bounds = offsets_of(np.array(cells, np.int64))
+        self._lacking = np.zeros(int(self._bounds[-1]))
+        self._load = np.zeros_like(self._lacking)
+
+    def place(self, position: int, stream: WordStream) -> Int64:
+        """Return the whole jobs of the rows of a place in its cells.
+
+        Parameters
+        ----------
+        position : int
+            Of the place; places that are rounded by the same object know of each other.
+        stream : WordStream
+
+        Returns
+        -------
+        ndarray of int64, shape (n_rows, n_cells)
+            Each row adds up to its jobs.
+        """
+        groups, own = self._estimate.groups, self._estimate.groups.rows(position)
+        expected, n = self._estimate.rows(position), groups.n[own]
+        steps = [_numbered(step[own]) for step in groups.steps]
+        areas = self._estimate.layouts[position].areas()
+        if not self._steered:
+            return round_flow(expected, n, steps, areas, stream)
+        part = steps[-1] if steps else np.zeros(n.size, np.int64)
+        first = np.flatnonzero(np.append(True, np.diff(part) > 0))
+        sums = np.add.reduceat(expected, first, axis=0)
+        counts = round_flow(
+            sums, np.add.reduceat(n, first), [step[first] for step in steps[:-1]], areas, stream
+        )
+        return self._shared_out(position, counts, np.append(first, n.size), expected, stream)
+
+    def homes(self, position: int, stream: WordStream) -> Int32:
+        """Return the home cell of every job of a place, row after row, in random order inside each.
+
+        Parameters are those of `place`, which this calls.
+
+        Returns
+        -------
+        ndarray of int32, shape (jobs of the place,)
+            Cells of the domain of that number in `synth.estimation.Estimate.domains`.
+        """
+        counts = self.place(position, stream)
+        n = self._estimate.groups.n[self._estimate.groups.rows(position)]
+        return shuffled(counts.ravel(), np.arange(n.size + 1) * counts.shape[1], n, stream)
+
+    def _shared_out(
+        self, position: int, counts: Int64, first: Int64, expected: Float64, stream: WordStream
+    ) -> Int64:
+        """Share out the counts of each part among its rows, remembering after each what tables lack."""
+        groups, layout = self._estimate.groups, self._estimate.layouts[position]
+        n = groups.n[groups.rows(position)]
+        start = layout.start[self._steered] + self._bounds[:-1, np.newaxis]
+        which = layout.which[self._steered]
+        result = np.zeros(expected.shape, np.int64)
+        for part, (begin, stop) in enumerate(zip(first[:-1].tolist(), first[1:].tolist(), strict=True)):
+            rows, cells = slice(begin, stop), np.flatnonzero(counts[part])
+            at = start[:, rows], which[:, rows], layout.cell
+            own = counts[part, cells]
+            if stop - begin > 1:
+                pull = _pull(self._lacking, self._load, *at, expected[rows], cells)
+                result[begin:stop, cells] = share_out(
+                    own, n[rows], expected[begin:stop, cells], _STEER * pull, stream
+                )
+            else:
+                result[begin, cells] = own
+            _remember(self._lacking, *at, expected[rows], result[rows])
+        return result
+
+
+def _is_one(member: Int32, nodes: Sequence[Int32]) -> bool:
+    """Say whether the groups of a table are the parts of one of the divisions."""
+    groups = np.unique(member).size
+    for node in nodes:
+        pairs = np.unique(np.stack([member, node]), axis=1).shape[1]
+        if pairs == groups == np.unique(node).size:
+            return True
+    return False
+
+
+def _numbered(values: Int32) -> Int64:
+    return np.cumsum(np.append(0, np.diff(values) > 0))
+
+
+@_compiled
+def _pull(lacking, load, start, which, cell, expected, columns):  # type: ignore[no-untyped-def]
+    """Return what tables lack over what some rows may give of it, shape (n_rows, n_columns)."""
+    result = np.zeros((start.shape[1], columns.size))
+    for k in range(start.shape[0]):
+        for r in range(start.shape[1]):
+            own = cell[which[k, r]]
+            for c in columns:
+                load[start[k, r] + own[c]] += expected[r, c]
+        for r in range(start.shape[1]):
+            own = cell[which[k, r]]
+            for i in range(columns.size):
+                at = start[k, r] + own[columns[i]]
+                result[r, i] += min(2.0, max(-2.0, lacking[at] / (1.0 + load[at])))
+        for r in range(start.shape[1]):
+            own = cell[which[k, r]]
+            for c in columns:
+                load[start[k, r] + own[c]] = 0.0
+    return result
+
+
+@_compiled
+def _remember(lacking, start, which, cell, expected, counts):  # type: ignore[no-untyped-def]
+    """Add what was expected of some rows, and take off what they were given."""
+    for k in range(start.shape[0]):
+        for r in range(start.shape[1]):
+            own = cell[which[k, r]]
+            for c in range(own.size):
+                lacking[start[k, r] + own[c]] += expected[r, c] - counts[r, c]

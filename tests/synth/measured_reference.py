@@ -1,0 +1,97 @@
+"""Posterior, fit and rounding of measured tables written a second time: plain Python, slow and obvious."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from functools import cache
+
+MOST = 250  # counts beyond have no weight in the cases of the tests
+
+
+@cache
+def log_weights(y: int, mean: float, n: int, kappa: float, p: float) -> list[float]:
+    """Logarithms of posterior weights of x = 0, 1, ...: negative binomial times p^|y - x|."""
+    shape = kappa * mean / n
+    z = n / (n + kappa)
+    return [
+        math.lgamma(shape + x) - math.lgamma(shape) - math.lgamma(x + 1)
+        + shape * math.log(1 - z) + x * math.log(z) + abs(y - x) * math.log(p)
+        for x in range(MOST)
+    ]  # fmt: skip
+
+
+def weights(y: int, mean: float, n: int, kappa: float, p: float, tilt: float) -> list[float]:
+    """The weights times e^(tilt x), the largest brought to 1."""
+    logs = [value + tilt * x for x, value in enumerate(log_weights(y, mean, n, kappa, p))]
+    largest = max(logs)
+    return [math.exp(value - largest) for value in logs]
+
+
+def mean_of(w: Sequence[float]) -> float:
+    return sum(x * weight for x, weight in enumerate(w)) / sum(w)
+
+
+def tilt_of(ys: Sequence[int], means: Sequence[float], n: int, kappa: float, p: float) -> float:
+    """By bisection, the tilt with which posterior means add up to n."""
+    low, high = -30.0, -math.log(p * n / (n + kappa))
+    for _ in range(45):
+        middle = (low + high) / 2
+        total = sum(mean_of(weights(y, m, n, kappa, p, middle)) for y, m in zip(ys, means, strict=True))
+        low, high = (low, middle) if total > n else (middle, high)
+    return low
+
+
+def posterior_means(ys: Sequence[int], means: Sequence[float], n: int, kappa: float, p: float) -> list[float]:
+    tilt = tilt_of(ys, means, n, kappa, p)
+    return [mean_of(weights(y, m, n, kappa, p, tilt)) for y, m in zip(ys, means, strict=True)]
+
+
+def losses(
+    choices: Sequence[float], ys: Sequence[int], means: Sequence[float], n: int, kappa: float, p: float
+) -> list[dict[float, float]]:
+    """By cell, the expected absolute error of each choice under the tilted posterior."""
+    tilt = tilt_of(ys, means, n, kappa, p)
+    every = [weights(y, m, n, kappa, p, tilt) for y, m in zip(ys, means, strict=True)]
+    return [{j: sum(abs(x - j) * v for x, v in enumerate(w)) / sum(w) for j in choices} for w in every]
+
+
+def log_likelihood(ys: Sequence[int], means: Sequence[float], n: int, kappa: float, p: float) -> float:
+    pairs = zip(ys, means, strict=True)
+    return sum(math.log(sum(map(math.exp, log_weights(y, m, n, kappa, p)))) for y, m in pairs)
+
+
+def fitted(
+    seed: list[list[float]],
+    n: Sequence[int],
+    tables: Sequence[tuple[list[list[int]], list[float]]],
+    rounds: int = 4000,
+) -> list[list[float]]:
+    """Proportional fitting, entry by entry: rows to n, sums of entries with one label to its target."""
+    x = [list(row) for row in seed]
+    for _ in range(rounds):
+        for labels, targets in tables:
+            sums = [0.0] * len(targets)
+            for row, own in zip(x, labels, strict=True):
+                for value, label in zip(row, own, strict=True):
+                    sums[label] += value
+            x = [
+                [v * targets[i] / sums[i] if sums[i] else 0.0 for v, i in zip(row, own, strict=True)]
+                for row, own in zip(x, labels, strict=True)
+            ]
+        x = [[v * size / sum(row) for v in row] for row, size in zip(x, n, strict=True)]
+    return x
+
+
+def subsets(
+    x: Sequence[Sequence[Fraction]], steps: Sequence[int], areas: Sequence[int]
+) -> Iterator[list[tuple[int, int]]]:
+    """The entries of every sum that rounding keeps within one."""
+    rows, cells = range(len(x)), range(len(x[0]))
+    yield from ([(r, c)] for r, c in itertools.product(rows, cells))
+    yield from ([(r, c) for r in rows] for c in cells)
+    yield from ([(r, c) for r in rows if steps[r] == part] for part in set(steps) for c in cells)
+    yield from ([(r, c) for c in cells if areas[c] == area] for area in set(areas) for r in rows)
+    yield from ([(r, c) for r in rows for c in cells if areas[c] == area] for area in set(areas))

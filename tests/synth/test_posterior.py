@@ -1,0 +1,91 @@
+"""Posteriors of noisy counts against sums written out in plain Python."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from synth.posterior import _log_likelihood, least_loss, measured_concentration, posterior
+
+from .measured_reference import log_likelihood, losses, posterior_means
+
+cells = st.lists(st.tuples(st.integers(-6, 14), st.floats(0.01, 5.0)), min_size=2, max_size=6)
+ratios = st.sampled_from([0.02, 0.2, 0.6])
+kappas = st.sampled_from([0.5, 8.0, 200.0])
+
+
+def group(case: list[tuple[int, float]], n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Noisy counts, offsets, expected counts that add up, and size of one group."""
+    expected = np.array([m for _, m in case])
+    y = np.array([y for y, _ in case])
+    return y, np.array([0, len(case)]), expected * n / expected.sum(), np.array([n])
+
+
+@settings(max_examples=20, deadline=None)
+@given(cells, st.integers(1, 20), kappas, ratios)
+def test_posterior_means_are_the_plain_ones(case: list, n: int, kappa: float, p: float) -> None:
+    y, offsets, expected, sizes = group(case, n)
+    mean, variance = posterior(y, offsets, expected, sizes, kappa, p)
+    assert mean.sum() == pytest.approx(n)
+    assert (variance >= 0).all()
+    assert mean == pytest.approx(
+        posterior_means(y.tolist(), expected.tolist(), n, kappa, p), rel=1e-3, abs=1e-3
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(-3, 5), st.floats(0.05, 3.0)), min_size=2, max_size=4),
+    st.integers(1, 5),
+    kappas,
+    ratios,
+)
+def test_no_whole_counts_lose_less(case: list, n: int, kappa: float, p: float) -> None:
+    y, offsets, expected, sizes = group(case, n)
+    counts = least_loss(y, offsets, expected, sizes, kappa, p)
+    assert counts.sum() == pytest.approx(n)
+    assert (counts >= 0).all()
+    choices = [*range(n + 1), *counts.tolist()]
+    loss = losses(choices, y.tolist(), expected.tolist(), n, kappa, p)
+    best = min(
+        sum(of[j] for of, j in zip(loss, other, strict=True))
+        for other in itertools.product(range(n + 1), repeat=len(case))
+        if sum(other) == n
+    )
+    assert sum(of[j] for of, j in zip(loss, counts.tolist(), strict=True)) <= best + 1e-4
+
+
+@settings(max_examples=60, deadline=None)
+@given(cells, st.integers(1, 20), ratios)
+def test_likelihoods_differ_between_concentrations_as_the_plain_ones_do(case: list, n: int, p: float) -> None:
+    y, offsets, expected, sizes = group(case, n)
+    one = np.array([0])
+    fast = [_log_likelihood(y, offsets, expected, sizes, one, k, p) for k in (1.0, 64.0)]
+    plain = [log_likelihood(y.tolist(), expected.tolist(), n, k, p) for k in (1.0, 64.0)]
+    assert fast[1] - fast[0] == pytest.approx(plain[1] - plain[0], rel=1e-5, abs=1e-6)
+
+
+def test_the_concentration_of_drawn_counts_is_found() -> None:
+    generator = np.random.default_rng(1)
+    n, k, p = 300, 40, 0.3
+    share = generator.dirichlet(np.ones(k))
+    for kappa in (8.0, 512.0):
+        counts = np.concatenate(
+            [generator.multinomial(n, generator.dirichlet(kappa * share)) for _ in range(100)]
+        )
+        noise = generator.geometric(1 - p, counts.size) - generator.geometric(1 - p, counts.size)
+        found = measured_concentration(
+            counts + noise, np.arange(101) * k, np.tile(n * share, 100), np.full(100, n), p
+        )
+        assert kappa / 2 <= found <= kappa * 2
+
+
+def test_a_count_without_noise_is_believed() -> None:
+    y = np.array([7, 0, 3, 0])
+    mean, _ = posterior(y, np.array([0, 4]), np.full(4, 2.5), np.array([10]), 4.0, 1e-9)
+    assert mean == pytest.approx(y, abs=1e-6)
+    assert least_loss(y, np.array([0, 4]), np.full(4, 2.5), np.array([10]), 4.0, 1e-9).tolist() == y.tolist()
