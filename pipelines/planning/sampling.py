@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import synth
 from pipelines.planning.plan import ReleasePlan
 
-__all__ = ["sample_batch"]
+__all__ = ["draw_from_model", "sample_batch"]
 
 
 def sample_batch(
@@ -87,19 +87,39 @@ def _brought_into_range(
     missing = np.maximum(least - sizes, 0)
     if not missing.any():
         return homes, sizes
-    # A block of a cell that holds all blocks is one of the public model of the pool's destination.
+    places = np.repeat(plan.pools.block[pools], missing)
+    more = draw_from_model(plan, places, key.stream(f"filling{of_run}", batch))
+    pool = np.arange(sizes.size)
+    order = np.argsort(np.concatenate([np.repeat(pool, sizes), np.repeat(pool, missing)]), kind="stable")
+    return np.concatenate([homes, more])[order], sizes + missing
+
+
+def draw_from_model(
+    plan: ReleasePlan, places: NDArray[np.int32], stream: synth.WordStream
+) -> NDArray[np.int32]:
+    """Draw homes from the public model alone, as a plan has it.
+
+    Parameters
+    ----------
+    plan : ReleasePlan
+    places : ndarray of int32, shape (n,)
+        A block of each destination.
+    stream : synth.WordStream
+
+    Returns
+    -------
+    ndarray of int32, shape (n,)
+        A home block for each.
+    """
+    # A block of a cell that holds all blocks.
     count = plan.destinations.size
     everywhere = synth.Domains(
-        numeric.domains.n_blocks,
+        plan.geography.n_blocks,
         np.arange(count + 1, dtype=np.int64),
         np.zeros(count, np.int32),
         np.zeros(count, np.uint8),
     )
-    unit = plan.geography.unit_of(plan.level, plan.pools.block[pools])
-    row = np.repeat(np.searchsorted(plan.destinations, unit).astype(np.int32), missing)
-    stream = key.stream(f"filling{of_run}", batch)
-    nowhere, shares = np.zeros(row.size, np.int32), plan.destination_shares
-    more = synth.draw_blocks(everywhere, row, nowhere, plan.cumulative_weights, shares, stream)
-    pool = np.arange(sizes.size)
-    order = np.argsort(np.concatenate([np.repeat(pool, sizes), np.repeat(pool, missing)]), kind="stable")
-    return np.concatenate([homes, more])[order], sizes + missing
+    unit = plan.geography.unit_of(plan.level, places)
+    row = np.searchsorted(plan.destinations, unit).astype(np.int32)
+    cells, shares = np.zeros(row.size, np.int32), plan.destination_shares
+    return synth.draw_blocks(everywhere, row, cells, plan.cumulative_weights, shares, stream)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import geo_data
 import synth
 from pipelines.planning.plan import ReleasePlan, batches
-from pipelines.planning.sampling import sample_batch
+from pipelines.planning.sampling import draw_from_model, sample_batch
 from pipelines.planning.utility import destination_commute_error, mean_commute, total_variation
 from pipelines.planning.workload import CountedJobs, Table, Workload, resolve_workload
 
@@ -156,15 +156,8 @@ def draw_public_model(
     ndarray of int32, shape (n,)
         A home block for each slot, slot after slot.
     """
-    numeric = plan.numeric
-    n = numeric.domains.n_domains
-    whole = synth.Domains(
-        plan.geography.n_blocks, np.arange(n + 1), np.zeros(n, np.int32), np.zeros(n, np.uint8)
-    )
-    domain = np.repeat(numeric.pools.domain, plan.pools.n)[tried]
-    stream = synth.RunKey.from_seed(seed).stream("public model", 0)
-    cells = np.zeros(domain.size, np.int32)
-    return synth.draw_blocks(whole, domain, cells, plan.cumulative_weights, plan.shares, stream)
+    places = np.repeat(plan.pools.block, plan.pools.n)[tried]
+    return draw_from_model(plan, places, synth.RunKey.from_seed(seed).stream("public model", 0))
 
 
 def draw_without_noise(
