@@ -36,8 +36,9 @@ help:  ## Show this list
 demo: $(STAMP) $(LIBRARY)  ## Set up, then release the built-in region into out/demo
 	@$(BIN)/odsynth demo
 
+# Three processes, as each waits for browsers, disks and processes of its own a quarter of its time.
 test: lint $(LIBRARY)  ## Set up, then run checks, tests and notebooks
-	@$(BIN)/python -m pytest -n 2
+	@$(BIN)/python -m pytest -n 3
 
 check: lint  ## Set up, then run checks and quick tests of every room: a minute and a half
 	@$(BIN)/python -m pytest -n 2 -m "not slow and not deep" $(QUICK)

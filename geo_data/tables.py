@@ -63,6 +63,7 @@ _LARGEST = 10**15  # of a count: no sum of a few passes the largest int64, and f
 _NO_ROWS = "the file is empty: it has a header and no rows"
 _ENCODING = "the text is not UTF-8"
 _SAVE_UTF8 = "save it as UTF-8"
+_DECIMAL = r"^([0-9]+\.0*|[0-9](\.[0-9]*)?[eE]\+[0-9]+)$"  # what a program of tables makes of a geocode
 _NUMBER = r"\s*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?\s*"
 
 
@@ -302,26 +303,27 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Se
     if kind == "count":
         return _counts(path, name, column.dictionary_encode().unify_dictionaries())
     if is_text:
-        text = column.to_pandas().astype("str")
-        distinct = pd.Series(text.dropna().unique(), dtype="str")  # a geocode comes many times over
-        _refuse_missing(path, name, text.isna() | text.isin(distinct[distinct.str.strip() == ""]), kind)
+        column = column.cast(pa.large_string())
+        distinct = pc.unique(column).drop_null()  # a geocode comes many times over
+        blank = distinct.filter(pc.equal(pc.utf8_trim_whitespace(distinct), ""))
+        missing = pc.or_(column.is_null(), pc.is_in(column, blank)) if len(blank) else column.is_null()
     else:
-        if column.null_count:
-            _refuse_missing(path, name, column.is_null().to_pandas(), kind)
-    if kind == "number":
-        return numbers(path, name, text if is_text else column.cast(pa.float64(), safe=False).to_pandas())
-    if not is_text:
-        return column.cast(pa.string()).to_pandas().astype("str")
+        missing = column.is_null()
+    if pc.any(missing).as_py():
+        _refuse_missing(path, name, missing.to_pandas(), kind)
+    if kind == "number" and not is_text:
+        return numbers(path, name, column.cast(pa.float64(), safe=False).to_pandas())
     if kind in ("code", "home"):
-        decimal = distinct.str.fullmatch(r"[0-9]+\.0*|[0-9](\.[0-9]*)?[eE]\+[0-9]+")
+        decimal = distinct.filter(pc.match_substring_regex(distinct, _DECIMAL))
         refuse_any(
             path,
             "geocodes are written as decimal numbers",
-            text.isin(distinct[decimal]),
+            pc.is_in(column, decimal).to_pandas() if len(decimal) else 0,
             column=name,
             fix="keep geocodes as text in the program that wrote the file",
         )
-    return text
+    text = column.cast(pa.large_string()).to_pandas().astype("str")
+    return numbers(path, name, text) if kind == "number" else text
 
 
 def _refuse_missing(path: Path, name: str, missing: pd.Series, kind: Kind = "count") -> None:

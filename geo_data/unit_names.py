@@ -59,15 +59,18 @@ def unit_names(names: pd.Series, codes: Names, starts: npt.NDArray[np.int32]) ->
     unit = np.repeat(np.arange(starts.size), np.diff(np.append(starts, name.size)))
     # Millions of rows are a few runs of the same name: these are counted, not the rows.
     first = np.flatnonzero(np.r_[True, (unit[1:] != unit[:-1]) | (name[1:] != name[:-1])])
-    runs = pd.DataFrame(
-        {"unit": unit[first], "name": name[first], "rows": np.diff(np.append(first, name.size))}
-    )
-    counted = runs[runs["name"] >= 0].groupby(["unit", "name"], as_index=False).sum()
-    most = counted.sort_values("rows", ascending=False, kind="stable").drop_duplicates("unit")
+    rows = np.diff(np.append(first, name.size))[name[first] >= 0]
+    first = first[name[first] >= 0]
+    pair, run = np.unique(unit[first] * len(different) + name[first], return_inverse=True)
+    own, which = np.divmod(pair, max(len(different), 1))
+    order = np.lexsort(
+        (-np.bincount(run, rows, pair.size), own)
+    )  # of equally many, the first in the alphabet
+    most = order[np.diff(own[order], prepend=-1) > 0]
     result = np.full(starts.size, "", object)
-    result[most["unit"]] = np.asarray(different, object)[most["name"]]
+    result[own[most]] = np.asarray(different, object)[which[most]]
     result[result == codes] = ""
-    return result, int(counted["unit"][counted["unit"].duplicated()].nunique())
+    return result, int((np.bincount(own) > 1).sum())
 
 
 def _decoded(name: bytes) -> str:

@@ -1,7 +1,7 @@
 """Notebooks are tests that take more than a few seconds: every cell must run.
 
-All of them run on an office's data too (tests/test_notebooks.py), so the longest of these runs are left to
-`make deep`.
+All of them run on an office's data too (tests/test_notebooks.py). In `make test` one runs in a kernel, on the
+generated region; the others do in `make deep`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from nbmake import nb_run
 from traitlets.config import Config
 
 HERE = Path(__file__).parent
-LONGEST = ("02_choosing_parameters", "04_utility_study")
+SHORTEST = "03_reading_the_certificate"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == HERE:
-            item.add_marker(pytest.mark.deep if item.path.stem in LONGEST else pytest.mark.slow)
+            item.add_marker(pytest.mark.slow if item.path.stem == SHORTEST else pytest.mark.deep)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -615,7 +615,7 @@ def test_an_output_folder_that_cannot_be_made(write_config: Callable[..., Path],
 @pytest.mark.parametrize(
     "asked",
     [
-        {"privacy.epsilon": "0.5"},
+        pytest.param({"privacy.epsilon": "0.5"}, marks=pytest.mark.slow),
         pytest.param({"privacy.epsilon": "1", "plan.retention_min": "0.01"}, marks=pytest.mark.deep),
         pytest.param({"privacy.epsilon": "8.6", "plan.prior": "0.001"}, marks=pytest.mark.deep),
     ],

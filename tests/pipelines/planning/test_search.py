@@ -94,7 +94,8 @@ def test_every_candidate_is_tried_on_the_same_proxy_truth(limit: int, config_of:
     assert moved == (limit > 1) == (not np.array_equal(homes, sample.homes[0]))
 
 
-@pytest.mark.parametrize("epsilon", [pytest.param("2", marks=pytest.mark.deep), "6"])
+@pytest.mark.deep
+@pytest.mark.parametrize("epsilon", ["2", "6"])
 def test_the_choice_is_better_than_extreme_ones(epsilon: str, config_of: Configs) -> None:
     """On proxy truth that the search did not see."""
     config = config_of(epsilon, NO_PRUNING)
@@ -387,7 +388,7 @@ def test_nothing_is_recommended_where_nothing_is_certified(config_of: Configs) -
     )
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_a_recommendation_that_is_pasted_gives_the_row_again(config_of: Configs) -> None:
     """With the same choices and the same loss, also where all that is recommended is a default."""
     onthemap = config_of(None, planned(preset="onthemap", retention_min=None) | {"privacy.delta": None})

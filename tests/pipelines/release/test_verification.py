@@ -46,10 +46,10 @@ from pipelines.release.certificate import guarantee_fields
 from pipelines.release.layout import seal
 from pipelines.release.signing import PUBLIC_KEY, generate_keys, read_private_key, sign
 
+from .only_signed import ONLY_SIGNED, Document, Step, leaves
+
 Configs = Callable[..., ReleaseConfig]
 Tables = Callable[[pd.DataFrame], pd.DataFrame]
-Document = Any  # JSON
-Step = tuple[str | int, ...]
 CHECKS = [
     "files",
     "certificate",
@@ -203,44 +203,6 @@ def test_resealing_what_was_not_changed_passes(public_copy: Path) -> None:
     """Otherwise the tests below could fail for another reason than the one they are about."""
     forge(public_copy, read_certificate(public_copy))
     assert passed(public_copy) == CHECKS
-
-
-# What nothing in a release can prove: what only the machine saw that made it, and the public inputs, which
-# are not in it. A signature protects them.
-ONLY_SIGNED: dict[str, set[Step]] = {
-    "certificate.json": {
-        ("created",),
-        ("software", "version"),
-        ("software", "commit"),
-        ("software", "dependencies", "click"),  # and all the others
-    },
-    "plan/plan.json": {
-        ("notes",),
-        ("notes", 0),
-        *(("configuration", "jobs", name) for name in ("file", "aux")),
-        *(("configuration", "weights", name) for name in ("file", "area", "level", "weight")),
-        ("configuration", "auxiliary"),
-        *(("configuration", "auxiliary", 0, name) for name in ("file", "flow", "margin", "same_jobs")),
-        *(("configuration", "auxiliary", 0, name) for name in ("origin_level", "destination_level")),
-        *(("configuration", "auxiliary", 0, name, 0) for name in ("origin", "destination")),
-        *(("configuration", "geography", name) for name in ("file", "latitude", "longitude")),
-        ("configuration", "geography", "non_nesting_areas"),
-        *(("configuration", "geography", "polygons", 0, name) for name in ("file", "code")),
-        *(("configuration", "plan", name) for name in ("distance_miles", "retention_min")),
-    },
-}
-
-
-def leaves(document: Document, path: Step = ()) -> Iterator[tuple[Step, Document]]:
-    """Every value and every list, with its path; of a list of things that are alike the first only."""
-    if isinstance(document, dict):
-        names = list(document)[:1] if path == ("software", "dependencies") else list(document)
-        for name in names:
-            yield from leaves(document[name], (*path, name))
-        return
-    yield path, document
-    if isinstance(document, list) and document:
-        yield from leaves(document[0], (*path, 0))
 
 
 def other(value: Document) -> Document:

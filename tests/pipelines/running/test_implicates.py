@@ -173,6 +173,7 @@ def test_geometric_noise_is_added_anew_for_each(small_config: Configs) -> None:
         small_config(*changes, {"release.implicate_source": "one-urn"})
 
 
+@pytest.mark.deep
 def test_a_budget_that_is_too_small_for_them_says_what_would_do(small_config: Configs) -> None:
     with pytest.raises(synth.BudgetTooSmallError, match="not enough for 3 independent implicates") as caught:
         make_plan(small_config(implicates(3)))

@@ -626,7 +626,7 @@ def test_a_second_copy_is_locked_out(world: World) -> None:
 
 
 @pytest.mark.slow
-def test_four_copies_at_once(world: World) -> None:
+def test_copies_at_once(world: World) -> None:
     script = (
         "import sys; from datetime import *; from pipelines.schedule.due import due\n"
         "sys.stdin.readline()\n"
@@ -634,7 +634,7 @@ def test_four_copies_at_once(world: World) -> None:
     )
     copies = [
         subprocess.Popen([sys.executable, "-c", script, str(world.calendar)], stdin=subprocess.PIPE)
-        for _ in range(4)
+        for _ in range(3)
     ]
     for copy in copies:  # all have started; now all begin
         assert copy.stdin is not None

@@ -92,6 +92,7 @@ def test_add_up() -> None:
     assert homes[["work", "home", "S000"]].to_numpy().tolist() == expected.to_numpy().tolist()
 
 
+@settings(max_examples=40)
 @given(TABLES, TABLES)
 def test_against_slow_loops(one: Cells, two: Cells) -> None:
     first, second = table(one), table(two)

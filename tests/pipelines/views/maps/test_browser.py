@@ -336,7 +336,9 @@ def test_lines_go_from_home_to_work(reader: Reader, mapped: PublicRelease) -> No
     assert reader.page.locator("#legend-circles").is_visible()
 
 
-@pytest.mark.parametrize("dense", [False, True], ids=["number", "density"])
+@pytest.mark.parametrize(
+    "dense", [pytest.param(False, id="number"), pytest.param(True, id="density", marks=pytest.mark.deep)]
+)
 def test_colours_mean_what_the_legend_says(reader: Reader, mapped: PublicRelease, dense: bool) -> None:
     """The pixels of every tract, with the flows taken away."""
     reader.page.select_option("#level", "trct")
@@ -449,6 +451,7 @@ def brightness(reader: Reader) -> float:
     return sum(value * n for value, n in enumerate(image.histogram())) / (image.width * image.height)
 
 
+@pytest.mark.deep
 def test_dark_and_light(browser: Any, map_file: Path) -> None:
     """As the system has it, until the reader chooses; on paper always light."""
     with Reader(browser, map_file, PHONE, color_scheme="dark") as reader:
