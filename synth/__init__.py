@@ -13,7 +13,7 @@ from synth.lots import leave_out
 from synth.mechanism import ClassGuarantee, Guarantee, Mechanism, Presence
 from synth.paper import paper_prior, theorem1_prior
 from synth.parameters import DirichletClass, DirichletParameters
-from synth.plan import Domains, GuaranteeName, Plan, Pools, RecordRange
+from synth.plan import Domains, GuaranteeName, Plan, Pools, RecordRange, Table
 from synth.randomness import RunKey, WordStream, uniform_below
 from synth.solving import smallest_delta_plan, smallest_epsilon_plan
 from synth.tails import PRECISION_BITS, exp_up
@@ -42,6 +42,7 @@ __all__ = [
     "RecordRange",
     "RunKey",
     "ShownError",
+    "Table",
     "WordStream",
     "audit",
     "block_chance",

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
-from synth.measured import JobGroups, Layout, MeasuredTable, Table, layouts
-from synth.plan import Domains
+from synth.measured import JobGroups, Layout, MeasuredTable, layouts
+from synth.plan import Domains, Table
 from synth.posterior import least_loss, measured_concentration, posterior
 from synth.projection import offsets_of, project
 

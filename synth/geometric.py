@@ -7,7 +7,7 @@ mechanism that sees both. `spread` turns them into synthetic workers. docs/priva
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from operator import index
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from synth.calibration import BudgetTooSmallError
 from synth.exact import decimal_up, exact
 from synth.mechanism import ClassGuarantee, Guarantee, Presence, check_workers
-from synth.plan import Domains, GuaranteeName, Plan, Pools, RecordRange
+from synth.plan import Domains, GuaranteeName, Plan, Pools, RecordRange, Table
 from synth.projection import MAX_MASS, offsets_of, project, round_counts, shuffled
 from synth.randomness import WordStream
 from synth.tails import rigorous, upper_fraction
@@ -42,35 +42,47 @@ _CHUNK_CELLS = 2**22  # cells whose noise is held at once, unless one pool has m
 
 @dataclass(frozen=True)
 class GeometricParameters:
-    """The calibrated number of a plan: p, as a ratio of integers.
+    """The calibrated numbers of a plan: p of each measured table, as a ratio of integers.
 
     Attributes
     ----------
     numerator, denominator : int
         0 < numerator < denominator; P(noise = z) is proportional to (numerator / denominator)^|z|.
+    further : tuple of GeometricParameters
+        The same of further tables (`Plan.further`), in their order.
     """
 
     numerator: int
     denominator: int
+    further: tuple[GeometricParameters, ...] = ()
 
     @property
     def ratio(self) -> Fraction:
-        """The ratio p."""
+        """The ratio p, of the first table."""
         return Fraction(self.numerator, self.denominator)
 
+    @property
+    def ratios(self) -> tuple[Fraction, ...]:
+        """The ratio p of every table."""
+        return (self.ratio, *(table.ratio for table in self.further))
+
     def to_json(self) -> dict[str, Any]:
-        """Return integers only."""
-        return {"numerator": self.numerator, "denominator": self.denominator}
+        """Return integers only; of one table as before there could be several."""
+        first = {"numerator": self.numerator, "denominator": self.denominator}
+        return first | {"further": [table.to_json() for table in self.further]} if self.further else first
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> GeometricParameters:
         """Read what `to_json` returned; a float is a TypeError."""
-        return cls(index(data["numerator"]), index(data["denominator"]))
+        further = tuple(cls.from_json(table) for table in data.get("further", ()))
+        if any(table.further for table in further):
+            raise ValueError("a further table has no further tables")
+        return cls(index(data["numerator"]), index(data["denominator"]), further)
 
 
 @dataclass(frozen=True)
 class GeometricClass(ClassGuarantee):
-    """The guarantee of every pool.
+    """The guarantee of the counts of one measured table.
 
     Attributes
     ----------
@@ -110,13 +122,23 @@ class Geometric:
         prior: Fraction | None = None,
         guarantee: GuaranteeName = "pdp",
         record_range: RecordRange | None = None,
+        further: Sequence[tuple[Table, Fraction]] = (),
     ) -> Plan:
-        """Choose the smallest p whose certified loss is at most epsilon.
+        """Choose for each measured table the smallest p whose certified loss is at most its share of epsilon.
 
-        Parameters and errors are those of `Mechanism.calibrate`. The retention is 1 for every stratum (no
-        cell is pruned) and there is no prior; epsilon is at least 1/1000, because of the sampler, and of
-        delta nothing is used. The plan meets both guarantees, and any number of records is fine: of a range
-        nothing is used but that there is one.
+        Parameters
+        ----------
+        pools, domains, retention, epsilon, delta, prior, guarantee, record_range
+            As for `Mechanism.calibrate`, whose errors are raised. The retention is 1 for every stratum (no
+            cell is pruned) and there is no prior; of delta nothing is used. The plan meets both guarantees,
+            and any number of records is fine: of a range nothing is used but that there is one.
+        further : sequence of (Table, Fraction)
+            Further tables of the same records that are measured, each with its exact share of epsilon, in
+            (0, 1). The first table, of pools and domains, has what they leave.
+
+        Notes
+        -----
+        The epsilon of each table is at least 1/1000, because of the sampler.
         """
         epsilon, delta = exact(epsilon, "epsilon"), exact(delta, "delta")
         if epsilon <= 0 or not 0 <= delta < 1:
@@ -125,15 +147,21 @@ class Geometric:
             raise ValueError("two-sided geometric noise has no prior")
         if any(exact(f, "retention") != 1 for f in retention):
             raise ValueError("two-sided geometric noise keeps every cell: every retention must be 1")
-        if epsilon < _SMALLEST_EPSILON:
+        shares = [exact(share, "the share of a table") for _, share in further]
+        shares.insert(0, 1 - sum(shares, Fraction(0)))
+        if min(shares) <= 0:
+            raise ValueError("every measured table has a share of epsilon above 0, together 1")
+        if epsilon * min(shares) < _SMALLEST_EPSILON:
             raise BudgetTooSmallError(
                 f"epsilon {decimal_up(epsilon)} needs more noise than the sampler is made for",
-                lambda: _SMALLEST_EPSILON,
+                lambda: _SMALLEST_EPSILON / min(shares),
             )
-        parameters = _smallest(epsilon)
+        first, *others = (_smallest(epsilon * share) for share in shares)
+        parameters = replace(first, further=tuple(others))
         pool_class = np.zeros(pools.n_pools, np.int32)
+        tables = tuple(table for table, _ in further)
         plan = Plan(
-            self.name, epsilon, delta, pools, domains, pool_class, parameters, guarantee, record_range
+            self.name, epsilon, delta, pools, domains, pool_class, parameters, guarantee, record_range, tables
         )
         _check(plan, parameters)
         return plan
@@ -152,23 +180,29 @@ class Geometric:
         """
         parameters = _parameters(plan)
         _check(plan, parameters)
-        loss, pools = noise_loss(parameters.ratio), plan.pools
-        row = GeometricClass(
-            pools=pools.n_pools,
-            n_min=int(pools.n.min()),
-            n_max=int(pools.n.max()),
-            m_max=int(pools.m.max()),
-            cells=(int(plan.domains.n_cells[pools.domain].max()),),
-            epsilon=loss,
-            delta=Fraction(0),
-            record_delta=Fraction(0),
-            ratio=parameters.ratio,
-        )
-        guarantee = Guarantee.of_classes([row], loss, [(loss, Fraction(0))])
+        pools, zero = plan.pools, Fraction(0)
+        rows = []
+        first = Table(pools.n, pools.domain, plan.domains)
+        for table, ratio in zip((first, *plan.further), parameters.ratios, strict=True):
+            row = GeometricClass(
+                pools=table.n.size,
+                n_min=int(table.n.min()),
+                n_max=int(table.n.max()),
+                m_max=int((pools.m if table is first else table.n).max()),
+                cells=(int(table.k.max()),),
+                epsilon=noise_loss(ratio),
+                delta=zero,
+                record_delta=zero,
+                ratio=ratio,
+            )
+            rows.append(row)
+        # A record is in one group of every table, so what they lose adds up.
+        loss = sum((row.epsilon for row in rows), zero)
+        guarantee = Guarantee(loss, zero, loss, zero, ((loss, zero),), tuple(rows))
         if plan.record_range is None:
             return guarantee
-        alone = presence_loss(parameters.ratio)
-        return replace(guarantee, presence=Presence(alone, Fraction(0), alone, Fraction(0)))
+        alone = sum((presence_loss(ratio) for ratio in parameters.ratios), zero)
+        return replace(guarantee, presence=Presence(alone, zero, alone, zero))
 
     def noise_share(self, plan: Plan) -> float:
         """Return the expected share of noise among the workers that noisy counts hold (not a bound).
@@ -299,14 +333,21 @@ def _smallest(epsilon: Fraction) -> GeometricParameters:
 
 
 def _check(plan: Plan, parameters: GeometricParameters) -> None:
-    """Check that the sampler can draw with p, and hold every pool."""
-    if not 0 < parameters.numerator < parameters.denominator <= _TOTAL - parameters.numerator:
-        raise ValueError("the noise of the plan needs 0 < numerator < denominator, and a sum of at most 2^62")
+    """Check that the sampler can draw with every p, and hold every pool."""
+    for one in (parameters, *parameters.further):
+        if not 0 < one.numerator < one.denominator <= _TOTAL - one.numerator:
+            raise ValueError(
+                "the noise of the plan needs 0 < numerator < denominator, and a sum of at most 2^62"
+            )
+    if len(parameters.further) != len(plan.further):
+        raise ValueError("every measured table of the plan needs a ratio of its own")
     if plan.pool_class.any():
         raise ValueError("a pool names a class that the plan does not have")
     k, n, m = plan.domains.n_cells[plan.pools.domain], plan.pools.n, plan.pools.m
     common = np.gcd(n, m)
-    sizes = zip(k.tolist(), n.tolist(), (m // common).tolist(), strict=True)
+    sizes = list(zip(k.tolist(), n.tolist(), (m // common).tolist(), strict=True))
+    for table in plan.further:
+        sizes += zip(table.k.tolist(), table.n.tolist(), [1] * table.n.size, strict=True)
     if any(cells * slots * draws > MAX_MASS for cells, slots, draws in sizes):
         raise ValueError("the cells, slots and draws of a pool do not fit the sampler's 61 bits")
 

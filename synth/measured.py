@@ -17,51 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth.geometric import GeometricParameters, noise_loss, noisy_counts
-from synth.plan import Domains
-from synth.projection import MAX_MASS, offsets_of
+from synth.plan import Table
 from synth.randomness import WordStream
 
-__all__ = ["JobGroups", "Layout", "MeasuredTable", "Table", "layouts", "measure", "measured_loss"]
+__all__ = ["JobGroups", "Layout", "MeasuredTable", "layouts", "measure", "measured_loss"]
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """A table of jobs by group and home cell.
-
-    Attributes
-    ----------
-    n : ndarray of int64, shape (n_groups,)
-        Public number of jobs of each group, at least 1.
-    domain : ndarray of int32, shape (n_groups,)
-        Domain of each group: its cells.
-    domains : Domains
-    """
-
-    n: Int64
-    domain: Int32
-    domains: Domains
-
-    def __post_init__(self) -> None:
-        if self.n.ndim != 1 or self.n.shape != self.domain.shape or self.n.size == 0 or self.n.min() < 1:
-            raise ValueError("a measured table has groups of at least one job, each with a domain")
-        if self.domain.min() < 0 or self.domain.max() >= self.domains.n_domains:
-            raise ValueError("a group names a domain that the table does not have")
-        largest = max(k * n for k, n in zip(self.k.tolist(), self.n.tolist(), strict=True))
-        if largest > MAX_MASS:
-            raise ValueError("the cells and jobs of a group do not fit 61 bits")
-
-    @cached_property
-    def k(self) -> Int64:
-        """Number of cells of each group, shape (n_groups,)."""
-        return self.domains.n_cells[self.domain]
-
-    @cached_property
-    def offsets(self) -> Int64:
-        """Where the counts of each group begin, and the last ones end, shape (n_groups + 1,)."""
-        return offsets_of(self.k)
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from synth._searching import last_at_most
 from synth.exact import exact
 
-__all__ = ["Domains", "GuaranteeName", "Parameters", "Plan", "Pools", "RecordRange"]
+__all__ = ["Domains", "GuaranteeName", "Parameters", "Plan", "Pools", "RecordRange", "Table"]
 
 GuaranteeName = Literal["pdp", "dp"]
 
@@ -152,6 +152,40 @@ class Pools:
         return int(self.n.sum())
 
 
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table of jobs by group and home cell.
+
+    Attributes
+    ----------
+    n : ndarray of int64, shape (n_groups,)
+        Public number of jobs of each group, at least 1.
+    domain : ndarray of int32, shape (n_groups,)
+        Domain of each group: its cells.
+    domains : Domains
+    """
+
+    n: NDArray[np.int64]
+    domain: NDArray[np.int32]
+    domains: Domains
+
+    def __post_init__(self) -> None:
+        if self.n.ndim != 1 or self.n.shape != self.domain.shape or self.n.size == 0 or self.n.min() < 1:
+            raise ValueError("a table has groups of at least one job, each with a domain")
+        if self.domain.min() < 0 or self.domain.max() >= self.domains.n_domains:
+            raise ValueError("a group names a domain that the table does not have")
+
+    @cached_property
+    def k(self) -> NDArray[np.int64]:
+        """Number of cells of each group, shape (n_groups,)."""
+        return self.domains.n_cells[self.domain]
+
+    @cached_property
+    def offsets(self) -> NDArray[np.int64]:
+        """Where the counts of each group begin, and the last ones end, shape (n_groups + 1,)."""
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.k)])
+
+
 @dataclass(frozen=True)
 class RecordRange:
     """How many records a pool may hold where that is confidential, as multiples of its public slots.
@@ -225,6 +259,9 @@ class Plan:
     record_range : RecordRange, optional
         Where the number of records of each pool is confidential, and may differ from its public slots.
         Otherwise each pool has one record for each slot.
+    further : tuple of Table
+        Further tables of the same records that are measured, for a mechanism that measures tables: its first
+        one is that of the pools and domains.
     """
 
     mechanism: str
@@ -236,6 +273,7 @@ class Plan:
     parameters: Parameters
     guarantee: GuaranteeName = "pdp"
     record_range: RecordRange | None = None
+    further: tuple[Table, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon"))
@@ -246,6 +284,8 @@ class Plan:
             raise ValueError(f'the guarantee is "pdp" or "dp", not {self.guarantee!r}')
         if self.pool_class.shape != self.pools.n.shape or self.pool_class.min() < 0:
             raise ValueError("every pool needs a class")
+        if any(table.n.sum() != self.pools.n.sum() for table in self.further):
+            raise ValueError("every table is of all slots")
 
     def __repr__(self) -> str:
         return (

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from synth.estimation import estimate
 from synth.geometric import GeometricParameters, noise_loss
-from synth.measured import JobGroups, MeasuredTable, Table, layouts, measure, measured_loss
-from synth.plan import Domains
+from synth.measured import JobGroups, MeasuredTable, layouts, measure, measured_loss
+from synth.plan import Domains, Table
 from synth.posterior import measured_concentration, posterior
 from synth.projection import project
 from synth.randomness import RunKey
