@@ -127,10 +127,13 @@ class Dirichlet:
         Raises
         ------
         ValueError
-            If a pool is outside its class, or an urn's weights do not fit the sampler.
+            If a pool is outside its class, an urn's weights do not fit the sampler, or the plan has further
+            measured tables.
         """
         parameters = _parameters(plan)
         check_membership(plan, parameters)
+        if plan.further:
+            raise ValueError("this mechanism draws from pools and measures no further tables")
         number_of_pools = np.bincount(plan.pool_class, minlength=len(parameters.classes))
         retention, q = parameters.retention, parameters.denominator
         presence = plan.record_range is not None

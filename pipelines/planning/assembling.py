@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,7 @@ import geo_data
 import synth
 from pipelines.config.implicates import Implicates
 from pipelines.config.loading import PlanSettings, ReleaseConfig
+from pipelines.planning.measured import group_jobs
 from pipelines.planning.plan import Choices, ReleasePlan
 from pipelines.planning.public_inputs import PublicInputs
 
@@ -40,6 +42,8 @@ def assemble(
     coarse = geo_data.coarsen(model, pools.block, pools.n, rule, settings.retention_min)
     implicates = Implicates(config.release.implicates, config.release.implicate_source)
     once = synth.Pools(pools.n, pools.n, coarse.domain)
+    further = group_jobs(choices.tables, slots, geography)
+    measured = [(groups.table, table.share) for groups, table in zip(further, choices.tables, strict=True)]
     numeric = _calibrated(
         config,
         implicates,
@@ -47,6 +51,7 @@ def assemble(
         synth.Domains(geography.n_blocks, coarse.offsets, coarse.cuts, coarse.stratum),
         coarse.retention,
         delta,
+        {"further": measured} if measured else {},  # which only a mechanism that measures tables takes
     )
     starts = geography.starts(model.level).astype(np.int64)
     shares = synth.OriginShares(starts, coarse.share_offsets, coarse.share_unit, coarse.share, coarse.row)
@@ -62,6 +67,7 @@ def assemble(
         numeric=numeric,
         choices=choices,
         notes=inputs.notes,
+        further=further,
     )
 
 
@@ -72,13 +78,13 @@ def _calibrated(
     domains: synth.Domains,
     retention: tuple[Fraction, ...],
     delta: Fraction,
+    more: dict[str, Any],
 ) -> synth.Plan:
     """Calibrate one run of the mechanism to its part of the budget."""
     epsilon, runs = config.privacy.epsilon, implicates.runs
     calibrate = synth.MECHANISMS[config.release.mechanism].calibrate
-    confidential = {}
     if (w := config.workplaces) is not None:
-        confidential["record_range"] = synth.RecordRange(w.fewest, w.most)
+        more = more | {"record_range": synth.RecordRange(w.fewest, w.most)}
     try:
         return calibrate(
             pools,
@@ -88,7 +94,7 @@ def _calibrated(
             delta / runs,
             config.plan.prior,
             config.privacy.guarantee,
-            **confidential,
+            **more,
         )
     except synth.BudgetTooSmallError as error:
         if runs == 1:

@@ -14,6 +14,7 @@ import synth
 from geo_data.geography import Geography
 from geo_data.pools import PoolTable
 from pipelines.config.implicates import Implicates
+from pipelines.planning.measured import MeasuredGroups, TableChoice
 
 __all__ = ["Choices", "ReleasePlan", "batches", "record_range"]
 
@@ -38,6 +39,8 @@ class Choices:
         Attributes whose categories have pools of their own.
     cell_level : str or None
         Level whose units are the cells, where the rule is "units".
+    tables : tuple of TableChoice
+        Further tables that are measured, for a mechanism that measures tables.
     """
 
     pool_level: str
@@ -45,6 +48,7 @@ class Choices:
     thresholds: tuple[float, ...]
     pool_by: tuple[str, ...] = ()
     cell_level: str | None = None
+    tables: tuple[TableChoice, ...] = ()
 
     def threshold(self, size: float) -> float:
         """Return the expected workers of a cell in a pool of `size` slots."""
@@ -84,6 +88,8 @@ class ReleasePlan:
     choices : Choices
     notes : tuple of str
         What reading and planning had to report: repairs, rows left out, fall-backs.
+    further : tuple of MeasuredGroups
+        Groups of the jobs in each further measured table.
     """
 
     configuration: dict[str, Any]
@@ -97,6 +103,7 @@ class ReleasePlan:
     numeric: synth.Plan
     choices: Choices
     notes: tuple[str, ...]
+    further: tuple[MeasuredGroups, ...] = ()
 
     @cached_property
     def cumulative_weights(self) -> NDArray[np.int64]:

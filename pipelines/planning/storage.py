@@ -31,6 +31,7 @@ from pipelines.planning.form import (
     document_text,
     read_document,
 )
+from pipelines.planning.measured import TableChoice, group_jobs
 from pipelines.planning.plan import Choices, ReleasePlan, record_range
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.parquet_bytes import check_parquet_bytes
@@ -133,8 +134,12 @@ def _document(plan: ReleasePlan, files: dict[str, str]) -> dict[str, Any]:
 
 def _choices(choices: Choices) -> dict[str, Any]:
     found: dict[str, Any] = {"thresholds": [repr(t) for t in choices.thresholds]}
-    # As plans were before there was this rule, where it is another one.
-    return found if choices.cell_level is None else found | {"cell_level": choices.cell_level}
+    # As plans were before there were these, where nothing is chosen.
+    if choices.cell_level is not None:
+        found["cell_level"] = choices.cell_level
+    if choices.tables:
+        found["tables"] = [table.to_json() for table in choices.tables]
+    return found
 
 
 def load_plan(
@@ -174,6 +179,8 @@ def load_plan(
     if not np.array_equal(rest["m"], pools.n * of_run):
         raise ValueError("pools.parquet: m is not n: a slot has one synthetic worker in every implicate")
     mechanism = synth.MECHANISMS[document["mechanism"]]
+    tables = tuple(map(TableChoice.from_json, document["choices"].get("tables", ())))
+    further = group_jobs(tables, pools.slots, geography)
     numeric = synth.Plan(
         document["mechanism"],
         synth.exact(document["epsilon"]),
@@ -184,6 +191,7 @@ def load_plan(
         mechanism.parameters_from_json(document["parameters"]),
         document["guarantee"],
         record_range(document["configuration"]),
+        tuple(groups.table for groups in further),
     )
     thresholds = tuple(float(text) for text in document["choices"]["thresholds"])
     cell_level = document["choices"].get("cell_level")
@@ -198,8 +206,11 @@ def load_plan(
         domain_unit=unit,
         domain_size=size,
         numeric=numeric,
-        choices=Choices(pools.pooling.level, pools.pooling.below, thresholds, pools.pooling.by, cell_level),
+        choices=Choices(
+            pools.pooling.level, pools.pooling.below, thresholds, pools.pooling.by, cell_level, tables
+        ),
         notes=tuple(document["notes"]),
+        further=further,
     )
     # Written again it must say the same: nothing is in it that nobody reads, and is published.
     files = {name: document["files"][name] for name in PLAN_TABLES}
