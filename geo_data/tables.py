@@ -302,13 +302,12 @@ def _values(path: Path, name: str, kind: Kind, column: pa.ChunkedArray) -> pd.Se
         return margins(path, name, text) if kind == "margin" else text
     if kind == "count":
         return _counts(path, name, column.dictionary_encode().unify_dictionaries())
+    missing = column.is_null()
     if is_text:
         column = column.cast(pa.large_string())
         distinct = pc.unique(column).drop_null()  # a geocode comes many times over
         blank = distinct.filter(pc.equal(pc.utf8_trim_whitespace(distinct), ""))
-        missing = pc.or_(column.is_null(), pc.is_in(column, blank)) if len(blank) else column.is_null()
-    else:
-        missing = column.is_null()
+        missing = pc.or_(missing, pc.is_in(column, blank))
     if pc.any(missing).as_py():
         _refuse_missing(path, name, missing.to_pandas(), kind)
     if kind == "number" and not is_text:

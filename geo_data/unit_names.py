@@ -63,9 +63,8 @@ def unit_names(names: pd.Series, codes: Names, starts: npt.NDArray[np.int32]) ->
     first = first[name[first] >= 0]
     pair, run = np.unique(unit[first] * len(different) + name[first], return_inverse=True)
     own, which = np.divmod(pair, max(len(different), 1))
-    order = np.lexsort(
-        (-np.bincount(run, rows, pair.size), own)
-    )  # of equally many, the first in the alphabet
+    # Stable: of equally many rows, the first in the alphabet.
+    order = np.lexsort((-np.bincount(run, rows, pair.size), own))
     most = order[np.diff(own[order], prepend=-1) > 0]
     result = np.full(starts.size, "", object)
     result[own[most]] = np.asarray(different, object)[which[most]]

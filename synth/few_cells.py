@@ -136,6 +136,7 @@ def _urns(
         yield chance, weight, +inside
 
 
+@lru_cache(maxsize=4)  # also with another prior
 def _histograms(workers: int, cells: tuple[int, ...]) -> list[_Histogram]:
     strata = [s for s, k in enumerate(cells) for _ in range(k)]
 
