@@ -24,7 +24,7 @@ from synth.plan import Domains, Table
 from synth.posterior import least_loss, measured_concentration, posterior
 from synth.projection import offsets_of, project
 
-__all__ = ["Estimate", "Prior", "estimate"]
+__all__ = ["Estimate", "Prior", "estimate", "restore"]
 
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
@@ -94,6 +94,11 @@ class Estimate:
             n = self.groups.n[self.groups.rows(position)]
             _add_up(self.shares[position], n, self._factors, *self._places(layout), total)
         return np.split(total, bounds[1:-1])
+
+    @property
+    def factors(self) -> list[Float64]:
+        """The factor of each cell of each measured table, from which `restore` makes the estimate again."""
+        return np.split(self._factors, self._bounds[1:-1])
 
     def scale(self, k: int, by: Float64) -> None:
         """Multiply the factors of measured table k."""
@@ -171,6 +176,23 @@ def estimate(
             j = turn % (k + 1)
             fit.scale(j, _ratio(targets[j], now[j]))
     return fit.refined(tables, groups, prior)
+
+
+def restore(
+    tables: Sequence[Table], factors: Sequence[Float64], groups: JobGroups, prior: Prior | None
+) -> Estimate:
+    """Return an estimate from its factors, of all of its places or of some.
+
+    Parameters
+    ----------
+    tables, groups, prior
+        As for `estimate`, of these places.
+    factors : sequence of ndarray of float64
+        Of the cells of each measured table, at its offsets (`Estimate.factors`).
+    """
+    parts = layouts(tables, groups)
+    bounds = offsets_of(np.array([values.size for values in factors]))
+    return Estimate(tables, groups, parts, _shares(parts, groups, prior), [], np.concatenate(factors), bounds)
 
 
 def _shares(parts: Sequence[Layout], groups: JobGroups, prior: Prior | None) -> list[Float64]:

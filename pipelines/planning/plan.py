@@ -131,6 +131,17 @@ class ReleasePlan:
         return synth.MECHANISMS[self.numeric.mechanism]
 
     @property
+    def attributes(self) -> tuple[str, ...]:
+        """Attributes of the confidential records that are looked at."""
+        further = (name for table in self.choices.tables for name in table.by)
+        return tuple(dict.fromkeys((*self.pools.pooling.by, *further)))
+
+    @property
+    def measures(self) -> bool:
+        """Whether tables are measured, from whose noisy counts homes are estimated."""
+        return "tables" in self.mechanism.settings
+
+    @property
     def implicates(self) -> Implicates:
         """The synthetic data sets of the release."""
         return Implicates.of(self.configuration)
@@ -166,7 +177,8 @@ class ReleasePlan:
 def batches(plan: ReleasePlan, jobs: int | None = None) -> list[slice]:
     """Cut the pools into runs of about so many jobs, never inside a unit whose blocks may share an urn.
 
-    So the jobs of a work block, and all rows between two of its jobs, are in one batch.
+    So the jobs of a work block, and all rows between two of its jobs, are in one batch; and, where tables are
+    measured, those of a unit of the public model.
 
     Parameters
     ----------
@@ -182,7 +194,10 @@ def batches(plan: ReleasePlan, jobs: int | None = None) -> list[slice]:
     """
     pools = plan.pools
     jobs = max(jobs or _BATCH_JOBS, -(-pools.slots.work.size // _MOST_BATCHES))
+    levels = [*plan.geography.levels, plan.geography.block_level]
     level = pools.pooling.level if pools.shared.any() else plan.geography.block_level
+    if plan.measures:
+        level = min(level, plan.level, key=levels.index)
     unit = plan.geography.unit_of(level, pools.block)
     first = np.flatnonzero(np.append(True, np.diff(unit) != 0))
     before = np.concatenate([np.zeros(1, np.int64), np.cumsum(pools.n)])[first]

@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 
 import geo_data
 import synth
+from pipelines.planning.estimating import JobLayout, draw_homes, estimate_homes
 from pipelines.planning.plan import ReleasePlan, batches
-from pipelines.planning.sampling import draw_from_model, sample_batch
+from pipelines.planning.sampling import draw_from_model, measure, sample_batch
 from pipelines.planning.utility import destination_commute_error, mean_commute, total_variation
 from pipelines.planning.workload import CountedJobs, Table, Workload, resolve_workload
+from synth.measured import count_cells
 
 __all__ = [
     "ExpectedLoss",
@@ -202,6 +204,8 @@ def _draw_trial(
 ) -> NDArray[np.int32]:
     """Draw the synthetic homes of some batches from homes that are nobody's, so the key may be seeded."""
     key = synth.RunKey.from_seed(seed)
+    if plan.measures:
+        return _draw_measured(plan, homes, parts, key)
     sizes = [int(plan.pools.n[part].sum()) for part in parts]
     halves = np.split(homes, np.cumsum(sizes)[:-1])
     return np.concatenate(
@@ -210,6 +214,24 @@ def _draw_trial(
             for i, (part, own) in enumerate(zip(parts, halves, strict=True))
         ]
     )
+
+
+def _draw_measured(
+    plan: ReleasePlan, homes: NDArray[np.int32], parts: list[slice], key: synth.RunKey
+) -> NDArray[np.int32]:
+    """Measure, estimate and draw the jobs of some batches, as if there were no others."""
+    layout = JobLayout(plan)
+    drawn, begin = [], 0
+    for i, together in enumerate([parts] if plan.further else [[part] for part in parts]):
+        rows = layout.rows(together)
+        own = homes[begin : begin + rows.slot.size][rows.slot]
+        begin += rows.slot.size
+        noisy = []
+        for k, table in enumerate(rows.measured):
+            counts = count_cells(table, np.repeat(rows.groups.member[k], rows.groups.n), own)
+            noisy.append(measure(counts, table.parameters, key, k, i))
+        drawn.append(draw_homes(plan, rows, estimate_homes(plan, rows, noisy), key, i))
+    return np.concatenate(drawn)
 
 
 def simulate_utility(

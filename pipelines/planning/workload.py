@@ -24,8 +24,10 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import NDArray
 
-import geo_data
 import synth
+from geo_data.category_counts import inside_share
+from geo_data.geography import Geography
+from geo_data.jobs import Slots
 from pipelines.planning.utility import cell_variation, count_variation
 
 __all__ = ["CountedJobs", "Table", "Workload", "most_telling", "resolve_workload"]
@@ -92,14 +94,14 @@ class Workload:
     Attributes
     ----------
     tables : tuple of Table
-    geography : geo_data.Geography
+    geography : Geography
         With the non-nesting areas that tables name.
     level : str
         Level of the public model: trial samples hold all jobs of some of its units.
     """
 
     tables: tuple[Table, ...]
-    geography: geo_data.Geography
+    geography: Geography
     level: str
 
     @property
@@ -206,9 +208,9 @@ class Workload:
 
 def resolve_workload(
     configuration: Mapping[str, Any],
-    geography: geo_data.Geography,
+    geography: Geography,
     level: str,
-    slots: geo_data.Slots,
+    slots: Slots,
 ) -> Workload:
     """Return the workload of a configuration, or the default of what is there.
 
@@ -216,10 +218,10 @@ def resolve_workload(
     ----------
     configuration : mapping
         Canonical (`ReleaseConfig.canonical`), or of a stored plan.
-    geography : geo_data.Geography
+    geography : Geography
     level : str
         Of the public model.
-    slots : geo_data.Slots
+    slots : Slots
         All of them.
     """
     tables = tuple(
@@ -229,7 +231,7 @@ def resolve_workload(
     return Workload(tables or _default(geography, level, slots), geography, level)
 
 
-def _default(geography: geo_data.Geography, level: str, slots: geo_data.Slots) -> tuple[Table, ...]:
+def _default(geography: Geography, level: str, slots: Slots) -> tuple[Table, ...]:
     one, block = Fraction(1), geography.block_level
     tables = [Table(level, level, (), one)]
     if level != block:
@@ -244,12 +246,12 @@ def _default(geography: geo_data.Geography, level: str, slots: geo_data.Slots) -
     return tuple(tables)
 
 
-def most_telling(geography: geo_data.Geography, level: str, slots: geo_data.Slots) -> str | None:
+def most_telling(geography: Geography, level: str, slots: Slots) -> str | None:
     """Return the attribute by which flows say most that work blocks do not say already, from public slots.
 
     That is the one with the largest product of two numbers: how much its categories differ between work
     units (the mean total variation distance of a unit's jobs by category from all jobs, weighted by jobs),
-    and how much of its variance is between jobs of one work block (`geo_data.inside_share`). Of equal ones
+    and how much of its variance is between jobs of one work block (`inside_share`). Of equal ones
     the first; None where jobs have no attributes.
     """
     unit = geography.unit_of(level, slots.work).astype(np.int64)
@@ -259,7 +261,7 @@ def most_telling(geography: geo_data.Geography, level: str, slots: geo_data.Slot
         counts = np.bincount(unit * wide + slots.attributes[name], minlength=geography.n_units(level) * wide)
         counts = counts.reshape(-1, wide)
         expected = counts.sum(axis=1, keepdims=True) * (counts.sum(axis=0) / counts.sum())
-        telling = count_variation(counts, expected) * geo_data.inside_share(slots, name)
+        telling = count_variation(counts, expected) * inside_share(slots, name)
         if telling > most:
             best, most = name, telling
     return best

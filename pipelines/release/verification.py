@@ -16,6 +16,7 @@ from pydantic import ValidationError
 import synth
 from geo_data.external_zones import find_external_zones
 from pipelines.config.loading import ReleaseConfig
+from pipelines.planning.estimating import JobLayout
 from pipelines.planning.form import PLAN_FORMAT
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
@@ -44,6 +45,7 @@ from pipelines.release.layout import (
     public_files,
     without_parts,
 )
+from pipelines.release.measurements import Measurements, measurement_files, read_measurements
 from pipelines.release.names import NAME_FILE, check_names
 from pipelines.release.polygons import check_polygons
 from pipelines.release.readme import WORDINGS, release_readme
@@ -132,7 +134,10 @@ def _verify(folder: Path, key: Path | None, guarantee: synth.Guarantee | None) -
     computed = guarantee or _run("guarantee", certify)
     yield Check("guarantee", _run("guarantee", lambda: _check_guarantee(plan, computed, certificate, stated)))
     yield Check("budget", _run("budget", lambda: _check_budget(plan, computed)))
-    yield Check("data", _run("data", lambda: _check_data(folder, plan, certificate)))
+    measured = _run("measurements", lambda: None if first else _read_measurements(folder, plan))
+    if measured is not None:
+        yield Check("measurements", measured.words)
+    yield Check("data", _run("data", lambda: _check_data(folder, plan, certificate, measured)))
     yield Check(
         "texts", _run("texts", lambda: _check_texts(folder, plan, certificate, hashes, stated["format"]))
     )
@@ -359,9 +364,19 @@ def _check_budget(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
     return f"within the requested epsilon {epsilon} and delta {delta} ({plan.numeric.guarantee})"
 
 
-def _check_data(folder: Path, plan: ReleasePlan, certificate: Certificate) -> str:
+def _read_measurements(folder: Path, plan: ReleasePlan) -> Measurements | None:
+    """Read the noisy counts of a release that has some."""
+    if not plan.measures:
+        return None
+    layout = JobLayout(plan)
+    return Measurements(plan, layout, read_measurements(folder, plan, layout))
+
+
+def _check_data(
+    folder: Path, plan: ReleasePlan, certificate: Certificate, measured: Measurements | None
+) -> str:
     """Compare the data files with the plan: totals of every work block by every attribute, and each other."""
-    return check_data(folder, plan, certificate.created[:10].replace("-", ""))
+    return check_data(folder, plan, certificate.created[:10].replace("-", ""), measured)
 
 
 def _check_texts(
@@ -375,7 +390,10 @@ def _check_texts(
     present = hashes.keys() - {MANIFEST}
     named = NAME_FILE in present
     present -= {NAME_FILE, PUBLIC_KEY}  # of a release with names, of a signed one
-    more = sorted({*without_parts(present)} ^ {*expected_files(plan.configuration)})
+    expected = {*expected_files(plan.configuration)}
+    if certificate_format != FIRST_FORMAT:  # which published no noisy counts
+        expected |= {name for names in measurement_files(plan) for name in names}
+    more = sorted({*without_parts(present)} ^ expected)
     if more:
         raise _fail("texts", f"a release of this kind has other files: {', '.join(more)}")
     if not _manifest_is_original(folder, hashes):
