@@ -41,6 +41,8 @@ class Choices:
         Level whose units are the cells, where the rule is "units".
     tables : tuple of TableChoice
         Further tables that are measured, for a mechanism that measures tables.
+    mechanism : str or None
+        The mechanism, where the configuration leaves it open.
     """
 
     pool_level: str
@@ -49,6 +51,7 @@ class Choices:
     pool_by: tuple[str, ...] = ()
     cell_level: str | None = None
     tables: tuple[TableChoice, ...] = ()
+    mechanism: str | None = None
 
     def threshold(self, size: float) -> float:
         """Return the expected workers of a cell in a pool of `size` slots."""

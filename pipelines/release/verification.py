@@ -319,7 +319,7 @@ def contradictions(config: ReleaseConfig, plan: ReleasePlan) -> list[str]:
         inside = pd.Series(np.delete(geography.blocks, geography.external_blocks), dtype="str")
         asked = find_external_zones(asked, inside)
     pairs = {
-        "mechanism": (plan.numeric.mechanism, config.release.mechanism),
+        "mechanism": (plan.numeric.mechanism, config.release.mechanism or plan.numeric.mechanism),
         "epsilon and delta": (plan.requested, (privacy.epsilon, privacy.delta)),
         "guarantee": (plan.numeric.guarantee, privacy.guarantee),
         "block": (geography.block_level, config.geography.block),
