@@ -138,7 +138,7 @@ class _Search:
             replace(fixed, thresholds=(), cell_level=name)
             for name in _cell_levels(self._config, self._inputs)
         ]
-        if self._adaptive:
+        if self._adaptive and not self._measures:
             coarsest = replace(fixed, thresholds=(2.0**_LARGEST,))
             if self.value(coarsest) == inf:
                 return coarsest
@@ -177,11 +177,12 @@ class _Search:
         small = [(), *((table,) for table in self._small if table.share == _FIRST_SHARE)]
         first = [
             replace(_shared(cells, end), tables=tables)
-            for cells, end, tables in product(starts, ends, small)
+            for end, tables in product(ends, small)
+            for cells in (starts if self._whole or end == ends[0] or not self._measures else starts[:1])
             if self._can_be(replace(cells, tables=tables))
         ]
         plain = min(first, key=self.value)
-        apart = [_shared(replace(plain, tables=()), end) for end in ends]
+        apart = [_shared(replace(plain, tables=()), end) for end in (ends if self._whole else ends[-1:])]
         first += [replace(one, pool_by=by) for one in apart for by in self._strata[1:]]
         ways = [self._near_sharing, self._near_strata, self._near_tables]
         if len(starts) > 1:

@@ -336,7 +336,8 @@ def objective(
     slots = plan.pools.slots
     synthetic = _draw_trial(plan, homes, batches(plan), seed)
     true, drawn = (CountedJobs(slots.work, h, slots.attributes) for h in (homes, synthetic))
-    return workload.objective(workload.losses(true, drawn, share))
+    measured = {name for table in plan.choices.tables if table.work is None for name in table.by}
+    return workload.objective(workload.losses(true, drawn, share, measured))
 
 
 def _spread(parts: list[slice], n: NDArray[np.int64], jobs: int) -> list[slice]:

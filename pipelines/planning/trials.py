@@ -84,7 +84,7 @@ def draw_sample(
     workload: Workload,
     by: tuple[str, ...] = (),
 ) -> Sample:
-    """Return the slots of the member blocks of some destination units, spread evenly over all their jobs.
+    """Return the slots of the member blocks of some destination units, spread evenly over all sizes.
 
     Parameters
     ----------
@@ -101,15 +101,11 @@ def draw_sample(
     unit = inputs.model.units(np.arange(jobs.size, dtype=np.int32))
     of_unit = np.bincount(unit, np.where(member, jobs, 0), minlength=inputs.model.n_units)
     present = np.flatnonzero(of_unit)
-    # By size, so that large and small units have their part in the jobs of a few units.
+    # One in so many, by size: what units lose depends on it most, and each counts by its jobs.
     present = present[np.argsort(of_unit[present], kind="stable")]
-    running = np.cumsum(of_unit[present])
-    # As many units as hold the jobs wanted, at even steps of the running total: large ones are likelier.
-    mean = np.sum(of_unit**2) / max(1, running[-1:].sum())
-    wanted = min(_SAMPLE_UNITS, max(1, round(size / max(1.0, mean))))
-    if wanted < present.size and running[-1] > size:
-        at = (np.arange(wanted) + 0.5) / wanted * running[-1]
-        present = present[np.unique(np.searchsorted(running, at))]
+    wanted = min(_SAMPLE_UNITS, max(1, round(size * present.size / max(1, int(of_unit.sum())))))
+    if wanted < present.size:
+        present = present[((np.arange(wanted) + 0.5) * present.size / wanted).astype(np.int64)]
     chosen = member & np.isin(unit, present)
     rows = chosen[inputs.slots.work]
     slots = inputs.slots
