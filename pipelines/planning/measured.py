@@ -5,7 +5,7 @@ They follow from public slots and the geography, so a stored plan holds the choi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -17,7 +17,21 @@ import synth
 from geo_data.geography import Geography
 from geo_data.jobs import JobRecords, Slots
 
-__all__ = ["MeasuredGroups", "TableChoice", "group_jobs"]
+__all__ = ["MeasuredGroups", "TableChoice", "group_jobs", "table_in_words"]
+
+
+def table_in_words(home: str, work: str | None, by: Sequence[str]) -> str:
+    """Return what reports call a table that counts jobs by home area, work area and attributes.
+
+    Parameters
+    ----------
+    home : str
+    work : str or None
+        None counts jobs wherever they are.
+    by : sequence of str
+    """
+    areas = f"residents of {home}" if work is None else f"{home} to {work}"
+    return areas + (f" by {' and '.join(by)}" if by else "")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import synth
 from geo_data.geography import Geography
 from geo_data.pools import PoolTable
 from pipelines.config.implicates import Implicates
-from pipelines.planning.measured import MeasuredGroups, TableChoice
+from pipelines.planning.measured import MeasuredGroups, TableChoice, table_in_words
 
 __all__ = ["Choices", "ReleasePlan", "batches", "record_range"]
 
@@ -143,6 +143,21 @@ class ReleasePlan:
     def measures(self) -> bool:
         """Whether tables are measured, from whose noisy counts homes are estimated."""
         return "tables" in self.mechanism.settings
+
+    @property
+    def tables(self) -> tuple[tuple[str, Fraction], ...]:
+        """The tables that are measured, in words, each with its share of epsilon."""
+        if not self.measures:
+            return ()
+        block, pooling, shared = self.geography.block_level, self.pools.pooling, self.pools.shared
+        work = (
+            block if not shared.any() else f"{pooling.level} (blocks below {pooling.below:,} jobs) or {block}"
+        )
+        if shared.all():
+            work = pooling.level
+        first = table_in_words(self.choices.cell_level or "groups of blocks", work, pooling.by)
+        further = [(table_in_words(t.home, t.work, t.by), t.share) for t in self.choices.tables]
+        return ((first, 1 - sum((share for _, share in further), Fraction(0))), *further)
 
     @property
     def implicates(self) -> Implicates:

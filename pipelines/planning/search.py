@@ -34,11 +34,11 @@ __all__ = ["choose", "make_plan"]
 _POOL_BELOW = (1, 8, 32, 128, 512)  # limits that are tried
 _SMALLEST, _LARGEST = -8, 8  # T between 2^-8 and 2^8 expected workers a cell
 _FEWEST_JOBS = 2_000  # a size class with fewer takes the threshold of its neighbour
-_SHARES = tuple(map(Fraction, ("0", "0.03", "0.05", "0.1", "0.3")))  # of epsilon, of a small table
+_SHARES = tuple(map(Fraction, ("0.03", "0.05", "0.1", "0.3")))  # of epsilon, of a small table
 _FIRST_SHARE = Fraction("0.05")
 _HOPELESS = 1.5  # a mechanism whose first candidates lose so many times as much is not searched further
 
-_Value = Callable[[Choices], float]
+_Way = Callable[[Choices], Iterable[Choices]]
 _Sharing = tuple[str, int]
 
 
@@ -170,7 +170,8 @@ class _Search:
             return [self._fixed]
         if self._measures and not self._whole and min(map(self.value, units), default=inf) < inf:
             return []
-        return [_thresholds(self._config, self._inputs, self._jobs, self._fixed, self._sample.workload)]
+        size = SAMPLE_JOBS // 4 if self._measures else SAMPLE_JOBS  # estimates take their time
+        return [_thresholds(self._config, self._inputs, self._jobs, self._fixed, self._sample.workload, size)]
 
     def _best_of(self, starts: Sequence[Choices], ends: Sequence[_Sharing]) -> Choices:
         """Return the best candidate with any of these cells, going downhill from the best of a few."""
@@ -184,22 +185,21 @@ class _Search:
         plain = min(first, key=self.value)
         apart = [_shared(replace(plain, tables=()), end) for end in (ends if self._whole else ends[-1:])]
         first += [replace(one, pool_by=by) for one in apart for by in self._strata[1:]]
-        ways = [self._near_sharing, self._near_strata, self._near_tables]
+        ways: list[_Way] = [self._near_sharing, self._near_strata, self._near_tables]
         if len(starts) > 1:
-            ways.append(
-                lambda own: [replace(own, thresholds=c.thresholds, cell_level=c.cell_level) for c in starts]
-            )
+            cells = [(one.thresholds, one.cell_level) for one in starts]
+            ways.append(lambda own: [replace(own, thresholds=t, cell_level=level) for t, level in cells])
         if self._adaptive:
             ways.append(self._rescaled)
         begin = sorted(dict.fromkeys(first), key=self.value)[: 3 if self._whole else 1]
         return min((self._downhill(one, ways) for one in begin), key=self.value)
 
-    def _downhill(self, choices: Choices, ways: Sequence[Callable[[Choices], Iterable[Choices]]]) -> Choices:
+    def _downhill(self, choices: Choices, ways: Sequence[_Way]) -> Choices:
         """Return where no way leads further down."""
         best, stuck = choices, 0
         for way in cycle(ways):
             found = min(filter(self._can_be, way(best)), key=self.value, default=best)
-            stuck = 1 if self.value(found) < self.value(best) else stuck + 1
+            stuck = 0 if self.value(found) < self.value(best) else stuck + 1
             if self.value(found) < self.value(best):
                 best = found
             if stuck >= len(ways):
@@ -211,14 +211,14 @@ class _Search:
         limits = sorted({limit for _, limit in self._sharing})
         at = limits.index(own.pool_below)
         for way in self._sharing:
-            if abs(limits.index(way[1]) - at) <= 1 or way in (self._sharing[0], self._sharing[-1]):
+            if abs(limits.index(way[1]) - at) <= 1:
                 yield _shared(own, way)
 
     def _near_strata(self, own: Choices) -> Iterator[Choices]:
         return (replace(own, pool_by=by) for by in self._strata)
 
     def _near_tables(self, own: Choices) -> Iterator[Choices]:
-        """Yield the candidates with the next shares of its small table; with none, and from none the first."""
+        """Yield the candidates with the next shares of its small table, and without; from none the first."""
         yield replace(own, tables=())
         if not own.tables:
             yield from (replace(own, tables=(t,)) for t in self._small if t.share == _FIRST_SHARE)
@@ -290,7 +290,7 @@ def _small_tables(config: ReleaseConfig, inputs: PublicInputs, workload: Workloa
     every = [tuple(names)] if config.jobs.format == "microdata" else [(name,) for name in names]
     return [
         TableChoice(None, by, home, share)
-        for by, home, share in product(every if names else [], homes, _SHARES[1:])
+        for by, home, share in product(every if names else [], homes, _SHARES)
     ]
 
 
@@ -323,6 +323,7 @@ def _thresholds(
     jobs: NDArray[np.int64],
     start: Choices,
     workload: Workload,
+    size_of_sample: int,
 ) -> Choices:
     """Return the best T of every size class, each search beginning at the answer of the class before."""
     flows = workload.of_flows()
@@ -332,7 +333,7 @@ def _thresholds(
     found: dict[int, int] = {}
     exponent = 0
     for size in reversed(range(classes)):
-        sample = draw_sample(inputs, jobs, octave == size, SAMPLE_JOBS, flows)
+        sample = draw_sample(inputs, jobs, octave == size, size_of_sample, flows)
         if len(sample) < min(_FEWEST_JOBS, len(inputs.slots) // classes):
             continue
         exponent = _descend(

@@ -28,6 +28,7 @@ import synth
 from geo_data.category_counts import inside_share
 from geo_data.geography import Geography
 from geo_data.jobs import Slots
+from pipelines.planning.measured import table_in_words
 from pipelines.planning.utility import cell_variation, count_variation
 
 __all__ = ["CountedJobs", "Table", "Workload", "most_telling", "resolve_workload"]
@@ -58,8 +59,7 @@ class Table:
     @property
     def name(self) -> str:
         """What reports call it."""
-        areas = f"residents of {self.home}" if self.work is None else f"{self.home} to {self.work}"
-        return areas + (f" by {' and '.join(self.attributes)}" if self.attributes else "")
+        return table_in_words(self.home, self.work, self.attributes)
 
 
 @dataclass(frozen=True, eq=False)
