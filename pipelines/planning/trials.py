@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isqrt
-from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +17,12 @@ import geo_data
 import synth
 from pipelines.config.loading import ReleaseConfig
 from pipelines.planning.assembling import assemble
-from pipelines.planning.plan import Choices, ReleasePlan
+from pipelines.planning.measured import MeasuredGroups
+from pipelines.planning.plan import Choices, ReleasePlan, batches
 from pipelines.planning.public_inputs import PublicInputs
-from pipelines.planning.simulation import objective
-from pipelines.planning.workload import Workload
+from pipelines.planning.simulation import draw_measured, draw_trial
+from pipelines.planning.workload import CountedJobs, Table, Workload
+from synth.measured import count_cells
 
 __all__ = ["SAMPLE_JOBS", "Sample", "draw_sample", "expected_loss"]
 
@@ -146,9 +147,41 @@ def expected_loss(config: ReleaseConfig, inputs: PublicInputs, sample: Sample, c
         return float("inf")
     plan = _as_of_all_jobs(plan, sample.share)
     homes = sample.homes_of(plan.pools)
-    return fmean(
-        objective(plan, sample.workload, sample.seed + i, own, sample.share) for i, own in enumerate(homes)
-    )
+    losses = [_losses(plan, sample, sample.seed + i, own) for i, own in enumerate(homes)]
+    return sample.workload.objective(np.mean(losses, axis=0))
+
+
+def _losses(plan: ReleasePlan, sample: Sample, seed: int, homes: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Return what one draw loses in each table of the workload."""
+    slots, workload, parts = plan.pools.slots, sample.workload, batches(plan)
+    if plan.measures:
+        drawn, fits = draw_measured(plan, homes, parts, synth.RunKey.from_seed(seed))
+    else:
+        drawn, fits = draw_trial(plan, homes, parts, seed), []
+    true, synthetic = (CountedJobs(slots.work, h, slots.attributes) for h in (homes, drawn))
+    losses = workload.losses(true, synthetic, sample.share)
+    if plan.further and sample.share < 1:
+        # Their noise is that of the whole, which more units do not even out; whole jobs would be too coarse.
+        margins = fits[0].margins()[1:]
+        for groups, choice, margin in zip(plan.further, plan.choices.tables, margins, strict=True):
+            lost = margin - count_cells(groups.table, groups.find(slots), homes)
+            for i, table in enumerate(workload.tables):
+                if table.work is None and {*table.attributes} <= {*choice.by} and choice.work is None:
+                    losses[i] = _variation(plan, groups, table, lost)
+    return losses
+
+
+def _variation(plan: ReleasePlan, groups: MeasuredGroups, table: Table, lost: NDArray[np.float64]) -> float:
+    """Return the total variation of a table of residents, from what is lost in each cell of a finer one."""
+    slots, measured = plan.pools.slots, groups.table
+    one = np.zeros(measured.n.size, np.int64)
+    one[groups.find(slots)] = np.arange(len(slots))  # a slot of each group
+    home = plan.geography.unit_of(table.home, measured.domains.cuts).astype(np.int64)
+    key = np.zeros(measured.n.size, np.int64)
+    for name in table.attributes:
+        key = key * len(slots.categories[name]) + slots.attributes[name][one]
+    cells = key[:, np.newaxis] * (int(home.max()) + 1) + home
+    return float(np.abs(np.bincount(cells.ravel(), lost)).sum() / 2 / len(slots))
 
 
 def _is_too_large(plan: ReleasePlan, share: float) -> bool:

@@ -15,7 +15,7 @@ The last two are there if jobs have attributes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -131,13 +131,7 @@ class Workload:
         shares = [float(table.weight / total) for table in self.tables]
         return float(np.dot(shares, np.asarray(losses, np.float64)))
 
-    def losses(
-        self,
-        true: CountedJobs,
-        synthetic: CountedJobs,
-        share: float = 1.0,
-        measured: Collection[str] = (),
-    ) -> NDArray[np.float64]:
+    def losses(self, true: CountedJobs, synthetic: CountedJobs, share: float = 1.0) -> NDArray[np.float64]:
         """Return the loss of each table.
 
         Parameters
@@ -148,9 +142,6 @@ class Workload:
             The share of all jobs that these are: all jobs of some units of `level`, or of work blocks in
             them. Where an area of a table gathers jobs of many such units, what is lost in the whole is
             extrapolated.
-        measured : collection of str
-            Attributes by which residents are counted themselves, with noise for the share: what is lost in
-            tables of residents by these does not become less with more units.
 
         Returns
         -------
@@ -164,12 +155,7 @@ class Workload:
         and the mean loss of two halves of them.
         """
         found = np.array([self._loss(table, true, synthetic) for table in self.tables])
-        gathers = [
-            i
-            for i, table in enumerate(self.tables)
-            if self._gathers(table)
-            and not (measured and table.work is None and {*table.attributes} <= {*measured})
-        ]
+        gathers = [i for i, table in enumerate(self.tables) if self._gathers(table)]
         if share >= 1 or not gathers:
             return found
         halves = self._halves(true, synthetic)

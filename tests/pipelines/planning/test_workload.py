@@ -14,7 +14,8 @@ import pytest
 import geo_data
 from geo_data.geography import Partition
 from pipelines import ReleaseConfig, make_plan, read_public_inputs, simulate_utility
-from pipelines.planning.search import _objective, _sample, choose
+from pipelines.planning.search import choose
+from pipelines.planning.trials import draw_sample, expected_loss
 from pipelines.planning.simulation import carries, draw_public_model, draw_without_noise
 from pipelines.planning.utility import cell_variation
 from pipelines.planning.workload import CountedJobs, Table, Workload, most_telling, resolve_workload
@@ -264,14 +265,14 @@ def test_no_setting_by_hand_is_better_than_the_choice(
         inputs = read_public_inputs(config)
         jobs = np.bincount(inputs.slots.work, minlength=inputs.geography.n_blocks)
         tables = resolve_workload(config.canonical(), inputs.geography, inputs.model.level, inputs.slots)
-        sample = _sample(inputs, jobs, jobs > 0, len(inputs.slots), tables, ("age", "sector"))
+        sample = draw_sample(inputs, jobs, jobs > 0, len(inputs.slots), tables, ("age", "sector"))
         assert sample.share == 1
 
         def loss(
             change: dict[str, Any], asked: Any = asked, inputs: Any = inputs, sample: Any = sample
         ) -> float:
             config = small_config(*asked, change)
-            return _objective(config, inputs, sample, choose(config, inputs))
+            return expected_loss(config, inputs, sample, choose(config, inputs))
 
         chosen = loss(dict.fromkeys(GRID))
         by_hand = [loss(dict(zip(GRID, values, strict=True))) for values in itertools.product(*GRID.values())]
