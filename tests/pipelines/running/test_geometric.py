@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +20,20 @@ import synth
 from helpers import forge, refused, with_values
 from pipelines import Release, ReleasePlan, resume, run, verify
 from pipelines.cli.summary import release_summary
+from pipelines.planning.assembling import assemble
 from pipelines.planning.form import plan_hash
-from pipelines.planning.public_inputs import read_public_inputs
+from pipelines.planning.measured import TableChoice
+from pipelines.planning.plan import Choices
+from pipelines.planning.public_inputs import PublicInputs, read_public_inputs
 from pipelines.planning.simulation import simulate_utility
 from pipelines.planning.storage import load_plan, save_plan
 from pipelines.planning.sweep import Sweep, tune
 from pipelines.release.certificate import certificate_schema, guarantee_fields
 from pipelines.running import batches as drawing
+from pipelines.running import run as runs
 from pipelines.running.report import plan_summary
 
-from .helpers import GEOMETRIC, Configs, data_of, seeded
+from .helpers import GEOMETRIC, Configs, everything, seeded
 
 Document = dict[str, Any]
 
@@ -87,25 +93,47 @@ def test_totals_of_work_blocks_are_exact(release: Release) -> None:
     assert found.to_dict() == {int(i): int(work[i]) for i in np.flatnonzero(work)}
 
 
+def of_two_tables(config: pipelines.ReleaseConfig, inputs: PublicInputs) -> ReleasePlan:
+    """Flows between tracts, and residents of tracts by earnings with a fifth of epsilon."""
+    table = TableChoice(None, ("SE",), "trct", Fraction(1, 5))
+    choices = Choices("trct", 10_000, (), cell_level="trct", tables=(table,))
+    return assemble(config, inputs, inputs.slots, choices, config.privacy.delta)
+
+
+def tables_of(release: Release) -> dict[str, bytes]:
+    """The tables of data and measurements."""
+    files = everything(release.public).items()
+    return {name: content for name, content in files if not name.startswith("plan/") and "parquet" in name}
+
+
+@pytest.mark.parametrize("tables", [1, 2])
 def test_one_key_gives_the_same_bytes_however_it_is_cut_off(
-    config: Configs, monkeypatch: pytest.MonkeyPatch
+    config: Configs, monkeypatch: pytest.MonkeyPatch, tables: int
 ) -> None:
-    draw = drawing.sample_batch
-    whole, again, other = (seeded(config({"run.batch_jobs": 50}), seed) for seed in (1, 1, 2))
-    assert data_of(whole) == data_of(again)
-    assert data_of(whole) != data_of(other)
+    """Cut off while a batch is measured, while homes are estimated, and while a batch is drawn."""
+    changes: Document = {"run.batch_jobs": 50}
+    if tables == 2:
+        changes |= {"release.implicates": 2, "plan.split_threshold": None, "plan.pool_below": None}
+        monkeypatch.setattr(runs, "make_plan", of_two_tables)
+    whole, again, other = (seeded(config(changes), seed) for seed in (1, 1, 2))
+    assert tables_of(whole) == tables_of(again)
+    assert tables_of(whole) != tables_of(other)
+    assert len([name for name in tables_of(whole) if name.startswith("measurements/")]) == tables**2
+    assert "its randomness is not secret" in str(refused(whole.public))  # after all other checks
+    for function in ("measure", "estimate_factors", "draw_homes"):
+        real, calls = getattr(drawing, function), itertools.count()
 
-    def failing(plan: ReleasePlan, pools: slice, homes: object, key: object, batch: int, run: int) -> object:
-        if batch == 3:
-            raise OSError("no power")
-        return draw(plan, pools, homes, key, batch, run)  # type: ignore[arg-type]
+        def failing(*values: Any, real: Any = real, calls: Any = calls, least: int = 1) -> object:
+            if next(calls) >= least:
+                raise OSError("no power")
+            return real(*values)
 
-    broken = config({"run.batch_jobs": 50})
-    with monkeypatch.context() as patch:
-        patch.setattr(drawing, "sample_batch", failing)
-        with pytest.raises(OSError, match="no power"):
-            seeded(broken)
-    assert data_of(resume(broken.release.out)) == data_of(whole)
+        broken = config(changes)
+        with monkeypatch.context() as patch:
+            patch.setattr(drawing, function, partial(failing, least=function != "estimate_factors"))
+            with pytest.raises(OSError, match="no power"):
+                seeded(broken)
+        assert tables_of(resume(broken.release.out)) == tables_of(whole)
 
 
 def test_a_plan_is_stored_and_read_without_loss(release: Release, tmp_path: Path) -> None:
