@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -12,6 +13,8 @@ from typing import Any
 
 import jsonschema
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pydantic_core
 import pytest
 
@@ -21,6 +24,7 @@ from helpers import forge, refused, with_values
 from pipelines import Release, ReleasePlan, resume, run, verify
 from pipelines.cli.summary import release_summary
 from pipelines.planning.assembling import assemble
+from pipelines.planning.estimating import JobLayout
 from pipelines.planning.form import plan_hash
 from pipelines.planning.measured import TableChoice
 from pipelines.planning.plan import Choices
@@ -29,6 +33,8 @@ from pipelines.planning.simulation import simulate_utility
 from pipelines.planning.storage import load_plan, save_plan
 from pipelines.planning.sweep import Sweep, tune
 from pipelines.release.certificate import certificate_schema, guarantee_fields
+from pipelines.release.layout import file_names
+from pipelines.release.measurements import Measurements, read_measurements, write_measurements
 from pipelines.running import batches as drawing
 from pipelines.running import run as runs
 from pipelines.running.report import plan_summary
@@ -198,6 +204,67 @@ def test_a_changed_certificate_is_found(release: Release) -> None:
         forge(release.public, with_values(document, {path: value}))
         words = f"certificate.json: {path.split('.')[0]} is not what the plan gives"
         assert words in str(refused(release.public))
+
+
+def with_counts(table: pa.Table, counts: Any) -> pa.Table:
+    lists = table["noisy"].combine_chunks()
+    changed = pa.LargeListArray.from_arrays(lists.offsets, pa.array(counts, pa.int64()))
+    return table.set_column(1, table.schema.field("noisy"), changed)
+
+
+def test_other_noisy_counts_are_found(release: Release) -> None:
+    """They give other estimates, from which the homes cannot have been rounded."""
+    plan, layout = release.plan, JobLayout(release.plan)
+    ((counts,),) = read_measurements(release.public, plan, layout)
+    for change, passes in ((counts, True), (np.roll(counts, 7), False)):
+        write_measurements(plan, layout, [[change]], release.public)
+        forge(release.public, read(release.public / "certificate.json"))
+        if passes:
+            assert list(verify(release.public))[-1].name == "for release"
+        else:
+            assert "the homes cannot have been rounded from the noisy counts" in str(refused(release.public))
+
+
+def test_homes_of_other_cells_are_found(release: Release) -> None:
+    """Homes of a destination exchanged for those of another: totals of work blocks are as they were."""
+    od = release.public / file_names(release.plan.configuration)["od_parquet"]
+    table = pq.read_table(od).to_pandas()
+    jobs = table.loc[table.index.repeat(table["S000"]), ["w_geocode", "h_geocode"]]
+    assert jobs["h_geocode"].nunique() > 2
+    measured = Measurements(
+        release.plan,
+        layout := JobLayout(release.plan),
+        read_measurements(release.public, release.plan, layout),
+    )
+    geography = release.plan.geography
+    work, home = (geography.number(jobs[name]) for name in ("w_geocode", "h_geocode"))
+    everything = slice(0, release.plan.pools.n.size)
+    assert measured.fits(0, everything, work, home)
+    assert not measured.fits(0, everything, work, np.roll(home, len(jobs) // 2))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.slice(1), "the rows are not the groups that the plan measures"),
+        (lambda t: t.append_column("more", t["pool"]), "columns"),
+        (lambda t: t.set_column(0, "pool", pa.array(t["pool"].to_numpy() + 1)), "the rows are not"),
+        (lambda t: with_counts(t, [None] * sum(map(len, t["noisy"]))), "the rows are not the groups"),
+    ],
+)
+def test_measurements_of_another_form_are_refused(
+    release: Release, change: Callable[[pa.Table], pa.Table], message: str
+) -> None:
+    path = release.public / "measurements" / "table-1.parquet"
+    pq.write_table(change(pq.read_table(path)), path, compression="zstd")
+    forge(release.public, read(release.public / "certificate.json"))
+    assert message in str(refused(release.public))
+
+
+def test_a_measurement_file_belongs_to_a_release(release: Release) -> None:
+    (release.public / "measurements" / "table-1.parquet").unlink()
+    forge(release.public, read(release.public / "certificate.json"))
+    assert "measurements" in str(refused(release.public))
 
 
 # --- planning
