@@ -24,6 +24,7 @@ from pipelines.storage.parquet_form import FormError, check_form
 
 __all__ = [
     "MEASUREMENT_FOLDER",
+    "Factors",
     "Measurements",
     "check_measurement_bytes",
     "measurement_files",
@@ -33,6 +34,7 @@ __all__ = [
 
 MEASUREMENT_FOLDER = "measurements"
 _MOST_OFF = 1.01  # jobs: one, and what sums of floats and of parts of a job may be off
+Factors = Sequence[Sequence[NDArray[np.float64]]]
 _COUNTS = pa.large_list(pa.int64())
 
 
@@ -135,13 +137,19 @@ class Measurements:
         Of the plan.
     noisy : sequence of sequence of ndarray of int64
         By run and table (`read_measurements`).
+    factors : sequence of sequence of ndarray of float64, optional
+        What `estimate_factors` makes of them, where that is known.
     """
 
     def __init__(
-        self, plan: ReleasePlan, layout: JobLayout, noisy: Sequence[Sequence[NDArray[np.int64]]]
+        self,
+        plan: ReleasePlan,
+        layout: JobLayout,
+        noisy: Sequence[Sequence[NDArray[np.int64]]],
+        factors: Factors | None = None,
     ) -> None:
         self._plan, self._layout = plan, layout
-        self._factors = [estimate_factors(plan, layout, of_run) for of_run in noisy]
+        self._factors = factors or [estimate_factors(plan, layout, of_run) for of_run in noisy]
         cells = sum(table.offsets[-1] for table in layout.tables)
         runs = f", {len(noisy)} times" if len(noisy) > 1 else ""
         tables = f"{len(layout.tables)} tables" if len(layout.tables) > 1 else "one table"
