@@ -239,8 +239,9 @@ def test_homes_of_other_cells_are_found(release: Release) -> None:
     geography = release.plan.geography
     work, home = (geography.number(jobs[name]) for name in ("w_geocode", "h_geocode"))
     everything = slice(0, release.plan.pools.n.size)
-    assert measured.fits(0, everything, work, home)
-    assert not measured.fits(0, everything, work, np.roll(home, len(jobs) // 2))
+    rounded = measured.of(0, everything)
+    assert rounded.fits(work, home)
+    assert not rounded.fits(work, np.roll(home, len(jobs) // 2))
 
 
 @pytest.mark.parametrize(
