@@ -24,7 +24,15 @@ from synth.geometric import GeometricParameters
 from synth.measured import JobGroups, MeasuredTable
 from synth.rounding import Rounding
 
-__all__ = ["JobLayout", "JobRows", "draw_homes", "estimate_factors", "estimate_homes", "restore_estimate"]
+__all__ = [
+    "JobLayout",
+    "JobRows",
+    "draw_homes",
+    "drawn_cells",
+    "estimate_factors",
+    "estimate_homes",
+    "restore_estimate",
+]
 
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
@@ -234,6 +242,13 @@ def _prior(plan: ReleasePlan) -> Prior:
     return prior
 
 
+def drawn_cells(plan: ReleasePlan, rows: JobRows, fit: Estimate) -> tuple[synth.Domains, synth.OriginShares]:
+    """Return the cells that whole jobs are given to, a domain for each place, and shares by domain."""
+    place = rows.groups.place[rows.groups.starts[:-1]]
+    row = np.searchsorted(plan.destinations, place).astype(np.int32)
+    return fit.domains(plan.geography.n_blocks), replace(plan.destination_shares, row=row)
+
+
 def draw_homes(
     plan: ReleasePlan, rows: JobRows, fit: Estimate, key: synth.RunKey, batch: int, implicate: str = ""
 ) -> Int32:
@@ -260,15 +275,9 @@ def draw_homes(
     cells = np.concatenate([rounding.homes(i, stream) for i in range(rows.groups.n_places)])
     first = rows.groups.starts[:-1]
     place = np.repeat(np.arange(first.size, dtype=np.int32), np.add.reduceat(rows.groups.n, first))
-    row = np.searchsorted(plan.destinations, rows.groups.place[first]).astype(np.int32)
-    blocks = synth.draw_blocks(
-        fit.domains(plan.geography.n_blocks),
-        place,
-        cells,
-        plan.cumulative_weights,
-        replace(plan.destination_shares, row=row),
-        key.stream(f"blocks{implicate}", batch),
-    )
+    domains, shares = drawn_cells(plan, rows, fit)
+    stream = key.stream(f"blocks{implicate}", batch)
+    blocks = synth.draw_blocks(domains, place, cells, plan.cumulative_weights, shares, stream)
     homes = np.empty_like(blocks)
     homes[rows.slot] = blocks
     return homes

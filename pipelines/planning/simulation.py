@@ -30,7 +30,7 @@ __all__ = [
     "carries",
     "draw_measured",
     "draw_public_model",
-    "draw_trial",
+    "draw_synthetic",
     "draw_without_noise",
     "simulate_utility",
 ]
@@ -201,20 +201,27 @@ def draw_without_noise(
     return homes[drawn.clip(np.repeat(first, size), np.repeat(last - 1, size))]
 
 
-def draw_trial(
-    plan: ReleasePlan, homes: NDArray[np.int32], parts: list[slice], seed: int
+def draw_synthetic(
+    plan: ReleasePlan, homes: NDArray[np.int32], key: synth.RunKey, parts: list[slice] | None = None
 ) -> NDArray[np.int32]:
-    """Draw the synthetic homes of some batches from homes that are nobody's, so the key may be seeded.
+    """Draw synthetic homes as a release does, in memory.
 
     Parameters
     ----------
     plan : ReleasePlan
-    homes : ndarray of int32, shape (n_slots,)
-        Slot after slot of the batches.
-    parts : list of slice
-    seed : int
+    homes : ndarray of int32
+        **Confidential** if they are anybody's: the home of each slot of these batches, slot after slot.
+    key : synth.RunKey
+        Seeded for trials on homes that are nobody's.
+    parts : list of slice, optional
+        Batches that are drawn as if there were no others; by default all.
+
+    Returns
+    -------
+    ndarray of int32, shape (n_slots,)
+        Of one implicate.
     """
-    key = synth.RunKey.from_seed(seed)
+    parts = batches(plan) if parts is None else parts
     if plan.measures:
         return draw_measured(plan, homes, parts, key)[0]
     sizes = [int(plan.pools.n[part].sum()) for part in parts]
@@ -306,7 +313,7 @@ def simulate_utility(
         homes = homes[tried]
     known = own if attributes is None else {name: attributes[name][tried] for name in workload.attributes}
     true = CountedJobs(work, homes, known)
-    synthetic = draw_trial(plan, homes, parts, seed)
+    synthetic = draw_synthetic(plan, homes, synth.RunKey.from_seed(seed), parts)
     share = work.size / len(slots)
     losses = [
         workload.losses(true, CountedJobs(work, drawn, own), share)

@@ -20,7 +20,7 @@ from pipelines.planning.assembling import assemble
 from pipelines.planning.measured import MeasuredGroups
 from pipelines.planning.plan import Choices, ReleasePlan, batches
 from pipelines.planning.public_inputs import PublicInputs
-from pipelines.planning.simulation import draw_measured, draw_trial
+from pipelines.planning.simulation import draw_measured, draw_synthetic
 from pipelines.planning.workload import CountedJobs, Table, Workload
 from synth.measured import count_cells
 
@@ -154,10 +154,11 @@ def expected_loss(config: ReleaseConfig, inputs: PublicInputs, sample: Sample, c
 def _losses(plan: ReleasePlan, sample: Sample, seed: int, homes: NDArray[np.int32]) -> NDArray[np.float64]:
     """Return what one draw loses in each table of the workload."""
     slots, workload, parts = plan.pools.slots, sample.workload, batches(plan)
+    key = synth.RunKey.from_seed(seed)
     if plan.measures:
-        drawn, fits = draw_measured(plan, homes, parts, synth.RunKey.from_seed(seed))
+        drawn, fits = draw_measured(plan, homes, parts, key)
     else:
-        drawn, fits = draw_trial(plan, homes, parts, seed), []
+        drawn, fits = draw_synthetic(plan, homes, key, parts), []
     true, synthetic = (CountedJobs(slots.work, h, slots.attributes) for h in (homes, drawn))
     losses = workload.losses(true, synthetic, sample.share)
     if plan.further and sample.share < 1:

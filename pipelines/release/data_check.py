@@ -20,7 +20,7 @@ from geo_data.geography import Geography
 from geo_data.od_files import count_columns, od_table
 from pipelines.planning.plan import ReleasePlan, batches
 from pipelines.release.layout import file_names
-from pipelines.release.measurements import Measurements
+from pipelines.release.measurements import Measurements, Rounded
 from pipelines.storage.errors import ShownError
 from pipelines.storage.parquet_form import FormError, Kind, check_form, is_count, is_text
 
@@ -51,9 +51,9 @@ def check_data(folder: Path, plan: ReleasePlan, createdate: str, measured: Measu
     certain = 64 + np.log2(max(implicates.number * (implicates.number - 1) / 2, 1))
     for number, below in enumerate(implicates.folders):
         rows = _Rows(plan)
-        fits = measured and partial(measured.fits, number // implicates.of_run)
+        rounded = partial(measured.of, number // implicates.of_run) if measured else None
         own = {kind: below + name for kind, name in names.items()}
-        found = _check(folder, own, plan, createdate, rows, fits or None)
+        found = _check(folder, own, plan, createdate, rows, rounded)
         other = seen.setdefault(rows.digest.digest(), below)
         if other != below and rows.bits > certain:
             raise DataError(f"{below} and {other} are copies of each other, not two implicates")
@@ -77,11 +77,15 @@ class _Rows:
         pool: NDArray[np.int64],
         work: NDArray[np.int32],
         attributes: Mapping[str, NDArray[np.integer]],
+        rounded: Rounded | None,
     ) -> None:
-        """Add the rows of some pools; `pool`, `work` and `attributes` are of their slots."""
+        """Add the rows of some pools; `pool`, `work` and `attributes` are of their slots.
+
+        `rounded` has the cells that blocks were drawn in, where these are not those of the pools.
+        """
         self.digest.update(pd.util.hash_pandas_object(od, index=False).to_numpy().tobytes())
         plan, slots = self._plan, self._plan.pools.slots
-        by = plan.pools.pooling.by
+        by = () if rounded else plan.pools.pooling.by
         if plan.implicates.number == 1 or len(by) > 1:
             return
         from scipy.special import gammaln  # takes its time
@@ -94,10 +98,12 @@ class _Rows:
             of[work[own]] = pool[own]
             some = np.flatnonzero(od[column].to_numpy() > 0)
             count = od[column].to_numpy()[some]
-            domain = plan.numeric.pools.domain[of[at[some]]]
-            first, chance = synth.block_chance(
-                plan.numeric.domains, domain, home[some], plan.cumulative_weights, plan.shares
-            )
+            if rounded:
+                domains, shares, domain = rounded.domains, rounded.shares, rounded.domain(at[some])
+            else:
+                domains, shares = plan.numeric.domains, plan.shares
+                domain = plan.numeric.pools.domain[of[at[some]]]
+            first, chance = synth.block_chance(domains, domain, home[some], plan.cumulative_weights, shares)
             self.bits -= float((count * np.log(chance) - gammaln(count + 1)).sum()) / np.log(2)
             groups = pd.Series(count).groupby([at[some], first]).sum().to_numpy()
             self.bits -= float(gammaln(groups + 1).sum()) / np.log(2)
@@ -109,9 +115,12 @@ def _check(
     plan: ReleasePlan,
     createdate: str,
     kept: _Rows,
-    fits: Callable[[slice, NDArray[np.int32], NDArray[np.int32]], bool] | None,
+    rounded: Callable[[slice], Rounded] | None,
 ) -> str:
-    """Compare the files of one implicate with the plan; `kept` is given its rows, and `fits` its homes."""
+    """Compare the files of one implicate with the plan; `kept` is given its rows.
+
+    `rounded` says of some pools what their homes were rounded from, where tables were measured.
+    """
     slots, geography = plan.pools.slots, plan.geography
     kinds = [kind for kind in ("od", "aux") if f"{kind}_parquet" in names]
     columns = [name for of in count_columns(slots.categories).values() for name in of]
@@ -140,12 +149,13 @@ def _check(
             raise DataError(f"{main} has counts that no jobs can have")
         if (od["createdate"] != createdate).any():
             raise DataError(f"{main}: createdate is not the day that certificate.json states")
-        if fits is not None:
+        estimated = rounded and rounded(pools)
+        if estimated is not None:
             home, at = (np.repeat(blocks, od["S000"]) for blocks in place)
-            if not fits(pools, at, home):
+            if not estimated.fits(at, home):
                 raise DataError(f"{main}: the homes cannot have been rounded from the noisy counts")
         pool = np.repeat(np.arange(pools.start, pools.stop), plan.pools.n[pools])
-        kept.add(od, pool, work, attributes)
+        kept.add(od, pool, work, attributes, estimated)
         if jobs is not None:
             counted = jobs.count(work, attributes)
             if not counted.equals(od[[*counted.columns]].astype(counted.dtypes)):

@@ -17,14 +17,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from pipelines.planning.estimating import JobLayout, estimate_factors, restore_estimate
+from pipelines.planning.estimating import (
+    JobLayout,
+    JobRows,
+    drawn_cells,
+    estimate_factors,
+    restore_estimate,
+)
 from pipelines.planning.plan import ReleasePlan, batches
 from pipelines.storage.parquet_bytes import check_parquet_bytes
 from pipelines.storage.parquet_form import FormError, check_form
+from synth.estimation import Estimate
 
 __all__ = [
     "MEASUREMENT_FOLDER",
+    "Factors",
     "Measurements",
+    "Rounded",
     "check_measurement_bytes",
     "measurement_files",
     "read_measurements",
@@ -33,6 +42,7 @@ __all__ = [
 
 MEASUREMENT_FOLDER = "measurements"
 _MOST_OFF = 1.01  # jobs: one, and what sums of floats and of parts of a job may be off
+Factors = Sequence[Sequence[NDArray[np.float64]]]
 _COUNTS = pa.large_list(pa.int64())
 
 
@@ -135,49 +145,72 @@ class Measurements:
         Of the plan.
     noisy : sequence of sequence of ndarray of int64
         By run and table (`read_measurements`).
+    factors : sequence of sequence of ndarray of float64, optional
+        What `estimate_factors` makes of them, where that is known.
     """
 
     def __init__(
-        self, plan: ReleasePlan, layout: JobLayout, noisy: Sequence[Sequence[NDArray[np.int64]]]
+        self,
+        plan: ReleasePlan,
+        layout: JobLayout,
+        noisy: Sequence[Sequence[NDArray[np.int64]]],
+        factors: Factors | None = None,
     ) -> None:
         self._plan, self._layout = plan, layout
-        self._factors = [estimate_factors(plan, layout, of_run) for of_run in noisy]
+        self._factors = factors or [estimate_factors(plan, layout, of_run) for of_run in noisy]
         cells = sum(table.offsets[-1] for table in layout.tables)
         runs = f", {len(noisy)} times" if len(noisy) > 1 else ""
         tables = f"{len(layout.tables)} tables" if len(layout.tables) > 1 else "one table"
         self.words = f"noisy counts of {cells:,} cells of {tables}{runs}, which homes are estimated from"
 
-    def fits(self, run: int, pools: slice, work: NDArray[np.int32], home: NDArray[np.int32]) -> bool:
-        """Say whether homes of some pools could have been rounded from the estimate of a run.
+    def of(self, run: int, pools: slice) -> Rounded:
+        """Return what homes of all pools of some places were rounded from, in a run of the mechanism."""
+        rows = self._layout.rows([pools])
+        fit = restore_estimate(self._plan, rows, self._layout.choose(rows, self._factors[run]))
+        return Rounded(self._plan, rows, fit)
+
+
+class Rounded:
+    """The estimate of some places, and the cells that their whole jobs were given to.
+
+    Attributes
+    ----------
+    domains : synth.Domains
+        Cells of each place, in the order of places.
+    shares : synth.OriginShares
+        By which a cell is shared among the units in it, by domain.
+    """
+
+    def __init__(self, plan: ReleasePlan, rows: JobRows, fit: Estimate) -> None:
+        self._plan, self._fit = plan, fit
+        self._places = rows.groups.place[rows.groups.starts[:-1]]
+        self.domains, self.shares = drawn_cells(plan, rows, fit)
+
+    def domain(self, work: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the domain of each work block."""
+        unit = self._plan.geography.unit_of(self._plan.level, work)
+        return np.searchsorted(self._places, unit).astype(np.int32)
+
+    def fits(self, work: NDArray[np.int32], home: NDArray[np.int32]) -> bool:
+        """Say whether homes could have been rounded from the estimate.
 
         The jobs of a place in a cell, and in an area of cells that no table divides, are the whole number
         below or above what is expected (`synth.rounding`).
 
         Parameters
         ----------
-        run : int
-            Of the mechanism.
-        pools : slice
-            All pools of some places.
         work, home : ndarray of int32, shape (n_jobs,)
-            Blocks of every job of these pools, in any order.
+            Blocks of every job of these places, in any order.
         """
-        plan = self._plan
-        rows = self._layout.rows([pools])
-        fit = restore_estimate(plan, rows, self._layout.choose(rows, self._factors[run]))
-        first = rows.groups.place[rows.groups.starts[:-1]]
-        place = np.searchsorted(first, plan.geography.unit_of(plan.level, work)).astype(np.int32)
-        domains = fit.domains(plan.geography.n_blocks)
+        place, domains = self.domain(work), self.domains
         at = domains.offsets[place] + domains.locate(place, home)
         counts = np.bincount(at, minlength=int(domains.offsets[-1]))
-        for position in range(first.size):
+        for position, layout in enumerate(self._fit.layouts):
             own = counts[domains.offsets[position] : domains.offsets[position + 1]]
-            off = own - fit.rows(position).sum(axis=0)
-            if np.abs(off).max() > _MOST_OFF:
+            off = own - self._fit.rows(position).sum(axis=0)
+            sums = [off, *(np.bincount(area, off) for area in layout.areas())]
+            if max(np.abs(each).max() for each in sums) > _MOST_OFF:
                 return False
-            for area in fit.layouts[position].areas():
-                if np.abs(np.bincount(area, off)).max() > _MOST_OFF:
-                    return False
         return True
 
 

@@ -45,7 +45,7 @@ from pipelines.release.layout import (
     public_files,
     without_parts,
 )
-from pipelines.release.measurements import Measurements, measurement_files, read_measurements
+from pipelines.release.measurements import Factors, Measurements, measurement_files, read_measurements
 from pipelines.release.names import NAME_FILE, check_names
 from pipelines.release.polygons import check_polygons
 from pipelines.release.readme import WORDINGS, release_readme
@@ -84,7 +84,11 @@ class VerificationError(synth.ShownError, ValueError):
 
 
 def verify(
-    folder: Path, key: Path | None = None, *, guarantee: synth.Guarantee | None = None
+    folder: Path,
+    key: Path | None = None,
+    *,
+    guarantee: synth.Guarantee | None = None,
+    factors: Factors | None = None,
 ) -> Iterator[Check]:
     """Check a public folder; gives one `Check` after another and stops at the first that fails.
 
@@ -97,12 +101,15 @@ def verify(
     guarantee : synth.Guarantee, optional
         For a run that checks what it has just written: what it has computed from the same plan. By default
         it is computed here, from the plan in the folder.
+    factors : sequence of sequence of ndarray of float64, optional
+        The same of the estimates that homes were drawn from, by run and table.
 
     Yields
     ------
     Check
-        files, signature, certificate form, plan, guarantee, budget, data, texts, polygons and names where
-        there are any, bytes of the tables, and last fitness for release.
+        files, signature, certificate form, plan, guarantee, budget, measurements where tables were measured,
+        data, texts, polygons and names where there are any, bytes of the tables, and last fitness for
+        release.
 
     Raises
     ------
@@ -110,7 +117,7 @@ def verify(
         At the first check that fails; it names the file or the field.
     """
     try:
-        yield from _verify(folder, key, guarantee)
+        yield from _verify(folder, key, guarantee, factors)
     except VerificationError as error:
         early = made_before_first(folder / "certificate.json")
         if early is None or error.check in ("files", "signature"):
@@ -118,7 +125,9 @@ def verify(
         raise VerificationError(error.check, f"{error.reason}. {early}") from None
 
 
-def _verify(folder: Path, key: Path | None, guarantee: synth.Guarantee | None) -> Iterator[Check]:
+def _verify(
+    folder: Path, key: Path | None, guarantee: synth.Guarantee | None, factors: Factors | None
+) -> Iterator[Check]:
     if not folder.is_dir():
         raise VerificationError("files", f"{folder} is not a folder")
     hashes = _run("files", lambda: _check_files(folder))
@@ -134,7 +143,7 @@ def _verify(folder: Path, key: Path | None, guarantee: synth.Guarantee | None) -
     computed = guarantee or _run("guarantee", certify)
     yield Check("guarantee", _run("guarantee", lambda: _check_guarantee(plan, computed, certificate, stated)))
     yield Check("budget", _run("budget", lambda: _check_budget(plan, computed)))
-    measured = _run("measurements", lambda: None if first else _read_measurements(folder, plan))
+    measured = _run("measurements", lambda: None if first else _read_measurements(folder, plan, factors))
     if measured is not None:
         yield Check("measurements", measured.words)
     yield Check("data", _run("data", lambda: _check_data(folder, plan, certificate, measured)))
@@ -364,12 +373,12 @@ def _check_budget(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
     return f"within the requested epsilon {epsilon} and delta {delta} ({plan.numeric.guarantee})"
 
 
-def _read_measurements(folder: Path, plan: ReleasePlan) -> Measurements | None:
+def _read_measurements(folder: Path, plan: ReleasePlan, factors: Factors | None) -> Measurements | None:
     """Read the noisy counts of a release that has some."""
     if not plan.measures:
         return None
     layout = JobLayout(plan)
-    return Measurements(plan, layout, read_measurements(folder, plan, layout))
+    return Measurements(plan, layout, read_measurements(folder, plan, layout), factors)
 
 
 def _check_data(

@@ -29,8 +29,9 @@ from pipelines.storage.checksums import CHECKSUMS, checksum_lines, sha256_of
 from pipelines.storage.durable import whole_folder
 from synth.measured import MeasuredTable, count_cells
 
-__all__ = ["RunBatches", "differences", "keep_homes"]
+__all__ = ["RunBatches", "differences", "estimated_factors", "keep_homes"]
 
+_ESTIMATED = "estimated"
 _OTHERS = "the job records are not those that the plan was made for: a file changed"
 
 
@@ -124,6 +125,24 @@ def differences(plan: ReleasePlan, of_pool: NDArray[np.int64]) -> dict[str, int]
     return out
 
 
+def _parts_of(staging: RunFolder, state: RunState) -> Path:
+    """Return a folder of the run's own: what a lost task of an earlier run still draws finds no place."""
+    return staging.parts / hashlib.sha256(state.name.encode()).hexdigest()[:16]
+
+
+def estimated_factors(staging: RunFolder, state: RunState) -> list[list[NDArray[np.float64]]] | None:
+    """Return the estimates of a run, by run of the mechanism and table, mapped from their files, if any."""
+    folder = _parts_of(staging, state) / _ESTIMATED
+    found: list[list[NDArray[np.float64]]] = []
+    while (folder / _factors(len(found), 0)).exists():
+        run = len(found)
+        of_run: list[NDArray[np.float64]] = []
+        while (file := folder / _factors(run, len(of_run))).exists():
+            of_run.append(np.load(file, mmap_mode="r"))
+        found.append(of_run)
+    return found or None
+
+
 def _noisy(run: int, table: int) -> str:
     return f"noisy-{run}-{table}.npy"
 
@@ -158,8 +177,7 @@ class RunBatches:
         self.implicates = plan.implicates
         self.createdate = state.certificate.created[:10].replace("-", "")
         self.slices = batches(plan, state.config.run.batch_jobs)
-        # A folder of the run's own: what a lost task of an earlier run still draws finds no place.
-        self.parts = staging.parts / hashlib.sha256(state.name.encode()).hexdigest()[:16]
+        self.parts = _parts_of(staging, state)
         self.parts.mkdir(mode=0o700, exist_ok=True)
         self.offsets = _offsets(plan)
         self.layout = JobLayout(plan) if plan.measures else None
@@ -182,7 +200,7 @@ class RunBatches:
     @property
     def estimated(self) -> Path:
         """Where all noisy counts, and the estimate made of them, go."""
-        return self.parts / "estimated"
+        return self.parts / _ESTIMATED
 
     def measure(self, batch: int) -> None:
         """Count the homes of a batch in the cells of its pools, and keep noisy counts.

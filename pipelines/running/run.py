@@ -33,7 +33,7 @@ from pipelines.release.names import NAME_FILE, write_names
 from pipelines.release.polygons import POLYGON_FOLDER, write_polygons
 from pipelines.release.signing import read_private_key
 from pipelines.release.verification import VerificationError, verify
-from pipelines.running.batches import RunBatches, differences, keep_homes
+from pipelines.running.batches import RunBatches, differences, estimated_factors, keep_homes
 from pipelines.running.executor import connect, sample_release
 from pipelines.running.folder import RunFolder, RunState, other_version
 from pipelines.running.payment import check_payable, debit_of, pay, record_outcome, run_name
@@ -354,7 +354,7 @@ def _finish(
 ) -> None:
     """Check the release, and put it in its place."""
     with progress.step(Step.CHECK):
-        _check(staging.public, state.certificate, guarantee)
+        _check(staging, state, guarantee)
     for path in (staging.public, *staging.public.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
     sync_tree(staging.public)  # what it could be drawn from again is about to be destroyed
@@ -408,13 +408,13 @@ def _keep_homes(
     return sha256, rows
 
 
-def _check(public: Path, certificate: Certificate, guarantee: synth.Guarantee) -> None:
+def _check(staging: RunFolder, state: RunState, guarantee: synth.Guarantee) -> None:
     """Verify the staged release. One that is not for release is written too, and says so everywhere."""
     try:
-        for _ in verify(public, guarantee=guarantee):
+        for _ in verify(staging.public, guarantee=guarantee, factors=estimated_factors(staging, state)):
             pass
     except VerificationError as error:
-        if error.check != "for release" or certificate.for_release:
+        if error.check != "for release" or state.certificate.for_release:
             raise
 
 
