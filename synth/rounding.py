@@ -119,7 +119,7 @@ class Rounding:
 
 
 def _is_one(member: Int32, nodes: Sequence[Int32]) -> bool:
-    """Say whether the groups of a table are the parts of one of the divisions, whose parts are runs of rows."""
+    """Say whether the groups of a table are the parts of one of the divisions, which are runs of rows."""
     groups = np.unique(member).size
     for node in nodes:
         new = np.diff(node) != 0

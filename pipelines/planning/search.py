@@ -333,7 +333,7 @@ def _thresholds(
     found: dict[int, int] = {}
     exponent = 0
     for size in reversed(range(classes)):
-        sample = draw_sample(inputs, jobs, octave == size, size_of_sample, flows)
+        sample = draw_sample(inputs, jobs, octave == size, size_of_sample, flows, workload.attributes)
         if len(sample) < min(_FEWEST_JOBS, len(inputs.slots) // classes):
             continue
         exponent = _descend(
