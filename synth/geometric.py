@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from operator import index
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +89,7 @@ class GeometricClass(ClassGuarantee):
         p.
     """
 
+    of_all_records: ClassVar[bool] = True
     ratio: Fraction
 
     @property
@@ -214,11 +215,13 @@ class Geometric:
 
     def explain(self, plan: Plan, guarantee: Guarantee) -> tuple[str, str]:
         """Say what is added to the cells, and what epsilon pays for."""
-        p = float(_parameters(plan).ratio)
-        size = 2 * p / (1 - p * p)
+        ratios = [float(ratio) for ratio in _parameters(plan).ratios]
+        sizes = " and ".join(f"{2 * p / (1 - p * p):.2g}" for p in ratios)
+        numbers = " and ".join(f"{p:.6g}" for p in ratios)
+        each, added = (", one a table", ", added up") if len(ratios) > 1 else ("", "")
         return (
-            f"two-sided geometric noise, {size:.2g} workers up or down in the mean; every cell is kept",
-            f"noise 2 ln(1/p) with p = {p:.6g}; nothing fails",
+            f"two-sided geometric noise, {sizes} workers up or down in the mean{each}; every cell is kept",
+            f"noise 2 ln(1/p){added} with p = {numbers}{each}; nothing fails",
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +37,12 @@ class ClassGuarantee:
         The probability that the loss of one pool exceeds epsilon.
     record_delta : Fraction
         The pool is (record_epsilon of the guarantee, record_delta)-differentially private for one record.
+    of_all_records : bool
+        Whether every record is in each class, as in each measured table, so that losses of classes add up;
+        otherwise each is in a pool of one class, and the largest loss counts.
     """
 
+    of_all_records: ClassVar[bool] = False
     pools: int
     n_min: int
     n_max: int

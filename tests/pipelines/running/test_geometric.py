@@ -73,12 +73,12 @@ def test_a_release_is_made_and_passes_every_check(release: Release) -> None:
     for level in ("record_level", "user_level"):
         assert (document[level]["epsilon"], document[level]["delta"]) == ("8.6", "0")
     assert document["losses"] == {"noise_loss": "8.6"}
-    (row,) = document["classes"]
-    ratio = Fraction(*map(int, row["ratio"][0].split("/")))
-    assert float(ratio) == pytest.approx(np.exp(-4.3), rel=1e-14)
-    assert row["n_max"] == release.plan.numeric.pools.n.max()
+    ratios = [Fraction(*map(int, row["ratio"][0].split("/"))) for row in document["classes"]]
+    assert len(ratios) == 1 + len(release.plan.choices.tables)
+    assert float(np.prod(list(map(float, ratios)))) == pytest.approx(np.exp(-4.3), rel=1e-14)
+    assert document["classes"][0]["n_max"] == release.plan.numeric.pools.n.max()
     assert "no pool fails" in document["definition"]["delta_sharing"]
-    assert "prior" not in row
+    assert not any("prior" in row for row in document["classes"])
 
 
 def test_what_is_said_of_it_is_true_of_it(release: Release) -> None:
@@ -99,10 +99,10 @@ def test_totals_of_work_blocks_are_exact(release: Release) -> None:
     assert found.to_dict() == {int(i): int(work[i]) for i in np.flatnonzero(work)}
 
 
-def of_two_tables(config: pipelines.ReleaseConfig, inputs: PublicInputs) -> ReleasePlan:
-    """Flows between tracts, and residents of tracts by earnings with a fifth of epsilon."""
+def of_tables(number: int, config: pipelines.ReleaseConfig, inputs: PublicInputs) -> ReleasePlan:
+    """Flows between tracts; and, where there are two, residents by earnings with a fifth of epsilon."""
     table = TableChoice(None, ("SE",), "trct", Fraction(1, 5))
-    choices = Choices("trct", 10_000, (), cell_level="trct", tables=(table,))
+    choices = Choices("trct", 10_000, (), cell_level="trct", tables=(table,) * (number - 1))
     return assemble(config, inputs, inputs.slots, choices, config.privacy.delta)
 
 
@@ -117,10 +117,9 @@ def test_one_key_gives_the_same_bytes_however_it_is_cut_off(
     config: Configs, monkeypatch: pytest.MonkeyPatch, tables: int
 ) -> None:
     """Cut off while a batch is measured, while homes are estimated, and while a batch is drawn."""
-    changes: Document = {"run.batch_jobs": 50}
-    if tables == 2:
-        changes |= {"release.implicates": 2, "plan.split_threshold": None, "plan.pool_below": None}
-        monkeypatch.setattr(runs, "make_plan", of_two_tables)
+    changes: Document = {"run.batch_jobs": 50, "plan.split_threshold": None, "plan.pool_below": None}
+    changes["release.implicates"] = tables
+    monkeypatch.setattr(runs, "make_plan", partial(of_tables, tables))
     whole, again, other = (seeded(config(changes), seed) for seed in (1, 1, 2))
     assert tables_of(whole) == tables_of(again)
     assert tables_of(whole) != tables_of(other)
@@ -215,9 +214,9 @@ def with_counts(table: pa.Table, counts: Any) -> pa.Table:
 def test_other_noisy_counts_are_found(release: Release) -> None:
     """They give other estimates, from which the homes cannot have been rounded."""
     plan, layout = release.plan, JobLayout(release.plan)
-    ((counts,),) = read_measurements(release.public, plan, layout)
+    ((counts, *further),) = read_measurements(release.public, plan, layout)
     for change, passes in ((counts, True), (np.roll(counts, 7), False)):
-        write_measurements(plan, layout, [[change]], release.public)
+        write_measurements(plan, layout, [[change, *further]], release.public)
         forge(release.public, read(release.public / "certificate.json"))
         if passes:
             assert list(verify(release.public))[-1].name == "for release"
