@@ -28,6 +28,7 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--disable-gpu-compositing",
     "--use-angle=swiftshader",  # WebGL without a graphics card
     "--enable-unsafe-swiftshader",
 ]
