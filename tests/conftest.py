@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import itertools
-import json
 import os
 import pickle
 from collections.abc import Callable, Iterator, Mapping
@@ -52,7 +51,7 @@ def _each_coordinate_system_once() -> Iterator[None]:
     def once(value: Any, **more: Any) -> pyproj.CRS:
         if more or not isinstance(value, str | int | dict):
             return make(value, **more)
-        name = json.dumps(value, sort_keys=True)
+        name = repr(value)
         if name not in made:
             made[name] = make(value)
         return made[name]
