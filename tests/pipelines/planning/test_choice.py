@@ -75,7 +75,7 @@ def test_residents_by_attributes_are_measured_beside_flows(
     """By the attributes of the workload together, at its home level; and plans say so."""
     residents = [{"home": "trct", "attributes": [name], "weight": "1/2"} for name in ("age", "sector")]
     base = [microdata_jobs("csv"), MEASURED, CELLS, {"plan.pool_by": [], "privacy.epsilon": "20"}]
-    plan = make_plan(small_config(*base, {"workload": [FLOWS, *residents]}))
+    plan = make_plan(small_config(*base, {"workload": [FLOWS | {"weight": "1/10"}, *residents]}))
     (table,) = plan.choices.tables
     assert table == TableChoice(None, ("age", "sector"), "trct", table.share)
     assert 0 < table.share < 1
