@@ -152,7 +152,7 @@ class Workload:
         -----
         Noise of different units evens out in a sum over them, and what all have in common does not. With n
         jobs the loss is taken to be the root of b^2 + v / n; b and v follow from the loss of all jobs given
-        and the mean loss of two halves of them.
+        and those of two halves of them.
         """
         found = np.array([self._loss(table, true, synthetic) for table in self.tables])
         gathers = [i for i, table in enumerate(self.tables) if self._gathers(table)]
@@ -161,9 +161,10 @@ class Workload:
         halves = self._halves(true, synthetic)
         if len(halves) < 2:
             return found
+        more = np.mean([len(true) / len(half) for half, _ in halves]) - 1  # of v / n, as halves are not equal
         for i in gathers:
-            half = np.mean([self._loss(self.tables[i], *pair) for pair in halves])
-            chance = min(max(half**2 - found[i] ** 2, 0.0), found[i] ** 2)
+            half = np.mean([self._loss(self.tables[i], *pair) ** 2 for pair in halves])
+            chance = min(max((half - found[i] ** 2) / more, 0.0), found[i] ** 2)
             found[i] = (found[i] ** 2 - chance + chance * share) ** 0.5
         return found
 
