@@ -5,7 +5,7 @@ the table of true homes and that of synthetic ones: the share of jobs that would
 Without a workload in the configuration the release is for these tables, in equal weights:
 
 - flows between units of the public model's level;
-- flows between units of the next finer level, if there is one above the block;
+- flows between units of the next finer level, which may be the block;
 - from units to single work blocks;
 - residents of units by each attribute, wherever they work, the attributes sharing one weight;
 - flows between units by the most telling attribute (`most_telling`).
@@ -237,8 +237,7 @@ def _default(geography: Geography, level: str, slots: Slots) -> tuple[Table, ...
     tables = [Table(level, level, (), one)]
     if level != block:
         finer = [*geography.levels, block][[*geography.levels, block].index(level) + 1]
-        if finer != block:
-            tables.append(Table(finer, finer, (), one))
+        tables.append(Table(finer, finer, (), one))
         tables.append(Table(level, block, (), one))
     each = Fraction(1, max(1, len(slots.attributes)))
     tables += [Table(level, None, (name,), each) for name in slots.attributes]

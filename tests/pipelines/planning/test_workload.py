@@ -107,8 +107,8 @@ def test_the_default_is_what_is_there() -> None:
         return resolve_workload({}, places(levels), level, known).names
 
     assert names(0, "block") == ["block to block"]
-    assert names(1, "tract") == ["tract to tract", "tract to block"]  # nothing finer above the block
-    assert names(3, "tract", 0) == ["tract to tract", "tract to block"]
+    assert names(1, "tract") == ["tract to tract", "block to block", "tract to block"]
+    assert names(3, "tract", 0) == ["tract to tract", "block to block", "tract to block"]
     assert names(3, "county") == ["county to county", "tract to tract", "county to block"]
     found = resolve_workload({}, places(3), "county", slots(2))
     assert found.names[3:] == [
