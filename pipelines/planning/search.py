@@ -193,6 +193,14 @@ class _Search:
             ways.append(lambda own: [replace(own, thresholds=t, cell_level=level) for t, level in cells])
         if self._adaptive:
             ways.append(self._rescaled)
+        if (
+            self._whole
+        ):  # each kind with the tables that suit it, as the best of all may lead to another valley
+            kinds = [
+                replace(_shared(cells, end), pool_by=by, tables=tables)
+                for cells, end, by, tables in product(starts, ends, self._strata, small)
+            ]
+            first = [self._downhill(one, [self._near_tables]) for one in filter(self._can_be, kinds)]
         begin = sorted(dict.fromkeys(first), key=self.value)[: 3 if self._whole else 1]
         return min((self._downhill(one, ways) for one in begin), key=self.value)
 
