@@ -114,7 +114,9 @@ class _Search:
         self._by_size = settings.coarsening in (None, "balanced", "threshold")
         self._adaptive = self._by_size and settings.split_threshold is None
         self._strata = _strata(config, inputs)
-        self._sharing = _sharing(config, inputs, level, jobs)
+        # Estimates take their time, and differ little between limits that are close.
+        limits = _POOL_BELOW if self._whole or not self._measures else _POOL_BELOW[::2]
+        self._sharing = _sharing(config, inputs, level, (*limits, int(jobs.max()) + 1))
         self._small = _small_tables(config, inputs, sample.workload) if self._measures else []
         self._fixed = Choices(
             level,
@@ -143,7 +145,7 @@ class _Search:
             if self.value(coarsest) == inf:
                 return coarsest
         if bound < inf:
-            first = [*units, *(replace(fixed, thresholds=(t,)) for t in (1.0, 16.0, 256.0) if self._adaptive)]
+            first = [*units, *(replace(fixed, thresholds=(t,)) for t in (1.0, 16.0) if self._adaptive)]
             first = [_shared(cells, end) for cells in first or [fixed] for end in ends]
             if self.value(quick := min(first, key=self.value)) > bound:
                 return quick
@@ -191,6 +193,14 @@ class _Search:
             ways.append(lambda own: [replace(own, thresholds=t, cell_level=level) for t, level in cells])
         if self._adaptive:
             ways.append(self._rescaled)
+        if (
+            self._whole
+        ):  # each kind with the tables that suit it, as the best of all may lead to another valley
+            kinds = [
+                replace(_shared(cells, end), pool_by=by, tables=tables)
+                for cells, end, by, tables in product(starts, ends, self._strata, small)
+            ]
+            first = [self._downhill(one, [self._near_tables]) for one in filter(self._can_be, kinds)]
         begin = sorted(dict.fromkeys(first), key=self.value)[: 3 if self._whole else 1]
         return min((self._downhill(one, ways) for one in begin), key=self.value)
 
@@ -261,7 +271,7 @@ def _shared(choices: Choices, sharing: _Sharing) -> Choices:
 
 
 def _sharing(
-    config: ReleaseConfig, inputs: PublicInputs, level: str, jobs: NDArray[np.int64]
+    config: ReleaseConfig, inputs: PublicInputs, level: str, limits: tuple[int, ...]
 ) -> list[_Sharing]:
     """Return the ways to share that are tried: first none, last the most."""
     settings = config.plan
@@ -270,7 +280,6 @@ def _sharing(
     names = [*inputs.geography.levels, inputs.geography.block_level]
     finer = names[names.index(level) + 1 : -1] if settings.pool_level is None else []
     # Noise and strata make small pools dear, so all work blocks of a unit may have to share.
-    limits = (*_POOL_BELOW, int(jobs.max()) + 1)
     return [
         *((level, limit) for limit in limits[:1]),
         *((name, limit) for name in finer for limit in limits[1:]),

@@ -250,9 +250,7 @@ BY_HAND = [
         ),
     )
 ]
-FREE = dict.fromkeys(
-    ["plan.split_threshold", "plan.pool_below", "plan.pool_by", "plan.coarsening", "plan.cell_level"]
-)
+FREE = dict.fromkeys(["plan.split_threshold", "plan.pool_below", "plan.pool_by"])
 
 
 @pytest.mark.slow
