@@ -472,9 +472,11 @@ def test_a_worker_does_not_draw_a_new_run_with_the_key_of_an_old_one(
     """A cluster's worker lives on when a run is lost; the next run of the same output is another one."""
     config = small_config()
 
-    def one_process(_: object, staging: RunFolder, name: str, todo: list[int], *, progress: bool) -> None:
+    def one_process(
+        _: object, staging: RunFolder, name: str, task: str, todo: list[int], *, progress: bool
+    ) -> None:
         for batch in todo:
-            executor._draw(staging.folder, name, batch)
+            executor._draw(staging.folder, name, task, batch)
 
     with pytest.MonkeyPatch.context() as patch:
         client = SimpleNamespace(dashboard_link="")
@@ -501,7 +503,7 @@ def test_a_task_of_a_run_that_is_gone_puts_nothing_into_its_successor(small_conf
         task.draw(0)
     assert everything(staging.parts) == before
     with pytest.raises(ValueError, match="another run has taken the place"):
-        executor._draw(staging.folder, lost.name, 0)
+        executor._draw(staging.folder, lost.name, "draw", 0)
 
 
 def test_a_folder_that_somebody_else_prepared_is_refused(small_config: Configs, tmp_path: Path) -> None:
