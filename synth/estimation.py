@@ -132,6 +132,8 @@ def estimate(
 ) -> Estimate:
     """Fit expected homes to the noisy counts of the measured tables and to the public size of every row.
 
+    Lemma 21 of docs/privacy.md.
+
     Each table in turn meets what the tables before it, and the prior, expect; where tables disagree, later
     ones have the last word, as their posteriors know the earlier ones.
 

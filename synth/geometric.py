@@ -173,6 +173,8 @@ class Geometric:
     def certify(self, plan: Plan, *, few_cells: bool = True) -> Guarantee:
         """Compute the guarantee of a plan from the plan alone, in ball arithmetic, rounded up.
 
+        Lemma 33 of docs/privacy.md.
+
         Raises
         ------
         ValueError

@@ -37,6 +37,8 @@ _STEER = 2.0  # how strongly: what lacks one job, and expects few, is e^2 times 
 class Rounding:
     """Rounds an estimate place by place, remembering what crossing tables still lack.
 
+    Lemma 21 of docs/privacy.md.
+
     Parameters
     ----------
     estimate : Estimate

@@ -231,10 +231,10 @@ def test_strata_are_chosen_for_the_tables_that_need_them(
     free = {"plan.pool_by": None, "plan.retention_min": "1", "release.mechanism": "geometric"}
     residents = {"workload": [{"home": "trct", "attributes": ["age"]}]}
     flows = {"workload": [{"home": "trct", "work": "trct"}]}
-    chosen = [make_plan(small_config(microdata_jobs("csv"), free, one)).choices for one in (residents, flows)]
-    assert [one.pool_by for one in chosen] == [("age",), ()]
+    chosen = [make_plan(small_config(microdata_jobs("csv"), free, one)) for one in (residents, flows)]
+    assert [plan.attributes for plan in chosen] == [("age",), ()]  # of pools, or of a small table
     lodes = make_plan(small_config(free, {"workload": [{"home": "trct", "attributes": ["SE"]}]}))
-    assert lodes.pools.pooling.by == ("SE",)
+    assert lodes.attributes == ("SE",)
     assert lodes.configuration["plan"]["pool_by"] is None
 
 

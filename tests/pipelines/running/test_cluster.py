@@ -17,7 +17,6 @@ import pytest
 from distributed import LocalCluster
 
 import pipelines
-from helpers import freeze
 from pipelines.running import executor as drawing
 from pipelines.running.folder import RunFolder
 
@@ -39,38 +38,28 @@ def cluster() -> Iterator[LocalCluster]:
         yield running
 
 
-BATCHES = {"run.batch_jobs": 20}
-
-
 @pytest.fixture
 def many_batches(small_config: Configs) -> Configs:
-    return lambda: small_config(BATCHES)
+    return lambda: small_config({"run.batch_jobs": 20})
 
 
 def public_bytes(release: pipelines.Release) -> dict[str, bytes]:
     return everything(release.public)
 
 
-@pytest.fixture(scope="module")
-def threads(config_text: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What threads make of it, with the key of seed 1 and the day of `frozen_day`."""
-    config = pipelines.parse_config(config_text(BATCHES), tmp_path_factory.mktemp("threads"), "small.toml")
-    with pytest.MonkeyPatch.context() as patch:
-        freeze(patch)
-        return public_bytes(seeded(config))
-
-
 def test_a_cluster_gives_the_bytes_of_threads(
-    many_batches: Configs, cluster: LocalCluster, threads: dict[str, bytes], frozen_day: None
+    many_batches: Configs, cluster: LocalCluster, frozen_day: None
 ) -> None:
+    threads = public_bytes(seeded(many_batches()))
     release = seeded(many_batches(), scheduler=cluster.scheduler_address)
     assert public_bytes(release) == threads
     assert not list(release.out.rglob("run.key"))
 
 
 def test_a_killed_worker_changes_no_byte(
-    many_batches: Configs, cluster: LocalCluster, threads: dict[str, bytes], frozen_day: None
+    many_batches: Configs, cluster: LocalCluster, frozen_day: None
 ) -> None:
+    threads = public_bytes(seeded(many_batches()))
     config = many_batches()
     parts = RunFolder.of(config.release.out).parts
     killed: list[int] = []
@@ -95,7 +84,7 @@ def test_a_killed_worker_changes_no_byte(
     assert sorted(path.name for path in release.out.iterdir()) == ["confidential", "public"]
 
 
-# Makes a release on the cluster, but for a kill -9 after two of its batches.
+# Makes one release with threads, and another on the cluster, but for a kill -9 after two of its batches.
 CLIENT = """
 import os, signal, sys
 import synth
@@ -113,29 +102,39 @@ def two(client, futures):
     os.kill(os.getpid(), signal.SIGKILL)
 
 executor._finished = two
-run(load_config(sys.argv[1]), key=synth.RunKey.from_seed(1), scheduler=sys.argv[2])
+whole, killed, address = sys.argv[1:]
+run(load_config(whole), key=synth.RunKey.from_seed(1))
+run(load_config(killed), key=synth.RunKey.from_seed(1), scheduler=address)
 """
 
 
 def test_a_killed_client_changes_no_byte(
-    config_text: Callable[..., str], cluster: LocalCluster, threads: dict[str, bytes], tmp_path: Path
+    config_text: Callable[..., str], cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """Resumed on the same cluster, whose workers may still draw what the killed client had asked for."""
-    config, killed = tmp_path / "small.toml", tmp_path / "release"
-    config.write_text(config_text(BATCHES))
-    command = [sys.executable, "-c", CLIENT, str(config), cluster.scheduler_address]
+    configs = []
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+        configs.append(tmp_path / name / "small.toml")
+        configs[-1].write_text(config_text({"run.batch_jobs": 20}))
+    command = [sys.executable, "-c", CLIENT, *map(str, configs), cluster.scheduler_address]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
+    whole, killed = (config.with_name("release") for config in configs)
     assert RunFolder.of(killed).begun
     assert not killed.exists()
-    pipelines.resume(killed, scheduler=cluster.scheduler_address)
-    assert everything(killed / "public") == threads
+    resume = (
+        "import sys, pathlib, pipelines; pipelines.resume(pathlib.Path(sys.argv[1]), scheduler=sys.argv[2])"
+    )
+    subprocess.run([sys.executable, "-c", resume, killed, cluster.scheduler_address], check=True)
+    assert everything(killed / "public") == everything(whole / "public")
     assert sorted(path.name for path in killed.iterdir()) == ["confidential", "public"]
 
 
 def test_what_a_cluster_began_threads_can_finish(
-    many_batches: Configs, cluster: LocalCluster, threads: dict[str, bytes], frozen_day: None
+    many_batches: Configs, cluster: LocalCluster, frozen_day: None
 ) -> None:
+    threads = public_bytes(seeded(many_batches()))
     config = many_batches()
     interrupted(config, scheduler=cluster.scheduler_address)
     assert public_bytes(pipelines.resume(config.release.out)) == threads
@@ -153,10 +152,10 @@ def test_nothing_confidential_is_on_the_disks_of_workers(
 @pytest.mark.deep
 def test_a_large_run_on_many_cores_has_a_cluster_of_its_own(
     many_batches: Configs,
-    threads: dict[str, bytes],
     frozen_day: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    threads = public_bytes(seeded(many_batches()))
     monkeypatch.setattr(drawing, "local_workers", lambda _: 2)
     opened: list[tuple[str, str]] = []
     client_of = drawing._client
