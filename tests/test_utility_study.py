@@ -125,7 +125,8 @@ def test_cells_alone_keep_workers_in_their_cells(
         cells = plan.numeric.domains.locate(domain, blocks)
         counts.append(np.bincount(pool * plan.numeric.domains.n_cells.max() + cells, minlength=2**24))
     moved = np.abs(counts[0] - counts[1]).sum() / 2
-    assert moved <= 0.01 * homes.size  # of pools that share blocks with others, a job more or less
+    # Where blocks share a pool, its sum is rounded block by block: a job more or less in a cell.
+    assert moved <= 0.03 * homes.size
     assert not np.array_equal(homes, study.methods.draw(plan, homes))
 
 
