@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,8 +14,10 @@ import pytest
 
 import geo_data
 import pipelines
+from geo_data.delimited import count_rows, note_rows
 from helpers import freeze
 from pipelines.config.loading import check_config
+from pipelines.planning import polygon_tables
 from pipelines.running import report
 from pipelines.running.cell_figure import draw_cells
 
@@ -39,6 +42,34 @@ def _no_figure_of_cells() -> Iterator[None]:
     """Make plans without drawing their cells, which takes longer than all else of a small plan."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report, "draw_cells", lambda _, path: path.write_bytes(b"no picture"))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _each_public_table_once() -> Iterator[None]:
+    """Read public files of the same path and content once: half of a small plan is the reading of them."""
+    known: dict[tuple[object, ...], tuple[Any, dict[str, int], object]] = {}
+
+    def once(read: Callable[..., Any]) -> Callable[..., Any]:
+        def reading(path: Path, *geography: geo_data.Geography, **how: object) -> Any:
+            if not path.is_file() or path.stat().st_size > 1_000_000:
+                return read(path, *geography, **how)
+            content = hashlib.sha256(path.read_bytes()).digest()
+            key = read, path, content, *map(id, geography), repr(how)
+            if key not in known:
+                with count_rows() as rows:
+                    known[key] = read(path, *geography, **how), rows, geography  # kept, as its id must be
+            value, rows, _ = known[key]
+            for file, number in rows.items():
+                note_rows(file, number)
+            return value
+
+        return reading
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("read_crosswalk", "read_flows", "read_weights"):
+            patch.setattr(geo_data, name, once(getattr(geo_data, name)))
+        patch.setattr(polygon_tables, "read_polygons", once(polygon_tables.read_polygons))
         yield
 
 
