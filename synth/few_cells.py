@@ -17,7 +17,7 @@ from itertools import product
 from typing import Any
 
 from synth.losses import PoolClass, bad_threshold, failure_bound
-from synth.tails import Arithmetic, ways
+from synth.tails import FLOAT, Arithmetic, ways
 
 __all__ = ["FEW", "few_cells_bound", "loss_bound", "summable"]
 
@@ -29,9 +29,8 @@ _MOST_CASES = 6000  # histograms of a pool, about, times what coins may say, for
 
 _Cell = tuple[int, int]  # stratum and workers
 _Histogram = Counter[_Cell]  # how many cells of a stratum have so many workers
-_Urn = tuple[
-    Fraction, int, _Histogram
-]  # what coins may say: its probability, the whole weight, the cells inside
+# What coins may say: its probability, how many cells of each stratum they leave out, the cells inside.
+_Urn = tuple[Fraction, tuple[int, ...], _Histogram]
 
 
 def loss_bound(
@@ -99,44 +98,35 @@ def few_cells_bound(
     if not summable(c) or histograms * coins > _MOST_CASES:
         return None
     sums = _Sums(c, retention, denominator, arithmetic)
-    cases = _cases(c.n_max, c.cells, c.prior, retention, denominator)
-    bounds = [(sums.bound(*case, pairs=False), case) for case in cases]
-    bounds.sort(key=lambda row: arithmetic.lower(row[0]), reverse=True)
+    bounds = [(sums.bound(urns, pairs=False), urns) for urns in _cases(c.n_max, c.cells, retention)]
+    # Floats can be compared as they are: as fractions that would take most of the time of a search.
+    lower = float if arithmetic is FLOAT else arithmetic.lower
+    bounds.sort(key=lambda row: lower(row[0]), reverse=True)
     worst = arithmetic.number(0)
-    for tails, case in bounds:
+    for tails, urns in bounds:
         if not tails < worst:
-            worst = arithmetic.larger(worst, sums.bound(*case, pairs=True))
+            worst = arithmetic.larger(worst, sums.bound(urns, pairs=True))
     return worst
 
 
-@lru_cache(maxsize=4)  # a search asks again and again
-def _cases(
-    workers: int,
-    cells: tuple[int, ...],
-    prior: tuple[int, ...],
-    retention: tuple[Fraction, ...],
-    denominator: int,
-) -> list[tuple[_Histogram, list[_Urn]]]:
-    """Return all histograms, each with the urns that coins may leave of it."""
-    full = denominator * workers + sum(a * k for a, k in zip(prior, cells, strict=True))
-    return [(h, list(_urns(h, prior, retention, full))) for h in _histograms(workers, cells)]
+@lru_cache(maxsize=16)  # a search asks again and again, with other priors
+def _cases(workers: int, cells: tuple[int, ...], retention: tuple[Fraction, ...]) -> list[list[_Urn]]:
+    """Return of all histograms the urns that coins may leave."""
+    return [list(_urns(h, retention)) for h in _histograms(workers, cells)]
 
 
-def _urns(
-    histogram: _Histogram, prior: tuple[int, ...], retention: tuple[Fraction, ...], full: int
-) -> Iterator[_Urn]:
+def _urns(histogram: _Histogram, retention: tuple[Fraction, ...]) -> Iterator[_Urn]:
     coins = [(s, k) for (s, x), k in histogram.items() if not x and retention[s] < 1]
     for kept in product(*(range(k + 1) for _, k in coins)):
-        chance, weight, inside = Fraction(1), full, histogram.copy()
+        chance, out, inside = Fraction(1), [0] * len(retention), histogram.copy()
         for (s, k), number in zip(coins, kept, strict=True):
             f = retention[s]
             chance *= math.comb(k, number) * f**number * (1 - f) ** (k - number)
-            weight -= prior[s] * (k - number)
+            out[s] = k - number
             inside[s, 0] = number
-        yield chance, weight, +inside
+        yield chance, tuple(out), +inside
 
 
-@lru_cache(maxsize=4)  # also with another prior
 def _histograms(workers: int, cells: tuple[int, ...]) -> list[_Histogram]:
     strata = [s for s, k in enumerate(cells) for _ in range(k)]
 
@@ -172,22 +162,27 @@ class _Sums:
         self._scale = Fraction(m * denominator, self._full + m * denominator) if m else Fraction(1)
         self._ways_of: dict[int, list[Any]] = {}
         self._marginals: dict[tuple[int, _Cell], list[Any]] = {}
+        self._tails: dict[tuple[int, _Cell], Any] = {}
         self._pairs: dict[tuple[int, _Cell, _Cell], list[Any]] = {}
 
-    def bound(self, histogram: _Histogram, urns: list[_Urn], *, pairs: bool) -> Any:
-        """Bound the probability of a bad output; without `pairs` by the tails of cells alone."""
+    def bound(self, urns: list[_Urn], *, pairs: bool) -> Any:
+        """Bound the probability of a bad output, of one histogram; without `pairs` by tails alone."""
         total = self._zero
-        for chance, weight, inside in urns:
-            missing = inside.total() < histogram.total()
+        for chance, out, inside in urns:
+            weight, missing = self._without(out), any(out)
             bad = self._zero
             for cell, times in inside.items():
-                likely = self._marginal(weight, cell)
+                tail = self._tail(weight, cell)
                 # To leave for a cell that is not in the urn has the whole loss.
-                if likely and pairs and not (missing and cell[1]):
-                    likely = self._with_others(weight, cell, inside)
-                bad = bad + times * sum(likely, self._zero)
+                if tail and pairs and not (missing and cell[1]):
+                    tail = sum(self._with_others(weight, cell, inside), self._zero)
+                bad = bad + times * tail
             total = total + self._arithmetic.number(chance) * bad / self._ways(weight)[self._class.m_max]
         return total
+
+    def _without(self, out: tuple[int, ...]) -> int:
+        """Return the whole weight of the urn that has all cells but so many of each stratum."""
+        return self._full - sum(a * k for a, k in zip(self._class.prior, out, strict=True))
 
     def _with_others(self, weight: int, cell: _Cell, inside: _Histogram) -> list[Any]:
         """Return, for each s above the threshold of a cell, a bound of P(s, and the loss is above U*)."""
@@ -227,6 +222,13 @@ class _Sums:
             own, rest = self._ways(self._weight(cell)), self._ways(weight - self._weight(cell))
             self._marginals[key] = [own[s] * rest[self._class.m_max - s] for s in self._above(cell)]
         return self._marginals[key]
+
+    def _tail(self, weight: int, cell: _Cell) -> Any:
+        """Return their sum."""
+        key = weight, cell
+        if key not in self._tails:
+            self._tails[key] = sum(self._marginal(weight, cell), self._zero)
+        return self._tails[key]
 
     def _pair(self, weight: int, cell: _Cell, other: _Cell) -> list[Any]:
         """Return P(s, and the draws t of another cell have a loss above U*), for the same s."""

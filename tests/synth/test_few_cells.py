@@ -292,11 +292,11 @@ def pruned_cells_change_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         few_cells._Sums,
         "bound",
-        lambda self, histogram, urns, *, pairs: sum(
+        lambda self, urns, *, pairs: sum(
             self._arithmetic.number(chance)
-            * sum(sum(real(self, w, c, inside)) * k for c, k in inside.items())
-            / self._ways(w)[self._class.m_max]
-            for chance, w, inside in urns
+            * sum(sum(real(self, self._without(out), c, inside)) * k for c, k in inside.items())
+            / self._ways(self._without(out))[self._class.m_max]
+            for chance, out, inside in urns
         ),
     )
 

@@ -760,7 +760,7 @@ def test_demo_refuses_what_is_not_a_demo(
     assert tree(small_demo) == before
 
 
-@pytest.mark.slow
+@pytest.mark.deep  # `test_demo_twice` has a small one
 def test_the_real_demo(tmp_path: Path) -> None:
     environment = {**os.environ, "ODSYNTH_DEBUG": ""}
     done = odsynth("demo", cwd=tmp_path, env=environment)  # again: test_real_processes_into_one_folder

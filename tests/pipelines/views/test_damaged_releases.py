@@ -16,7 +16,7 @@ from pipelines.release.names import NAME_FILE
 from pipelines.views.maps import page
 
 pytestmark = pytest.mark.slow
-PARTS = 3  # of the damages; `make deep` has the other two
+PARTS = 6  # of the damages; `make deep` has the others
 
 
 def damages(public: Path) -> Iterator[tuple[str, str]]:
@@ -49,7 +49,9 @@ def damages(public: Path) -> Iterator[tuple[str, str]]:
         path.write_bytes(content)
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.deep) for part in (1, 2))])
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(part, marks=pytest.mark.deep) for part in range(1, PARTS))]
+)
 def test_every_damage_is_one_clear_error(
     part: int,
     small_release: pipelines.Release,
