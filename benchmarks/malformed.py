@@ -34,7 +34,7 @@ import pandas as pd
 from report import fill, table
 
 import geo_data
-import geo_data.model  # here, and not in each child
+import pipelines
 from pipelines.cli.main import main as odsynth
 from pipelines.release.certificate import Certificate
 from pipelines.release.layout import seal
@@ -582,6 +582,9 @@ def try_all(every: int = 1, begin: int = 0, report: Callable[[str], None] = prin
         whole = Path(name) / "whole"
         whole.mkdir()
         make_region(whole)
+        pipelines.make_plan(
+            pipelines.load_config(whole / "lodes.toml")
+        )  # what it loads, no child has to load
         truth: dict[str, Content] = {}
         for kind in ("microdata", "lodes"):
             shutil.rmtree(whole / "out", ignore_errors=True)

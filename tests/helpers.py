@@ -63,6 +63,13 @@ def arm(moment):
     setattr(target, attribute, die if when == "before" else lambda *a, **k: (real(*a, **k), die()))
 """
 
+# For a script that forks for each run: loads once what the first plan of a process loads, which takes longer
+# than the run.
+LOADED = """
+import pipelines, pipelines.running.report, pipelines.running.run
+pipelines.make_plan(pipelines.load_config({config}))
+"""
+
 
 def copies(folder: Path, parent: Path) -> Iterator[Path]:
     """Copies of a folder to change, one after the other."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers import LOADED
 from pipelines import Ledger
 from pipelines.running.folder import RunFolder
 
@@ -21,12 +22,11 @@ pytestmark = pytest.mark.slow
 # that function the process says whether its core could be dumped.
 SCRIPT = """
 import ctypes, json, os, pkgutil, resource, signal, sys, time
-import geo_data.model
-import pipelines, pipelines.running.run, pipelines.running.report, pipelines.publishing.publishing
+import pipelines.publishing.publishing
 import pipelines.service.queue.worker_process as worker_process
 from pipelines.release import certificate, provenance
 from pipelines.cli.main import main
-
+{LOADED}
 clean = provenance.SourceState("0.0", "0" * 40, False)
 certificate.source_state = lambda: clean
 
@@ -88,10 +88,13 @@ CLOSED = {"core": [0, 0], "dumpable": 0 if sys.platform == "linux" else -1}
 
 
 @pytest.fixture(scope="module")
-def start() -> Iterator[Start]:
+def start(config_text: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
     """Run a verb that is sent a signal before or after a function; return its exit code and what it says."""
+    config = tmp_path_factory.mktemp("loaded") / "small.toml"
+    config.write_text(config_text(), encoding="utf-8")
+    script = SCRIPT.replace("{LOADED}", LOADED.format(config="sys.argv[1]"))
     process = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT],
+        [sys.executable, "-W", "ignore", "-c", script, config],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

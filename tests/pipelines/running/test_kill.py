@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import KILLED
+from helpers import KILLED, LOADED
 from pipelines import Ledger, debits_of
 from pipelines.planning.storage import load_plan
 from pipelines.release.layout import expected_files, public_files
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 # are many.
 SCRIPT = f"""{KILLED}
 import sys, time
-import geo_data.model, pipelines, synth
+import pipelines, synth
 import pipelines.running.run, pipelines.running.batches, pipelines.release.layout, pipelines.running.folder
 from pipelines.cli.main import main
 
@@ -53,6 +53,7 @@ def start(moment, *arguments):
 for moment in " ".join(sys.argv[2:]).split():
     if ":" in moment:
         find(moment)  # a name that is gone would kill nothing, unnoticed
+{LOADED.format(config='Path(sys.argv[1]) / "0" / "small.toml"')}
 whole = 0
 for number, moments in enumerate(sys.argv[2:]):
     folder = Path(sys.argv[1]) / str(number)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from helpers import KILLED
+from helpers import KILLED, LOADED
 from pipelines import ConfigError, Ledger, resume, run, unfinished_runs, wipe_run
 from pipelines.cli.main import main
 from pipelines.release import certificate
@@ -134,7 +134,8 @@ def test_one_that_went_on_meanwhile_is_not_removed(paid_config: Configs) -> None
 
 # Imports once, and forks for each run: a line of input says where it is killed.
 SCRIPT = f"""{KILLED}
-import sys, geo_data.model, pipelines, pipelines.running.run, pipelines.running.folder
+import sys, pipelines.running.folder
+{LOADED.format(config="sys.argv[1]")}
 for line in sys.stdin:
     if os.fork() == 0:
         arm(line.strip())

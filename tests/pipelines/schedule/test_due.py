@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import KILLED
+from helpers import KILLED, LOADED
 from pipelines import UNSIGNED, Ledger, generate_keys, published
 from pipelines.release import certificate
 from pipelines.release.provenance import source_state
@@ -542,12 +542,12 @@ def test_a_dry_run_writes_nothing(world: World) -> None:
 
 # --- kills and copies
 
+BASE = LOADED.format(config='Path(sys.argv[1]).with_name("base.toml")')
 SCRIPT = f"""{KILLED}
 import sys
 from datetime import datetime
-import geo_data.model, pipelines.running.report, pipelines.running.run  # once, and not after each fork
 from pipelines.schedule.due import due
-
+{BASE}
 pipelines.running.report.draw_cells = lambda _, path: path.write_bytes(b"no picture")  # as in these tests
 
 folder, *moments = sys.argv[1:]
@@ -635,9 +635,9 @@ def test_a_second_copy_is_locked_out(world: World) -> None:
 @pytest.mark.slow
 def test_copies_at_once(world: World) -> None:
     script = (
-        "import os, sys; from datetime import *; from pipelines.schedule.due import due\n"
-        "import geo_data.model, pipelines.running.report as report\n"  # once, and not in each copy
-        "report.draw_cells = lambda _, path: path.write_bytes(b'no picture')\n"  # as in these tests
+        "import os, sys; from datetime import *; from pathlib import Path\n"
+        f"from pipelines.schedule.due import due\n{BASE}"
+        "pipelines.running.report.draw_cells = lambda _, path: path.write_bytes(b'no picture')\n"  # as here
         "children = []\n"
         "ready, go = os.pipe()\n"
         "for _ in range(3):\n"
