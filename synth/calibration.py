@@ -205,11 +205,15 @@ def calibrate_class(
             return small and upper_fraction(delta(found, balls)) <= allowance
 
     if prior is not None:
-        fixed = _with_gain(pool_class, retention, denominator, epsilon, lambda _: prior)
+        numerator = math.ceil(denominator * prior)
+        fixed = _with_gain(pool_class, retention, denominator, epsilon, lambda *_: numerator)
         return fixed if fixed and holds(fixed) else None
 
     def candidate(threshold: int) -> PoolClass | None:
-        return _with_gain(pool_class, retention, denominator, epsilon, lambda odds: threshold / (odds - 1))
+        def prior_of(top: int, bottom: int) -> int:  # q t / (odds - 1), rounded up
+            return -(-denominator * threshold * bottom // (top - bottom))
+
+        return _with_gain(pool_class, retention, denominator, epsilon, prior_of)
 
     def enough(found: PoolClass | None) -> bool:
         # Without a candidate a larger threshold has none either, so the search must turn back.
@@ -275,9 +279,12 @@ def _with_gain(
     retention: tuple[Fraction, ...],
     denominator: int,
     epsilon: Fraction,
-    prior_of: Callable[[Fraction], Fraction],
+    prior_of: Callable[[int, int], int],
 ) -> PoolClass | None:
     """Solve U* + V = eps for the gain, where the prior (and with it V) depends on the gain.
+
+    `prior_of` gives the numerator A_s of a prior for f_s G, which is above 1: its numerator and denominator.
+    In integers, because fractions would take much of the time of a search.
 
     Starts from V = 0 and only ever lowers the gain, so it ends at the largest solution if there is one.
     """
@@ -302,16 +309,17 @@ def _priors(
     retention: tuple[Fraction, ...],
     denominator: int,
     gain: Fraction,
-    prior_of: Callable[[Fraction], Fraction],
+    prior_of: Callable[[int, int], int],
 ) -> PoolClass | None:
     prior, weight = [], denominator * (pool_class.n_max + pool_class.m_max)
     for f, cells in zip(retention, pool_class.cells, strict=True):
         if cells == 0:
             prior.append(0)
             continue
-        if f * gain <= 1:
+        top, bottom = f.numerator * gain.numerator, f.denominator * gain.denominator
+        if top <= bottom:
             return None
-        prior.append(max(1, math.ceil(denominator * prior_of(f * gain))))
+        prior.append(max(1, prior_of(top, bottom)))
         weight += prior[-1] * cells
     return replace(pool_class, gain=gain, prior=tuple(prior)) if weight <= MAX_WEIGHT else None
 

@@ -73,19 +73,17 @@ def pruning_gain(
     ArithmeticError
         If it cannot be proved where the sums may be cut.
     """
-    strata = tuple(
-        (Fraction(a, denominator), f, most, fewest)
+    if not pool_class.m_max or all(f == 1 for f, k in zip(retention, pool_class.cells, strict=True) if k):
+        return arithmetic.number(1)
+    quick = arithmetic is FLOAT  # fractions would take most of the time of a search
+    strata: _Strata = tuple(
+        (a / denominator, float(f), most, fewest) if quick else (Fraction(a, denominator), f, most, fewest)
         for a, f, most, fewest in zip(
             pool_class.prior, retention, pool_class.cells, pool_class.cells_min, strict=True
         )
         if most
     )
-    if not pool_class.m_max or all(f == 1 for _, f, _, _ in strata):
-        return arithmetic.number(1)
-    numbers: _Strata = strata
-    if arithmetic is FLOAT:  # fractions would take most of the time of a search
-        numbers = tuple((float(a), float(f), most, fewest) for a, f, most, fewest in strata)
-    return _largest_gain(pool_class.n_min, pool_class.m_max, numbers, arithmetic, flint.ctx.prec)
+    return _largest_gain(pool_class.n_min, pool_class.m_max, strata, arithmetic, flint.ctx.prec)
 
 
 @lru_cache(maxsize=64)  # a certificate asks again for every epsilon of a person's curve
@@ -159,7 +157,7 @@ def moment_ratios(m: int, coins: _Coins, pairs: list[_Pair], arithmetic: Arithme
 
 def _scaled(logs: _Vector, arithmetic: Arithmetic) -> tuple[_Vector, Fraction]:
     """Return exponentials of which the largest is about 1, and the logarithm of what they were divided by."""
-    scale = Fraction(max(map(float, logs)))
+    scale = Fraction(float(logs.max()) if arithmetic is FLOAT else max(map(float, logs)))
     return _VECTORS[arithmetic][0](logs - arithmetic.number(scale)), scale
 
 

@@ -52,6 +52,7 @@ def _each_public_table_once() -> Iterator[None]:
 
     def once(read: Callable[..., Any]) -> Callable[..., Any]:
         def reading(path: Path, *geography: geo_data.Geography, **how: object) -> Any:
+            path = Path(path)
             if not path.is_file() or path.stat().st_size > 1_000_000:
                 return read(path, *geography, **how)
             content = hashlib.sha256(path.read_bytes()).digest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -32,6 +33,11 @@ def certificate(found: PoolClass, retention: tuple[Fraction, ...]) -> tuple[Frac
         return upper_fraction(balls.log(odds)), upper_fraction(failure)
 
 
+def prior_for(draws: int) -> Callable[[int, int], int]:
+    """For odds f G = top / bottom, the smallest prior with which so many draws are not bad."""
+    return lambda top, bottom: math.ceil(Q * draws / (Fraction(top, bottom) - 1))
+
+
 sizes = st.tuples(st.integers(1, 80), st.lists(st.integers(0, 200), min_size=1, max_size=3).filter(any))
 retentions = st.sampled_from([Fraction(1), Fraction(1, 2), Fraction(1, 5), Fraction(9, 10)])
 epsilons = st.fractions(Fraction(1, 2), 12, max_denominator=20)
@@ -51,7 +57,7 @@ def test_what_is_found_certifies_and_is_the_smallest(
     found = calibrate_class(wanted, f, Q, epsilon, delta)
     if found is None:
         # Refused only where pure epsilon, which fails never, has no room either.
-        assert calibration._with_gain(wanted, f, Q, epsilon, lambda odds: wanted.m_max / (odds - 1)) is None
+        assert calibration._with_gain(wanted, f, Q, epsilon, prior_for(wanted.m_max)) is None
         return
     reached, failure = certificate(found, f)
     assert reached <= epsilon
@@ -66,7 +72,7 @@ def test_what_is_found_certifies_and_is_the_smallest(
         assert bad_threshold(0, Fraction(found.prior[s] - 1, Q), f[s], found.gain) == t - 1
     # One step less is not certified (nor two).
     for less in range(max(1, t - 2), t):
-        smaller = calibration._with_gain(wanted, f, Q, epsilon, lambda odds, less=less: less / (odds - 1))
+        smaller = calibration._with_gain(wanted, f, Q, epsilon, prior_for(less))
         assert smaller is None or certificate(smaller, f)[1] > delta
 
 
