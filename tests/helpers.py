@@ -14,6 +14,7 @@ import pytest
 
 from pipelines.planning.form import plan_hash
 from pipelines.planning.storage import load_plan
+from pipelines.release.accuracy import ACCURACY_FILE, read_accuracy
 from pipelines.release.formats import certificate_text, parse_certificate
 from pipelines.release.layout import file_names, seal
 from pipelines.release.names import NAME_FILE
@@ -98,7 +99,11 @@ def forge(folder: Path, document: Any) -> None:
     else:
         names = file_names(plan.configuration)
         named, signed = ((folder / name).is_file() for name in (NAME_FILE, PUBLIC_KEY))
-        text = release_readme(plan, certificate, names, named=named, signed=signed)
+        sheet = folder / ACCURACY_FILE
+        if sheet.is_file():
+            edit_json(sheet, lambda accuracy: accuracy.update(plan_sha256=certificate.plan_sha256))
+        accuracy = read_accuracy(folder, certificate.plan_sha256)
+        text = release_readme(plan, certificate, names, named=named, signed=signed, accuracy=accuracy)
         (folder / "README.md").write_text(text, encoding="utf-8")
     seal(folder, certificate)
 
