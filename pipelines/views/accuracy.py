@@ -34,9 +34,11 @@ def accuracy_words(expected: ExpectedAccuracy | None) -> str:
         lstrip_blocks=True,
     )
     page = environment.get_template("accuracy.html")
-    return page.render(
-        expected=expected, title=table_title, percent=lambda share: f"{100 * share:.1f}\u00a0%"
-    )
+    return page.render(expected=expected, title=table_title, percent=_percent)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}\u00a0%"
 
 
 def table_title(one: ExpectedTable) -> str:
