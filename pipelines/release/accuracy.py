@@ -37,8 +37,8 @@ _HOW = (
 )
 _NOISE = (
     "A table is **noise** where at least half of its jobs are expected to be counted where they are not; or "
-    "more than a tenth of them, and public data alone would do as well or nearly as well. Do not rely on its "
-    "numbers."
+    "more than a tenth of them, and public data alone would do as well or nearly as well. Before relying on "
+    "a number of it, look below for numbers of its size."
 )
 _SIZE_COLUMNS = (
     "table",
@@ -119,7 +119,10 @@ def check_accuracy(expected: ExpectedAccuracy, plan: ReleasePlan) -> str:
     for table in expected.tables:
         if sum(size.cells * size.at_least for size in table.sizes) > expected.jobs:
             raise ValueError(f"{ACCURACY_FILE}: {table.table}: its numbers hold more jobs than there are")
-    return f"{len(expected.tables)} tables, of this plan; a forecast, whose numbers cannot be computed again"
+    return (
+        f"{len(expected.tables)} tables of this plan; a forecast: it cannot be computed again, "
+        "and is as true as whoever signed the release"
+    )
 
 
 def accuracy_in_words(expected: ExpectedAccuracy | None) -> str:

@@ -432,4 +432,5 @@ def _check_texts(
     whys = [in_wording(reasons, wording) for wording in wordings]
     if certificate.not_for_release_because not in whys or certificate.for_release == bool(reasons):
         raise _fail("texts", "certificate.json: for_release is not what its other fields give")
-    return "README.md, MANIFEST.json and the verdict follow from the certificate"
+    sources = "the certificate and the accuracy sheet" if accuracy else "the certificate"
+    return f"README.md, MANIFEST.json and the verdict follow from {sources}"
