@@ -33,7 +33,8 @@ __all__ = ["report_html"]
 _CONFIDENTIAL = (
     "CONFIDENTIAL",
     "derived from confidential jobs: never publish, never put into the public folder",
-    "Everything below is computed from the true homes of workers, outside the mechanism and its guarantee. "
+    "Everything below, but what was forecast, is computed from the true homes of workers, outside the "
+    "mechanism and its guarantee. "
     "Choosing epsilon, cells or pools of the same data by it would break the guarantee.",
 )
 _PUBLIC = (

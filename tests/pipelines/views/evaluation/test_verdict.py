@@ -93,10 +93,10 @@ def test_headlines_are_of_one_level_each_and_queries_in_jobs(closed: Evaluation)
     document = json.loads((closed.folder / "verdict.json").read_text(encoding="utf-8"))
     rows = closed.measures.set_index(["measure", "level", "group"])["value"]
     for one in document["headlines"]:
-        group = {None: "all", 24: "rho 1", 12: "rho 0.5"}[one["within_jobs"]]
+        group = {None: "all", 24: "rho 1"}[one["within_jobs"]]
         assert rows[one["measure"], one["level"], group] == pytest.approx(one["value"]), one
     within = [one["within_jobs"] for one in document["headlines"] if one["measure"] == "query_share"]
-    assert within == [24, 12]  # the root of 600 is 24.5
+    assert within == [24]  # the root of 600 is 24.5
     page = closed.page
     assert "Count queries answered within 24 jobs" in page
     assert "Count queries answered within 2 jobs" in page
