@@ -1,8 +1,8 @@
 """The accuracy sheet of a release: how far its numbers are expected to be from the truth, by table and size.
 
 It is forecast when a release is planned, from homes that are nobody's, before any confidential home is read.
-It cannot be computed again from a public folder: `check_accuracy` looks at its form only, and it is as true
-as whoever signed the release is honest.
+It is not computed again: `check_accuracy` looks at its form only, and it is as true as whoever signed the
+release is honest.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ ACCURACY_FILE = "accuracy.json"
 _FORMAT = "odsynth accuracy 1"
 _HOW = (
     "This is a forecast: the plan of this release was tried on {jobs:,} jobs whose homes were drawn at "
-    "random from public data. No confidential home was read for it, so it is as good as these data; and it "
-    "cannot be computed again from this folder. `{file}` has all of it."
+    "random from public data. No confidential home was read for it, so it is as good as these data. "
+    "`odsynth verify` checks its form, not its numbers. `{file}` has all of it."
 )
 _NOISE = (
     "A table is **noise** where at least half of its jobs are expected to be counted where they are not; or "
@@ -119,10 +119,7 @@ def check_accuracy(expected: ExpectedAccuracy, plan: ReleasePlan) -> str:
     for table in expected.tables:
         if sum(size.cells * size.at_least for size in table.sizes) > expected.jobs:
             raise ValueError(f"{ACCURACY_FILE}: {table.table}: its numbers hold more jobs than there are")
-    return (
-        f"{len(expected.tables)} tables of this plan; a forecast: it cannot be computed again, "
-        "and is as true as whoever signed the release"
-    )
+    return f"{len(expected.tables)} tables of this plan; a forecast, of which only the form is checked"
 
 
 def accuracy_in_words(expected: ExpectedAccuracy | None) -> str:

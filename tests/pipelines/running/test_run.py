@@ -809,7 +809,7 @@ def test_every_step_is_reported_and_noted_by_its_name(small_config: Configs) -> 
     said: list[str] = []
     release = run(small_config(), report=said.append)
     assert [each.step for each in said if isinstance(each, StepBegins)] == list(RUN_STEPS)
-    assert len(said) == len(RUN_STEPS) == 6
+    assert len(said) == len(RUN_STEPS) == 7
     assert all(line.endswith(" ...") for line in said)
     assert "Drawing 600 synthetic workers ..." in said
     confidential = release.out / "confidential"
