@@ -7,6 +7,7 @@ import itertools
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,7 @@ def seal_again(folder: Path) -> None:
 def forge(folder: Path, document: Any) -> None:
     """Write a certificate, the read-me and the seals anew, as an attacker who has this program would."""
     certificate = parse_certificate(json.dumps(document))
+    before = json.loads((folder / "certificate.json").read_text(encoding="utf-8"))["plan_sha256"]
     (folder / "certificate.json").write_text(certificate_text(certificate), encoding="utf-8")
     try:
         plan = load_plan(folder / "plan")
@@ -100,11 +102,12 @@ def forge(folder: Path, document: Any) -> None:
         names = file_names(plan.configuration)
         named, signed = ((folder / name).is_file() for name in (NAME_FILE, PUBLIC_KEY))
         sheet = folder / ACCURACY_FILE
-        if sheet.is_file():
-            edit_json(sheet, lambda accuracy: accuracy.update(plan_sha256=certificate.plan_sha256))
-        accuracy = read_accuracy(folder, certificate.plan_sha256)
-        text = release_readme(plan, certificate, names, named=named, signed=signed, accuracy=accuracy)
-        (folder / "README.md").write_text(text, encoding="utf-8")
+        if sheet.is_file() and before in (said := sheet.read_text(encoding="utf-8")):
+            sheet.write_text(said.replace(before, certificate.plan_sha256), encoding="utf-8")
+        with suppress(ValueError):  # of a sheet that is none
+            accuracy = read_accuracy(folder, certificate.plan_sha256)
+            text = release_readme(plan, certificate, names, named=named, signed=signed, accuracy=accuracy)
+            (folder / "README.md").write_text(text, encoding="utf-8")
     seal(folder, certificate)
 
 
