@@ -7,6 +7,7 @@ import itertools
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from pipelines.planning.form import plan_hash
 from pipelines.planning.storage import load_plan
+from pipelines.release.accuracy import ACCURACY_FILE, read_accuracy
 from pipelines.release.formats import certificate_text, parse_certificate
 from pipelines.release.layout import file_names, seal
 from pipelines.release.names import NAME_FILE
@@ -97,6 +99,7 @@ def seal_again(folder: Path) -> None:
 def forge(folder: Path, document: Any) -> None:
     """Write a certificate, the read-me and the seals anew, as an attacker who has this program would."""
     certificate = parse_certificate(json.dumps(document))
+    before = json.loads((folder / "certificate.json").read_text(encoding="utf-8"))["plan_sha256"]
     (folder / "certificate.json").write_text(certificate_text(certificate), encoding="utf-8")
     try:
         plan = load_plan(folder / "plan")
@@ -105,8 +108,13 @@ def forge(folder: Path, document: Any) -> None:
     else:
         names = file_names(plan.configuration)
         named, signed = ((folder / name).is_file() for name in (NAME_FILE, PUBLIC_KEY))
-        text = release_readme(plan, certificate, names, named=named, signed=signed)
-        (folder / "README.md").write_text(text, encoding="utf-8")
+        sheet = folder / ACCURACY_FILE
+        if sheet.is_file() and before in (said := sheet.read_text(encoding="utf-8")):
+            sheet.write_text(said.replace(before, certificate.plan_sha256), encoding="utf-8")
+        with suppress(ValueError):  # of a sheet that is none
+            accuracy = read_accuracy(folder, certificate.plan_sha256)
+            text = release_readme(plan, certificate, names, named=named, signed=signed, accuracy=accuracy)
+            (folder / "README.md").write_text(text, encoding="utf-8")
     seal(folder, certificate)
 
 

@@ -129,8 +129,9 @@ def evaluate(out: Path, truth: Path | None, tables: tuple[Path, ...], to: Path |
 
     Or to public tables: OUT is the release, and --truth or --public, one of them, what it is compared with.
 
-    Writes report.html, to be opened in a browser, and measures.parquet. With --truth both are confidential:
-    no number is printed here, only you can read the folder, and it is never inside a public one.
+    Writes report.html, to be opened in a browser, and measures.parquet. With --truth the report begins with a
+    verdict, which verdict.txt and verdict.json have too, and all of it is confidential: no number is printed
+    here, only you can read the folder, and it is never inside a public one.
     """
     if (truth is None) == (not tables):
         raise click.UsageError("Give either --truth or --public.")
@@ -141,7 +142,8 @@ def evaluate(out: Path, truth: Path | None, tables: tuple[Path, ...], to: Path |
     else:
         say("Reading the release and the truth ...")
         pipelines.evaluate(out, truth, to)
-        click.echo(f"Written {target}: report.html, measures.parquet. CONFIDENTIAL, never publish.")
+        files = "report.html and verdict.txt (begin there), verdict.json, measures.parquet"
+        click.echo(f"Written {target}: {files}. CONFIDENTIAL, never publish.")
 
 
 VIEWS = (map_command, figure, export_command, evaluate)

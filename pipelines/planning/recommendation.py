@@ -11,7 +11,7 @@ import pandas as pd
 
 import synth
 from pipelines.config.loading import ReleaseConfig
-from pipelines.planning.simulation import carries
+from pipelines.planning.accuracy import carries
 from pipelines.planning.sweep import AUTO, PLAN_SETTINGS, changed, strata_of
 
 __all__ = ["recommend"]

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 import geo_data
 import synth
+from pipelines.planning.accuracy import ExpectedAccuracy, carries, expected_accuracy
 from pipelines.planning.estimating import JobLayout, draw_homes, estimate_homes
 from pipelines.planning.plan import ReleasePlan, batches
 from pipelines.planning.sampling import draw_from_model, measure, sample_batch
@@ -27,26 +28,12 @@ from synth.measured import count_cells
 __all__ = [
     "ExpectedLoss",
     "SimulatedUtility",
-    "carries",
     "draw_measured",
     "draw_public_model",
     "draw_synthetic",
     "draw_without_noise",
     "simulate_utility",
 ]
-
-_LEAST_GAIN = 0.1
-
-
-def carries(loss: float, public_model: float) -> bool:
-    """Say whether a release carries a table: it loses at least a tenth less than the public model alone.
-
-    Parameters
-    ----------
-    loss, public_model : float
-        Expected loss of the release, and of homes drawn from the public model, in the table.
-    """
-    return loss <= (1 - _LEAST_GAIN) * public_model
 
 
 @dataclass(frozen=True)
@@ -111,6 +98,8 @@ class SimulatedUtility:
         Jobs that were tried.
     workload : tuple of ExpectedLoss
         Each table that the release is for.
+    accuracy : ExpectedAccuracy
+        How far the numbers of each table, and of flows at each level, are off, by their size.
     """
 
     total_variation: float
@@ -121,10 +110,15 @@ class SimulatedUtility:
     objective: float
     jobs: int
     workload: tuple[ExpectedLoss, ...]
+    accuracy: ExpectedAccuracy
+
+    @property
+    def _measures(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("workload", "accuracy")}
 
     def columns(self) -> dict[str, float]:
         """Return the measures as columns of a table, with three for each table of the workload."""
-        found = {name: value for name, value in vars(self).items() if name != "workload"}
+        found = self._measures
         for one in self.workload:
             found[f"loss: {one.table.name}"] = one.loss
             found[f"public model: {one.table.name}"] = one.public_model
@@ -133,9 +127,9 @@ class SimulatedUtility:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the measures by name; one that has no value is None."""
-        named = {name: value for name, value in vars(self).items() if name != "workload"}
-        measures: dict[str, Any] = {name: None if value != value else value for name, value in named.items()}
-        return measures | {"workload": [table.as_dict() for table in self.workload]}
+        measures = {name: None if value != value else value for name, value in self._measures.items()}
+        tables = [table.as_dict() for table in self.workload]
+        return measures | {"workload": tables, "accuracy": self.accuracy.as_dict()}
 
 
 _TRIAL_JOBS = 1_000_000
@@ -315,14 +309,15 @@ def simulate_utility(
     true = CountedJobs(work, homes, known)
     synthetic = draw_synthetic(plan, homes, synth.RunKey.from_seed(seed), parts)
     share = work.size / len(slots)
-    losses = [
-        workload.losses(true, CountedJobs(work, drawn, own), share)
+    released, public, without = (
+        CountedJobs(work, drawn, own)
         for drawn in (
             synthetic,
             draw_public_model(plan, seed, tried),
             draw_without_noise(plan, homes, seed, tried),
         )
-    ]
+    )
+    losses = [workload.losses(true, jobs, share) for jobs in (released, public, without)]
     means = [mean_commute(geography, work, h) for h in (homes, synthetic)]
     pair = (work, homes, synthetic)
     return SimulatedUtility(
@@ -338,6 +333,9 @@ def simulate_utility(
         workload=tuple(
             ExpectedLoss(table, *map(float, found))
             for table, *found in zip(workload.tables, *losses, strict=True)
+        ),
+        accuracy=expected_accuracy(
+            workload, true, released, public, zip(losses[0], losses[1], strict=True), share
         ),
     )
 

@@ -10,6 +10,7 @@ from geo_data.distance import distance_km
 from geo_data.geography import Geography
 
 __all__ = [
+    "cell_counts",
     "cell_variation",
     "count_variation",
     "destination_commute_error",
@@ -89,11 +90,18 @@ def cell_variation(cells: NDArray[np.int64], other_cells: NDArray[np.int64]) -> 
     float
         As `count_variation`.
     """
+    return count_variation(*cell_counts(cells, other_cells))
+
+
+def cell_counts(
+    cells: NDArray[np.int64], other_cells: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the jobs of both tables in each cell that either has; parameters are as of `cell_variation`."""
     both = np.concatenate([cells * 2, other_cells * 2 + 1])
     both.sort()  # much faster than finding the inverse of numpy.unique
     first = np.flatnonzero(np.append(True, (both[1:] >> 1) != (both[:-1] >> 1)))
     others = np.add.reduceat(both & 1, first)
-    return count_variation(np.diff(np.append(first, both.size)) - others, others)
+    return np.diff(np.append(first, both.size)) - others, others
 
 
 def mean_commute(geography: Geography, work: NDArray[np.int32], homes: NDArray[np.int32]) -> float:

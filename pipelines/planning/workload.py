@@ -155,7 +155,7 @@ class Workload:
         and those of two halves of them.
         """
         found = np.array([self._loss(table, true, synthetic) for table in self.tables])
-        gathers = [i for i, table in enumerate(self.tables) if self._gathers(table)]
+        gathers = [i for i, table in enumerate(self.tables) if self.gathers(table)]
         if share >= 1 or not gathers:
             return found
         halves = self._halves(true, synthetic)
@@ -169,11 +169,11 @@ class Workload:
         return found
 
     def _loss(self, table: Table, true: CountedJobs, synthetic: CountedJobs) -> float:
-        cells = self._cells(table, (true, synthetic))
+        cells = self.cells(table, (true, synthetic))
         return cell_variation(*np.split(cells, [len(true)]))
 
-    def _cells(self, table: Table, sides: Sequence[CountedJobs]) -> NDArray[np.int64]:
-        """Return the cell of each job of all sides, one side after the other."""
+    def cells(self, table: Table, sides: Sequence[CountedJobs]) -> NDArray[np.int64]:
+        """Return the cell of a table that each job is in, of all sides, one side after the other."""
         parts = [np.concatenate([self.geography.unit_of(table.home, jobs.home) for jobs in sides])]
         if table.work is not None:
             parts.append(np.concatenate([self.geography.unit_of(table.work, jobs.work) for jobs in sides]))
@@ -188,7 +188,7 @@ class Workload:
             span *= wide
         return cells
 
-    def _gathers(self, table: Table) -> bool:
+    def gathers(self, table: Table) -> bool:
         """Say whether a work area of a table may lie in several units of the level."""
         levels = [*self.geography.levels, self.geography.block_level]
         return table.work not in levels or levels.index(table.work) < levels.index(self.level)

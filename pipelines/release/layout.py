@@ -16,6 +16,7 @@ from pipelines.config.implicates import Implicates
 from pipelines.planning.form import PLAN_FILES
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
+from pipelines.release.accuracy import read_accuracy
 from pipelines.release.certificate import Certificate
 from pipelines.release.formats import certificate_text, schema_text
 from pipelines.release.names import NAME_FILE
@@ -113,7 +114,7 @@ def write_public(
     folder: Path,
     key: Ed25519PrivateKey | None = None,
 ) -> None:
-    """Join the parts and write everything but plan, polygons and names (which are there), then seal it.
+    """Join the parts and write everything but what is there already, then seal it.
 
     Parameters
     ----------
@@ -122,7 +123,7 @@ def write_public(
     parts : sequence of sequence of Part
         For each implicate, in order; their files are left where they are.
     folder : Path
-        The public folder, holding ``plan/`` and, where there are polygons or names, these.
+        The public folder, holding ``plan/`` and, where there are polygons, names or a forecast, these.
     key : Ed25519PrivateKey, optional
         Signs the release; its public half is put beside it.
     """
@@ -133,7 +134,8 @@ def write_public(
     (folder / "certificate.json").write_text(certificate_text(certificate), encoding="utf-8")
     (folder / "certificate.schema.json").write_text(schema_text(), encoding="utf-8")
     named = (folder / NAME_FILE).is_file()
-    readme = release_readme(plan, certificate, names, named=named, signed=key is not None)
+    accuracy = read_accuracy(folder, certificate.plan_sha256)
+    readme = release_readme(plan, certificate, names, named=named, signed=key is not None, accuracy=accuracy)
     (folder / "README.md").write_text(readme, encoding="utf-8")
     if key is not None:
         write_public_key(key, folder)

@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 import geo_data
 from pipelines.config.fields import check_level_name
 from pipelines.config.implicates import Implicates
+from pipelines.planning.accuracy import ExpectedAccuracy
 from pipelines.planning.form import read_document
 from pipelines.planning.storage import load_geography
+from pipelines.release.accuracy import ACCURACY_FILE, read_accuracy
 from pipelines.release.certificate import Certificate
 from pipelines.release.formats import made_before_first, parse_certificate
 from pipelines.release.layout import file_names
@@ -193,6 +195,12 @@ class PublicRelease:
         """Names of the units of each of `levels`, text of shape (U,); "" where the release has none."""
         with _blame(self.folder / NAME_FILE):
             return read_names(self.folder, self.geography)
+
+    @cached_property
+    def accuracy(self) -> ExpectedAccuracy | None:
+        """How far its numbers are expected to be from the truth; None where that was not forecast."""
+        with _blame(self.folder / ACCURACY_FILE):
+            return read_accuracy(self.folder, self.certificate.plan_sha256)
 
     def polygons(self, level: str) -> gpd.GeoDataFrame | None:
         """Return the shapes of the units of a level, where the release has them.

@@ -8,8 +8,10 @@ from decimal import Decimal
 from fractions import Fraction
 
 from geo_data.od_files import count_columns
+from pipelines.planning.accuracy import ExpectedAccuracy
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
+from pipelines.release.accuracy import ACCURACY_FILE, accuracy_in_words
 from pipelines.release.certificate import CERTIFICATE_FORMAT, Certificate, population_in_words
 from pipelines.release.formats import FIRST_FORMAT
 from pipelines.release.measurements import MEASUREMENT_FOLDER
@@ -73,6 +75,7 @@ def release_readme(
     *,
     named: bool,
     signed: bool,
+    accuracy: ExpectedAccuracy | None = None,
     wording: int = LATEST_WORDING,
 ) -> str:
     """Return the text of a release's README.md.
@@ -87,6 +90,8 @@ def release_readme(
         Whether it has names of units.
     signed : bool
         Whether it is signed.
+    accuracy : ExpectedAccuracy, optional
+        Its accuracy sheet, where it has one.
     wording : int
         Which of the wordings that there have been; the text of each stays what it was, so that `verify` can
         compare a release with the words of its time.
@@ -139,6 +144,8 @@ def release_readme(
         else ""
     )
     words = f"- `{NAME_FILE}`: names of public units, for maps\n" if named else ""
+    sheet = f"- `{ACCURACY_FILE}`: how far numbers are expected to be from the truth\n" if accuracy else ""
+    trust = f"\n## How far to trust a number\n\n{accuracy_in_words(accuracy)}\n" if wording != 1 else ""
     status = (
         "Every check of the program passed: this release is **for publication**."
         if certificate.for_release
@@ -164,7 +171,7 @@ random from {plan.mechanism.words}.
 {aux}{jobs}{noisy}\
 - `certificate.json`: the privacy certificate; `certificate.schema.json` describes its fields
 - `plan/`: the public plan from which the certificate can be computed again
-{shapes}{words}- `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)
+{shapes}{words}{sheet}- `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)
 
 `odsynth verify` on this folder repeats every check; it needs no confidential data.
 {signature}
@@ -173,7 +180,7 @@ random from {plan.mechanism.words}.
 | column | meaning |
 | --- | --- |
 {table}
-
+{trust}
 ## What is guaranteed
 
 Epsilon {run.epsilon}, delta {run.delta}.

@@ -16,11 +16,13 @@ from pydantic import ValidationError
 import synth
 from geo_data.external_zones import find_external_zones
 from pipelines.config.loading import ReleaseConfig
+from pipelines.planning.accuracy import ExpectedAccuracy
 from pipelines.planning.estimating import JobLayout
 from pipelines.planning.form import PLAN_FORMAT
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.planning.storage import load_plan
+from pipelines.release.accuracy import ACCURACY_FILE, check_accuracy, read_accuracy
 from pipelines.release.byte_check import check_bytes
 from pipelines.release.certificate import (
     Certificate,
@@ -108,8 +110,8 @@ def verify(
     ------
     Check
         files, signature, certificate form, plan, guarantee, budget, measurements where tables were measured,
-        data, texts, polygons and names where there are any, bytes of the tables, and last fitness for
-        release.
+        data, the form of a forecast of accuracy where there is one, texts, polygons and names where there are
+        any, bytes of the tables, and last fitness for release.
 
     Raises
     ------
@@ -147,9 +149,11 @@ def _verify(
     if measured is not None:
         yield Check("measurements", measured.words)
     yield Check("data", _run("data", lambda: _check_data(folder, plan, certificate, measured)))
-    yield Check(
-        "texts", _run("texts", lambda: _check_texts(folder, plan, certificate, hashes, stated["format"]))
-    )
+    expected = _run("accuracy", lambda: None if first else read_accuracy(folder, certificate.plan_sha256))
+    if expected is not None:
+        yield Check("accuracy", _run("accuracy", lambda: check_accuracy(expected, plan)))
+    texts = _run("texts", lambda: _check_texts(folder, plan, certificate, hashes, stated["format"], expected))
+    yield Check("texts", texts)
     if levels := polygon_levels(plan.configuration):
         yield Check("polygons", _run("polygons", lambda: check_polygons(folder, plan.geography, levels)))
     if (folder / NAME_FILE).is_file():
@@ -394,6 +398,7 @@ def _check_texts(
     certificate: Certificate,
     hashes: dict[str, str],
     certificate_format: str,
+    accuracy: ExpectedAccuracy | None,
 ) -> str:
     """Compare what is said in words, and the list of files, with what the certificate gives."""
     present = hashes.keys() - {MANIFEST}
@@ -402,6 +407,7 @@ def _check_texts(
     expected = {*expected_files(plan.configuration)}
     if certificate_format != FIRST_FORMAT:  # which published no noisy counts
         expected |= {name for names in measurement_files(plan) for name in names}
+        expected |= {ACCURACY_FILE} if accuracy else set()
     more = sorted({*without_parts(present)} ^ expected)
     if more:
         raise _fail("texts", f"a release of this kind has other files: {', '.join(more)}")
@@ -409,17 +415,22 @@ def _check_texts(
         raise _fail("texts", f"{MANIFEST} does not describe this release")
     names = file_names(plan.configuration)
     said, signed = (folder / "README.md").read_bytes(), PUBLIC_KEY in hashes
-    if all(
-        said != release_readme(plan, certificate, names, named=named, signed=signed, wording=wording).encode()
+    known = (
+        release_readme(
+            plan, certificate, names, named=named, signed=signed, accuracy=accuracy, wording=wording
+        )
         for wording in WORDINGS[certificate_format]
-    ):
-        raise _fail("texts", "README.md is not the text that certificate.json gives, in any wording so far")
+    )
+    if all(said != text.encode() for text in known):
+        rule = f"certificate.json{f' and {ACCURACY_FILE} give' if accuracy else ' gives'}"
+        raise _fail("texts", f"README.md is not the text that {rule}, in any wording so far")
     wordings, secure = CERTIFICATE_WORDINGS[certificate_format], certificate.randomness.secure
     today = randomness_fields(secure).model_dump()
     if all(certificate.randomness.model_dump() != in_wording(today, wording) for wording in wordings):
         raise _fail("texts", "certificate.json: randomness is not what this program writes")
     reasons = reasons_against_release(certificate.software, certificate.randomness)
-    known = [in_wording(reasons, wording) for wording in wordings]
-    if certificate.not_for_release_because not in known or certificate.for_release == bool(reasons):
+    whys = [in_wording(reasons, wording) for wording in wordings]
+    if certificate.not_for_release_because not in whys or certificate.for_release == bool(reasons):
         raise _fail("texts", "certificate.json: for_release is not what its other fields give")
-    return "README.md, MANIFEST.json and the verdict follow from the certificate"
+    sources = "the certificate and the accuracy sheet" if accuracy else "the certificate"
+    return f"README.md, MANIFEST.json and the verdict follow from {sources}"

@@ -19,6 +19,7 @@ from pipelines.planning.form import read_document
 from pipelines.planning.guards import public_files, refuse_as_public, refuse_open_files
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.storage import check_plan_bytes, load_plan
+from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.layout import MANIFEST, expected_files, file_names
 from pipelines.release.names import NAME_FILE
 from pipelines.release.signing import PUBLIC_KEY, SIGNATURES, check_key_pair, read_private_key
@@ -210,4 +211,4 @@ def _written(config: ReleaseConfig) -> Iterator[str]:
     folders = () if config.release.csv else tuple(file_names(configuration).values())
     for name in expected_files(configuration):
         yield f"{name}/part-000000.parquet" if name.endswith(folders) else name
-    yield from (MANIFEST, CHECKSUMS, NAME_FILE, PUBLIC_KEY, *SIGNATURES)
+    yield from (MANIFEST, CHECKSUMS, ACCURACY_FILE, NAME_FILE, PUBLIC_KEY, *SIGNATURES)

@@ -107,6 +107,8 @@ def _expected_losses(utility: SimulatedUtility) -> list[str]:
                 f"{one.public_model:.3f}. Give it more weight in [[workload]], or the release a larger "
                 "epsilon, or do not publish the table"
             )
+    if levels := utility.accuracy.noisy_levels:
+        lines.append(f"Noise       flows between units of {', '.join(levels)}: maps of the release mute them")
     return lines
 
 

@@ -24,6 +24,7 @@ from pipelines.planning.form import PLAN_FILES, read_document
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.public_inputs import slot_source
 from pipelines.planning.storage import check_plan_bytes, load_plan
+from pipelines.release.accuracy import check_accuracy, parse_expected, write_accuracy
 from pipelines.release.names import NAME_FILE, check_names
 from pipelines.release.verification import contradictions
 from pipelines.storage.checksums import sha256_of
@@ -76,7 +77,7 @@ def blame_plan(given: Path, fix: str = _AGAIN) -> Iterator[None]:
 
 
 def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> tuple[ReleasePlan, str]:
-    """Copy a plan that was made before, and the names of areas beside it, and read the copy.
+    """Copy a plan that was made before, the names of areas and the forecast beside it, and read the copy.
 
     Parameters
     ----------
@@ -85,7 +86,7 @@ def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> tuple[Release
     given : Path
         Folder that `odsynth plan` wrote.
     stored : Path
-        Where the copy of the plan goes; made here. The names go beside it.
+        Where the copy of the plan goes; made here. Names and accuracy sheet go beside it.
 
     Returns
     -------
@@ -98,7 +99,8 @@ def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> tuple[Release
         If the folder is none that `odsynth plan` wrote, its plan is not the one that its report is about, or
         the plan was made for another configuration or says otherwise than its own.
     ValueError
-        If a file is altered or not of its form (`load_plan`, `check_plan_bytes`, `check_names`).
+        If a file is altered or not of its form (`load_plan`, `check_plan_bytes`, `check_names`,
+        `check_accuracy`).
     """
     stored.mkdir()
     names = stored.parent / NAME_FILE
@@ -131,6 +133,10 @@ def take_plan(config: ReleaseConfig, given: Path, stored: Path) -> tuple[Release
         raise ConfigError(
             f"{given}: the plan is not what its configuration asks for: {', '.join(others)}. {_AGAIN}"
         )
+    if (accuracy := numbers.get("accuracy")) is not None:  # a plan that was not tried has none
+        expected = parse_expected(accuracy, PLAN_NUMBERS)
+        check_accuracy(expected, plan)
+        write_accuracy(expected, numbers["plan_sha256"], stored.parent)
     return plan, numbers["plan_sha256"]
 
 

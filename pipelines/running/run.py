@@ -25,7 +25,9 @@ from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import read_polygon_tables
 from pipelines.planning.public_inputs import job_source, read_public_inputs
 from pipelines.planning.search import make_plan
+from pipelines.planning.simulation import simulate_utility
 from pipelines.planning.storage import load_plan, save_plan
+from pipelines.release.accuracy import ACCURACY_FILE, write_accuracy
 from pipelines.release.certificate import Certificate, make_certificate
 from pipelines.release.layout import write_public
 from pipelines.release.measurements import write_measurements
@@ -299,18 +301,19 @@ def _refuse_unreachable(scheduler: str | None) -> None:
 def _write_plan(
     config: ReleaseConfig, reviewed: Path | None, public: Path, progress: Progress
 ) -> tuple[ReleasePlan, synth.Guarantee, str]:
-    """Make the plan of a run, or take the reviewed one; write it, polygons and names; return its hash too."""
+    """Make the plan of a run, or take the reviewed one; write it and what is beside it; return its hash."""
     stored = public / "plan"
     if reviewed is None:
         with progress.step(Step.MAKE_PLAN):
             inputs = read_public_inputs(config)
             plan, polygons = make_plan(config, inputs), inputs.polygons
             write_names(inputs.names, plan.geography, public)
-            del inputs  # the public model is large, and nothing needs it any more
             plan_sha256 = save_plan(plan, stored)
-            del plan  # two would be in memory
-            plan = load_back(config, stored, plan_sha256)
+        with progress.step(Step.SIMULATE):
+            write_accuracy(simulate_utility(plan, inputs.model).accuracy, plan_sha256, public)
+        del inputs, plan  # both are large: nothing needs the public model any more, or two plans
         with progress.step(Step.CERTIFY):
+            plan = load_back(config, stored, plan_sha256)
             guarantee = certify(plan)
     else:
         with blame_plan(reviewed):
@@ -340,7 +343,7 @@ def _draw_and_write(
         for path in staging.public.iterdir():  # what an interrupted attempt wrote
             if path.is_dir() and path.name not in ("plan", POLYGON_FOLDER):
                 shutil.rmtree(path)
-            elif path.is_file() and path.name != NAME_FILE:
+            elif path.is_file() and path.name not in (NAME_FILE, ACCURACY_FILE):
                 path.unlink()
         if plan.measures:
             run = RunBatches(staging, plan, state, key)

@@ -17,6 +17,7 @@ from pipelines.service.public.downloads import ServedFile
 from pipelines.service.public.flow_queries import FlowQuestion
 from pipelines.service.rendering import render
 from pipelines.service.store import ServiceError
+from pipelines.views.accuracy import accuracy_words
 from pipelines.views.labels import singular
 from pipelines.views.maps import certificate_words
 
@@ -55,6 +56,7 @@ def release(request: Request, name: Name, version: VersionName) -> Response:
         "release.html",
         version=found,
         words=_words(found),
+        accuracy=_accuracy(catalog, found),
         files=[(file, found.address(file)) for file in found.files.values()],
         has_map=found.status == "complete" and catalog.prepared(found.sha256).map.is_file(),
         levels=[(level, singular(level)) for level in levels],
@@ -67,6 +69,12 @@ def _words(found: Version) -> Markup | None:
     if found.certificate is None:
         return None
     return Markup(certificate_words(found.certificate, signed=PUBLIC_KEY in found.files))  # escaped by itself
+
+
+def _accuracy(catalog: Catalog, found: Version) -> Markup | None:
+    if found.status != "complete":  # a withdrawn one should not be used
+        return None
+    return Markup(accuracy_words(catalog.release(found).accuracy))  # escaped by itself
 
 
 @_router.get("/releases/{name}/{version}/map")

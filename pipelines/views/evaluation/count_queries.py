@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["count_queries", "query_errors", "share_within"]
+__all__ = ["count_queries", "jobs_within", "query_errors", "share_within"]
 
 
 def count_queries(n_homes: int, n_works: int, queries: int = 1000) -> NDArray[np.int64]:
@@ -40,12 +42,17 @@ def query_errors(
 
 
 def share_within(errors: NDArray[np.float64], jobs: float, rho: float) -> float:
-    """Return the share of queries whose error is at most rho times the root of the number of jobs.
+    """Return the share of queries whose error is at most `jobs_within` of the number of jobs."""
+    return float((errors <= jobs_within(jobs, rho)).mean())
 
-    At rho sqrt(n), errors are of the order of the chance in which n workers were there to be counted at all
+
+def jobs_within(jobs: float, rho: float) -> int:
+    """Return rho times the root of the number of jobs, in whole jobs.
+
+    Errors of so many are of the order of the chance in which n workers were there to be counted at all
     (Chen, Kifer, LeFevre and Machanavajjhala 2009).
     """
-    return float((errors <= rho * np.sqrt(jobs)).mean())
+    return math.floor(rho * math.sqrt(jobs))
 
 
 def _answers(flows: pd.DataFrame, queries: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -20,12 +21,21 @@ from pipelines.views.evaluation.comparison import (
     true_jobs,
 )
 from pipelines.views.evaluation.measuring import compared_levels, measure, measure_implicates, measures_table
+from pipelines.views.evaluation.verdict import Verdict, judge
 from pipelines.views.evaluation.workload_losses import workload_losses
 
-__all__ = ["MEASURES_FILE", "REPORT_FILE", "evaluate", "evaluate_public", "evaluation_folder"]
+__all__ = [
+    "MEASURES_FILE",
+    "REPORT_FILE",
+    "VERDICT_FILES",
+    "evaluate",
+    "evaluate_public",
+    "evaluation_folder",
+]
 
 REPORT_FILE = "report.html"
 MEASURES_FILE = "measures.parquet"
+VERDICT_FILES = ("verdict.txt", "verdict.json")  # against the truth only
 # Whatever folder holds one of these is a public folder, finished or being made.
 _OF_PUBLIC = ("certificate.json", "plan/plan.json")
 _MARK = {
@@ -64,6 +74,10 @@ def evaluate(out: Path, truth: Path, to: Path | None = None) -> pd.DataFrame:
     release, target = _open(out, to, confidential=True)
     comparison = compare_with_truth(release, truth)
     lost = workload_losses(release, true_jobs(release, truth), truth)
+    measured = {level for _, level, _, _ in lost}
+    for one in release.accuracy.tables if release.accuracy else ():
+        if one.workload and one.table in measured:
+            lost.append(("workload_forecast", one.table, "all", one.loss))
     return _write(release, [comparison], target, confidential=True, first=measures_table(lost))
 
 
@@ -130,7 +144,7 @@ def _replaceable(target: Path, confidential: bool) -> bool:
     """Say whether nothing is there, or an evaluation of the same kind: what is public may be published."""
     try:
         files = {path.name for path in target.iterdir()}
-        if files <= {REPORT_FILE, MEASURES_FILE} and MEASURES_FILE in files:
+        if files <= {REPORT_FILE, MEASURES_FILE, *VERDICT_FILES} and MEASURES_FILE in files:
             return (pq.read_schema(target / MEASURES_FILE).metadata or {}).get(b"odsynth") == _MARK[
                 confidential
             ]
@@ -143,6 +157,17 @@ def _replaceable(target: Path, confidential: bool) -> bool:
         if error.errno is None:  # of Parquet, not of the machine
             return False
         raise
+
+
+def _verdict_texts(release: PublicRelease, verdict: Verdict) -> dict[str, str]:
+    """Return the files of a verdict on a confidential truth, by name."""
+    mark, name = _MARK[True].decode(), release.certificate.release.name
+    document = {"status": mark, "release": name, **verdict.document()}
+    texts = (
+        f"{mark}\n\n{name}\n{verdict.text(release.geography)}",
+        json.dumps(document, indent=1, ensure_ascii=False) + "\n",
+    )
+    return dict(zip(VERDICT_FILES, texts, strict=True))
 
 
 def _write(
@@ -159,7 +184,11 @@ def _write(
         pd.concat([first, measure(comparison), measure_implicates(release, compared_levels(comparison))])
         for comparison in comparisons
     ]
-    page = report_html(release, comparisons, tables, confidential=confidential)
+    verdicts = [
+        judge(table, release.accuracy, float(comparison.release["S000"].sum()))
+        for table, comparison in zip(tables, comparisons, strict=True)
+    ]
+    page = report_html(release, comparisons, tables, verdicts, confidential=confidential)
     named = [
         table.assign(compared_with=comparison.name)
         for table, comparison in zip(tables, comparisons, strict=True)
@@ -173,6 +202,8 @@ def _write(
         arrow = arrow.replace_schema_metadata({**arrow.schema.metadata, b"odsynth": _MARK[confidential]})
         pq.write_table(arrow, made / MEASURES_FILE)
         if confidential:
+            for name, text in _verdict_texts(release, verdicts[0]).items():
+                (made / name).write_text(text, encoding="utf-8")
             for file in made.iterdir():
                 file.chmod(0o600)
     return measures

@@ -54,7 +54,10 @@ class Measure:
 #: By the name in column ``measure``, in the order of reports.
 MEASURES: dict[str, Measure] = {
     "workload_loss": Measure(
-        "This release", "%", "Share of jobs that would have to be counted elsewhere in the table."
+        "Error", "%", "Share of jobs that would have to be counted elsewhere in the table."
+    ),
+    "workload_forecast": Measure(
+        "Forecast", "%", "The same as the plan expected it, on homes drawn from the public model."
     ),
     "workload_public_model": Measure(
         "Public model alone", "%", "What is lost by homes that see nothing confidential."
@@ -139,12 +142,12 @@ MEASURES: dict[str, Measure] = {
         "By how much the share of long commutes is off, on average over jobs.",
     ),
     "query_share": Measure(
-        "Count queries answered well",
+        "Count queries answered within",
         "%",
-        "Share of count queries with an error of at most rho times root n.",
+        "Share of count queries that are off by no more jobs.",
     ),
     "query_error": Measure(
-        "Count queries, median error", "jobs", "Half of the answers are wrong by no more."
+        "Count queries, median error", "jobs", "Half of the count queries are off by no more."
     ),
     "pmse": Measure(
         "Propensity score, pMSE",

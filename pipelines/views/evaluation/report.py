@@ -17,6 +17,15 @@ from pipelines.views.evaluation.charts import CHARTS, draw
 from pipelines.views.evaluation.commute_measures import SHORT_KM
 from pipelines.views.evaluation.comparison import Comparison
 from pipelines.views.evaluation.measuring import MEASURES
+from pipelines.views.evaluation.verdict import (
+    EXPLANATION,
+    Headline,
+    Verdict,
+    measure_title,
+    number_words,
+    table_words,
+    within_jobs,
+)
 from pipelines.views.labels import singular
 
 __all__ = ["report_html"]
@@ -24,7 +33,8 @@ __all__ = ["report_html"]
 _CONFIDENTIAL = (
     "CONFIDENTIAL",
     "derived from confidential jobs: never publish, never put into the public folder",
-    "Everything below is computed from the true homes of workers, outside the mechanism and its guarantee. "
+    "Everything below, but what was forecast, is computed from the true homes of workers, outside the "
+    "mechanism and its guarantee. "
     "Choosing epsilon, cells or pools of the same data by it would break the guarantee.",
 )
 _PUBLIC = (
@@ -48,6 +58,7 @@ def report_html(
     release: PublicRelease,
     comparisons: Sequence[Comparison],
     measures: Sequence[pd.DataFrame],
+    verdicts: Sequence[Verdict],
     *,
     confidential: bool,
 ) -> str:
@@ -59,6 +70,8 @@ def report_html(
     comparisons : sequence of Comparison
     measures : sequence of DataFrame
         The measures of each.
+    verdicts : sequence of Verdict
+        What they come to.
     confidential : bool
         Whether the truth is in it; every page says so.
 
@@ -87,11 +100,12 @@ def report_html(
         delta=certificate.run.delta,
         version=certificate.software.version,
         date=datetime.now(UTC).date().isoformat(),
-        parts=[_part(*pair) for pair in zip(comparisons, measures, strict=True)],
+        parts=[_part(*pair) for pair in zip(comparisons, measures, verdicts, strict=True)],
     )
 
 
-def _part(comparison: Comparison, measures: pd.DataFrame) -> dict[str, Any]:
+def _part(comparison: Comparison, measures: pd.DataFrame, verdict: Verdict) -> dict[str, Any]:
+    jobs = float(comparison.release["S000"].sum())
     level = measures.loc[measures["measure"] == "mean_commute_release", "level"].iloc[0]
     drawn = {title: draw(chart, comparison) for title, chart in CHARTS.items()}
     return {
@@ -99,9 +113,10 @@ def _part(comparison: Comparison, measures: pd.DataFrame) -> dict[str, Any]:
         "levels": f"Homes at level {singular(comparison.home_level)}, workplaces at level "
         f"{singular(comparison.work_level)}; distances are between the points of these.",
         "notes": comparison.notes,
-        "cards": _cards(measures),
+        "cards": [_card(found) for found in verdict.headlines],
+        "verdict": verdict.words if verdict.tables else None,
+        "workload": _workload(measures, verdict, comparison.geography) if verdict.tables else None,
         "tables": [
-            *_workload(measures[measures["measure"].isin(_WORKLOAD)], comparison.geography),
             _by_level(
                 "Flows",
                 "Tables of flows from each area to each, added up to several levels. The finer the "
@@ -117,75 +132,61 @@ def _part(comparison: Comparison, measures: pd.DataFrame) -> dict[str, Any]:
             _by_level(
                 "The whole table",
                 "Distances of all jobs; 1,000 fixed count queries (how many live in these areas and work in "
-                "those), n being the number of jobs; and how well a model tells the two tables apart.",
+                "those); and how well a model tells the two tables apart.",
                 measures[measures["measure"].isin(_WHOLE)],
+                jobs,
             ),
         ],
         "charts": [{"title": title, "svg": svg} for title, svg in drawn.items() if svg],
     }
 
 
-def _cards(measures: pd.DataFrame) -> list[dict[str, str]]:
-    """Show what matters most: the flows at the middle level, commutes, queries."""
-    levels = measures.loc[measures["measure"] == "total_variation", "level"].tolist()
-    middle = levels[(len(levels) - 1) // 2]
-    wanted = [
-        ("total_variation", middle, "all"),
-        ("residence_variation", middle, "all"),
-        ("mean_commute_release", None, "all"),
-        ("earth_movers_distance", None, "all"),
-        ("destination_relative_error", None, "all"),
-        ("query_share", None, "rho 1"),
-    ]
-    cards = []
-    for name, level, group in wanted:
-        rows = measures[(measures["measure"] == name) & (measures["group"] == group)]
-        rows = rows if level is None else rows[rows["level"] == level]
-        if len(rows) and not math.isnan(rows["value"].iloc[0]):
-            about = MEASURES[name]
-            meaning = f"{_level_name(level)}: {about.meaning}" if level else about.meaning
-            cards.append(
-                {"title": about.title, "value": _number(name, rows["value"].iloc[0]), "meaning": meaning}
-            )
-    return cards
+def _card(found: Headline) -> dict[str, str]:
+    """Show a headline figure with the level that it is of."""
+    return {
+        "title": found.title,
+        "value": number_words(found.measure, found.value),
+        "meaning": f"{_level_name(found.level)}: {MEASURES[found.measure].meaning}",
+    }
 
 
-def _workload(measures: pd.DataFrame, geography: geo_data.Geography) -> list[dict[str, Any]]:
+def _workload(measures: pd.DataFrame, verdict: Verdict, geography: geo_data.Geography) -> dict[str, Any]:
+    """Return the table that a report against the truth begins with."""
     values = {
         (m, level): v for m, level, v in measures[["measure", "level", "value"]].itertuples(index=False)
     }
-    if not values:
-        return []
-    levels = {*geography.levels, geography.block_level}
     rows = [
         [
-            " ".join(singular(word) if word in levels else word for word in name.split(" ")),
-            *(_number(m, values[m, name]) if (m, name) in values else "" for m in _WORKLOAD),
+            table_words(one.table, geography),
+            *(number_words(m, values.get((m, one.table), math.nan)) for m in _WORKLOAD),
+            one.words,
         ]
-        for name in dict.fromkeys(measures["level"])
+        for one in verdict.tables
     ]
-    return [
-        {
-            "title": "The tables that the release is for",
-            "text": "Total variation distance: the share of jobs that would have to be counted elsewhere. "
-            "Beside it what is lost by homes drawn from the public model, which sees nothing confidential, "
-            "and by the pools of the plan without any privacy, neither noise nor cells.",
-            "head": ["Table", *(MEASURES[name].title for name in _WORKLOAD)],
-            "rows": rows,
-            "meanings": False,
-        }
-    ]
+    return {
+        "title": "The tables that the release is for",
+        "text": f"{EXPLANATION} Beside it what is lost by homes drawn from the public model, which sees "
+        "nothing confidential, and by the pools of the plan without any privacy, neither noise nor cells.",
+        "head": ["Table", *(MEASURES[name].title for name in _WORKLOAD), "Verdict"],
+        "rows": rows,
+        "meanings": False,
+    }
 
 
-def _by_level(title: str, text: str, measures: pd.DataFrame) -> dict[str, Any]:
+def _by_level(title: str, text: str, measures: pd.DataFrame, jobs: float = 0.0) -> dict[str, Any]:
     levels = list(dict.fromkeys(measures["level"]))
     values = {(m, g, v): x for m, v, g, x in measures.itertuples(index=False)}
     found = sorted(dict.fromkeys(key[:2] for key in values), key=lambda key: list(MEASURES).index(key[0]))
     rows = []
     for name, group in found:
         about = MEASURES[name]
-        cells = [_number(name, values[name, group, i]) if (name, group, i) in values else "" for i in levels]
-        rows.append([about.title if group == "all" else f"{about.title}, {group}", *cells, about.meaning])
+        cells = [
+            number_words(name, values[name, group, i]) if (name, group, i) in values else "" for i in levels
+        ]
+        within = within_jobs(group, jobs)
+        called = measure_title(name, within)
+        more = "" if group == "all" or within is not None else f", {group}"
+        rows.append([called + more, *cells, about.meaning])
     return {
         "title": title,
         "text": text,
@@ -215,7 +216,7 @@ def _destinations(measures: pd.DataFrame, level: str) -> dict[str, Any]:
             "Worst tenth, relative",
             "Share of long ones, error",
         ],
-        "rows": [[group, *(_number(name, values[name, group]) for name in _ERRORS)] for group in groups],
+        "rows": [[group, *(number_words(name, values[name, group]) for name in _ERRORS)] for group in groups],
         "meanings": False,
     }
 
@@ -223,19 +224,3 @@ def _destinations(measures: pd.DataFrame, level: str) -> dict[str, Any]:
 def _level_name(levels: str) -> str:
     """Return what readers call the level of a measure, or the two ("cty to trct")."""
     return " to ".join(map(singular, levels.split(" to ")))
-
-
-def _number(name: str, value: float) -> str:
-    """Write a value with its unit, to about three digits."""
-    unit = MEASURES[name].unit
-    if math.isnan(value):
-        return "–"
-    if unit == "%":
-        return f"{100 * value:.1f} %"
-    if name.startswith("destinations"):
-        return f"{value:,.0f}"
-    if unit == "km":
-        return f"{value:,.2f} km"
-    if unit == "bits":
-        return f"{value:.4f} bits"
-    return f"{value:,.0f} {unit}" if abs(value) >= 100 else f"{value:.3g} {unit}".strip()

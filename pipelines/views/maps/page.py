@@ -19,6 +19,7 @@ from pipelines.release.reader import check_target, read_public_release
 from pipelines.release.readme import odds_in_words, presence_in_words
 from pipelines.release.signing import SIGNED, UNSIGNED, is_signed
 from pipelines.storage.durable import write_whole
+from pipelines.views.accuracy import accuracy_words
 from pipelines.views.maps.payload import make_payload
 from synth import decimal_up
 
@@ -71,6 +72,7 @@ def build_map(folder: Path, implicate: int = 1) -> str:
         style=_text("map.css"),
         finest=html.escape(payload.meta["levels"][-1]["many"]),
         certificate=certificate_words(release.certificate, signed=is_signed(release.folder)),
+        accuracy=accuracy_words(release.accuracy),
         # "<" could end the element that the text stands in.
         meta=json.dumps(payload.meta, separators=(",", ":")).replace("<", "\\u003c"),
         arrays=payload.arrays,

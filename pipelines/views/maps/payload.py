@@ -103,8 +103,12 @@ def _payload(release: PublicRelease, levels: tuple[str, ...]) -> Payload:
         texts["shapes"][level] = geojson(shapes)
         if not drawn_around:
             arrays[f"area:{level}"] = _areas(shapes, geography.n_units(level))
+    noise = _noise(release)
     meta = {
-        "levels": [{"id": level, **level_words(level)} for level in levels],
+        "levels": [
+            {"id": level, **level_words(level), **({"noise": noise[level]} if level in noise else {})}
+            for level in levels
+        ],
         "left_out": [level_words(level)["many"] for level in release.levels[len(levels) :]],
         "counts": _count_groups(release),
         "external_zones": {
@@ -116,6 +120,16 @@ def _payload(release: PublicRelease, levels: tuple[str, ...]) -> Payload:
     }
     meta["arrays"], packed = _concatenated(arrays)
     return Payload(meta, _embedded(packed), _embedded(_json(texts)))
+
+
+def _noise(release: PublicRelease) -> dict[str, dict[str, float]]:
+    """Say of each level between whose units flows are noise what is expected of them: shares of jobs."""
+    expected = release.accuracy
+    return {
+        one.flows_of: {"loss": one.loss, "public_model": one.public_model}
+        for one in (expected.tables if expected else ())
+        if one.noise and one.flows_of is not None
+    }
 
 
 def _areas(shapes: gpd.GeoDataFrame, n_units: int) -> np.ndarray:

@@ -14,8 +14,9 @@ import pytest
 import geo_data
 from geo_data.geography import Partition
 from pipelines import ReleaseConfig, make_plan, read_public_inputs, simulate_utility
+from pipelines.planning.accuracy import carries
 from pipelines.planning.search import choose
-from pipelines.planning.simulation import carries, draw_public_model, draw_without_noise
+from pipelines.planning.simulation import draw_public_model, draw_without_noise
 from pipelines.planning.trials import draw_sample, expected_loss
 from pipelines.planning.utility import cell_variation
 from pipelines.planning.workload import CountedJobs, Table, Workload, most_telling, resolve_workload

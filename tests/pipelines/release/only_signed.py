@@ -31,6 +31,13 @@ ONLY_SIGNED: dict[str, set[Step]] = {
         *(("configuration", "geography", "polygons", 0, name) for name in ("file", "code")),
         *(("configuration", "plan", name) for name in ("distance_miles", "retention_min")),
     },
+    "accuracy.json": {  # as long as its verdicts follow from them
+        *(("tables", 0, name) for name in ("loss", "public_model", "sizes")),
+        *(
+            ("tables", 0, "sizes", 0, name)
+            for name in ("cells", "error", "error_90", "relative_error", "empty")
+        ),
+    },
 }
 
 

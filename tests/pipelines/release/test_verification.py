@@ -28,7 +28,7 @@ import helpers
 import pipelines
 import synth
 from geo_data.od_files import GZIP_LEVEL
-from helpers import forge, refused, seal_again, with_values
+from helpers import edit_json, forge, refused, seal_again, with_values
 from pipelines import (
     Certificate,
     Release,
@@ -57,6 +57,7 @@ CHECKS = [
     "guarantee",
     "budget",
     "data",
+    "accuracy",
     "texts",
     "polygons",
     "names",
@@ -67,6 +68,7 @@ PUBLIC = [
     "MANIFEST.json",
     "README.md",
     "SHA256SUMS",
+    "accuracy.json",
     "certificate.json",
     "certificate.schema.json",
     "demo_od_main_JT00_2019.csv.gz",
@@ -211,6 +213,8 @@ def other(value: Document) -> Document:
         return not value
     if isinstance(value, int):
         return value + 1
+    if isinstance(value, float):
+        return round(value * 0.99, 4)
     if isinstance(value, str):
         at = max((i for i, c in enumerate(value) if c.isdigit()), default=len(value) - 1)
         after = str((int(value[at]) + 1) % 10) if value[at].isdigit() else chr(ord(value[at]) + 1)
@@ -235,6 +239,9 @@ def forge_fields(folder: Path, name: str, *paths: Step) -> None:
 
     if name == "plan/plan.json":
         replan(folder, change)
+    elif name == "accuracy.json":
+        edit_json(folder / name, change)
+        forge(folder, read_certificate(folder))
     else:
         document = read_certificate(folder)
         change(document)
@@ -284,9 +291,16 @@ def test_every_field_is_checked_or_only_signed(
         except pydantic.ValidationError:  # not even a certificate
             continue
         error = refused(public_copy)
-        assert error.check in {"certificate", "plan", "guarantee", "budget", "data", "texts", "polygons"}, (
-            path
-        )
+        assert error.check in {
+            "certificate",
+            "plan",
+            "guarantee",
+            "budget",
+            "data",
+            "accuracy",
+            "texts",
+            "polygons",
+        }, path
         if error.check == "guarantee" and name == "certificate.json":
             assert f"certificate.json: {path[0]} is not what the plan gives" in str(error)
         rewritten()
@@ -697,7 +711,7 @@ def test_other_words_in_the_readme_are_found(public_copy: Path) -> None:
     path.write_text(path.read_text(encoding="utf-8").replace("Epsilon 8.", "Epsilon 0."), encoding="utf-8")
     seal_again(public_copy)
     error = refused(public_copy)
-    assert "README.md is not the text that certificate.json gives" in str(error)
+    assert "README.md is not the text that certificate.json and accuracy.json give" in str(error)
 
 
 def test_a_sealed_extra_file_is_found(public_copy: Path) -> None:
@@ -846,7 +860,7 @@ def test_every_file_is_hashed_once(public_copy: Path) -> None:
     structure_and_bytes = 2
     assert {times[name] for name in names} == {1 + structure_and_bytes}
     assert times[OD[1]] == 3, "and its text, and its bytes"
-    json_files = {"certificate.json", "MANIFEST.json", "plan/plan.json"}
+    json_files = {"accuracy.json", "certificate.json", "MANIFEST.json", "plan/plan.json"}
     assert {name for name, count in times.items() if count > 2} - names - {OD[1]} <= json_files
     read_too = {"README.md", "certificate.schema.json"}
     assert {name for name, count in times.items() if count == 2} - json_files <= read_too

@@ -32,7 +32,8 @@ __all__ = ["KEYS", "NAMES", "outcome", "try_names"]
 _OWN = """
 place shared pool count n m domain class work home geometry weight latitude longitude w_geocode h_geocode
 S000 createdate destination unit share size cuts stratum level code name geo index key names plan README.md
-MANIFEST.json names.parquet signing-key.pub certificate.json public implicate-01 SA SA01 SE SI jobs
+MANIFEST.json names.parquet accuracy.json signing-key.pub certificate.json public implicate-01 SA SA01 SE
+SI jobs
 __index_level_0__ __null_dask_index__ index_ self from_arrays level_0 number origin flows"""
 OWN = _OWN.split()
 # fmt: off

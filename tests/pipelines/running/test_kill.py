@@ -17,6 +17,7 @@ import pytest
 from helpers import KILLED, LOADED
 from pipelines import Ledger, debits_of
 from pipelines.planning.storage import load_plan
+from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.layout import expected_files, public_files
 from pipelines.release.names import NAME_FILE
 from pipelines.running.folder import RunFolder
@@ -127,7 +128,9 @@ def killed(config_text: Callable[..., str], tmp_path: Path, plans: list[str]) ->
         assert stat.S_IMODE((out / "confidential").stat().st_mode) == 0o700
         assert not list(out.rglob("run.key"))
         configuration = load_plan(out / "public" / "plan").configuration
-        assert public_files(out / "public") == sorted([*expected_files(configuration), NAME_FILE])
+        assert public_files(out / "public") == sorted(
+            [*expected_files(configuration), NAME_FILE, ACCURACY_FILE]
+        )
         digests.add(digest(out / "public"))
     assert len(digests) == 1
     account = Ledger(book).accounts()[0]

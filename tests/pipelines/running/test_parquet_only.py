@@ -14,6 +14,7 @@ import pytest
 import pipelines
 from helpers import copies, refused, seal_again
 from pipelines import VerificationError, verify
+from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.layout import (
     CHECKSUMS,
     checksum_lines,
@@ -78,7 +79,7 @@ def test_readers_need_not_know(both: list[pipelines.Release]) -> None:
 def test_it_verifies_and_lists_its_files(parquet_only: pipelines.Release) -> None:
     assert {"files", "plan", "guarantee", "data", "texts"} <= passed(parquet_only.public)
     listed = without_parts(public_files(parquet_only.public))
-    assert listed == sorted([*expected_files(parquet_only.plan.configuration), NAME_FILE])
+    assert listed == sorted([*expected_files(parquet_only.plan.configuration), NAME_FILE, ACCURACY_FILE])
 
 
 def passed(public: Path) -> set[str]:

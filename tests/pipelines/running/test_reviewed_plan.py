@@ -22,6 +22,7 @@ from pipelines import ConfigError, ReleaseConfig, plan_hash, resume, run
 from pipelines.cli.main import main
 from pipelines.ledger.ledger import Ledger
 from pipelines.planning.form import PLAN_FILES
+from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.names import NAME_FILE, write_names
 from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder
@@ -42,6 +43,7 @@ def reviewed(config: ReleaseConfig) -> Path:
     numbers = {
         "plan_sha256": pipelines.save_plan(release, folder / "plan"),
         "names_sha256": sha256_of(folder / NAME_FILE) if inputs.names else None,
+        "accuracy": pipelines.simulate_utility(release, inputs.model).accuracy.as_dict(),
     }
     (folder / "forecast.json").write_text(json.dumps(numbers))
     return folder
@@ -245,6 +247,31 @@ def test_names_of_areas_that_are_not_those_of_the_plan(copies: Iterator[Path], p
         lambda numbers: numbers.update(names_sha256=sha256_of(of_no_area / NAME_FILE)),
     )
     refused(paid_config(), of_no_area, ConfigError, "codes are not units of")
+
+
+def test_a_forecast_that_is_not_of_the_plan(copies: Iterator[Path], paid_config: Configs) -> None:
+    def lose_more(numbers: Table) -> None:
+        numbers["accuracy"]["tables"][0]["loss"] = 0.99
+
+    def leave_out(numbers: Table) -> None:
+        del numbers["accuracy"]["tables"][-1]
+
+    def try_more(numbers: Table) -> None:
+        numbers["accuracy"]["jobs"] = 10**9
+
+    words = {lose_more: "carried and noise are not", leave_out: "its tables are not", try_more: "more jobs"}
+    for (change, rule), given in zip(words.items(), copies, strict=False):
+        edit_json(given / "forecast.json", change)
+        refused(paid_config(), given, ConfigError, rule)
+
+
+def test_a_plan_without_a_forecast(given: Path, paid_config: Configs) -> None:
+    edit_json(given / "forecast.json", lambda numbers: numbers.pop("accuracy"))
+    release = run(paid_config(), plan=given)
+    assert not (release.public / ACCURACY_FILE).exists()
+    text = (release.public / "README.md").read_text(encoding="utf-8")
+    assert "There is no forecast of how far the numbers of this release are from the truth." in text
+    assert "accuracy" not in [check.name for check in pipelines.verify(release.public)]
 
 
 COLUMNS: list[tuple[str, str, pa.DataType | None]] = [

@@ -27,6 +27,7 @@ from pipelines import ConfigError, Release, resume, run, verify
 from pipelines.planning import storage
 from pipelines.planning.plan import batches
 from pipelines.release import certificate, layout
+from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.formats import FIRST_FORMAT, dump_certificate
 from pipelines.release.layout import MANIFEST, expected_files, file_names, public_files
 from pipelines.release.names import NAME_FILE
@@ -190,7 +191,7 @@ def test_parquet_equals_csv(small_release: Release, micro_releases: dict[str, Re
 def test_folder_holds_what_is_promised(small_release: Release, micro_releases: dict[str, Release]) -> None:
     for release in (small_release, micro_releases["csv"]):
         assert sorted(path.name for path in release.out.iterdir()) == ["confidential", "public"]
-        expected = [*expected_files(release.plan.configuration), NAME_FILE]
+        expected = [*expected_files(release.plan.configuration), NAME_FILE, ACCURACY_FILE]
         assert public_files(release.public) == sorted(expected)
         sums = subprocess.run(
             ["sha256sum", "--strict", "-c", "SHA256SUMS"],
@@ -809,7 +810,7 @@ def test_every_step_is_reported_and_noted_by_its_name(small_config: Configs) -> 
     said: list[str] = []
     release = run(small_config(), report=said.append)
     assert [each.step for each in said if isinstance(each, StepBegins)] == list(RUN_STEPS)
-    assert len(said) == len(RUN_STEPS) == 6
+    assert len(said) == len(RUN_STEPS) == 7
     assert all(line.endswith(" ...") for line in said)
     assert "Drawing 600 synthetic workers ..." in said
     confidential = release.out / "confidential"

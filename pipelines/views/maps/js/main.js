@@ -6,16 +6,19 @@ const UNITS = { km: { id: "km", km: 1 }, mi: { id: "mi", km: 1.609344 } };
 
 const data = await readData();
 
-/** Detailed, but not too much to take in: the level that is nearest to a hundred areas. */
+/** Detailed, but not too much to take in: the level, not of noise, that is nearest to a hundred areas. */
 function firstLevel() {
   const off = (level) => Math.abs(Math.log(level.codes.length / 100));
-  return data.levels.reduce((best, level) => (off(level) < off(best) ? level : best));
+  const sound = data.levels.filter((level) => !level.noise);
+  return (sound.length ? sound : data.levels).reduce((best, level) => (off(level) < off(best) ? level : best));
 }
 
 const state = { side: "work", level: firstLevel(), column: EVERYBODY, density: false, unit: UNITS.km, selection: null };
 let shown = null; // what follows from the state
 let found = { of: null }; // commutes of the selection; another level of the map does not change them
 let sliderOf = null; // the flows that the slider was set for; from then on it is the reader's
+const warned = new Set(); // levels of noise that the reader has chosen to see
+let waiting = null; // the level that a warning is about
 let themeChosen = false; // by the reader, not by the system
 
 function choose(selection) {
@@ -88,6 +91,7 @@ function render() {
   showTop(state, values, found.jobs, (at) => choose({ level, unit: at }));
   showCommutes(found, unit);
   showLegend(state, shown, data.meta.drawn_around_centroids);
+  showNoise(level);
   byId("density").closest("label").hidden = level.area === null;
   const ofFlows = [side, column, level.id, selection?.level.id, selection?.unit].join(" ");
   if (sliderOf !== ofFlows) {
@@ -113,6 +117,19 @@ function renderFlows() {
   view?.showFlows(drawn, state.selection, state.level, largest);
 }
 
+/** Show a level; of one that is noise say so first, once. */
+function openLevel(level) {
+  if (level.noise && !warned.has(level)) {
+    fillWarning(data, level);
+    waiting = level;
+    byId("warning").showModal();
+    return;
+  }
+  state.level = level;
+  byId("level").value = level.id;
+  render();
+}
+
 function setTheme(theme) {
   document.documentElement.dataset.theme = theme;
   byId("theme").setAttribute("aria-pressed", theme === "dark");
@@ -129,9 +146,16 @@ function listen() {
     }),
   );
   byId("level").addEventListener("change", (event) => {
-    state.level = data.levels.find((level) => level.id === event.target.value);
-    render();
+    const level = data.levels.find(({ id }) => id === event.target.value);
+    event.target.value = state.level.id; // until the reader has seen what there is to say of it
+    openLevel(level);
   });
+  byId("warning-show").addEventListener("click", () => {
+    warned.add(waiting);
+    byId("warning").close();
+    openLevel(waiting);
+  });
+  byId("warning-back").addEventListener("click", () => byId("warning").close());
   byId("count").addEventListener("change", (event) => {
     state.column = event.target.value;
     render();
@@ -166,7 +190,7 @@ function listen() {
     view?.map.resize();
   });
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && state.selection) choose(null);
+    if (event.key === "Escape" && state.selection && !byId("warning").open) choose(null);
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => {
     if (!themeChosen) setTheme(event.matches ? "dark" : "light");
@@ -180,5 +204,6 @@ setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 listen();
 await view?.ready;
 render();
+if (state.level.noise) openLevel(state.level); // every level is
 // For whoever waits for the page: milliseconds from its opening until it answers.
 document.documentElement.dataset.ready = Math.round(performance.now());

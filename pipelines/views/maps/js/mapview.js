@@ -65,6 +65,7 @@ class MapView {
   constructor(data, pick, tell) {
     this.data = data;
     this.drawn = null; // the level whose areas are in the map
+    this.noise = false; // whether the flows in it are
     this.map = new maplibregl.Map({
       container: "map",
       // No transitions: paper is drawn at once in its own colours.
@@ -218,6 +219,10 @@ class MapView {
     // All flows of a selection begin or end there.
     const both = selection ? [] : features;
     const arrows = both.map(({ properties, geometry }) => arrowOn(geometry.coordinates, properties));
+    if (this.noise !== Boolean(level.noise)) {
+      this.noise = Boolean(level.noise);
+      this.paint();
+    }
     this.map.getSource("flows").setData({ type: "FeatureCollection", features });
     this.map.getSource("arrows").setData({ type: "FeatureCollection", features: arrows });
   }
@@ -245,6 +250,8 @@ class MapView {
     const fill = ["to-color", ["coalesce", ["feature-state", "colour"], "transparent"]];
     const most = Math.min(18, Math.max(4, 200 / Math.sqrt(this.drawn.codes.length)));
     const radius = ["+", 1.5, ["*", most - 1.5, ["coalesce", ["feature-state", "size"], 0]]];
+    const flow = colour(this.noise ? "noise" : "flow");
+    const faint = this.noise ? 0.4 : 1; // beside flows that are none of noise
     const none = ["==", ["coalesce", ["feature-state", "size"], 0], 0];
     const properties = {
       background: { "background-color": colour("water") },
@@ -266,10 +273,14 @@ class MapView {
         "circle-stroke-color": colour("border-strong"),
         "circle-stroke-width": ["case", none, 0, 0.5],
       },
-      casing: { "line-color": colour("flow-casing"), "line-opacity": 0.5 },
-      flow: { "line-color": colour("flow"), "line-opacity": ["interpolate", ["linear"], ["get", "width"], 0, 0.55, 0.5, 0.95] },
+      casing: { "line-color": colour("flow-casing"), "line-opacity": 0.5 * faint },
+      flow: {
+        "line-color": flow,
+        "line-opacity": ["interpolate", ["linear"], ["get", "width"], 0, 0.55 * faint, 0.5, 0.95 * faint],
+      },
       arrow: {
-        "icon-color": colour("flow"),
+        "icon-color": flow,
+        "icon-opacity": faint,
         "icon-halo-color": colour("flow-casing"),
         "icon-halo-width": 1,
       },

@@ -5,7 +5,8 @@ const EVERYBODY = "S000"; // the column that counts all jobs
 
 /** Fill the lists from which a reader chooses. */
 function fillChoices(data) {
-  byId("level").append(...data.levels.map((level) => new Option(capital(level.one), level.id)));
+  const levels = data.levels.map((level) => new Option(capital(level.one) + (level.noise ? " (noise)" : ""), level.id));
+  byId("level").append(...levels);
   for (const { attribute, columns } of data.meta.counts) {
     const options = columns.map(({ id, words }) => new Option(capital(words), id));
     if (!attribute) {
@@ -24,6 +25,29 @@ function fillChoices(data) {
       `Left out, because this page would grow too large: ${data.meta.left_out.join(", ")}. ` +
       `Numbers are of whole ${data.finest.many}.`;
   }
+}
+
+/** What a reader has to know of a level whose flows are noise. */
+function noiseWords({ many, noise }) {
+  const percent = (part) => `${Math.round(100 * part)} in 100`;
+  return (
+    `Of the jobs in flows between ${many}, ${percent(noise.loss)} are expected to be counted where they are not ` +
+    `in truth; by public data alone it would be ${percent(noise.public_model)}.`
+  );
+}
+
+function fillWarning(data, level) {
+  const others = data.levels.filter(({ noise }) => !noise).map(({ many }) => many);
+  byId("warning-title").textContent = `Flows between ${level.many} are noise`;
+  byId("warning-words").textContent =
+    noiseWords(level) + (others.length ? ` Levels of this map that are not noise: ${others.join(", ")}.` : "");
+}
+
+/** While a level is noise, say so beside its numbers and in the legend. */
+function showNoise(level) {
+  byId("noise").hidden = byId("legend-noise").hidden = !level.noise;
+  byId("noise").textContent = level.noise ? `Flows between ${level.many} are noise. ${noiseWords(level)}` : "";
+  byId("legend").classList.toggle("of-noise", Boolean(level.noise));
 }
 
 /** Who is counted, in words; nothing where it is everybody. */

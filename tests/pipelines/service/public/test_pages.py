@@ -62,6 +62,20 @@ def test_an_empty_list(make_app: Callable[..., FastAPI], tmp_path: Path) -> None
     assert "Nothing has been published yet." in TestClient(make_app(tmp_path / "state")).get("/").text
 
 
+def test_how_far_to_trust_a_number(client: TestClient, page: str, service_state: Path) -> None:
+    text = client.get(page).text
+    expected = pipelines.read_public_release(service_state / "published" / NAME / "v1").accuracy
+    assert expected is not None
+    section = text[text.index("How far to trust a number") :]
+    summaries = re.findall(r"<summary>(.*?)</summary>", section, re.DOTALL)[: len(expected.tables)]
+    rows = re.findall(r'<th scope="row">([^<]*)</th><td>([^<]*)</td>', section)
+    for said, table in zip(summaries, expected.tables, strict=True):
+        assert f": {100 * table.loss:.1f}\u00a0% of the jobs" in said
+        assert ("<strong>noise</strong>" in said) is table.noise
+        for size in table.sizes:
+            assert (size.words, f"{size.cells:,}") in rows
+
+
 def test_a_release(client: TestClient, page: str, service_state: Path) -> None:
     text = client.get(page).text
     release = pipelines.read_public_release(service_state / "published" / NAME / "v1")

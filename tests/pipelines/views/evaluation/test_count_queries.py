@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from pipelines.views import evaluation
+from pipelines.views.evaluation.count_queries import jobs_within
 
 
 def table(generator: np.random.Generator) -> pd.DataFrame:
@@ -51,3 +52,4 @@ def test_share_within() -> None:
     assert evaluation.share_within(errors, 100, 1) == 0.75
     assert evaluation.share_within(errors, 100, 0.5) == 0.5
     assert evaluation.share_within(errors, 100, 0.1) == 0.25
+    assert [jobs_within(476_789, rho) for rho in (0.1, 0.5, 1)] == [69, 345, 690]

@@ -76,7 +76,7 @@ def test_measures_of_the_small_release(
     names = ["trct to trct", "bgrp to bgrp", f"trct to {block}"]
     names += [f"residents of trct by {name}" for name in ("SA", "SE", "SI")]
     assert list(dict.fromkeys(of_workload["level"]))[:-1] == names
-    assert len(of_workload) == 3 * len(names) + 3
+    assert len(of_workload) == 4 * (len(names) + 1)
     assert (of_workload["value"].between(0, 1)).all()
     jobs = [geo_data.LodesJobs(path, geography).records(("SE",)) for path in sources]
     counts = [
@@ -104,7 +104,8 @@ def test_what_is_derived_from_the_truth_is_closed(closed: Evaluation) -> None:
     out, folder = closed.out, closed.folder
     assert folder.stat().st_mode & 0o777 == 0o700
     assert folder.parent.stat().st_mode & 0o777 == 0o700
-    assert {path.name for path in folder.iterdir()} == {"report.html", "measures.parquet"}
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"report.html", "measures.parquet", "verdict.txt", "verdict.json"}
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in folder.iterdir())
     assert contents(out / "public") == closed.public_before
     assert not [path.name for path in out.iterdir() if path.name not in ("public", "confidential")]

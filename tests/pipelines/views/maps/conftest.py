@@ -4,21 +4,45 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import geopandas as gpd
 import numpy as np
 import pytest
 
+from helpers import edit_json
 from pipelines import PublicRelease, Release, read_public_release
+from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.names import NAME_FILE
 from pipelines.views.maps import write_map
 
 
 @pytest.fixture(scope="session")
 def mapped(zoned_release: Release, tmp_path_factory: pytest.TempPathFactory) -> PublicRelease:
-    """The release with external zones, with shapes of its tracts."""
+    """The release with external zones, with shapes of its tracts and without a forecast of accuracy."""
     folder = Path(shutil.copytree(zoned_release.public, tmp_path_factory.mktemp("mapped") / "public"))
     write_tracts(folder)
+    (folder / ACCURACY_FILE).unlink()
+    return read_public_release(folder)
+
+
+@pytest.fixture(scope="session")
+def noisy(
+    mapped: PublicRelease, zoned_release: Release, tmp_path_factory: pytest.TempPathFactory
+) -> PublicRelease:
+    """The same release with a forecast: flows between block groups and between blocks are noise."""
+    folder = Path(shutil.copytree(mapped.folder, tmp_path_factory.mktemp("noisy") / "public"))
+
+    def say(sheet: dict[str, Any]) -> None:
+        for table in sheet["tables"]:
+            noise = table["home"] == table["work"] and table["home"] in ("bgrp", "tabblk2010")
+            losses = (
+                {"loss": 0.7139, "public_model": 0.8422} if noise else {"loss": 0.05, "public_model": 0.3}
+            )
+            table.update(losses, carried=True, noise=noise)
+
+    shutil.copyfile(zoned_release.public / ACCURACY_FILE, folder / ACCURACY_FILE)
+    edit_json(folder / ACCURACY_FILE, say)
     return read_public_release(folder)
 
 
@@ -50,6 +74,12 @@ def nameless(mapped: PublicRelease, tmp_path: Path) -> PublicRelease:
     folder = shutil.copytree(mapped.folder, tmp_path / "nameless" / "public")
     (folder / NAME_FILE).unlink()
     return read_public_release(folder)
+
+
+@pytest.fixture(scope="session")
+def noisy_file(noisy: PublicRelease, library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its map."""
+    return write_map(noisy.folder, tmp_path_factory.mktemp("noisy-map") / "map.html")
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,48 @@
+"""How far to trust the numbers of a release, as pages say it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jinja2
+
+from pipelines.planning.accuracy import ExpectedAccuracy, ExpectedTable
+from pipelines.planning.measured import table_in_words
+from pipelines.views.labels import singular
+
+__all__ = ["accuracy_words", "table_title"]
+
+
+def accuracy_words(expected: ExpectedAccuracy | None) -> str:
+    """Return what is expected of a release, a table for each of its tables, with sizes of numbers as rows.
+
+    Parameters
+    ----------
+    expected : ExpectedAccuracy or None
+        None where nothing was forecast.
+
+    Returns
+    -------
+    str
+        HTML, paragraphs and tables.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    page = environment.get_template("accuracy.html")
+    return page.render(expected=expected, title=table_title, percent=_percent)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}\u00a0%"
+
+
+def table_title(one: ExpectedTable) -> str:
+    """Return what pages call a table: with words for its levels."""
+    work = None if one.work is None else singular(one.work)
+    words = table_in_words(singular(one.home), work, one.attributes)
+    return words[:1].upper() + words[1:]

@@ -1,0 +1,236 @@
+"""The verdict on a release: for each table that it is for, what was reached beside what was forecast."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pandas as pd
+
+import geo_data
+from pipelines.planning.accuracy import ExpectedAccuracy
+from pipelines.views.evaluation.count_queries import jobs_within
+from pipelines.views.evaluation.measuring import MEASURES
+from pipelines.views.labels import singular
+
+__all__ = [
+    "EXPLANATION",
+    "Headline",
+    "TableVerdict",
+    "Verdict",
+    "is_inside",
+    "judge",
+    "measure_title",
+    "number_words",
+    "table_words",
+    "within_jobs",
+]
+
+_RELATIVE, _ABSOLUTE = 0.15, 0.005
+# Measures that stand above all others, each at one level: the middle one, or the one that it is measured at.
+_HEADLINES = (
+    ("total_variation", "all"),
+    ("residence_variation", "all"),
+    ("mean_commute_release", "all"),
+    ("destination_relative_error", "all"),
+    ("query_share", "rho 1"),
+    ("query_error", "all"),
+)
+
+
+def is_inside(error: float, forecast: float) -> bool:
+    """Say whether an error is inside what was promised: at most 15 % or 0.005 above its forecast.
+
+    Parameters
+    ----------
+    error, forecast : float
+        Total variation distances, in [0, 1].
+    """
+    return error <= max((1 + _RELATIVE) * forecast, forecast + _ABSOLUTE)
+
+
+@dataclass(frozen=True)
+class TableVerdict:
+    """What became of one table, **confidential**.
+
+    Attributes
+    ----------
+    table : str
+        Its name.
+    error : float or None
+        Share of jobs counted elsewhere than in truth; None where it is not measured.
+    forecast : float or None
+        The same as the accuracy sheet of the release expects it; None without one.
+    public_model : float or None
+        The same for homes drawn from the public model alone.
+    """
+
+    table: str
+    error: float | None
+    forecast: float | None
+    public_model: float | None
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the error is inside what was promised; None where there is no error or no forecast."""
+        if self.error is None or self.forecast is None:
+            return None
+        return is_inside(self.error, self.forecast)
+
+    @property
+    def words(self) -> str:
+        """The verdict in a word or two."""
+        if self.error is None:
+            return "not measured"
+        return {None: "not forecast", True: "inside", False: "outside"}[self.inside]
+
+
+@dataclass(frozen=True)
+class Headline:
+    """One number that stands above all others. **Confidential** where the measures are.
+
+    Attributes
+    ----------
+    measure, level : str
+    within_jobs : int or None
+        Of a share of count queries: by how many jobs these are off at most.
+    value : float
+    """
+
+    measure: str
+    level: str
+    within_jobs: int | None
+    value: float
+
+    @property
+    def title(self) -> str:
+        """What it is called."""
+        return measure_title(self.measure, self.within_jobs)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a release officer has to know first. **Confidential** where a truth was compared with.
+
+    Attributes
+    ----------
+    tables : tuple of TableVerdict
+        None of a comparison with public tables.
+    headlines : tuple of Headline
+    """
+
+    tables: tuple[TableVerdict, ...]
+    headlines: tuple[Headline, ...]
+
+    @property
+    def words(self) -> str:
+        """The verdict in a sentence."""
+        judged = [one for one in self.tables if one.inside is not None]
+        outside = sum(not one.inside for one in judged)
+        if not judged:
+            return "Nothing was forecast for this release, so there is nothing to hold it against."
+        if outside:
+            return f"Outside what was promised: {outside} of {len(judged)} tables of the workload."
+        return f"Inside what was promised: all {len(judged)} tables of the workload that were forecast."
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "verdict": self.words,
+            "tables": [asdict(one) | {"inside": one.inside} for one in self.tables],
+            "headlines": [
+                {k: None if v != v else v for k, v in asdict(one).items()} | {"title": one.title}
+                for one in self.headlines
+            ],
+        }
+
+    def text(self, geography: geo_data.Geography) -> str:
+        """Return it for a terminal or a letter."""
+        titles = {one.table: table_words(one.table, geography) for one in self.tables}
+        wide = max(map(len, (*titles.values(), "table")))
+        lines = [self.words, "", f"{'table':{wide}}     error  forecast  public model alone  verdict"]
+        for one in self.tables:
+            error, forecast, public = (
+                "-" if value is None else f"{100 * value:.1f} %"
+                for value in (one.error, one.forecast, one.public_model)
+            )
+            lines.append(f"{titles[one.table]:{wide}}  {error:>8}  {forecast:>8}  {public:>18}  {one.words}")
+        lines += ["", EXPLANATION, ""]
+        for found in self.headlines:
+            value = number_words(found.measure, found.value)
+            lines.append(f"{singular(found.level)}: {found.title}: {value}")
+        return "\n".join(lines) + "\n"
+
+
+EXPLANATION = (
+    "Error: share of the jobs counted elsewhere than in truth (total variation). Inside: at most "
+    f"{100 * _RELATIVE:g} % above the forecast, or at most {100 * _ABSOLUTE:g} points above it."
+)
+
+
+def judge(measures: pd.DataFrame, expected: ExpectedAccuracy | None, jobs: float) -> Verdict:
+    """Sum up what was measured.
+
+    Parameters
+    ----------
+    measures : DataFrame
+        As `evaluate` returns them.
+    expected : ExpectedAccuracy or None
+        Of the release.
+    jobs : float
+        In the tables compared.
+    """
+    rows = measures[["measure", "level", "group", "value"]].itertuples(index=False)
+    values = {(m, level, group): x for m, level, group, x in rows}
+    measured = [level for name, level, _ in values if name == "workload_loss"]
+    forecast = {one.table: one.loss for one in (expected.tables if expected else ()) if one.workload}
+    tables = tuple(
+        TableVerdict(
+            name,
+            values.get(("workload_loss", name, "all")),
+            forecast.get(name),
+            values.get(("workload_public_model", name, "all")),
+        )
+        for name in (dict.fromkeys([*forecast, *measured]) if measured else ())
+    )
+    headlines = []
+    for name, group in _HEADLINES:
+        levels = [level for m, level, g in values if (m, g) == (name, group)]
+        if levels and not math.isnan(value := values[name, level := levels[(len(levels) - 1) // 2], group]):
+            headlines.append(Headline(name, level, within_jobs(group, jobs), float(value)))
+    return Verdict(tables, tuple(headlines))
+
+
+def within_jobs(group: str, jobs: float) -> int | None:
+    """Return the jobs that count queries of a group, such as "rho 0.5", may be off by; None of another."""
+    kind, _, rho = group.partition(" ")
+    return jobs_within(jobs, float(rho)) if kind == "rho" else None
+
+
+def measure_title(name: str, within: int | None) -> str:
+    """Return what a measure is called, with the jobs that count queries may be off by."""
+    title = MEASURES[name].title
+    return title if within is None else f"{title} {within:,} {'job' if within == 1 else 'jobs'}"
+
+
+def table_words(name: str, geography: geo_data.Geography) -> str:
+    """Return the name of a table with words for its levels."""
+    levels = {*geography.levels, geography.block_level}
+    return " ".join(singular(word) if word in levels else word for word in name.split(" "))
+
+
+def number_words(name: str, value: float) -> str:
+    """Write a value with its unit, to about three digits."""
+    unit = MEASURES[name].unit
+    if math.isnan(value):
+        return "–"
+    if unit == "%":
+        return f"{100 * value:.1f} %"
+    if name.startswith("destinations"):
+        return f"{value:,.0f}"
+    if unit == "km":
+        return f"{value:,.2f} km"
+    if unit == "bits":
+        return f"{value:.4f} bits"
+    return f"{value:,.0f} {unit}" if abs(value) >= 100 else f"{value:.3g} {unit}".strip()

@@ -1,0 +1,61 @@
+"""What pages say of how far to trust a number."""
+
+from __future__ import annotations
+
+import re
+
+from pipelines.planning.accuracy import ExpectedAccuracy
+from pipelines.views.accuracy import accuracy_words, table_title
+
+
+def expected(**changes: object) -> ExpectedAccuracy:
+    table = {
+        "table": "bgrp to tabblk2010 by <b>",
+        "home": "bgrp",
+        "work": "tabblk2010",
+        "attributes": ["<b>"],
+        "workload": True,
+        "loss": 0.25,
+        "public_model": 0.5,
+        "carried": True,
+        "noise": False,
+        "sizes": [
+            {
+                "at_least": 1000,
+                "at_most": None,
+                "cells": 1234,
+                "error": 12.34,
+                "error_90": 5678,
+                "relative_error": 0.0321,
+                "empty": 0.0049,
+            }
+        ],
+    }
+    return ExpectedAccuracy.model_validate({"jobs": 10_000_000, "tables": [table | changes]})
+
+
+def test_words() -> None:
+    page = accuracy_words(expected())
+    assert "10,000,000 jobs" in page
+    assert "Block group to block by &lt;b&gt;: 25.0\u00a0% of the jobs" in page
+    assert "By public data alone: 50.0\u00a0%." in page
+    cells = re.findall(r"<t[hd](?: scope=\"row\")?>([^<]*)</t[hd]>", page)
+    assert cells == ["1,000 or more", "1,234", "12.3", "5,678", "3.2\u00a0%", "0.5\u00a0%"]
+    assert "<b>" not in page
+    assert "noise" not in page
+    assert "public data say as much" not in page
+
+
+def test_verdicts() -> None:
+    noise = accuracy_words(expected(loss=0.6, public_model=0.9, noise=True))
+    assert "(<strong>noise</strong>)" in noise
+    useless = accuracy_words(expected(loss=0.09, public_model=0.09, carried=False))
+    assert "(<strong>noise</strong>)" not in useless
+    assert "public data say as much as this release" in useless
+    assert "too few of the jobs" in accuracy_words(expected(sizes=[]))
+    assert accuracy_words(None).strip().startswith("<p>There is no forecast")
+
+
+def test_titles_have_words_for_levels() -> None:
+    table = expected(table="residents of trct", home="trct", work=None, attributes=[]).tables[0]
+    assert table_title(table) == "Residents of tract"
