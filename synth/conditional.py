@@ -262,3 +262,36 @@ def _independent(lows, starts, flat, n, spread, random, counts):  # type: ignore
             given += units
         lacking -= sign * given
     return lacking == 0
+
+
+@_compiled
+def _log_evidence(kind, seen, par, keep, shape, z, n, guess, out):  # type: ignore[no-untyped-def]
+    """Return the logarithm of what the prior makes of what was published of a cell."""
+    low, size = _weights(kind, seen, par, keep, shape, z, n, guess, out)
+    best = 0
+    for i in range(size):
+        if out[i] > out[best]:
+            best = i
+    x = low + best
+    value = math.lgamma(shape + x) - math.lgamma(shape) - math.lgamma(x + 1.0)
+    value += shape * math.log(1.0 - z) + x * math.log(z)
+    if kind == NOISE:
+        value += abs(seen - x) * math.log(par)
+    else:
+        value += math.lgamma(x + par + seen) - math.lgamma(x + par)
+        if x == 0 and seen > 0:
+            value += math.log(keep)
+    return value - math.log(out[best])
+
+
+@_compiled
+def group_evidence(kind, seen, par, keep, expected, n, concentration, scale):  # type: ignore[no-untyped-def]
+    """Return the logarithm of what a concentration makes of a group, its cells taken as independent."""
+    out = np.empty(2 * min(n, 2**15) + 64)
+    z = n / (n + concentration)
+    total = 0.0
+    for c in range(seen.size):
+        shape = concentration * max(expected[c] / n, 1e-9)
+        guess = seen[c] if kind == NOISE else int(seen[c] * scale)
+        total += _log_evidence(kind, seen[c], par[c], keep[c], shape, z, n, guess, out)
+    return total
