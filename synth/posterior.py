@@ -2,8 +2,8 @@
 
 A count is taken to be negative binomial around what is expected in its cell, with kappa P as shape (P is
 the cell's share of its group, kappa the concentration): what a Poisson count is whose mean is gamma. Times
-the likelihood p^|y - x| of the noise, and tilted by one factor for each group so that the means of its
-cells add up to its public size, this is the posterior of the count. It costs no privacy: it sees noisy
+the likelihood p^|y - x| of the noise, at most the public size of its group, and tilted by one factor for
+each group so that the means of its cells add up to that size, this is the posterior of the count. It costs no privacy: it sees noisy
 counts and public numbers only.
 
 All sums run in one fixed order on one thread: the same counts give the same bits.
@@ -83,16 +83,17 @@ def measured_concentration(noisy: Int64, offsets: Int64, expected: Float64, n: I
 
 
 @_compiled
-def _moments(y, shape, z, p):  # type: ignore[no-untyped-def]
-    """Return mean and variance of x with weights C(shape + x - 1, x) z^x p^|y - x|."""
-    if y <= 0:
-        odds = z * p
-        rest = max(1.0 - odds, 1e-15)
+def _moments(y, shape, z, p, most):  # type: ignore[no-untyped-def]
+    """Return mean and variance of x up to `most` with weights C(shape + x - 1, x) z^x p^|y - x|."""
+    odds = z * p
+    if y <= 0 and odds**most < 1e-13:
+        rest = 1.0 - odds
         mean = shape * odds / rest
         return mean, mean / rest
+    y = min(max(y, 0), most)  # others say the same of all x that there can be
     total, first, second = 1.0, 0.0, 0.0  # moments of x - y
     weight, d = 1.0, 0
-    while True:
+    while y + d < most:
         weight *= (shape + y + d) / (y + d + 1) * z * p
         d += 1
         total += weight
@@ -119,13 +120,13 @@ def _tilt_of(noisy, expected, n, concentration, p):  # type: ignore[no-untyped-d
     """Return the logarithm of the factor by which a group's posterior means add up to n."""
     # A negative binomial of mean mu and shape kappa mu / n has the odds n / (n + kappa) in all cells.
     odds = n / (n + concentration)
-    high, low = -math.log(odds * p), -60.0
-    tilt = min(0.0, high / 2)
+    high, low = -math.log(odds * p) + min(30.0, 500.0 / n), -60.0  # no more than floats hold
+    tilt = min(0.0, -math.log(odds * p) / 2)
     for _ in range(60):
         total, spread = 0.0, 0.0
         for c in range(noisy.size):
             shape = concentration * max(expected[c], _LEAST) / n
-            m, v = _moments(noisy[c], shape, odds * math.exp(tilt), p)
+            m, v = _moments(noisy[c], shape, odds * math.exp(tilt), p, n)
             total += m
             spread += v
         if abs(total - n) <= 1e-7 * n:
@@ -148,21 +149,21 @@ def _posterior(noisy, offsets, expected, n, concentration, p, mean, variance):  
         total = 0.0
         for c in range(first, stop):
             shape = concentration * max(expected[c], _LEAST) / n[g]
-            mean[c], variance[c] = _moments(noisy[c], shape, z, p)
+            mean[c], variance[c] = _moments(noisy[c], shape, z, p, n[g])
             total += mean[c]
         for c in range(first, stop):
             mean[c] *= n[g] / total
 
 
 @_compiled
-def _quantile(y, shape, z, p, mean, level, weights):  # type: ignore[no-untyped-def]
+def _quantile(y, shape, z, p, most, mean, level, weights):  # type: ignore[no-untyped-def]
     """Return how many j there are such that more than j has at least this posterior probability."""
     if mean < level:  # Markov's inequality
         return 0
-    y = max(y, 0)
+    y = min(max(y, 0), most)
     total, weight, above = 1.0, 1.0, 0
     weights[0] = 1.0
-    while above + 1 < weights.size and (weight >= 1e-12 * total or above < mean - y):
+    while above + 1 < weights.size and y + above < most and (weight >= 1e-12 * total or above < mean - y):
         weight *= (shape + y + above) / (y + above + 1) * z * p
         above += 1
         weights[above] = weight
@@ -202,7 +203,7 @@ def _least_loss(noisy, offsets, expected, n, concentration, p, mean, counts):  #
             total = 0.0
             for c in range(offsets[g], offsets[g + 1]):
                 shape = concentration * max(expected[c], _LEAST) / n[g]
-                counts[c] = _quantile(noisy[c], shape, z, p, mean[c], level, weights)
+                counts[c] = _quantile(noisy[c], shape, z, p, n[g], mean[c], level, weights)
                 total += counts[c]
             if total == n[g]:
                 break
@@ -216,13 +217,13 @@ def _least_loss(noisy, offsets, expected, n, concentration, p, mean, counts):  #
             over, under = 0.0, 0.0
             for c in range(offsets[g], offsets[g + 1]):
                 shape = concentration * max(expected[c], _LEAST) / n[g]
-                counts[c] = _quantile(noisy[c], shape, z, p, mean[c], high, weights)
+                counts[c] = _quantile(noisy[c], shape, z, p, n[g], mean[c], high, weights)
                 under += counts[c]
-                over += _quantile(noisy[c], shape, z, p, mean[c], low, weights)
+                over += _quantile(noisy[c], shape, z, p, n[g], mean[c], low, weights)
             part = (n[g] - under) / max(over - under, 1.0)
             for c in range(offsets[g], offsets[g + 1]):
                 shape = concentration * max(expected[c], _LEAST) / n[g]
-                more = _quantile(noisy[c], shape, z, p, mean[c], low, weights) - counts[c]
+                more = _quantile(noisy[c], shape, z, p, n[g], mean[c], low, weights) - counts[c]
                 counts[c] += part * more
 
 

@@ -12,20 +12,20 @@ MOST = 250  # counts beyond have no weight in the cases of the tests
 
 
 @cache
-def log_weights(y: int, mean: float, n: int, kappa: float, p: float) -> list[float]:
-    """Logarithms of posterior weights of x = 0, 1, ...: negative binomial times p^|y - x|."""
+def log_weights(y: int, mean: float, n: int, kappa: float, p: float, most: int) -> list[float]:
+    """Logarithms of posterior weights of x = 0, 1, ..., `most`: negative binomial times p^|y - x|."""
     shape = kappa * mean / n
     z = n / (n + kappa)
     return [
         math.lgamma(shape + x) - math.lgamma(shape) - math.lgamma(x + 1)
         + shape * math.log(1 - z) + x * math.log(z) + abs(y - x) * math.log(p)
-        for x in range(MOST)
+        for x in range(most + 1)
     ]  # fmt: skip
 
 
 def weights(y: int, mean: float, n: int, kappa: float, p: float, tilt: float) -> list[float]:
     """The weights times e^(tilt x), the largest brought to 1."""
-    logs = [value + tilt * x for x, value in enumerate(log_weights(y, mean, n, kappa, p))]
+    logs = [value + tilt * x for x, value in enumerate(log_weights(y, mean, n, kappa, p, n))]
     largest = max(logs)
     return [math.exp(value - largest) for value in logs]
 
@@ -36,8 +36,8 @@ def mean_of(w: Sequence[float]) -> float:
 
 def tilt_of(ys: Sequence[int], means: Sequence[float], n: int, kappa: float, p: float) -> float:
     """By bisection, the tilt with which posterior means add up to n."""
-    low, high = -30.0, -math.log(p * n / (n + kappa))
-    for _ in range(45):
+    low, high = -30.0, -math.log(p * n / (n + kappa)) + 30
+    for _ in range(50):
         middle = (low + high) / 2
         total = sum(mean_of(weights(y, m, n, kappa, p, middle)) for y, m in zip(ys, means, strict=True))
         low, high = (low, middle) if total > n else (middle, high)
@@ -60,7 +60,7 @@ def losses(
 
 def log_likelihood(ys: Sequence[int], means: Sequence[float], n: int, kappa: float, p: float) -> float:
     pairs = zip(ys, means, strict=True)
-    return sum(math.log(sum(map(math.exp, log_weights(y, m, n, kappa, p)))) for y, m in pairs)
+    return sum(math.log(sum(map(math.exp, log_weights(y, m, n, kappa, p, MOST)))) for y, m in pairs)
 
 
 def fitted(

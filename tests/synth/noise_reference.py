@@ -1,11 +1,9 @@
-"""Two-sided geometric noise, projection and rounding written a second time, in plain fractions."""
+"""Two-sided geometric noise and projection written a second time, in plain fractions."""
 
 from __future__ import annotations
 
 import inspect
 import itertools
-import math
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cache
@@ -44,39 +42,6 @@ def nearest(y: Counts, n: int) -> tuple[Fraction, ...]:
     falling = sorted(y, reverse=True)
     level = max(Fraction(sum(falling[:j]) - n, j) for j in range(1, len(y) + 1))
     return tuple(max(Fraction(0), c - level) for c in y)
-
-
-@cache
-def roundings(x: tuple[Fraction, ...], m: int) -> dict[Counts, Fraction]:
-    """Distribution of the systematic rounding of (m / n) x, over every offset of its own grid."""
-    n = sum(x)
-    scaled = [value * m / n for value in x]
-    grid = math.lcm(*(value.denominator for value in scaled))
-    found: dict[Counts, Fraction] = {}
-    for u in range(grid):
-        ends = [math.floor(sum(scaled[:c], Fraction(u, grid))) for c in range(len(x) + 1)]
-        counts = tuple(b - a for a, b in itertools.pairwise(ends))
-        found[counts] = found.get(counts, Fraction(0)) + Fraction(1, grid)
-    return found
-
-
-def released(
-    h: Counts, m: int, p: Fraction, reach: int, slots: int | None = None
-) -> tuple[dict[Counts, Fraction], Fraction]:
-    """Distribution of the released counts over noise of at most `reach`, and the probability of more.
-
-    The public number of slots is by default the number of workers.
-    """
-    n = sum(h) if slots is None else slots
-    points: dict[tuple[Fraction, ...], Fraction] = defaultdict(Fraction)
-    for noise in itertools.product(range(-reach, reach + 1), repeat=len(h)):
-        point = nearest(tuple(a + b for a, b in zip(h, noise, strict=True)), n)
-        points[point] += math.prod((mass(z, p) for z in noise), start=Fraction(1))
-    total: dict[Counts, Fraction] = defaultdict(Fraction)
-    for point, chance in points.items():
-        for counts, share in roundings(point, m).items():
-            total[counts] += chance * share
-    return dict(total), 1 - sum(total.values())
 
 
 def noise_distribution(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,8 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from synth.estimation import estimate
-from synth.geometric import GeometricParameters, noise_loss
-from synth.measured import JobGroups, MeasuredTable, layouts, measure, measured_loss
+from synth.geometric import GeometricParameters
+from synth.measured import JobGroups, MeasuredTable, layouts, measure
 from synth.plan import Domains, Table
 from synth.posterior import measured_concentration, posterior
 from synth.projection import project
@@ -205,12 +203,6 @@ def test_three_tables_with_little_noise_are_all_met() -> None:
     fit = estimate(tables, noisy, groups, prior)
     for margin, counts in zip(fit.margins(), noisy, strict=True):
         assert np.abs(margin - counts).sum() < 0.03 * n.sum()
-
-
-def test_losses_add_up() -> None:
-    groups = JobGroups(np.array([3, 2]), np.zeros(2, np.int32), np.array([[0, 1], [0, 0]], np.int32))
-    tables = [table(groups, 0, domains([0, 6])), table(groups, 1, domains([0]), SURE)]
-    assert measured_loss(tables) == noise_loss(Fraction(1, 4)) + noise_loss(Fraction(1, 2**61))
 
 
 def test_layouts_have_the_cells_of_all_domains_and_their_areas() -> None:

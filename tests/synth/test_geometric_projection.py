@@ -1,9 +1,8 @@
-"""Projection, rounding and order of the geometric mechanism against plain fractions."""
+"""Projection and order of the geometric mechanism against plain fractions."""
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections import Counter
 from fractions import Fraction
 
@@ -14,10 +13,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from synth import projection
-from synth.projection import MAX_MASS, offsets_of, project, round_counts, shuffled
+from synth.projection import MAX_MASS, offsets_of, project, shuffled
 from synth.randomness import RunKey, WordStream
 
-from .noise_reference import nearest, roundings
+from .noise_reference import nearest
 from .reference import chi_square_p
 
 vectors = st.lists(st.integers(-30, 30), min_size=1, max_size=8)
@@ -72,42 +71,6 @@ def test_counts_of_any_size_are_clipped_not_overflowed(k: int) -> None:
     assert (mass, unit) == ([n] * k, k)
     mass, unit = projected([-(2**62)] * k, n)
     assert (mass, unit) == ([n] * k, k)
-
-
-def every_rounding(y: list[int], n: int, m: int, monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
-    """The rounded counts for every value of the random offset."""
-    offsets = numbers(0, len(y))
-    mass, unit = project(numbers(*y), offsets, numbers(n))
-    bound = int(unit[0]) * (n // math.gcd(n, m))
-    found = []
-    for u in range(bound):
-
-        def fixed(bounds: NDArray[np.int64], stream: object, u: int = u) -> NDArray[np.int64]:
-            assert bounds.tolist() == [bound]
-            return numbers(u)
-
-        monkeypatch.setattr(projection, "uniform_below", fixed)
-        stream = WordStream(bytes(32))
-        found.append(round_counts(mass, offsets, unit, numbers(n), numbers(m), stream).tolist())
-    return found
-
-
-def test_rounding_is_unbiased_near_and_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    for (n, m), y in itertools.product(
-        [(5, 5), (5, 3), (4, 6), (1, 1), (3, 7)],
-        [[3, 0, -1, 2], [1, 1, 1], [0, 0, 0, 0, 0], [-4, 9], [7], [2, -2, 5, 1, 0, 3]],
-    ):
-        found = every_rounding(y, n, m, monkeypatch)
-        exact = [x * m / n for x in nearest(tuple(y), n)]
-        for counts in found:
-            assert sum(counts) == m
-            assert min(counts) >= 0
-            assert all(abs(c - x) < 1 for c, x in zip(counts, exact, strict=True))
-        for c, x in enumerate(exact):
-            assert Fraction(sum(counts[c] for counts in found), len(found)) == x
-        share = Fraction(1, len(found))
-        distribution = {counts: share * times for counts, times in Counter(map(tuple, found)).items()}
-        assert distribution == roundings(nearest(tuple(y), n), m)
 
 
 @settings(max_examples=100)

@@ -29,7 +29,7 @@ from synth.record import pure_gain
 from synth.tails import exp_up, rigorous, upper_fraction
 
 from .grid import EPSILONS, Q, class_of
-from .noise_reference import noise_distribution, released
+from .noise_reference import noise_distribution
 from .reference import Histogram, Urn, chi_square_p, histograms, is_bad
 
 PALETTE = [(Fraction(a), Fraction(f)) for a, f in [("1/10", "1/2"), ("1/2", "1"), ("2", "1"), ("1", "1/4")]]
@@ -296,17 +296,16 @@ def test_a_range_is_checked() -> None:
         RecordRange(Fraction(1), Fraction(10**30)).limits(np.array([1]))
 
 
-@pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
-def test_a_sampler_takes_another_number_of_workers_only_with_a_range(mechanism: str) -> None:
+def test_a_sampler_takes_another_number_of_workers_only_with_a_range() -> None:
     cells, sizes = np.zeros(9, np.int32), np.array([4, 5])
     stream = RunKey.from_seed(1).stream("urn", 0)
-    plan = plan_of(mechanism, [4, 4], 3, None)
+    plan = plan_of("dirichlet", [4, 4], 3, None)
     with pytest.raises(ValueError, match="no range of records"):
-        MECHANISMS[mechanism].sample(plan, slice(0, 2), cells, stream, sizes)
-    plan = plan_of(mechanism, [4, 4], 3, RecordRange(Fraction(1), Fraction(5, 4)))
-    assert MECHANISMS[mechanism].sample(plan, slice(0, 2), cells, stream, sizes).shape == (8,)
+        Dirichlet().sample(plan, slice(0, 2), cells, stream, sizes)
+    plan = plan_of("dirichlet", [4, 4], 3, RecordRange(Fraction(1), Fraction(5, 4)))
+    assert Dirichlet().sample(plan, slice(0, 2), cells, stream, sizes).shape == (8,)
     with pytest.raises(ValueError, match="number of workers"):
-        MECHANISMS[mechanism].sample(plan, slice(0, 2), cells[1:], stream, sizes)
+        Dirichlet().sample(plan, slice(0, 2), cells[1:], stream, sizes)
 
 
 def test_urns_of_other_sizes_have_the_exact_distribution() -> None:
@@ -369,22 +368,3 @@ def test_noisy_counts_of_one_more_differ_by_half_of_epsilon_at_most() -> None:
         assert presence.epsilon == presence.record_epsilon == presence_loss(p)
         assert 1 / p <= exp_up(presence.epsilon) < 1 / p + Fraction(1, 10**9)
         assert presence.delta == presence.record_delta == 0
-
-
-@pytest.mark.parametrize(
-    ("slots", "k", "p", "reach"), [(2, 2, Fraction(1, 2), 12), (1, 3, Fraction(1, 4), 6)]
-)
-def test_released_counts_of_one_more_are_as_private(slots: int, k: int, p: Fraction, reach: int) -> None:
-    """Whatever the numbers of workers, also none."""
-    found = {h: released(h, slots, p, reach, slots) for n in range(slots + 3) for h in histograms(n, k)}
-    largest = Fraction(0)
-    for h, (one, _) in found.items():
-        for other in more_or_fewer(h):
-            if other in found:
-                others, beyond = found[other]
-                shares = {s: others.get(s, Fraction(0)) for s in one}
-                assert divergence(one, shares, 1 / p) <= beyond / p
-                # A quarter of epsilon would not do.
-                root = Fraction(math.isqrt(10**12 * p.denominator // p.numerator), 10**6)
-                largest = max(largest, divergence(one, shares, root) - root * beyond)
-    assert largest > Fraction(1, 100)
