@@ -20,7 +20,7 @@ import numpy as np
 
 from synth._words import compiled as _compiled
 
-__all__ = ["NOISE", "URN"]
+__all__ = ["NOISE", "URN", "backward", "forward", "group_evidence", "independent", "solve"]
 
 NOISE, URN = 0, 1
 
@@ -45,6 +45,11 @@ def _up(kind, x, seen, par, keep, shape, z):  # type: ignore[no-untyped-def]
 def _weights(kind, seen, par, keep, shape, z, n, guess, out):  # type: ignore[no-untyped-def]
     """Write the posterior weights of counts from the returned one on, adding up to 1; return how many, too."""
     start = min(max(guess, 0), n)
+    # From the guess to where weights are largest, so that they do not overflow.
+    while start < n and _up(kind, start, seen, par, keep, shape, z) > 1.0:
+        start += 1
+    while start > 1 and _up(kind, start - 1, seen, par, keep, shape, z) < 1.0:
+        start -= 1
     low, high = start, start
     total, weight = 1.0, 1.0
     # Weights below the guess are written backwards in the second half.
@@ -98,7 +103,7 @@ def _all_weights(kind, seen, par, keep, shape, z, n, guess, lows, starts, flat, 
 
 
 @_compiled
-def _solve(kind, seen, par, keep, shape, odds, n, guess, tilt, lows, starts, flat, out):  # type: ignore[no-untyped-def]
+def solve(kind, seen, par, keep, shape, odds, n, guess, tilt, lows, starts, flat, out):  # type: ignore[no-untyped-def]
     """Find weights with a tilt under which the sum is near n; return tilt, mean and variance of the sum."""
     low, high = -60.0, -math.log(odds) + 12.0
     if kind == URN or par.size == 0:
@@ -125,7 +130,7 @@ def _solve(kind, seen, par, keep, shape, odds, n, guess, tilt, lows, starts, fla
 
 
 @_compiled
-def _forward(lows, starts, flat, n, mean, spread, begin, stop, first, table):  # type: ignore[no-untyped-def]
+def forward(lows, starts, flat, n, mean, spread, begin, stop, first, table):  # type: ignore[no-untyped-def]
     """Find the distribution of the sum of the first cells, on windows; return False if `table` is too small.
 
     The sums of cells 0..c have chances `table[first[c] + s - begin[c]]` for s from begin[c], below stop[c].
@@ -179,7 +184,7 @@ def _forward(lows, starts, flat, n, mean, spread, begin, stop, first, table):  #
 
 
 @_compiled
-def _backward(lows, starts, flat, n, begin, stop, first, table, random, counts):  # type: ignore[no-untyped-def]
+def backward(lows, starts, flat, n, begin, stop, first, table, random, counts):  # type: ignore[no-untyped-def]
     """Draw counts that add up to n; return False where the windows leave none."""
     left = n
     for c in range(lows.size - 1, -1, -1):
@@ -214,7 +219,7 @@ def _backward(lows, starts, flat, n, begin, stop, first, table, random, counts):
 
 
 @_compiled
-def _independent(lows, starts, flat, n, spread, random, counts):  # type: ignore[no-untyped-def]
+def independent(lows, starts, flat, n, spread, random, counts):  # type: ignore[no-untyped-def]
     """Draw every count by itself, and share out what the sum lacks by variance: right where many cells vary."""
     k = lows.size
     lacking = n
@@ -265,16 +270,20 @@ def _independent(lows, starts, flat, n, spread, random, counts):  # type: ignore
 
 
 @_compiled
-def _log_evidence(kind, seen, par, keep, shape, z, n, guess, out):  # type: ignore[no-untyped-def]
-    """Return the logarithm of what the prior makes of what was published of a cell."""
-    low, size = _weights(kind, seen, par, keep, shape, z, n, guess, out)
+def _log_evidence(kind, seen, par, keep, shape, z, rest, n, guess, out):  # type: ignore[no-untyped-def]
+    """Return the logarithm of what the prior makes of what was published of a cell.
+
+    Draws of a cell are taken as a negative binomial number, each with the chance 1 - `rest` of being one more:
+    such numbers, given their sum, are those of an urn.
+    """
+    low, size = _weights(kind, seen, par, keep, shape, z * rest, n, guess, out)
     best = 0
     for i in range(size):
         if out[i] > out[best]:
             best = i
     x = low + best
     value = math.lgamma(shape + x) - math.lgamma(shape) - math.lgamma(x + 1.0)
-    value += shape * math.log(1.0 - z) + x * math.log(z)
+    value += shape * math.log(1.0 - z) + x * math.log(z * rest)
     if kind == NOISE:
         value += abs(seen - x) * math.log(par)
     else:
@@ -285,13 +294,19 @@ def _log_evidence(kind, seen, par, keep, shape, z, n, guess, out):  # type: igno
 
 
 @_compiled
-def group_evidence(kind, seen, par, keep, expected, n, concentration, scale):  # type: ignore[no-untyped-def]
+def group_evidence(kind, seen, par, keep, expected, n, concentration):  # type: ignore[no-untyped-def]
     """Return the logarithm of what a concentration makes of a group, its cells taken as independent."""
     out = np.empty(2 * min(n, 2**15) + 64)
     z = n / (n + concentration)
-    total = 0.0
+    total, rest, scale = 0.0, 1.0, 1.0
+    if kind == URN:
+        drawn, weight = 0.0, float(n)
+        for c in range(seen.size):
+            drawn += seen[c]
+            weight += par[c] * keep[c]
+        rest, scale = weight / (weight + drawn), n / drawn
     for c in range(seen.size):
         shape = concentration * max(expected[c] / n, 1e-9)
         guess = seen[c] if kind == NOISE else int(seen[c] * scale)
-        total += _log_evidence(kind, seen[c], par[c], keep[c], shape, z, n, guess, out)
+        total += _log_evidence(kind, seen[c], par[c], keep[c], shape, z, rest, n, guess, out)
     return total

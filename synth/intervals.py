@@ -1,0 +1,90 @@
+"""Intervals of counts from posterior draws of them, and how often they hold the truth.
+
+Any sum of counts of an implicate is a posterior draw of that sum, so its interval is between two quantiles of
+its draws. Counts are whole numbers: an interval that is closed holds more than its level where counts are
+small. So coverage is also measured with **ranks by lot**: where the truth equals some of the draws, its rank
+among them is drawn. Of a count whose posterior is right, ranks are uniform whatever its size.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["held_by_lot", "intervals"]
+
+Int64 = NDArray[np.int64]
+
+LEVEL = Fraction(9, 10)
+
+
+def intervals(draws: NDArray[np.integer], level: Fraction = LEVEL) -> tuple[Int64, Int64]:
+    """Return equal-tailed closed intervals of whole numbers.
+
+    Parameters
+    ----------
+    draws : ndarray of integers, shape (n_draws, ...)
+        Posterior draws of counts.
+    level : Fraction
+        In (0, 1): at least this part of the draws is in the interval, and at most (1 - level) / 2 of them
+        lie below it, or above it.
+
+    Returns
+    -------
+    low, high : ndarray of int64, shape (...)
+
+    Raises
+    ------
+    ValueError
+        If the level is not in (0, 1), or there are fewer draws than 2 / (1 - level): an end of the interval
+        would then be the most extreme of the draws, whatever the level.
+    """
+    outside = _outside(draws.shape[0], level)
+    ordered = np.partition(draws, (outside, draws.shape[0] - 1 - outside), axis=0)
+    return ordered[outside].astype(np.int64), ordered[-1 - outside].astype(np.int64)
+
+
+def held_by_lot(
+    truth: NDArray[np.integer],
+    draws: NDArray[np.integer],
+    random: np.random.Generator,
+    level: Fraction = LEVEL,
+) -> NDArray[np.bool_]:
+    """Say of each count whether the truth's rank among the draws, by lot among equals, is in the middle part.
+
+    Where truth and draws come from the same distribution, this is so with the probability `level`, but for
+    less than one rank, also of counts that are nearly always 0.
+
+    Parameters
+    ----------
+    truth : ndarray of integers, shape (...)
+    draws : ndarray of integers, shape (n_draws, ...)
+    random : numpy.random.Generator
+    level : Fraction
+
+    Returns
+    -------
+    ndarray of bool, shape (...)
+
+    Raises
+    ------
+    ValueError
+        As for `intervals`.
+    """
+    _outside(draws.shape[0], level)
+    below, equal = (draws < truth).sum(axis=0), (draws == truth).sum(axis=0)
+    rank = (below + random.random(truth.shape) * (equal + 1)) / (draws.shape[0] + 1)
+    tail = float((1 - level) / 2)
+    result: NDArray[np.bool_] = (tail <= rank) & (rank <= 1 - tail)
+    return result
+
+
+def _outside(draws: int, level: Fraction) -> int:
+    """Return how many draws may lie below an interval, and above it."""
+    if not 0 < level < 1:
+        raise ValueError("the level of an interval must be in (0, 1)")
+    if draws * (1 - level) < 2:
+        raise ValueError(f"an interval of level {level} needs at least {-(-2 // (1 - level))} draws")
+    return int(draws * (1 - level) / 2)
