@@ -42,8 +42,10 @@ def _up(kind, x, seen, par, keep, shape, z):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _weights(kind, seen, par, keep, shape, z, n, guess, out):  # type: ignore[no-untyped-def]
-    """Write the posterior weights of counts from the returned one on, adding up to 1; return how many, too."""
+def _weights(  # type: ignore[no-untyped-def]
+    kind, seen, par, keep, shape, z, n, guess, out
+):  # fmt: skip
+    """Write a count's posterior weights, which add up to 1; return the count of the first, and how many."""
     start = min(max(guess, 0), n)
     # From the guess to where weights are largest, so that they do not overflow.
     while start < n and _up(kind, start, seen, par, keep, shape, z) > 1.0:
@@ -82,8 +84,10 @@ def _weights(kind, seen, par, keep, shape, z, n, guess, out):  # type: ignore[no
 
 
 @_compiled
-def _all_weights(kind, seen, par, keep, shape, z, n, guess, lows, starts, flat, out):  # type: ignore[no-untyped-def]
-    """Write the weights of every cell one after another; return mean and variance of the sum, or -1 as variance."""
+def _all_weights(  # type: ignore[no-untyped-def]
+    kind, seen, par, keep, shape, z, n, guess, lows, starts, flat, out,
+):  # fmt: skip
+    """Write the weights of all cells; return mean and variance of their sum, or -1 if there is no room."""
     mean, spread, at = 0.0, 0.0, 0
     for c in range(seen.size):
         low, size = _weights(kind, seen[c], par[c], keep[c], shape[c], z, n, guess[c], out)
@@ -103,14 +107,12 @@ def _all_weights(kind, seen, par, keep, shape, z, n, guess, lows, starts, flat, 
 
 
 @_compiled
-def solve(kind, seen, par, keep, shape, odds, n, guess, tilt, lows, starts, flat, out):  # type: ignore[no-untyped-def]
-    """Find weights with a tilt under which the sum is near n; return tilt, mean and variance of the sum."""
-    low, high = -60.0, -math.log(odds) + 12.0
-    if kind == URN or par.size == 0:
-        high = -math.log(odds)
-    else:
-        high = -math.log(odds * par[0])
-    tilt = min(tilt, high - 1e-6)
+def solve(  # type: ignore[no-untyped-def]
+    kind, seen, par, keep, shape, odds, n, guess, tilt, lows, starts, flat, out,
+):  # fmt: skip
+    """Find a tilt under which the sum is near n, and its weights; return tilt, mean and variance."""
+    # Counts end at n: tilts beyond the one at which they would not otherwise may be needed, as far as floats hold.
+    low, high = -60.0, min(30.0, 500.0 / n) - math.log(odds * (par[0] if kind == NOISE else 1.0))
     mean, spread = 0.0, 0.0
     for _ in range(60):
         mean, spread = _all_weights(
@@ -130,7 +132,9 @@ def solve(kind, seen, par, keep, shape, odds, n, guess, tilt, lows, starts, flat
 
 
 @_compiled
-def forward(lows, starts, flat, n, mean, spread, begin, stop, first, table):  # type: ignore[no-untyped-def]
+def forward(  # type: ignore[no-untyped-def]
+    lows, starts, flat, n, mean, spread, begin, stop, first, table,
+):  # fmt: skip
     """Find the distribution of the sum of the first cells, on windows; return False if `table` is too small.
 
     The sums of cells 0..c have chances `table[first[c] + s - begin[c]]` for s from begin[c], below stop[c].
@@ -150,8 +154,8 @@ def forward(lows, starts, flat, n, mean, spread, begin, stop, first, table):  # 
         variance += max(v, 0.0)
         middle = so_far + (n - mean) * (variance / spread if spread > 0.0 else 0.0)
         wide = _DEVIATIONS * math.sqrt(variance) + 3.0
-        begin[c] = max(0, int(math.floor(middle - wide)))
-        stop[c] = min(n, int(math.ceil(middle + wide))) + 1
+        begin[c] = max(0, math.floor(middle - wide))
+        stop[c] = min(n, math.ceil(middle + wide)) + 1
         if c == 0:
             before_begin, before_stop = 0, 1
         else:
@@ -184,7 +188,9 @@ def forward(lows, starts, flat, n, mean, spread, begin, stop, first, table):  # 
 
 
 @_compiled
-def backward(lows, starts, flat, n, begin, stop, first, table, random, counts):  # type: ignore[no-untyped-def]
+def backward(  # type: ignore[no-untyped-def]
+    lows, starts, flat, n, begin, stop, first, table, random, counts,
+):  # fmt: skip
     """Draw counts that add up to n; return False where the windows leave none."""
     left = n
     for c in range(lows.size - 1, -1, -1):
@@ -220,7 +226,7 @@ def backward(lows, starts, flat, n, begin, stop, first, table, random, counts): 
 
 @_compiled
 def independent(lows, starts, flat, n, spread, random, counts):  # type: ignore[no-untyped-def]
-    """Draw every count by itself, and share out what the sum lacks by variance: right where many cells vary."""
+    """Draw every count by itself, and share out what the sum lacks by variance, as normal counts would."""
     k = lows.size
     lacking = n
     variance = np.empty(k)
@@ -270,11 +276,13 @@ def independent(lows, starts, flat, n, spread, random, counts):  # type: ignore[
 
 
 @_compiled
-def _log_evidence(kind, seen, par, keep, shape, z, rest, n, guess, out):  # type: ignore[no-untyped-def]
+def _log_evidence(  # type: ignore[no-untyped-def]
+    kind, seen, par, keep, shape, z, rest, n, guess, out,
+):  # fmt: skip
     """Return the logarithm of what the prior makes of what was published of a cell.
 
-    Draws of a cell are taken as a negative binomial number, each with the chance 1 - `rest` of being one more:
-    such numbers, given their sum, are those of an urn.
+    The draws of a cell are taken as a negative binomial number, with the chance 1 - `rest` of one more: such
+    numbers, given their sum, are those of an urn.
     """
     low, size = _weights(kind, seen, par, keep, shape, z * rest, n, guess, out)
     best = 0
@@ -294,7 +302,9 @@ def _log_evidence(kind, seen, par, keep, shape, z, rest, n, guess, out):  # type
 
 
 @_compiled
-def group_evidence(kind, seen, par, keep, expected, n, concentration):  # type: ignore[no-untyped-def]
+def group_evidence(  # type: ignore[no-untyped-def]
+    kind, seen, par, keep, expected, n, concentration,
+):  # fmt: skip
     """Return the logarithm of what a concentration makes of a group, its cells taken as independent."""
     out = np.empty(2 * min(n, 2**15) + 64)
     z = n / (n + concentration)

@@ -45,11 +45,11 @@ class Evidence:
 
     @classmethod
     def urn(cls, drawn: Int64, prior: Float64, retention: Float64) -> Evidence:
-        """Return that of resampled draws, all of shape (n_cells,): counts of draws, a and retention of cells."""
+        """Return that of resampled draws, by cell: number of draws, a, and retention."""
         return cls(URN, drawn, prior, retention)
 
     def unbiased(self, table: Table) -> tuple[Float64, Float64, Float64]:
-        """Return unbiased estimates of the counts, and of their variances what is constant and what a job adds.
+        """Return unbiased estimates of the counts, and the constant part of their variances and a job's.
 
         Parameters
         ----------

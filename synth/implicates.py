@@ -1,4 +1,4 @@
-"""Posterior implicates: draws of all homes from what a release published and public numbers, as many as wanted.
+"""Posterior implicates: draws of all homes from published and public numbers, as many as wanted.
 
 A place's jobs have homes with a profile that is Dirichlet around what is expected of it, and each of its
 groups one around the place's; of the counts of groups there is evidence (`synth.evidence`). What is expected
@@ -12,7 +12,7 @@ It costs no privacy: nothing here sees a confidential number. The same numbers a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,7 +172,7 @@ class Implicates:
         for number, layout, cell, own in zip(numbers, self._layouts, self._cell, self._own, strict=True):
             share = prior(number, layout.cuts)
             share = share / share.sum()
-            coarse = np.bincount(cell, share)
+            coarse = np.bincount(cell, share).astype(np.float64)
             equal = 1 / np.bincount(cell)[cell]
             self._inside.append(np.divide(share, coarse[cell], out=equal, where=coarse[cell] > 0))
             cuts.append(layout.cuts[np.flatnonzero(np.append(True, np.diff(cell) > 0))])
@@ -309,7 +309,7 @@ class Implicates:
     ) -> Float32:
         """Draw factors of a table from the first one, whose groups divide its groups."""
         every = self._evidence.unbiased(self._table)
-        sums = [np.zeros(expected.size) for _ in every]
+        value, variance, slope = (np.zeros(expected.size) for _ in every)
         jobs = np.bincount(self._groups.member[k], self._groups.n, table.n.size)
         for i, own in enumerate(self._own):
             layout, rows = self._layouts[i], self._groups.rows(i)
@@ -318,18 +318,18 @@ class Implicates:
                 row = int(np.argmax(self._groups.member[0, rows] == g))
                 at = layout.start[k, row] + layout.cell[layout.which[k, row]][first]
                 part = slice(*self._table.offsets[g : g + 2])
-                np.add.at(sums[0], at, every[0][part])
-                np.add.at(sums[1], at, every[1][part])
+                np.add.at(value, at, every[0][part])
+                np.add.at(variance, at, every[1][part])
                 share = self._table.n[g] / jobs[self._groups.member[k, rows][row]]
-                np.add.at(sums[2], at, every[2][part] * share)
+                np.add.at(slope, at, every[2][part] * share)
         owner = np.repeat(np.arange(table.n.size), table.k)
         n = table.n[owner].astype(np.float64)
         expected = expected * n / np.bincount(owner, expected)[owner]
-        # Sums of many groups: their concentration is that of a mean group, brought to their size.
-        mean = float(self._table.n.mean())
-        concentration = max(1.0, self.k_group * float(table.n.mean()) / mean)
+        # A sum of groups has, over its expectation, the variance of a group of their mean size.
+        concentration = self.k_group * float(table.n.mean() / self._table.n.mean())
         family = Family(np.arange(expected.size), expected.size)
-        return draw_effects(Sums(*sums, expected, n, owner), concentration, [family], self.draws, random)[0]
+        sums = Sums(value, variance, slope, expected, n, owner)
+        return draw_effects(sums, concentration, [family], self.draws, random)[0]
 
     def _expect(self, position: int, total: Float64, sign: float) -> None:
         """Add what is expected of the rows of a place to the cells of crossing tables."""

@@ -69,6 +69,41 @@ def draw_place(  # type: ignore[no-untyped-def]
     kind, seen, par, keep, guess, offsets, n, cell, shares, n_rows, group, k_place, k_group, k_parts, parts,
     start, which, maps, factor, rest, use, burn, random, jobs,
 ):  # fmt: skip
+    """Draw the home cells of the jobs of a place, again and again; return how many counts could not be drawn.
+
+    Parameters
+    ----------
+    kind, seen, par, keep, offsets
+        As in `synth.evidence.Evidence`, of the place's groups, at offsets of shape (n_groups + 1,).
+    guess : ndarray of int64, shape (n_cells of the groups,)
+        About what the counts are.
+    n : ndarray of int64, shape (n_groups,)
+    cell : ndarray of int32, shape (n_groups, n_fine)
+        The group's cell of each of the place's cells, which are fine ones.
+    shares : ndarray of float64, shape (n_draws, n_fine)
+        What is expected in each draw.
+    n_rows, group : ndarray of int64, shape (n_rows,)
+        Jobs of the rows, and the group of each.
+    k_place, k_group, k_parts : float
+        Concentrations of the place (and of its group if there is one only), of groups, and of parts.
+    parts : ndarray of int64, shape (n_divisions, n_rows)
+        Parts of rows that have profiles of their own, where they are large.
+    start, which : ndarray, shape (n_crossing, n_rows)
+    maps : ndarray of int32, shape (n_maps, n_fine)
+        As `synth.measured.Layout` has them, of the tables that cross places.
+    factor : ndarray of float32, shape (n_draws, n_cells of crossing tables)
+        Factors of the odds of rows or groups; of a steered table, the jobs that its cells still lack, from
+        which those of this place are taken off.
+    rest : ndarray of float64, shape (n_cells of crossing tables,)
+        Jobs that this place and later ones are expected to give.
+    use : ndarray of int64, shape (n_crossing,)
+        ROW, STEERED or GROUP.
+    burn : int
+        Draws of the place's profile that are thrown away first.
+    random : numpy.random.Generator
+    jobs : ndarray of int32, shape (n_draws, n_jobs)
+        The result: fine cells, row after row.
+    """
     groups, fine, draws, rows = n.size, shares.shape[1], jobs.shape[0], n_rows.size
     widest, largest, total_jobs = 0, 0, 0
     for g in range(groups):
@@ -103,12 +138,12 @@ def draw_place(  # type: ignore[no-untyped-def]
     # Parts of the place with profiles of their own: number 0 has none.
     part, at = np.zeros(parts.shape, np.int64), 1
     for q in range(parts.shape[0]):
-        size = np.zeros(parts[q].max() + 1)
+        jobs_of = np.zeros(parts[q].max() + 1)
         for r in range(rows):
-            size[parts[q, r]] += n_rows[r]
-        number = np.zeros(size.size, np.int64)
-        for j in range(size.size):
-            if size[j] > _PART * k_parts:
+            jobs_of[parts[q, r]] += n_rows[r]
+        number = np.zeros(jobs_of.size, np.int64)
+        for j in range(jobs_of.size):
+            if jobs_of[j] > _PART * k_parts:
                 number[j] = at
                 at += 1
         for r in range(rows):
@@ -134,13 +169,13 @@ def draw_place(  # type: ignore[no-untyped-def]
         for g in range(groups):
             a, b = offsets[g], offsets[g + 1]
             k = b - a
-            row = row_of[slots[g]]
+            member = row_of[slots[g]]
             total = 0.0
             for f in range(fine):
                 mass[f] = theta[f]
                 for j in range(start.shape[0]):
                     if use[j] == GROUP:
-                        mass[f] *= factor[m, start[j, row] + maps[which[j, row], f]]
+                        mass[f] *= factor[m, start[j, member] + maps[which[j, member], f]]
                 total += mass[f]
             shape[:k] = 0.0
             for f in range(fine):
