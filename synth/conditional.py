@@ -111,7 +111,7 @@ def solve(  # type: ignore[no-untyped-def]
     kind, seen, par, keep, shape, odds, n, guess, tilt, lows, starts, flat, out,
 ):  # fmt: skip
     """Find a tilt under which the sum is near n, and its weights; return tilt, mean and variance."""
-    # Counts end at n: tilts beyond the one at which they would not otherwise may be needed, as far as floats hold.
+    # Counts end at n, so that tilts may be larger than where they would not: as far as floats hold.
     low, high = -60.0, min(30.0, 500.0 / n) - math.log(odds * (par[0] if kind == NOISE else 1.0))
     mean, spread = 0.0, 0.0
     for _ in range(60):
