@@ -40,7 +40,6 @@ _EQUAL = 0.03  # part of the profile of those that is the same in all cells
 _SAMPLE = 100  # groups on which a concentration is measured
 _TOLERANCE = 2.0  # how much less likely, in logarithms, a smaller concentration may be
 _CHAIN = 4  # draws of the profile of a place that are thrown away
-_UNMEASURED = 0.5  # concentration of what nobody measured, as a part of that of places around the model
 
 
 class Implicates:
@@ -148,7 +147,7 @@ class Implicates:
             self._evidence.kind, seen, self._evidence.parameter[at], self._evidence.keep[at], guess, offsets,
             self._table.n[own], np.tile(self._cell[position], (own.size, 1)),
             self._drawn_shares(position), n, group.astype(np.int64), self.k_place, self.k_group,
-            _UNMEASURED * self.k_public, self._parts_of(member),
+            self.k_public, self._scale**2, self._parts_of(member),
             layout.start[crossing] + self._begin[:-1, np.newaxis], layout.which[crossing], layout.cell,
             self._factor, self._rest, self._use, _CHAIN if own.size > 1 else 0, random, jobs,
         )  # fmt: skip
@@ -279,8 +278,8 @@ class Implicates:
         member = groups.member
         crossing, self._parts, use = [], [], []
         for k in range(1, len(tables)):
-            if _follows(member[k], groups.place):
-                if not _follows(member[k], member[0]) and not _follows(groups.place, member[k]):
+            if _follows(groups.place, member[k]):
+                if not _follows(member[k], groups.place) and not _follows(member[k], member[0]):
                     self._parts.append(k)
             elif k < len(evidence):
                 crossing.append(k)

@@ -13,7 +13,7 @@ ROW, STEERED, GROUP = 0, 1, 2
 
 _LEAST = 1e-9  # prior share of a cell of which nobody can be sure that it is empty
 _MANY = 16.0  # variance of a group's sum beyond which cells are drawn by themselves
-_SWEEPS = 3  # exchanges tried for each job that is given to a row
+_SWEEPS = 6  # exchanges tried for each job that is given to a row
 _PART = 0.05  # a part of a place has a profile of its own if it has this part of the concentration in jobs
 
 
@@ -66,8 +66,8 @@ def _odds(row, f, part, own, start, which, cell, factor, rest, use):  # type: ig
 
 @_compiled
 def draw_place(  # type: ignore[no-untyped-def]
-    kind, seen, par, keep, guess, offsets, n, cell, shares, n_rows, group, k_place, k_group, k_parts, parts,
-    start, which, maps, factor, rest, use, burn, random, jobs,
+    kind, seen, par, keep, guess, offsets, n, cell, shares, n_rows, group, k_place, k_group, k_parts, common,
+    parts, start, which, maps, factor, rest, use, burn, random, jobs,
 ):  # fmt: skip
     """Draw the home cells of the jobs of a place, again and again; return how many counts could not be drawn.
 
@@ -86,6 +86,8 @@ def draw_place(  # type: ignore[no-untyped-def]
         Jobs of the rows, and the group of each.
     k_place, k_group, k_parts : float
         Concentrations of the place (and of its group if there is one only), of groups, and of parts.
+    common : float
+        Relative variance of the profiles of parts, beside that of their concentration.
     parts : ndarray of int64, shape (n_divisions, n_rows)
         Parts of rows that have profiles of their own, where they are large.
     start, which : ndarray, shape (n_crossing, n_rows)
@@ -164,8 +166,8 @@ def draw_place(  # type: ignore[no-untyped-def]
         tables[:] = 0.0
         for p in range(1, profile.shape[0]):
             for f in range(fine):
-                mean = max(k_parts * theta[f], 1e-3)
-                profile[p, f] = max(random.standard_gamma(mean) / mean, 1e-6)
+                size = max(1.0 / (1.0 / (k_parts * theta[f]) + common), 1e-3)
+                profile[p, f] = max(random.standard_gamma(size) / size, 1e-6)
         for g in range(groups):
             a, b = offsets[g], offsets[g + 1]
             k = b - a

@@ -1,14 +1,14 @@
 """How often intervals of posterior implicates hold the truth, by level, size and attribute table.
 
-Usage: python benchmarks/coverage.py [--draws 100] [--epsilon 8.6 ...] [--case "Rhode Island" ...]
+Usage: python benchmarks/interval_coverage.py [--draws 100] [--epsilon 8.6 ...] [--case "Rhode Island" ...]
 
 For each case, mechanism and epsilon, one release of the confidential truth is drawn: noisy counts of tables
 (geometric: unit by unit of the public model and, where there are attributes, 30 % of epsilon on attribute
 combinations by home unit), or draws from an urn for each unit (dirichlet, delta 1e-5). From what would be
 published of it, `synth.implicates` draws implicates, and every count of a table, and of sums of its areas,
-has an interval of 90 %. Printed is how often it holds the truth: by lot (`synth.intervals.held_by_lot`, which is
-to be 90 % at any size), and in brackets as a closed interval of whole numbers. Sizes are those of the mean of
-the draws, rounded; cells that are 0 in every draw and in truth are left out.
+has an interval of 90 %. Printed is how often it holds the truth: by lot (`synth.intervals.held_by_lot`, which
+is to be 90 % at any size), and in brackets as a closed interval of whole numbers. Sizes are those of the mean
+of the draws, rounded; cells that are 0 in every draw and in truth are left out.
 
 The code was developed while looking at Rhode Island (LODES plays the truth). Leeds (the census of 2011; the
 model has no auxiliary table) and the demo's region were not looked at before.
@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 import pipelines
 import synth
+from pipelines.config.loading import ReleaseConfig, parse_config
 from pipelines.planning.public_inputs import job_source, read_public_inputs
 from pipelines.running.demo import demo_inputs
 from synth.evidence import Evidence
@@ -37,11 +38,16 @@ from synth.intervals import held_by_lot, intervals
 from synth.measured import JobGroups, MeasuredTable, measure
 
 ROOT = Path(__file__).parent.parent
-CONFIGURATIONS = {
-    "Rhode Island": ROOT / "examples" / "rhode_island.toml",
-    "Leeds": ROOT / "examples" / "leeds.toml",
-}
-CASES = (*CONFIGURATIONS, "demo")
+CASES = ("Rhode Island", "Leeds", "demo")
+MICRODATA = """[jobs]
+format = "microdata"
+file = "../../shared/data/ri_2019/ri_microdata_2019.csv.gz"
+home = "home"
+work = "work"
+attributes = ["age", "earnings", "industry"]
+
+[geography]
+"""
 SIZES = ((0, 0), (1, 9), (10, 99), (100, 2**62))
 SHARE = Fraction(3, 10)  # of epsilon, for attributes by home
 Ints = NDArray[np.int64]
@@ -71,13 +77,18 @@ class Case:
 
 def read(name: str) -> Case:
     """Read a case."""
+    examples = ROOT / "examples"
     with tempfile.TemporaryDirectory() as folder:
-        path = demo_inputs(Path(folder)) if name == "demo" else CONFIGURATIONS[name]
-        return _case(path)
+        if name == "demo":
+            return _case(pipelines.load_config(demo_inputs(Path(folder))))
+        if name == "Leeds":
+            return _case(pipelines.load_config(examples / "leeds.toml"))
+    before, after = (examples / "rhode_island.toml").read_text(encoding="utf-8").split("[jobs]\n")
+    text = before + MICRODATA + after.split("[geography]\n")[1]
+    return _case(parse_config(text, examples, "rhode_island.toml"))
 
 
-def _case(path: Path) -> Case:
-    config = pipelines.load_config(path)
+def _case(config: ReleaseConfig) -> Case:
     inputs = read_public_inputs(config)
     geography, model = inputs.geography, inputs.model
     records = job_source(config, geography).records(tuple(inputs.slots.attributes))
@@ -169,7 +180,7 @@ class Release:
         return table, Evidence.urn(counts, np.repeat(priors, table.k), np.ones(counts.size))
 
     def draws(self) -> Iterator[tuple[Ints, NDArray[np.int32]]]:
-        """Yield, place by place, the jobs of the case, and the first blocks of their home cells in every draw."""
+        """Yield, place by place, jobs of the case, and the first block of their home cell in every draw."""
         ends = np.append(0, np.cumsum(self.groups.n))
         offsets = self.implicates.domains(2**31 - 1)
         for i in range(self.groups.n_places):
