@@ -8,6 +8,7 @@ among them is drawn. Of a count whose posterior is right, ranks are uniform what
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -28,8 +29,7 @@ def intervals(draws: NDArray[np.integer], level: Fraction = LEVEL) -> tuple[Int6
     draws : ndarray of integers, shape (n_draws, ...)
         Posterior draws of counts.
     level : Fraction
-        In (0, 1): at least this part of the draws is in the interval, and at most (1 - level) / 2 of them
-        lie below it, or above it.
+        In (0, 1): of so many of the ranks that a further draw may have, it is in the interval.
 
     Returns
     -------
@@ -38,8 +38,7 @@ def intervals(draws: NDArray[np.integer], level: Fraction = LEVEL) -> tuple[Int6
     Raises
     ------
     ValueError
-        If the level is not in (0, 1), or there are fewer draws than 2 / (1 - level): an end of the interval
-        would then be the most extreme of the draws, whatever the level.
+        If the level is not in (0, 1), or draws are so few that no interval between two of them has it.
     """
     outside = _outside(draws.shape[0], level)
     ordered = np.partition(draws, (outside, draws.shape[0] - 1 - outside), axis=0)
@@ -82,9 +81,16 @@ def held_by_lot(
 
 
 def _outside(draws: int, level: Fraction) -> int:
-    """Return how many draws may lie below an interval, and above it."""
+    """Return how many draws lie below an interval, and above it.
+
+    A further draw is as likely to have each of draws + 1 ranks; one that is outside has one rank more than
+    there are draws outside, at each end.
+    """
     if not 0 < level < 1:
         raise ValueError("the level of an interval must be in (0, 1)")
-    if draws * (1 - level) < 2:
-        raise ValueError(f"an interval of level {level} needs at least {-(-2 // (1 - level))} draws")
-    return int(draws * (1 - level) / 2)
+    outside = math.floor((draws + 1) * (1 - level) / 2) - 1
+    if outside < 0:
+        raise ValueError(
+            f"an interval of level {level} needs at least {math.ceil(2 / (1 - level)) - 1} draws"
+        )
+    return outside
