@@ -2,9 +2,9 @@
 
 A count is taken to be negative binomial around what is expected in its cell, with kappa P as shape (P is
 the cell's share of its group, kappa the concentration): what a Poisson count is whose mean is gamma. Times
-the likelihood p^|y - x| of the noise, at most the public size of its group, and tilted by one factor for
-each group so that the means of its cells add up to that size, this is the posterior of the count. It costs no privacy: it sees noisy
-counts and public numbers only.
+the likelihood p^|y - x| of the noise, up to the public size of its group, and tilted by one factor for each
+group so that the means of its cells add up to that size, this is the posterior of the count. It costs no
+privacy: it sees noisy counts and public numbers only.
 
 All sums run in one fixed order on one thread: the same counts give the same bits.
 """
