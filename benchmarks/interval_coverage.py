@@ -91,7 +91,10 @@ def read(name: str) -> Case:
 def _case(config: ReleaseConfig) -> Case:
     inputs = read_public_inputs(config)
     geography, model = inputs.geography, inputs.model
-    records = job_source(config, geography).records(tuple(inputs.slots.attributes))
+    names = tuple(inputs.slots.attributes)
+    if config.jobs.format == "lodes":
+        names = names[:1]  # such files have no jobs by several attributes
+    records = job_source(config, geography).records(names)
     blocks = np.arange(geography.n_blocks)
     above = geography.levels[max(0, geography.levels.index(model.level) - 1)]
     return Case(

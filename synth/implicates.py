@@ -297,7 +297,10 @@ class Implicates:
             part = slice(begin, begin + int(tables[k].offsets[-1]))
             expected = np.maximum(self._rest[part], 1e-9)
             if how == STEERED:
-                self._factor[:, part] = _counts(tables[k], evidence[k], expected, self.draws, random)
+                # Relative to a Poisson count, sums of groups vary as a group of their mean size does.
+                concentration = self.k_group * float(tables[k].n.mean() / self._table.n.mean())
+                given = tables[k], evidence[k], expected, concentration
+                self._factor[:, part] = _counts(*given, self.draws, random)
             elif how == GROUP:
                 self._factor[:, part] = self._effects_of_groups(tables[k], k, expected, random)
             else:
@@ -343,7 +346,12 @@ class Implicates:
 
 
 def _counts(
-    table: Table, evidence: Evidence, expected: Float64, draws: int, random: np.random.Generator
+    table: Table,
+    evidence: Evidence,
+    expected: Float64,
+    concentration: float,
+    draws: int,
+    random: np.random.Generator,
 ) -> Float32:
     """Draw the counts of a table that crosses places, groups adding up to their public sizes."""
     value, variance, slope = evidence.unbiased(table)
@@ -352,10 +360,10 @@ def _counts(
     expected = expected * n / np.bincount(owner, expected)[owner]
     family = Family(np.arange(value.size), value.size)
     sums = Sums(value, variance, slope, expected, n, owner)
-    effects = draw_effects(sums, 1e9, [family], draws, random)[0]
+    effects = draw_effects(sums, concentration, [family], draws, random)[0]
     result = np.empty((draws, value.size), np.float32)
     for about, drawn in zip(expected * effects, result, strict=True):
-        own = np.maximum(about * (1 - about / n), 1e-9)
+        own = spread_of(about, n, concentration)
         x = (value * own + about * variance) / (own + variance)
         x += np.sqrt(own * variance / (own + variance)) * random.standard_normal(x.size)
         x = np.maximum(x, 0.02 * about)
