@@ -53,7 +53,7 @@ def rhode_island() -> Planned:
     except geo_data.InputError as error:
         pytest.skip(f"the data of Rhode Island are not here: {error}")
     plan = pipelines.make_plan(config, inputs)
-    records = job_source(config, plan.geography).records(plan.pools.pooling.by)
+    records = job_source(config, plan.geography).records(plan.attributes)
     homes = geo_data.group_records(plan.pools, plan.geography, records)
     numeric = plan.numeric
     cells = numeric.domains.locate(np.repeat(numeric.pools.domain, numeric.pools.n), homes)

@@ -17,6 +17,9 @@ import numpy as np
 
 import pipelines
 import synth
+from synth.estimation import estimate
+from synth.measured import JobGroups, MeasuredTable, measure
+from synth.rounding import Rounding
 
 JOBS, SHARE = 500, 1 / 3
 DELTA = Fraction(1, 10**5)
@@ -43,12 +46,26 @@ def simulate(
     shares = [SHARE, *[(1 - SHARE) / (cells - 1)] * (cells - 1)]
     counts = np.random.default_rng(1).multinomial(JOBS, shares, repetitions)
     homes = np.repeat(np.tile(np.arange(cells, dtype=np.int32), repetitions), counts.ravel())
-    key, every = synth.RunKey.from_seed(1), slice(0, repetitions)
-    drawn = [sampler.sample(plan, every, homes, key.stream("coverage", i)) for i in range(implicates)]
+    key = synth.RunKey.from_seed(1)
+    drawn = [draw(plan, homes, key.stream("coverage", i)) for i in range(implicates)]
     estimates = np.array([(one.reshape(repetitions, JOBS) == 0).mean(axis=1) for one in drawn])
     combined = [pipelines.combine(q, q * (1 - q) / JOBS, "partially") for q in estimates.T]
     held = [one.interval[0] <= SHARE <= one.interval[1] for one in combined]
     return float(np.mean(held)), float(estimates.mean() - SHARE)
+
+
+def draw(plan: synth.Plan, homes: np.ndarray, stream: synth.WordStream) -> np.ndarray:
+    """Return synthetic cells of all repetitions, by the code that draws a release."""
+    pools, mechanism = plan.pools, synth.MECHANISMS[plan.mechanism]
+    if isinstance(mechanism, synth.SamplingMechanism):
+        return mechanism.sample(plan, slice(0, pools.n.size), homes, stream)
+    assert isinstance(plan.parameters, synth.GeometricParameters)
+    table = MeasuredTable(pools.n, pools.domain, plan.domains, plan.parameters)
+    row = np.arange(pools.n.size, dtype=np.int32)
+    noisy = measure(table, np.repeat(row, pools.n), homes, stream)
+    groups = JobGroups(pools.n, row, row[np.newaxis])
+    rounding = Rounding(estimate([table], [noisy], groups, lambda _, cuts: np.full(cuts.size, 1 / cuts.size)))
+    return np.concatenate([rounding.homes(i, stream) for i in row.tolist()])
 
 
 @click.command()

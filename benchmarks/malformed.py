@@ -34,6 +34,7 @@ import pandas as pd
 from report import fill, table
 
 import geo_data
+import geo_data.model  # here, and not in each child
 from pipelines.cli.main import main as odsynth
 from pipelines.release.certificate import Certificate
 from pipelines.release.layout import seal
@@ -614,10 +615,10 @@ def try_all(every: int = 1, begin: int = 0, report: Callable[[str], None] = prin
 def main(every: int, begin: int, processes: int, page: Path | None) -> None:
     """Try them, and print a table by kind and outcome; an error if any is not as it must be."""
     found: dict[str, Counter[str]] = {}
+    steps, first = [processes * every] * processes, range(begin, begin + processes * every, every)
     spawned = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))  # each forks
     with spawned as pool:
-        first = range(begin, begin + processes * every, every)
-        for part in pool.map(try_all, [processes * every] * processes, first):
+        for part in map(try_all, steps, first) if processes == 1 else pool.map(try_all, steps, first):
             for kind, counts in part.items():
                 found[kind] = found.get(kind, Counter()) + counts
     rows = [(kind, *(str(counts[o]) for o in OUTCOMES)) for kind, counts in found.items()]

@@ -111,7 +111,7 @@ def from_neighbours(name: str, text: str) -> None:
 
 def truth(config: pipelines.ReleaseConfig, plan: pipelines.ReleasePlan) -> tuple[np.ndarray, np.ndarray]:
     """Return work and home block of every job, pool after pool."""
-    records = job_source(config, plan.geography).records(plan.pools.pooling.by)
+    records = job_source(config, plan.geography).records(plan.attributes)
     homes = geo_data.group_records(plan.pools, plan.geography, records)
     return plan.pools.slots.work, homes
 

@@ -73,7 +73,7 @@ def compare(public: Path, figure: Path | None) -> None:
     plan = pipelines.load_plan(public / "plan")
     guarantee = pipelines.certify(plan)
     geography, slots = plan.geography, plan.pools.slots
-    truth = job_source(config, geography).records(plan.pools.pooling.by)
+    truth = job_source(config, geography).records(plan.attributes)
     homes = geo_data.group_records(plan.pools, plan.geography, truth)
     names = file_names(plan.configuration)
     released = geo_data.LodesJobs(public / names["od_csv"], geography, public / names["aux_csv"])

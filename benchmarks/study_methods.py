@@ -1,6 +1,6 @@
 """The ways to make synthetic commutes that the utility study compares, each as a plan that is drawn.
 
-All but the general tool are drawn by the functions that draw a release (`sample_batch`),
+All but the general tool are drawn by the functions that draw a release (`draw_synthetic`),
 so that they differ in their plan only: in the numbers of the mechanism, or in cells and pools too.
 """
 
@@ -19,9 +19,8 @@ import geo_data
 import pipelines
 import synth
 from pipelines.config.loading import PlanSettings
-from pipelines.planning.plan import batches
 from pipelines.planning.public_inputs import PublicInputs, job_source
-from pipelines.planning.sampling import sample_batch
+from pipelines.planning.simulation import draw_synthetic
 from synth.losses import PoolClass
 from synth.paper import paper_prior
 from synth.parameters import DirichletParameters
@@ -136,17 +135,12 @@ def drafts(subject: Subject, epsilon: str) -> Iterator[Draft]:
 
 def draw(plan: pipelines.ReleasePlan, homes: np.ndarray) -> np.ndarray:
     """Return a synthetic home for every true one, pool after pool."""
-    key, offsets = synth.RunKey.generate(), np.append(0, np.cumsum(plan.pools.n))
-    parts = [
-        sample_batch(plan, pools, homes[offsets[pools.start] : offsets[pools.stop]], key, i)[0]
-        for i, pools in enumerate(batches(plan))
-    ]
-    return np.concatenate(parts)
+    return draw_synthetic(plan, homes, synth.RunKey.generate())
 
 
 def true_homes(subject: Subject, plan: pipelines.ReleasePlan) -> np.ndarray:
     """Return the true homes, pool after pool."""
-    return geo_data.group_records(plan.pools, plan.geography, subject.records_by(plan.pools.pooling.by))
+    return geo_data.group_records(plan.pools, plan.geography, subject.records_by(plan.attributes))
 
 
 def certify(method: str, plan: pipelines.ReleasePlan) -> Draft:

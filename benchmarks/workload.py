@@ -62,6 +62,8 @@ def pools(plan: pipelines.ReleasePlan) -> str:
     """Return what the planner chose, in words."""
     chosen = plan.choices
     by = f"by {' and '.join(chosen.pool_by)}" if chosen.pool_by else "not by attributes"
+    if plan.tables:
+        return "; ".join(f"{words}, {float(share):.0%} of epsilon" for words, share in plan.tables)
     return f"pools {by}, shared below {chosen.pool_below:,} jobs in a unit of {chosen.pool_level}"
 
 

@@ -1,6 +1,7 @@
 from .acs import read_acs as read_acs
 from .auxiliary import Flows as Flows
 from .auxiliary import read_flows as read_flows
+from .category_counts import inside_share as inside_share
 from .coarsening import Coarsening as Coarsening
 from .coarsening import Rule as Rule
 from .coarsening import balanced as balanced
@@ -45,7 +46,6 @@ from .pools import build_pools as build_pools
 from .pools import group_records as group_records
 from .pools import order_records as order_records
 from .proxy_truth import attribute_concentrations as attribute_concentrations
-from .proxy_truth import inside_share as inside_share
 from .proxy_truth import proxy_homes as proxy_homes
 from .unit_names import clean_names as clean_names
 from .weights import BlockWeights as BlockWeights

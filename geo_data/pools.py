@@ -142,14 +142,15 @@ def group_records(pools: PoolTable, geography: Geography, records: JobRecords) -
 
 
 def order_records(pools: PoolTable, geography: Geography, records: JobRecords) -> NDArray[np.int64]:
-    """Return the order of job records in which they fill the slots of pools, by pool and work block.
+    """Return the order of job records in which they fill the slots of pools: by pool, work block, attributes.
 
     Parameters
     ----------
     pools : PoolTable
     geography : Geography
     records : JobRecords
-        With the attributes that the pools are stratified by.
+        With the attributes that the pools are stratified by; by these and any other ones that they have, a
+        record is in the place of a slot like it, if they have all of the slots' attributes.
 
     Returns
     -------
@@ -162,7 +163,8 @@ def order_records(pools: PoolTable, geography: Geography, records: JobRecords) -
         If the records are not those of the slots.
     """
     pool = PoolFinder(pools, geography).find(records)
-    order = np.lexsort((records.work, pool))
+    codes = [records.attributes[name] for name in pools.slots.attributes if name in records.attributes]
+    order = np.lexsort([*reversed(codes), records.work, pool])
     filled = len(records) == len(pools.slots) and np.array_equal(records.work[order], pools.slots.work)
     if not filled or not np.array_equal(np.bincount(pool), pools.n):
         raise ValueError(

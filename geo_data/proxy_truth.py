@@ -7,10 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from geo_data.category_counts import count_categories, inside_share
 from geo_data.jobs import AttributeCodes, Slots
 from geo_data.model import PublicModel
 
-__all__ = ["attribute_concentrations", "inside_share", "proxy_homes"]
+__all__ = ["attribute_concentrations", "proxy_homes"]
 
 Float64 = NDArray[np.float64]
 
@@ -106,7 +107,7 @@ def attribute_concentrations(model: PublicModel, slots: Slots) -> dict[str, floa
     unit = model.units(slots.work)
     found = {}
     for name in slots.categories:
-        counts, n, share = _counts(slots, name, unit)
+        counts, n, share = count_categories(slots, name, unit)
         spread = float((share * (1 - share)).sum())
         # Squares of Dirichlet-multinomial counts are sum n p (1 - p) (n + c) / (1 + c), c the concentration.
         square = float(((counts - n[:, None] * share) ** 2).sum())
@@ -115,35 +116,6 @@ def attribute_concentrations(model: PublicModel, slots: Slots) -> dict[str, floa
         between *= inside_share(slots, name) ** 2
         found[name] = float(np.clip(1 / max(between, 1 / _LARGEST) - 1, 0.1, _LARGEST))
     return found
-
-
-def inside_share(slots: Slots, attribute: str) -> float:
-    """Return the part of the variance of an attribute that is between jobs of one work block.
-
-    Parameters
-    ----------
-    slots : Slots
-    attribute : str
-
-    Returns
-    -------
-    float
-        In [0, 1]: 0 where all jobs of a block have one category, 1 where blocks differ by chance at most.
-    """
-    counts, n, share = _counts(slots, attribute, slots.work)
-    several = n > 1
-    inside = (n[several] ** 2 - (counts[several] ** 2).sum(axis=1)) / (n[several] - 1)
-    of_all = float((share * (1 - share)).sum() * n[several].sum())
-    return min(1.0, float(inside.sum()) / of_all) if of_all > 0 else 1.0
-
-
-def _counts(slots: Slots, attribute: str, place: NDArray[np.int32]) -> tuple[Float64, Float64, Float64]:
-    """Return jobs by place and category, jobs by place, and the share of each category."""
-    wide = len(slots.categories[attribute])
-    places, row = np.unique(place, return_inverse=True)
-    counts = np.bincount(row * wide + slots.attributes[attribute], minlength=places.size * wide)
-    table: Float64 = counts.reshape(places.size, wide).astype(np.float64)
-    return table, table.sum(axis=1), table.sum(axis=0) / max(1, len(slots))
 
 
 def _exchange(

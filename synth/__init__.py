@@ -10,7 +10,7 @@ from synth.exact import decimal_down, decimal_up, exact
 from synth.geometric import Geometric, GeometricClass, GeometricParameters
 from synth.losses import PoolClass
 from synth.lots import leave_out
-from synth.mechanism import ClassGuarantee, Guarantee, Mechanism, Presence
+from synth.mechanism import ClassGuarantee, Guarantee, Mechanism, Presence, SamplingMechanism
 from synth.paper import paper_prior, theorem1_prior
 from synth.parameters import DirichletClass, DirichletParameters
 from synth.plan import Domains, GuaranteeName, Plan, Pools, RecordRange, Table
@@ -41,6 +41,7 @@ __all__ = [
     "Presence",
     "RecordRange",
     "RunKey",
+    "SamplingMechanism",
     "ShownError",
     "Table",
     "WordStream",

@@ -12,7 +12,9 @@ of a fit is one number for each measured cell, and the rows of one place.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,7 +26,7 @@ from synth.plan import Domains, Table
 from synth.posterior import least_loss, measured_concentration, posterior
 from synth.projection import offsets_of, project
 
-__all__ = ["Estimate", "Prior", "estimate"]
+__all__ = ["Estimate", "Prior", "estimate", "restore"]
 
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
@@ -33,6 +35,7 @@ Int64 = NDArray[np.int64]
 Prior = Callable[[int, Int32], Float64]
 """Gives the share of a place's workers that live in each cell, for the first block of each cell."""
 
+_PARTS = 4  # of the places, which threads add up side by side
 _ROUNDS = 12  # of fitting, at most
 _NEAR = 2e-3  # part of the jobs that may be off their targets
 
@@ -88,12 +91,25 @@ class Estimate:
 
     def margins(self) -> list[Float64]:
         """Return the expected jobs in each cell of each measured table, shape (n_cells of the table,)."""
-        bounds = self._bounds
-        total = np.zeros(int(bounds[-1]))
-        for position, layout in enumerate(self.layouts):
-            n = self.groups.n[self.groups.rows(position)]
+        # Always in the same parts, which are added up in order: the same bits on any number of threads.
+        ends = np.linspace(0, len(self.layouts), min(_PARTS, len(self.layouts)) + 1).astype(int).tolist()
+        with ThreadPoolExecutor(_PARTS) as threads:
+            totals = list(threads.map(self._margins_of, itertools.starmap(range, itertools.pairwise(ends))))
+        for other in totals[1:]:
+            totals[0] += other
+        return np.split(totals[0], self._bounds[1:-1])
+
+    def _margins_of(self, places: range) -> Float64:
+        total = np.zeros(int(self._bounds[-1]))
+        for position in places:
+            layout, n = self.layouts[position], self.groups.n[self.groups.rows(position)]
             _add_up(self.shares[position], n, self._factors, *self._places(layout), total)
-        return np.split(total, bounds[1:-1])
+        return total
+
+    @property
+    def factors(self) -> list[Float64]:
+        """The factor of each cell of each measured table, from which `restore` makes the estimate again."""
+        return np.split(self._factors, self._bounds[1:-1])
 
     def scale(self, k: int, by: Float64) -> None:
         """Multiply the factors of measured table k."""
@@ -115,6 +131,8 @@ def estimate(
     tables: Sequence[Table], noisy: Sequence[Int64], groups: JobGroups, prior: Prior | None
 ) -> Estimate:
     """Fit expected homes to the noisy counts of the measured tables and to the public size of every row.
+
+    Lemma 21 of docs/privacy.md.
 
     Each table in turn meets what the tables before it, and the prior, expect; where tables disagree, later
     ones have the last word, as their posteriors know the earlier ones.
@@ -171,6 +189,23 @@ def estimate(
             j = turn % (k + 1)
             fit.scale(j, _ratio(targets[j], now[j]))
     return fit.refined(tables, groups, prior)
+
+
+def restore(
+    tables: Sequence[Table], factors: Sequence[Float64], groups: JobGroups, prior: Prior | None
+) -> Estimate:
+    """Return an estimate from its factors, of all of its places or of some.
+
+    Parameters
+    ----------
+    tables, groups, prior
+        As for `estimate`, of these places.
+    factors : sequence of ndarray of float64
+        Of the cells of each measured table, at its offsets (`Estimate.factors`).
+    """
+    parts = layouts(tables, groups)
+    bounds = offsets_of(np.array([values.size for values in factors]))
+    return Estimate(tables, groups, parts, _shares(parts, groups, prior), [], np.concatenate(factors), bounds)
 
 
 def _shares(parts: Sequence[Layout], groups: JobGroups, prior: Prior | None) -> list[Float64]:

@@ -37,6 +37,8 @@ def round_flow(
 ) -> Int64:
     """Round expected jobs of rows in cells, with all sums that the two trees of this module name.
 
+    Lemma 23 of docs/privacy.md.
+
     Parameters
     ----------
     expected : ndarray of float64, shape (n_rows, n_cells)

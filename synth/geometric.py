@@ -1,26 +1,27 @@
 """Two-sided geometric noise on the counts of cells: the second mechanism, pure differential privacy.
 
-Every cell of a pool, empty or not, gets independent noise: z with a probability proportional to p^|z|.
-Noisy counts are all that is ever computed from confidential ones: `noisy_counts` is the one function of this
-mechanism that sees both. `spread` turns them into synthetic workers. docs/privacy.md has the proofs.
+Every cell of a measured table, empty or not, gets independent noise: z with a probability proportional to
+p^|z|. Noisy counts are all that is ever computed from confidential ones: `noisy_counts` is the one function
+of this mechanism that sees both. `synth.estimation` and `synth.rounding` make synthetic workers of them.
+docs/privacy.md has the proofs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from operator import index
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from synth.calibration import BudgetTooSmallError
 from synth.exact import decimal_up, exact
-from synth.mechanism import ClassGuarantee, Guarantee, Presence, check_workers
+from synth.mechanism import ClassGuarantee, Guarantee, Presence
 from synth.plan import Domains, GuaranteeName, Plan, Pools, RecordRange, Table
-from synth.projection import MAX_MASS, offsets_of, project, round_counts, shuffled
+from synth.projection import MAX_MASS
 from synth.randomness import WordStream
 from synth.tails import rigorous, upper_fraction
 from synth.two_sided import two_sided_noise
@@ -32,12 +33,10 @@ __all__ = [
     "noise_loss",
     "noisy_counts",
     "presence_loss",
-    "spread",
 ]
 
 _TOTAL = 2**62  # P + Q: one word then decides, without rejection, whether and where noise begins
 _SMALLEST_EPSILON = Fraction(1, 1000)  # below, the noise of one cell takes more than 2,000 words
-_CHUNK_CELLS = 2**22  # cells whose noise is held at once, unless one pool has more
 
 
 @dataclass(frozen=True)
@@ -90,6 +89,7 @@ class GeometricClass(ClassGuarantee):
         p.
     """
 
+    of_all_records: ClassVar[bool] = True
     ratio: Fraction
 
     @property
@@ -104,10 +104,10 @@ class GeometricClass(ClassGuarantee):
 
 
 class Geometric:
-    """Add two-sided geometric noise to the counts of all cells, project, round."""
+    """Add two-sided geometric noise to the counts of all cells of measured tables."""
 
     name = "geometric"
-    settings: frozenset[str] = frozenset({"workplaces"})
+    settings: frozenset[str] = frozenset({"workplaces", "tables"})
     resamples = False
     words = "counts of confidential records in cells, to each of which random noise was added"
     delta_sharing = "There is nothing to share: no pool fails, delta is 0."
@@ -173,6 +173,8 @@ class Geometric:
     def certify(self, plan: Plan, *, few_cells: bool = True) -> Guarantee:
         """Compute the guarantee of a plan from the plan alone, in ball arithmetic, rounded up.
 
+        Lemma 33 of docs/privacy.md.
+
         Raises
         ------
         ValueError
@@ -215,33 +217,14 @@ class Geometric:
 
     def explain(self, plan: Plan, guarantee: Guarantee) -> tuple[str, str]:
         """Say what is added to the cells, and what epsilon pays for."""
-        p = float(_parameters(plan).ratio)
-        size = 2 * p / (1 - p * p)
+        ratios = [float(ratio) for ratio in _parameters(plan).ratios]
+        sizes = " and ".join(f"{2 * p / (1 - p * p):.2g}" for p in ratios)
+        numbers = " and ".join(f"{p:.6g}" for p in ratios)
+        each, added = (", one a table", ", added up") if len(ratios) > 1 else ("", "")
         return (
-            f"two-sided geometric noise, {size:.2g} workers up or down in the mean; every cell is kept",
-            f"noise 2 ln(1/p) with p = {p:.6g}; nothing fails",
+            f"two-sided geometric noise, {sizes} workers up or down in the mean{each}; every cell is kept",
+            f"noise 2 ln(1/p){added} with p = {numbers}{each}; nothing fails",
         )
-
-    def sample(
-        self,
-        plan: Plan,
-        pools: slice,
-        cells: NDArray[np.int32],
-        stream: WordStream,
-        sizes: NDArray[np.int64] | None = None,
-    ) -> NDArray[np.int32]:
-        """Draw synthetic cells (`Mechanism.sample`): noise on **confidential** counts, then `spread`."""
-        parameters = _parameters(plan)
-        n, m = plan.pools.n[pools], plan.pools.m[pools]
-        k = plan.domains.n_cells[plan.pools.domain[pools]]
-        sizes = check_workers(plan, pools, cells, sizes)
-        workers = offsets_of(sizes)
-        drawn = []
-        for part in _chunks(k):
-            own = cells[workers[part.start] : workers[part.stop]]
-            noisy = noisy_counts(own, sizes[part], k[part], parameters, stream)
-            drawn.append(spread(noisy, k[part], n[part], m[part], stream))
-        return np.concatenate(drawn)
 
 
 def noise_loss(ratio: Fraction) -> Fraction:
@@ -263,63 +246,27 @@ def presence_loss(ratio: Fraction) -> Fraction:
 
 
 def noisy_counts(
-    cells: NDArray[np.int32],
-    sizes: NDArray[np.int64],
-    k: NDArray[np.int64],
-    parameters: GeometricParameters,
-    stream: WordStream,
+    counts: NDArray[np.int64], parameters: GeometricParameters, stream: WordStream
 ) -> NDArray[np.int64]:
-    """Count the workers of every cell, and add noise to every count.
+    """Add noise to every count.
 
     Lemma 20 of docs/privacy.md.
 
     Parameters
     ----------
-    cells : ndarray of int32, shape (sum of sizes,)
-        **Confidential**: the cell of every real worker, pool after pool.
-    sizes : ndarray of int64, shape (n_pools,)
-        Numbers of real workers: the public slots, or, with a `Plan.record_range`, **confidential**.
-    k : ndarray of int64, shape (n_pools,)
-        Public numbers of cells.
+    counts : ndarray of int64, shape (n_cells,)
+        **Confidential**: records of every cell, empty or not.
     parameters : GeometricParameters
+        Of the table; its further tables are not looked at.
     stream : WordStream
+        Of this table alone.
 
     Returns
     -------
-    ndarray of int64, shape (sum of k,)
-        Noisy counts, pool after pool; they may be published.
+    ndarray of int64, shape (n_cells,)
+        Noisy counts; they may be published.
     """
-    noisy = two_sided_noise(int(k.sum()), parameters.numerator, parameters.denominator, stream)
-    first = np.repeat(offsets_of(k)[:-1], sizes)
-    return noisy + np.bincount(first + cells, minlength=noisy.size)
-
-
-def spread(
-    noisy: NDArray[np.int64],
-    k: NDArray[np.int64],
-    n: NDArray[np.int64],
-    m: NDArray[np.int64],
-    stream: WordStream,
-) -> NDArray[np.int32]:
-    """Turn noisy counts into synthetic workers, without another look at confidential data.
-
-    Lemma 21 of docs/privacy.md.
-
-    Parameters
-    ----------
-    noisy : ndarray of int64, shape (sum of k,)
-    k, n, m : ndarray of int64, shape (n_pools,)
-        Public numbers of cells, slots and draws.
-    stream : WordStream
-
-    Returns
-    -------
-    ndarray of int32, shape (sum of m,)
-        Cell of every synthetic worker, pool after pool, in random order inside a pool.
-    """
-    offsets = offsets_of(k)
-    mass, unit = project(noisy, offsets, n)
-    return shuffled(round_counts(mass, offsets, unit, n, m, stream), offsets, m, stream)
+    return counts + two_sided_noise(counts.size, parameters.numerator, parameters.denominator, stream)
 
 
 def _smallest(epsilon: Fraction) -> GeometricParameters:
@@ -343,26 +290,14 @@ def _check(plan: Plan, parameters: GeometricParameters) -> None:
         raise ValueError("every measured table of the plan needs a ratio of its own")
     if plan.pool_class.any():
         raise ValueError("a pool names a class that the plan does not have")
-    k, n, m = plan.domains.n_cells[plan.pools.domain], plan.pools.n, plan.pools.m
-    common = np.gcd(n, m)
-    sizes = list(zip(k.tolist(), n.tolist(), (m // common).tolist(), strict=True))
-    for table in plan.further:
-        sizes += zip(table.k.tolist(), table.n.tolist(), [1] * table.n.size, strict=True)
-    if any(cells * slots * draws > MAX_MASS for cells, slots, draws in sizes):
-        raise ValueError("the cells, slots and draws of a pool do not fit the sampler's 61 bits")
+    first = Table(plan.pools.n, plan.pools.domain, plan.domains)
+    for table in (first, *plan.further):
+        sizes = zip(table.k.tolist(), table.n.tolist(), strict=True)
+        if any(cells * jobs > MAX_MASS for cells, jobs in sizes):
+            raise ValueError("the cells and slots of a pool do not fit the sampler's 61 bits")
 
 
 def _parameters(plan: Plan) -> GeometricParameters:
     if not isinstance(plan.parameters, GeometricParameters):
         raise TypeError("the plan is not one of two-sided geometric noise")
     return plan.parameters
-
-
-def _chunks(k: NDArray[np.int64]) -> Iterator[slice]:
-    """Yield runs of pools of at most `_CHUNK_CELLS` cells, or of one pool."""
-    ends, begin = np.cumsum(k), 0
-    while begin < k.size:
-        before = ends[begin] - k[begin]
-        stop = max(begin + 1, int(np.searchsorted(ends, before + _CHUNK_CELLS, side="right")))
-        yield slice(begin, stop)
-        begin = stop

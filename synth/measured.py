@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from synth.geometric import GeometricParameters, noise_loss, noisy_counts
+from synth.geometric import GeometricParameters, noisy_counts
 from synth.plan import Table
 from synth.randomness import WordStream
 
-__all__ = ["JobGroups", "Layout", "MeasuredTable", "layouts", "measure", "measured_loss"]
+__all__ = ["JobGroups", "Layout", "MeasuredTable", "count_cells", "layouts", "measure"]
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -44,33 +43,30 @@ class MeasuredTable(Table):
         return float(self.parameters.ratio)
 
 
-def measured_loss(tables: Sequence[MeasuredTable]) -> Fraction:
-    """Return the largest privacy loss of the noisy counts of all tables, rounded up."""
-    return sum((noise_loss(table.parameters.ratio) for table in tables), Fraction(0))
-
-
-def measure(table: MeasuredTable, group: Int32, homes: Int32, stream: WordStream) -> Int64:
-    """Count the jobs of each cell, and add noise to every count (`synth.geometric.noisy_counts`).
+def count_cells(table: Table, group: Int32, homes: Int32) -> Int64:
+    """Count the jobs of each cell.
 
     Parameters
     ----------
-    table : MeasuredTable
+    table : Table
     group : ndarray of int32, shape (n_jobs,)
         Public group of each job.
     homes : ndarray of int32, shape (n_jobs,)
         **Confidential**: home block of each job.
-    stream : WordStream
 
     Returns
     -------
     ndarray of int64, shape (n_cells,)
-        Noisy counts at the offsets of the table; they may be published.
+        **Confidential**: counts at the offsets of the table. A group need not have its public number of
+        jobs: where that is of a table of workplaces, the number of records is confidential.
     """
-    # Not n: where the public sizes are those of a table of workplaces, the number of records is confidential.
-    sizes = np.bincount(group, minlength=table.n.size).astype(np.int64)
-    order = np.argsort(group, kind="stable")
-    cells = table.domains.locate(table.domain[group[order]], homes[order])
-    return noisy_counts(cells, sizes, table.k, table.parameters, stream)
+    at = table.offsets[group] + table.domains.locate(table.domain[group], homes)
+    return np.bincount(at, minlength=int(table.offsets[-1])).astype(np.int64)
+
+
+def measure(table: MeasuredTable, group: Int32, homes: Int32, stream: WordStream) -> Int64:
+    """Count the jobs of each cell, and add noise to every count (`count_cells`, `noisy_counts`)."""
+    return noisy_counts(count_cells(table, group, homes), table.parameters, stream)
 
 
 @dataclass(frozen=True, eq=False)

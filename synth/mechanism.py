@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from synth.composition import compose
 from synth.plan import Domains, GuaranteeName, Parameters, Plan, Pools, RecordRange
 from synth.randomness import WordStream
 
-__all__ = ["ClassGuarantee", "Guarantee", "Mechanism", "Presence", "check_workers"]
+__all__ = ["ClassGuarantee", "Guarantee", "Mechanism", "Presence", "SamplingMechanism", "check_workers"]
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,12 @@ class ClassGuarantee:
         The probability that the loss of one pool exceeds epsilon.
     record_delta : Fraction
         The pool is (record_epsilon of the guarantee, record_delta)-differentially private for one record.
+    of_all_records : bool
+        Whether every record is in each class, as in each measured table, so that losses of classes add up;
+        otherwise each is in a pool of one class, and the largest loss counts.
     """
 
+    of_all_records: ClassVar[bool] = False
     pools: int
     n_min: int
     n_max: int
@@ -219,9 +223,10 @@ class Mechanism(Protocol):
     ----------
     name : str
     settings : frozenset of str
-        Keys of a configuration that not every mechanism has and this one has: "prior", "retention_min",
+        What not every mechanism has and this one has. Keys of a configuration: "prior", "retention_min",
         "implicate_source"; "workplaces", if it takes confidential numbers of records, and "record_range", if
-        its bounds then are for a range of them.
+        its bounds then are for a range of them. "tables", if it measures tables: it publishes noisy counts
+        (`synth.measured`), from which homes are estimated; otherwise it is a `SamplingMechanism`.
     resamples : bool
         Whether as many workers are drawn anew as there are records. Tables of areas then lose what drawing
         costs however pools are shared; without it they lose the noise of every cell that they add up, and
@@ -303,6 +308,11 @@ class Mechanism(Protocol):
         """Say in words what is added to the cells, and what epsilon pays for."""
         ...
 
+
+@runtime_checkable
+class SamplingMechanism(Mechanism, Protocol):
+    """A mechanism that draws the cells of synthetic workers itself."""
+
     def sample(
         self,
         plan: Plan,
@@ -347,7 +357,7 @@ def check_workers(
     Parameters
     ----------
     plan, pools, cells, sizes
-        As for `Mechanism.sample`.
+        As for `SamplingMechanism.sample`.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""From noisy counts to synthetic workers: nearest counts, unbiased rounding, random order.
+"""From noisy counts to synthetic workers: nearest counts, random order.
 
 Nothing here is handed a confidential array: what these functions see are counts that already carry their
 noise, public sizes, and fresh randomness. They work in integers, so that every step is what its lemma says.
@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from synth._words import compiled as _compiled
 from synth.randomness import WordStream, uniform_below
 
-__all__ = ["MAX_MASS", "offsets_of", "project", "round_counts", "shuffled"]
+__all__ = ["MAX_MASS", "offsets_of", "project", "shuffled"]
 
 MAX_MASS = 2**61
-"""Largest k n m / gcd(n, m) of a pool of k cells, n slots and m draws: its sums then fit 63 bits."""
+"""Largest k n of a group of k cells and n jobs: sums of its nearest counts then fit 63 bits."""
 
 Int64 = NDArray[np.int64]
 
@@ -51,34 +51,6 @@ def project(noisy: Int64, offsets: Int64, n: Int64) -> tuple[Int64, Int64]:
     return mass, unit
 
 
-def round_counts(
-    mass: Int64, offsets: Int64, unit: Int64, n: Int64, m: Int64, stream: WordStream
-) -> NDArray[np.int64]:
-    """Round counts of mass / unit, brought from n to m workers a pool, to whole ones without bias.
-
-    Lemma 23 of docs/privacy.md.
-
-    Parameters
-    ----------
-    mass, offsets, unit, n
-        As `project` gives and takes them; k n m / gcd(n, m) is at most `MAX_MASS`.
-    m : ndarray of int64, shape (n_pools,)
-        Whole workers that a pool is to have, at least 1.
-    stream : WordStream
-
-    Returns
-    -------
-    ndarray of int64, shape (n_cells,)
-        Counts that add up to m in each pool. Each differs from (m / n) (mass / unit) by less than 1, and
-        its expectation is exactly that.
-    """
-    common = np.gcd(n, m)
-    step = unit * (n // common)
-    counts = np.empty_like(mass)
-    _round(mass, offsets, m // common, step, uniform_below(step, stream), counts)
-    return counts
-
-
 def shuffled(counts: Int64, offsets: Int64, m: Int64, stream: WordStream) -> NDArray[np.int32]:
     """Return the cell of every worker, in uniformly random order inside each pool.
 
@@ -86,8 +58,12 @@ def shuffled(counts: Int64, offsets: Int64, m: Int64, stream: WordStream) -> NDA
 
     Parameters
     ----------
-    counts, offsets, m, stream
-        As `round_counts` gives and takes them.
+    counts : ndarray of int64, shape (n_cells,)
+        Workers of each cell, pool after pool; they add up to m in each.
+    offsets : ndarray of int64, shape (n_pools + 1,)
+        As for `project`.
+    m : ndarray of int64, shape (n_pools,)
+    stream : WordStream
 
     Returns
     -------
@@ -126,18 +102,6 @@ def _project(noisy, offsets, n, mass, unit):  # type: ignore[no-untyped-def]
         for c in range(first, last):
             mass[c] = max(0, above * mass[c] - (total - n[pool]))
         unit[pool] = above
-
-
-@_compiled
-def _round(mass, offsets, factor, step, start, counts):  # type: ignore[no-untyped-def]
-    """Count, cell by cell, how many steps the running total of a pool has passed, from a random start on."""
-    for pool in range(step.size):
-        position, marks = start[pool], 0
-        for c in range(offsets[pool], offsets[pool + 1]):
-            position += factor[pool] * mass[c]
-            passed = position // step[pool]
-            counts[c] = passed - marks
-            marks = passed
 
 
 @_compiled

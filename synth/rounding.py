@@ -37,6 +37,8 @@ _STEER = 2.0  # how strongly: what lacks one job, and expects few, is e^2 times 
 class Rounding:
     """Rounds an estimate place by place, remembering what crossing tables still lack.
 
+    Lemma 21 of docs/privacy.md.
+
     Parameters
     ----------
     estimate : Estimate
@@ -119,11 +121,12 @@ class Rounding:
 
 
 def _is_one(member: Int32, nodes: Sequence[Int32]) -> bool:
-    """Say whether the groups of a table are the parts of one of the divisions."""
+    """Say whether the groups of a table are the parts of one of the divisions, which are runs of rows."""
     groups = np.unique(member).size
     for node in nodes:
-        pairs = np.unique(np.stack([member, node]), axis=1).shape[1]
-        if pairs == groups == np.unique(node).size:
+        new = np.diff(node) != 0
+        # As many runs as groups, and no group in two runs: then each run has a group of its own.
+        if groups == np.count_nonzero(new) + 1 and not np.any((np.diff(member) != 0) & ~new):
             return True
     return False
 

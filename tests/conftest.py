@@ -14,6 +14,11 @@ import pytest
 import tomlkit
 from hypothesis import settings
 
+# The threads of NumPy's linear algebra wait for work busily, which may be a quarter of all processor time.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import pyproj
+
 import geo_data
 import pipelines
 from helpers import with_values
@@ -35,6 +40,25 @@ def _closed_files() -> Iterator[None]:
     before = os.umask(0o027)
     yield
     os.umask(before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _each_coordinate_system_once() -> Iterator[None]:
+    """Build equal coordinate systems once: each of them takes as long as a whole step of a small release."""
+    made: dict[str, pyproj.CRS] = {}
+    make = pyproj.CRS.from_user_input
+
+    def once(value: Any, **more: Any) -> pyproj.CRS:
+        if more or not isinstance(value, str | int | dict):
+            return make(value, **more)
+        name = repr(value)
+        if name not in made:
+            made[name] = make(value)
+        return made[name]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pyproj.CRS, "from_user_input", once)
+        yield
 
 
 @pytest.fixture(scope="session")

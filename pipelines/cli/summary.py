@@ -116,7 +116,7 @@ def comparison(plan: ReleasePlan, public: Path, truth: geo_data.JobRecords) -> s
     aux = public / names["aux_parquet"] if "aux_parquet" in names else None
     released = geo_data.LodesJobs(public / names["od_parquet"], geography, aux)
     homes = geo_data.group_records(plan.pools, geography, truth)
-    synthetic = geo_data.group_records(plan.pools, geography, released.records())
+    synthetic = geo_data.group_records(plan.pools, geography, released.records(plan.attributes))
     distance = total_variation(geography, level, slots.work, homes, synthetic)
     return (
         f"Compared    with the generated truth: flows between {level} units differ by {distance:.1%} "

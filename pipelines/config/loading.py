@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError, model_validator
 
 from pipelines.config.fields import absolute
-from pipelines.config.problems import STORED, describe, problems_across
+from pipelines.config.problems import STORED, describe, problems_across, usable_mechanisms
 from pipelines.config.sections import (
     ONTHEMAP_PRIVACY,
     AcsTable,
@@ -118,6 +118,17 @@ class ReleaseConfig(Section):
             return values
         known = {} if "retention_min" in plan else ONTHEMAP_PRIVACY
         return values | {"privacy": known | privacy} if known | privacy else values
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """The mechanism that is named, or all that have what else is asked for: the planner compares them."""
+        if self.release.mechanism is not None:
+            return (self.release.mechanism,)
+        written = None if self.workplaces is None else dict.fromkeys(self.workplaces.model_fields_set)
+        release, plan = (
+            table.model_dump(mode="json", exclude_none=True) for table in (self.release, self.plan)
+        )
+        return tuple(usable_mechanisms(release, plan, written))
 
     def canonical(self) -> dict[str, Any]:
         """Return the configuration as it is quoted in a certificate.

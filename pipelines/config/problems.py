@@ -15,7 +15,7 @@ from geo_data.od_files import LODES_CATEGORIES
 from pipelines.config.fields import one_of, shown
 from pipelines.storage.stored_names import LONGEST_NAME, stored_name
 
-__all__ = ["LISTS", "describe", "problems_across"]
+__all__ = ["LISTS", "describe", "problems_across", "usable_mechanisms"]
 
 _Table: TypeAlias = dict[str, Any]
 
@@ -313,9 +313,22 @@ def _workplace_problems(jobs: _Table, given: object) -> Iterator[str]:
 def _mechanism_problems(release: _Table, plan: _Table, workplaces: object) -> Iterator[str]:
     """Settings that the mechanism does not have."""
     named = release.get("mechanism")
-    mechanism = synth.MECHANISMS.get(named) if isinstance(named, str) else None
-    if mechanism is None:
-        return
+    if isinstance(named, str) and (mechanism := synth.MECHANISMS.get(named)) is not None:
+        yield from _settings_missing(mechanism, release, plan, workplaces)
+
+
+def usable_mechanisms(release: _Table, plan: _Table, workplaces: object) -> list[str]:
+    """Return the names of the mechanisms that have all settings of these tables, in order."""
+    return [
+        name
+        for name, mechanism in sorted(synth.MECHANISMS.items())
+        if not any(_settings_missing(mechanism, release, plan, workplaces))
+    ]
+
+
+def _settings_missing(
+    mechanism: synth.Mechanism, release: _Table, plan: _Table, workplaces: object
+) -> Iterator[str]:
     if workplaces is not None and "workplaces" not in mechanism.settings:
         yield (
             f"workplaces: the mechanism {shown(mechanism.name)} needs the exact number of jobs; leave this "

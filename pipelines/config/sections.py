@@ -99,8 +99,9 @@ class ReleaseSettings(Section):
         LODES job type, ``"JT00"`` (all jobs) to ``"JT05"``.
     out : Path
         Folder of the release. It must not exist when a run begins.
-    mechanism : str
-        Name of the mechanism, ``"dirichlet"`` or ``"geometric"``.
+    mechanism : str or None
+        Name of the mechanism, ``"dirichlet"`` or ``"geometric"``; left out, the one with whose best plan the
+        workload loses less, of those that have what else is asked for.
     csv : bool
         Write the OD files as csv.gz too. Without it a release of many jobs is quicker and smaller: each
         Parquet table is then a folder with a file for each batch, and `odsynth export` makes CSV when wanted.
@@ -117,7 +118,7 @@ class ReleaseSettings(Section):
     year: Year
     job_type: JobType = "JT00"
     out: InputPath
-    mechanism: Mechanism = "dirichlet"
+    mechanism: Mechanism | None = None
     csv: bool = True
     implicates: Annotated[int, Field(ge=1, le=99)] = 1
     implicate_source: ImplicateSource = "independent-runs"

@@ -46,6 +46,7 @@ def assemble(
     measured = [(groups.table, table.share) for groups, table in zip(further, choices.tables, strict=True)]
     numeric = _calibrated(
         config,
+        synth.MECHANISMS[config.release.mechanism or str(choices.mechanism)],
         implicates,
         synth.one_urn_implicates(once, implicates.of_run),
         synth.Domains(geography.n_blocks, coarse.offsets, coarse.cuts, coarse.stratum),
@@ -73,6 +74,7 @@ def assemble(
 
 def _calibrated(
     config: ReleaseConfig,
+    mechanism: synth.Mechanism,
     implicates: Implicates,
     pools: synth.Pools,
     domains: synth.Domains,
@@ -82,11 +84,10 @@ def _calibrated(
 ) -> synth.Plan:
     """Calibrate one run of the mechanism to its part of the budget."""
     epsilon, runs = config.privacy.epsilon, implicates.runs
-    calibrate = synth.MECHANISMS[config.release.mechanism].calibrate
     if (w := config.workplaces) is not None:
         more = more | {"record_range": synth.RecordRange(w.fewest, w.most)}
     try:
-        return calibrate(
+        return mechanism.calibrate(
             pools,
             domains,
             retention,

@@ -1,159 +1,283 @@
-"""From the noisy counts of a plan's measured tables to a home for every slot.
+"""From noisy counts of a plan's measured tables to a home for every slot.
 
-`measure_tables` is the one function here that sees homes: it gives noisy counts, which may be published. All
-that follows is post-processing of them and of public numbers.
+All of it is post-processing of noisy counts, which may be published, and of public numbers. Homes are
+counted and get their noise in `pipelines.planning.sampling`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 import synth
-from pipelines.planning.plan import ReleasePlan
-from synth.estimation import Estimate, estimate
+from geo_data.jobs import Slots
+from pipelines.planning.measured import MeasuredGroups, TableChoice
+from pipelines.planning.plan import ReleasePlan, batches
+from pipelines.planning.workload import resolve_workload
+from synth.estimation import Estimate, Prior, estimate, restore
 from synth.geometric import GeometricParameters
-from synth.measured import JobGroups, MeasuredTable, measure
+from synth.measured import JobGroups, MeasuredTable
 from synth.rounding import Rounding
 
-__all__ = ["JobRows", "draw_homes", "estimate_homes", "lay_out_jobs", "measure_tables"]
+__all__ = [
+    "JobLayout",
+    "JobRows",
+    "draw_homes",
+    "drawn_cells",
+    "estimate_factors",
+    "estimate_homes",
+    "restore_estimate",
+]
 
+Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
+_T = TypeVar("_T", bound=np.generic)
+
+_MOST_KEPT = 2**26  # expected jobs of one place, rows by cells, that are held for tables that are kept
 
 
 @dataclass(frozen=True, eq=False)
 class JobRows:
-    """The slots of a plan in rows of jobs that no measured table tells apart.
+    """The slots of some pools in rows of jobs that no table tells apart.
 
     Attributes
     ----------
-    tables : tuple of MeasuredTable
-        That of the pools, then the further ones.
+    tables : tuple of synth.Table
+        Their groups in the measured tables, that of the pools first; then those in the tables that rounding
+        is to keep.
+    chosen : tuple of ndarray of int64
+        By measured table, the groups of the plan that these are.
     groups : JobGroups
         By work block and by the attributes of the tables; places are units of the public model.
     slot : ndarray of int64, shape (n_slots,)
-        The slot of each job, row after row.
+        The slot of each job, row after row: its position among the slots of the pools.
     """
 
-    tables: tuple[MeasuredTable, ...]
+    tables: tuple[synth.Table, ...]
+    chosen: tuple[Int64, ...]
     groups: JobGroups
     slot: Int64
 
+    @property
+    def measured(self) -> tuple[MeasuredTable, ...]:
+        """The tables that are measured."""
+        return tuple(table for table in self.tables if isinstance(table, MeasuredTable))
 
-def lay_out_jobs(plan: ReleasePlan) -> JobRows:
-    """Return the rows of a plan's jobs, and its measured tables.
+
+class JobLayout:
+    """The tables of a plan, and the rows of jobs that they do not tell apart.
 
     Parameters
     ----------
     plan : ReleasePlan
         Of a mechanism that measures tables.
+
+    Attributes
+    ----------
+    tables : tuple of MeasuredTable
+        That of the pools, then the further ones.
+    kept : tuple of TableChoice
+        Tables of the workload that nobody measures: rounding keeps them too, as far as one place's expected
+        jobs fit into memory then.
     """
-    numeric, slots, geography = plan.numeric, plan.pools.slots, plan.geography
-    if not isinstance(numeric.parameters, GeometricParameters):
-        raise TypeError("the mechanism of the plan measures no tables")
-    first = synth.Table(numeric.pools.n, numeric.pools.domain, numeric.domains)
-    ratios = (replace(numeric.parameters, further=()), *numeric.parameters.further)
-    tables = tuple(
-        MeasuredTable(table.n, table.domain, table.domains, ratio)
-        for table, ratio in zip((first, *numeric.further), ratios, strict=True)
-    )
-    names = dict.fromkeys((*plan.choices.pool_by, *(name for t in plan.choices.tables for name in t.by)))
-    by = [slots.attributes[name] for name in names]
-    order = np.lexsort([*reversed(by), slots.work])
-    member = np.stack(
-        [
-            np.repeat(np.arange(plan.pools.n.size), plan.pools.n)[order],
-            *(groups.find(slots)[order] for groups in plan.further),
-        ]
-    ).astype(np.int32)
-    keys = np.stack([slots.work[order], *(codes[order].astype(np.int32) for codes in by)])
-    begins = np.append(True, (np.diff(keys, axis=1) != 0).any(axis=0))
-    start = np.flatnonzero(begins)
-    work = slots.work[order][start]
+
+    def __init__(self, plan: ReleasePlan) -> None:
+        numeric = plan.numeric
+        if not isinstance(numeric.parameters, GeometricParameters):
+            raise TypeError("the mechanism of the plan measures no tables")
+        first = synth.Table(numeric.pools.n, numeric.pools.domain, numeric.domains)
+        ratios = (replace(numeric.parameters, further=()), *numeric.parameters.further)
+        self._plan = plan
+        self._offsets = np.append(0, np.cumsum(plan.pools.n))
+        self.tables = tuple(
+            MeasuredTable(table.n, table.domain, table.domains, ratio)
+            for table, ratio in zip((first, *numeric.further), ratios, strict=True)
+        )
+        self.kept = _kept(plan)
+
+    def rows(self, parts: Sequence[slice], *, kept: bool = True) -> JobRows:
+        """Return the rows of runs of pools, which are all pools of some places.
+
+        Parameters
+        ----------
+        parts : sequence of slice
+            Runs of consecutive pools, rising.
+        kept : bool
+            Whether to tell apart what tables tell apart that nobody measures.
+        """
+        plan, geography = self._plan, self._plan.geography
+        pools = np.concatenate([np.arange(part.start, part.stop) for part in parts])
+        own = np.concatenate(
+            [np.arange(self._offsets[part.start], self._offsets[part.stop]) for part in parts]
+        )
+        every = plan.pools.slots
+        slots = Slots(
+            every.work[own],
+            {name: codes[own] for name, codes in every.attributes.items()},
+            every.categories,
+        )
+        more = self.kept if kept else ()
+        names = dict.fromkeys(
+            (*plan.choices.pool_by, *(name for t in (*plan.choices.tables, *more) for name in t.by))
+        )
+        order = np.lexsort([*(slots.attributes[name] for name in reversed(names)), slots.work])
+        work = slots.work[order]
+        keys = np.stack([work, *(slots.attributes[name][order].astype(np.int32) for name in names)])
+        start = np.flatnonzero(np.append(True, (np.diff(keys, axis=1) != 0).any(axis=0)))
+        head = order[start]
+
+        tables: list[synth.Table] = []
+        chosen: list[Int64] = []
+        member: list[NDArray[Any]] = []
+        pool = np.repeat(pools, plan.pools.n[pools])
+        for table, of in zip(
+            self.tables, (pool, *(groups.find(slots) for groups in plan.further)), strict=True
+        ):
+            some, row = np.unique(of[head], return_inverse=True)
+            n = np.bincount(np.searchsorted(some, of), minlength=some.size).astype(np.int64)
+            tables.append(MeasuredTable(n, table.domain[some], table.domains, table.parameters))
+            chosen.append(some.astype(np.int64))
+            member.append(row)
+        for choice in more:
+            groups = MeasuredGroups(choice, slots, geography)
+            tables.append(groups.table)
+            member.append(groups.find(slots)[head])
+
+        levels = [*geography.levels, geography.block_level]
+        finer = levels[levels.index(plan.level) + 1 :]
+        rows = JobGroups(
+            np.diff(np.append(start, order.size)),
+            geography.unit_of(plan.level, slots.work[head]).astype(np.int32),
+            np.stack(member).astype(np.int32),
+            tuple(geography.unit_of(level, slots.work[head]).astype(np.int32) for level in finer),
+        )
+        return JobRows(tuple(tables), tuple(chosen), rows, order)
+
+    def choose(self, rows: JobRows, values: Sequence[NDArray[_T]]) -> list[NDArray[_T]]:
+        """Return what the cells of some rows' groups have of one number for each cell of each table."""
+        found = []
+        for table, groups, of in zip(self.tables, rows.chosen, values, strict=True):
+            size = table.k[groups]
+            begin = np.repeat(table.offsets[groups] - np.append(0, np.cumsum(size)[:-1]), size)
+            found.append(of[begin + np.arange(begin.size)])
+        return found
+
+
+def _kept(plan: ReleasePlan) -> tuple[TableChoice, ...]:
+    geography, slots = plan.geography, plan.pools.slots
     levels = [*geography.levels, geography.block_level]
-    finer = levels[levels.index(plan.level) + 1 :]
-    groups = JobGroups(
-        np.diff(np.append(start, order.size)),
-        geography.unit_of(plan.level, work).astype(np.int32),
-        member[:, start],
-        tuple(geography.unit_of(level, work).astype(np.int32) for level in finer),
-    )
-    return JobRows(tables, groups, order)
+    found = []
+    for table in resolve_workload(plan.configuration, geography, plan.level, slots).tables:
+        if table.home not in geography.levels or table.work not in (None, *levels):
+            continue
+        names = dict.fromkeys((*plan.choices.pool_by, *table.attributes))
+        jobs = np.bincount(geography.unit_of(plan.level, slots.work))
+        blocks = np.bincount(geography.unit_of(plan.level, np.unique(slots.work)))
+        kinds = int(np.prod([len(slots.categories[name]) for name in names], dtype=np.int64))
+        rows = int(np.minimum(jobs[: blocks.size], blocks * kinds).max())
+        if rows * geography.n_units(table.home) <= _MOST_KEPT:
+            found.append(TableChoice(table.work, table.attributes, table.home, Fraction(0)))
+    return tuple(found)
 
 
-def measure_tables(
-    plan: ReleasePlan, rows: JobRows, members: NDArray[np.int32], homes: Int32, key: synth.RunKey
-) -> list[Int64]:
-    """Count the jobs in the cells of every measured table, and add noise to every count.
+def estimate_factors(plan: ReleasePlan, layout: JobLayout, noisy: Sequence[Int64]) -> list[Float64]:
+    """Fit expected homes to noisy counts, from the public model on.
 
-    Lemma 20 of docs/privacy.md.
+    Where one table is measured, the places of a run of pools are fitted together, so that memory is bounded
+    by the run; several tables are fitted together as a whole.
 
     Parameters
     ----------
     plan : ReleasePlan
-    rows : JobRows
-    members : ndarray of int32, shape (n_tables, n_jobs)
-        Group of each job in every table; their numbers of jobs are confidential where workplaces are.
-    homes : ndarray of int32, shape (n_jobs,)
-        **Confidential**: home block of each job.
-    key : synth.RunKey
+    layout : JobLayout
+    noisy : sequence of ndarray of int64
+        Noisy counts of every table; they may be mapped from a file.
 
     Returns
     -------
-    list of ndarray of int64
-        Noisy counts of each table; they may be published.
+    list of ndarray of float64
+        The factor of each cell of each table (`synth.estimation.restore`).
     """
-    return [
-        measure(table, group, homes, key.stream(f"noise {k}", 0))
-        for k, (table, group) in enumerate(zip(rows.tables, members, strict=True))
-    ]
+    found: list[list[Float64]] = []
+    for part in [slice(0, plan.pools.n.size)] if plan.further else batches(plan):
+        rows = layout.rows([part], kept=False)
+        found.append(estimate_homes(plan, rows, layout.choose(rows, noisy)).factors)
+    return [np.concatenate(factors) for factors in zip(*found, strict=True)]
 
 
-def estimate_homes(plan: ReleasePlan, rows: JobRows, noisy: list[Int64]) -> Estimate:
-    """Fit expected homes to noisy counts, from the public model on."""
+def estimate_homes(plan: ReleasePlan, rows: JobRows, noisy: Sequence[Int64]) -> Estimate:
+    """Fit the expected homes of some rows, as if there were no others, to their noisy counts."""
+    return estimate(rows.tables, noisy, rows.groups, _prior(plan))
+
+
+def restore_estimate(plan: ReleasePlan, rows: JobRows, factors: Sequence[Float64]) -> Estimate:
+    """Return the estimate of some rows from the factors of their cells (`JobLayout.choose`)."""
+    return restore(rows.tables, factors, rows.groups, _prior(plan))
+
+
+def _prior(plan: ReleasePlan) -> Prior:
+    """Return the shares of the public model, of any cells."""
     shares, cumulative = plan.destination_shares, plan.cumulative_weights
     ends = np.append(shares.starts[1:], plan.geography.n_blocks)
     unit_weight = cumulative[ends] - cumulative[shares.starts]
 
-    def prior(place: int, cuts: Int32) -> NDArray[np.float64]:
+    def prior(place: int, cuts: Int32) -> Float64:
         row = int(np.searchsorted(plan.destinations, place))
         own = slice(int(shares.offsets[row]), int(shares.offsets[row + 1]))
         listed = np.zeros(shares.starts.size)
         listed[shares.unit[own]] = shares.share[own]
         bounds = np.append(cuts, plan.geography.n_blocks).astype(np.int64)
-        unit = np.searchsorted(shares.starts, bounds, side="right") - 1
+        unit = np.minimum(np.searchsorted(shares.starts, bounds, side="right"), shares.starts.size) - 1
         before = np.append(0.0, np.cumsum(listed))
         part = (cumulative[bounds] - cumulative[shares.starts[unit]]) / unit_weight[unit]
         up_to = before[unit] + listed[unit] * part
         return np.diff(up_to) / before[-1]
 
-    return estimate(rows.tables, noisy, rows.groups, prior)
+    return prior
 
 
-def draw_homes(plan: ReleasePlan, rows: JobRows, fit: Estimate, key: synth.RunKey) -> Int32:
-    """Draw a home block for every slot from an estimate.
+def drawn_cells(plan: ReleasePlan, rows: JobRows, fit: Estimate) -> tuple[synth.Domains, synth.OriginShares]:
+    """Return the cells that whole jobs are given to, a domain for each place, and shares by domain."""
+    place = rows.groups.place[rows.groups.starts[:-1]]
+    row = np.searchsorted(plan.destinations, place).astype(np.int32)
+    return fit.domains(plan.geography.n_blocks), replace(plan.destination_shares, row=row)
+
+
+def draw_homes(
+    plan: ReleasePlan, rows: JobRows, fit: Estimate, key: synth.RunKey, batch: int, implicate: str = ""
+) -> Int32:
+    """Draw a home block for every slot of some rows from an estimate.
+
+    Parameters
+    ----------
+    plan : ReleasePlan
+    rows : JobRows
+    fit : Estimate
+        Of these rows.
+    key : synth.RunKey
+    batch : int
+        Number of the batch whose slots these are.
+    implicate : str
+        Which one it is, as a further name of its streams; none for a first one.
 
     Returns
     -------
     ndarray of int32, shape (n_slots,)
         Slot after slot.
     """
-    rounding, stream = Rounding(fit), key.stream("rounding", 0)
+    rounding, stream = Rounding(fit), key.stream(f"rounding{implicate}", batch)
     cells = np.concatenate([rounding.homes(i, stream) for i in range(rows.groups.n_places)])
     first = rows.groups.starts[:-1]
     place = np.repeat(np.arange(first.size, dtype=np.int32), np.add.reduceat(rows.groups.n, first))
-    row = np.searchsorted(plan.destinations, rows.groups.place[first]).astype(np.int32)
-    blocks = synth.draw_blocks(
-        fit.domains(plan.geography.n_blocks),
-        place,
-        cells,
-        plan.cumulative_weights,
-        replace(plan.destination_shares, row=row),
-        key.stream("blocks", 0),
-    )
+    domains, shares = drawn_cells(plan, rows, fit)
+    stream = key.stream(f"blocks{implicate}", batch)
+    blocks = synth.draw_blocks(domains, place, cells, plan.cumulative_weights, shares, stream)
     homes = np.empty_like(blocks)
     homes[rows.slot] = blocks
     return homes

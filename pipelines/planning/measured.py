@@ -5,7 +5,7 @@ They follow from public slots and the geography, so a stored plan holds the choi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -17,7 +17,21 @@ import synth
 from geo_data.geography import Geography
 from geo_data.jobs import JobRecords, Slots
 
-__all__ = ["MeasuredGroups", "TableChoice", "group_jobs"]
+__all__ = ["MeasuredGroups", "TableChoice", "group_jobs", "table_in_words"]
+
+
+def table_in_words(home: str, work: str | None, by: Sequence[str]) -> str:
+    """Return what reports call a table that counts jobs by home area, work area and attributes.
+
+    Parameters
+    ----------
+    home : str
+    work : str or None
+        None counts jobs wherever they are.
+    by : sequence of str
+    """
+    areas = f"residents of {home}" if work is None else f"{home} to {work}"
+    return areas + (f" by {' and '.join(by)}" if by else "")
 
 
 @dataclass(frozen=True)
@@ -92,6 +106,7 @@ class MeasuredGroups:
             )
         self._choice, self._geography = choice, geography
         self._widths = [len(slots.categories[name]) for name in choice.by]
+        self._categories = [slots.categories[name] for name in choice.by]
         self._keys, n = np.unique(self._key(slots), return_counts=True)
         cuts = geography.starts(choice.home).astype(np.int32)
         offsets, strata = np.array([0, cuts.size], np.int64), np.zeros(cuts.size, np.uint8)
@@ -111,6 +126,19 @@ class MeasuredGroups:
         group = np.searchsorted(self._keys, key)
         found = self._keys[np.minimum(group, self._keys.size - 1)] == key
         return np.where(found, group, self._keys.size).astype(np.int32)
+
+    def labels(self) -> dict[str, list[str]]:
+        """Return the work area, under "work", and the category of each attribute of every group, by name.
+
+        Of a table that counts jobs wherever they are, and by no attribute, "work" is empty.
+        """
+        rest, found = self._keys, {}
+        for name, values in zip(reversed(self._choice.by), reversed(self._categories), strict=True):
+            rest, code = np.divmod(rest, len(values))
+            found[name] = [values[i] for i in code.tolist()]
+        level = self._choice.work
+        codes = [""] if level is None else self._geography.codes(level)
+        return {"work": [str(codes[i]) for i in rest.tolist()]} | dict(reversed(found.items()))
 
     def _key(self, jobs: Slots | JobRecords) -> NDArray[np.int64]:
         work = self._choice.work

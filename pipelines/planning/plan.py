@@ -14,7 +14,7 @@ import synth
 from geo_data.geography import Geography
 from geo_data.pools import PoolTable
 from pipelines.config.implicates import Implicates
-from pipelines.planning.measured import MeasuredGroups, TableChoice
+from pipelines.planning.measured import MeasuredGroups, TableChoice, table_in_words
 
 __all__ = ["Choices", "ReleasePlan", "batches", "record_range"]
 
@@ -41,6 +41,8 @@ class Choices:
         Level whose units are the cells, where the rule is "units".
     tables : tuple of TableChoice
         Further tables that are measured, for a mechanism that measures tables.
+    mechanism : str or None
+        The mechanism, where the configuration leaves it open.
     """
 
     pool_level: str
@@ -49,6 +51,7 @@ class Choices:
     pool_by: tuple[str, ...] = ()
     cell_level: str | None = None
     tables: tuple[TableChoice, ...] = ()
+    mechanism: str | None = None
 
     def threshold(self, size: float) -> float:
         """Return the expected workers of a cell in a pool of `size` slots."""
@@ -131,6 +134,32 @@ class ReleasePlan:
         return synth.MECHANISMS[self.numeric.mechanism]
 
     @property
+    def attributes(self) -> tuple[str, ...]:
+        """Attributes of the confidential records that are looked at."""
+        further = (name for table in self.choices.tables for name in table.by)
+        return tuple(dict.fromkeys((*self.pools.pooling.by, *further)))
+
+    @property
+    def measures(self) -> bool:
+        """Whether tables are measured, from whose noisy counts homes are estimated."""
+        return "tables" in self.mechanism.settings
+
+    @property
+    def tables(self) -> tuple[tuple[str, Fraction], ...]:
+        """The tables that are measured, in words, each with its share of epsilon."""
+        if not self.measures:
+            return ()
+        block, pooling, shared = self.geography.block_level, self.pools.pooling, self.pools.shared
+        work = (
+            block if not shared.any() else f"{pooling.level} (blocks below {pooling.below:,} jobs) or {block}"
+        )
+        if shared.all():
+            work = pooling.level
+        first = table_in_words(self.choices.cell_level or "groups of blocks", work, pooling.by)
+        further = [(table_in_words(t.home, t.work, t.by), t.share) for t in self.choices.tables]
+        return ((first, 1 - sum((share for _, share in further), Fraction(0))), *further)
+
+    @property
     def implicates(self) -> Implicates:
         """The synthetic data sets of the release."""
         return Implicates.of(self.configuration)
@@ -166,7 +195,8 @@ class ReleasePlan:
 def batches(plan: ReleasePlan, jobs: int | None = None) -> list[slice]:
     """Cut the pools into runs of about so many jobs, never inside a unit whose blocks may share an urn.
 
-    So the jobs of a work block, and all rows between two of its jobs, are in one batch.
+    So the jobs of a work block, and all rows between two of its jobs, are in one batch; and, where tables are
+    measured, those of a unit of the public model.
 
     Parameters
     ----------
@@ -182,7 +212,10 @@ def batches(plan: ReleasePlan, jobs: int | None = None) -> list[slice]:
     """
     pools = plan.pools
     jobs = max(jobs or _BATCH_JOBS, -(-pools.slots.work.size // _MOST_BATCHES))
+    levels = [*plan.geography.levels, plan.geography.block_level]
     level = pools.pooling.level if pools.shared.any() else plan.geography.block_level
+    if plan.measures:
+        level = min(level, plan.level, key=levels.index)
     unit = plan.geography.unit_of(level, pools.block)
     first = np.flatnonzero(np.append(True, np.diff(unit) != 0))
     before = np.concatenate([np.zeros(1, np.int64), np.cumsum(pools.n)])[first]

@@ -12,7 +12,7 @@ import pandas as pd
 import synth
 from pipelines.config.loading import ReleaseConfig
 from pipelines.planning.simulation import carries
-from pipelines.planning.sweep import PLAN_SETTINGS, changed, strata_of
+from pipelines.planning.sweep import AUTO, PLAN_SETTINGS, changed, strata_of
 
 __all__ = ["recommend"]
 
@@ -55,6 +55,8 @@ def recommend(results: pd.DataFrame, config: ReleaseConfig) -> str:
         return f"# no combination was certified at {price}, which the configuration has"
     done = done.assign(loss=done["objective"]).sort_values("loss", kind="stable")
     words = [f"Recommended at {price}: {_name(done.iloc[0], tried)}.", *_reasons(done, tried)]
+    if tables := done.iloc[0]["chosen_tables"]:
+        words.append(f"Measured, each with its share of epsilon: {tables}.")
     words += [*_tables_lost(done.iloc[0]), *_not_compared(results, tried)]
     comment = "\n".join(_comment(line) for line in words)
     return f"{comment}\n\n{_tables(done.iloc[0], config)}"
@@ -63,7 +65,7 @@ def recommend(results: pd.DataFrame, config: ReleaseConfig) -> str:
 def _reasons(done: pd.DataFrame, tried: pd.DataFrame) -> Iterator[str]:
     best, others = done.iloc[0], done.iloc[1:]
     yield "The loss of each is the weighted mean over the tables of the workload, on proxy truth."
-    firsts = done.drop_duplicates("mechanism")  # the best of each, as the losses rise
+    firsts = done.drop_duplicates("chosen_mechanism")  # the best of each, as the losses rise
     if len(firsts) > 1:
         for _, row in firsts.iterrows():
             loss = f"Loss {row['loss']:.4f}{_behind(row, best)}"
@@ -73,8 +75,8 @@ def _reasons(done: pd.DataFrame, tried: pd.DataFrame) -> Iterator[str]:
             for _, row in firsts.iloc[1:].iterrows():
                 if row[measure] < best[measure] * (1 - _TIE):
                     yield (
-                        f"But for {table} {row['mechanism']} loses less there: {row[measure]:.4f}, against "
-                        f"{best[measure]:.4f}."
+                        f"But for {table} {row['chosen_mechanism']} loses less there: {row[measure]:.4f}, "
+                        f"against {best[measure]:.4f}."
                     )
         yield "Mechanisms differ in what they promise, too: docs/choosing.md."
     elif others.empty:
@@ -123,7 +125,8 @@ def _not_compared(results: pd.DataFrame, tried: pd.DataFrame) -> Iterator[str]:
     refused = tried[~tried["certified"].astype(bool)]
     for _, row in refused.iterrows():
         yield f"Not compared, as it cannot be certified at this price: {_name(row, tried)}."
-    if missing := sorted(set(synth.MECHANISMS) - set(tried["mechanism"])):
+    asked = {*tried["mechanism"]}
+    if missing := [] if AUTO in asked else sorted(synth.MECHANISMS.keys() - asked):
         yield f"Not compared, as not tried at this price: mechanism {', '.join(missing)}."
     if elsewhere := len(results) - len(tried):
         yield f"Not compared, as at another epsilon or delta: {elsewhere} combination{'s'[: elsewhere > 1]}."
@@ -134,7 +137,8 @@ def _not_compared(results: pd.DataFrame, tried: pd.DataFrame) -> Iterator[str]:
 def _name(row: Any, tried: pd.DataFrame) -> str:
     """Return what tells a combination from the others."""
     varied = [name for name in PLAN_SETTINGS if len(set(tried[name])) > 1]
-    return ", ".join([f"mechanism {row['mechanism']}", *(f"{name} {row[name]}" for name in varied)])
+    mechanism = row["chosen_mechanism"] if row["certified"] else row["mechanism"]
+    return ", ".join([f"mechanism {mechanism}", *(f"{name} {row[name]}" for name in varied)])
 
 
 def _comment(text: str) -> str:
@@ -143,8 +147,8 @@ def _comment(text: str) -> str:
 
 def _tables(best: Any, config: ReleaseConfig) -> str:
     """Write the mechanism, the price and the plan, with nothing left to a default that can be named."""
-    chosen = changed(config, {name: best[name] for name in ("mechanism", *PLAN_SETTINGS)})
-    mechanism = synth.MECHANISMS[chosen.release.mechanism]
+    mechanism = synth.MECHANISMS[best["chosen_mechanism"]]
+    chosen = changed(config, {"mechanism": mechanism.name, **{name: best[name] for name in PLAN_SETTINGS}})
     plan = chosen.plan.model_dump(mode="json")
     # What the planner chose of these can be written down; T, chosen for every size of pools, cannot.
     plan |= {"pool_level": best["chosen_pool_level"], "pool_below": int(best["chosen_pool_below"])}

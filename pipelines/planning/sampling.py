@@ -1,6 +1,6 @@
-"""The one function that sees homes beside randomness: the mechanism on a batch of pools, and spreading.
+"""The functions that see homes beside randomness: `sample_batch` and, where tables are measured, `measure`.
 
-A run hands it the confidential homes; simulated utility hands it homes drawn from the public model.
+A run hands them the confidential homes; simulated utility hands them homes drawn from the public model.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 import synth
 from pipelines.planning.plan import ReleasePlan
+from synth.geometric import GeometricParameters, noisy_counts
 
-__all__ = ["draw_from_model", "sample_batch"]
+__all__ = ["draw_from_model", "measure", "sample_batch"]
 
 
 def sample_batch(
@@ -48,20 +49,57 @@ def sample_batch(
         A row for each implicate that is cut from a run, slot after slot: the t-th draw of a pool belongs to
         its t-th slot.
     """
-    numeric = plan.numeric
-    of_run = f" {run}" if run else ""  # the first run has the streams of a release of one implicate
+    numeric, mechanism = plan.numeric, plan.mechanism
+    if not isinstance(mechanism, synth.SamplingMechanism):
+        raise TypeError("the mechanism of the plan draws no cells: it measures tables")
+    of_run = _of_run(run)
     given: tuple[NDArray[np.int64], ...] = ()
     if sizes is not None:
-        if "record_range" in plan.mechanism.settings:
+        if "record_range" in mechanism.settings:
             homes, sizes = _brought_into_range(plan, pools, homes, sizes, key, batch, of_run)
         given = (sizes,)
     domain = np.repeat(numeric.pools.domain[pools], *given or (numeric.pools.n[pools],))
     cells = numeric.domains.locate(domain, homes)
-    drawn = plan.mechanism.sample(numeric, pools, cells, key.stream(f"urn{of_run}", batch), *given)
+    drawn = mechanism.sample(numeric, pools, cells, key.stream(f"urn{of_run}", batch), *given)
     domain = np.repeat(numeric.pools.domain[pools], numeric.pools.m[pools])
     stream = key.stream(f"blocks{of_run}", batch)
     blocks = synth.draw_blocks(numeric.domains, domain, drawn, plan.cumulative_weights, plan.shares, stream)
     return plan.implicates.cut(blocks, numeric.pools.n[pools])
+
+
+def measure(
+    counts: NDArray[np.int64],
+    parameters: GeometricParameters,
+    key: synth.RunKey,
+    table: int,
+    batch: int = 0,
+    run: int = 0,
+) -> NDArray[np.int64]:
+    """Return noisy counts of a measured table, or of some groups of it.
+
+    Lemma 20 of docs/privacy.md.
+
+    Parameters
+    ----------
+    counts : ndarray of int64, shape (n_cells,)
+        **Confidential** (`synth.measured.count_cells`).
+    parameters : GeometricParameters
+        Of the table.
+    key : synth.RunKey
+    table, batch, run : int
+        Number of the table in the plan, of the batch that holds the groups, and of the run of the mechanism:
+        each has a stream of its own.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_cells,)
+        They may be published.
+    """
+    return noisy_counts(counts, parameters, key.stream(f"noise {table}{_of_run(run)}", batch))
+
+
+def _of_run(run: int) -> str:
+    return f" {run}" if run else ""  # the first run has the streams of a release of one implicate
 
 
 def _brought_into_range(

@@ -1,86 +1,45 @@
-"""Choosing cells and pools: the plan that loses least on proxy truth, at the requested epsilon and delta.
+"""Choosing what the configuration leaves to the planner: the plan that loses least on proxy truth.
 
-The objective is the expected loss over the workload (`pipelines.planning.workload`) after noise, resampling
-and decoarsening under the public model. It is estimated by drawing: proxy truth for a public sample of
-destinations is sent through the pipeline itself. Pools are classed by size (powers of two); every class gets
-the cell size T, a power of two, that minimises the loss in flows over its pools. Where the rule of the cells
-is left open, cells that are exactly the units of a level are tried beside these. With either, attributes are
-found whose categories have urns of their own, with the limit below which small work blocks share an urn; then
-all T together are made smaller or larger.
+The objective is the expected loss over the workload (`pipelines.planning.workload`) after noise, estimates
+or resampling, and decoarsening under the public model, estimated by drawing (`pipelines.planning.trials`).
+A candidate has a mechanism; cells, which are exactly the units of a level or have a size T for pools of each
+class of sizes (powers of two); pools, of single work blocks or of blocks that share, of all jobs or by
+attributes; and, where the mechanism measures tables, a small table of attributes by home beside that of the
+pools, with its share of epsilon. From a few candidates that are far apart the search goes downhill, one of
+these at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
-from math import isqrt, log2
-from statistics import fmean
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import cycle, product
+from math import inf, log2
 
 import numpy as np
 from numpy.typing import NDArray
 
-import geo_data
 import synth
 from pipelines.config.loading import ReleaseConfig
 from pipelines.planning.assembling import assemble
+from pipelines.planning.measured import TableChoice
 from pipelines.planning.plan import Choices, ReleasePlan
 from pipelines.planning.public_inputs import PublicInputs, read_public_inputs
-from pipelines.planning.simulation import objective
+from pipelines.planning.trials import SAMPLE_JOBS, Sample, draw_sample, expected_loss
 from pipelines.planning.workload import Workload, resolve_workload
 
 __all__ = ["choose", "make_plan"]
 
-_SAMPLE_JOBS = 40_000  # most jobs on which one candidate is tried
-_MOST_DRAWS = 8
-_SAMPLE_UNITS = 250  # most destination units that these jobs are in
 _POOL_BELOW = (1, 8, 32, 128, 512)  # limits that are tried
 _SMALLEST, _LARGEST = -8, 8  # T between 2^-8 and 2^8 expected workers a cell
 _FEWEST_JOBS = 2_000  # a size class with fewer takes the threshold of its neighbour
-_MOST_CELLS = 2**26  # of all pools of a sample: more take too long to try
+_SHARES = tuple(map(Fraction, ("0.03", "0.05", "0.1", "0.3")))  # of epsilon, of a small table
+_FIRST_SHARE = Fraction("0.05")
+_HOPELESS = 1.5  # a mechanism whose first candidates lose so many times as much is not searched further
 
-
-@dataclass(frozen=True, eq=False)
-class _Sample:
-    """The slots of some destinations, by work block, on which candidates are tried."""
-
-    slots: geo_data.Slots
-    model: geo_data.PublicModel
-    workload: Workload
-    concentrations: Mapping[str, float]
-    share: float
-    """Of all slots."""
-    draws: int = 1
-    """How often a candidate is tried: in a small region one draw would decide by chance."""
-
-    def __len__(self) -> int:
-        return len(self.slots)
-
-    @property
-    def seed(self) -> int:
-        """Of proxy truth and trial draws."""
-        return isqrt(len(self))
-
-    @cached_property
-    def homes(self) -> NDArray[np.int32]:
-        """Homes of the slots drawn from the public model, (draws, n): the same for every candidate."""
-        known = {name: self.slots.attributes[name] for name in self.workload.attributes}
-        drawn = [
-            geo_data.proxy_homes(self.model, self.slots.work, self.seed + i, known, self.concentrations)
-            for i in range(self.draws)
-        ]
-        return np.stack(drawn)
-
-    def homes_of(self, pools: geo_data.PoolTable) -> NDArray[np.int32]:
-        """Return the homes in the order of a candidate's slots, each with a job like its own."""
-        homes = np.empty_like(self.homes)
-        homes[:, _order(pools.slots)] = self.homes[:, _order(self.slots)]
-        return homes
-
-
-def _order(slots: geo_data.Slots) -> NDArray[np.int64]:
-    """Return the order by work block and attributes, in which jobs that are alike stay as they are."""
-    return np.lexsort([*reversed(slots.attributes.values()), slots.work])
+_Way = Callable[[Choices], Iterable[Choices]]
+_Sharing = tuple[str, int]
 
 
 def make_plan(config: ReleaseConfig, inputs: PublicInputs | None = None) -> ReleasePlan:
@@ -114,54 +73,234 @@ def choose(config: ReleaseConfig, inputs: PublicInputs) -> Choices:
     -----
     Where not even the coarsest candidate can be certified, that one is the choice: planning with it says why.
     """
-    settings = config.plan
     jobs = np.bincount(inputs.slots.work, minlength=inputs.geography.n_blocks)
-    level = settings.pool_level or inputs.model.level
-    rule, by_size = settings.coarsening, settings.coarsening in (None, "balanced", "threshold")
-    threshold, strata = float(settings.split_threshold or 1), _strata(config, inputs)
-    fixed = Choices(level, settings.pool_below or 1, (threshold,), strata[0])
-    adaptive = by_size and settings.split_threshold is None
     workload = resolve_workload(config.canonical(), inputs.model.geography, inputs.model.level, inputs.slots)
-    sample = _sample(inputs, jobs, jobs > 0, _SAMPLE_JOBS, workload, tuple(inputs.slots.attributes))
-    tried: dict[Choices, float] = {}
+    sample = draw_sample(inputs, jobs, jobs > 0, SAMPLE_JOBS, workload, tuple(inputs.slots.attributes))
+    found: dict[Choices, float] = {}
+    # Those that resample last: they lose more, as a rule, and are not searched far then.
+    for name in sorted(config.mechanisms, key=lambda name: synth.MECHANISMS[name].resamples):
+        search = _Search(config, inputs, sample, jobs, name)
+        best = search.best(_HOPELESS * min(found.values(), default=inf))
+        found[best] = search.value(best)
+    return min(found, key=found.__getitem__)
 
-    def value(candidate: Choices) -> float:
-        if candidate not in tried:
-            tried[candidate] = _objective(config, inputs, sample, candidate)
-        return tried[candidate]
 
-    if adaptive:
-        coarsest = replace(fixed, thresholds=(2.0**_LARGEST,))
-        if value(coarsest) == float("inf"):
-            return coarsest
-    starts = [replace(fixed, thresholds=(), cell_level=name) for name in _cell_levels(config, inputs)]
-    if rule != "units":
-        starts.insert(0, _thresholds(config, inputs, jobs, fixed, workload) if adaptive else fixed)
+class _Search:
+    """The search for the plan of one mechanism that loses least.
+
+    Parameters
+    ----------
+    config : ReleaseConfig
+    inputs : PublicInputs
+    sample : Sample
+        On which candidates are tried.
+    jobs : ndarray of int64, shape (n_blocks,)
+        Of every work block.
+    mechanism : str
+    """
+
+    def __init__(
+        self,
+        config: ReleaseConfig,
+        inputs: PublicInputs,
+        sample: Sample,
+        jobs: NDArray[np.int64],
+        mechanism: str,
+    ) -> None:
+        self._config, self._inputs, self._sample, self._jobs = config, inputs, sample, jobs
+        settings, level = config.plan, config.plan.pool_level or inputs.model.level
+        self._measures = "tables" in synth.MECHANISMS[mechanism].settings
+        self._whole = sample.share == 1  # small, so that more can be tried
+        self._by_size = settings.coarsening in (None, "balanced", "threshold")
+        self._adaptive = self._by_size and settings.split_threshold is None
+        self._strata = _strata(config, inputs)
+        # Estimates take their time, and differ little between limits that are close.
+        limits = _POOL_BELOW if self._whole or not self._measures else _POOL_BELOW[::2]
+        self._sharing = _sharing(config, inputs, level, (*limits, int(jobs.max()) + 1))
+        self._small = _small_tables(config, inputs, sample.workload) if self._measures else []
+        self._fixed = Choices(
+            level,
+            settings.pool_below or 1,
+            (float(settings.split_threshold or 1),),
+            self._strata[0],
+            mechanism=None if config.release.mechanism else mechanism,
+        )
+        self._tried: dict[Choices, float] = {}
+
+    def value(self, candidate: Choices) -> float:
+        """Return what a candidate loses."""
+        if candidate not in self._tried:
+            self._tried[candidate] = expected_loss(self._config, self._inputs, self._sample, candidate)
+        return self._tried[candidate]
+
+    def best(self, bound: float = inf) -> Choices:
+        """Return the best candidate, or one that is above a bound where the first ones all are."""
+        fixed, ends = self._fixed, list(dict.fromkeys((self._sharing[0], self._sharing[-1])))
+        units = [
+            replace(fixed, thresholds=(), cell_level=name)
+            for name in _cell_levels(self._config, self._inputs)
+        ]
+        if self._adaptive and not self._measures:
+            coarsest = replace(fixed, thresholds=(2.0**_LARGEST,))
+            if self.value(coarsest) == inf:
+                return coarsest
+        if bound < inf:
+            first = [*units, *(replace(fixed, thresholds=(t,)) for t in (1.0, 16.0) if self._adaptive)]
+            first = [_shared(cells, end) for cells in first or [fixed] for end in ends]
+            if self.value(quick := min(first, key=self.value)) > bound:
+                return quick
+        starts = units
+        if self._config.plan.coarsening != "units":
+            starts = [*self._of_size(units), *units]
+        if (
+            not self._adaptive
+            and len(starts) == len(self._strata) == len(self._sharing) == 1
+            and not self._small
+        ):
+            return starts[0]
+        if self._whole:
+            return min((self._best_of([cells], ends) for cells in starts), key=self.value)
+        return self._best_of(starts, ends)
+
+    def _of_size(self, units: Sequence[Choices]) -> list[Choices]:
+        """Return the candidate whose cells have a size, if it is worth a search.
+
+        Counting in the units of a level costs nothing but noise, which estimates deal with: where units can
+        be measured at all, cells of a size are tried in small regions only.
+        """
+        if not self._adaptive:
+            return [self._fixed]
+        if self._measures and not self._whole and min(map(self.value, units), default=inf) < inf:
+            return []
+        size = SAMPLE_JOBS // 4 if self._measures else SAMPLE_JOBS  # estimates take their time
+        return [_thresholds(self._config, self._inputs, self._jobs, self._fixed, self._sample.workload, size)]
+
+    def _best_of(self, starts: Sequence[Choices], ends: Sequence[_Sharing]) -> Choices:
+        """Return the best candidate with any of these cells, going downhill from the best of a few."""
+        small = [(), *((table,) for table in self._small if table.share == _FIRST_SHARE)]
+        first = [
+            replace(_shared(cells, end), tables=tables)
+            for end, tables in product(ends, small)
+            for cells in (starts if self._whole or end == ends[0] or not self._measures else starts[:1])
+            if self._can_be(replace(cells, tables=tables))
+        ]
+        plain = min(first, key=self.value)
+        apart = [_shared(replace(plain, tables=()), end) for end in (ends if self._whole else ends[-1:])]
+        first += [replace(one, pool_by=by) for one in apart for by in self._strata[1:]]
+        ways: list[_Way] = [self._near_sharing, self._near_strata, self._near_tables]
+        if len(starts) > 1:
+            cells = [(one.thresholds, one.cell_level) for one in starts]
+            ways.append(lambda own: [replace(own, thresholds=t, cell_level=level) for t, level in cells])
+        if self._adaptive:
+            ways.append(self._rescaled)
+        if (
+            self._whole
+        ):  # each kind with the tables that suit it, as the best of all may lead to another valley
+            kinds = [
+                replace(_shared(cells, end), pool_by=by, tables=tables)
+                for cells, end, by, tables in product(starts, ends, self._strata, small)
+            ]
+            first = [self._downhill(one, [self._near_tables]) for one in filter(self._can_be, kinds)]
+        begin = sorted(dict.fromkeys(first), key=self.value)[: 3 if self._whole else 1]
+        return min((self._downhill(one, ways) for one in begin), key=self.value)
+
+    def _downhill(self, choices: Choices, ways: Sequence[_Way]) -> Choices:
+        """Return where no way leads further down."""
+        best, stuck = choices, 0
+        for way in cycle(ways):
+            found = min(filter(self._can_be, way(best)), key=self.value, default=best)
+            stuck = 0 if self.value(found) < self.value(best) else stuck + 1
+            if self.value(found) < self.value(best):
+                best = found
+            if stuck >= len(ways):
+                return best
+        raise AssertionError("there are no ways")
+
+    def _near_sharing(self, own: Choices) -> Iterator[Choices]:
+        """Yield the candidates that share up to the limit next to its own, or the same at another level."""
+        limits = sorted({limit for _, limit in self._sharing})
+        at = limits.index(own.pool_below)
+        for way in self._sharing:
+            if abs(limits.index(way[1]) - at) <= 1:
+                yield _shared(own, way)
+
+    def _near_strata(self, own: Choices) -> Iterator[Choices]:
+        return (replace(own, pool_by=by) for by in self._strata)
+
+    def _near_tables(self, own: Choices) -> Iterator[Choices]:
+        """Yield the candidates with the next shares of its small table, and without; from none the first."""
+        yield replace(own, tables=())
+        if not own.tables:
+            yield from (replace(own, tables=(t,)) for t in self._small if t.share == _FIRST_SHARE)
+        for table in own.tables:
+            at = _SHARES.index(table.share)
+            for share in _SHARES[max(0, at - 1) : at + 2]:
+                yield replace(own, tables=(replace(table, share=share),))
+
+    def _can_be(self, own: Choices) -> bool:
+        """Say whether its pools and tables can be had: jobs of LODES have one attribute at a time."""
+        names = {*own.pool_by, *(name for table in own.tables for name in table.by)}
+        return self._config.jobs.format == "microdata" or len(names) <= 1
+
+    def _rescaled(self, own: Choices) -> list[Choices]:
+        """Return the candidate with all T smaller or larger by the best factor.
+
+        Of a small region, all of which was tried, size classes have few jobs, so the best single T is there
+        too.
+        """
+        if own.cell_level is not None:
+            return []
+
+        def times(exponent: int) -> Choices:
+            return replace(own, thresholds=tuple(t * 2.0**exponent for t in own.thresholds))
+
+        def one(exponent: int) -> Choices:
+            return replace(own, thresholds=(2.0**exponent,))
+
+        # Smaller ones first: bounds for very few cells take long.
+        found = [times(-_descend(lambda e: self.value(times(-e)), 0))]
+        if self._whole:
+            middle = round(float(np.mean(np.log2(own.thresholds))))
+            found.append(one(-_descend(lambda e: self.value(one(-e)), -middle)))
+        return found
+
+
+def _shared(choices: Choices, sharing: _Sharing) -> Choices:
+    """Return the choices with another way to share pools."""
+    return replace(choices, pool_level=sharing[0], pool_below=sharing[1])
+
+
+def _sharing(
+    config: ReleaseConfig, inputs: PublicInputs, level: str, limits: tuple[int, ...]
+) -> list[_Sharing]:
+    """Return the ways to share that are tried: first none, last the most."""
+    settings = config.plan
+    if settings.pool_below is not None or settings.coarsening not in (None, "balanced", "threshold", "units"):
+        return [(level, settings.pool_below or 1)]
     names = [*inputs.geography.levels, inputs.geography.block_level]
     finer = names[names.index(level) + 1 : -1] if settings.pool_level is None else []
-    sharing = [(level, fixed.pool_below)]
-    if settings.pool_below is None and (by_size or rule == "units"):
-        # Noise and strata make small pools dear, so all work blocks of a unit may have to share.
-        limits = (*_POOL_BELOW, int(jobs.max()) + 1)
-        sharing = [(name, limit) for name in [level, *finer] for limit in limits[name != level :]]
-    if not adaptive and len(starts) == len(strata) == len(sharing) == 1:
-        return starts[0]
-    whole = sample.share == 1  # small, so that more can be tried: T and sharing together, from other starts
-    tops = []
-    for cells in starts:
-        rescales = adaptive and cells.cell_level is None
-        start = min((replace(cells, pool_level=name, pool_below=limit) for name, limit in sharing), key=value)
-        own: list[Choices] = []
-        for by in strata:
-            own.append(_shared_best(replace(start, pool_by=by), sharing, value))
-            for name, limit in (sharing[0], sharing[-1]) if rescales and whole else ():
-                other = replace(own[0], pool_by=by, pool_level=name, pool_below=limit)
-                for begin in (own[-1], other):
-                    scaled = min([begin, *_rescaled(begin, value, whole=True)], key=value)
-                    own.append(_shared_best(scaled, sharing, value))
-        best = min(own, key=value)
-        tops.append(min([best, *_rescaled(best, value, whole=whole)], key=value) if rescales else best)
-    return min(tops, key=value)
+    # Noise and strata make small pools dear, so all work blocks of a unit may have to share.
+    return [
+        *((level, limit) for limit in limits[:1]),
+        *((name, limit) for name in finer for limit in limits[1:]),
+        *((level, limit) for limit in limits[1:]),
+    ]
+
+
+def _small_tables(config: ReleaseConfig, inputs: PublicInputs, workload: Workload) -> list[TableChoice]:
+    """Return the small tables that are tried: residents by all attributes of the workload together.
+
+    At the home level of these tables; of LODES jobs by one attribute at a time.
+    """
+    levels = inputs.geography.levels
+    counted = [table for table in workload.tables if table.attributes and table.weight]
+    homes = dict.fromkeys(t.home if t.home in levels else inputs.model.level for t in counted)
+    names = dict.fromkeys(name for table in counted for name in table.attributes)
+    every = [tuple(names)] if config.jobs.format == "microdata" else [(name,) for name in names]
+    return [
+        TableChoice(None, by, home, share)
+        for by, home, share in product(every if names else [], homes, _SHARES)
+    ]
 
 
 def _cell_levels(config: ReleaseConfig, inputs: PublicInputs) -> list[str]:
@@ -173,21 +312,6 @@ def _cell_levels(config: ReleaseConfig, inputs: PublicInputs) -> list[str]:
         return []
     levels = inputs.geography.levels
     return [own, *levels[levels.index(own) + 1 :]] if own in levels else [own]
-
-
-def _shared_best(
-    choices: Choices, sharing: list[tuple[str, int]], value: Callable[[Choices], float]
-) -> Choices:
-    """Return the choices with the best way to share, found downhill from theirs: limits step by step."""
-    limits = sorted({limit for _, limit in sharing})
-    best = choices
-    while True:
-        at = limits.index(best.pool_below)
-        near = [way for way in sharing if abs(limits.index(way[1]) - at) <= 1]
-        found = min((replace(best, pool_level=name, pool_below=limit) for name, limit in near), key=value)
-        if value(found) >= value(best):
-            return best
-        best = found
 
 
 def _strata(config: ReleaseConfig, inputs: PublicInputs) -> list[tuple[str, ...]]:
@@ -202,32 +326,13 @@ def _strata(config: ReleaseConfig, inputs: PublicInputs) -> list[tuple[str, ...]
     return [(), *((name,) for name in names), *every]
 
 
-def _rescaled(choices: Choices, value: Callable[[Choices], float], *, whole: bool) -> list[Choices]:
-    """Return the choices with all T smaller or larger by the best factor.
-
-    Of a small region, all of which was tried, size classes have few jobs, so the best single T is there too.
-    """
-
-    def times(exponent: int) -> Choices:
-        return replace(choices, thresholds=tuple(t * 2.0**exponent for t in choices.thresholds))
-
-    def one(exponent: int) -> Choices:
-        return replace(choices, thresholds=(2.0**exponent,))
-
-    # Smaller ones first: bounds for very few cells take long.
-    found = [times(-_descend(lambda e: value(times(-e)), 0))]
-    if whole:
-        middle = round(float(np.mean(np.log2(choices.thresholds))))
-        found.append(one(-_descend(lambda e: value(one(-e)), -middle)))
-    return found
-
-
 def _thresholds(
     config: ReleaseConfig,
     inputs: PublicInputs,
     jobs: NDArray[np.int64],
     start: Choices,
     workload: Workload,
+    size_of_sample: int,
 ) -> Choices:
     """Return the best T of every size class, each search beginning at the answer of the class before."""
     flows = workload.of_flows()
@@ -237,11 +342,11 @@ def _thresholds(
     found: dict[int, int] = {}
     exponent = 0
     for size in reversed(range(classes)):
-        sample = _sample(inputs, jobs, octave == size, _SAMPLE_JOBS, flows)
+        sample = draw_sample(inputs, jobs, octave == size, size_of_sample, flows, workload.attributes)
         if len(sample) < min(_FEWEST_JOBS, len(inputs.slots) // classes):
             continue
         exponent = _descend(
-            lambda e, s=sample: _objective(  # type: ignore[misc]
+            lambda e, s=sample: expected_loss(  # type: ignore[misc]
                 config, inputs, s, replace(start, pool_below=1, thresholds=(2.0**e,), pool_by=())
             ),
             exponent,
@@ -267,55 +372,3 @@ def _descend(value: Callable[[int], float], start: int) -> int:
     while at(best + step) < at(best):
         best += step
     return best
-
-
-def _sample(
-    inputs: PublicInputs,
-    jobs: NDArray[np.int64],
-    member: NDArray[np.bool_],
-    size: int,
-    workload: Workload,
-    by: tuple[str, ...] = (),
-) -> _Sample:
-    """Return the slots of the member blocks of some destination units, spread evenly over all their jobs."""
-    unit = inputs.model.units(np.arange(jobs.size, dtype=np.int32))
-    of_unit = np.bincount(unit, np.where(member, jobs, 0), minlength=inputs.model.n_units)
-    present = np.flatnonzero(of_unit)
-    running = np.cumsum(of_unit[present])
-    # As many units as hold the jobs wanted if all were of mean size, at even steps of the running total.
-    wanted = min(_SAMPLE_UNITS, max(1, round(size * present.size / max(1, running[-1:].sum()))))
-    if wanted < present.size:
-        at = (np.arange(wanted) + 0.5) / wanted * running[-1]
-        present = present[np.unique(np.searchsorted(running, at))]
-    chosen = member & np.isin(unit, present)
-    rows = chosen[inputs.slots.work]
-    slots = inputs.slots
-    named = tuple(dict.fromkeys((*workload.attributes, *by)))
-    attributes = {name: slots.attributes[name][rows] for name in named}
-    categories = {name: slots.categories[name] for name in named}
-    return _Sample(
-        geo_data.Slots(slots.work[rows], attributes, categories),
-        inputs.model,
-        workload,
-        geo_data.attribute_concentrations(inputs.model, slots),
-        int(np.count_nonzero(rows)) / len(slots),
-        min(_MOST_DRAWS, max(1, _SAMPLE_JOBS // len(slots))),
-    )
-
-
-def _objective(config: ReleaseConfig, inputs: PublicInputs, sample: _Sample, choices: Choices) -> float:
-    if len(sample) == 0:
-        return 0.0
-    delta = config.privacy.delta
-    if config.privacy.guarantee == "pdp":  # its delta is shared by size
-        delta = delta * len(sample) / len(inputs.slots)
-    try:
-        plan = assemble(config, inputs, sample.slots, choices, delta)
-    except synth.BudgetTooSmallError:
-        return float("inf")
-    if plan.numeric.domains.n_cells[plan.numeric.pools.domain].sum() > _MOST_CELLS:
-        return float("inf")
-    homes = sample.homes_of(plan.pools)
-    return fmean(
-        objective(plan, sample.workload, sample.seed + i, own, sample.share) for i, own in enumerate(homes)
-    )

@@ -16,18 +16,22 @@ from numpy.typing import NDArray
 
 import geo_data
 import synth
+from pipelines.planning.estimating import JobLayout, draw_homes, estimate_homes
 from pipelines.planning.plan import ReleasePlan, batches
-from pipelines.planning.sampling import draw_from_model, sample_batch
+from pipelines.planning.sampling import draw_from_model, measure, sample_batch
 from pipelines.planning.utility import destination_commute_error, mean_commute, total_variation
-from pipelines.planning.workload import CountedJobs, Table, Workload, resolve_workload
+from pipelines.planning.workload import CountedJobs, Table, resolve_workload
+from synth.estimation import Estimate
+from synth.measured import count_cells
 
 __all__ = [
     "ExpectedLoss",
     "SimulatedUtility",
     "carries",
+    "draw_measured",
     "draw_public_model",
+    "draw_synthetic",
     "draw_without_noise",
-    "objective",
     "simulate_utility",
 ]
 
@@ -197,11 +201,29 @@ def draw_without_noise(
     return homes[drawn.clip(np.repeat(first, size), np.repeat(last - 1, size))]
 
 
-def _draw_trial(
-    plan: ReleasePlan, homes: NDArray[np.int32], parts: list[slice], seed: int
+def draw_synthetic(
+    plan: ReleasePlan, homes: NDArray[np.int32], key: synth.RunKey, parts: list[slice] | None = None
 ) -> NDArray[np.int32]:
-    """Draw the synthetic homes of some batches from homes that are nobody's, so the key may be seeded."""
-    key = synth.RunKey.from_seed(seed)
+    """Draw synthetic homes as a release does, in memory.
+
+    Parameters
+    ----------
+    plan : ReleasePlan
+    homes : ndarray of int32
+        **Confidential** if they are anybody's: the home of each slot of these batches, slot after slot.
+    key : synth.RunKey
+        Seeded for trials on homes that are nobody's.
+    parts : list of slice, optional
+        Batches that are drawn as if there were no others; by default all.
+
+    Returns
+    -------
+    ndarray of int32, shape (n_slots,)
+        Of one implicate.
+    """
+    parts = batches(plan) if parts is None else parts
+    if plan.measures:
+        return draw_measured(plan, homes, parts, key)[0]
     sizes = [int(plan.pools.n[part].sum()) for part in parts]
     halves = np.split(homes, np.cumsum(sizes)[:-1])
     return np.concatenate(
@@ -210,6 +232,41 @@ def _draw_trial(
             for i, (part, own) in enumerate(zip(parts, halves, strict=True))
         ]
     )
+
+
+def draw_measured(
+    plan: ReleasePlan, homes: NDArray[np.int32], parts: list[slice], key: synth.RunKey
+) -> tuple[NDArray[np.int32], list[Estimate]]:
+    """Measure, estimate and draw the jobs of some batches, as if there were no others.
+
+    Parameters
+    ----------
+    plan : ReleasePlan
+        Of a mechanism that measures tables.
+    homes : ndarray of int32, shape (n_slots,)
+        Homes that are nobody's, slot after slot of the batches.
+    parts : list of slice
+    key : synth.RunKey
+
+    Returns
+    -------
+    homes : ndarray of int32, shape (n_slots,)
+    fits : list of Estimate
+        One of all batches where there are several tables; otherwise one of each.
+    """
+    layout = JobLayout(plan)
+    drawn, fits, begin = [], [], 0
+    for i, together in enumerate([parts] if plan.further else [[part] for part in parts]):
+        rows = layout.rows(together)
+        own = homes[begin : begin + rows.slot.size][rows.slot]
+        begin += rows.slot.size
+        noisy = []
+        for k, table in enumerate(rows.measured):
+            counts = count_cells(table, np.repeat(rows.groups.member[k], rows.groups.n), own)
+            noisy.append(measure(counts, table.parameters, key, k, i))
+        fits.append(estimate_homes(plan, rows, noisy))
+        drawn.append(draw_homes(plan, rows, fits[-1], key, i))
+    return np.concatenate(drawn), fits
 
 
 def simulate_utility(
@@ -256,7 +313,7 @@ def simulate_utility(
         homes = homes[tried]
     known = own if attributes is None else {name: attributes[name][tried] for name in workload.attributes}
     true = CountedJobs(work, homes, known)
-    synthetic = _draw_trial(plan, homes, parts, seed)
+    synthetic = draw_synthetic(plan, homes, synth.RunKey.from_seed(seed), parts)
     share = work.size / len(slots)
     losses = [
         workload.losses(true, CountedJobs(work, drawn, own), share)
@@ -283,38 +340,6 @@ def simulate_utility(
             for table, *found in zip(workload.tables, *losses, strict=True)
         ),
     )
-
-
-def objective(
-    plan: ReleasePlan,
-    workload: Workload,
-    seed: int,
-    homes: NDArray[np.int32],
-    share: float,
-) -> float:
-    """Return what the planner minimises: the weighted mean loss over a workload.
-
-    Parameters
-    ----------
-    plan : ReleasePlan
-        Of all jobs, or of a sample.
-    workload : Workload
-    seed : int
-        Of the trial draw.
-    homes : ndarray of int32, shape (n_slots,)
-        Proxy truth, slot after slot.
-    share : float
-        The share of all jobs that the plan is of (`Workload.losses`).
-
-    Returns
-    -------
-    float
-        In [0, 1].
-    """
-    slots = plan.pools.slots
-    synthetic = _draw_trial(plan, homes, batches(plan), seed)
-    true, drawn = (CountedJobs(slots.work, h, slots.attributes) for h in (homes, synthetic))
-    return workload.objective(workload.losses(true, drawn, share))
 
 
 def _spread(parts: list[slice], n: NDArray[np.int64], jobs: int) -> list[slice]:

@@ -207,7 +207,13 @@ def load_plan(
         domain_size=size,
         numeric=numeric,
         choices=Choices(
-            pools.pooling.level, pools.pooling.below, thresholds, pools.pooling.by, cell_level, tables
+            pools.pooling.level,
+            pools.pooling.below,
+            thresholds,
+            pools.pooling.by,
+            cell_level,
+            tables,
+            None if document["configuration"]["release"]["mechanism"] else document["mechanism"],
         ),
         notes=tuple(document["notes"]),
         further=further,

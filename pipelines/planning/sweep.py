@@ -72,8 +72,8 @@ class Sweep:
     epsilon, delta : tuple of str
         Exact numbers as text.
     mechanism : tuple of str
-        Of `synth.MECHANISMS`. What the configuration says of a setting that one of them does not have is
-        left out for that one.
+        Of `synth.MECHANISMS`, or "auto" for the planner's choice. What the configuration says of a setting
+        that one of them does not have is left out for that one.
     coarsening : tuple of str
         Rules of `geo_data.coarsening`, or "auto" for the planner's choice.
     split_threshold, pool_below : tuple of str
@@ -121,6 +121,8 @@ def changed(config: ReleaseConfig, changes: Mapping[str, str]) -> ReleaseConfig:
     privacy = {"epsilon": str(config.privacy.epsilon), "delta": str(config.privacy.delta)}
     privacy["guarantee"] = config.privacy.guarantee
     release, plan = config.release, config.plan.model_dump(mode="json")
+    if changes.get("mechanism") == AUTO:
+        release = release.model_copy(update={"mechanism": None})
     if mechanism := synth.MECHANISMS.get(changes.get("mechanism", "")):
         release = release.model_copy(update={"mechanism": mechanism.name})
         plan = {name: plan[name] for name in plan if name not in {*_NOT_EVERYWHERE} - mechanism.settings}
@@ -130,7 +132,7 @@ def changed(config: ReleaseConfig, changes: Mapping[str, str]) -> ReleaseConfig:
         if name in privacy:
             privacy[name] = value
         elif name == "mechanism":
-            if mechanism is None:
+            if mechanism is None and value != AUTO:
                 raise ConfigError(
                     f"mechanism: {value!r} cannot be tried; there are {', '.join(sorted(synth.MECHANISMS))}"
                 )
@@ -272,7 +274,7 @@ def _try(
     row: dict[str, Any] = {
         "epsilon": synth.decimal_up(privacy.epsilon),
         "delta": synth.decimal_up(privacy.delta),
-        "mechanism": config.release.mechanism,
+        "mechanism": config.release.mechanism or AUTO,
         "coarsening": plan.coarsening or AUTO,
         "split_threshold": AUTO if plan.split_threshold is None else str(plan.split_threshold),
         "pool_by": AUTO if plan.pool_by is None else "+".join(plan.pool_by) or _NONE,
@@ -297,6 +299,8 @@ def _try(
     )
     return row | {
         "certified": True,
+        "chosen_mechanism": made.numeric.mechanism,
+        "chosen_tables": "; ".join(f"{words}: {share}" for words, share in made.tables),
         "chosen_coarsening": made.coarsening,
         "chosen_cell_level": made.choices.cell_level or _NONE,
         "chosen_pool_level": made.choices.pool_level,

@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import NDArray
 
-import geo_data
+from geo_data.distance import distance_km
+from geo_data.geography import Geography
 
 __all__ = [
     "cell_variation",
@@ -43,7 +44,7 @@ def mean_km(km: npt.ArrayLike, jobs: npt.ArrayLike = 1) -> float:
 
 
 def total_variation(
-    geography: geo_data.Geography,
+    geography: Geography,
     level: str,
     work: NDArray[np.int32],
     homes: NDArray[np.int32],
@@ -55,7 +56,7 @@ def total_variation(
 
     Parameters
     ----------
-    geography : geo_data.Geography
+    geography : Geography
     level : str
     work : ndarray of int32, shape (n,)
         Work block of each job.
@@ -95,7 +96,7 @@ def cell_variation(cells: NDArray[np.int64], other_cells: NDArray[np.int64]) -> 
     return count_variation(np.diff(np.append(first, both.size)) - others, others)
 
 
-def mean_commute(geography: geo_data.Geography, work: NDArray[np.int32], homes: NDArray[np.int32]) -> float:
+def mean_commute(geography: Geography, work: NDArray[np.int32], homes: NDArray[np.int32]) -> float:
     """Return the mean distance between home and work block centroids, in kilometres on the ellipsoid.
 
     Of workers who live in the geography: external zones have no place.
@@ -104,7 +105,7 @@ def mean_commute(geography: geo_data.Geography, work: NDArray[np.int32], homes: 
 
 
 def destination_commute_error(
-    geography: geo_data.Geography,
+    geography: Geography,
     work: NDArray[np.int32],
     homes: NDArray[np.int32],
     other_homes: NDArray[np.int32],
@@ -126,10 +127,8 @@ def destination_commute_error(
     return float(np.median(np.abs(means[1][large] / means[0][large] - 1))) if large.any() else float("nan")
 
 
-def _commutes(
-    geography: geo_data.Geography, work: NDArray[np.int32], homes: NDArray[np.int32]
-) -> NDArray[np.float64]:
-    return geo_data.distance_km(
+def _commutes(geography: Geography, work: NDArray[np.int32], homes: NDArray[np.int32]) -> NDArray[np.float64]:
+    return distance_km(
         geography.latitude[homes],
         geography.longitude[homes],
         geography.latitude[work],

@@ -5,7 +5,7 @@ the table of true homes and that of synthetic ones: the share of jobs that would
 Without a workload in the configuration the release is for these tables, in equal weights:
 
 - flows between units of the public model's level;
-- flows between units of the next finer level, if there is one above the block;
+- flows between units of the next finer level, which may be the block;
 - from units to single work blocks;
 - residents of units by each attribute, wherever they work, the attributes sharing one weight;
 - flows between units by the most telling attribute (`most_telling`).
@@ -24,8 +24,11 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import NDArray
 
-import geo_data
 import synth
+from geo_data.category_counts import inside_share
+from geo_data.geography import Geography
+from geo_data.jobs import Slots
+from pipelines.planning.measured import table_in_words
 from pipelines.planning.utility import cell_variation, count_variation
 
 __all__ = ["CountedJobs", "Table", "Workload", "most_telling", "resolve_workload"]
@@ -56,8 +59,7 @@ class Table:
     @property
     def name(self) -> str:
         """What reports call it."""
-        areas = f"residents of {self.home}" if self.work is None else f"{self.home} to {self.work}"
-        return areas + (f" by {' and '.join(self.attributes)}" if self.attributes else "")
+        return table_in_words(self.home, self.work, self.attributes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,14 +94,14 @@ class Workload:
     Attributes
     ----------
     tables : tuple of Table
-    geography : geo_data.Geography
+    geography : Geography
         With the non-nesting areas that tables name.
     level : str
         Level of the public model: trial samples hold all jobs of some of its units.
     """
 
     tables: tuple[Table, ...]
-    geography: geo_data.Geography
+    geography: Geography
     level: str
 
     @property
@@ -150,7 +152,7 @@ class Workload:
         -----
         Noise of different units evens out in a sum over them, and what all have in common does not. With n
         jobs the loss is taken to be the root of b^2 + v / n; b and v follow from the loss of all jobs given
-        and the mean loss of two halves of them.
+        and those of two halves of them.
         """
         found = np.array([self._loss(table, true, synthetic) for table in self.tables])
         gathers = [i for i, table in enumerate(self.tables) if self._gathers(table)]
@@ -159,9 +161,10 @@ class Workload:
         halves = self._halves(true, synthetic)
         if len(halves) < 2:
             return found
+        more = np.mean([len(true) / len(half) for half, _ in halves]) - 1  # of v / n, as halves are not equal
         for i in gathers:
-            half = np.mean([self._loss(self.tables[i], *pair) for pair in halves])
-            chance = min(max(half**2 - found[i] ** 2, 0.0), found[i] ** 2)
+            half = np.mean([self._loss(self.tables[i], *pair) ** 2 for pair in halves])
+            chance = min(max((half - found[i] ** 2) / more, 0.0), found[i] ** 2)
             found[i] = (found[i] ** 2 - chance + chance * share) ** 0.5
         return found
 
@@ -206,9 +209,9 @@ class Workload:
 
 def resolve_workload(
     configuration: Mapping[str, Any],
-    geography: geo_data.Geography,
+    geography: Geography,
     level: str,
-    slots: geo_data.Slots,
+    slots: Slots,
 ) -> Workload:
     """Return the workload of a configuration, or the default of what is there.
 
@@ -216,10 +219,10 @@ def resolve_workload(
     ----------
     configuration : mapping
         Canonical (`ReleaseConfig.canonical`), or of a stored plan.
-    geography : geo_data.Geography
+    geography : Geography
     level : str
         Of the public model.
-    slots : geo_data.Slots
+    slots : Slots
         All of them.
     """
     tables = tuple(
@@ -229,13 +232,12 @@ def resolve_workload(
     return Workload(tables or _default(geography, level, slots), geography, level)
 
 
-def _default(geography: geo_data.Geography, level: str, slots: geo_data.Slots) -> tuple[Table, ...]:
+def _default(geography: Geography, level: str, slots: Slots) -> tuple[Table, ...]:
     one, block = Fraction(1), geography.block_level
     tables = [Table(level, level, (), one)]
     if level != block:
         finer = [*geography.levels, block][[*geography.levels, block].index(level) + 1]
-        if finer != block:
-            tables.append(Table(finer, finer, (), one))
+        tables.append(Table(finer, finer, (), one))
         tables.append(Table(level, block, (), one))
     each = Fraction(1, max(1, len(slots.attributes)))
     tables += [Table(level, None, (name,), each) for name in slots.attributes]
@@ -244,12 +246,12 @@ def _default(geography: geo_data.Geography, level: str, slots: geo_data.Slots) -
     return tuple(tables)
 
 
-def most_telling(geography: geo_data.Geography, level: str, slots: geo_data.Slots) -> str | None:
+def most_telling(geography: Geography, level: str, slots: Slots) -> str | None:
     """Return the attribute by which flows say most that work blocks do not say already, from public slots.
 
     That is the one with the largest product of two numbers: how much its categories differ between work
     units (the mean total variation distance of a unit's jobs by category from all jobs, weighted by jobs),
-    and how much of its variance is between jobs of one work block (`geo_data.inside_share`). Of equal ones
+    and how much of its variance is between jobs of one work block (`inside_share`). Of equal ones
     the first; None where jobs have no attributes.
     """
     unit = geography.unit_of(level, slots.work).astype(np.int64)
@@ -259,7 +261,7 @@ def most_telling(geography: geo_data.Geography, level: str, slots: geo_data.Slot
         counts = np.bincount(unit * wide + slots.attributes[name], minlength=geography.n_units(level) * wide)
         counts = counts.reshape(-1, wide)
         expected = counts.sum(axis=1, keepdims=True) * (counts.sum(axis=0) / counts.sum())
-        telling = count_variation(counts, expected) * geo_data.inside_share(slots, name)
+        telling = count_variation(counts, expected) * inside_share(slots, name)
         if telling > most:
             best, most = name, telling
     return best

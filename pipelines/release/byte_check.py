@@ -19,6 +19,7 @@ from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.storage import check_plan_bytes
 from pipelines.release.certificate import Certificate
 from pipelines.release.layout import file_names
+from pipelines.release.measurements import MEASUREMENT_FOLDER, check_measurement_bytes
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import POLYGON_FOLDER, rewrite_polygons
 from pipelines.release.provenance import dependency_versions
@@ -73,6 +74,8 @@ def check_bytes(
         write = rewrite_polygons if shapes and same_notes else rewrite
         if not check_parquet_bytes(path, partial(write, path)) or (shapes and not same_notes):
             others.append(name)
+    if any(name.startswith(f"{MEASUREMENT_FOLDER}/") for name in hashes):
+        others += check_measurement_bytes(folder, plan)
     for below in plan.implicates.folders:
         names = {kind: below + name for kind, name in file_names(plan.configuration).items()}
         for kind, name in names.items():

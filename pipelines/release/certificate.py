@@ -137,7 +137,7 @@ class PresenceLevel(_Part):
 
 
 class Losses(_Part):
-    """The largest of each part of the loss of any class, in nats, rounded up.
+    """The largest of each part of the loss of any class, in nats, rounded up; of measured tables, their sum.
 
     The mechanism names the parts: block_loss_U and pruning_loss_V, or noise_loss.
     """
@@ -445,7 +445,7 @@ def guarantee_fields(plan: ReleasePlan, guarantee: synth.Guarantee) -> dict[str,
         ),
         "presence": None if presence is None else _presence_level(presence, records),
         "population": population,
-        "losses": Losses(**_decimals(_largest(guarantee))),
+        "losses": Losses(**_decimals(_losses(guarantee))),
         "implicates": ImplicatesField(
             number=implicates.number, source=implicates.source, words=implicates.words
         ),
@@ -520,10 +520,11 @@ def _presence_level(presence: synth.Presence, records: int) -> PresenceLevel:
     )
 
 
-def _largest(guarantee: synth.Guarantee) -> dict[str, Fraction]:
-    """Return the largest of each part of the loss of any class."""
+def _losses(guarantee: synth.Guarantee) -> dict[str, Fraction]:
+    """Return each part of the loss: of all classes, where each has all records, otherwise the largest."""
     rows = guarantee.classes
-    return {part: max(row.losses[part] for row in rows) for part in rows[0].losses}
+    together = sum if rows[0].of_all_records else max
+    return {part: Fraction(together(row.losses[part] for row in rows)) for part in rows[0].losses}
 
 
 def _class_row(row: synth.ClassGuarantee) -> PoolClassRow:

@@ -6,7 +6,8 @@ Nothing is in memory but the plan and the rows of some destination units; so a n
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from geo_data.geography import Geography
 from geo_data.od_files import count_columns, od_table
 from pipelines.planning.plan import ReleasePlan, batches
 from pipelines.release.layout import file_names
+from pipelines.release.measurements import Measurements, Rounded
 from pipelines.storage.errors import ShownError
 from pipelines.storage.parquet_form import FormError, Kind, check_form, is_count, is_text
 
@@ -32,11 +34,12 @@ class DataError(ShownError, ValueError):
     """The data are not what the plan says; the message quotes no row."""
 
 
-def check_data(folder: Path, plan: ReleasePlan, createdate: str) -> str:
+def check_data(folder: Path, plan: ReleasePlan, createdate: str, measured: Measurements | None = None) -> str:
     """Compare the data files of a public folder with the plan, and say what was found.
 
     Totals of every work block by every attribute are compared, and the Parquet files with each other
     (`check_bytes` compares CSV files with these). `createdate` is ``YYYYMMDD``, that every row must carry.
+    Homes are compared with the noisy counts that they were estimated from, where the release has them.
 
     Raises
     ------
@@ -46,9 +49,11 @@ def check_data(folder: Path, plan: ReleasePlan, createdate: str) -> str:
     implicates, names = plan.implicates, file_names(plan.configuration)
     seen: dict[bytes, str] = {}
     certain = 64 + np.log2(max(implicates.number * (implicates.number - 1) / 2, 1))
-    for below in implicates.folders:
+    for number, below in enumerate(implicates.folders):
         rows = _Rows(plan)
-        found = _check(folder, {kind: below + name for kind, name in names.items()}, plan, createdate, rows)
+        rounded = partial(measured.of, number // implicates.of_run) if measured else None
+        own = {kind: below + name for kind, name in names.items()}
+        found = _check(folder, own, plan, createdate, rows, rounded)
         other = seen.setdefault(rows.digest.digest(), below)
         if other != below and rows.bits > certain:
             raise DataError(f"{below} and {other} are copies of each other, not two implicates")
@@ -72,11 +77,15 @@ class _Rows:
         pool: NDArray[np.int64],
         work: NDArray[np.int32],
         attributes: Mapping[str, NDArray[np.integer]],
+        rounded: Rounded | None,
     ) -> None:
-        """Add the rows of some pools; `pool`, `work` and `attributes` are of their slots."""
+        """Add the rows of some pools; `pool`, `work` and `attributes` are of their slots.
+
+        `rounded` has the cells that blocks were drawn in, where these are not those of the pools.
+        """
         self.digest.update(pd.util.hash_pandas_object(od, index=False).to_numpy().tobytes())
         plan, slots = self._plan, self._plan.pools.slots
-        by = plan.pools.pooling.by
+        by = () if rounded else plan.pools.pooling.by
         if plan.implicates.number == 1 or len(by) > 1:
             return
         from scipy.special import gammaln  # takes its time
@@ -89,17 +98,29 @@ class _Rows:
             of[work[own]] = pool[own]
             some = np.flatnonzero(od[column].to_numpy() > 0)
             count = od[column].to_numpy()[some]
-            domain = plan.numeric.pools.domain[of[at[some]]]
-            first, chance = synth.block_chance(
-                plan.numeric.domains, domain, home[some], plan.cumulative_weights, plan.shares
-            )
+            if rounded:
+                domains, shares, domain = rounded.domains, rounded.shares, rounded.domain(at[some])
+            else:
+                domains, shares = plan.numeric.domains, plan.shares
+                domain = plan.numeric.pools.domain[of[at[some]]]
+            first, chance = synth.block_chance(domains, domain, home[some], plan.cumulative_weights, shares)
             self.bits -= float((count * np.log(chance) - gammaln(count + 1)).sum()) / np.log(2)
             groups = pd.Series(count).groupby([at[some], first]).sum().to_numpy()
             self.bits -= float(gammaln(groups + 1).sum()) / np.log(2)
 
 
-def _check(folder: Path, names: dict[str, str], plan: ReleasePlan, createdate: str, kept: _Rows) -> str:
-    """Compare the files of one implicate with the plan; `kept` is given its rows."""
+def _check(
+    folder: Path,
+    names: dict[str, str],
+    plan: ReleasePlan,
+    createdate: str,
+    kept: _Rows,
+    rounded: Callable[[slice], Rounded] | None,
+) -> str:
+    """Compare the files of one implicate with the plan; `kept` is given its rows.
+
+    `rounded` says of some pools what their homes were rounded from, where tables were measured.
+    """
     slots, geography = plan.pools.slots, plan.geography
     kinds = [kind for kind in ("od", "aux") if f"{kind}_parquet" in names]
     columns = [name for of in count_columns(slots.categories).values() for name in of]
@@ -117,7 +138,8 @@ def _check(folder: Path, names: dict[str, str], plan: ReleasePlan, createdate: s
         # By destination and then origin, as each of the two is.
         od = pd.concat([rows.until(int(work.max())) for rows in files], ignore_index=True)
         place = [geography.number(od[column]) for column in ("h_geocode", "w_geocode")]
-        od = od.iloc[np.lexsort(place)].reset_index(drop=True)
+        order = np.lexsort(place)
+        od, place = od.iloc[order].reset_index(drop=True), [blocks[order] for blocks in place]
         public = od_table(geography, work, work, attributes, slots.categories).set_index("w_geocode")
         counts = [name for name in public.columns if name != "h_geocode"]
         found = od.groupby("w_geocode", sort=False)[counts].sum()
@@ -127,8 +149,13 @@ def _check(folder: Path, names: dict[str, str], plan: ReleasePlan, createdate: s
             raise DataError(f"{main} has counts that no jobs can have")
         if (od["createdate"] != createdate).any():
             raise DataError(f"{main}: createdate is not the day that certificate.json states")
+        estimated = rounded and rounded(pools)
+        if estimated is not None:
+            home, at = (np.repeat(blocks, od["S000"]) for blocks in place)
+            if not estimated.fits(at, home):
+                raise DataError(f"{main}: the homes cannot have been rounded from the noisy counts")
         pool = np.repeat(np.arange(pools.start, pools.stop), plan.pools.n[pools])
-        kept.add(od, pool, work, attributes)
+        kept.add(od, pool, work, attributes, estimated)
         if jobs is not None:
             counted = jobs.count(work, attributes)
             if not counted.equals(od[[*counted.columns]].astype(counted.dtypes)):

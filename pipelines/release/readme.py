@@ -12,6 +12,7 @@ from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.release.certificate import CERTIFICATE_FORMAT, Certificate, population_in_words
 from pipelines.release.formats import FIRST_FORMAT
+from pipelines.release.measurements import MEASUREMENT_FOLDER
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
 from pipelines.release.signing import SIGNED, UNSIGNED
@@ -116,6 +117,12 @@ def release_readme(
         if "jobs_parquet" in names
         else ""
     )
+    noisy = (
+        f"- `{MEASUREMENT_FOLDER}/`: the noisy counts that homes were estimated from; nothing else was\n"
+        "  computed from confidential homes\n"
+        if plan.measures and wording != 1
+        else ""
+    )
     implicates = plan.implicates
     several = (
         f"\n{implicates.number} **implicates**, synthetic data sets of the same jobs, are in the folders "
@@ -154,7 +161,8 @@ random from {plan.mechanism.words}.
 ## Files
 {several}
 - {_files(names, "od")}: jobs counted by work block and home block, in the layout of LODES
-{aux}{jobs}- `certificate.json`: the privacy certificate; `certificate.schema.json` describes its fields
+{aux}{jobs}{noisy}\
+- `certificate.json`: the privacy certificate; `certificate.schema.json` describes its fields
 - `plan/`: the public plan from which the certificate can be computed again
 {shapes}{words}- `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)
 

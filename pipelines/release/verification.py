@@ -16,6 +16,7 @@ from pydantic import ValidationError
 import synth
 from geo_data.external_zones import find_external_zones
 from pipelines.config.loading import ReleaseConfig
+from pipelines.planning.estimating import JobLayout
 from pipelines.planning.form import PLAN_FORMAT
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
@@ -44,6 +45,7 @@ from pipelines.release.layout import (
     public_files,
     without_parts,
 )
+from pipelines.release.measurements import Factors, Measurements, measurement_files, read_measurements
 from pipelines.release.names import NAME_FILE, check_names
 from pipelines.release.polygons import check_polygons
 from pipelines.release.readme import WORDINGS, release_readme
@@ -82,7 +84,11 @@ class VerificationError(synth.ShownError, ValueError):
 
 
 def verify(
-    folder: Path, key: Path | None = None, *, guarantee: synth.Guarantee | None = None
+    folder: Path,
+    key: Path | None = None,
+    *,
+    guarantee: synth.Guarantee | None = None,
+    factors: Factors | None = None,
 ) -> Iterator[Check]:
     """Check a public folder; gives one `Check` after another and stops at the first that fails.
 
@@ -95,12 +101,15 @@ def verify(
     guarantee : synth.Guarantee, optional
         For a run that checks what it has just written: what it has computed from the same plan. By default
         it is computed here, from the plan in the folder.
+    factors : sequence of sequence of ndarray of float64, optional
+        The same of the estimates that homes were drawn from, by run and table.
 
     Yields
     ------
     Check
-        files, signature, certificate form, plan, guarantee, budget, data, texts, polygons and names where
-        there are any, bytes of the tables, and last fitness for release.
+        files, signature, certificate form, plan, guarantee, budget, measurements where tables were measured,
+        data, texts, polygons and names where there are any, bytes of the tables, and last fitness for
+        release.
 
     Raises
     ------
@@ -108,7 +117,7 @@ def verify(
         At the first check that fails; it names the file or the field.
     """
     try:
-        yield from _verify(folder, key, guarantee)
+        yield from _verify(folder, key, guarantee, factors)
     except VerificationError as error:
         early = made_before_first(folder / "certificate.json")
         if early is None or error.check in ("files", "signature"):
@@ -116,7 +125,9 @@ def verify(
         raise VerificationError(error.check, f"{error.reason}. {early}") from None
 
 
-def _verify(folder: Path, key: Path | None, guarantee: synth.Guarantee | None) -> Iterator[Check]:
+def _verify(
+    folder: Path, key: Path | None, guarantee: synth.Guarantee | None, factors: Factors | None
+) -> Iterator[Check]:
     if not folder.is_dir():
         raise VerificationError("files", f"{folder} is not a folder")
     hashes = _run("files", lambda: _check_files(folder))
@@ -132,7 +143,10 @@ def _verify(folder: Path, key: Path | None, guarantee: synth.Guarantee | None) -
     computed = guarantee or _run("guarantee", certify)
     yield Check("guarantee", _run("guarantee", lambda: _check_guarantee(plan, computed, certificate, stated)))
     yield Check("budget", _run("budget", lambda: _check_budget(plan, computed)))
-    yield Check("data", _run("data", lambda: _check_data(folder, plan, certificate)))
+    measured = _run("measurements", lambda: None if first else _read_measurements(folder, plan, factors))
+    if measured is not None:
+        yield Check("measurements", measured.words)
+    yield Check("data", _run("data", lambda: _check_data(folder, plan, certificate, measured)))
     yield Check(
         "texts", _run("texts", lambda: _check_texts(folder, plan, certificate, hashes, stated["format"]))
     )
@@ -314,7 +328,7 @@ def contradictions(config: ReleaseConfig, plan: ReleasePlan) -> list[str]:
         inside = pd.Series(np.delete(geography.blocks, geography.external_blocks), dtype="str")
         asked = find_external_zones(asked, inside)
     pairs = {
-        "mechanism": (plan.numeric.mechanism, config.release.mechanism),
+        "mechanism": (plan.numeric.mechanism, config.release.mechanism or plan.numeric.mechanism),
         "epsilon and delta": (plan.requested, (privacy.epsilon, privacy.delta)),
         "guarantee": (plan.numeric.guarantee, privacy.guarantee),
         "block": (geography.block_level, config.geography.block),
@@ -359,9 +373,19 @@ def _check_budget(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
     return f"within the requested epsilon {epsilon} and delta {delta} ({plan.numeric.guarantee})"
 
 
-def _check_data(folder: Path, plan: ReleasePlan, certificate: Certificate) -> str:
+def _read_measurements(folder: Path, plan: ReleasePlan, factors: Factors | None) -> Measurements | None:
+    """Read the noisy counts of a release that has some."""
+    if not plan.measures:
+        return None
+    layout = JobLayout(plan)
+    return Measurements(plan, layout, read_measurements(folder, plan, layout), factors)
+
+
+def _check_data(
+    folder: Path, plan: ReleasePlan, certificate: Certificate, measured: Measurements | None
+) -> str:
     """Compare the data files with the plan: totals of every work block by every attribute, and each other."""
-    return check_data(folder, plan, certificate.created[:10].replace("-", ""))
+    return check_data(folder, plan, certificate.created[:10].replace("-", ""), measured)
 
 
 def _check_texts(
@@ -375,7 +399,10 @@ def _check_texts(
     present = hashes.keys() - {MANIFEST}
     named = NAME_FILE in present
     present -= {NAME_FILE, PUBLIC_KEY}  # of a release with names, of a signed one
-    more = sorted({*without_parts(present)} ^ {*expected_files(plan.configuration)})
+    expected = {*expected_files(plan.configuration)}
+    if certificate_format != FIRST_FORMAT:  # which published no noisy counts
+        expected |= {name for names in measurement_files(plan) for name in names}
+    more = sorted({*without_parts(present)} ^ expected)
     if more:
         raise _fail("texts", f"a release of this kind has other files: {', '.join(more)}")
     if not _manifest_is_original(folder, hashes):

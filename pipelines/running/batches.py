@@ -1,10 +1,14 @@
-"""Batches of pools: homes sorted into them, and each sampled, decoarsened and written by one task."""
+"""Batches of pools: homes sorted into them, and each measured or sampled, and written, by one task.
+
+Where tables are measured, a batch is first counted, with noise; when all are, homes are estimated from what
+was measured, and every batch is drawn from the estimate.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,15 +20,18 @@ from numpy.typing import NDArray
 
 import geo_data
 import synth
+from pipelines.planning.estimating import JobLayout, draw_homes, estimate_factors, restore_estimate
 from pipelines.planning.plan import ReleasePlan, batches
-from pipelines.planning.sampling import sample_batch
+from pipelines.planning.sampling import measure, sample_batch
 from pipelines.release.layout import Part, file_names
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, sha256_of
 from pipelines.storage.durable import whole_folder
+from synth.measured import MeasuredTable, count_cells
 
-__all__ = ["RunBatches", "differences", "keep_homes"]
+__all__ = ["RunBatches", "differences", "estimated_factors", "keep_homes"]
 
+_ESTIMATED = "estimated"
 _OTHERS = "the job records are not those that the plan was made for: a file changed"
 
 
@@ -41,7 +48,8 @@ def keep_homes(
     staging : RunFolder
     plan : ReleasePlan
     parts : iterable of JobRecords
-        **Confidential.** One after another in memory, with the attributes that the pools are stratified by.
+        **Confidential.** One after another in memory, with the attributes that the pools are stratified by
+        and those of further tables, whose cells are counted here.
     batch_jobs : int, optional
         As for `batches`.
 
@@ -65,6 +73,7 @@ def keep_homes(
         for one in range(first.size):
             staging.add_homes(one, np.zeros((3, 0), np.int32))
     of_pool, of_block = np.zeros(pools.n.size + 1, np.int64), np.zeros(geography.n_blocks, np.int64)
+    counts = [np.zeros(int(groups.table.offsets[-1]), np.int64) for groups in plan.further]
     for records in parts:
         pool = finder.find(records)
         if known:
@@ -72,6 +81,10 @@ def keep_homes(
         else:  # nor may a block without slots join the pool of its neighbours
             pool[(records.work < 0) | (slots[records.work] == 0)] = pools.n.size
         of_pool += np.bincount(pool, minlength=of_pool.size)
+        for groups, count in zip(plan.further, counts, strict=True):
+            group = groups.find(records)
+            some = (pool < pools.n.size) & (group < groups.table.n.size)
+            count += count_cells(groups.table, group[some], records.home[some])
         batch = np.searchsorted(first, pool, side="right") - 1
         order = np.argsort(batch, kind="stable")
         if not known:
@@ -82,6 +95,8 @@ def keep_homes(
             staging.add_homes(one, homes[:, a:b])
     if known and (not np.array_equal(of_pool[:-1], pools.n) or not np.array_equal(of_block, slots)):
         raise ValueError(_OTHERS)
+    for table, count in enumerate(counts, start=1):
+        staging.keep_counts(table, count)
     return of_pool
 
 
@@ -110,6 +125,32 @@ def differences(plan: ReleasePlan, of_pool: NDArray[np.int64]) -> dict[str, int]
     return out
 
 
+def _parts_of(staging: RunFolder, state: RunState) -> Path:
+    """Return a folder of the run's own: what a lost task of an earlier run still draws finds no place."""
+    return staging.parts / hashlib.sha256(state.name.encode()).hexdigest()[:16]
+
+
+def estimated_factors(staging: RunFolder, state: RunState) -> list[list[NDArray[np.float64]]] | None:
+    """Return the estimates of a run, by run of the mechanism and table, mapped from their files, if any."""
+    folder = _parts_of(staging, state) / _ESTIMATED
+    found: list[list[NDArray[np.float64]]] = []
+    while (folder / _factors(len(found), 0)).exists():
+        run = len(found)
+        of_run: list[NDArray[np.float64]] = []
+        while (file := folder / _factors(run, len(of_run))).exists():
+            of_run.append(np.load(file, mmap_mode="r"))
+        found.append(of_run)
+    return found or None
+
+
+def _noisy(run: int, table: int) -> str:
+    return f"noisy-{run}-{table}.npy"
+
+
+def _factors(run: int, table: int) -> str:
+    return f"factors-{run}-{table}.npy"
+
+
 def _checksums(folder: Path) -> str:
     files = (path for path in folder.rglob("*") if path.is_file() and path.name != CHECKSUMS)
     return "".join(checksum_lines({path.relative_to(folder).as_posix(): sha256_of(path) for path in files}))
@@ -136,10 +177,10 @@ class RunBatches:
         self.implicates = plan.implicates
         self.createdate = state.certificate.created[:10].replace("-", "")
         self.slices = batches(plan, state.config.run.batch_jobs)
-        # A folder of the run's own: what a lost task of an earlier run still draws finds no place.
-        self.parts = staging.parts / hashlib.sha256(state.name.encode()).hexdigest()[:16]
+        self.parts = _parts_of(staging, state)
         self.parts.mkdir(mode=0o700, exist_ok=True)
         self.offsets = _offsets(plan)
+        self.layout = JobLayout(plan) if plan.measures else None
         names = file_names(plan.configuration)
         self.with_csv, self.with_jobs = "od_csv" in names, "jobs_parquet" in names
 
@@ -152,14 +193,72 @@ class RunBatches:
         aux = bool(self.plan.geography.external_zones)
         return [Part.of(folder / name, aux=aux, jobs=self.with_jobs) for name in self.implicates.folders]
 
-    def draw(self, batch: int) -> None:
-        """Draw a batch and write its part.
+    def measured(self, batch: int) -> Path:
+        """Where the noisy counts of the pools of a batch go."""
+        return self.parts / f"measured-{batch:06}"
+
+    @property
+    def estimated(self) -> Path:
+        """Where all noisy counts, and the estimate made of them, go."""
+        return self.parts / _ESTIMATED
+
+    def measure(self, batch: int) -> None:
+        """Count the homes of a batch in the cells of its pools, and keep noisy counts.
 
         Raises
         ------
         ValueError
             If its homes are not those of the plan's slots.
         """
+        pools, home, sizes = self._homes(batch)
+        numeric = self.plan.numeric
+        table = synth.Table(numeric.pools.n[pools], numeric.pools.domain[pools], numeric.domains)
+        if sizes is None:
+            sizes = table.n
+        counts = count_cells(table, np.repeat(np.arange(sizes.size, dtype=np.int32), sizes), home)
+        with suppress(FileExistsError), whole_folder(self.measured(batch), sweep=False) as folder:
+            for run in range(self.implicates.runs):
+                noisy = measure(counts, self._tables[0].parameters, self.key, 0, batch, run)
+                np.save(folder / _noisy(run, 0), noisy)
+            (folder / CHECKSUMS).write_text(_checksums(folder), encoding="utf-8")
+
+    def estimate(self) -> None:
+        """Put noisy counts together, those of further tables too, and fit homes to them."""
+        with suppress(FileExistsError), whole_folder(self.estimated) as folder:
+            for run in range(self.implicates.runs):
+                noisy = [self._gather(folder, run)]
+                for k, table in enumerate(self._tables[1:], start=1):
+                    noisy.append(measure(self.staging.read_counts(k), table.parameters, self.key, k, 0, run))
+                    np.save(folder / _noisy(run, k), noisy[k])
+                assert self.layout is not None
+                for k, factors in enumerate(estimate_factors(self.plan, self.layout, noisy)):
+                    np.save(folder / _factors(run, k), factors)
+            (folder / CHECKSUMS).write_text(_checksums(folder), encoding="utf-8")
+
+    def _gather(self, folder: Path, run: int) -> NDArray[np.int64]:
+        """Put the noisy counts of all batches into one file, and return them mapped from it."""
+        size = int(self._tables[0].offsets[-1])
+        whole = np.lib.format.open_memmap(folder / _noisy(run, 0), "w+", np.int64, (size,))
+        begin = 0
+        for batch in range(len(self.slices)):
+            part = np.load(self.measured(batch) / _noisy(run, 0))
+            whole[begin : begin + part.size] = part
+            begin += part.size
+        whole.flush()
+        return whole
+
+    @property
+    def _tables(self) -> tuple[MeasuredTable, ...]:
+        if self.layout is None:
+            raise TypeError("the mechanism of the plan measures no tables")
+        return self.layout.tables
+
+    def noisy_counts(self, run: int) -> list[NDArray[np.int64]]:
+        """Return the noisy counts of every measured table, mapped from their files."""
+        return [np.load(self.estimated / _noisy(run, k), mmap_mode="r") for k in range(len(self._tables))]
+
+    def _homes(self, batch: int) -> tuple[slice, NDArray[np.int32], NDArray[np.int64] | None]:
+        """Return the pools of a batch, its homes pool after pool, and how many each has if not its slots."""
         pools = self.slices[batch]
         pool, work, home = self.staging.read_homes(batch)
         order = np.lexsort((work, pool))  # as the slots are
@@ -169,19 +268,45 @@ class RunBatches:
             sizes = np.bincount(pool - pools.start, minlength=pools.stop - pools.start)
         elif not np.array_equal(work[order], self.plan.pools.slots.work[own]):
             raise ValueError(_OTHERS)
-        given = () if sizes is None else (sizes,)
+        return pools, home[order], sizes
+
+    def draw(self, batch: int) -> None:
+        """Draw a batch and write its part.
+
+        Raises
+        ------
+        ValueError
+            If its homes are not those of the plan's slots.
+        """
         # If a task that was thought lost has finished, the part is there: its bytes are the same. Workers of
         # a cluster draw here side by side, so nothing is swept.
         with suppress(FileExistsError), whole_folder(self.folder(batch), sweep=False) as folder:
             waiting = iter(self.parts_of(folder))
-            for run in range(self.implicates.runs):
-                for drawn in sample_batch(self.plan, pools, home[order], self.key, batch, run, *given):
-                    self._write(next(waiting), batch, drawn)
+            for drawn in self._sampled(batch) if self.layout is None else self._from_estimate(batch):
+                self._write(next(waiting), batch, drawn)
             (folder / CHECKSUMS).write_text(_checksums(folder), encoding="utf-8")
 
-    def finished(self, batch: int) -> bool:
-        """Whether the part of a batch is there; one that a disk has damaged is removed, to be drawn again."""
-        folder = self.folder(batch)
+    def _sampled(self, batch: int) -> Iterator[NDArray[np.int32]]:
+        pools, homes, sizes = self._homes(batch)
+        given = () if sizes is None else (sizes,)
+        for run in range(self.implicates.runs):
+            yield from sample_batch(self.plan, pools, homes, self.key, batch, run, *given)
+
+    def _from_estimate(self, batch: int) -> Iterator[NDArray[np.int32]]:
+        assert self.layout is not None
+        rows = self.layout.rows([self.slices[batch]])
+        for run in range(self.implicates.runs):
+            factors = [
+                np.load(self.estimated / _factors(run, k), mmap_mode="r") for k in range(len(self._tables))
+            ]
+            fit = restore_estimate(self.plan, rows, self.layout.choose(rows, factors))
+            for i in range(self.implicates.of_run):
+                name = f" {run} {i}" if run or i else ""
+                yield draw_homes(self.plan, rows, fit, self.key, batch, name)
+
+    @staticmethod
+    def finished(folder: Path) -> bool:
+        """Whether a folder is there whole; one that a disk has damaged is removed, to be made again."""
         if folder.exists():
             with suppress(FileNotFoundError):
                 if (folder / CHECKSUMS).read_bytes() == _checksums(folder).encode():

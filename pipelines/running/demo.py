@@ -83,8 +83,10 @@ def demo_inputs(folder: Path, **size: int) -> Path:
 
 def demo_truth(release: Release) -> geo_data.JobRecords:
     """Return the demo's true jobs. They are generated, so comparing with them tells nothing of anyone."""
-    folder, jobs = Path.cwd() / "out" / "demo-inputs", release.plan.configuration["jobs"]
-    return geo_data.LodesJobs(folder / jobs["file"], release.plan.geography, folder / jobs["aux"]).records()
+    folder, plan = Path.cwd() / "out" / "demo-inputs", release.plan
+    jobs = plan.configuration["jobs"]
+    source = geo_data.LodesJobs(folder / jobs["file"], plan.geography, folder / jobs["aux"])
+    return source.records(plan.attributes)
 
 
 def _text() -> str:

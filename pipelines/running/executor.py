@@ -12,7 +12,7 @@ from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import dask
 from dask.base import compute
@@ -29,6 +29,7 @@ from pipelines.release.layout import Part
 from pipelines.running.batches import RunBatches
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.running.process import forbid_core_dumps
+from pipelines.running.steps import Progress, Step
 
 if TYPE_CHECKING:
     from distributed import Client, Future, LocalCluster
@@ -52,11 +53,13 @@ def sample_release(
     state: RunState,
     key: synth.RunKey,
     *,
+    progress: Progress,
     scheduler: str | None = None,
-    say: Callable[[str], None] = lambda _: None,
-    progress: bool = False,
 ) -> list[list[Part]]:
     """Sample all pools with Dask; each batch writes its part, and none is drawn twice.
+
+    Where tables are measured, all batches are measured first, and this process estimates homes from what
+    they measured.
 
     Parameters
     ----------
@@ -65,14 +68,12 @@ def sample_release(
     plan : ReleasePlan
     state : RunState
     key : synth.RunKey
+    progress : Progress
+        Told the steps, and the address of the Dask dashboard, where there is one.
     scheduler : str, optional
         Address of a Dask cluster whose workers see the same files. By default threads of this process, or,
         for many jobs on a machine with many cores, a cluster of its own (`local_workers`); threads too if
         that does not start, as in a script without ``if __name__ == "__main__":``.
-    say : callable
-        Told the address of the Dask dashboard, where there is one.
-    progress : bool
-        Show on standard error how far it is.
 
     Returns
     -------
@@ -80,20 +81,41 @@ def sample_release(
         For each implicate, in the order of the pools.
     """
     run = RunBatches(staging, plan, state, key)
-    todo = [batch for batch in range(len(run.slices)) if not run.finished(batch)]
     workers = local_workers(plan)
     with _client(scheduler, workers, staging) as client:
         if client is not None:
             with suppress(KeyError):  # a scheduler without a dashboard
-                say(f"Dask dashboard: {client.dashboard_link}")
-            _on_cluster(client, staging, state.name, todo, progress=progress)
-        else:
-            task = delayed(run.draw, pure=False, traverse=False)
-            with ProgressBar(out=sys.stderr) if progress else nullcontext():
-                # By its function: by its name, Dask would load its cluster first, half a second.
-                compute(*(task(batch) for batch in todo), scheduler=compute_with_threads)
+                progress.say(f"Dask dashboard: {client.dashboard_link}")
+        drawing = Step.DRAW, f"Drawing {plan.numeric.pools.n_records:,} synthetic workers"
+        if plan.measures and not run.finished(run.estimated):
+            with progress.step(Step.MEASURE):
+                _each_batch(client, run, "measure", run.measured, state.name, progress)
+            with progress.step(Step.ESTIMATE):
+                run.estimate()
+        with progress.step(*drawing):
+            _each_batch(client, run, "draw", run.folder, state.name, progress)
     by_batch = (run.parts_of(run.folder(batch)) for batch in range(len(run.slices)))
     return [list(parts) for parts in zip(*by_batch, strict=True)]
+
+
+def _each_batch(
+    client: Client | None,
+    run: RunBatches,
+    task: Literal["measure", "draw"],
+    made: Callable[[int], Path],
+    name: str,
+    progress: Progress,
+) -> None:
+    """Do what is not done yet of every batch; `made` says where a batch's result is."""
+    todo = [batch for batch in range(len(run.slices)) if not run.finished(made(batch))]
+    shown = progress.shown and sys.stderr.isatty()
+    if client is not None:
+        _on_cluster(client, run.staging, name, task, todo, progress=shown)
+        return
+    work = delayed(getattr(run, task), pure=False, traverse=False)
+    with ProgressBar(out=sys.stderr) if shown else nullcontext():
+        # By its function: by its name, Dask would load its cluster first, half a second.
+        compute(*(work(batch) for batch in todo), scheduler=compute_with_threads)
 
 
 def local_workers(plan: ReleasePlan, cores: int = CPU_COUNT, memory: int | None = None) -> int:
@@ -219,7 +241,9 @@ def _own_cluster(opened: ExitStack, workers: int, staging: RunFolder) -> LocalCl
         return None
 
 
-def _on_cluster(client: Client, staging: RunFolder, name: str, todo: list[int], *, progress: bool) -> None:
+def _on_cluster(
+    client: Client, staging: RunFolder, name: str, task: str, todo: list[int], *, progress: bool
+) -> None:
     """Draw batches on the workers of a cluster; one that dies is replaced, and gives the same bytes.
 
     Raises
@@ -231,7 +255,7 @@ def _on_cluster(client: Client, staging: RunFolder, name: str, todo: list[int], 
     from distributed import KilledWorker
     from distributed.scheduler import NoWorkerError
 
-    same: tuple[list[Any], list[Any]] = [staging.folder] * len(todo), [name] * len(todo)
+    same: tuple[list[Any], ...] = tuple([each] * len(todo) for each in (staging.folder, name, task))
     try:
         futures = client.map(_draw, *same, todo, pure=False, retries=_RETRIES)
         for done, future in enumerate(_finished(client, futures), start=1):
@@ -296,16 +320,16 @@ def _forget() -> None:
     _run_in.cache_clear()
 
 
-def _draw(folder: Path, name: str, batch: int) -> None:
-    """Draw a batch on a worker, which knows the run from its folder and its name."""
+def _draw(folder: Path, name: str, task: str, batch: int) -> None:
+    """Measure or draw a batch on a worker, which knows the run from its folder and its name."""
     forbid_core_dumps()
     run = _run_in(folder, name)
     try:
-        run.draw(batch)
+        getattr(run, task)(batch)
     except OSError:  # names of files and the system's reason
         raise
     except Exception as error:  # the dashboard shows texts of errors, which may quote data
-        raise RuntimeError(f"batch {batch} could not be drawn ({type(error).__name__})") from None
+        raise RuntimeError(f"batch {batch}: {task} failed ({type(error).__name__})") from None
 
 
 @lru_cache(maxsize=1)

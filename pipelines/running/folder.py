@@ -7,8 +7,10 @@
         confidential/log.jsonl      what happened when
         confidential/run.json       the summary, written when the release has passed its checks
         confidential/totals.json    with a public table of workplaces: how the jobs differ from it
-        homes/                      the confidential homes of each batch of pools, complete before state.json
-        parts/                      what each finished batch wrote, in a folder of the run
+        homes/                      the confidential homes of each batch of pools, and counts of further
+                                    measured tables, complete before state.json
+        parts/                      what each finished batch measured and wrote, and the estimate, in a folder
+                                    of the run
 
 Key, state, summary and parts get their names when they are whole and on the disk; plan and homes are on the
 disk before `state.json` is. A folder without `state.json` was abandoned before anything was paid: `odsynth
@@ -340,6 +342,23 @@ class RunFolder:
         """
         with self._homes_of(batch).open("ab") as file:
             np.save(file, homes)
+
+    def keep_counts(self, table: int, counts: NDArray[np.int64]) -> None:
+        """Keep the counts of a further measured table until they get their noise.
+
+        Parameters
+        ----------
+        table : int
+            From 1.
+        counts : ndarray of int64
+            **Confidential**: jobs of every cell.
+        """
+        np.save(self.homes / f"table-{table}.npy", counts)
+
+    def read_counts(self, table: int) -> NDArray[np.int64]:
+        """Return what `keep_counts` kept."""
+        counts: NDArray[np.int64] = np.load(self.homes / f"table-{table}.npy")
+        return counts
 
     def note_differences(self, counts: dict[str, int]) -> None:
         """Keep how the jobs differ from a public table of workplaces.

@@ -205,6 +205,10 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
         f"  domains   {numeric.domains.n_domains:,} for {plan.geography.n_blocks:,} blocks; "
         f"a typical job's has {median:,} cells (one in ten {tenth:,} or fewer, one in ten {ninth:,} or more)",
         f"  cells     coarsening {plan.coarsening}{of_level}; {added}",
+        *(
+            f"  measured  {words}, with {synth.decimal_up(100 * share, 4)} % of epsilon"
+            for words, share in plan.tables
+        ),
         f"  noise     about {plan.mechanism.noise_share(numeric):.1%} of the synthetic workers are noise",
         *([f"Implicates  {plan.implicates.words}"] if plan.implicates.number > 1 else []),
         f"Cost        epsilon {up(guarantee.epsilon, 6)}, delta {up(guarantee.delta, 4)} for the run "
@@ -300,6 +304,8 @@ def _write(report: PlanReport, names: Mapping[str, Names], staging: Path) -> Non
         "cell_level": report.plan.choices.cell_level,
         "pool_by": report.plan.choices.pool_by,
         "thresholds": report.plan.choices.thresholds,
+        "mechanism": report.plan.numeric.mechanism,
+        "tables": [{"table": words, "share": str(share)} for words, share in report.plan.tables],
     }
     (staging / PLAN_NUMBERS).write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
     draw_cells(report.plan, staging / _FIGURE)

@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +18,7 @@ import synth
 from geo_data.delimited import count_rows
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.ledger.ledger import Ledger, LedgerError
+from pipelines.planning.estimating import JobLayout
 from pipelines.planning.form import plan_hash
 from pipelines.planning.guards import refuse_as_public, refuse_copies
 from pipelines.planning.plan import ReleasePlan
@@ -28,11 +28,12 @@ from pipelines.planning.search import make_plan
 from pipelines.planning.storage import load_plan, save_plan
 from pipelines.release.certificate import Certificate, make_certificate
 from pipelines.release.layout import write_public
+from pipelines.release.measurements import write_measurements
 from pipelines.release.names import NAME_FILE, write_names
 from pipelines.release.polygons import POLYGON_FOLDER, write_polygons
 from pipelines.release.signing import read_private_key
 from pipelines.release.verification import VerificationError, verify
-from pipelines.running.batches import differences, keep_homes
+from pipelines.running.batches import RunBatches, differences, estimated_factors, keep_homes
 from pipelines.running.executor import connect, sample_release
 from pipelines.running.folder import RunFolder, RunState, other_version
 from pipelines.running.payment import check_payable, debit_of, pay, record_outcome, run_name
@@ -334,22 +335,17 @@ def _draw_and_write(
     scheduler: str | None,
 ) -> None:
     """Draw what is not drawn yet, and write the public folder."""
-    with progress.step(Step.DRAW, f"Drawing {plan.numeric.pools.n_records:,} synthetic workers"):
-        parts = sample_release(
-            staging,
-            plan,
-            state,
-            key,
-            scheduler=scheduler,
-            say=progress.say,
-            progress=progress.shown and sys.stderr.isatty(),
-        )
+    parts = sample_release(staging, plan, state, key, progress=progress, scheduler=scheduler)
     with progress.step(Step.WRITE):
         for path in staging.public.iterdir():  # what an interrupted attempt wrote
             if path.is_dir() and path.name not in ("plan", POLYGON_FOLDER):
                 shutil.rmtree(path)
             elif path.is_file() and path.name != NAME_FILE:
                 path.unlink()
+        if plan.measures:
+            run = RunBatches(staging, plan, state, key)
+            noisy = [run.noisy_counts(number) for number in range(plan.implicates.runs)]
+            write_measurements(plan, JobLayout(plan), noisy, staging.public)
         write_public(plan, state.certificate, parts, staging.public, signing_key)
 
 
@@ -358,7 +354,7 @@ def _finish(
 ) -> None:
     """Check the release, and put it in its place."""
     with progress.step(Step.CHECK):
-        _check(staging.public, state.certificate, guarantee)
+        _check(staging, state, guarantee)
     for path in (staging.public, *staging.public.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
     sync_tree(staging.public)  # what it could be drawn from again is about to be destroyed
@@ -393,7 +389,7 @@ def _keep_homes(
     source = job_source(config, plan.geography, sha256)
     try:
         with count_rows() as rows:
-            parts = source.parts(plan.pools.pooling.by, plan.pools.slots.categories, others=others)
+            parts = source.parts(plan.attributes, plan.pools.slots.categories, others=others)
             found = keep_homes(staging, plan, parts, config.run.batch_jobs)
     except geo_data.InputError:
         if sha256:
@@ -412,13 +408,13 @@ def _keep_homes(
     return sha256, rows
 
 
-def _check(public: Path, certificate: Certificate, guarantee: synth.Guarantee) -> None:
+def _check(staging: RunFolder, state: RunState, guarantee: synth.Guarantee) -> None:
     """Verify the staged release. One that is not for release is written too, and says so everywhere."""
     try:
-        for _ in verify(public, guarantee=guarantee):
+        for _ in verify(staging.public, guarantee=guarantee, factors=estimated_factors(staging, state)):
             pass
     except VerificationError as error:
-        if error.check != "for release" or certificate.for_release:
+        if error.check != "for release" or state.certificate.for_release:
             raise
 
 

@@ -23,6 +23,8 @@ class Step(Enum):
     READ_PLAN = "Reading the plan"
     CERTIFY = "Certifying the plan"
     READ_ORIGINS = "Reading the confidential origins"
+    MEASURE = "Measuring tables, with noise"
+    ESTIMATE = "Estimating homes from what was measured"
     DRAW = "Drawing synthetic workers"
     WRITE = "Writing the release"
     CHECK = "Checking the release"

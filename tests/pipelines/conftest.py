@@ -15,6 +15,8 @@ import geo_data
 import pipelines
 from helpers import freeze
 from pipelines.config.loading import check_config
+from pipelines.running import report
+from pipelines.running.cell_figure import draw_cells
 
 # Stands in every row of the confidential side of the microdata, and may stand nowhere else.
 CANARY = "CANARYworker"
@@ -26,9 +28,24 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--disable-gpu-compositing",
     "--use-angle=swiftshader",  # WebGL without a graphics card
     "--enable-unsafe-swiftshader",
 ]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_figure_of_cells() -> Iterator[None]:
+    """Make plans without drawing their cells, which takes longer than all else of a small plan."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "draw_cells", lambda _, path: path.write_bytes(b"no picture"))
+        yield
+
+
+@pytest.fixture
+def figure_of_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw them in this test, as `odsynth plan` does."""
+    monkeypatch.setattr(report, "draw_cells", draw_cells)
 
 
 @pytest.fixture(scope="session")

@@ -123,9 +123,7 @@ def class_of(
     urn: Urn, gain: Fraction, kept: Callable[[int, Fraction], int] = certain_cells
 ) -> tuple[PoolClass, tuple[Fraction, ...]]:
     """The pool as a class: cells of equal prior and retention are one stratum."""
-    strata = sorted(set(zip(urn.prior, urn.retention, strict=True)))
-    cells = list(zip(urn.prior, urn.retention, strict=True))
-    counts = tuple(cells.count(stratum) for stratum in strata)
+    strata, counts = list(urn.strata), tuple(urn.strata.values())
     numerators = tuple(int(a * Q) for a, _ in strata)
     retention = tuple(f for _, f in strata)
     numbers = tuple(kept(count, f) for count, f in zip(counts, retention, strict=True))

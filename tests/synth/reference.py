@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 
 import flint
 import numpy as np
@@ -51,6 +52,11 @@ class Urn:
     @property
     def k(self) -> int:
         return len(self.prior)
+
+    @cached_property
+    def strata(self) -> Counter[tuple[Fraction, Fraction]]:
+        """How many cells have a prior and a retention, in order."""
+        return Counter(sorted(zip(self.prior, self.retention, strict=True)))
 
     def histograms(self) -> list[Histogram]:
         return list(histograms(self.n, self.k))

@@ -103,8 +103,24 @@ class Ranged:
         return total
 
 
+def whole_numbers(distributions: dict[Histogram, Distribution]) -> tuple[dict[Histogram, list[int]], int]:
+    """Return them, outputs in one order, times a common denominator; and this: fractions are slow."""
+    common = math.lcm(*(p.denominator for each in distributions.values() for p in each.values()))
+    outputs = list(next(iter(distributions.values())))
+    return {
+        h: [each[s].numerator * (common // each[s].denominator) for s in outputs]
+        for h, each in distributions.items()
+    }, common
+
+
 def divergence(one: Distribution, other: Distribution, odds: Fraction) -> Fraction:
     return sum((max(Fraction(0), p - odds * other[s]) for s, p in one.items()), Fraction(0))
+
+
+def whole_divergence(one: list[int], other: list[int], odds: Fraction) -> int:
+    """The same of whole numbers, times the denominator of the odds."""
+    up, down = odds.numerator, odds.denominator
+    return sum(max(0, down * p - up * q) for p, q in zip(one, other, strict=True))
 
 
 def examine(pool: Ranged, violations: list[str], counts: Counter[str], gains: list[Fraction] = GAINS) -> None:
@@ -112,23 +128,26 @@ def examine(pool: Ranged, violations: list[str], counts: Counter[str], gains: li
     urn, k = pool.urn, pool.urn.k
     sizes = range(pool.least, pool.most + 1)
     inputs = [h for n in sizes for h in histograms(n, k)]
+    given, denominator = whole_numbers({h: pool.inside(h) for h in inputs})
+    outputs = list(pool.inside(inputs[0]))
     for gain in gains:
         pool_class, retention = pool.of_class(gain)
         with rigorous() as balls:
             odds = upper_fraction(balls.number(gain) * pruning_gain(pool_class, retention, Q, balls))
             failure = upper_fraction(failure_bound(pool_class, retention, Q, balls)[0])
+        up, down = odds.numerator, odds.denominator
         for h in inputs:
-            own = pool.inside(h)
-            good = [s for s in own if not is_bad(urn, h, s, gain)]
+            own = given[h]
+            good = [place for place, s in enumerate(outputs) if not is_bad(urn, h, s, gain)]
             counts["outputs"] += len(own)
-            if not 1 - sum(own[s] for s in good) <= failure:
+            if not 1 - Fraction(sum(own[s] for s in good), denominator) <= failure:
                 violations.append("failure")
             for other in (*more_or_fewer(h), *moved(h)):
                 if sum(other) not in sizes:
                     continue
-                theirs = pool.inside(other)
+                theirs = given[other]
                 counts["neighbours"] += 1
-                if not all(own[s] <= odds * theirs[s] and theirs[s] <= odds * own[s] for s in good):
+                if not all(down * own[s] <= up * theirs[s] and down * theirs[s] <= up * own[s] for s in good):
                     violations.append("loss")
     everything = [h for n in range(pool.most + 3) for h in histograms(n, k)]
     pool_class, retention = pool.of_class(Fraction(3))
@@ -138,16 +157,19 @@ def examine(pool: Ranged, violations: list[str], counts: Counter[str], gains: li
             (exp_up(e), upper_fraction(record.presence_delta_bound(pool_class, retention, Q, e, balls)))
             for e in (*EPSILONS, Fraction(5, 2))
         ]
-    released_from = {h: pool.whole(h) for h in everything}
+    released_from, denominator = whole_numbers({h: pool.whole(h) for h in everything})
     for h in everything:
         for other in (*more_or_fewer(h), *moved(h)):
             if other not in released_from:
                 continue
             counts["neighbours with lots"] += 1
             one, two = released_from[h], released_from[other]
-            if any(p > pure * two[s] for s, p in one.items()):
+            if any(pure.denominator * p > pure.numerator * q for p, q in zip(one, two, strict=True)):
                 violations.append("pure")
-            if any(divergence(one, two, odds) > delta for odds, delta in curve):
+            if any(
+                whole_divergence(one, two, odds) > delta * (odds.denominator * denominator)
+                for odds, delta in curve
+            ):
                 violations.append("curve")
 
 

@@ -60,17 +60,20 @@ LIMITS = {
 @pytest.fixture(autouse=True, scope="module")
 def _each_tail_once() -> Iterator[None]:
     """Compute a tail that many pools of the grid share once: the same ball for the same arguments."""
-    known: dict[tuple[object, ...], Any] = {}
+    known: dict[tuple[int, ...], Any] = {}
 
     def tail(
         draws: int, weight: Fraction, rest: Fraction, threshold: int, numbers: Arithmetic, value: Any = None
     ) -> Any:
         if value is not None:
             return tail_bound(draws, weight, rest, threshold, numbers, value)
-        arguments = draws, weight, rest, threshold, id(numbers), flint.ctx.prec
-        if arguments not in known:
-            known[arguments] = tail_bound(draws, weight, rest, threshold, numbers)
-        return known[arguments]
+        # in integers: to find a fraction takes longer than to compute a small tail
+        fractions = weight.numerator, weight.denominator, rest.numerator, rest.denominator
+        arguments = draws, *fractions, threshold, id(numbers), flint.ctx.prec
+        found = known.get(arguments)
+        if found is None:
+            found = known[arguments] = tail_bound(draws, weight, rest, threshold, numbers)
+        return found
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(losses, "tail_bound", tail)

@@ -55,6 +55,20 @@ def neighbours(total: int, cells: int) -> tuple[tuple[int, int], ...]:
 
 
 @cache
+def ranks(
+    workers: int, draws: int, strata: tuple[tuple[Fraction, Fraction], ...]
+) -> tuple[list[Fraction], list[list[list[int]]]]:
+    """Return all gains of cells of some strata, ascending; and the place there of each stratum, x and s."""
+    gains = [
+        [[cell_gain(x, s, stratum) for s in range(draws + 1)] for x in range(workers + 1)]
+        for stratum in strata
+    ]
+    levels = sorted({gain for rows in gains for row in rows for gain in row})
+    place = {gain: number for number, gain in enumerate(levels)}
+    return levels, [[[place[gain] for gain in row] for row in rows] for rows in gains]
+
+
+@cache
 def cell_gain(count: int, s: int, stratum: tuple[Fraction, Fraction]) -> Fraction:
     return reference.cell_gain(count, s, *stratum)
 
@@ -110,13 +124,10 @@ class Truth:
         for row in self.mass:
             assert sum(row) == self.denominator
             assert min(row) > 0
-        strata = list(zip(urn.prior, urn.retention, strict=True))
-        gains = {
-            (x, s, t): cell_gain(x, s, t) for t in strata for x in range(urn.n + 1) for s in range(urn.m + 1)
-        }
-        self.levels = sorted(set(gains.values()))
-        place = {gain: number for number, gain in enumerate(self.levels)}
-        rank = [[[place[gains[x, s, t]] for s in range(urn.m + 1)] for x in range(urn.n + 1)] for t in strata]
+        strata = list(urn.strata)
+        self.levels, of_strata = ranks(urn.n, urn.m, tuple(strata))
+        cells = zip(urn.prior, urn.retention, strict=True)
+        rank = [of_strata[strata.index(cell)] for cell in cells]
         self.level = [
             [max(row[c] for row, c in zip(rows, s, strict=True)) for s in self.outputs]
             for rows in ([rank[c][x] for c, x in enumerate(h)] for h in self.inputs)
@@ -130,14 +141,16 @@ class Truth:
         for h, other in neighbours(self.urn.n, self.urn.k):
             forward: list[Ratio] = []
             back: list[Ratio] = []
+            one, two = self.loss[h], self.loss[other]
             for s, (x, y) in enumerate(zip(self.mass[h], self.mass[other], strict=True)):
                 if x == y:
                     continue
                 ratio = (x / y, x, y) if x > y else (y / x, y, x)
                 (forward if x > y else back).append(ratio)
-                for loss in (self.loss[h], self.loss[other]):
-                    if ratio[0] >= loss[s][0] and exceeds(ratio, loss[s]):
-                        loss[s] = ratio
+                if ratio[0] >= one[s][0] and exceeds(ratio, one[s]):
+                    one[s] = ratio
+                if ratio[0] >= two[s][0] and exceeds(ratio, two[s]):
+                    two[s] = ratio
             self._directions += [Direction.of(forward), Direction.of(back)]
         self._directions.sort(key=lambda direction: direction.keys[:1] or [0.0])
 

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.slow
 # that function the process says whether its core could be dumped.
 SCRIPT = """
 import ctypes, json, os, pkgutil, resource, signal, sys, time
+import geo_data.model
 import pipelines, pipelines.running.run, pipelines.running.report, pipelines.publishing.publishing
 import pipelines.service.queue.worker_process as worker_process
 from pipelines.release import certificate, provenance

@@ -150,7 +150,8 @@ def changed(old: str, new: str, text: str = MINIMAL) -> str:
 def test_defaults() -> None:
     config = parse(MINIMAL)
     assert config.release.job_type == "JT00"
-    assert config.release.mechanism == "dirichlet"
+    assert config.release.mechanism is None
+    assert config.mechanisms == ("dirichlet", "geometric")
     assert config.auxiliary == ()
     assert config.weights is None
     assert config.plan.pool_by is None

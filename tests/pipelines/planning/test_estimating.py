@@ -12,10 +12,12 @@ import geo_data
 import pipelines
 import synth
 from pipelines.planning.assembling import assemble
-from pipelines.planning.estimating import draw_homes, estimate_homes, lay_out_jobs, measure_tables
+from pipelines.planning.estimating import JobLayout, draw_homes, estimate_factors, restore_estimate
 from pipelines.planning.measured import TableChoice
-from pipelines.planning.plan import Choices, ReleasePlan
+from pipelines.planning.plan import Choices, ReleasePlan, batches
 from pipelines.planning.public_inputs import PublicInputs, read_public_inputs
+from pipelines.planning.sampling import measure
+from synth.measured import count_cells
 
 NOISE = {"release.mechanism": "geometric", "plan.retention_min": "1", "privacy.delta": "0"}
 EVERYWHERE = 10_000
@@ -39,21 +41,28 @@ def made(
 
 
 def drawn(plan: ReleasePlan, homes: np.ndarray, seed: int) -> np.ndarray:
-    rows, key = lay_out_jobs(plan), synth.RunKey.from_seed(seed)
+    layout, key = JobLayout(plan), synth.RunKey.from_seed(seed)
     slots = plan.pools.slots
-    members = np.stack(
-        [
-            np.repeat(np.arange(plan.pools.n.size), plan.pools.n),
-            *(groups.find(slots) for groups in plan.further),
-        ]
-    ).astype(np.int32)
-    noisy = measure_tables(plan, rows, members, homes, key)
-    return draw_homes(plan, rows, estimate_homes(plan, rows, noisy), key)
+    members = [
+        np.repeat(np.arange(plan.pools.n.size), plan.pools.n),
+        *(groups.find(slots) for groups in plan.further),
+    ]
+    noisy = [
+        measure(count_cells(table, member, homes), table.parameters, key, k)
+        for k, (table, member) in enumerate(zip(layout.tables, members, strict=True))
+    ]
+    factors = estimate_factors(plan, layout, noisy)
+    found = []
+    for i, part in enumerate(batches(plan, 2_000)):
+        rows = layout.rows([part])
+        fit = restore_estimate(plan, rows, layout.choose(rows, factors))
+        found.append(draw_homes(plan, rows, fit, key, i))
+    return np.concatenate(found)
 
 
 def test_rows_are_the_slots(made: tuple[Callable[[str], ReleasePlan], PublicInputs]) -> None:
     plan = made[0]("4")
-    rows = lay_out_jobs(plan)
+    rows = JobLayout(plan).rows([slice(0, plan.pools.n.size)])
     assert sorted(rows.slot.tolist()) == list(range(len(plan.pools.slots)))
     rows.groups.check(rows.tables)
     work = plan.pools.slots.work[rows.slot]

@@ -17,13 +17,14 @@ import geo_data
 import pipelines
 import synth
 from pipelines import ReleaseConfig, make_plan, read_public_inputs, simulate_utility
-from pipelines.planning import search
+from pipelines.planning import trials
 from pipelines.planning.assembling import assemble
 from pipelines.planning.plan import Choices
 from pipelines.planning.public_inputs import PublicInputs
 from pipelines.planning.recommendation import recommend
-from pipelines.planning.search import _descend, _Sample, choose
+from pipelines.planning.search import _descend, choose
 from pipelines.planning.sweep import AUTO, Sweep, draw_frontier, every_mechanism, tune
+from pipelines.planning.trials import SAMPLE_JOBS, Sample, draw_sample, expected_loss
 from pipelines.planning.workload import resolve_workload
 from pipelines.running.report import run_cost
 
@@ -81,7 +82,7 @@ def test_every_candidate_is_tried_on_the_same_proxy_truth(limit: int, config_of:
     inputs = read_public_inputs(config_of())
     slots, concentrations = inputs.slots, geo_data.attribute_concentrations(inputs.model, inputs.slots)
     workload = resolve_workload({}, inputs.geography, inputs.model.level, slots)
-    sample = _Sample(slots, inputs.model, workload, concentrations, 1.0, 1)
+    sample = Sample(slots, inputs.model, workload, concentrations, 1.0, 1)
     pooling = geo_data.Pooling(inputs.model.level, limit, ("SE",) if limit > 1 else ())
     pools = geo_data.build_pools(slots, inputs.geography, pooling)
     (homes,) = sample.homes_of(pools)
@@ -160,10 +161,10 @@ def test_cells_are_the_better_of_balanced_ones_and_of_units(mechanism: str, conf
         model = inputs.model
         workload = resolve_workload(config.canonical(), model.geography, model.level, inputs.slots)
         every = tuple(inputs.slots.attributes)
-        sample = search._sample(inputs, jobs, jobs > 0, search._SAMPLE_JOBS, workload, every)
+        sample = draw_sample(inputs, jobs, jobs > 0, SAMPLE_JOBS, workload, every)
 
         def loss(choices: Choices) -> float:
-            return search._objective(config, inputs, sample, choices)  # noqa: B023
+            return expected_loss(config, inputs, sample, choices)  # noqa: B023
 
         chosen = choose(config, inputs)
         asked = [choose(config_of(epsilon, same | planned(**rule)), inputs) for rule in rules]
@@ -365,7 +366,7 @@ def test_sharing_is_tried_with_the_strata_that_there_are(
         tried.append((choices.pool_by, tuple(slots.attributes), choices.pool_below))
         raise synth.BudgetTooSmallError("not needed here", lambda: None)
 
-    monkeypatch.setattr(search, "assemble", spy)
+    monkeypatch.setattr(trials, "assemble", spy)
     config = config_of(change=planned(pool_by=["SI"], split_threshold="1"))
     inputs = read_public_inputs(config)
     choose(config, inputs)
@@ -430,7 +431,8 @@ def tried(**columns: object) -> pd.DataFrame:
     same |= {"split_threshold": AUTO, "pool_by": "none", "pool_level": AUTO, "pool_below": AUTO}
     same |= {"retention_min": "1", "chosen_pool_level": "trct", "chosen_pool_below": 8, "objective": 0.5}
     same |= {"chosen_coarsening": "balanced", "chosen_cell_level": "none", "chosen_pool_by": "none"}
-    return pd.DataFrame(same | columns)
+    table = pd.DataFrame(same | columns)
+    return table.assign(chosen_mechanism=table["mechanism"], chosen_tables="")
 
 
 def test_a_recommendation_says_why(config_of: Configs) -> None:

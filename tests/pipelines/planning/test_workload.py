@@ -14,8 +14,9 @@ import pytest
 import geo_data
 from geo_data.geography import Partition
 from pipelines import ReleaseConfig, make_plan, read_public_inputs, simulate_utility
-from pipelines.planning.search import _objective, _sample, choose
+from pipelines.planning.search import choose
 from pipelines.planning.simulation import carries, draw_public_model, draw_without_noise
+from pipelines.planning.trials import draw_sample, expected_loss
 from pipelines.planning.utility import cell_variation
 from pipelines.planning.workload import CountedJobs, Table, Workload, most_telling, resolve_workload
 
@@ -106,8 +107,8 @@ def test_the_default_is_what_is_there() -> None:
         return resolve_workload({}, places(levels), level, known).names
 
     assert names(0, "block") == ["block to block"]
-    assert names(1, "tract") == ["tract to tract", "tract to block"]  # nothing finer above the block
-    assert names(3, "tract", 0) == ["tract to tract", "tract to block"]
+    assert names(1, "tract") == ["tract to tract", "block to block", "tract to block"]
+    assert names(3, "tract", 0) == ["tract to tract", "block to block", "tract to block"]
     assert names(3, "county") == ["county to county", "tract to tract", "county to block"]
     found = resolve_workload({}, places(3), "county", slots(2))
     assert found.names[3:] == [
@@ -230,18 +231,26 @@ def test_strata_are_chosen_for_the_tables_that_need_them(
     free = {"plan.pool_by": None, "plan.retention_min": "1", "release.mechanism": "geometric"}
     residents = {"workload": [{"home": "trct", "attributes": ["age"]}]}
     flows = {"workload": [{"home": "trct", "work": "trct"}]}
-    chosen = [make_plan(small_config(microdata_jobs("csv"), free, one)).choices for one in (residents, flows)]
-    assert [one.pool_by for one in chosen] == [("age",), ()]
+    chosen = [make_plan(small_config(microdata_jobs("csv"), free, one)) for one in (residents, flows)]
+    assert [plan.attributes for plan in chosen] == [("age",), ()]  # of pools, or of a small table
     lodes = make_plan(small_config(free, {"workload": [{"home": "trct", "attributes": ["SE"]}]}))
-    assert lodes.pools.pooling.by == ("SE",)
+    assert lodes.attributes == ("SE",)
     assert lodes.configuration["plan"]["pool_by"] is None
 
 
-GRID = {
-    "plan.split_threshold": ["1/4", "2", "16"],
-    "plan.pool_below": [1, 20, 10_000],
-    "plan.pool_by": [[], ["age"], ["age", "sector"]],
-}
+BY_HAND = [
+    {"plan.pool_below": below, "plan.pool_by": by, **cells}
+    for below, by, cells in itertools.product(
+        (1, 10_000),
+        ([], ["age", "sector"]),
+        (
+            {"plan.split_threshold": "1/4"},
+            {"plan.split_threshold": "16"},
+            {"plan.coarsening": "units", "plan.cell_level": "bgrp"},
+        ),
+    )
+]
+FREE = dict.fromkeys(["plan.split_threshold", "plan.pool_below", "plan.pool_by"])
 
 
 @pytest.mark.slow
@@ -260,20 +269,20 @@ def test_no_setting_by_hand_is_better_than_the_choice(
         [{"home": "trct", "attributes": ["age"]}, {"home": "trct", "work": "tabblk2010", "weight": "1/2"}],
     ):
         asked = [*base, {"workload": workload}]
-        config = small_config(*asked, dict.fromkeys(GRID))
+        config = small_config(*asked, FREE)
         inputs = read_public_inputs(config)
         jobs = np.bincount(inputs.slots.work, minlength=inputs.geography.n_blocks)
         tables = resolve_workload(config.canonical(), inputs.geography, inputs.model.level, inputs.slots)
-        sample = _sample(inputs, jobs, jobs > 0, len(inputs.slots), tables, ("age", "sector"))
+        sample = draw_sample(inputs, jobs, jobs > 0, len(inputs.slots), tables, ("age", "sector"))
         assert sample.share == 1
 
         def loss(
             change: dict[str, Any], asked: Any = asked, inputs: Any = inputs, sample: Any = sample
         ) -> float:
-            config = small_config(*asked, change)
-            return _objective(config, inputs, sample, choose(config, inputs))
+            config = small_config(*asked, FREE | change)
+            return expected_loss(config, inputs, sample, choose(config, inputs))
 
-        chosen = loss(dict.fromkeys(GRID))
-        by_hand = [loss(dict(zip(GRID, values, strict=True))) for values in itertools.product(*GRID.values())]
+        chosen = loss(FREE)
+        by_hand = [loss(settings) for settings in BY_HAND]
         assert max(by_hand) > 1.2 * chosen  # or the grid would say nothing
         assert chosen <= min(by_hand) * 1.01, workload

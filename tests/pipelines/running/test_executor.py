@@ -146,7 +146,10 @@ def test_an_error_on_a_worker_says_nothing_of_the_data(
         def draw(self, _: int) -> None:
             raise KeyError("CANARY lives in 440070001001000")
 
+        measure = draw
+
     monkeypatch.setattr(drawing, "_run_in", lambda *_: Broken())
-    with pytest.raises(RuntimeError, match=r"^batch 3 could not be drawn \(KeyError\)$") as caught:
-        _draw(tmp_path, "a run", 3)
-    assert caught.value.__suppress_context__
+    for task in ("draw", "measure"):
+        with pytest.raises(RuntimeError, match=rf"^batch 3: {task} failed \(KeyError\)$") as caught:
+            _draw(tmp_path, "a run", task, 3)
+        assert caught.value.__suppress_context__

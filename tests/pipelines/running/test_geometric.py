@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pydantic_core
 import pytest
 
@@ -18,16 +23,23 @@ import synth
 from helpers import forge, refused, with_values
 from pipelines import Release, ReleasePlan, resume, run, verify
 from pipelines.cli.summary import release_summary
+from pipelines.planning.assembling import assemble
+from pipelines.planning.estimating import JobLayout
 from pipelines.planning.form import plan_hash
-from pipelines.planning.public_inputs import read_public_inputs
+from pipelines.planning.measured import TableChoice
+from pipelines.planning.plan import Choices
+from pipelines.planning.public_inputs import PublicInputs, read_public_inputs
 from pipelines.planning.simulation import simulate_utility
 from pipelines.planning.storage import load_plan, save_plan
 from pipelines.planning.sweep import Sweep, tune
 from pipelines.release.certificate import certificate_schema, guarantee_fields
+from pipelines.release.layout import file_names
+from pipelines.release.measurements import Measurements, read_measurements, write_measurements
 from pipelines.running import batches as drawing
+from pipelines.running import run as runs
 from pipelines.running.report import plan_summary
 
-from .helpers import GEOMETRIC, Configs, data_of, seeded
+from .helpers import GEOMETRIC, Configs, everything, seeded
 
 Document = dict[str, Any]
 
@@ -61,12 +73,12 @@ def test_a_release_is_made_and_passes_every_check(release: Release) -> None:
     for level in ("record_level", "user_level"):
         assert (document[level]["epsilon"], document[level]["delta"]) == ("8.6", "0")
     assert document["losses"] == {"noise_loss": "8.6"}
-    (row,) = document["classes"]
-    ratio = Fraction(*map(int, row["ratio"][0].split("/")))
-    assert float(ratio) == pytest.approx(np.exp(-4.3), rel=1e-14)
-    assert row["n_max"] == release.plan.numeric.pools.n.max()
+    ratios = [Fraction(*map(int, row["ratio"][0].split("/"))) for row in document["classes"]]
+    assert len(ratios) == 1 + len(release.plan.choices.tables)
+    assert float(np.prod(list(map(float, ratios)))) == pytest.approx(np.exp(-4.3), rel=1e-14)
+    assert document["classes"][0]["n_max"] == release.plan.numeric.pools.n.max()
     assert "no pool fails" in document["definition"]["delta_sharing"]
-    assert "prior" not in row
+    assert not any("prior" in row for row in document["classes"])
 
 
 def test_what_is_said_of_it_is_true_of_it(release: Release) -> None:
@@ -87,25 +99,46 @@ def test_totals_of_work_blocks_are_exact(release: Release) -> None:
     assert found.to_dict() == {int(i): int(work[i]) for i in np.flatnonzero(work)}
 
 
+def of_tables(number: int, config: pipelines.ReleaseConfig, inputs: PublicInputs) -> ReleasePlan:
+    """Flows between tracts; and, where there are two, residents by earnings with a fifth of epsilon."""
+    table = TableChoice(None, ("SE",), "trct", Fraction(1, 5))
+    choices = Choices("trct", 10_000, (), cell_level="trct", tables=(table,) * (number - 1))
+    return assemble(config, inputs, inputs.slots, choices, config.privacy.delta)
+
+
+def tables_of(release: Release) -> dict[str, bytes]:
+    """The tables of data and measurements."""
+    files = everything(release.public).items()
+    return {name: content for name, content in files if not name.startswith("plan/") and "parquet" in name}
+
+
+@pytest.mark.parametrize("tables", [1, 2])
 def test_one_key_gives_the_same_bytes_however_it_is_cut_off(
-    config: Configs, monkeypatch: pytest.MonkeyPatch
+    config: Configs, monkeypatch: pytest.MonkeyPatch, tables: int
 ) -> None:
-    draw = drawing.sample_batch
-    whole, again, other = (seeded(config({"run.batch_jobs": 50}), seed) for seed in (1, 1, 2))
-    assert data_of(whole) == data_of(again)
-    assert data_of(whole) != data_of(other)
+    """Cut off while a batch is measured, while homes are estimated, and while a batch is drawn."""
+    changes: Document = {"run.batch_jobs": 50, "plan.split_threshold": None, "plan.pool_below": None}
+    changes["release.implicates"] = tables
+    monkeypatch.setattr(runs, "make_plan", partial(of_tables, tables))
+    whole, again, other = (seeded(config(changes), seed) for seed in (1, 1, 2))
+    assert tables_of(whole) == tables_of(again)
+    assert tables_of(whole) != tables_of(other)
+    assert len([name for name in tables_of(whole) if name.startswith("measurements/")]) == tables**2
+    assert "its randomness is not secret" in str(refused(whole.public))  # after all other checks
+    for function in ("measure", "estimate_factors", "draw_homes"):
+        real, calls = getattr(drawing, function), itertools.count()
 
-    def failing(plan: ReleasePlan, pools: slice, homes: object, key: object, batch: int, run: int) -> object:
-        if batch == 3:
-            raise OSError("no power")
-        return draw(plan, pools, homes, key, batch, run)  # type: ignore[arg-type]
+        def failing(*values: Any, real: Any = real, calls: Any = calls, least: int = 1) -> object:
+            if next(calls) >= least:
+                raise OSError("no power")
+            return real(*values)
 
-    broken = config({"run.batch_jobs": 50})
-    with monkeypatch.context() as patch:
-        patch.setattr(drawing, "sample_batch", failing)
-        with pytest.raises(OSError, match="no power"):
-            seeded(broken)
-    assert data_of(resume(broken.release.out)) == data_of(whole)
+        broken = config(changes)
+        with monkeypatch.context() as patch:
+            patch.setattr(drawing, function, partial(failing, least=function != "estimate_factors"))
+            with pytest.raises(OSError, match="no power"):
+                seeded(broken)
+        assert tables_of(resume(broken.release.out)) == tables_of(whole)
 
 
 def test_a_plan_is_stored_and_read_without_loss(release: Release, tmp_path: Path) -> None:
@@ -170,6 +203,68 @@ def test_a_changed_certificate_is_found(release: Release) -> None:
         forge(release.public, with_values(document, {path: value}))
         words = f"certificate.json: {path.split('.')[0]} is not what the plan gives"
         assert words in str(refused(release.public))
+
+
+def with_counts(table: pa.Table, counts: Any) -> pa.Table:
+    lists = table["noisy"].combine_chunks()
+    changed = pa.LargeListArray.from_arrays(lists.offsets, pa.array(counts, pa.int64()))
+    return table.set_column(1, table.schema.field("noisy"), changed)
+
+
+def test_other_noisy_counts_are_found(release: Release) -> None:
+    """They give other estimates, from which the homes cannot have been rounded."""
+    plan, layout = release.plan, JobLayout(release.plan)
+    ((counts, *further),) = read_measurements(release.public, plan, layout)
+    for change, passes in ((counts, True), (np.roll(counts, 7), False)):
+        write_measurements(plan, layout, [[change, *further]], release.public)
+        forge(release.public, read(release.public / "certificate.json"))
+        if passes:
+            assert list(verify(release.public))[-1].name == "for release"
+        else:
+            assert "the homes cannot have been rounded from the noisy counts" in str(refused(release.public))
+
+
+def test_homes_of_other_cells_are_found(release: Release) -> None:
+    """Homes of a destination exchanged for those of another: totals of work blocks are as they were."""
+    od = release.public / file_names(release.plan.configuration)["od_parquet"]
+    table = pq.read_table(od).to_pandas()
+    jobs = table.loc[table.index.repeat(table["S000"]), ["w_geocode", "h_geocode"]]
+    assert jobs["h_geocode"].nunique() > 2
+    measured = Measurements(
+        release.plan,
+        layout := JobLayout(release.plan),
+        read_measurements(release.public, release.plan, layout),
+    )
+    geography = release.plan.geography
+    work, home = (geography.number(jobs[name]) for name in ("w_geocode", "h_geocode"))
+    everything = slice(0, release.plan.pools.n.size)
+    rounded = measured.of(0, everything)
+    assert rounded.fits(work, home)
+    assert not rounded.fits(work, np.roll(home, len(jobs) // 2))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.slice(1), "the rows are not the groups that the plan measures"),
+        (lambda t: t.append_column("more", t["pool"]), "columns"),
+        (lambda t: t.set_column(0, "pool", pa.array(t["pool"].to_numpy() + 1)), "the rows are not"),
+        (lambda t: with_counts(t, [None] * sum(map(len, t["noisy"]))), "the rows are not the groups"),
+    ],
+)
+def test_measurements_of_another_form_are_refused(
+    release: Release, change: Callable[[pa.Table], pa.Table], message: str
+) -> None:
+    path = release.public / "measurements" / "table-1.parquet"
+    pq.write_table(change(pq.read_table(path)), path, compression="zstd")
+    forge(release.public, read(release.public / "certificate.json"))
+    assert message in str(refused(release.public))
+
+
+def test_a_measurement_file_belongs_to_a_release(release: Release) -> None:
+    (release.public / "measurements" / "table-1.parquet").unlink()
+    forge(release.public, read(release.public / "certificate.json"))
+    assert "measurements" in str(refused(release.public))
 
 
 # --- planning

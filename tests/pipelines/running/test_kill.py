@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 # are many.
 SCRIPT = f"""{KILLED}
 import sys, time
-import pipelines, synth
+import geo_data.model, pipelines, synth
 import pipelines.running.run, pipelines.running.batches, pipelines.release.layout, pipelines.running.folder
 from pipelines.cli.main import main
 

@@ -132,10 +132,15 @@ def test_one_that_went_on_meanwhile_is_not_removed(paid_config: Configs) -> None
     assert folder.begun
 
 
+# Imports once, and forks for each run: a line of input says where it is killed.
 SCRIPT = f"""{KILLED}
-import sys, pipelines, pipelines.running.run, pipelines.running.folder
-arm(sys.argv[2])
-pipelines.run(pipelines.load_config(sys.argv[1]))
+import sys, geo_data.model, pipelines, pipelines.running.run, pipelines.running.folder
+for line in sys.stdin:
+    if os.fork() == 0:
+        arm(line.strip())
+        pipelines.run(pipelines.load_config(sys.argv[1]))
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
 """
 
 
@@ -146,26 +151,31 @@ def test_homes_that_a_kill_left_are_found_and_removed_by_the_next_call(
     """Killed before the state is saved: nothing is paid, and nothing could go on with them."""
     config, out = tmp_path / "small.toml", tmp_path / "release"
     config.write_text(config_text(), encoding="utf-8")
+    command = [sys.executable, "-c", SCRIPT, str(config)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    asked, answers = process.stdin, process.stdout
 
     def kill(moment: str) -> None:
-        done = subprocess.run(
-            [sys.executable, "-c", SCRIPT, config, moment], capture_output=True, check=False
-        )
-        assert done.returncode == -signal.SIGKILL, done.stderr
+        print(moment, file=asked, flush=True)
+        assert int(answers.readline()) == -signal.SIGKILL
         assert list(RunFolder.of(out).homes.glob("*"))
         assert not RunFolder.of(out).begun
 
-    kill("after:running.run._keep_homes")
-    (found,) = unfinished_runs(tmp_path)
-    assert (found.begun, found.at_work, found.homes, found.paid) == (False, False, True, "")
-    assert "stopped before it was paid for" in verb("runs", tmp_path)[1]
-    with pytest.raises(ConfigError, match=r"no unfinished run here, and what one .* had left is removed"):
-        resume(out)
-    assert [path.name for path in tmp_path.iterdir()] == ["small.toml"]
-    kill("before:running.folder.sync_tree")
-    verb("runs", tmp_path, "--wipe", answer="y\n")
-    assert [path.name for path in tmp_path.iterdir()] == ["small.toml"]
-    kill("after:running.run._keep_homes")
+    with process:
+        kill("after:running.run._keep_homes")
+        (found,) = unfinished_runs(tmp_path)
+        assert (found.begun, found.at_work, found.homes, found.paid) == (False, False, True, "")
+        assert "stopped before it was paid for" in verb("runs", tmp_path)[1]
+        with pytest.raises(ConfigError, match=r"no unfinished run here, and what one .* had left is removed"):
+            resume(out)
+        assert [path.name for path in tmp_path.iterdir()] == ["small.toml"]
+        kill("before:running.folder.sync_tree")
+        verb("runs", tmp_path, "--wipe", answer="y\n")
+        assert [path.name for path in tmp_path.iterdir()] == ["small.toml"]
+        kill("after:running.run._keep_homes")
+        asked.close()
     assert verb("run", config)[0] == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["release", "small.toml"]
 

@@ -66,7 +66,7 @@ def test_every_damage_is_one_clear_error(
     commands = itertools.cycle(
         (
             ["map", public, "--to", made / "map.html"],
-            ["figure", public, "--to", made / "figure.png"],
+            ["figure", public, "--kind", "flows", "--to", made / "figure.png"],  # reads all, and draws less
             ["export", public, *formats, "--to", made],
             ["evaluate", out, "--public", tmp_path / "small.toml", "--to", made / "public"],
             ["evaluate", out, "--truth", small_region["od"], "--to", made / "truth"],

@@ -39,10 +39,10 @@ def test_every_kind_is_drawn(release: PublicRelease, tmp_path: Path) -> None:
 
 
 def test_svg_holds_its_words_and_no_address(release: PublicRelease, tmp_path: Path) -> None:
-    for of in ("workers", "residents"):
+    for of, kind in (("workers", "all"), ("residents", "distance")):
         path, again = tmp_path / "figure.svg", tmp_path / "again.svg"
-        draw_figure(release, path, of=of)  # type: ignore[arg-type]
-        draw_figure(release, again, of=of)  # type: ignore[arg-type]
+        draw_figure(release, path, of=of, kind=kind)  # type: ignore[arg-type]
+        draw_figure(release, again, of=of, kind=kind)  # type: ignore[arg-type]
         text = path.read_text(encoding="utf-8")
         assert text == again.read_text(encoding="utf-8")
         words = [element.text or "" for element in ElementTree.fromstring(text).iter(f"{{{SVG}}}text")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -115,14 +117,18 @@ class Reader:
     def features(self, source: str) -> list[dict[str, Any]]:
         """What a source of the map holds."""
         data = f"document.getElementById('map').map.getSource('{source}').getData()"
-        return self.page.evaluate(f"{data}.then(({{ features }}) => features)")
+        # As a text: playwright checks every value of anything else, for seconds.
+        features: list[dict[str, Any]] = json.loads(
+            self.page.evaluate(f"{data}.then(({{ features }}) => JSON.stringify(features))")
+        )
+        return features
 
     def still(self) -> None:
         """Wait until the map is drawn."""
         self.page.evaluate(
             """() => new Promise((done) => {
                 const { map } = document.getElementById("map");
-                map.once("idle", done);
+                map.once("idle", () => done()); // and not with the event, which has the whole map in it
                 map.triggerRepaint();
             })"""
         )
@@ -140,6 +146,12 @@ class Reader:
         )
 
 
+@lru_cache(maxsize=2)
+def _flows(release: PublicRelease, count: str) -> pd.DataFrame:
+    block = release.levels[-1]
+    return release.flows(block, block, [count]).rename(columns={count: "jobs"})
+
+
 def expected(
     release: PublicRelease,
     *,
@@ -148,8 +160,8 @@ def expected(
     count: str = "S000",
 ) -> pd.DataFrame:
     """Rows of the release, block to block, by (level, code) of workplaces or homes: work, home, jobs, km."""
-    geography, block = release.geography, release.levels[-1]
-    rows = release.flows(block, block, [count]).rename(columns={count: "jobs"})
+    geography = release.geography
+    rows = _flows(release, count)
     for side, chosen in (("work", work), ("home", home)):
         if chosen:
             level, code = chosen

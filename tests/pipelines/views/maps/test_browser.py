@@ -48,7 +48,7 @@ PAPER_COLOURS = """() => {
     const paper = document.getElementById("paper");
     const { data } = paper.getContext("2d").getImageData(0, 0, paper.width, paper.height);
     const colours = new Set(new Uint32Array(data.buffer));
-    return [...colours].map((n) => `rgb(${n & 255}, ${(n >> 8) & 255}, ${(n >> 16) & 255})`);
+    return [...colours].map((n) => `rgb(${n & 255}, ${(n >> 8) & 255}, ${(n >> 16) & 255})`).join("\\n");
 }"""
 
 
@@ -468,7 +468,7 @@ def test_dark_and_light(browser: Any, map_file: Path) -> None:
         )
         page.pdf()
         background, *swatches = page.evaluate("window.printed")
-        on_paper = page.evaluate(PAPER_COLOURS)
+        on_paper = page.evaluate(PAPER_COLOURS).splitlines()
         assert background == "rgb(255, 255, 255)"
         assert len(set(swatches) & set(on_paper)) >= 3  # also the areas, in the colours of the legend
         assert page.get_attribute("html", "data-theme") == "dark"
@@ -532,7 +532,7 @@ def test_paper(reader: Reader, mapped: PublicRelease, tmp_path: Path) -> None:
     before = reader.page.evaluate(where)
     paper = reader.page.pdf()
     assert paper.startswith(b"%PDF")
-    assert len(reader.page.evaluate(PAPER_COLOURS)) > 10  # a map, and not an empty sheet
+    assert len(reader.page.evaluate(PAPER_COLOURS).splitlines()) > 10  # a map, and not an empty sheet
     reader.page.emulate_media(media="print")
     assert reader.page.locator(".maplibregl-ctrl-compass").is_visible()
     reader.page.emulate_media(media="screen")

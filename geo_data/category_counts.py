@@ -1,0 +1,43 @@
+"""How the categories of an attribute are spread over work areas, from public slots."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geo_data.jobs import Slots
+
+__all__ = ["count_categories", "inside_share"]
+
+Float64 = NDArray[np.float64]
+
+
+def inside_share(slots: Slots, attribute: str) -> float:
+    """Return the part of the variance of an attribute that is between jobs of one work block.
+
+    Parameters
+    ----------
+    slots : Slots
+    attribute : str
+
+    Returns
+    -------
+    float
+        In [0, 1]: 0 where all jobs of a block have one category, 1 where blocks differ by chance at most.
+    """
+    counts, n, share = count_categories(slots, attribute, slots.work)
+    several = n > 1
+    inside = (n[several] ** 2 - (counts[several] ** 2).sum(axis=1)) / (n[several] - 1)
+    of_all = float((share * (1 - share)).sum() * n[several].sum())
+    return min(1.0, float(inside.sum()) / of_all) if of_all > 0 else 1.0
+
+
+def count_categories(
+    slots: Slots, attribute: str, place: NDArray[np.int32]
+) -> tuple[Float64, Float64, Float64]:
+    """Return jobs by place and category, jobs by place, and the share of each category."""
+    wide = len(slots.categories[attribute])
+    places, row = np.unique(place, return_inverse=True)
+    counts = np.bincount(row * wide + slots.attributes[attribute], minlength=places.size * wide)
+    table: Float64 = counts.reshape(places.size, wide).astype(np.float64)
+    return table, table.sum(axis=1), table.sum(axis=0) / max(1, len(slots))

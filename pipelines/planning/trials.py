@@ -1,0 +1,215 @@
+"""Trials: what a candidate plan loses over the workload, on homes drawn for some of the public jobs.
+
+Proxy truth for a public sample of destinations is sent through the pipeline itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import isqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+import geo_data
+import synth
+from pipelines.config.loading import ReleaseConfig
+from pipelines.planning.assembling import assemble
+from pipelines.planning.measured import MeasuredGroups
+from pipelines.planning.plan import Choices, ReleasePlan, batches
+from pipelines.planning.public_inputs import PublicInputs
+from pipelines.planning.simulation import draw_measured, draw_synthetic
+from pipelines.planning.workload import CountedJobs, Table, Workload
+from synth.measured import count_cells
+
+__all__ = ["SAMPLE_JOBS", "Sample", "draw_sample", "expected_loss"]
+
+SAMPLE_JOBS = 40_000  # about as many jobs is one candidate tried on
+_MOST_DRAWS = 8
+_SAMPLE_UNITS = 250  # most destination units that these jobs are in
+_MOST_CELLS = 2**26  # of all pools of a sample: more take too long to try
+_MOST_MEASURED = 2**31  # noisy counts of a release
+_MOST_TOGETHER = 2**25  # of several tables, which are fitted together in memory
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """The slots of some destinations, by work block, on which candidates are tried."""
+
+    slots: geo_data.Slots
+    model: geo_data.PublicModel
+    workload: Workload
+    concentrations: Mapping[str, float]
+    share: float
+    """Of all slots."""
+    draws: int = 1
+    """How often a candidate is tried: in a small region one draw would decide by chance."""
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    @property
+    def seed(self) -> int:
+        """Of proxy truth and trial draws."""
+        return isqrt(len(self))
+
+    @cached_property
+    def homes(self) -> NDArray[np.int32]:
+        """Homes of the slots drawn from the public model, (draws, n): the same for every candidate."""
+        known = {name: self.slots.attributes[name] for name in self.workload.attributes}
+        drawn = [
+            geo_data.proxy_homes(self.model, self.slots.work, self.seed + i, known, self.concentrations)
+            for i in range(self.draws)
+        ]
+        return np.stack(drawn)
+
+    def homes_of(self, pools: geo_data.PoolTable) -> NDArray[np.int32]:
+        """Return the homes in the order of a candidate's slots, each with a job like its own."""
+        homes = np.empty_like(self.homes)
+        homes[:, _order(pools.slots)] = self.homes[:, _order(self.slots)]
+        return homes
+
+
+def _order(slots: geo_data.Slots) -> NDArray[np.int64]:
+    """Return the order by work block and attributes, in which jobs that are alike stay as they are."""
+    return np.lexsort([*reversed(slots.attributes.values()), slots.work])
+
+
+def draw_sample(
+    inputs: PublicInputs,
+    jobs: NDArray[np.int64],
+    member: NDArray[np.bool_],
+    size: int,
+    workload: Workload,
+    by: tuple[str, ...] = (),
+) -> Sample:
+    """Return the slots of the member blocks of some destination units, spread evenly over all sizes.
+
+    Parameters
+    ----------
+    inputs : PublicInputs
+    jobs : ndarray of int64, shape (n_blocks,)
+        Of every work block.
+    member : ndarray of bool, shape (n_blocks,)
+    size : int
+        About as many jobs.
+    workload : Workload
+    by : tuple of str
+        Further attributes that the slots of the sample are to have.
+    """
+    unit = inputs.model.units(np.arange(jobs.size, dtype=np.int32))
+    of_unit = np.bincount(unit, np.where(member, jobs, 0), minlength=inputs.model.n_units)
+    present = np.flatnonzero(of_unit)
+    # One in so many, by size: what units lose depends on it most, and each counts by its jobs.
+    present = present[np.argsort(of_unit[present], kind="stable")]
+    wanted = min(_SAMPLE_UNITS, max(1, round(size * present.size / max(1, int(of_unit.sum())))))
+    if wanted < present.size:
+        present = present[((np.arange(wanted) + 0.5) * present.size / wanted).astype(np.int64)]
+    chosen = member & np.isin(unit, present)
+    rows = chosen[inputs.slots.work]
+    slots = inputs.slots
+    named = tuple(dict.fromkeys((*workload.attributes, *by)))
+    attributes = {name: slots.attributes[name][rows] for name in named}
+    categories = {name: slots.categories[name] for name in named}
+    return Sample(
+        geo_data.Slots(slots.work[rows], attributes, categories),
+        inputs.model,
+        workload,
+        geo_data.attribute_concentrations(inputs.model, slots),
+        int(np.count_nonzero(rows)) / len(slots),
+        min(_MOST_DRAWS, max(1, SAMPLE_JOBS // len(slots))),
+    )
+
+
+def expected_loss(config: ReleaseConfig, inputs: PublicInputs, sample: Sample, choices: Choices) -> float:
+    """Return what a candidate loses over the workload: infinity where it cannot be had, or is too large.
+
+    Parameters
+    ----------
+    config : ReleaseConfig
+    inputs : PublicInputs
+    sample : Sample
+    choices : Choices
+        The candidate.
+    """
+    if len(sample) == 0:
+        return 0.0
+    delta = config.privacy.delta
+    if config.privacy.guarantee == "pdp":  # its delta is shared by size
+        delta = delta * len(sample) / len(inputs.slots)
+    try:
+        plan = assemble(config, inputs, sample.slots, choices, delta)
+    except synth.BudgetTooSmallError:
+        return float("inf")
+    if _is_too_large(plan, sample.share):
+        return float("inf")
+    plan = _as_of_all_jobs(plan, sample.share)
+    homes = sample.homes_of(plan.pools)
+    losses = [_losses(plan, sample, sample.seed + i, own) for i, own in enumerate(homes)]
+    return sample.workload.objective(np.mean(losses, axis=0))
+
+
+def _losses(plan: ReleasePlan, sample: Sample, seed: int, homes: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Return what one draw loses in each table of the workload."""
+    slots, workload, parts = plan.pools.slots, sample.workload, batches(plan)
+    key = synth.RunKey.from_seed(seed)
+    if plan.measures:
+        drawn, fits = draw_measured(plan, homes, parts, key)
+    else:
+        drawn, fits = draw_synthetic(plan, homes, key, parts), []
+    true, synthetic = (CountedJobs(slots.work, h, slots.attributes) for h in (homes, drawn))
+    losses = workload.losses(true, synthetic, sample.share)
+    if plan.further and sample.share < 1:
+        # Their noise is that of the whole, which more units do not even out; whole jobs would be too coarse.
+        margins = fits[0].margins()[1:]
+        for groups, choice, margin in zip(plan.further, plan.choices.tables, margins, strict=True):
+            lost = margin - count_cells(groups.table, groups.find(slots), homes)
+            for i, table in enumerate(workload.tables):
+                if table.work is None and {*table.attributes} <= {*choice.by} and choice.work is None:
+                    losses[i] = _variation(plan, groups, table, lost)
+    return losses
+
+
+def _variation(plan: ReleasePlan, groups: MeasuredGroups, table: Table, lost: NDArray[np.float64]) -> float:
+    """Return the total variation of a table of residents, from what is lost in each cell of a finer one."""
+    slots, measured = plan.pools.slots, groups.table
+    one = np.zeros(measured.n.size, np.int64)
+    one[groups.find(slots)] = np.arange(len(slots))  # a slot of each group
+    home = plan.geography.unit_of(table.home, measured.domains.cuts).astype(np.int64)
+    key = np.zeros(measured.n.size, np.int64)
+    for name in table.attributes:
+        key = key * len(slots.categories[name]) + slots.attributes[name][one]
+    cells = key[:, np.newaxis] * (int(home.max()) + 1) + home
+    return float(np.abs(np.bincount(cells.ravel(), lost)).sum() / 2 / len(slots))
+
+
+def _is_too_large(plan: ReleasePlan, share: float) -> bool:
+    cells = int(plan.numeric.domains.n_cells[plan.numeric.pools.domain].sum())
+    if cells > _MOST_CELLS:
+        return True
+    return plan.measures and cells > share * (_MOST_TOGETHER if plan.further else _MOST_MEASURED)
+
+
+def _as_of_all_jobs(plan: ReleasePlan, share: float) -> ReleasePlan:
+    """Return the plan of a sample with the noise of its further tables as much smaller as their counts are.
+
+    They count jobs of many units of the model, of which the sample has few.
+    """
+    parameters = plan.numeric.parameters
+    if share >= 1 or not isinstance(parameters, synth.GeometricParameters) or not parameters.further:
+        return plan
+    further = tuple(_with_less_noise(table, share) for table in parameters.further)
+    numeric = replace(plan.numeric, parameters=replace(parameters, further=further))
+    return replace(plan, numeric=numeric)
+
+
+def _with_less_noise(parameters: synth.GeometricParameters, part: float) -> synth.GeometricParameters:
+    """Return the ratio of noise whose standard deviation is a part of what it was: for trials, in floats."""
+    p = float(parameters.ratio)
+    inverse = (1 - p) ** 2 / (2 * p) / part**2  # of the variance, 2p / (1 - p)^2
+    smaller = 1 / (1 + inverse + ((1 + inverse) ** 2 - 1) ** 0.5)
+    total = parameters.numerator + parameters.denominator
+    numerator = max(1, int(total * smaller / (1 + smaller)))
+    return synth.GeometricParameters(numerator, total - numerator)

@@ -1,0 +1,231 @@
+"""The measurement file of a release: the noisy counts that its homes were estimated from, table by table.
+
+They are what the mechanism published; everything else of the data follows from them, public numbers and
+lots. A row of ``measurements/table-1.parquet`` is a pool of the plan; of a further table, a group, in order
+of work areas and then of categories. `noisy` has one whole number for each cell, which may be negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from pipelines.planning.estimating import (
+    JobLayout,
+    JobRows,
+    drawn_cells,
+    estimate_factors,
+    restore_estimate,
+)
+from pipelines.planning.plan import ReleasePlan, batches
+from pipelines.storage.parquet_bytes import check_parquet_bytes
+from pipelines.storage.parquet_form import FormError, check_form
+from synth.estimation import Estimate
+
+__all__ = [
+    "MEASUREMENT_FOLDER",
+    "Factors",
+    "Measurements",
+    "Rounded",
+    "check_measurement_bytes",
+    "measurement_files",
+    "read_measurements",
+    "write_measurements",
+]
+
+MEASUREMENT_FOLDER = "measurements"
+_MOST_OFF = 1.01  # jobs: one, and what sums of floats and of parts of a job may be off
+Factors = Sequence[Sequence[NDArray[np.float64]]]
+_COUNTS = pa.large_list(pa.int64())
+
+
+def measurement_files(plan: ReleasePlan) -> list[list[str]]:
+    """Return the relative names of the files, by run of the mechanism and by table; none without tables."""
+    if not plan.measures:
+        return []
+    runs = plan.implicates.runs
+    of_run = [f"run-{run + 1}/" if runs > 1 else "" for run in range(runs)]
+    tables = range(1, len(plan.further) + 2)
+    return [[f"{MEASUREMENT_FOLDER}/{below}table-{k}.parquet" for k in tables] for below in of_run]
+
+
+def write_measurements(
+    plan: ReleasePlan, layout: JobLayout, noisy: Sequence[Sequence[NDArray[np.int64]]], folder: Path
+) -> None:
+    """Write the noisy counts of every run and table into the public folder.
+
+    Parameters
+    ----------
+    plan : ReleasePlan
+    layout : JobLayout
+        Of the plan.
+    noisy : sequence of sequence of ndarray of int64
+        By run and table, at the offsets of the table; they may be mapped from files.
+    folder : Path
+    """
+    for names, of_run in zip(measurement_files(plan), noisy, strict=True):
+        for k, (name, values) in enumerate(zip(names, of_run, strict=True)):
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write(plan, layout, k, values, path)
+
+
+def _write(plan: ReleasePlan, layout: JobLayout, k: int, values: NDArray[np.int64], target: Any) -> None:
+    groups = _groups(plan, k)
+    schema = groups.schema.append(pa.field("noisy", _COUNTS))
+    offsets = layout.tables[k].offsets
+    with pq.ParquetWriter(target, schema, compression="zstd", use_dictionary=groups.column_names) as writer:
+        for part in _parts(plan, k):  # so that a nation is not in memory at once
+            own = offsets[part.start : part.stop + 1]
+            counts = pa.array(np.asarray(values[own[0] : own[-1]]))
+            lists = pa.LargeListArray.from_arrays(pa.array(own - own[0]), counts)
+            rows = groups.slice(part.start, part.stop - part.start)
+            writer.write_table(rows.append_column(schema.field("noisy"), lists))
+
+
+def _parts(plan: ReleasePlan, k: int) -> list[slice]:
+    return batches(plan) if k == 0 else [slice(0, plan.further[k - 1].table.n.size)]
+
+
+def _groups(plan: ReleasePlan, k: int) -> pa.Table:
+    """Return the columns that say which group a row of a table is."""
+    if k == 0:
+        return pa.table({"pool": pa.array(np.arange(plan.pools.n.size, dtype=np.int32))})
+    return pa.table(plan.further[k - 1].labels())
+
+
+def read_measurements(folder: Path, plan: ReleasePlan, layout: JobLayout) -> list[list[NDArray[np.int64]]]:
+    """Read the noisy counts of a public folder, by run and table.
+
+    Raises
+    ------
+    FormError
+        If a file is not of the plan's groups and cells; names the file.
+    """
+    return [
+        [_read(folder / name, plan, layout, k) for k, name in enumerate(names)]
+        for names in measurement_files(plan)
+    ]
+
+
+def _read(path: Path, plan: ReleasePlan, layout: JobLayout, k: int) -> NDArray[np.int64]:
+    groups = _groups(plan, k)
+    columns = {
+        name: partial(_is, kind) for name, kind in zip(groups.column_names, groups.schema.types, strict=True)
+    }
+    check_form(path, columns | {"noisy": partial(_is, _COUNTS)})
+    table = pq.read_table(path)
+    noisy = table["noisy"].combine_chunks()
+    if noisy.null_count or noisy.values.null_count or table.drop_columns("noisy").combine_chunks() != groups:
+        raise FormError(f"{path.name}: the rows are not the groups that the plan measures")
+    if not np.array_equal(noisy.value_lengths().to_numpy(), layout.tables[k].k):
+        raise FormError(f"{path.name}: a group has not one count for each of its cells")
+    counts: NDArray[np.int64] = noisy.values.to_numpy()
+    return counts
+
+
+def _is(kind: pa.DataType, other: pa.DataType) -> bool:
+    return bool(kind == other)
+
+
+class Measurements:
+    """The noisy counts of a release, and what they make of the totals of every unit of the public model.
+
+    Parameters
+    ----------
+    plan : ReleasePlan
+    layout : JobLayout
+        Of the plan.
+    noisy : sequence of sequence of ndarray of int64
+        By run and table (`read_measurements`).
+    factors : sequence of sequence of ndarray of float64, optional
+        What `estimate_factors` makes of them, where that is known.
+    """
+
+    def __init__(
+        self,
+        plan: ReleasePlan,
+        layout: JobLayout,
+        noisy: Sequence[Sequence[NDArray[np.int64]]],
+        factors: Factors | None = None,
+    ) -> None:
+        self._plan, self._layout = plan, layout
+        self._factors = factors or [estimate_factors(plan, layout, of_run) for of_run in noisy]
+        cells = sum(table.offsets[-1] for table in layout.tables)
+        runs = f", {len(noisy)} times" if len(noisy) > 1 else ""
+        tables = f"{len(layout.tables)} tables" if len(layout.tables) > 1 else "one table"
+        self.words = f"noisy counts of {cells:,} cells of {tables}{runs}, which homes are estimated from"
+
+    def of(self, run: int, pools: slice) -> Rounded:
+        """Return what homes of all pools of some places were rounded from, in a run of the mechanism."""
+        rows = self._layout.rows([pools])
+        fit = restore_estimate(self._plan, rows, self._layout.choose(rows, self._factors[run]))
+        return Rounded(self._plan, rows, fit)
+
+
+class Rounded:
+    """The estimate of some places, and the cells that their whole jobs were given to.
+
+    Attributes
+    ----------
+    domains : synth.Domains
+        Cells of each place, in the order of places.
+    shares : synth.OriginShares
+        By which a cell is shared among the units in it, by domain.
+    """
+
+    def __init__(self, plan: ReleasePlan, rows: JobRows, fit: Estimate) -> None:
+        self._plan, self._fit = plan, fit
+        self._places = rows.groups.place[rows.groups.starts[:-1]]
+        self.domains, self.shares = drawn_cells(plan, rows, fit)
+
+    def domain(self, work: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the domain of each work block."""
+        unit = self._plan.geography.unit_of(self._plan.level, work)
+        return np.searchsorted(self._places, unit).astype(np.int32)
+
+    def fits(self, work: NDArray[np.int32], home: NDArray[np.int32]) -> bool:
+        """Say whether homes could have been rounded from the estimate.
+
+        The jobs of a place in a cell, and in an area of cells that no table divides, are the whole number
+        below or above what is expected (`synth.rounding`).
+
+        Parameters
+        ----------
+        work, home : ndarray of int32, shape (n_jobs,)
+            Blocks of every job of these places, in any order.
+        """
+        place, domains = self.domain(work), self.domains
+        at = domains.offsets[place] + domains.locate(place, home)
+        counts = np.bincount(at, minlength=int(domains.offsets[-1]))
+        for position, layout in enumerate(self._fit.layouts):
+            own = counts[domains.offsets[position] : domains.offsets[position + 1]]
+            off = own - self._fit.rows(position).sum(axis=0)
+            sums = [off, *(np.bincount(area, off) for area in layout.areas())]
+            if max(np.abs(each).max() for each in sums) > _MOST_OFF:
+                return False
+        return True
+
+
+def check_measurement_bytes(folder: Path, plan: ReleasePlan) -> Iterator[str]:
+    """Refuse measurement files that hold more than their rows; yield those that another pyarrow wrote.
+
+    Raises
+    ------
+    FormError
+    """
+    if not plan.measures:
+        return
+    layout = JobLayout(plan)
+    for names in measurement_files(plan):
+        for k, name in enumerate(names):
+            values = _read(folder / name, plan, layout, k)
+            if not check_parquet_bytes(folder / name, partial(_write, plan, layout, k, values)):
+                yield name

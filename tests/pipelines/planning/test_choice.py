@@ -1,0 +1,108 @@
+"""What the planner chooses where a configuration leaves it open: the mechanism, and tables to measure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+import pipelines
+from pipelines import ReleaseConfig, make_plan, read_public_inputs
+from pipelines.planning.measured import TableChoice
+from pipelines.planning.search import choose
+from pipelines.planning.storage import load_plan, save_plan
+from pipelines.planning.trials import draw_sample, expected_loss
+from pipelines.planning.workload import resolve_workload
+from pipelines.release.verification import contradictions
+from pipelines.running.report import plan_summary
+
+Configs = Callable[..., ReleaseConfig]
+OPEN = {"release.mechanism": None, "plan.retention_min": "1", "privacy.epsilon": "4"}
+MEASURED = OPEN | {"release.mechanism": "geometric", "privacy.delta": "0"}
+CELLS = {"plan.split_threshold": None, "plan.coarsening": "units"}
+FLOWS = {"home": "trct", "work": "trct"}
+
+
+def test_mechanisms_are_those_that_have_what_is_asked_for(small_config: Configs) -> None:
+    assert small_config(OPEN).mechanisms == ("dirichlet", "geometric")
+    assert small_config(MEASURED).mechanisms == ("geometric",)
+    for change in (
+        {"plan.prior": "0.5"},
+        {"plan.retention_min": "0.5"},
+        {"release.implicates": 2, "release.implicate_source": "one-urn"},
+        {"workplaces": {"file": "table.csv", "fewest": "0.9"}},
+    ):
+        assert small_config(OPEN, change).mechanisms == ("dirichlet",)
+    assert small_config(OPEN, {"workplaces": {"file": "table.csv"}}).mechanisms == ("dirichlet", "geometric")
+
+
+def test_the_mechanism_is_the_one_that_loses_less(small_config: Configs) -> None:
+    """On the same proxy truth; and so it stays where it is written down."""
+    config = small_config(OPEN, CELLS)
+    inputs = read_public_inputs(config)
+    chosen = choose(config, inputs)
+    tables = resolve_workload(config.canonical(), inputs.geography, inputs.model.level, inputs.slots)
+    every = tuple(inputs.slots.attributes)
+    jobs = np.bincount(inputs.slots.work, minlength=inputs.geography.n_blocks)
+    sample = draw_sample(inputs, jobs, jobs > 0, len(inputs.slots), tables, every)
+    found = {}
+    for name in ("dirichlet", "geometric"):
+        own = small_config(OPEN, CELLS, {"release.mechanism": name})
+        found[name] = expected_loss(own, inputs, sample, choose(own, inputs))
+    assert chosen.mechanism == min(found, key=found.__getitem__)
+    assert expected_loss(config, inputs, sample, chosen) == min(found.values())
+
+
+def test_a_plan_keeps_the_mechanism_that_was_chosen(small_config: Configs, tmp_path: Path) -> None:
+    config = small_config(OPEN)
+    plan = make_plan(config)
+    assert plan.configuration["release"]["mechanism"] is None
+    assert plan.choices.mechanism == plan.numeric.mechanism == plan.mechanism.name
+    assert contradictions(config, plan) == []
+    other = next(name for name in config.mechanisms if name != plan.numeric.mechanism)
+    named = small_config(OPEN, {"release.mechanism": other})
+    assert "mechanism" in contradictions(named, plan)
+    folder = tmp_path / "plan"
+    save_plan(plan, folder)
+    assert load_plan(folder).choices == plan.choices
+
+
+def test_residents_by_attributes_are_measured_beside_flows(
+    small_config: Configs, microdata_jobs: Callable[..., dict[str, object]]
+) -> None:
+    """By the attributes of the workload together, at its home level; and plans say so."""
+    residents = [{"home": "trct", "attributes": [name], "weight": "1/2"} for name in ("age", "sector")]
+    base = [microdata_jobs("csv"), MEASURED, CELLS, {"plan.pool_by": [], "privacy.epsilon": "20"}]
+    plan = make_plan(small_config(*base, {"workload": [FLOWS | {"weight": "1/10"}, *residents]}))
+    (table,) = plan.choices.tables
+    assert table == TableChoice(None, ("age", "sector"), "trct", table.share)
+    assert 0 < table.share < 1
+    assert [share for _, share in plan.tables] == [1 - table.share, table.share]
+    text = plan_summary(plan, plan.certify())
+    assert "measured  residents of trct by age and sector, with" in text
+    assert text.count("  measured  ") == 2
+    assert make_plan(small_config(*base, {"workload": [FLOWS]})).choices.tables == ()
+
+
+def test_jobs_with_one_attribute_at_a_time_are_counted_by_one(small_config: Configs) -> None:
+    """Of LODES margins nobody knows which job has which two attributes."""
+    residents = [{"home": "trct", "attributes": [name]} for name in ("SE", "SI")]
+    for by in (None, ["SE"], []):
+        plan = make_plan(small_config(MEASURED, CELLS, {"plan.pool_by": by, "workload": [FLOWS, *residents]}))
+        assert len({*plan.choices.pool_by, *(name for t in plan.choices.tables for name in t.by)}) <= 1
+        assert by is None or plan.choices.pool_by == tuple(by)
+        assert plan.met_by(plan.certify())
+        assert sum((share for _, share in plan.tables), Fraction(0)) == 1
+
+
+def test_tune_names_the_mechanism_and_the_tables(small_config: Configs) -> None:
+    results = pipelines.tune(
+        small_config(OPEN, {"plan.split_threshold": "1"}), pipelines.Sweep(mechanism=("auto", "geometric"))
+    )
+    assert results["mechanism"].tolist() == ["auto", "geometric"]
+    assert set(results["chosen_mechanism"]) <= {"dirichlet", "geometric"}
+    assert all("of" in row or "to" in row for row in results["chosen_tables"][1:])
+    text = pipelines.recommend(results, small_config(OPEN))
+    assert f'mechanism = "{results.sort_values("objective").iloc[0]["chosen_mechanism"]}"' in text
