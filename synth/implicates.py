@@ -167,7 +167,9 @@ class Implicates:
         n_of_place = np.add.reduceat(groups.n, groups.starts[:-1]).astype(np.float64)
         numbers = groups.place[groups.starts[:-1]].tolist()
         parts: list[tuple[Float64, ...]] = []
-        self._inside, cuts = [], []
+        self._inside, cuts, stops = [], [], []
+        every = np.unique(np.concatenate([layout.cuts for layout in self._layouts]))
+        expected = np.zeros(every.size)
         for number, layout, cell, own in zip(numbers, self._layouts, self._cell, self._own, strict=True):
             share = prior(number, layout.cuts)
             share = share / share.sum()
@@ -175,6 +177,8 @@ class Implicates:
             equal = 1 / np.bincount(cell)[cell]
             self._inside.append(np.divide(share, coarse[cell], out=equal, where=coarse[cell] > 0))
             cuts.append(layout.cuts[np.flatnonzero(np.append(True, np.diff(cell) > 0))])
+            stops.append(np.append(cuts[-1][1:], np.iinfo(np.int32).max))
+            np.add.at(expected, np.searchsorted(every, layout.cuts), table.n[own].sum() * share)
             value, variance, slope = (
                 np.stack([one[slice(*table.offsets[g : g + 2])] for g in own]) for one in each
             )
@@ -183,12 +187,15 @@ class Implicates:
         value, variance, slope, share = (np.concatenate(one) for one in zip(*parts, strict=True))
         starts = np.concatenate(cuts)
         place = np.repeat(np.arange(groups.n_places), np.diff(self._bounds))
-        cells, home = np.unique(starts, return_inverse=True)
+        # Cells of two places are the same homes if they begin and end alike.
+        stop = np.concatenate(stops).astype(np.int64)
+        cells, home = np.unique((starts.astype(np.int64) << 32) + stop, return_inverse=True)
         area = np.searchsorted(home_area, starts, side="right") - 1
         n = n_of_place[place]
         # What jobs that follow no place's profile follow: homes of all places, and a part in equal shares.
-        common = np.bincount(home, n * share)
-        common = (common / common.sum() + _EQUAL / cells.size)[home]
+        up_to = np.append(0.0, np.cumsum(expected) / expected.sum())
+        common = up_to[np.searchsorted(every, stop)] - up_to[np.searchsorted(every, starts)]
+        common += _EQUAL / np.diff(self._bounds)[place]
         common /= np.bincount(place, common)[place]
         models = [(1 - floor) * share + floor * common for floor in _FLOORS]
         found = [self._log_likelihoods(model) for model in models]
