@@ -67,6 +67,20 @@ class Sums:
         """Return the variances of the estimates of counts that are about `mean`."""
         return self.variance + self.slope * mean
 
+    def by(self, label: Int64, expected: Float64) -> Sums:
+        """Return sums over labels, each of one owner and rising from 0, of which so much is expected.
+
+        Parameters
+        ----------
+        label : ndarray of int64, shape (n_sums,)
+        expected : ndarray of float64, shape (n_sums,)
+        """
+        total = np.bincount(label, expected)
+        slope = np.bincount(label, self.slope * expected) / np.maximum(total, 1e-300)
+        first = np.flatnonzero(np.append(True, np.diff(label) > 0))
+        value, variance = np.bincount(label, self.value), np.bincount(label, self.variance)
+        return Sums(value, variance, slope, total, self.n[first], self.owner[first])
+
 
 def spread_of(mean: Float64, n: Float64, concentration: float) -> Float64:
     """Return the variances of Dirichlet-multinomial counts."""

@@ -61,6 +61,9 @@ class Implicates:
         First block of every larger home area, rising from 0.
     draws : int
     stream : WordStream
+    home_unit : ndarray of int32, optional
+        First block of every home area that several cells of the first table may lie in, rising from 0: homes
+        are chosen by such areas first. By default cells are no parts of anything.
 
     Attributes
     ----------
@@ -89,6 +92,7 @@ class Implicates:
         home_area: Int32,
         draws: int,
         stream: WordStream,
+        home_unit: Int32 | None = None,
     ) -> None:
         if not evidence or any(one.kind != NOISE for one in evidence[1:]) or len(evidence) > len(tables):
             raise ValueError("there is evidence of the first tables, and after the first of all noisy counts")
@@ -105,7 +109,7 @@ class Implicates:
         self._bounds = offsets_of(np.array([cell[-1] + 1 for cell in self._cell], np.int64))
         self.failures = 0
         random = np.random.default_rng(self._seeds[-1])
-        sums = self._sums_of_places(prior, work_area, home_area)
+        sums = self._sums_of_places(prior, work_area, home_area, home_unit)
         self._effects = draw_effects(sums, self.k_public, self.families, draws, random)
         self._scale = self.families[0].scale
         self._measure_concentrations(sums, random)
@@ -160,7 +164,9 @@ class Implicates:
         offsets = offsets_of(np.array([layout.cuts.size for layout in self._layouts], np.int64))
         return Domains(n_blocks, offsets, cuts, np.zeros(cuts.size, np.uint8))
 
-    def _sums_of_places(self, prior: Prior, work_area: Int64, home_area: Int32) -> Sums:
+    def _sums_of_places(
+        self, prior: Prior, work_area: Int64, home_area: Int32, home_unit: Int32 | None
+    ) -> Sums:
         """Add the first table up by place, and set shares, families and the public model's concentration."""
         table, groups = self._table, self._groups
         each = self._evidence.unbiased(table)
@@ -209,6 +215,13 @@ class Implicates:
             Family(work * cells.size + home, areas * cells.size),
             Family(place * wide + area, groups.n_places * wide),
         ]
+        self._shared = len(self.families) - 1  # the last ones are of single places
+        self._unit = np.arange(starts.size)
+        if home_unit is not None:
+            unit = np.searchsorted(home_unit, starts, side="right") - 1
+            self._unit = np.unique(place * home_unit.size + unit, return_inverse=True)[1].astype(np.int64)
+            if self._unit[-1] + 1 < self._unit.size:
+                self.families.append(Family(self._unit, int(self._unit[-1]) + 1))
         self._model = np.split(models[best], self._bounds[1:-1])
         return Sums(value, variance, slope, n * models[best], n, place)
 
@@ -241,11 +254,57 @@ class Implicates:
             spread = spread_of(mean, sums.n, concentration) + noise
             logs.append(float(-0.5 * (np.log(spread) + off / spread).sum()))
         self.k_place = _likely(logs)
-        own = spread_of(mean, sums.n, self.k_place)
-        drawn = mean + own / (own + noise) * (sums.value - mean)
-        drawn += np.sqrt(own * noise / (own + noise)) * random.standard_normal(mean.size)
-        drawn = np.maximum(drawn, 0.01 * mean)
-        self.k_group = _likely(self._log_likelihoods(drawn / np.bincount(sums.owner, drawn)[sums.owner]))
+        shared = self.families[: self._shared]
+        mean = scaled(sums, shared, [effect[-1].astype(np.float64) for effect in self._effects[: len(shared)]])
+        self.k_group = _likely(self._log_likelihoods_of_groups(sums.by(self._unit, mean)))
+
+    def _log_likelihoods_of_groups(self, sums: Sums) -> list[float]:
+        """Return how likely every concentration of groups is, each around what the others of its place say.
+
+        Around a profile that was found with its own counts a group would seem nearer to its place than it is.
+        Homes are counted by area, where cells are parts of areas: groups are farther from each other there.
+        """
+        table, seen = self._table, self._evidence
+        value, variance, slope = seen.unbiased(table)
+        keep = seen.parameter * seen.keep
+        off, logs = (sums.value - sums.expected) ** 2, []
+        for concentration in _GRID.tolist():
+            spread = spread_of(sums.expected, sums.n, concentration) + sums.noise(sums.expected)
+            logs.append(float(-0.5 * (np.log(spread) + off / spread).sum()))
+        k_place = _likely(logs)
+        several = np.array([table.n[own].sum() if own.size > 1 else 0 for own in self._own])
+        at = (np.arange(_SAMPLE) + 0.5) / _SAMPLE * several.sum()
+        random = np.random.default_rng(self._seeds[0])
+        result = np.zeros(_GRID.size)
+        bounds = np.searchsorted(sums.owner, np.arange(several.size + 1))
+        for i in np.searchsorted(np.cumsum(several), at).tolist():
+            own = self._own[i]
+            g = int(random.choice(own, p=table.n[own] / table.n[own].sum()))  # as jobs are what is read
+            n, rest = int(table.n[g]), float(several[i] - table.n[g])
+            part, place = slice(*table.offsets[g : g + 2]), slice(*bounds[i : i + 2])
+            cell = self._unit[self._bounds[i] : self._bounds[i + 1]] - bounds[i]
+            y, v, s = (np.bincount(cell, one[part]) for one in (value, variance, slope))
+            share = sums.expected[place] / several[i]
+            noise = np.maximum(sums.variance[place] - v, 0)
+            noise += np.maximum(sums.slope[place] * several[i] - s / np.bincount(cell) * n, 0) * share
+            binomial = share * np.maximum(1 - share, 1e-3)
+            prior = binomial / (1 + k_place)
+            size = ((table.n[own] ** 2).sum() - n**2) / rest
+            drawn = np.bincount(cell, seen.seen[part]).astype(np.int64)
+            if seen.kind == NOISE:  # of the same variance
+                given = drawn, (v + 1 - np.sqrt(2 * v + 1)) / v, np.ones(v.size)
+            else:
+                given = drawn, np.bincount(cell, keep[part]), np.ones(v.size)
+            for j, concentration in enumerate(_GRID.tolist()):
+                chance = (binomial * rest * (size + concentration) / (1 + concentration) + noise) / rest**2
+                known = 1 / (1 / prior + 1 / chance)
+                about = known * (share / prior + (sums.value[place] - y) / rest / chance)
+                about = np.maximum(about, 0.01 * share)
+                # What is not known of the profile makes the group vary as a smaller concentration does.
+                unknown = max(float(binomial.sum() / known.sum()) - 1, 1e-3)
+                both = 1 / (1 / concentration + 1 / unknown)
+                result[j] += group_evidence(seen.kind, *given, about / about.sum() * n, n, both)
+        return [float(one) for one in result]
 
     def _unmeasured_effects(self, size: int, random: np.random.Generator) -> Float32:
         """Draw factors that are as uncertain as those of homes are."""

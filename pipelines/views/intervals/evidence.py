@@ -151,6 +151,7 @@ class JobDraws:
             areas,
             draws,
             key.stream("intervals", 0),
+            geography.starts(plan.level).astype(np.int32),
         )
         self._groups = groups_of_jobs
 
