@@ -368,30 +368,42 @@ class Implicates:
                 given = tables[k], evidence[k], expected, concentration
                 self._factor[:, part] = _counts(*given, self.draws, random)
             elif how == GROUP:
-                self._factor[:, part] = self._effects_of_groups(tables[k], k, expected, random)
+                before = [j for j in range(len(crossing)) if use[j] == GROUP and crossing[j] < k]
+                self._factor[:, part] = self._effects_of_groups(tables[k], k, before, random)
             else:
                 self._factor[:, part] = self._unmeasured_effects(expected.size, random)
 
     def _effects_of_groups(
-        self, table: Table, k: int, expected: Float64, random: np.random.Generator
+        self, table: Table, k: int, before: list[int], random: np.random.Generator
     ) -> Float32:
-        """Draw factors of a table from the first one, whose groups divide its groups."""
+        """Draw factors of a table from the first one, whose groups divide its groups.
+
+        Factors of tables before it, by position among those that cross places, are taken into account.
+        """
         every = self._evidence.unbiased(self._table)
-        value, variance, slope = (np.zeros(expected.size) for _ in every)
+        expected, value, variance, slope = (np.zeros(int(table.offsets[-1])) for _ in range(4))
         jobs = np.bincount(self._groups.member[k], self._groups.n, table.n.size)
         for i, own in enumerate(self._own):
             layout, rows = self._layouts[i], self._groups.rows(i)
             first = np.flatnonzero(np.append(True, np.diff(self._cell[i]) > 0))
-            for g in own:
-                row = int(np.argmax(self._groups.member[0, rows] == g))
+            member, one = np.unique(self._groups.member[0, rows], return_index=True)
+            for g, row in zip(member.tolist(), one.tolist(), strict=True):
                 at = layout.start[k, row] + layout.cell[layout.which[k, row]][first]
+                share = self._profile[i].copy()
+                for j in before:
+                    q = int(self._crossing[j])
+                    cell = layout.cell[layout.which[q, row]][first]
+                    begin = self._begin[j] + layout.start[q, row]
+                    share *= self._factor[:, begin : begin + int(cell[-1]) + 1].mean(axis=0)[cell]
+                np.add.at(expected, at, self._table.n[g] * share / share.sum())
                 part = slice(*self._table.offsets[g : g + 2])
                 np.add.at(value, at, every[0][part])
                 np.add.at(variance, at, every[1][part])
-                share = self._table.n[g] / jobs[self._groups.member[k, rows][row]]
-                np.add.at(slope, at, every[2][part] * share)
+                weight = self._table.n[g] / jobs[self._groups.member[k, rows][row]]
+                np.add.at(slope, at, every[2][part] * weight)
         owner = np.repeat(np.arange(table.n.size), table.k)
         n = table.n[owner].astype(np.float64)
+        expected = np.maximum(expected, 1e-9)
         expected = expected * n / np.bincount(owner, expected)[owner]
         # A sum of groups has, over its expectation, the variance of a group of their mean size.
         concentration = self.k_group * float(table.n.mean() / self._table.n.mean())
