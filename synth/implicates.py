@@ -64,6 +64,8 @@ class Implicates:
     home_unit : ndarray of int32, optional
         First block of every home area that several cells of the first table may lie in, rising from 0: homes
         are chosen by such areas first. By default cells are no parts of anything.
+    work_unit : ndarray of int64, optional, shape (n_places,)
+        Area of each place, numbered from 0, where places are parts of areas that were parted for their cells.
 
     Attributes
     ----------
@@ -93,6 +95,7 @@ class Implicates:
         draws: int,
         stream: WordStream,
         home_unit: Int32 | None = None,
+        work_unit: Int64 | None = None,
     ) -> None:
         if not evidence or any(one.kind != NOISE for one in evidence[1:]) or len(evidence) > len(tables):
             raise ValueError("there is evidence of the first tables, and after the first of all noisy counts")
@@ -109,7 +112,7 @@ class Implicates:
         self._bounds = offsets_of(np.array([cell[-1] + 1 for cell in self._cell], np.int64))
         self.failures = 0
         random = np.random.default_rng(self._seeds[-1])
-        sums = self._sums_of_places(prior, work_area, home_area, home_unit)
+        sums = self._sums_of_places(prior, work_area, home_area, home_unit, work_unit)
         self._effects = draw_effects(sums, self.k_public, self.families, draws, random)
         self._scale = self.families[0].scale
         self._measure_concentrations(sums, random)
@@ -165,7 +168,12 @@ class Implicates:
         return Domains(n_blocks, offsets, cuts, np.zeros(cuts.size, np.uint8))
 
     def _sums_of_places(
-        self, prior: Prior, work_area: Int64, home_area: Int32, home_unit: Int32 | None
+        self,
+        prior: Prior,
+        work_area: Int64,
+        home_area: Int32,
+        home_unit: Int32 | None,
+        work_unit: Int64 | None,
     ) -> Sums:
         """Add the first table up by place, and set shares, families and the public model's concentration."""
         table, groups = self._table, self._groups
@@ -208,12 +216,13 @@ class Implicates:
         best = int(np.argmax([max(logs) for logs in found]))
         self.k_public = _likely(found[best])
         work, wide = work_area[place], home_area.size
+        owner = place if work_unit is None else work_unit[place]
         areas = int(work_area.max()) + 1
         self.families = [
             Family(home, cells.size),
             Family(work * wide + area, areas * wide),
             Family(work * cells.size + home, areas * cells.size),
-            Family(place * wide + area, groups.n_places * wide),
+            Family(owner * wide + area, (int(owner.max()) + 1) * wide),
         ]
         self._shared = len(self.families) - 1  # the last ones are of single places
         self._unit = np.arange(starts.size)
@@ -221,7 +230,8 @@ class Implicates:
             unit = np.searchsorted(home_unit, starts, side="right") - 1
             self._unit = np.unique(place * home_unit.size + unit, return_inverse=True)[1].astype(np.int64)
             if self._unit[-1] + 1 < self._unit.size:
-                self.families.append(Family(self._unit, int(self._unit[-1]) + 1))
+                label = np.unique(owner * home_unit.size + unit, return_inverse=True)[1].astype(np.int64)
+                self.families.append(Family(label, int(label.max()) + 1))
         self._model = np.split(models[best], self._bounds[1:-1])
         return Sums(value, variance, slope, n * models[best], n, place)
 

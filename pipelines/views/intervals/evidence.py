@@ -152,6 +152,7 @@ class JobDraws:
             draws,
             key.stream("intervals", 0),
             geography.starts(plan.level).astype(np.int32),
+            np.unique(unit_of_place, return_inverse=True)[1].astype(np.int64),
         )
         self._groups = groups_of_jobs
 
