@@ -75,7 +75,7 @@ class Sums:
         label : ndarray of int64, shape (n_sums,)
         expected : ndarray of float64, shape (n_sums,)
         """
-        total = np.bincount(label, expected)
+        total: Float64 = np.bincount(label, expected).astype(np.float64)
         slope = np.bincount(label, self.slope * expected) / np.maximum(total, 1e-300)
         first = np.flatnonzero(np.append(True, np.diff(label) > 0))
         value, variance = np.bincount(label, self.value), np.bincount(label, self.variance)

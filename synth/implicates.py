@@ -265,7 +265,9 @@ class Implicates:
             logs.append(float(-0.5 * (np.log(spread) + off / spread).sum()))
         self.k_place = _likely(logs)
         shared = self.families[: self._shared]
-        mean = scaled(sums, shared, [effect[-1].astype(np.float64) for effect in self._effects[: len(shared)]])
+        mean = scaled(
+            sums, shared, [effect[-1].astype(np.float64) for effect in self._effects[: len(shared)]]
+        )
         self.k_group = _likely(self._log_likelihoods_of_groups(sums.by(self._unit, mean)))
 
     def _log_likelihoods_of_groups(self, sums: Sums) -> list[float]:
@@ -301,10 +303,10 @@ class Implicates:
             prior = binomial / (1 + k_place)
             size = ((table.n[own] ** 2).sum() - n**2) / rest
             drawn = np.bincount(cell, seen.seen[part]).astype(np.int64)
+            parameter: Float64 = np.bincount(cell, keep[part]).astype(np.float64)
             if seen.kind == NOISE:  # of the same variance
-                given = drawn, (v + 1 - np.sqrt(2 * v + 1)) / v, np.ones(v.size)
-            else:
-                given = drawn, np.bincount(cell, keep[part]), np.ones(v.size)
+                parameter = (v + 1 - np.sqrt(2 * v + 1)) / v
+            given = drawn, parameter, np.ones(v.size)
             for j, concentration in enumerate(_GRID.tolist()):
                 chance = (binomial * rest * (size + concentration) / (1 + concentration) + noise) / rest**2
                 known = 1 / (1 / prior + 1 / chance)
@@ -393,8 +395,8 @@ class Implicates:
         every = self._evidence.unbiased(self._table)
         expected, value, variance, slope = (np.zeros(int(table.offsets[-1])) for _ in range(4))
         jobs = np.bincount(self._groups.member[k], self._groups.n, table.n.size)
-        for i, own in enumerate(self._own):
-            layout, rows = self._layouts[i], self._groups.rows(i)
+        for i, layout in enumerate(self._layouts):
+            rows = self._groups.rows(i)
             first = np.flatnonzero(np.append(True, np.diff(self._cell[i]) > 0))
             member, one = np.unique(self._groups.member[0, rows], return_index=True)
             for g, row in zip(member.tolist(), one.tolist(), strict=True):

@@ -24,12 +24,11 @@ from pipelines.planning.estimating import JobLayout, public_prior
 from pipelines.planning.measured import MeasuredGroups, TableChoice
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.storage import load_plan
-from pipelines.planning.workload import Table, resolve_workload
+from pipelines.planning.workload import resolve_workload
 from pipelines.release.layout import file_names
 from pipelines.release.measurements import measurement_files, read_measurements
 from pipelines.release.reader import PublicRelease, PublicReleaseError
 from pipelines.storage.parquet_form import FormError
-from synth.dirichlet import DirichletParameters
 from synth.evidence import Evidence
 from synth.implicates import Implicates
 from synth.measured import JobGroups, MeasuredTable
@@ -103,9 +102,9 @@ class JobDraws:
             )
         self.plan, geography = plan, plan.geography
         slots, levels = plan.pools.slots, [*geography.levels, geography.block_level]
-        every = resolve_workload(plan.configuration, geography, plan.level, slots).tables
-        self.tables = tuple(t for t in every if t.home in levels and t.work in (None, *levels))
-        self.left_out = tuple(t for t in every if t not in self.tables)
+        wanted = resolve_workload(plan.configuration, geography, plan.level, slots).tables
+        self.tables = tuple(t for t in wanted if t.home in levels and t.work in (None, *levels))
+        self.left_out = tuple(t for t in wanted if t not in self.tables)
         homes = [t.home for t in self.tables if t.home in geography.levels]
         self.home_level = max([plan.level, *homes], key=levels.index)
         names = dict.fromkeys((*plan.attributes, *(name for t in self.tables for name in t.attributes)))
@@ -119,8 +118,9 @@ class JobDraws:
         pairs, place = np.unique(unit * (domain.max() + 1) + domain, return_inverse=True)
         unit_of_place = (pairs // (domain.max() + 1)).astype(np.int32)
         codes = [slots.attributes[name].astype(np.int64) for name in names]
-        order = np.lexsort([*reversed(codes), pool, slots.work, place])
-        keys = np.stack([place, slots.work, pool, *codes])[:, order]
+        key_of = np.stack([place, slots.work, pool, *codes])
+        order = np.lexsort(key_of[::-1])
+        keys = key_of[:, order]
         start = np.flatnonzero(np.append(True, (np.diff(keys, axis=1) != 0).any(axis=0)))
         head = order[start]
         self.work = slots.work[head]
@@ -238,7 +238,7 @@ def _drawn(release: PublicRelease, plan: ReleasePlan, table: synth.Table) -> Evi
     """Count what was drawn from every urn by cell, in all data sets that were cut from the first run."""
     numeric = plan.numeric
     parameters = numeric.parameters
-    if not isinstance(parameters, DirichletParameters):
+    if not isinstance(parameters, synth.DirichletParameters):
         raise PublicReleaseError(f"{release.folder}: nothing is known of intervals of its mechanism")
     seen = np.zeros(int(table.offsets[-1]), np.int64)
     for below in ReleaseImplicates.of(plan.configuration).folders[: plan.implicates.of_run]:
@@ -260,9 +260,7 @@ def _drawn(release: PublicRelease, plan: ReleasePlan, table: synth.Table) -> Evi
     return Evidence.urn(seen, prior[np.repeat(numeric.pool_class, size), stratum], retention[stratum])
 
 
-def _released(
-    release: PublicRelease, plan: ReleasePlan, below: str
-) -> Iterator[tuple[Int64, Int32, Int64]]:
+def _released(release: PublicRelease, plan: ReleasePlan, below: str) -> Iterator[tuple[Int64, Int32, Int64]]:
     """Yield pool, home block and number of jobs of the rows of a data set."""
     names, by = file_names(plan.configuration), plan.pools.pooling.by
     geography, slots = plan.geography, plan.pools.slots

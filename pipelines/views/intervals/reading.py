@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import synth
+from geo_data.od_files import count_columns
 from pipelines.release.reader import PublicRelease, PublicReleaseError, read_public_release
 from pipelines.storage.checksums import CHECKSUMS
 from pipelines.storage.errors import MEMORY_ERRORS
@@ -27,6 +28,7 @@ from synth.intervals import LEVEL
 from synth.intervals import intervals as of_draws
 
 __all__ = [
+    "COVERAGE_WORDS",
     "DRAWS_FILE",
     "DRAWS_FORMAT",
     "Areas",
@@ -39,6 +41,14 @@ __all__ = [
 
 DRAWS_FILE = "draws.parquet"
 DRAWS_FORMAT = "odsynth draws 1"
+
+COVERAGE_WORDS = (
+    "An interval goes from low to high, both in it, and holds 90 % of the posterior draws of its count: of",
+    "what the truth may be, given what was published and the public model. It holds the truth as often where",
+    "that model is right. How often it does was measured, by table and by size; for some it is less often than",
+    "90 % of cases: docs/intervals.md of the program says for which.",
+)
+"""What every place that shows intervals says of them."""
 
 Areas = str | Mapping[str, str] | pd.Series
 """A level of the release, or the area of each unit of one of its levels, by code."""
@@ -134,10 +144,7 @@ class PosteriorDraws:
             If there is no such level, area or attribute, draws are too few, or the file is damaged.
         """
         names = (attributes,) if isinstance(attributes, str) else tuple(attributes)
-        if self.draws < (least := -(-2 // (1 - level)) - 1):
-            raise PublicReleaseError(
-                f"{self.path}: {self.draws} draws are too few. Fix: write at least {least} with --draws"
-            )
+        self._check_draws(level)
         parts = []
         for cells in self.cells(home, work, names):
             low, high = of_draws(cells.counts, level)
@@ -172,6 +179,54 @@ class PosteriorDraws:
             counts = pd.DataFrame(cells.counts.T, columns=[str(i + 1) for i in range(self.draws)])
             parts.append(pd.concat([self._labels(home, work, names, cells), counts], axis=1))
         return pd.concat(parts, ignore_index=True)
+
+    def between(
+        self, pairs: pd.DataFrame, home_level: str, work_level: str, count: str = "S000"
+    ) -> tuple[Int64, Int64]:
+        """Return the intervals of the flows between pairs of units.
+
+        Parameters
+        ----------
+        pairs : DataFrame
+            ``work`` and ``home``: units of the levels, as `PublicRelease.flows` numbers them.
+        home_level, work_level : str
+        count : str
+            Of ``release.counts``: which jobs.
+
+        Returns
+        -------
+        low, high : ndarray of int64, shape (n_pairs,)
+
+        Raises
+        ------
+        PublicReleaseError
+            As `flows`.
+        """
+        geography = self.release.geography
+        of = {
+            column: (name, code)
+            for name, columns in count_columns(self.release.categories).items()
+            for code, column in enumerate(columns)
+        }
+        attribute = of.get(count)
+        names = () if attribute is None else (attribute[0],)
+        wide = geography.n_units(home_level)
+        key = pairs["work"].to_numpy().astype(np.int64) * wide + pairs["home"].to_numpy()
+        order = np.argsort(key)
+        low, high = np.zeros(key.size, np.int64), np.zeros(key.size, np.int64)
+        blocks = np.flatnonzero(
+            np.isin(geography.unit_of(work_level, np.arange(geography.n_blocks)), pairs["work"].unique())
+        )
+        self._check_draws(LEVEL)
+        for cells in self.cells(home_level, work_level, names, blocks):
+            own = np.ones(cells.home.size, bool)
+            if attribute is not None:
+                own = cells.categories[0] == attribute[1]
+            found = cells.work[own] * wide + cells.home[own]
+            at = np.minimum(np.searchsorted(key, found, sorter=order), max(key.size - 1, 0))
+            same = key[order[at]] == found if key.size else np.zeros(found.size, bool)
+            low[order[at[same]]], high[order[at[same]]] = of_draws(cells.counts[:, own][:, same])
+        return low, high
 
     def cells(
         self, home: Areas, work: Areas | None, attributes: Sequence[str] = (), only: Int64 | None = None
@@ -224,9 +279,17 @@ class PosteriorDraws:
         """Return the code or name of each area, by its number."""
         if isinstance(areas, str):
             return np.asarray(self.release.geography.codes(areas), object)
-        return np.asarray(sorted({str(name) for name in areas.values}), object) if isinstance(
-            areas, pd.Series
-        ) else np.asarray(sorted({str(name) for name in areas.values()}), object)
+        return (
+            np.asarray(sorted({str(name) for name in areas.values}), object)
+            if isinstance(areas, pd.Series)
+            else np.asarray(sorted({str(name) for name in areas.values()}), object)
+        )
+
+    def _check_draws(self, level: Fraction) -> None:
+        if self.draws < (least := -(-2 // (1 - level)) - 1):
+            raise PublicReleaseError(
+                f"{self.path}: {self.draws} draws are too few. Fix: write at least {least} with --draws"
+            )
 
     def _labels(
         self, home: Areas, work: Areas | None, attributes: Sequence[str], cells: Cells
@@ -304,7 +367,7 @@ class PosteriorDraws:
             table = file.read_row_group(number, columns=["jobs", "homes", *attributes]).combine_chunks()
             jobs = table["jobs"].to_numpy()
             lists = table["homes"].combine_chunks()
-            homes = lists.values.to_numpy()
+            homes = lists.flatten().to_numpy()
             if (jobs < 1).any() or not np.array_equal(lists.value_lengths().to_numpy(), jobs * self.draws):
                 raise ValueError("a row has not one home for each of its jobs in each draw")
             if homes.size and int(homes.max()) >= home_area.size:
@@ -418,6 +481,4 @@ def _blame(path: Path) -> Iterator[None]:
     except Exception as error:  # a file that was damaged may do anything to its reader
         fix = "write it again with odsynth intervals"
         detail: Any = str(error) or type(error).__name__
-        raise PublicReleaseError(
-            f"{path}: damaged, or not a file of draws: {detail}. Fix: {fix}"
-        ) from None
+        raise PublicReleaseError(f"{path}: damaged, or not a file of draws: {detail}. Fix: {fix}") from None

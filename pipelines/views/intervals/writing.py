@@ -16,6 +16,7 @@ from pipelines.release.reader import PublicRelease, PublicReleaseError, check_ta
 from pipelines.storage.durable import whole_folder
 from pipelines.views.intervals.evidence import JobDraws, PlaceDraws, evidence_words
 from pipelines.views.intervals.reading import (
+    COVERAGE_WORDS,
     DRAWS_FILE,
     DRAWS_FORMAT,
     PosteriorDraws,
@@ -23,20 +24,11 @@ from pipelines.views.intervals.reading import (
     public_key,
 )
 
-__all__ = ["COVERAGE_WORDS", "write_intervals"]
+__all__ = ["DRAWS", "FEWEST", "write_intervals"]
 
 README = "README.txt"
 DRAWS = 100
 FEWEST = 19  # an interval of 90 % needs them
-
-COVERAGE_WORDS = (
-    "An interval goes from low to high, both in it, and holds 90 % of the posterior draws of its count: of what",
-    "the truth may be, given what was published and the public model. So it holds the truth in about 90 % of",
-    "cases as far as the model is right. Where that was measured, and where intervals held the truth less often",
-    "(among them rare large counts, residents by attribute in small areas, sums over tables of blocks at small",
-    "epsilon, blocks that were not measured), is in docs/intervals.md of the program.",
-)
-"""What every place that shows intervals says of them."""
 
 _JOBS = 20_000  # of a row group, at least
 
@@ -189,14 +181,14 @@ def _readme(
         *COVERAGE_WORDS,
         "",
         "Tables (CSV; codes are text: leading zeros count). jobs is the middle draw, not the released count,",
-        "which may lie outside of the interval: it has noise, or was drawn. Cells whose interval is 0 to 0 are",
-        "left out.",
+        "which may lie outside of the interval: it has noise, or was drawn. Cells whose interval is 0 to 0",
+        "are left out.",
         *(f"  {name}  {what}" for what, name in tables.items()),
         *(f"  not here, as its areas or blocks are not those of the draws: {name}" for name in absent),
         "",
-        f"{DRAWS_FILE} has {draws:,} draws of the homes of all jobs, by {jobs.home_level}, for the interval of any",
-        "sum of areas: pipelines.intervals(PUBLIC, FILE).flows(HOMES, WORKPLACES, ATTRIBUTES). docs/formats.md",
-        "says what its columns are.",
+        f"{DRAWS_FILE} has {draws:,} draws of the homes of all jobs, by {jobs.home_level}, for the interval",
+        "of any sum of areas: pipelines.intervals(PUBLIC, FILE).flows(HOMES, WORKPLACES, ATTRIBUTES).",
+        "docs/formats.md of the program says what its columns are.",
         f"plan {certificate.plan_sha256}",
     ]
     return "\n".join(lines) + "\n"
