@@ -78,7 +78,8 @@ class Sums:
         total: Float64 = np.bincount(label, expected).astype(np.float64)
         slope = np.bincount(label, self.slope * expected) / np.maximum(total, 1e-300)
         first = np.flatnonzero(np.append(True, np.diff(label) > 0))
-        value, variance = np.bincount(label, self.value), np.bincount(label, self.variance)
+        value: Float64 = np.bincount(label, self.value).astype(np.float64)
+        variance: Float64 = np.bincount(label, self.variance).astype(np.float64)
         return Sums(value, variance, slope, total, self.n[first], self.owner[first])
 
 

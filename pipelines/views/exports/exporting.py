@@ -150,12 +150,12 @@ def _check(release: PublicRelease, levels: Sequence[str], names: Sequence[str], 
 _WITHOUT_INTERVALS = ("lodes", "pmtiles", "omx", "flowmap")
 
 
-def _interval_words(source: Source) -> tuple[str, ...]:
-    return (
-        "Flows have an interval of all their jobs (S000), which the released count need not lie in.",
-        *COVERAGE_WORDS,
-        "Pairs that no released job has are not among the flows, though their interval may go beyond 0.",
-    )
+_INTERVAL_WORDS = (
+    "",
+    "Flows have an interval of all their jobs (S000), in which the released count need not lie.",
+    *COVERAGE_WORDS,
+    "Pairs that no released job has are not among the flows, though their interval may go beyond 0.",
+)
 
 
 def _readme(source: Source, name: str, folder: Path, remarks: list[str]) -> str:
@@ -177,11 +177,7 @@ def _readme(source: Source, name: str, folder: Path, remarks: list[str]) -> str:
         "",
         f"{levels}Codes are text: leading zeros count. Coordinates, if any, are degrees, WGS84 (EPSG:4326).",
         *remarks,
-        *(
-            ["", *_interval_words(source)]
-            if source.draws is not None and name not in _WITHOUT_INTERVALS
-            else []
-        ),
+        *([] if source.draws is None or name in _WITHOUT_INTERVALS else _INTERVAL_WORDS),
         "",
         "Files:",
         *(f"  {path.name}" for path in sorted(folder.iterdir())),

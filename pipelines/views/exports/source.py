@@ -89,7 +89,7 @@ class Source:
 
     @property
     def columns(self) -> list[str]:
-        """Columns of numbers that flows have: the counts, and the interval of the first where there are draws."""
+        """Columns of numbers that flows have: the counts, and with draws the interval of the first."""
         return [*self.counts, *(INTERVAL if self.draws is not None else ())]
 
     def flows(self) -> Iterator[pd.DataFrame]:

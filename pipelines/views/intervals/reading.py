@@ -45,8 +45,8 @@ DRAWS_FORMAT = "odsynth draws 1"
 COVERAGE_WORDS = (
     "An interval goes from low to high, both in it, and holds 90 % of the posterior draws of its count: of",
     "what the truth may be, given what was published and the public model. It holds the truth as often where",
-    "that model is right. How often it does was measured, by table and by size; for some it is less often than",
-    "90 % of cases: docs/intervals.md of the program says for which.",
+    "that model is right. How often it does was measured, by table and by size; for some it is less often",
+    "than in 90 % of cases: docs/intervals.md of the program says for which.",
 )
 """What every place that shows intervals says of them."""
 
@@ -180,6 +180,12 @@ class PosteriorDraws:
             parts.append(pd.concat([self._labels(home, work, names, cells), counts], axis=1))
         return pd.concat(parts, ignore_index=True)
 
+    def has(self, home_level: str, count: str = "S000") -> bool:
+        """Say whether there are intervals of homes of a level, and of a count of the release."""
+        levels, attribute = self.release.levels, self._attribute(count)
+        told_apart = attribute is None or attribute[0] in self.attributes
+        return told_apart and levels.index(home_level) <= levels.index(self.home_level)
+
     def between(
         self, pairs: pd.DataFrame, home_level: str, work_level: str, count: str = "S000"
     ) -> tuple[Int64, Int64]:
@@ -202,13 +208,7 @@ class PosteriorDraws:
         PublicReleaseError
             As `flows`.
         """
-        geography = self.release.geography
-        of = {
-            column: (name, code)
-            for name, columns in count_columns(self.release.categories).items()
-            for code, column in enumerate(columns)
-        }
-        attribute = of.get(count)
+        geography, attribute = self.release.geography, self._attribute(count)
         names = () if attribute is None else (attribute[0],)
         wide = geography.n_units(home_level)
         key = pairs["work"].to_numpy().astype(np.int64) * wide + pairs["home"].to_numpy()
@@ -218,7 +218,7 @@ class PosteriorDraws:
             np.isin(geography.unit_of(work_level, np.arange(geography.n_blocks)), pairs["work"].unique())
         )
         self._check_draws(LEVEL)
-        for cells in self.cells(home_level, work_level, names, blocks):
+        for cells in self.cells(home_level, work_level, names, blocks, pairs["home"].unique()):
             own = np.ones(cells.home.size, bool)
             if attribute is not None:
                 own = cells.categories[0] == attribute[1]
@@ -229,7 +229,12 @@ class PosteriorDraws:
         return low, high
 
     def cells(
-        self, home: Areas, work: Areas | None, attributes: Sequence[str] = (), only: Int64 | None = None
+        self,
+        home: Areas,
+        work: Areas | None,
+        attributes: Sequence[str] = (),
+        only: Int64 | None = None,
+        homes: Int64 | None = None,
     ) -> Iterator[Cells]:
         """Yield the cells of a table that have jobs in any draw, all of a work area together.
 
@@ -239,6 +244,8 @@ class PosteriorDraws:
             As for `flows`.
         only : ndarray of int64, optional
             Work blocks to look at, rising; others are not read.
+        homes : ndarray of int64, optional
+            Numbers of the home areas to count.
 
         Yields
         ------
@@ -247,6 +254,8 @@ class PosteriorDraws:
         """
         geography = self.release.geography
         home_area = self._area(home, self.home_level, "homes")
+        if homes is not None:
+            home_area = np.where(np.isin(home_area, homes), home_area, -1)
         work_area = np.zeros(geography.n_blocks, np.int64)
         if work is not None:
             work_area = self._area(work, geography.block_level, "workplaces")
@@ -261,7 +270,7 @@ class PosteriorDraws:
         empty = np.zeros((self.draws, 0), np.int64)
         held, held_counts = np.zeros(0, np.int64), empty
         given = False
-        for number in sorted(set(last.tolist()) | set(self._groups_of(work_area, only))):
+        for number in self._groups_of(work_area, only):
             cell, counts = self._count(number, home_area, work_area, attributes, widths, wide, only)
             every = np.union1d(held, cell)
             total = np.zeros((self.draws, every.size), np.int64)
@@ -279,11 +288,14 @@ class PosteriorDraws:
         """Return the code or name of each area, by its number."""
         if isinstance(areas, str):
             return np.asarray(self.release.geography.codes(areas), object)
-        return (
-            np.asarray(sorted({str(name) for name in areas.values}), object)
-            if isinstance(areas, pd.Series)
-            else np.asarray(sorted({str(name) for name in areas.values()}), object)
-        )
+        return np.asarray(sorted(pd.Series(areas, dtype="str").unique()), object)
+
+    def _attribute(self, count: str) -> tuple[str, int] | None:
+        """Return the attribute and the category that a count of the release is of; None of all jobs."""
+        for name, columns in count_columns(self.release.categories).items():
+            if count in columns:
+                return name, columns.index(count)
+        return None
 
     def _check_draws(self, level: Fraction) -> None:
         if self.draws < (least := -(-2 // (1 - level)) - 1):
