@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["held_by_lot", "intervals"]
+__all__ = ["LEVEL", "held_by_lot", "intervals", "quantiles"]
 
 Int64 = NDArray[np.int64]
 
@@ -40,9 +41,15 @@ def intervals(draws: NDArray[np.integer], level: Fraction = LEVEL) -> tuple[Int6
     ValueError
         If the level is not in (0, 1), or draws are so few that no interval between two of them has it.
     """
+    low, high = quantiles(draws, level)
+    return low.astype(np.int64), high.astype(np.int64)
+
+
+def quantiles(draws: NDArray[Any], level: Fraction = LEVEL) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the order statistics of draws that an interval goes between; as `intervals`, of any numbers."""
     outside = _outside(draws.shape[0], level)
     ordered = np.partition(draws, (outside, draws.shape[0] - 1 - outside), axis=0)
-    return ordered[outside].astype(np.int64), ordered[-1 - outside].astype(np.int64)
+    return ordered[outside], ordered[-1 - outside]
 
 
 def held_by_lot(

@@ -104,6 +104,11 @@ class FlowAnswer:
     areas: int
     flows: tuple[Flow, ...]
 
+    @property
+    def bounded(self) -> bool:
+        """Whether the flows have intervals."""
+        return bool(self.flows) and self.flows[0].low is not None
+
 
 class FlowTables:
     """The flow tables of releases (`flow_tables`), opened when they are asked for."""
@@ -191,7 +196,10 @@ def _bounds(
     own = np.full(others.size, area.unit)
     home, work = (others, own) if workers else (own, others)
     pairs = pd.DataFrame({"work": work, "home": home})
-    low, high = draws.between(pairs, home_level, work_level, ask.attribute)
+    try:
+        low, high = draws.between(pairs, home_level, work_level, ask.attribute)
+    except PublicReleaseError:  # a damaged file of draws is no reason to answer nothing, nor to show its path
+        return none
     return list(zip(low.tolist(), high.tolist(), strict=True))
 
 
