@@ -305,7 +305,7 @@ class Implicates:
             drawn = np.bincount(cell, seen.seen[part]).astype(np.int64)
             parameter: Float64 = np.bincount(cell, keep[part]).astype(np.float64)
             if seen.kind == NOISE:  # of the same variance
-                parameter = (v + 1 - np.sqrt(2 * v + 1)) / v
+                parameter = v / (v + 1 + np.sqrt(2 * v + 1))
             given = drawn, parameter, np.ones(v.size)
             for j, concentration in enumerate(_GRID.tolist()):
                 chance = (binomial * rest * (size + concentration) / (1 + concentration) + noise) / rest**2
