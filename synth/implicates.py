@@ -39,6 +39,8 @@ _FLOORS = (1e-3, 1e-2, 1e-1)  # shares of jobs that follow no place's profile
 _EQUAL = 0.03  # part of the profile of those that is the same in all cells
 _SAMPLE = 100  # groups on which a concentration is measured
 _TOLERANCE = 2.0  # how much less likely, in logarithms, a smaller concentration may be
+_RARE = 0.2  # groups of a sample that every concentration has beside those that say so
+_TELLING = 16  # jobs of a group whose own counts say something of its concentration
 _CHAIN = 4  # draws of the profile of a place that are thrown away
 
 
@@ -113,6 +115,7 @@ class Implicates:
         self.failures = 0
         random = np.random.default_rng(self._seeds[-1])
         sums = self._sums_of_places(prior, work_area, home_area, home_unit, work_unit)
+        self._unbiased = evidence[0].unbiased(tables[0])
         self._effects = draw_effects(sums, self.k_public, self.families, draws, random)
         self._scale = self.families[0].scale
         self._measure_concentrations(sums, random)
@@ -140,6 +143,7 @@ class Implicates:
         n, member = groups.n[rows], groups.member[:, rows]
         group = np.searchsorted(own, member[0])
         random = np.random.default_rng(self._seeds[position])
+        kappas = self._concentrations(position, random)
         offsets = offsets_of(self._table.k[own])
         at = np.concatenate([np.arange(*self._table.offsets[g : g + 2]) for g in own])
         seen = self._evidence.seen[at]
@@ -153,7 +157,7 @@ class Implicates:
         self.failures += draw_place(
             self._evidence.kind, seen, self._evidence.parameter[at], self._evidence.keep[at], guess, offsets,
             self._table.n[own], np.tile(self._cell[position], (own.size, 1)),
-            self._drawn_shares(position), n, group.astype(np.int64), self.k_place, self.k_group,
+            self._drawn_shares(position), n, group.astype(np.int64), self.k_place, kappas,
             self.k_public, self._scale**2, self._parts_of(member),
             layout.start[crossing] + self._begin[:-1, np.newaxis], layout.which[crossing], layout.cell,
             self._factor, self._rest, self._use, _CHAIN if own.size > 1 else 0, random, jobs,
@@ -212,9 +216,9 @@ class Implicates:
         common += _EQUAL / np.diff(self._bounds)[place]
         common /= np.bincount(place, common)[place]
         models = [(1 - floor) * share + floor * common for floor in _FLOORS]
-        found = [self._log_likelihoods(model) for model in models]
-        best = int(np.argmax([max(logs) for logs in found]))
-        self.k_public = _likely(found[best])
+        found = [self._log_likelihoods(model).sum(axis=0) for model in models]
+        best = int(np.argmax([logs.max() for logs in found]))
+        self.k_public = _likely(found[best].tolist())
         work, wide = work_area[place], home_area.size
         owner = place if work_unit is None else work_unit[place]
         areas = int(work_area.max()) + 1
@@ -235,27 +239,36 @@ class Implicates:
         self._model = np.split(models[best], self._bounds[1:-1])
         return Sums(value, variance, slope, n * models[best], n, place)
 
-    def _log_likelihoods(self, profile: Float64) -> list[float]:
-        """Return how likely every concentration of groups around the profiles of their places is."""
-        table, seen = self._table, self._evidence
-        jobs = np.array([table.n[own].sum() for own in self._own])
+    def _log_likelihoods(self, profile: Float64) -> NDArray[np.float64]:
+        """Return how likely every concentration of groups around the profiles of their places is.
+
+        Shape (n_sample, n_concentrations): by group of a sample of these, large ones more often.
+        """
+        jobs = np.array([self._table.n[own].sum() for own in self._own])
         at = (np.arange(_SAMPLE) + 0.5) / _SAMPLE * jobs.sum()
-        logs = np.zeros(_GRID.size)
-        parts = np.split(profile, self._bounds[1:-1])
+        parts, found = np.split(profile, self._bounds[1:-1]), []
         for i in np.unique(np.searchsorted(np.cumsum(jobs), at)).tolist():
             own = self._own[i]
-            g = own[int(np.searchsorted(np.cumsum(table.n[own]), jobs[i] / 2))]
-            part, n = slice(*table.offsets[g : g + 2]), int(table.n[g])
-            given = seen.seen[part], seen.parameter[part], seen.keep[part], parts[i] * n, n
-            logs += [group_evidence(seen.kind, *given, concentration) for concentration in _GRID.tolist()]
-        return [float(one) for one in logs]
+            g = int(own[np.searchsorted(np.cumsum(self._table.n[own]), jobs[i] / 2)])
+            found.append(self._logs_around(g, parts[i]))
+        return np.array(found)
+
+    def _logs_around(self, g: int, profile: Float64) -> Float64:
+        """Return how likely every concentration of a group around a profile is."""
+        table, seen = self._table, self._evidence
+        part, n = slice(*table.offsets[g : g + 2]), int(table.n[g])
+        given = seen.seen[part], seen.parameter[part], seen.keep[part], profile * n, n
+        return np.array([group_evidence(seen.kind, *given, one) for one in _GRID.tolist()])
 
     def _measure_concentrations(self, sums: Sums, random: np.random.Generator) -> None:
         """Find how far places are from what is expected with effects, and groups from their places."""
         # Around a draw of the effects, not their mean, which has been fitted to the same counts.
         mean = scaled(sums, self.families, [effect[-1].astype(np.float64) for effect in self._effects])
         if not self._chain:
-            self.k_place = self.k_group = _likely(self._log_likelihoods(mean / sums.n))
+            alone = self._log_likelihoods(mean / sums.n)
+            self.k_place = self.k_group = _likely(alone.sum(axis=0).tolist())
+            self._chances = _mixture(alone)
+            self._around = np.split(mean / sums.n, self._bounds[1:-1])
             return
         noise = sums.noise(mean)
         off = (sums.value - mean) ** 2
@@ -268,55 +281,71 @@ class Implicates:
         mean = scaled(
             sums, shared, [effect[-1].astype(np.float64) for effect in self._effects[: len(shared)]]
         )
-        self.k_group = _likely(self._log_likelihoods_of_groups(sums.by(self._unit, mean)))
+        self._others = _Others(sums.by(self._unit, mean), self._unit, self._bounds)
+        jobs = np.array([self._table.n[own].sum() if own.size > 1 else 0 for own in self._own])
+        at = (np.arange(_SAMPLE) + 0.5) / _SAMPLE * jobs.sum()
+        found = []
+        for i in np.searchsorted(np.cumsum(jobs), at).tolist():
+            own = self._own[i]
+            g = int(random.choice(own, p=self._table.n[own] / self._table.n[own].sum()))  # by jobs, as read
+            found.append(self._logs_around_others(i, g))
+        self.k_group = _likely(np.sum(found, axis=0).tolist())
+        self._chances = _mixture(np.array(found))
 
-    def _log_likelihoods_of_groups(self, sums: Sums) -> list[float]:
-        """Return how likely every concentration of groups is, each around what the others of its place say.
+    def _logs_around_others(self, position: int, g: int) -> Float64:
+        """Return how likely every concentration of a group around what the others of its place say is.
 
         Around a profile that was found with its own counts a group would seem nearer to its place than it is.
         Homes are counted by area, where cells are parts of areas: groups are farther from each other there.
         """
-        table, seen = self._table, self._evidence
-        value, variance, slope = seen.unbiased(table)
-        keep = seen.parameter * seen.keep
-        off, logs = (sums.value - sums.expected) ** 2, []
-        for concentration in _GRID.tolist():
-            spread = spread_of(sums.expected, sums.n, concentration) + sums.noise(sums.expected)
-            logs.append(float(-0.5 * (np.log(spread) + off / spread).sum()))
-        k_place = _likely(logs)
-        several = np.array([table.n[own].sum() if own.size > 1 else 0 for own in self._own])
-        at = (np.arange(_SAMPLE) + 0.5) / _SAMPLE * several.sum()
-        random = np.random.default_rng(self._seeds[0])
+        table, seen, own, sums = self._table, self._evidence, self._own[position], self._others.sums
+        value, variance, slope = self._unbiased
+        n, jobs = int(table.n[g]), int(table.n[own].sum())
+        rest = float(jobs - n)
+        part, place, cell = slice(*table.offsets[g : g + 2]), *self._others.cells(position)
+        y, v, s = (np.bincount(cell, one[part]) for one in (value, variance, slope))
+        share = sums.expected[place] / jobs
+        noise = np.maximum(sums.variance[place] - v, 0)
+        noise += np.maximum(sums.slope[place] * jobs - s / np.bincount(cell) * n, 0) * share
+        binomial = share * np.maximum(1 - share, 1e-3)
+        prior = binomial / (1 + self._others.k_place)
+        size = ((table.n[own] ** 2).sum() - n**2) / rest
+        drawn = np.bincount(cell, seen.seen[part]).astype(np.int64)
+        parameter: Float64 = np.bincount(cell, (seen.parameter * seen.keep)[part]).astype(np.float64)
+        if seen.kind == NOISE:  # of the same variance
+            parameter = v / (v + 1 + np.sqrt(2 * v + 1))
+        given = drawn, parameter, np.ones(v.size)
         result = np.zeros(_GRID.size)
-        bounds = np.searchsorted(sums.owner, np.arange(several.size + 1))
-        for i in np.searchsorted(np.cumsum(several), at).tolist():
-            own = self._own[i]
-            g = int(random.choice(own, p=table.n[own] / table.n[own].sum()))  # as jobs are what is read
-            n, rest = int(table.n[g]), float(several[i] - table.n[g])
-            part, place = slice(*table.offsets[g : g + 2]), slice(*bounds[i : i + 2])
-            cell = self._unit[self._bounds[i] : self._bounds[i + 1]] - bounds[i]
-            y, v, s = (np.bincount(cell, one[part]) for one in (value, variance, slope))
-            share = sums.expected[place] / several[i]
-            noise = np.maximum(sums.variance[place] - v, 0)
-            noise += np.maximum(sums.slope[place] * several[i] - s / np.bincount(cell) * n, 0) * share
-            binomial = share * np.maximum(1 - share, 1e-3)
-            prior = binomial / (1 + k_place)
-            size = ((table.n[own] ** 2).sum() - n**2) / rest
-            drawn = np.bincount(cell, seen.seen[part]).astype(np.int64)
-            parameter: Float64 = np.bincount(cell, keep[part]).astype(np.float64)
-            if seen.kind == NOISE:  # of the same variance
-                parameter = v / (v + 1 + np.sqrt(2 * v + 1))
-            given = drawn, parameter, np.ones(v.size)
-            for j, concentration in enumerate(_GRID.tolist()):
-                chance = (binomial * rest * (size + concentration) / (1 + concentration) + noise) / rest**2
-                known = 1 / (1 / prior + 1 / chance)
-                about = known * (share / prior + (sums.value[place] - y) / rest / chance)
-                about = np.maximum(about, 0.01 * share)
-                # What is not known of the profile makes the group vary as a smaller concentration does.
-                unknown = max(float(binomial.sum() / known.sum()) - 1, 1e-3)
-                both = 1 / (1 / concentration + 1 / unknown)
-                result[j] += group_evidence(seen.kind, *given, about / about.sum() * n, n, both)
-        return [float(one) for one in result]
+        for j, concentration in enumerate(_GRID.tolist()):
+            chance = (binomial * rest * (size + concentration) / (1 + concentration) + noise) / rest**2
+            known = 1 / (1 / prior + 1 / chance)
+            about = known * (share / prior + (sums.value[place] - y) / rest / chance)
+            about = np.maximum(about, 0.01 * share)
+            # What is not known of the profile makes the group vary as a smaller concentration does.
+            unknown = max(float(binomial.sum() / known.sum()) - 1, 1e-3)
+            both = 1 / (1 / concentration + 1 / unknown)
+            result[j] = group_evidence(seen.kind, *given, about / about.sum() * n, n, both)
+        return result
+
+    def _concentrations(self, position: int, random: np.random.Generator) -> Float64:
+        """Draw a concentration for each group of a place in every draw, shape (n_draws, n_groups).
+
+        Most groups are alike, but a few are far from their places: which, their own counts say.
+        """
+        own = self._own[position]
+        found = np.empty((self.draws, own.size))
+        for j, g in enumerate(own.tolist()):
+            chance = self._chances
+            if self._table.n[g] >= _TELLING and (own.size > 1 or not self._chain):
+                logs = np.log(chance) + (
+                    self._logs_around_others(position, g)
+                    if self._chain
+                    else self._logs_around(g, self._around[position])
+                )
+                chance = np.exp(logs - logs.max())
+                chance /= chance.sum()
+            found[:, j] = random.choice(_GRID, self.draws, p=chance)
+        return found
 
     def _unmeasured_effects(self, size: int, random: np.random.Generator) -> Float32:
         """Draw factors that are as uncertain as those of homes are."""
@@ -470,3 +499,35 @@ def _likely(logs: list[float]) -> float:
     """Return the smallest concentration of the grid that is not much less likely than the best."""
     best = max(logs)
     return float(_GRID[next(i for i, one in enumerate(logs) if one > best - _TOLERANCE)])
+
+
+def _mixture(logs: Float64) -> Float64:
+    """Return the chances of the concentrations of the grid that make a sample of groups likely.
+
+    Each concentration has a small chance, as groups that are far from their place are rare, and read.
+    """
+    likely = np.exp(logs - logs.max(axis=1, keepdims=True))
+    chances = np.full(_GRID.size, 1 / _GRID.size)
+    for _ in range(200):
+        part = likely * chances
+        total = (part / part.sum(axis=1, keepdims=True)).sum(axis=0) + _RARE
+        chances = total / total.sum()
+    return chances
+
+
+class _Others:
+    """Sums of places by home area, and the concentration of places around what is expected of them."""
+
+    def __init__(self, sums: Sums, unit: Int64, bounds: Int64) -> None:
+        self.sums, self._unit, self._bounds = sums, unit, bounds
+        off, logs = (sums.value - sums.expected) ** 2, []
+        for concentration in _GRID.tolist():
+            spread = spread_of(sums.expected, sums.n, concentration) + sums.noise(sums.expected)
+            logs.append(float(-0.5 * (np.log(spread) + off / spread).sum()))
+        self.k_place = _likely(logs)
+        self._first = np.searchsorted(sums.owner, np.arange(bounds.size))
+
+    def cells(self, position: int) -> tuple[slice, Int64]:
+        """Return where the sums of a place are, and which of them each of its cells is part of."""
+        begin, end = self._first[position : position + 2].tolist()
+        return slice(begin, end), self._unit[self._bounds[position] : self._bounds[position + 1]] - begin

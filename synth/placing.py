@@ -66,7 +66,7 @@ def _odds(row, f, part, own, start, which, cell, factor, rest, use):  # type: ig
 
 @_compiled
 def draw_place(  # type: ignore[no-untyped-def]
-    kind, seen, par, keep, guess, offsets, n, cell, shares, n_rows, group, k_place, k_group, k_parts, common,
+    kind, seen, par, keep, guess, offsets, n, cell, shares, n_rows, group, k_place, k_groups, k_parts, common,
     parts, start, which, maps, factor, rest, use, burn, random, jobs,
 ):  # fmt: skip
     """Draw the home cells of the jobs of a place, again and again; return how many counts could not be drawn.
@@ -84,8 +84,10 @@ def draw_place(  # type: ignore[no-untyped-def]
         What is expected in each draw.
     n_rows, group : ndarray of int64, shape (n_rows,)
         Jobs of the rows, and the group of each.
-    k_place, k_group, k_parts : float
-        Concentrations of the place (and of its group if there is one only), of groups, and of parts.
+    k_place, k_parts : float
+        Concentrations of the place and of parts.
+    k_groups : ndarray of float64, shape (n_draws, n_groups)
+        Concentrations of groups around the place, or of the only group around what is expected.
     common : float
         Relative variance of the profiles of parts, beside that of their concentration.
     parts : ndarray of int64, shape (n_divisions, n_rows)
@@ -152,7 +154,6 @@ def draw_place(  # type: ignore[no-untyped-def]
             part[q, r] = number[parts[q, r]]
     profile = np.ones((at, fine))
     chain = groups > 1
-    kappa = k_group if chain else k_place
     failures = 0
     odd = start.shape[0] > 0 or at > 1
     for f in range(fine):
@@ -169,7 +170,7 @@ def draw_place(  # type: ignore[no-untyped-def]
                 size = max(1.0 / (1.0 / (k_parts * theta[f]) + common), 1e-3)
                 profile[p, f] = max(random.standard_gamma(size) / size, 1e-6)
         for g in range(groups):
-            a, b = offsets[g], offsets[g + 1]
+            a, b, kappa = offsets[g], offsets[g + 1], k_groups[m, g]
             k = b - a
             member = row_of[slots[g]]
             total = 0.0
