@@ -6,8 +6,8 @@ For each case, mechanism and epsilon a release is planned and run as anybody's w
 are made from its public folder alone (`pipelines.write_intervals`). Every count of a table, and of sums of
 its areas, has an interval of 90 %. Printed, or put into docs/intervals.md, is how often it holds the truth:
 by lot (`synth.intervals.held_by_lot`, which is to be 90 % at any size), and in brackets as a closed interval
-of whole numbers. Sizes are those of the mean of the draws, rounded; cells that are 0 in every draw and in truth
-are left out.
+of whole numbers. Sizes are those of the mean of the draws, rounded; cells that are 0 in every draw and in
+truth are left out.
 
 The code was developed while looking at Rhode Island (LODES plays the truth) and at the demo's region.
 """
