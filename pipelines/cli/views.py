@@ -22,10 +22,13 @@ _MEANINGS = "\n".join(f"  {name:11} {form.meaning}" for name, form in FORMATS.it
 @click.command("map")
 @click.argument("public", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--to", "target", type=FILE, help="The HTML file; by default map.html beside PUBLIC.")
+@click.option(
+    "--intervals", type=FILE, help="File of draws that `odsynth intervals` wrote: tables get intervals."
+)
 @implicate_option
-def map_command(public: Path, target: Path | None, implicate: int) -> None:
+def map_command(public: Path, target: Path | None, intervals: Path | None, implicate: int) -> None:
     """Write an offline map of the release in PUBLIC: one HTML file, to be opened by any browser."""
-    path = pipelines.write_map(public, target, implicate)
+    path = pipelines.write_map(public, target, implicate, intervals)
     click.echo(f"{path}: {path.stat().st_size / 1e6:.1f} MB. Open it in a browser; it needs no network.")
 
 

@@ -123,7 +123,7 @@ def test_intervals_of_a_planned_release_hold_the_truth(
     path = pipelines.demo_inputs(tmp_path, jobs=8_000, blocks=400)
     text = path.read_text(encoding="utf-8").replace('"dirichlet"', f'"{mechanism}"')
     text = text.replace('retention_min = "0.5"', 'retention_min = "1"')
-    config = pipelines.parse_config(text, path.parent, "demo.toml").with_out(tmp_path / "out")
+    config = pipelines.parse_config(text, path.parent, "demo.toml").with_out(tmp_path / "release")
     release = pipelines.run(config)
     pipelines.write_intervals(release.public, draws=60)
     opened = pipelines.intervals(release.public)
