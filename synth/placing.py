@@ -121,6 +121,7 @@ def draw_place(  # type: ignore[no-untyped-def]
     shape, counts = np.empty(widest), np.empty(widest, np.int64)
     theta, mass, own = np.empty(fine), np.empty(fine), np.zeros(fine)
     tables, tilts = np.zeros(fine), np.zeros(groups)
+    boost, exposure = np.ones(fine), np.zeros(fine)
     drawn = np.empty(total_jobs, np.int32)
     # Where the jobs of each row stand, and the slots of each group.
     first_slot = np.zeros(rows + 1, np.int64)
@@ -165,6 +166,7 @@ def draw_place(  # type: ignore[no-untyped-def]
             for f in range(fine):
                 theta[f] = max(shares[m, f], _LEAST)
         tables[:] = 0.0
+        exposure[:] = k_place
         for p in range(1, profile.shape[0]):
             for f in range(fine):
                 size = max(1.0 / (1.0 / (k_parts * theta[f]) + common), 1e-3)
@@ -175,11 +177,13 @@ def draw_place(  # type: ignore[no-untyped-def]
             member = row_of[slots[g]]
             total = 0.0
             for f in range(fine):
-                mass[f] = theta[f]
+                boost[f] = 1.0
                 for j in range(start.shape[0]):
                     if use[j] == GROUP:
-                        mass[f] *= factor[m, start[j, member] + maps[which[j, member], f]]
+                        boost[f] *= factor[m, start[j, member] + maps[which[j, member], f]]
+                mass[f] = theta[f] * boost[f]
                 total += mass[f]
+            normal, from_place = total, 0.0
             shape[:k] = 0.0
             for f in range(fine):
                 mass[f] *= kappa / total
@@ -231,8 +235,13 @@ def draw_place(  # type: ignore[no-untyped-def]
                     at = _split(counts[c], mass, f_first, f, random, own, drawn, at)
             for i in range(before, at):
                 if chain and own[drawn[i]] > 0.0:
-                    tables[drawn[i]] += _tables_of(own[drawn[i]], mass[drawn[i]], random)
+                    more = _tables_of(own[drawn[i]], mass[drawn[i]], random)
+                    tables[drawn[i]] += more
+                    from_place += more
                 own[drawn[i]] = 0.0
+            # What the group's factors explain of its jobs is not the place's profile.
+            for f in range(fine):
+                exposure[f] += from_place * boost[f] / normal
             # To rows: in random order, then exchanged by their odds.
             size = at - before
             for i in range(size - 1, 0, -1):
@@ -262,7 +271,8 @@ def draw_place(  # type: ignore[no-untyped-def]
         if chain:
             total = 0.0
             for f in range(fine):
-                theta[f] = max(random.standard_gamma(k_place * max(shares[m, f], _LEAST) + tables[f]), 1e-300)
+                theta[f] = random.standard_gamma(k_place * max(shares[m, f], _LEAST) + tables[f])
+                theta[f] = max(theta[f] / exposure[f], 1e-300)
                 total += theta[f]
             for f in range(fine):
                 theta[f] = max(theta[f] / total, 1e-12)
