@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -44,6 +44,7 @@ attributes = ["age", "earnings", "industry"]
 
 [geography]
 """
+LEAST, MANY = 85, 30  # what is named beside a table: shares below, of as many counts
 SIZES = ((0, 0), (1, 9), (10, 99), (100, 2**62))
 Ints = NDArray[np.int64]
 
@@ -159,6 +160,26 @@ def measure_coverage(name: str, mechanism: str, epsilon: str, draws: int) -> Ite
         yield ""
 
 
+def with_summaries(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines, and after each table which of its sizes have intervals that hold the truth too seldom."""
+    low: list[str] = []
+    for line in lines:
+        name, *cells = [cell.strip() for cell in line.strip("|").split("|")]
+        found = [re.match(r"([\d.]+) .* of ([\d,]+)$", cell) for cell in cells]
+        for size, match in zip(("0", "1 to 9", "10 to 99", "100 and more"), found, strict=False):
+            if match and float(match[1]) < LEAST and int(match[2].replace(",", "")) >= MANY:
+                low.append(f"{name}, {size}: {float(match[1]):.0f}")
+        if not line and len(low) > 1 and low[0] == "table":
+            yield f"\nBelow {LEAST} %, of {MANY} counts or more: {'; '.join(low[1:])}."
+        elif not line and low == ["table"]:
+            yield f"\nNone is below {LEAST} %, of {MANY} counts or more."
+        if line.startswith("| ---"):
+            low = ["table"]
+        elif not line:
+            low = []
+        yield line
+
+
 @click.command()
 @click.option("--draws", type=click.IntRange(min=19), default=40, show_default=True)
 @click.option("--epsilon", multiple=True, default=("8.6", "2"), show_default=True)
@@ -178,7 +199,7 @@ def main(
                     click.echo(line)
     if write:
         before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
-        page = before + BEGIN + "\n".join(["", *lines]) + END + rest.split(END)[1]
+        page = before + BEGIN + "\n".join(["", *with_summaries(lines)]) + "\n" + END + rest.split(END)[1]
         PAGE.write_text(page, encoding="utf-8")
 
 
