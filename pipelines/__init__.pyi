@@ -69,5 +69,8 @@ from .views.evaluation import evaluation_folder as evaluation_folder
 from .views.exports import ExportError as ExportError
 from .views.exports import export as export
 from .views.figures import draw_figure as draw_figure
+from .views.intervals import PosteriorDraws as PosteriorDraws
+from .views.intervals import intervals as intervals
+from .views.intervals import write_intervals as write_intervals
 from .views.maps import build_map as build_map
 from .views.maps import write_map as write_map

@@ -11,6 +11,8 @@ import pipelines
 from pipelines.cli.common import FILE, FOLDER, PATH, implicate_option, say
 from pipelines.views.exports.exporting import FORMATS
 from pipelines.views.figures import KINDS
+from pipelines.views.intervals.reading import COVERAGE_WORDS
+from pipelines.views.intervals.writing import DRAWS, FEWEST
 
 __all__ = ["VIEWS"]
 
@@ -20,10 +22,13 @@ _MEANINGS = "\n".join(f"  {name:11} {form.meaning}" for name, form in FORMATS.it
 @click.command("map")
 @click.argument("public", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--to", "target", type=FILE, help="The HTML file; by default map.html beside PUBLIC.")
+@click.option(
+    "--intervals", type=FILE, help="File of draws that `odsynth intervals` wrote: tables get intervals."
+)
 @implicate_option
-def map_command(public: Path, target: Path | None, implicate: int) -> None:
+def map_command(public: Path, target: Path | None, intervals: Path | None, implicate: int) -> None:
     """Write an offline map of the release in PUBLIC: one HTML file, to be opened by any browser."""
-    path = pipelines.write_map(public, target, implicate)
+    path = pipelines.write_map(public, target, implicate, intervals)
     click.echo(f"{path}: {path.stat().st_size / 1e6:.1f} MB. Open it in a browser; it needs no network.")
 
 
@@ -85,6 +90,11 @@ Each goes into a folder of its own; nothing is overwritten. Only the public fold
 @click.option("--to", type=PATH, help="Folder; by default `exports` beside the public one.")
 @click.option("--home-level", help="Level of homes, such as trct; by default the finest that has polygons.")
 @click.option("--work-level", help="Level of workplaces; by default that of homes.")
+@click.option(
+    "--intervals",
+    type=FILE,
+    help="File of draws that `odsynth intervals` wrote: flows get columns low and high.",
+)
 @implicate_option
 def export_command(
     public: Path,
@@ -92,16 +102,46 @@ def export_command(
     to: Path | None,
     home_level: str | None,
     work_level: str | None,
+    intervals: Path | None,
     implicate: int,
 ) -> None:
     """Export a release."""
     files = pipelines.export(
-        public, formats, to, home_level=home_level, work_level=work_level, implicate=implicate
+        public,
+        formats,
+        to,
+        home_level=home_level,
+        work_level=work_level,
+        implicate=implicate,
+        intervals=intervals,
     )
     for name, paths in files.items():
         size = sum(path.stat().st_size for path in paths)
         shown = f"{size / 1e6:8.2f} MB" if size >= 1e5 else f"{size / 1e3:8.2f} kB"
         click.echo(f"{name:11} {shown}  {paths[0].parent}")
+
+
+@click.command("intervals")
+@click.argument("public", type=FOLDER)
+@click.option("--to", type=PATH, help="Folder; by default `intervals` beside the public one.")
+@click.option(
+    "--draws",
+    type=click.IntRange(min=FEWEST),
+    default=DRAWS,
+    show_default=True,
+    help="How many posterior draws of the home of every job.",
+)
+def intervals_command(public: Path, to: Path | None, draws: int) -> None:
+    """Write intervals of every count of the tables that the release in the folder PUBLIC is for.
+
+    And a file of posterior draws, from which any sum of areas has its interval (pipelines.intervals in
+    Python, --intervals of `odsynth export`). Only the public folder is read; everybody gets the same draws.
+    """
+    say("Drawing; this takes minutes where there are hundreds of thousands of jobs ...")
+    for what, path in pipelines.write_intervals(public, to, draws=draws).items():
+        click.echo(f"{path}: {what}, {path.stat().st_size / 1e6:.2f} MB")
+    for line in COVERAGE_WORDS:
+        click.echo(line)
 
 
 @click.command()
@@ -146,4 +186,4 @@ def evaluate(out: Path, truth: Path | None, tables: tuple[Path, ...], to: Path |
         click.echo(f"Written {target}: {files}. CONFIDENTIAL, never publish.")
 
 
-VIEWS = (map_command, figure, export_command, evaluate)
+VIEWS = (map_command, figure, export_command, intervals_command, evaluate)

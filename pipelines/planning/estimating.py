@@ -31,6 +31,7 @@ __all__ = [
     "drawn_cells",
     "estimate_factors",
     "estimate_homes",
+    "public_prior",
     "restore_estimate",
 ]
 
@@ -213,15 +214,15 @@ def estimate_factors(plan: ReleasePlan, layout: JobLayout, noisy: Sequence[Int64
 
 def estimate_homes(plan: ReleasePlan, rows: JobRows, noisy: Sequence[Int64]) -> Estimate:
     """Fit the expected homes of some rows, as if there were no others, to their noisy counts."""
-    return estimate(rows.tables, noisy, rows.groups, _prior(plan))
+    return estimate(rows.tables, noisy, rows.groups, public_prior(plan))
 
 
 def restore_estimate(plan: ReleasePlan, rows: JobRows, factors: Sequence[Float64]) -> Estimate:
     """Return the estimate of some rows from the factors of their cells (`JobLayout.choose`)."""
-    return restore(rows.tables, factors, rows.groups, _prior(plan))
+    return restore(rows.tables, factors, rows.groups, public_prior(plan))
 
 
-def _prior(plan: ReleasePlan) -> Prior:
+def public_prior(plan: ReleasePlan) -> Prior:
     """Return the shares of the public model, of any cells."""
     shares, cumulative = plan.destination_shares, plan.cumulative_weights
     ends = np.append(shares.starts[1:], plan.geography.n_blocks)

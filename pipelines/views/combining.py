@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
+from synth.intervals import quantiles
+
 __all__ = ["CombinedEstimate", "Rule", "combine"]
 
-Rule = Literal["imputed", "fully", "partially"]
+Rule = Literal["imputed", "fully", "partially", "posterior"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class CombinedEstimate:
 
 
 def combine(
-    estimates: npt.ArrayLike, variances: npt.ArrayLike, rule: Rule, *, level: float = 0.95
+    estimates: npt.ArrayLike, variances: npt.ArrayLike | None, rule: Rule, *, level: float = 0.95
 ) -> CombinedEstimate:
     r"""Combine the results of one analysis that was done on each of m implicates as if it were real data.
 
@@ -45,13 +48,17 @@ def combine(
     ----------
     estimates : array_like of float, shape (m,)
         The estimate from each implicate; m >= 2.
-    variances : array_like of float, shape (m,)
-        Its squared standard error, as the analysis of that implicate alone gives it; >= 0.
-    rule : {"imputed", "fully", "partially"}
+    variances : array_like of float, shape (m,), or None
+        Its squared standard error, as the analysis of that implicate alone gives it; >= 0. None for the rule
+        "posterior".
+    rule : {"imputed", "fully", "partially", "posterior"}
         What the implicates are. ``"partially"``: synthetic homes for the same jobs, whose public
-        attributes were kept; implicates of a release of this program are of this kind. ``"fully"``: every
-        variable of other units of the same population is synthetic, in as many records as the real data
-        have. ``"imputed"``: real data with missing values filled in.
+        attributes were kept; implicates in a release of this program, each drawn by its mechanism, are of
+        this kind. ``"posterior"``: draws of what the confidential jobs may be, given what was published
+        (`PosteriorDraws.implicates`), as many as wanted from one release; the interval is of the statistic of
+        these jobs, not of a population that they are a sample of. ``"fully"``: every variable of other units
+        of the same population is synthetic, in as many records as the real data have. ``"imputed"``: real
+        data with missing values filled in.
     level : float
         Of the interval, in (0, 1).
 
@@ -62,8 +69,8 @@ def combine(
     Raises
     ------
     ValueError
-        If there are fewer than two implicates, lengths differ, a number is not finite, or a variance is
-        negative.
+        If there are fewer than two implicates, lengths differ, a number is not finite, a variance is
+        negative, or posterior draws have variances, or are too few for an interval of the level.
 
     Notes
     -----
@@ -77,6 +84,10 @@ def combine(
     fully         :math:`(1 + 1/m) B - \bar u`   :math:`m-1`
     partially     :math:`\bar u + B / m`         :math:`(m-1)(1 + \bar u / (B / m))^2`
     ============  =============================  =============================================
+
+    posterior: T is B. The interval is between two of the estimates in their order, beyond each of which a
+    further draw would be with the probability (1 - level) / 2 at most. It covers as the intervals of counts
+    do (docs/intervals.md). The other rules would add to B what it has in it already, or divide it by m.
 
     imputed: Rubin, *Multiple Imputation for Nonresponse in Surveys* (1987). fully: Raghunathan, Reiter and
     Rubin, *Journal of Official Statistics* 19 (2003). partially: Reiter, *Survey Methodology* 29 (2003).
@@ -112,8 +123,13 @@ def combine(
 
     By hand: B = 0.0003, the mean variance 0.00021667, T = 0.00021667 + 0.0003 / 3 = 0.00031667.
     """
-    q, u = np.asarray(estimates, np.float64), np.asarray(variances, np.float64)
+    q = np.asarray(estimates, np.float64)
     m = q.size
+    if rule == "posterior":
+        return _between_draws(q, variances, level)
+    if variances is None:
+        raise ValueError(f"the rule {rule!r} needs the variance of each implicate's estimate")
+    u = np.asarray(variances, np.float64)
     if q.ndim != 1 or q.shape != u.shape or m < 2:
         raise ValueError("give the estimate and the variance of each of at least two implicates")
     if not (np.isfinite(q).all() and np.isfinite(u).all() and (u >= 0).all()):
@@ -127,10 +143,22 @@ def combine(
     elif rule in ("imputed", "partially"):
         variance, freedom = extra + within, _freedom(m, within, extra)
     else:
-        raise ValueError(f"there is no rule {rule!r}; there are: imputed, fully, partially")
+        raise ValueError(f"there is no rule {rule!r}; there are: imputed, fully, partially, posterior")
     estimate = float(q.mean())
     half = float(stdtrit(freedom, (1 + level) / 2)) * variance**0.5
     return CombinedEstimate(estimate, variance, freedom, (estimate - half, estimate + half))
+
+
+def _between_draws(
+    q: npt.NDArray[np.float64], variances: npt.ArrayLike | None, level: float
+) -> CombinedEstimate:
+    """Return the interval between order statistics of posterior draws."""
+    if variances is not None:
+        raise ValueError("posterior draws have no variances of their own; give None")
+    if q.ndim != 1 or q.size < 2 or not np.isfinite(q).all():
+        raise ValueError("give the finite estimates from at least two posterior draws")
+    low, high = quantiles(q, Fraction(level).limit_denominator(10**6))
+    return CombinedEstimate(float(q.mean()), float(q.var(ddof=1)), np.inf, (float(low), float(high)))
 
 
 def _freedom(m: int, within: float, extra: float) -> float:

@@ -23,6 +23,7 @@ from pipelines.service.public.models import (
     ReleaseList,
 )
 from pipelines.service.store import ServiceError
+from pipelines.views.intervals import COVERAGE_WORDS
 
 __all__ = ["flow_question", "router"]
 
@@ -127,7 +128,7 @@ def _flows(request: Request, name: str, version: str, ask: FlowQuestion) -> Resp
     catalog: Catalog = request.app.state.catalog
     found = catalog.find_usable(name, version)
     said = catalog.flows(found, ask)
-    headers = {"ETag": tag(found.sha256, ask), "Cache-Control": CONTENT}
+    headers = {"ETag": tag(found.sha256, ask, catalog.draws_mark(found)), "Cache-Control": CONTENT}
     if is_fresh(request, headers["ETag"]):  # not before: of an area that there is not, nothing is fresh
         return Response(status_code=304, headers=headers)
     flows = FlowList(
@@ -142,6 +143,10 @@ def _flows(request: Request, name: str, version: str, ask: FlowQuestion) -> Resp
         implicate=ask.implicate,
         jobs=said.jobs,
         areas=said.areas,
-        flows=[FlowEntry(code=f.code, jobs=f.jobs, external=f.external) for f in said.flows],
+        flows=[
+            FlowEntry(code=f.code, jobs=f.jobs, external=f.external, low=f.low, high=f.high)
+            for f in said.flows
+        ],
+        about_intervals=" ".join(COVERAGE_WORDS) if said.bounded else None,
     )
-    return Response(flows.model_dump_json(), headers=headers, media_type="application/json")
+    return Response(flows.model_dump_json(exclude_none=True), headers=headers, media_type="application/json")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -28,12 +29,14 @@ from pipelines.service.public.preparation import Preparation, Prepared
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
+from pipelines.views.intervals import PosteriorDraws
 
 __all__ = ["Catalog", "File", "Version"]
 
 _KEPT_SECONDS = 2.0  # a withdrawal is seen that late
 _AGAIN_SECONDS = 0.1  # after which a version that is not known is looked for once more
 _OPEN_RELEASES = 8
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,7 @@ class Catalog:
         # Folders of versions do not change, so what was read of them is kept by their content's hash.
         self._describe = lru_cache(maxsize=1024)(_describe)
         self._release = lru_cache(maxsize=_OPEN_RELEASES)(self._read_release)
+        self._draws = lru_cache(maxsize=_OPEN_RELEASES)(self._read_draws)
 
     def start(self, waiting: Callable[[], Iterable[tuple[str, Path]]] = tuple) -> None:
         """Begin to prepare, in the background, maps and tables of all that is or will be published.
@@ -232,9 +236,25 @@ class Catalog:
             raise ServiceError(503, "preparing", detail)
         try:
             with self.tables.cursor(prepared.flows) as cursor:
-                return ask_flows(self.release(version), cursor, ask)
+                return ask_flows(self.release(version), cursor, ask, self.draws(version))
         except PublicReleaseError as error:
             raise ServiceError(404, "not_found", f"{error}.") from None
+
+    def draws(self, version: Version) -> PosteriorDraws | None:
+        """Return the posterior draws that lie beside a usable version, as ``VERSION.draws.parquet``.
+
+        Without the file, or where it is of another content, flows have no intervals.
+        """
+        mark = self.draws_mark(version)
+        return None if mark is None else self._draws(version.folder, version.sha256, mark)
+
+    def draws_mark(self, version: Version) -> tuple[int, int] | None:
+        """Return size and time of the file of draws of a version; None if there is none."""
+        try:
+            info = _draws_file(version.folder).stat()
+        except OSError:
+            return None
+        return info.st_size, info.st_mtime_ns
 
     def prepared(self, sha256: str) -> Prepared:
         """Return where the map and the tables of a content are, or will be."""
@@ -270,6 +290,17 @@ class Catalog:
     @staticmethod
     def _read_release(folder: Path, _: str) -> PublicRelease:
         return read_public_release(folder)
+
+    def _read_draws(self, folder: Path, sha256: str, _: tuple[int, int]) -> PosteriorDraws | None:
+        try:
+            return PosteriorDraws(self._release(folder, sha256), _draws_file(folder))
+        except (PublicReleaseError, OSError) as error:
+            _log.warning("%s is not used: %s", _draws_file(folder).name, type(error).__name__)
+            return None
+
+
+def _draws_file(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.draws.parquet")
 
 
 def _describe(folder: Path, sums: str) -> tuple[Certificate | None, dict[str, File]]:

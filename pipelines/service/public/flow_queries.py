@@ -9,10 +9,12 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from pipelines.release.reader import PublicRelease, PublicReleaseError
 from pipelines.views.commutes import Area, Side, find_area
+from pipelines.views.intervals import PosteriorDraws
 from pipelines.views.labels import unit_names
 
 __all__ = ["Flow", "FlowAnswer", "FlowQuestion", "FlowTables", "ask_flows"]
@@ -65,12 +67,16 @@ class Flow:
         Whether the other area is an external zone.
     name : str
         Of the other area; "" where the release has none.
+    low, high : int or None
+        Interval of the true number of jobs, where the publisher gave posterior draws of these homes.
     """
 
     code: str
     jobs: int
     external: bool
     name: str
+    low: int | None = None
+    high: int | None = None
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,11 @@ class FlowAnswer:
     areas: int
     flows: tuple[Flow, ...]
 
+    @property
+    def bounded(self) -> bool:
+        """Whether the flows have intervals."""
+        return bool(self.flows) and self.flows[0].low is not None
+
 
 class FlowTables:
     """The flow tables of releases (`flow_tables`), opened when they are asked for."""
@@ -116,7 +127,12 @@ class FlowTables:
         self._connection.cache_clear()
 
 
-def ask_flows(release: PublicRelease, connection: duckdb.DuckDBPyConnection, ask: FlowQuestion) -> FlowAnswer:
+def ask_flows(
+    release: PublicRelease,
+    connection: duckdb.DuckDBPyConnection,
+    ask: FlowQuestion,
+    draws: PosteriorDraws | None = None,
+) -> FlowAnswer:
     """Answer a question.
 
     Parameters
@@ -125,6 +141,8 @@ def ask_flows(release: PublicRelease, connection: duckdb.DuckDBPyConnection, ask
     connection : DuckDBPyConnection
         To the flow tables of this release.
     ask : FlowQuestion
+    draws : PosteriorDraws, optional
+        Of this release: flows get intervals, unless homes are finer than those of the draws.
 
     Returns
     -------
@@ -156,12 +174,33 @@ def ask_flows(release: PublicRelease, connection: duckdb.DuckDBPyConnection, ask
     unit, jobs = (np.asarray(found[name], np.int64) for name in ("unit", "jobs"))
     codes, external = release.geography.codes(other_level), _external_units(release, other_level)
     names = unit_names(release, other_level)
+    largest = _largest(unit, jobs, ask.top)
+    bounds = _bounds(draws, ask, area, other_level, unit[largest])
     flows = tuple(
-        Flow(str(codes[unit[i]]), int(jobs[i]), int(unit[i]) in external, str(names[unit[i]]))
-        for i in _largest(unit, jobs, ask.top)
+        Flow(str(codes[unit[i]]), int(jobs[i]), int(unit[i]) in external, str(names[unit[i]]), low, high)
+        for i, (low, high) in zip(largest.tolist(), bounds, strict=True)
     )
     name = str(unit_names(release, area.level)[area.unit])
     return FlowAnswer(area, name, other_level, int(jobs.sum()), len(jobs), flows)
+
+
+def _bounds(
+    draws: PosteriorDraws | None, ask: FlowQuestion, area: Area, other_level: str, others: NDArray[np.int64]
+) -> list[tuple[int | None, int | None]]:
+    """Return the interval of the flow with each of the other areas, or None twice."""
+    workers = ask.of == "workers"
+    home_level, work_level = (other_level, area.level) if workers else (area.level, other_level)
+    none: list[tuple[int | None, int | None]] = [(None, None)] * others.size
+    if draws is None or not draws.has(home_level, ask.attribute) or not others.size:
+        return none
+    own = np.full(others.size, area.unit)
+    home, work = (others, own) if workers else (own, others)
+    pairs = pd.DataFrame({"work": work, "home": home})
+    try:
+        low, high = draws.between(pairs, home_level, work_level, ask.attribute)
+    except PublicReleaseError:  # a damaged file of draws is no reason to answer nothing, nor to show its path
+        return none
+    return list(zip(low.tolist(), high.tolist(), strict=True))
 
 
 def _connect(path: Path) -> duckdb.DuckDBPyConnection:

@@ -115,11 +115,16 @@ class FileList(BaseModel):
 
 
 class FlowEntry(BaseModel):
-    """Jobs between the area that was asked for and another; external: an external zone."""
+    """Jobs between the area that was asked for and another; external: an external zone.
+
+    low, high: interval of the true number, of 90 % of posterior draws, where the publisher gave draws.
+    """
 
     code: str
     jobs: int
     external: bool
+    low: int | None = None
+    high: int | None = None
 
 
 class FlowList(BaseModel):
@@ -147,6 +152,8 @@ class FlowList(BaseModel):
         How many areas it has flows with.
     flows : list of FlowEntry
         The largest of them.
+    about_intervals : str
+        What low and high are, where flows have them.
     """
 
     note: str = SYNTHETIC
@@ -162,3 +169,4 @@ class FlowList(BaseModel):
     jobs: int
     areas: int
     flows: list[FlowEntry]
+    about_intervals: str | None = None

@@ -18,6 +18,7 @@ from pipelines.service.public.flow_queries import FlowQuestion
 from pipelines.service.rendering import render
 from pipelines.service.store import ServiceError
 from pipelines.views.accuracy import accuracy_words
+from pipelines.views.intervals import COVERAGE_WORDS
 from pipelines.views.labels import singular
 from pipelines.views.maps import certificate_words
 
@@ -135,6 +136,7 @@ def flows(
         asked={"area": area.strip(), "side": side, "level": level, "attribute": attribute},
         said=said,
         problem=problem,
+        about_intervals=" ".join(COVERAGE_WORDS),
     )
 
 

@@ -21,6 +21,7 @@ from pipelines.views.exports.spatial import (
     write_pmtiles,
 )
 from pipelines.views.exports.tables import write_csv, write_flowmap
+from pipelines.views.intervals.reading import COVERAGE_WORDS, PosteriorDraws
 
 __all__ = ["FORMATS", "Format", "export"]
 
@@ -70,6 +71,7 @@ def export(
     home_level: str | None = None,
     work_level: str | None = None,
     implicate: int = 1,
+    intervals: Path | None = None,
 ) -> dict[str, list[Path]]:
     """Write a release in formats of other programs, each in a folder of its own, with a read-me.
 
@@ -86,6 +88,9 @@ def export(
         with polygons, or zones of about 1,000 workers.
     implicate : int
         Which of the release's synthetic data sets.
+    intervals : Path, optional
+        A file of posterior draws of this release (`write_intervals`): flows get two columns more, ``low`` and
+        ``high``, the interval of all jobs, but in LODES files, tiles, matrices and files for flowmap.
 
     Returns
     -------
@@ -98,7 +103,8 @@ def export(
         If there is no such format or level, a level is none of a format, or files would be overwritten. Then
         nothing is written.
     PublicReleaseError
-        If the folder is not the public folder of a release, or `to` lies in it.
+        If the folder is not the public folder of a release, `to` lies in it, or the file of draws is of
+        another release or of coarser homes.
 
     Notes
     -----
@@ -112,9 +118,15 @@ def export(
     home_level = home_level or work_level or usual_level(release)
     work_level = work_level or home_level
     _check(release, (home_level, work_level), names, to)
+    draws = None if intervals is None else PosteriorDraws(release, intervals)
+    if draws is not None and release.levels.index(home_level) > release.levels.index(draws.home_level):
+        raise ExportError(
+            f"{intervals}: there are no intervals of homes by {home_level}. Fix: export homes by "
+            f"{draws.home_level} or a coarser level"
+        )
     to.mkdir(parents=True, exist_ok=True)
     with private_folder(to) as scratch, ExitStack() as parts:
-        source = Source(release, home_level, work_level, scratch)
+        source = Source(release, home_level, work_level, scratch, draws=draws)
         for name in names:
             part = parts.enter_context(whole_folder(to / name, mode=None))
             remarks = FORMATS[name].write(source, part)
@@ -133,6 +145,17 @@ def _check(release: PublicRelease, levels: Sequence[str], names: Sequence[str], 
     present = [to / name for name in names if (to / name).exists()]
     if present:
         raise ExportError(f"{present[0]}: is there already. Remove it, or export to another folder")
+
+
+_WITHOUT_INTERVALS = ("lodes", "pmtiles", "omx", "flowmap")
+
+
+_INTERVAL_WORDS = (
+    "",
+    "Flows have an interval of all their jobs (S000), in which the released count need not lie.",
+    *COVERAGE_WORDS,
+    "Pairs that no released job has are not among the flows, though their interval may go beyond 0.",
+)
 
 
 def _readme(source: Source, name: str, folder: Path, remarks: list[str]) -> str:
@@ -154,6 +177,7 @@ def _readme(source: Source, name: str, folder: Path, remarks: list[str]) -> str:
         "",
         f"{levels}Codes are text: leading zeros count. Coordinates, if any, are degrees, WGS84 (EPSG:4326).",
         *remarks,
+        *([] if source.draws is None or name in _WITHOUT_INTERVALS else _INTERVAL_WORDS),
         "",
         "Files:",
         *(f"  {path.name}" for path in sorted(folder.iterdir())),

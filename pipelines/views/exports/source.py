@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from pipelines.release.polygons import polygon_file
 from pipelines.release.reader import PublicRelease, PublicReleaseError
+from pipelines.views.intervals.reading import PosteriorDraws
 
-__all__ = ["ENDS", "ExportError", "Source", "usual_level"]
+__all__ = ["ENDS", "INTERVAL", "ExportError", "Source", "usual_level"]
 
 _MOST_ZONES = 20_000
 """Of a level that is chosen by default: who loads a matrix of so many needs 1.6 GB for each count."""
@@ -25,6 +26,9 @@ _MOST_ZONES = 20_000
 _WORKERS_PER_ZONE = 1_000  # about what a census tract has
 ENDS = [f"{side}_{axis}" for side in ("home", "work") for axis in ("longitude", "latitude")]
 """Columns of `Source.journeys`: where a flow begins and ends."""
+
+INTERVAL = ("low", "high")
+"""Columns of flows, where there are draws."""
 
 
 class ExportError(PublicReleaseError):
@@ -62,6 +66,8 @@ class Source:
         For a file of flows while the exports are made.
     batch_rows : int
         Largest number of rows that a format has in memory at once.
+    draws : PosteriorDraws, optional
+        With them flows have two columns more, ``low`` and ``high``: the interval of all jobs (S000).
     """
 
     release: PublicRelease
@@ -69,6 +75,7 @@ class Source:
     work_level: str
     folder: Path
     batch_rows: int = 100_000
+    draws: PosteriorDraws | None = None
 
     @property
     def levels(self) -> dict[str, str]:
@@ -80,6 +87,11 @@ class Source:
         """Columns that count jobs; S000 is the first."""
         return list(self.release.counts)
 
+    @property
+    def columns(self) -> list[str]:
+        """Columns of numbers that flows have: the counts, and with draws the interval of the first."""
+        return [*self.counts, *(INTERVAL if self.draws is not None else ())]
+
     def flows(self) -> Iterator[pd.DataFrame]:
         """Yield all flows of the pair of levels, external zones included, a batch at a time.
 
@@ -87,7 +99,7 @@ class Source:
         ------
         DataFrame
             At most `batch_rows` of what `PublicRelease.flows` returns for the levels and all counts, in its
-            order; at least one batch, which may be empty.
+            order, with intervals where there are draws; at least one batch, which may be empty.
         """
         with pa.OSFile(str(self._added_up[0])) as file, pa.ipc.open_stream(file) as batches:
             for batch in batches:
@@ -103,7 +115,9 @@ class Source:
         """The flows, added up once and put into a file, from which all formats read them; the totals."""
         zones = {side: self.release.geography.n_units(level) for side, level in self.levels.items()}
         totals = {side: np.zeros((number, len(self.counts)), np.int64) for side, number in zones.items()}
-        batches = self.release.flow_batches(self.home_level, self.work_level, self.counts)
+        batches = self._with_intervals(
+            self.release.flow_batches(self.home_level, self.work_level, self.counts)
+        )
         first = next(batches)
         schema = pa.Schema.from_pandas(first, preserve_index=False).remove_metadata()
         path = self.folder / "flows.arrow"
@@ -116,6 +130,14 @@ class Source:
                 table = pa.Table.from_pandas(flows, schema, preserve_index=False)
                 file.write_table(table, max_chunksize=self.batch_rows)
         return path, totals
+
+    def _with_intervals(self, batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        for flows in batches:
+            if self.draws is None:
+                yield flows
+            else:
+                low, high = self.draws.between(flows, self.home_level, self.work_level)
+                yield flows.assign(**dict(zip(INTERVAL, (low, high), strict=True)))
 
     @cached_property
     def zones(self) -> dict[str, gpd.GeoDataFrame]:
@@ -182,7 +204,7 @@ class Source:
             drawn = np.isfinite(home).all(axis=1) & np.isfinite(work).all(axis=1) & (home != work).any(axis=1)
             ends = pd.DataFrame(np.hstack([home, work]), columns=ENDS)
             named = {side: codes[side].take(flows[side].to_numpy()) for side in codes}
-            table = pd.concat([pd.DataFrame(named), ends, flows[self.counts]], axis=1)
+            table = pd.concat([pd.DataFrame(named), ends, flows[self.columns]], axis=1)
             yield table[drawn].reset_index(drop=True)
 
     @cached_property

@@ -20,6 +20,7 @@ from pipelines.release.readme import odds_in_words, presence_in_words
 from pipelines.release.signing import SIGNED, UNSIGNED, is_signed
 from pipelines.storage.durable import write_whole
 from pipelines.views.accuracy import accuracy_words
+from pipelines.views.intervals import PosteriorDraws
 from pipelines.views.maps.payload import make_payload
 from synth import decimal_up
 
@@ -32,7 +33,7 @@ _SCRIPTS = ("dom", "data", "places", "flows", "scale", "charts", "mapview", "pan
 _PAYLOAD_LIMIT = 13_500_000
 
 
-def build_map(folder: Path, implicate: int = 1) -> str:
+def build_map(folder: Path, implicate: int = 1, intervals: Path | None = None) -> str:
     """Return the map of a release as one HTML page that needs nothing else.
 
     Parameters
@@ -41,6 +42,9 @@ def build_map(folder: Path, implicate: int = 1) -> str:
         The public folder of a release. Nothing else is read.
     implicate : int
         Which of its synthetic data sets.
+    intervals : Path, optional
+        A file of posterior draws of this release (`pipelines.write_intervals`): the panel's table of areas
+        then has intervals.
 
     Returns
     -------
@@ -52,13 +56,14 @@ def build_map(folder: Path, implicate: int = 1) -> str:
     Raises
     ------
     PublicReleaseError
-        If the folder is not a public folder.
+        If the folder is not a public folder, or the file none of draws of it.
     FileNotFoundError
         If the library that draws the map has not been set up.
     """
     release = read_public_release(folder, implicate)
     library = {name: _library(name) for name in ("maplibre-gl.js", "maplibre-gl.css", "LICENSE.txt")}
-    payload = make_payload(release, _PAYLOAD_LIMIT)
+    draws = None if intervals is None else PosteriorDraws(release, intervals)
+    payload = make_payload(release, _PAYLOAD_LIMIT, draws)
     library_script = _without_addresses(library["maplibre-gl.js"])
     script = "\n" + "\n".join(_text(f"js/{name}.js") for name in _SCRIPTS)
     library_version = re.search(r"maplibre-gl-js/blob/v([\d.]+)/", library["maplibre-gl.js"])
@@ -82,7 +87,9 @@ def build_map(folder: Path, implicate: int = 1) -> str:
     )
 
 
-def write_map(folder: Path, target: Path | None = None, implicate: int = 1) -> Path:
+def write_map(
+    folder: Path, target: Path | None = None, implicate: int = 1, intervals: Path | None = None
+) -> Path:
     """Write the map of a release into one HTML file.
 
     Parameters
@@ -94,6 +101,8 @@ def write_map(folder: Path, target: Path | None = None, implicate: int = 1) -> P
         is made if it is not there; a map that is there already is replaced when the new one is complete.
     implicate : int
         Which of its synthetic data sets.
+    intervals : Path, optional
+        As for `build_map`.
 
     Returns
     -------
@@ -107,7 +116,7 @@ def write_map(folder: Path, target: Path | None = None, implicate: int = 1) -> P
     """
     target = target or folder.resolve().parent / "map.html"
     check_target(target, folder)
-    page = build_map(folder, implicate)
+    page = build_map(folder, implicate, intervals)
     target.parent.mkdir(parents=True, exist_ok=True)
     write_whole(target, page, mode=None)
     return target

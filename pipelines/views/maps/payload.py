@@ -15,6 +15,7 @@ from pyproj import CRS
 
 import geo_data
 from pipelines.release.reader import PublicRelease
+from pipelines.views.intervals import PosteriorDraws
 from pipelines.views.labels import external_zone_names, level_words, unit_names
 from pipelines.views.maps.shapes import centroid_cells, geojson, level_shapes
 
@@ -52,7 +53,7 @@ class Payload:
         return len(self.arrays) + len(self.texts)
 
 
-def make_payload(release: PublicRelease, limit: int) -> Payload:
+def make_payload(release: PublicRelease, limit: int, draws: PosteriorDraws | None = None) -> Payload:
     """Pack a release for a map.
 
     Parameters
@@ -60,6 +61,8 @@ def make_payload(release: PublicRelease, limit: int) -> Payload:
     release : PublicRelease
     limit : int
         Largest size in bytes. The finest levels are left out as far as this demands, never the coarsest.
+    draws : PosteriorDraws, optional
+        Of the release: flows and residents of the levels that they have homes by get intervals of all jobs.
 
     Returns
     -------
@@ -71,13 +74,13 @@ def make_payload(release: PublicRelease, limit: int) -> Payload:
         finest_of_all = n == len(release.levels)
         if n > 1 and finest_of_all and rows * _LEAST_BYTES > limit:
             continue
-        payload = _payload(release, release.levels[:n])
+        payload = _payload(release, release.levels[:n], draws)
         if payload.size <= limit:
             break
     return payload
 
 
-def _payload(release: PublicRelease, levels: tuple[str, ...]) -> Payload:
+def _payload(release: PublicRelease, levels: tuple[str, ...], draws: PosteriorDraws | None) -> Payload:
     geography, finest = release.geography, levels[-1]
     flows = release.flows(finest, finest, list(release.counts))
     arrays = _flow_arrays(flows, geography.n_units(finest), list(release.counts))
@@ -95,6 +98,8 @@ def _payload(release: PublicRelease, levels: tuple[str, ...]) -> Payload:
         # A level's units as ranges of the finest level's.
         starts = geography.unit_of(finest, geography.starts(level))
         arrays[f"starts:{level}"] = starts.astype(np.int32)
+        if draws is not None and draws.has(level):
+            arrays |= _interval_arrays(draws, level)
     shapes_of = level_shapes(release, levels)
     drawn_around = not shapes_of
     if drawn_around:
@@ -149,6 +154,26 @@ def _flow_arrays(flows: pd.DataFrame, n_units: int, counts: list[str]) -> dict[s
         **{f"count:{name}": flows[name].to_numpy() for name in counts},
     }
     return {name: _smallest(values) for name, values in arrays.items()}
+
+
+def _interval_arrays(draws: PosteriorDraws, level: str) -> dict[str, np.ndarray]:
+    """The intervals of flows between the units of a level, sorted by work, and of its residents."""
+    release = draws.release
+    n_units = release.geography.n_units(level)
+    flows = release.flows(level, level)
+    low, high = draws.between(flows, level, level)
+    found = draws.flows(level, None)
+    residents = np.zeros((2, n_units), np.int64)
+    residents[:, release.geography.unit_number(level, found["home"])] = found[["low", "high"]].to_numpy().T
+    arrays = {
+        "rows": np.bincount(flows["work"], minlength=n_units),
+        "home": flows["home"].to_numpy(),
+        "low": low,
+        "high": high,
+        "residents_low": residents[0],
+        "residents_high": residents[1],
+    }
+    return {f"interval_{name}:{level}": _smallest(values) for name, values in arrays.items()}
 
 
 def _smallest(values: np.ndarray) -> np.ndarray:

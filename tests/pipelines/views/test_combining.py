@@ -151,3 +151,37 @@ def test_the_wrong_rule_is_seen() -> None:
     shares = generator.binomial(500, generator.beta(true + 0.01, 500 - true + 0.01)) / 500
     held = np.abs(shares - 1 / 3) <= 1.96 * np.sqrt(shares * (1 - shares) / 500)
     assert held.mean() < 0.9
+
+
+def test_posterior_draws_are_combined_between_their_quantiles() -> None:
+    draws = np.random.default_rng(3).permutation(np.arange(100.0))
+    result = combine(draws, None, "posterior", level=0.9)
+    assert result.interval == (4.0, 95.0), "the fifth and the 96th of 100: as intervals of counts"
+    assert (result.estimate, result.degrees_of_freedom) == (49.5, math.inf)
+    assert result.variance == pytest.approx(np.var(draws, ddof=1))
+    assert combine(draws[:39], None, "posterior").interval == (draws[:39].min(), draws[:39].max())
+    for estimates, variances, rule, said in (
+        (draws[:38], None, "posterior", "at least 39 draws"),
+        (draws, np.ones(100), "posterior", "no variances"),
+        ([1, np.inf], None, "posterior", "finite"),
+        ([1, 2], None, "partially", "needs the variance"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            combine(estimates, variances, rule)  # type: ignore[arg-type]
+
+
+def test_combined_posterior_draws_cover() -> None:
+    """A third of 500 jobs, seen with noise: the posterior's interval holds it, the other rule's need not."""
+    generator, noise, repetitions = np.random.default_rng(4), 12.0, 2_000
+    held = {"posterior": 0, "partially": 0}
+    for true in generator.binomial(N, SHARE, repetitions):
+        seen = true + noise * generator.standard_normal()
+        prior = N * SHARE * (1 - SHARE)
+        middle = (seen * prior + N * SHARE * noise**2) / (prior + noise**2)
+        draws = generator.normal(middle, (1 / (1 / prior + 1 / noise**2)) ** 0.5, 39)
+        low, high = combine(draws, None, "posterior").interval
+        held["posterior"] += low <= true <= high
+        low, high = combine(draws, np.zeros(39), "partially").interval
+        held["partially"] += low <= true <= high
+    assert held["posterior"] / repetitions == pytest.approx(0.95, abs=0.015)
+    assert held["partially"] / repetitions < 0.5

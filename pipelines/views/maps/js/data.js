@@ -10,6 +10,14 @@ async function unpack(id) {
 
 const ARRAY_TYPES = { uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array, int32: Int32Array };
 
+/** Intervals of the flows of a level: those to work unit u are at first[u] up to first[u + 1]; and of residents. */
+function readIntervals(array) {
+  const first = new Uint32Array(array("rows").length + 1);
+  array("rows").forEach((n, unit) => (first[unit + 1] = first[unit] + n));
+  const residents = { low: array("residents_low"), high: array("residents_high") };
+  return { first, home: array("home"), low: array("low"), high: array("high"), residents };
+}
+
 async function readData() {
   const meta = JSON.parse(document.getElementById("meta").textContent);
   const [packed, texts] = await Promise.all([unpack("arrays"), unpack("texts")]);
@@ -37,6 +45,7 @@ async function readData() {
       area: meta.arrays[`area:${level.id}`] ? Float64Array.from(array(`area:${level.id}`), (n) => n / 1000) : null,
       starts,
       unitOf,
+      intervals: meta.arrays[`interval_low:${level.id}`] ? readIntervals((name) => array(`interval_${name}:${level.id}`)) : null,
       latitude: degrees(`latitude:${level.id}`),
       longitude: degrees(`longitude:${level.id}`),
       // An external zone is one unit at every level.

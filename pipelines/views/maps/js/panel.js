@@ -81,6 +81,17 @@ function showSummary(state, found, unit) {
   byId("median").textContent = length(found.median);
 }
 
+/** From where to where the true number of a row of the table may be, as text; "" where that is not known. */
+function intervalWords({ side, selection, level, column }, homes, unit) {
+  const intervals = level.intervals;
+  if (!intervals || column !== EVERYBODY || (selection ? selection.level !== level : !homes)) return "";
+  const words = ({ low, high }, at) => `${whole.format(low[at])} to ${whole.format(high[at])}`;
+  if (!selection) return words(intervals.residents, unit);
+  const [work, home] = side === "work" ? [selection.unit, unit] : [unit, selection.unit];
+  const row = intervals.home.subarray(intervals.first[work], intervals.first[work + 1]).indexOf(home);
+  return row < 0 ? "" : words(intervals, intervals.first[work] + row);
+}
+
 /** The strongest partners, or without a selection the largest areas; each can be chosen. */
 function showTop(state, values, jobs, choose) {
   const { side, selection, level } = state;
@@ -97,10 +108,15 @@ function showTop(state, values, jobs, choose) {
       : `All ${whole.format(units.length)} ${units.length === 1 ? level.one : level.many} with any.`) +
     // Nobody works in an external zone.
     (beyond > 0 ? ` ${whole.format(beyond)} (${share(beyond, jobs)}) live in external zones.` : "");
+  const intervals = new Map(shown.map((unit) => [unit, intervalWords(state, homes, unit)]));
+  const bounded = [...intervals.values()].some(Boolean);
+  const more = (words) => (bounded ? [words] : []);
+  if (bounded) byId("top-count").textContent += " Interval: 90 % of what the true number may be (docs/intervals.md).";
   byId("top").replaceChildren(
-    tableRow("th", [capital(level.one), homes ? "Residents" : "Jobs", "Share"]),
+    tableRow("th", [capital(level.one), homes ? "Residents" : "Jobs", ...more("Interval"), "Share"]),
     ...shown.map((unit) => {
-      const row = tableRow("td", ["", whole.format(values[unit]), share(values[unit], jobs)]);
+      const cells = ["", whole.format(values[unit]), ...more(intervals.get(unit)), share(values[unit], jobs)];
+      const row = tableRow("td", cells);
       const code = readable(level, level.codes[unit]);
       const button = text("button", level.names[unit] ?? code);
       button.type = "button";

@@ -7,11 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
 
 import pipelines
 from pipelines.release.reader import PublicRelease, PublicReleaseError
 from pipelines.service.public.flow_queries import FlowQuestion, FlowTables, ask_flows
 from pipelines.service.public.flow_tables import write_flow_tables
+
+from ..helpers import NAME
 
 Configs = Callable[..., pipelines.ReleaseConfig]
 
@@ -139,3 +143,35 @@ def test_tables_are_read_only_and_few_are_open(
     assert answers[0] == answers[1] == answers[2]
     assert opened._connection.cache_info().currsize == 1
     opened.close()
+
+
+def test_flows_have_intervals_where_draws_lie_beside_the_version(
+    new_state: Path, make_app: Callable[..., FastAPI], base: str, page: str
+) -> None:
+    folder = new_state / "published" / NAME / "v1"
+    query = {"work_level": "cty", "home_level": "trct", "attribute": "SE03", "top": 3}
+    code = pipelines.read_public_release(folder).geography.codes("cty")[1]
+    home = pipelines.read_public_release(folder).geography.codes("trct")[0]
+    with TestClient(make_app(new_state)) as client:
+        before = client.get(f"{base}/flows", params={"work": code, **query})
+        assert "low" not in before.json()["flows"][0]
+        files = pipelines.write_intervals(folder, new_state / "intervals", draws=19)
+        beside = folder.with_name("v1.draws.parquet")
+        beside.write_bytes(files["draws"].read_bytes())
+        answer = client.get(f"{base}/flows", params={"work": code, **query})
+        assert answer.headers["ETag"] != before.headers["ETag"]
+        said = pipelines.intervals(folder, beside).flows("trct", "cty", "SE")
+        said = said[(said["work"] == code) & (said["SE"] == "SE03")].set_index("home")
+        for flow in answer.json()["flows"]:
+            assert (flow["low"], flow["high"]) == tuple(said.loc[flow["code"], ["low", "high"]])
+        assert "docs/intervals.md" in answer.json()["about_intervals"]
+        assert "low" in client.get(f"{base}/flows", params={"home": home}).json()["flows"][0]
+        fine = {"work": code, "home_level": "tabblk2010"}
+        assert "low" not in client.get(f"{base}/flows", params=fine).json()["flows"][0]
+        shown = client.get(f"{page}/flows", params={"area": code, "level": "trct"}).text
+        assert "docs/intervals.md" in shown
+        beside.write_bytes(beside.read_bytes()[:-50])
+        broken = client.get(f"{base}/flows", params={"work": code, **query})
+        assert broken.json() == before.json()
+        assert str(new_state) not in broken.text
+    assert [version["version"] for version in client.get("/api/v1/releases").json()["releases"]] == ["v1"]

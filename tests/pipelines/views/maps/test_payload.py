@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import pipelines
 from pipelines.release.reader import PublicRelease
 from pipelines.views.maps.payload import Payload, make_payload
 
@@ -125,3 +127,21 @@ def test_shapes_or_cells(payload: Payload, mapped: PublicRelease, shapeless: Pub
     around = make_payload(shapeless, LARGE)
     assert around.meta["drawn_around_centroids"]
     assert sorted(texts_of(around)["shapes"]) == sorted(mapped.levels)
+
+
+def test_intervals_are_those_of_the_draws(mapped: PublicRelease, tmp_path: Path) -> None:
+    pipelines.write_intervals(mapped.folder, tmp_path / "intervals", draws=19)
+    draws = pipelines.intervals(mapped.folder, tmp_path / "intervals" / "draws.parquet")
+    arrays = arrays_of(make_payload(mapped, LARGE, draws))
+    flows = mapped.flows("trct", "trct")
+    n_rows = arrays["interval_rows:trct"]
+    assert np.array_equal(np.repeat(np.arange(len(n_rows)), n_rows), flows["work"])
+    assert np.array_equal(arrays["interval_home:trct"], flows["home"])
+    for name, expected in zip(("low", "high"), draws.between(flows, "trct", "trct"), strict=True):
+        assert np.array_equal(arrays[f"interval_{name}:trct"], expected)
+    residents = draws.flows("trct", None)
+    units = mapped.geography.unit_number("trct", residents["home"])
+    assert (arrays["interval_residents_high:trct"][units] == residents["high"]).all()
+    assert arrays["interval_residents_high:trct"].sum() == residents["high"].sum()
+    assert not any(name.startswith("interval_") for name in arrays_of(make_payload(mapped, LARGE)))
+    assert f"interval_low:{mapped.levels[-1]}" not in arrays, "there are no homes by block"

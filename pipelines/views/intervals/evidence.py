@@ -1,0 +1,300 @@
+"""From a public folder to posterior draws of the home of every job: what was published, and the public model.
+
+All of it is in the folder: noisy counts in `measurements`, or draws from urns in the OD files; in `plan` the
+cells, the certified prior and retention of the urns, and the shares of the public model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.dataset as ds
+from numpy.typing import NDArray
+
+import synth
+from geo_data.jobs import Slots
+from geo_data.od_files import count_columns
+from pipelines.config.implicates import Implicates as ReleaseImplicates
+from pipelines.planning.estimating import JobLayout, public_prior
+from pipelines.planning.measured import MeasuredGroups, TableChoice
+from pipelines.planning.plan import ReleasePlan
+from pipelines.planning.storage import load_plan
+from pipelines.planning.workload import resolve_workload
+from pipelines.release.layout import file_names
+from pipelines.release.measurements import measurement_files, read_measurements
+from pipelines.release.reader import PublicRelease, PublicReleaseError
+from pipelines.storage.parquet_form import FormError
+from synth.evidence import Evidence
+from synth.implicates import Implicates
+from synth.measured import JobGroups, MeasuredTable
+
+__all__ = ["JobDraws", "PlaceDraws", "evidence_words"]
+
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+_ROWS = 1 << 18  # of a data file that are in memory
+
+
+@dataclass(frozen=True, eq=False)
+class PlaceDraws:
+    """Posterior draws of the homes of some jobs.
+
+    Attributes
+    ----------
+    rows : slice
+        The rows of `JobDraws` whose jobs these are.
+    homes : ndarray of int32, shape (n_draws, n_jobs)
+        Home unit of each job, row after row.
+    """
+
+    rows: slice
+    homes: Int32
+
+
+class JobDraws:
+    """Posterior draws of the home of every job of a release.
+
+    Parameters
+    ----------
+    release : PublicRelease
+        Nothing but its folder is read.
+    draws : int
+    key : synth.RunKey
+        The same key gives the same draws. It need not be secret: all is post-processing of public files.
+
+    Attributes
+    ----------
+    plan : ReleasePlan
+    home_level : str
+        Level of the homes: the finest of any home table of the workload, and not coarser than the public
+        model's; but no blocks, unless the model is of blocks.
+    tables : tuple of Table
+        The tables of the workload that the plan's geography has areas for.
+    left_out : tuple of Table
+        The others: the public folder does not say which blocks their areas have.
+    work : ndarray of int32, shape (n_rows,)
+        Work block of each row of jobs.
+    attributes : dict of ndarray, shape (n_rows,) each
+        Codes of the attributes that the workload or the plan looks at.
+    jobs : ndarray of int64, shape (n_rows,)
+
+    Raises
+    ------
+    PublicReleaseError
+        If the folder has no evidence of counts, or is damaged.
+    """
+
+    def __init__(self, release: PublicRelease, draws: int, key: synth.RunKey) -> None:
+        try:
+            plan = load_plan(release.folder / "plan", release.plan_document)
+        except (ValueError, OSError) as error:
+            raise PublicReleaseError(f"{release.folder / 'plan'}: {error}") from None
+        if plan.numeric.record_range is not None:
+            raise PublicReleaseError(
+                f"{release.folder}: it has a public table of workplaces, so how many jobs were counted is "
+                "confidential, and there are no intervals of them"
+            )
+        self.plan, geography = plan, plan.geography
+        slots, levels = plan.pools.slots, [*geography.levels, geography.block_level]
+        wanted = resolve_workload(plan.configuration, geography, plan.level, slots).tables
+        self.tables = tuple(t for t in wanted if t.home in levels and t.work in (None, *levels))
+        self.left_out = tuple(t for t in wanted if t not in self.tables)
+        homes = [t.home for t in self.tables if t.home in geography.levels]
+        self.home_level = max([plan.level, *homes], key=levels.index)
+        names = dict.fromkeys((*plan.attributes, *(name for t in self.tables for name in t.attributes)))
+
+        # Places: units of the model, parted where pools have different cells.
+        shared = plan.pools.shared.any()
+        level = min([plan.level, *([plan.pools.pooling.level] if shared else [])], key=levels.index)
+        pool = np.repeat(np.arange(plan.pools.n.size, dtype=np.int32), plan.pools.n)
+        domain = plan.numeric.pools.domain[pool].astype(np.int64)
+        unit = geography.unit_of(level, slots.work).astype(np.int64)
+        pairs, place = np.unique(unit * (domain.max() + 1) + domain, return_inverse=True)
+        unit_of_place = (pairs // (domain.max() + 1)).astype(np.int32)
+        codes = [slots.attributes[name].astype(np.int64) for name in names]
+        key_of = np.stack([place, slots.work, pool, *codes])
+        order = np.lexsort(key_of[::-1])
+        keys = key_of[:, order]
+        start = np.flatnonzero(np.append(True, (np.diff(keys, axis=1) != 0).any(axis=0)))
+        head = order[start]
+        self.work = slots.work[head]
+        self.attributes = {name: slots.attributes[name][head] for name in names}
+        self.jobs = np.diff(np.append(start, order.size)).astype(np.int64)
+
+        tables, evidence, member = self._measured(release, pool, head)
+        cuts = _common_cuts(tables[0])
+        for choice in dict.fromkeys((t.work, t.attributes, t.home) for t in self.tables):
+            groups = MeasuredGroups(TableChoice(*choice, Fraction(1, 2)), slots, geography)
+            own = np.intersect1d(cuts, geography.starts(choice[2]))
+            tables.append(_table(groups.table.n, own, geography.n_blocks))
+            member.append(groups.find(_some(slots, head)))
+        # A table of whole places, for its cells: homes are told apart by unit.
+        tables.append(_table(np.bincount(place), geography.starts(self.home_level), geography.n_blocks))
+        member.append(place[head].astype(np.int32))
+
+        above = levels[max(0, levels.index(level) - 1)]
+        areas = geography.starts(above).astype(np.int32)
+        work_area = geography.unit_of(above, geography.starts(level)[unit_of_place]).astype(np.int64)
+        groups_of_jobs = JobGroups(self.jobs, place[head].astype(np.int32), np.stack(member).astype(np.int32))
+        self._implicates = Implicates(
+            tables,
+            evidence,
+            groups_of_jobs,
+            self._prior(level, unit_of_place),
+            work_area,
+            areas,
+            draws,
+            key.stream("intervals", 0),
+            geography.starts(plan.level).astype(np.int32),
+            np.unique(unit_of_place, return_inverse=True)[1].astype(np.int64),
+        )
+        self._groups = groups_of_jobs
+
+    def places(self) -> Iterator[PlaceDraws]:
+        """Yield the draws of all jobs, place by place, once."""
+        geography = self.plan.geography
+        domains = self._implicates.domains(geography.n_blocks)
+        unit = geography.unit_of(self.home_level, domains.cuts)
+        for i in range(self._groups.n_places):
+            cells = self._implicates.place(i)
+            yield PlaceDraws(self._groups.rows(i), unit[domains.offsets[i] + cells])
+
+    def _measured(
+        self, release: PublicRelease, pool: Int32, head: Int64
+    ) -> tuple[list[synth.Table], list[Evidence], list[Int32]]:
+        """Return the tables that were measured, what was published of them, and the rows' groups in them."""
+        plan, numeric = self.plan, self.plan.numeric
+        if not plan.measures:
+            first = synth.Table(numeric.pools.n, numeric.pools.domain, numeric.domains)
+            return [first], [_drawn(release, plan, first)], [pool[head]]
+        missing = [name for name in measurement_files(plan)[0] if not (release.folder / name).is_file()]
+        if missing:
+            raise PublicReleaseError(
+                f"{release.folder}: there is no {missing[0]}, the noisy counts that intervals are made from"
+            )
+        layout = JobLayout(plan)
+        try:
+            noisy = read_measurements(release.folder, plan, layout)[0]
+        except FormError as error:
+            raise PublicReleaseError(f"{release.folder}: {error}") from None
+        tables: list[MeasuredTable] = list(layout.tables)
+        slots = _some(plan.pools.slots, head)
+        member = [pool[head], *(groups.find(slots) for groups in plan.further)]
+        evidence = [Evidence.noise(table, counts) for table, counts in zip(tables, noisy, strict=True)]
+        return [*tables], evidence, member
+
+    def _prior(self, level: str, unit_of_place: Int32) -> Any:
+        """Return the public model by number of place: that of its unit, or the mean of those in it."""
+        geography, prior = self.plan.geography, public_prior(self.plan)
+        slots = self.plan.pools.slots
+        finer, jobs = np.unique(geography.unit_of(self.plan.level, slots.work), return_counts=True)
+        owner = geography.unit_of(level, geography.starts(self.plan.level)[finer])
+
+        def of_place(place: int, cuts: Int32) -> NDArray[np.float64]:
+            own = np.flatnonzero(owner == unit_of_place[place])
+            shares = [int(jobs[i]) * prior(int(finer[i]), cuts) for i in own]
+            return np.sum(shares, axis=0) / jobs[own].sum()
+
+        return of_place
+
+
+def evidence_words(plan: ReleasePlan) -> list[str]:
+    """Say, in lines for people, what the intervals of a release are made from."""
+    what = "noisy counts of its measured tables" if plan.measures else "draws from its urns"
+    runs = plan.implicates.runs
+    several = f", of the first of {runs} independent runs only" if runs > 1 else ""
+    return [f"Made from the {what}{several}, and from the public model in its plan."]
+
+
+def _table(n: NDArray[Any], cuts: NDArray[Any], n_blocks: int) -> synth.Table:
+    domains = synth.Domains(
+        n_blocks, np.array([0, cuts.size]), cuts.astype(np.int32), np.zeros(cuts.size, np.uint8)
+    )
+    return synth.Table(n.astype(np.int64), np.zeros(n.size, np.int32), domains)
+
+
+def _common_cuts(table: synth.Table) -> Int32:
+    """Return the cuts that all domains of a table have: sums of its cells are known only between these."""
+    domains = table.domains
+    cuts, times = np.unique(domains.cuts, return_counts=True)
+    return cuts[times == domains.n_domains].astype(np.int32)
+
+
+def _some(slots: Slots, rows: NDArray[Any]) -> Slots:
+    return Slots(
+        slots.work[rows],
+        {name: codes[rows] for name, codes in slots.attributes.items()},
+        slots.categories,
+    )
+
+
+def _drawn(release: PublicRelease, plan: ReleasePlan, table: synth.Table) -> Evidence:
+    """Count what was drawn from every urn by cell, in all data sets that were cut from the first run."""
+    numeric = plan.numeric
+    parameters = numeric.parameters
+    if not isinstance(parameters, synth.DirichletParameters):
+        raise PublicReleaseError(f"{release.folder}: nothing is known of intervals of its mechanism")
+    seen = np.zeros(int(table.offsets[-1]), np.int64)
+    for below in ReleaseImplicates.of(plan.configuration).folders[: plan.implicates.of_run]:
+        for pool, home, jobs in _released(release, plan, below):
+            if pool.size and (pool.min() < 0 or home.min() < 0):
+                raise PublicReleaseError(f"{release.folder}: the data have jobs that are not in the plan")
+            cell = numeric.domains.locate(table.domain[pool], home)
+            np.add.at(seen, table.offsets[pool] + cell, jobs)
+    if not np.array_equal(np.add.reduceat(seen, table.offsets[:-1]), numeric.pools.m):
+        raise PublicReleaseError(
+            f"{release.folder}: the data are not those of the plan's jobs. Fix: take a whole copy; "
+            "odsynth verify checks it"
+        )
+    size = numeric.domains.n_cells[table.domain]
+    begin = np.repeat(numeric.domains.offsets[table.domain] - table.offsets[:-1], size)
+    stratum = numeric.domains.stratum[begin + np.arange(seen.size)]
+    prior = np.array([c.prior for c in parameters.classes], np.float64) / parameters.denominator
+    retention = np.array([float(f) for f in parameters.retention])
+    return Evidence.urn(seen, prior[np.repeat(numeric.pool_class, size), stratum], retention[stratum])
+
+
+def _released(release: PublicRelease, plan: ReleasePlan, below: str) -> Iterator[tuple[Int64, Int32, Int64]]:
+    """Yield pool, home block and number of jobs of the rows of a data set."""
+    names, by = file_names(plan.configuration), plan.pools.pooling.by
+    geography, slots = plan.geography, plan.pools.slots
+    pool = np.repeat(np.arange(plan.pools.n.size), plan.pools.n)
+    if len(by) > 1:  # told apart by the file of jobs only, whose rows are the slots in their order
+        at = 0
+        for frame in _frames(release, below + names["jobs_parquet"], ["h_geocode"]):
+            own = pool[at : at + len(frame)]
+            at += len(frame)
+            if own.size < len(frame):
+                raise PublicReleaseError(f"{release.folder}: there are more jobs than the plan has")
+            yield own, geography.number(frame["h_geocode"]), np.ones(own.size, np.int64)
+        return
+    columns = count_columns(slots.categories)[by[0]] if by else ("S000",)
+    pool_of = np.full((len(columns), geography.n_blocks), -1, np.int64)
+    pool_of[slots.attributes[by[0]] if by else 0, slots.work] = pool
+    for kind in ("od_parquet", "aux_parquet"):
+        if kind in names:
+            for frame in _frames(release, below + names[kind], ["w_geocode", "h_geocode", *columns]):
+                work, home = (geography.number(frame[name]) for name in ("w_geocode", "h_geocode"))
+                for code, name in enumerate(columns):
+                    jobs = frame[name].to_numpy().astype(np.int64)
+                    some = np.flatnonzero(jobs > 0)
+                    pool_of_row = np.where(work[some] < 0, -1, pool_of[code, work[some]])
+                    yield pool_of_row, home[some], jobs[some]
+
+
+def _frames(release: PublicRelease, name: str, columns: list[str]) -> Iterator[pd.DataFrame]:
+    path = release.folder / name
+    try:
+        for batch in ds.dataset(path, format="parquet").to_batches(columns=columns, batch_size=_ROWS):
+            yield batch.to_pandas()
+    except (OSError, ValueError, KeyError) as error:
+        raise PublicReleaseError(
+            f"{path}: damaged, or not as it was released: {type(error).__name__}. Fix: take a whole copy; "
+            "odsynth verify checks it"
+        ) from None

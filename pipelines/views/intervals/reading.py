@@ -1,0 +1,496 @@
+"""Posterior draws of a release in a file, and the intervals of any counts and sums that are read from it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+import synth
+from geo_data.od_files import count_columns
+from pipelines.release.reader import PublicRelease, PublicReleaseError, read_public_release
+from pipelines.storage.checksums import CHECKSUMS
+from pipelines.storage.errors import MEMORY_ERRORS
+from synth.intervals import LEVEL
+from synth.intervals import intervals as of_draws
+
+__all__ = [
+    "COVERAGE_WORDS",
+    "DRAWS_FILE",
+    "DRAWS_FORMAT",
+    "Areas",
+    "Cells",
+    "PosteriorDraws",
+    "content_hash",
+    "intervals",
+    "public_key",
+]
+
+DRAWS_FILE = "draws.parquet"
+DRAWS_FORMAT = "odsynth draws 1"
+
+COVERAGE_WORDS = (
+    "An interval goes from low to high, both in it, and holds 90 % of the posterior draws of its count: of",
+    "what the truth may be, given what was published and the public model. It holds the truth as often where",
+    "that model is right. How often it does was measured, by table and by size; for some it is less often",
+    "than in 90 % of cases: docs/intervals.md of the program says for which.",
+)
+"""What every place that shows intervals says of them."""
+
+Areas = str | Mapping[str, str] | pd.Series
+"""A level of the release, or the area of each unit of one of its levels, by code."""
+
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Some cells of a table, and their count in every draw.
+
+    Attributes
+    ----------
+    home, work : ndarray of int64, shape (n_cells,)
+        Numbers of their areas: of units of a level, or as in `PosteriorDraws.areas`.
+    categories : tuple of ndarray of int64, shape (n_cells,) each
+        By attribute of the table.
+    counts : ndarray of int64, shape (n_draws, n_cells)
+    """
+
+    home: Int64
+    work: Int64
+    categories: tuple[Int64, ...]
+    counts: Int64
+
+
+class PosteriorDraws:
+    """Posterior draws of where the jobs of a release have their homes, opened; rows are read when asked for.
+
+    Made by `pipelines.write_intervals`, and opened by `pipelines.intervals`.
+
+    Attributes
+    ----------
+    release : PublicRelease
+    path : Path
+    home_level : str
+        Level of the homes; coarser ones, and any areas that gather its units, can be asked for.
+    draws : int
+    attributes : tuple of str
+        By whose categories jobs can be counted.
+    """
+
+    def __init__(self, release: PublicRelease, path: Path) -> None:
+        self.release, self.path = release, path
+        with _blame(path):
+            schema = pq.read_schema(path)
+            said = json.loads((schema.metadata or {}).get(b"odsynth", b"{}"))
+            if said.get("format") != DRAWS_FORMAT:
+                raise ValueError(f"the format is not {DRAWS_FORMAT!r}")
+        if said["release"] != content_hash(release.folder):
+            raise PublicReleaseError(
+                f"{path}: the draws are of another release. Fix: write those of this one with odsynth "
+                "intervals"
+            )
+        self.home_level, self.draws = str(said["home_level"]), int(said["draws"])
+        self.attributes = tuple(name for name in release.categories if name in said["attributes"])
+        if self.home_level not in release.levels:
+            raise PublicReleaseError(f"{path}: the release has no level {self.home_level!r}")
+
+    def flows(
+        self,
+        home: Areas,
+        work: Areas | None,
+        attributes: str | Sequence[str] = (),
+        *,
+        level: Fraction = LEVEL,
+    ) -> pd.DataFrame:
+        """Return the intervals of a table of jobs by home area, work area and attributes.
+
+        Parameters
+        ----------
+        home : str, mapping or Series
+            A level of the release, `home_level` or coarser; or the area of each unit of one such level, by
+            code: towns, regions. Units that it does not name are left out.
+        work : str, mapping, Series or None
+            The same of workplaces, down to the block. None counts jobs wherever they are.
+        attributes : str or sequence of str
+            By whose categories jobs are counted.
+        level : Fraction
+            In (0, 1): the part of posterior draws that an interval is to hold. docs/intervals.md says of
+            which counts it holds the truth as often.
+
+        Returns
+        -------
+        DataFrame
+            A row for each cell whose interval is not 0 to 0: ``home`` and ``work`` (text: codes, or names of
+            areas; ``work`` unless it is None), the attributes (text), ``jobs`` (the middle draw), ``low`` and
+            ``high`` (int64, both in the interval), in the order of work areas, categories and homes.
+
+        Raises
+        ------
+        PublicReleaseError
+            If there is no such level, area or attribute, draws are too few, or the file is damaged.
+        """
+        names = (attributes,) if isinstance(attributes, str) else tuple(attributes)
+        self._check_draws(level)
+        parts = []
+        for cells in self.cells(home, work, names):
+            low, high = of_draws(cells.counts, level)
+            middle = np.partition(cells.counts, self.draws // 2, axis=0)[self.draws // 2]
+            some = high > 0
+            parts.append(
+                self._labels(home, work, names, cells)
+                .assign(jobs=middle, low=low, high=high)[some]
+                .reset_index(drop=True)
+            )
+        return pd.concat(parts, ignore_index=True)
+
+    def implicates(
+        self, home: Areas, work: Areas | None, attributes: str | Sequence[str] = ()
+    ) -> pd.DataFrame:
+        """Return a table of jobs in every draw: posterior implicates, for analyses that `combine` joins.
+
+        Parameters
+        ----------
+        home, work, attributes
+            As for `flows`.
+
+        Returns
+        -------
+        DataFrame
+            A row for each cell that has jobs in any draw: columns as of `flows` that say which cell it is,
+            and ``1``, ``2``, ... (int64), the jobs in each draw.
+        """
+        names = (attributes,) if isinstance(attributes, str) else tuple(attributes)
+        parts = []
+        for cells in self.cells(home, work, names):
+            counts = pd.DataFrame(cells.counts.T, columns=[str(i + 1) for i in range(self.draws)])
+            parts.append(pd.concat([self._labels(home, work, names, cells), counts], axis=1))
+        return pd.concat(parts, ignore_index=True)
+
+    def has(self, home_level: str, count: str = "S000") -> bool:
+        """Say whether there are intervals of homes of a level, and of a count of the release."""
+        levels, attribute = self.release.levels, self._attribute(count)
+        told_apart = attribute is None or attribute[0] in self.attributes
+        return told_apart and levels.index(home_level) <= levels.index(self.home_level)
+
+    def between(
+        self, pairs: pd.DataFrame, home_level: str, work_level: str, count: str = "S000"
+    ) -> tuple[Int64, Int64]:
+        """Return the intervals of the flows between pairs of units.
+
+        Parameters
+        ----------
+        pairs : DataFrame
+            ``work`` and ``home``: units of the levels, as `PublicRelease.flows` numbers them.
+        home_level, work_level : str
+        count : str
+            Of ``release.counts``: which jobs.
+
+        Returns
+        -------
+        low, high : ndarray of int64, shape (n_pairs,)
+
+        Raises
+        ------
+        PublicReleaseError
+            As `flows`.
+        """
+        geography, attribute = self.release.geography, self._attribute(count)
+        names = () if attribute is None else (attribute[0],)
+        wide = geography.n_units(home_level)
+        key = pairs["work"].to_numpy().astype(np.int64) * wide + pairs["home"].to_numpy()
+        order = np.argsort(key)
+        low, high = np.zeros(key.size, np.int64), np.zeros(key.size, np.int64)
+        blocks = np.flatnonzero(
+            np.isin(geography.unit_of(work_level, np.arange(geography.n_blocks)), pairs["work"].unique())
+        )
+        self._check_draws(LEVEL)
+        for cells in self.cells(home_level, work_level, names, blocks, pairs["home"].unique()):
+            own = np.ones(cells.home.size, bool)
+            if attribute is not None:
+                own = cells.categories[0] == attribute[1]
+            found = cells.work[own] * wide + cells.home[own]
+            at = np.minimum(np.searchsorted(key, found, sorter=order), max(key.size - 1, 0))
+            same = key[order[at]] == found if key.size else np.zeros(found.size, bool)
+            low[order[at[same]]], high[order[at[same]]] = of_draws(cells.counts[:, own][:, same])
+        return low, high
+
+    def cells(
+        self,
+        home: Areas,
+        work: Areas | None,
+        attributes: Sequence[str] = (),
+        only: Int64 | None = None,
+        homes: Int64 | None = None,
+    ) -> Iterator[Cells]:
+        """Yield the cells of a table that have jobs in any draw, all of a work area together.
+
+        Parameters
+        ----------
+        home, work, attributes
+            As for `flows`.
+        only : ndarray of int64, optional
+            Work blocks to look at, rising; others are not read.
+        homes : ndarray of int64, optional
+            Numbers of the home areas to count.
+
+        Yields
+        ------
+        Cells
+            At least one.
+        """
+        geography = self.release.geography
+        home_area = self._area(home, self.home_level, "homes")
+        if homes is not None:
+            home_area = np.where(np.isin(home_area, homes), home_area, -1)
+        work_area = np.zeros(geography.n_blocks, np.int64)
+        if work is not None:
+            work_area = self._area(work, geography.block_level, "workplaces")
+        if unknown := [name for name in attributes if name not in self.attributes]:
+            raise PublicReleaseError(
+                f"{self.path}: jobs are not told apart by {unknown[0]}; by: "
+                f"{', '.join(self.attributes) or 'nothing'}"
+            )
+        widths = [len(self.release.categories[name]) for name in attributes]
+        kinds, wide = int(np.prod(widths, dtype=np.int64)), int(home_area.max(initial=0)) + 1
+        last = self._last_groups(work_area, only)
+        empty = np.zeros((self.draws, 0), np.int64)
+        held, held_counts = np.zeros(0, np.int64), empty
+        given = False
+        for number in self._groups_of(work_area, only):
+            cell, counts = self._count(number, home_area, work_area, attributes, widths, wide, only)
+            every = np.union1d(held, cell)
+            total = np.zeros((self.draws, every.size), np.int64)
+            total[:, np.searchsorted(every, held)] += held_counts
+            total[:, np.searchsorted(every, cell)] += counts
+            done = last[every // (kinds * wide)] <= number
+            held, held_counts = every[~done], total[:, ~done]
+            if done.any():
+                given = True
+                yield _cells(every[done], total[:, done], widths, wide)
+        if not given:
+            yield _cells(np.zeros(0, np.int64), empty, widths, wide)
+
+    def names_of(self, areas: Areas) -> NDArray[np.object_]:
+        """Return the code or name of each area, by its number."""
+        if isinstance(areas, str):
+            return np.asarray(self.release.geography.codes(areas), object)
+        return np.asarray(sorted(pd.Series(areas, dtype="str").unique()), object)
+
+    def _attribute(self, count: str) -> tuple[str, int] | None:
+        """Return the attribute and the category that a count of the release is of; None of all jobs."""
+        for name, columns in count_columns(self.release.categories).items():
+            if count in columns:
+                return name, columns.index(count)
+        return None
+
+    def _check_draws(self, level: Fraction) -> None:
+        if self.draws < (least := -(-2 // (1 - level)) - 1):
+            raise PublicReleaseError(
+                f"{self.path}: {self.draws} draws are too few. Fix: write at least {least} with --draws"
+            )
+
+    def _labels(
+        self, home: Areas, work: Areas | None, attributes: Sequence[str], cells: Cells
+    ) -> pd.DataFrame:
+        columns = {"home": self.names_of(home)[cells.home]}
+        if work is not None:
+            columns["work"] = self.names_of(work)[cells.work]
+        for name, codes in zip(attributes, cells.categories, strict=True):
+            columns[name] = np.asarray(self.release.categories[name], object)[codes]
+        return pd.DataFrame(columns).astype("str")
+
+    def _area(self, areas: Areas, finest: str, side: str) -> Int64:
+        """Return the number of the area of each unit of the finest level that there is; -1 for none."""
+        geography, levels = self.release.geography, self.release.levels
+        known = levels[: levels.index(finest) + 1]
+        starts = geography.starts(finest)
+        if isinstance(areas, str):
+            if areas not in known:
+                raise PublicReleaseError(f"there are no {side} by {areas!r}; there are: {', '.join(known)}")
+            return geography.unit_of(areas, starts).astype(np.int64)
+        given = pd.Series(areas, dtype="str")
+        index = given.index.astype("str")
+        for level in known:
+            unit = geography.unit_number(level, index)
+            if len(unit) and (unit >= 0).all():
+                area = np.full(geography.n_units(level), -1, np.int64)
+                area[unit] = np.searchsorted(self.names_of(given), given.to_numpy(object))
+                return area[geography.unit_of(level, starts)]
+        raise PublicReleaseError(
+            f"the codes of the areas of {side} are not units of one level; there are: {', '.join(known)}"
+        )
+
+    @cached_property
+    def _works(self) -> tuple[NDArray[np.int32], Int64]:
+        """The work block of every row, and where the rows of each row group begin and the last ones end."""
+        with _blame(self.path), pq.ParquetFile(self.path) as file:
+            sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+            work = _numbers(self.release, file.read(columns=["work"])["work"])
+            if work.size and work.min() < 0:
+                raise ValueError("there are work blocks that the release does not have")
+        return work, np.append(0, np.cumsum(sizes)).astype(np.int64)
+
+    def _rows(self, work_area: Int64, only: Int64 | None) -> tuple[Int64, Int64]:
+        """Return the row group, and the area, of all rows that are asked for."""
+        work, begin = self._works
+        area = work_area[work]
+        chosen = area >= 0 if only is None else (area >= 0) & np.isin(work, only)
+        group = np.repeat(np.arange(begin.size - 1), np.diff(begin))
+        return group[chosen], area[chosen]
+
+    def _groups_of(self, work_area: Int64, only: Int64 | None) -> list[int]:
+        return [int(i) for i in np.unique(self._rows(work_area, only)[0])]
+
+    def _last_groups(self, work_area: Int64, only: Int64 | None) -> Int64:
+        """Return the last row group of each work area, 0 for those without rows."""
+        group, area = self._rows(work_area, only)
+        last = np.zeros(int(work_area.max(initial=0)) + 1, np.int64)
+        np.maximum.at(last, area, group)
+        return last
+
+    def _count(
+        self,
+        number: int,
+        home_area: Int64,
+        work_area: Int64,
+        attributes: Sequence[str],
+        widths: Sequence[int],
+        wide: int,
+        only: Int64 | None,
+    ) -> tuple[Int64, Int64]:
+        """Count the jobs of a row group: cells, rising, and counts of shape (n_draws, n_cells)."""
+        works, begin = self._works
+        work = works[begin[number] : begin[number + 1]]
+        with _blame(self.path), pq.ParquetFile(self.path) as file:
+            table = file.read_row_group(number, columns=["jobs", "homes", *attributes]).combine_chunks()
+            jobs = table["jobs"].to_numpy()
+            lists = table["homes"].combine_chunks()
+            homes = lists.flatten().to_numpy()
+            if (jobs < 1).any() or not np.array_equal(lists.value_lengths().to_numpy(), jobs * self.draws):
+                raise ValueError("a row has not one home for each of its jobs in each draw")
+            if homes.size and int(homes.max()) >= home_area.size:
+                raise ValueError("there are homes that the release does not have")
+            row_cell = work_area[work]
+            keep = row_cell >= 0 if only is None else (row_cell >= 0) & np.isin(work, only)
+            for name, width in zip(attributes, widths, strict=True):
+                values = pa.array(self.release.categories[name], pa.string())
+                code = pc.index_in(table[name].cast(pa.string()), value_set=values)
+                if code.null_count:
+                    raise ValueError(f"there are categories of {name} that the release does not have")
+                row_cell = row_cell * width + code.to_numpy()
+        first, local = np.unique(row_cell[keep], return_inverse=True)
+        of_row = np.full(work.size, -1, np.int64)
+        of_row[keep] = local
+        row = np.repeat(np.arange(work.size), jobs * self.draws)
+        start = np.append(0, np.cumsum(jobs * self.draws))[:-1]
+        draw = (np.arange(homes.size) - start[row]) // jobs[row]
+        home = home_area[homes]
+        some = (of_row[row] >= 0) & (home >= 0)
+        cell = of_row[row[some]] * wide + home[some]
+        present = np.zeros(first.size * wide, bool)
+        present[cell] = True
+        found = np.flatnonzero(present)
+        position = np.cumsum(present) - 1
+        flat = draw[some] * found.size + position[cell]
+        counts = np.bincount(flat, minlength=self.draws * found.size).reshape(self.draws, found.size)
+        return first[found // wide] * wide + found % wide, counts
+
+
+def intervals(folder: Path, file: Path | None = None) -> PosteriorDraws:
+    """Open posterior draws of a release, for intervals of any of its counts and of their sums.
+
+    Parameters
+    ----------
+    folder : Path
+        The public folder of a release.
+    file : Path, optional
+        What `write_intervals` wrote; by default ``intervals/draws.parquet`` beside the public folder.
+
+    Returns
+    -------
+    PosteriorDraws
+
+    Raises
+    ------
+    PublicReleaseError
+        If the folder is not the public folder of a release, or the file none of draws of it.
+
+    Examples
+    --------
+    Flows between towns, of which the release knows nothing::
+
+        draws = pipelines.intervals(Path("out/demo/public"))
+        towns = {"10001000100": "Northton", "10001000200": "Northton", "10001000300": "Southton"}
+        draws.flows(towns, towns)
+    """
+    release = read_public_release(folder)
+    path = file or folder.resolve().parent / "intervals" / DRAWS_FILE
+    if not path.is_file():
+        raise PublicReleaseError(f"{path}: there is no such file. Fix: write it with odsynth intervals")
+    return PosteriorDraws(release, path)
+
+
+def content_hash(folder: Path) -> str:
+    """Return the hash of all content of a public folder: that of its SHA256SUMS, hexadecimal.
+
+    Raises
+    ------
+    PublicReleaseError
+        If it has none.
+    """
+    try:
+        return hashlib.sha256((folder / CHECKSUMS).read_bytes()).hexdigest()
+    except OSError:
+        raise PublicReleaseError(f"{folder}: {CHECKSUMS} is not there, or cannot be read") from None
+
+
+def public_key(folder: Path) -> synth.RunKey:
+    """Return the key of the draws of a release, which everybody can compute.
+
+    Draws are post-processing of public files, so nothing has to be secret: with the same key all readers get
+    the same intervals.
+    """
+    text = f"{DRAWS_FORMAT} {content_hash(folder)}"
+    return synth.RunKey(hashlib.sha256(text.encode()).digest(), secure=False)
+
+
+def _cells(cell: Int64, counts: Int64, widths: Sequence[int], wide: int) -> Cells:
+    rest, home = np.divmod(cell, wide)
+    codes: list[Int64] = []
+    for width in reversed(widths):
+        rest, code = np.divmod(rest, width)
+        codes.insert(0, code)
+    return Cells(home, rest, tuple(codes), counts)
+
+
+def _numbers(release: PublicRelease, column: pa.ChunkedArray) -> NDArray[np.int32]:
+    codes = column.cast(pa.string())
+    found = pc.index_in(codes, value_set=release.geography.block_codes).fill_null(-1)
+    return found.to_numpy().astype(np.int32)
+
+
+@contextmanager
+def _blame(path: Path) -> Iterator[None]:
+    """Say of whatever goes wrong with the file that it is this file; all of it is public."""
+    try:
+        yield
+    except (PublicReleaseError, *MEMORY_ERRORS):
+        raise
+    except Exception as error:  # a file that was damaged may do anything to its reader
+        fix = "write it again with odsynth intervals"
+        detail: Any = str(error) or type(error).__name__
+        raise PublicReleaseError(f"{path}: damaged, or not a file of draws: {detail}. Fix: {fix}") from None

@@ -1,0 +1,194 @@
+"""Writing posterior draws of a release, and the intervals of the tables that it is for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from geo_data.geography import Geography
+from pipelines.planning.workload import Table
+from pipelines.release.reader import PublicRelease, PublicReleaseError, check_target, read_public_release
+from pipelines.storage.durable import whole_folder
+from pipelines.views.intervals.evidence import JobDraws, PlaceDraws, evidence_words
+from pipelines.views.intervals.reading import (
+    COVERAGE_WORDS,
+    DRAWS_FILE,
+    DRAWS_FORMAT,
+    PosteriorDraws,
+    content_hash,
+    public_key,
+)
+
+__all__ = ["DRAWS", "FEWEST", "write_intervals"]
+
+README = "README.txt"
+DRAWS = 100
+FEWEST = 19  # an interval of 90 % needs them
+
+_JOBS = 20_000  # of a row group, at least
+
+
+def write_intervals(folder: Path, to: Path | None = None, *, draws: int = DRAWS) -> dict[str, Path]:
+    """Write posterior draws of a release, and the intervals of every table that it is for.
+
+    Nothing but the public folder is read, so it costs no privacy. The key of the draws is derived from the
+    hash of its content: readers with the same version of the program get the same intervals, and no secret
+    randomness is needed, as all of it is post-processing.
+
+    Parameters
+    ----------
+    folder : Path
+        The public folder of a release. It is not verified: `verify` does that.
+    to : Path, optional
+        A new folder for the files; by default ``intervals`` beside the public one.
+    draws : int
+        Of the homes of all jobs; at least 19, which an interval of 90 % needs.
+
+    Returns
+    -------
+    dict of str to Path
+        The files: the draws, a CSV file for each table, and a read-me, by what they are.
+
+    Raises
+    ------
+    PublicReleaseError
+        If the folder is not the public folder of a release or damaged, nothing is known of its counts, there
+        are too few draws, or files would be overwritten.
+    """
+    release = read_public_release(folder)
+    to = to or folder.resolve().parent / "intervals"
+    if draws < FEWEST:
+        raise PublicReleaseError(f"{draws} draws are too few. Fix: an interval of 90 % needs {FEWEST}")
+    check_target(to, folder)
+    if to.exists():
+        raise PublicReleaseError(f"{to}: is there already. Remove it, or choose another folder")
+    to.parent.mkdir(parents=True, exist_ok=True)
+    jobs = JobDraws(release, draws, public_key(folder))
+    with whole_folder(to, mode=None) as made:
+        _write_draws(release, jobs, draws, made / DRAWS_FILE)
+        opened = PosteriorDraws(release, made / DRAWS_FILE)
+        tables = {}
+        for table in jobs.tables:
+            finer = release.levels.index(table.home) > release.levels.index(jobs.home_level)
+            if not finer:
+                name = file_name(table)
+                flows = opened.flows(table.home, table.work, table.attributes)
+                flows.to_csv(made / name, index=False, lineterminator="\n", compression=_GZIP)
+                tables[table.name] = name
+        absent = [t.name for t in (*jobs.tables, *jobs.left_out) if t.name not in tables]
+        (made / README).write_text(_readme(release, jobs, draws, tables, absent), encoding="utf-8")
+    names = {"draws": DRAWS_FILE} | tables | {"read-me": README}
+    return {what: to / name for what, name in names.items()}
+
+
+_GZIP = {"method": "gzip", "compresslevel": 6, "mtime": 0}
+
+
+def file_name(table: Table) -> str:
+    """Return the name of the CSV file of a table of the workload."""
+    areas = f"residents_{table.home}" if table.work is None else f"flows_{table.home}_to_{table.work}"
+    return f"{areas}{''.join(f'_by_{name}' for name in table.attributes)}.csv.gz"
+
+
+def _write_draws(release: PublicRelease, jobs: JobDraws, draws: int, path: Path) -> None:
+    geography = jobs.plan.geography
+    units = geography.n_units(jobs.home_level)
+    home = pa.uint16() if units <= 2**16 else pa.int32()
+    schema = pa.schema(
+        [
+            ("work", pa.string()),
+            *((name, pa.string()) for name in jobs.attributes),
+            ("jobs", pa.int64()),
+            ("homes", pa.list_(pa.field("home", home, nullable=False))),
+        ],
+        metadata={"odsynth": json.dumps(_about(release, jobs, draws), sort_keys=True)},
+    )
+    text = ["work", *jobs.attributes]
+    with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=text) as writer:
+        for part in _gathered(jobs.places(), _JOBS):
+            rows = slice(part[0].rows.start, part[-1].rows.stop)
+            columns = [_text(geography, jobs, rows, name) for name in text]
+            columns.append(pa.array(jobs.jobs[rows]))
+            columns.append(_lists(jobs, part, units, home))
+            writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+
+
+def _about(release: PublicRelease, jobs: JobDraws, draws: int) -> dict[str, object]:
+    return {
+        "format": DRAWS_FORMAT,
+        "release": content_hash(release.folder),
+        "plan_sha256": release.certificate.plan_sha256,
+        "draws": draws,
+        "home_level": jobs.home_level,
+        "homes": [str(code) for code in jobs.plan.geography.codes(jobs.home_level)],
+        "attributes": list(jobs.attributes),
+    }
+
+
+def _gathered(places: Iterator[PlaceDraws], jobs: int) -> Iterator[list[PlaceDraws]]:
+    held: list[PlaceDraws] = []
+    for place in places:
+        held.append(place)
+        if sum(one.homes.shape[1] for one in held) >= jobs:
+            yield held
+            held = []
+    if held:
+        yield held
+
+
+def _text(geography: Geography, jobs: JobDraws, rows: slice, name: str) -> pa.Array:
+    if name == "work":
+        return geography.block_codes.take(pa.array(jobs.work[rows]))
+    categories = pa.array(jobs.plan.pools.slots.categories[name], pa.string())
+    return categories.take(pa.array(jobs.attributes[name][rows]))
+
+
+def _lists(jobs: JobDraws, part: list[PlaceDraws], units: int, kind: pa.DataType) -> pa.ListArray:
+    """Return the homes of each row, draw after draw, rising inside a draw: jobs of a row are alike."""
+    values, offsets = [], [0]
+    for place in part:
+        n = jobs.jobs[place.rows]
+        key = np.repeat(np.arange(n.size, dtype=np.int64) * units, n) + place.homes
+        homes = np.sort(key, axis=1) % units
+        ends = np.cumsum(n)
+        for begin, end in zip((ends - n).tolist(), ends.tolist(), strict=True):
+            values.append(homes[:, begin:end].ravel())
+            offsets.append(offsets[-1] + values[-1].size)
+    return pa.ListArray.from_arrays(
+        pa.array(offsets, pa.int32()),
+        pa.array(np.concatenate(values), kind),
+        type=pa.list_(pa.field("home", kind, nullable=False)),
+    )
+
+
+def _readme(
+    release: PublicRelease, jobs: JobDraws, draws: int, tables: dict[str, str], absent: list[str]
+) -> str:
+    certificate = release.certificate
+    status = "; ".join(certificate.not_for_release_because)
+    lines = [
+        f"{certificate.release.name}: intervals",
+        "",
+        *([f"NOT FOR RELEASE: {status}."] if status else []),
+        *evidence_words(jobs.plan),
+        "It costs no privacy: nothing else was read.",
+        "",
+        *COVERAGE_WORDS,
+        "",
+        "Tables (CSV; codes are text: leading zeros count). jobs is the middle draw, not the released count,",
+        "which may lie outside of the interval: it has noise, or was drawn. Cells whose interval is 0 to 0",
+        "are left out.",
+        *(f"  {name}  {what}" for what, name in tables.items()),
+        *(f"  not here, as its areas or blocks are not those of the draws: {name}" for name in absent),
+        "",
+        f"{DRAWS_FILE} has {draws:,} draws of the homes of all jobs, by {jobs.home_level}, for the interval",
+        "of any sum of areas: pipelines.intervals(PUBLIC, FILE).flows(HOMES, WORKPLACES, ATTRIBUTES).",
+        "docs/formats.md of the program says what its columns are.",
+        f"plan {certificate.plan_sha256}",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,533 @@
+"""Posterior implicates: draws of all homes from published and public numbers, as many as wanted.
+
+A place's jobs have homes with a profile that is Dirichlet around what is expected of it, and each of its
+groups one around the place's; of the counts of groups there is evidence (`synth.evidence`). What is expected
+is the public model times effects that places, homes and attributes have in common (`synth.effects`), drawn
+anew for each implicate, so that sums over many areas vary as much as they are uncertain. A group's jobs are
+then given to its rows (job groups), with odds that vary as measured profiles do, and that are steered to
+draws of the tables that cross places.
+
+It costs no privacy: nothing here sees a confidential number. The same numbers and key give the same draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synth.conditional import NOISE, group_evidence
+from synth.effects import Family, Sums, draw_effects, scaled, spread_of
+from synth.estimation import Prior
+from synth.evidence import Evidence
+from synth.measured import JobGroups, layouts
+from synth.placing import GROUP, ROW, STEERED, draw_place
+from synth.plan import Domains, Table
+from synth.projection import offsets_of
+from synth.randomness import WordStream
+
+__all__ = ["Implicates"]
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+_GRID = 2.0 ** np.arange(0, 15)  # concentrations that are tried
+_FLOORS = (1e-3, 1e-2, 1e-1)  # shares of jobs that follow no place's profile
+_EQUAL = 0.03  # part of the profile of those that is the same in all cells
+_SAMPLE = 100  # groups on which a concentration is measured
+_TOLERANCE = 2.0  # how much less likely, in logarithms, a smaller concentration may be
+_RARE = 0.2  # groups of a sample that every concentration has beside those that say so
+_TELLING = 16  # jobs of a group whose own counts say something of its concentration
+_CHAIN = 4  # draws of the profile of a place that are thrown away
+
+
+class Implicates:
+    """Posterior draws of the home of every job, place by place.
+
+    Parameters
+    ----------
+    tables : sequence of Table
+        Of which there is evidence first, then those whose sums people will read. Each group of the first
+        table lies in one place, and those of one place have one domain.
+    evidence : sequence of Evidence
+        Of the first tables; after the first of all, noisy counts.
+    groups : JobGroups
+        Of all tables.
+    prior : Prior
+    work_area : ndarray of int64, shape (n_places,)
+        A larger area (a county) of each place, numbered from 0.
+    home_area : ndarray of int32
+        First block of every larger home area, rising from 0.
+    draws : int
+    stream : WordStream
+    home_unit : ndarray of int32, optional
+        First block of every home area that several cells of the first table may lie in, rising from 0: homes
+        are chosen by such areas first. By default cells are no parts of anything.
+    work_unit : ndarray of int64, optional, shape (n_places,)
+        Area of each place, numbered from 0, where places are parts of areas that were parted for their cells.
+
+    Attributes
+    ----------
+    draws : int
+    k_public, k_place, k_group : float
+        Concentrations that were measured: of places around the public model, of places around it with
+        effects, and of groups around their place.
+    families : list of Family
+        Of effects: of homes, of larger areas by larger areas, and of each of these by the other's parts.
+    failures : int
+        Groups whose counts were not drawn but set, because windows left none.
+
+    Raises
+    ------
+    ValueError
+        If tables or evidence are not as above.
+    """
+
+    def __init__(
+        self,
+        tables: Sequence[Table],
+        evidence: Sequence[Evidence],
+        groups: JobGroups,
+        prior: Prior,
+        work_area: Int64,
+        home_area: Int32,
+        draws: int,
+        stream: WordStream,
+        home_unit: Int32 | None = None,
+        work_unit: Int64 | None = None,
+    ) -> None:
+        if not evidence or any(one.kind != NOISE for one in evidence[1:]) or len(evidence) > len(tables):
+            raise ValueError("there is evidence of the first tables, and after the first of all noisy counts")
+        self._table, self._evidence, self._groups, self.draws = tables[0], evidence[0], groups, draws
+        self._layouts = layouts(tables, groups)
+        self._seeds = [int(word) for word in stream.words(groups.n_places + 1)]
+        self._own = [np.unique(groups.member[0, groups.rows(i)]) for i in range(groups.n_places)]
+        self._chain = max(own.size for own in self._own) > 1
+        if sum(own.size for own in self._own) != tables[0].n.size:
+            raise ValueError("every group of the first table lies in one place")
+        if any(np.unique(tables[0].domain[own]).size > 1 for own in self._own):
+            raise ValueError("the groups of a place have one domain in the first table")
+        self._cell = [layout.cell[layout.which[0, 0]] for layout in self._layouts]
+        self._bounds = offsets_of(np.array([cell[-1] + 1 for cell in self._cell], np.int64))
+        self.failures = 0
+        random = np.random.default_rng(self._seeds[-1])
+        sums = self._sums_of_places(prior, work_area, home_area, home_unit, work_unit)
+        self._unbiased = evidence[0].unbiased(tables[0])
+        self._effects = draw_effects(sums, self.k_public, self.families, draws, random)
+        self._scale = self.families[0].scale
+        self._measure_concentrations(sums, random)
+        every = np.unique(np.concatenate([layout.cuts for layout in self._layouts]))
+        self._fine = every, self._unmeasured_effects(every.size, random)
+        mean = scaled(sums, self.families, [e.mean(axis=0, dtype=np.float64) for e in self._effects])
+        self._profile = np.split(mean / sums.n, self._bounds[1:-1])
+        self._set_crossing(tables, evidence, random)
+
+    def place(self, position: int) -> Int32:
+        """Return the home cell of every job of a place in every draw. Places come in order, each once.
+
+        Parameters
+        ----------
+        position : int
+            Of the place.
+
+        Returns
+        -------
+        ndarray of int32, shape (n_draws, jobs of the place)
+            Cells of the domain of that number in `domains`: row after row, in random order inside each.
+        """
+        groups, layout, own = self._groups, self._layouts[position], self._own[position]
+        rows = groups.rows(position)
+        n, member = groups.n[rows], groups.member[:, rows]
+        group = np.searchsorted(own, member[0])
+        random = np.random.default_rng(self._seeds[position])
+        kappas = self._concentrations(position, random)
+        offsets = offsets_of(self._table.k[own])
+        at = np.concatenate([np.arange(*self._table.offsets[g : g + 2]) for g in own])
+        seen = self._evidence.seen[at]
+        if self._evidence.kind == NOISE:
+            guess = seen
+        else:
+            drawn = np.add.reduceat(seen, offsets[:-1])
+            guess = np.rint(seen * np.repeat(self._table.n[own] / drawn, np.diff(offsets))).astype(np.int64)
+        jobs = np.empty((self.draws, int(n.sum())), np.int32)
+        crossing = self._crossing
+        self.failures += draw_place(
+            self._evidence.kind, seen, self._evidence.parameter[at], self._evidence.keep[at], guess, offsets,
+            self._table.n[own], np.tile(self._cell[position], (own.size, 1)),
+            self._drawn_shares(position), n, group.astype(np.int64), self.k_place, kappas,
+            self.k_public, self._scale**2, self._parts_of(member),
+            layout.start[crossing] + self._begin[:-1, np.newaxis], layout.which[crossing], layout.cell,
+            self._factor, self._rest, self._use, _CHAIN if own.size > 1 else 0, random, jobs,
+        )  # fmt: skip
+        self._expect(position, self._rest, -1.0)
+        return jobs
+
+    def domains(self, n_blocks: int) -> Domains:
+        """Return the cells of all places, domain after domain in the order of places."""
+        cuts = np.concatenate([layout.cuts for layout in self._layouts])
+        offsets = offsets_of(np.array([layout.cuts.size for layout in self._layouts], np.int64))
+        return Domains(n_blocks, offsets, cuts, np.zeros(cuts.size, np.uint8))
+
+    def _sums_of_places(
+        self,
+        prior: Prior,
+        work_area: Int64,
+        home_area: Int32,
+        home_unit: Int32 | None,
+        work_unit: Int64 | None,
+    ) -> Sums:
+        """Add the first table up by place, and set shares, families and the public model's concentration."""
+        table, groups = self._table, self._groups
+        each = self._evidence.unbiased(table)
+        n_of_place = np.add.reduceat(groups.n, groups.starts[:-1]).astype(np.float64)
+        numbers = groups.place[groups.starts[:-1]].tolist()
+        parts: list[tuple[Float64, ...]] = []
+        self._inside, cuts, stops = [], [], []
+        every = np.unique(np.concatenate([layout.cuts for layout in self._layouts]))
+        expected = np.zeros(every.size)
+        for number, layout, cell, own in zip(numbers, self._layouts, self._cell, self._own, strict=True):
+            share = prior(number, layout.cuts)
+            share = share / share.sum()
+            coarse = np.bincount(cell, share).astype(np.float64)
+            equal = 1 / np.bincount(cell)[cell]
+            self._inside.append(np.divide(share, coarse[cell], out=equal, where=coarse[cell] > 0))
+            cuts.append(layout.cuts[np.flatnonzero(np.append(True, np.diff(cell) > 0))])
+            stops.append(np.append(cuts[-1][1:], np.iinfo(np.int32).max))
+            np.add.at(expected, np.searchsorted(every, layout.cuts), table.n[own].sum() * share)
+            value, variance, slope = (
+                np.stack([one[slice(*table.offsets[g : g + 2])] for g in own]) for one in each
+            )
+            by_size = table.n[own] / table.n[own].sum()
+            parts.append((value.sum(axis=0), variance.sum(axis=0), by_size @ slope, coarse))
+        value, variance, slope, share = (np.concatenate(one) for one in zip(*parts, strict=True))
+        starts = np.concatenate(cuts)
+        place = np.repeat(np.arange(groups.n_places), np.diff(self._bounds))
+        # Cells of two places are the same homes if they begin and end alike.
+        stop = np.concatenate(stops).astype(np.int64)
+        cells, home = np.unique((starts.astype(np.int64) << 32) + stop, return_inverse=True)
+        area = np.searchsorted(home_area, starts, side="right") - 1
+        n = n_of_place[place]
+        # What jobs that follow no place's profile follow: homes of all places, and a part in equal shares.
+        up_to = np.append(0.0, np.cumsum(expected) / expected.sum())
+        common = up_to[np.searchsorted(every, stop)] - up_to[np.searchsorted(every, starts)]
+        common += _EQUAL / np.diff(self._bounds)[place]
+        common /= np.bincount(place, common)[place]
+        models = [(1 - floor) * share + floor * common for floor in _FLOORS]
+        found = [self._log_likelihoods(model).sum(axis=0) for model in models]
+        best = int(np.argmax([logs.max() for logs in found]))
+        self.k_public = _likely(found[best].tolist())
+        work, wide = work_area[place], home_area.size
+        owner = place if work_unit is None else work_unit[place]
+        areas = int(work_area.max()) + 1
+        self.families = [
+            Family(home, cells.size),
+            Family(work * wide + area, areas * wide),
+            Family(work * cells.size + home, areas * cells.size),
+            Family(owner * wide + area, (int(owner.max()) + 1) * wide),
+        ]
+        self._shared = len(self.families) - 1  # the last ones are of single places
+        self._unit = np.arange(starts.size)
+        if home_unit is not None:
+            unit = np.searchsorted(home_unit, starts, side="right") - 1
+            self._unit = np.unique(place * home_unit.size + unit, return_inverse=True)[1].astype(np.int64)
+            if self._unit[-1] + 1 < self._unit.size:
+                label = np.unique(owner * home_unit.size + unit, return_inverse=True)[1].astype(np.int64)
+                self.families.append(Family(label, int(label.max()) + 1))
+        self._model = np.split(models[best], self._bounds[1:-1])
+        return Sums(value, variance, slope, n * models[best], n, place)
+
+    def _log_likelihoods(self, profile: Float64) -> NDArray[np.float64]:
+        """Return how likely every concentration of groups around the profiles of their places is.
+
+        Shape (n_sample, n_concentrations): by group of a sample of these, large ones more often.
+        """
+        jobs = np.array([self._table.n[own].sum() for own in self._own])
+        at = (np.arange(_SAMPLE) + 0.5) / _SAMPLE * jobs.sum()
+        parts, found = np.split(profile, self._bounds[1:-1]), []
+        for i in np.unique(np.searchsorted(np.cumsum(jobs), at)).tolist():
+            own = self._own[i]
+            g = int(own[np.searchsorted(np.cumsum(self._table.n[own]), jobs[i] / 2)])
+            found.append(self._logs_around(g, parts[i]))
+        return np.array(found)
+
+    def _logs_around(self, g: int, profile: Float64) -> Float64:
+        """Return how likely every concentration of a group around a profile is."""
+        table, seen = self._table, self._evidence
+        part, n = slice(*table.offsets[g : g + 2]), int(table.n[g])
+        given = seen.seen[part], seen.parameter[part], seen.keep[part], profile * n, n
+        return np.array([group_evidence(seen.kind, *given, one) for one in _GRID.tolist()])
+
+    def _measure_concentrations(self, sums: Sums, random: np.random.Generator) -> None:
+        """Find how far places are from what is expected with effects, and groups from their places."""
+        # Around a draw of the effects, not their mean, which has been fitted to the same counts.
+        mean = scaled(sums, self.families, [effect[-1].astype(np.float64) for effect in self._effects])
+        if not self._chain:
+            alone = self._log_likelihoods(mean / sums.n)
+            self.k_place = self.k_group = _likely(alone.sum(axis=0).tolist())
+            self._chances = _mixture(alone)
+            self._around = np.split(mean / sums.n, self._bounds[1:-1])
+            return
+        noise = sums.noise(mean)
+        off = (sums.value - mean) ** 2
+        logs = []
+        for concentration in _GRID.tolist():
+            spread = spread_of(mean, sums.n, concentration) + noise
+            logs.append(float(-0.5 * (np.log(spread) + off / spread).sum()))
+        self.k_place = _likely(logs)
+        shared = self.families[: self._shared]
+        mean = scaled(
+            sums, shared, [effect[-1].astype(np.float64) for effect in self._effects[: len(shared)]]
+        )
+        self._others = _Others(sums.by(self._unit, mean), self._unit, self._bounds)
+        jobs = np.array([self._table.n[own].sum() if own.size > 1 else 0 for own in self._own])
+        at = (np.arange(_SAMPLE) + 0.5) / _SAMPLE * jobs.sum()
+        found = []
+        for i in np.searchsorted(np.cumsum(jobs), at).tolist():
+            own = self._own[i]
+            g = int(random.choice(own, p=self._table.n[own] / self._table.n[own].sum()))  # by jobs, as read
+            found.append(self._logs_around_others(i, g))
+        self.k_group = _likely(np.sum(found, axis=0).tolist())
+        self._chances = _mixture(np.array(found))
+
+    def _logs_around_others(self, position: int, g: int) -> Float64:
+        """Return how likely every concentration of a group around what the others of its place say is.
+
+        Around a profile that was found with its own counts a group would seem nearer to its place than it is.
+        Homes are counted by area, where cells are parts of areas: groups are farther from each other there.
+        """
+        table, seen, own, sums = self._table, self._evidence, self._own[position], self._others.sums
+        value, variance, slope = self._unbiased
+        n, jobs = int(table.n[g]), int(table.n[own].sum())
+        rest = float(jobs - n)
+        part, place, cell = slice(*table.offsets[g : g + 2]), *self._others.cells(position)
+        y, v, s = (np.bincount(cell, one[part]) for one in (value, variance, slope))
+        share = sums.expected[place] / jobs
+        noise = np.maximum(sums.variance[place] - v, 0)
+        noise += np.maximum(sums.slope[place] * jobs - s / np.bincount(cell) * n, 0) * share
+        binomial = share * np.maximum(1 - share, 1e-3)
+        prior = binomial / (1 + self._others.k_place)
+        size = ((table.n[own] ** 2).sum() - n**2) / rest
+        drawn = np.bincount(cell, seen.seen[part]).astype(np.int64)
+        parameter: Float64 = np.bincount(cell, (seen.parameter * seen.keep)[part]).astype(np.float64)
+        if seen.kind == NOISE:  # of the same variance
+            parameter = v / (v + 1 + np.sqrt(2 * v + 1))
+        given = drawn, parameter, np.ones(v.size)
+        result = np.zeros(_GRID.size)
+        for j, concentration in enumerate(_GRID.tolist()):
+            chance = (binomial * rest * (size + concentration) / (1 + concentration) + noise) / rest**2
+            known = 1 / (1 / prior + 1 / chance)
+            about = known * (share / prior + (sums.value[place] - y) / rest / chance)
+            about = np.maximum(about, 0.01 * share)
+            # What is not known of the profile makes the group vary as a smaller concentration does.
+            unknown = max(float(binomial.sum() / known.sum()) - 1, 1e-3)
+            both = 1 / (1 / concentration + 1 / unknown)
+            result[j] = group_evidence(seen.kind, *given, about / about.sum() * n, n, both)
+        return result
+
+    def _concentrations(self, position: int, random: np.random.Generator) -> Float64:
+        """Draw a concentration for each group of a place in every draw, shape (n_draws, n_groups).
+
+        Most groups are alike, but a few are far from their places: which, their own counts say.
+        """
+        own = self._own[position]
+        found = np.empty((self.draws, own.size))
+        for j, g in enumerate(own.tolist()):
+            chance = self._chances
+            if self._table.n[g] >= _TELLING and (own.size > 1 or not self._chain):
+                logs = np.log(chance) + (
+                    self._logs_around_others(position, g)
+                    if self._chain
+                    else self._logs_around(g, self._around[position])
+                )
+                chance = np.exp(logs - logs.max())
+                chance /= chance.sum()
+            found[:, j] = random.choice(_GRID, self.draws, p=chance)
+        return found
+
+    def _unmeasured_effects(self, size: int, random: np.random.Generator) -> Float32:
+        """Draw factors that are as uncertain as those of homes are."""
+        shape = 1 / self._scale**2
+        return np.maximum(random.gamma(shape, 1 / shape, (self.draws, size)), 1e-3).astype(np.float32)
+
+    def _drawn_shares(self, position: int) -> Float64:
+        """Return what is expected of a place in every draw, shape (n_draws, n_cells of the layout)."""
+        cell = self._cell[position]
+        part = slice(*self._bounds[position : position + 2])
+        drawn = np.tile(self._model[position], (self.draws, 1))
+        for family, effect in zip(self.families, self._effects, strict=True):
+            drawn *= effect[:, family.label[part]]
+        drawn /= drawn.sum(axis=1, keepdims=True)
+        if cell.size == drawn.shape[1]:
+            return drawn
+        every, effect = self._fine
+        weight = self._inside[position] * effect[:, np.searchsorted(every, self._layouts[position].cuts)]
+        first = np.flatnonzero(np.append(True, np.diff(cell) > 0))
+        shares: Float64 = drawn[:, cell] * weight / np.add.reduceat(weight, first, axis=1)[:, cell]
+        return shares
+
+    def _parts_of(self, member: Int32) -> Int64:
+        """Return the divisions of a place's rows whose sums people read, shape (n_divisions, n_rows)."""
+        parts: list[Int64] = []
+        for k in self._parts:
+            label = np.unique(member[k], return_inverse=True)[1].astype(np.int64)
+            if label.max() > 0 and not any(np.array_equal(label, one) for one in parts):
+                parts.append(label)
+        return np.array(parts, np.int64).reshape(len(parts), member.shape[1])
+
+    def _set_crossing(
+        self, tables: Sequence[Table], evidence: Sequence[Evidence], random: np.random.Generator
+    ) -> None:
+        """Draw factors of the tables whose groups lie in several places; note the tables that divide one."""
+        groups = self._groups
+        member = groups.member
+        crossing, self._parts, use = [], [], []
+        for k in range(1, len(tables)):
+            if _follows(groups.place, member[k]):
+                if not _follows(member[k], groups.place) and not _follows(member[k], member[0]):
+                    self._parts.append(k)
+            elif k < len(evidence):
+                crossing.append(k)
+                use.append(STEERED)
+            elif not any(_follows(member[k], member[j]) for j in range(1, len(evidence))):
+                crossing.append(k)
+                use.append(GROUP if _follows(member[k], member[0]) else ROW)
+        self._crossing, self._use = np.array(crossing, np.int64), np.array(use, np.int64)
+        self._begin = offsets_of(np.array([tables[k].offsets[-1] for k in crossing], np.int64))
+        self._rest = np.zeros(int(self._begin[-1]))
+        for i in range(groups.n_places):
+            self._expect(i, self._rest, 1.0)
+        self._factor = np.ones((self.draws, self._rest.size), np.float32)
+        for k, how, begin in zip(crossing, use, self._begin.tolist(), strict=False):
+            part = slice(begin, begin + int(tables[k].offsets[-1]))
+            expected = np.maximum(self._rest[part], 1e-9)
+            if how == STEERED:
+                # Relative to a Poisson count, sums of groups vary as a group of their mean size does.
+                concentration = self.k_group * float(tables[k].n.mean() / self._table.n.mean())
+                given = tables[k], evidence[k], expected, concentration
+                self._factor[:, part] = _counts(*given, self.draws, random)
+            elif how == GROUP:
+                before = [j for j in range(len(crossing)) if use[j] == GROUP and crossing[j] < k]
+                self._factor[:, part] = self._effects_of_groups(tables[k], k, before, random)
+            else:
+                self._factor[:, part] = self._unmeasured_effects(expected.size, random)
+
+    def _effects_of_groups(
+        self, table: Table, k: int, before: list[int], random: np.random.Generator
+    ) -> Float32:
+        """Draw factors of a table from the first one, whose groups divide its groups.
+
+        Factors of tables before it, by position among those that cross places, are taken into account.
+        """
+        every = self._evidence.unbiased(self._table)
+        expected, value, variance, slope = (np.zeros(int(table.offsets[-1])) for _ in range(4))
+        jobs = np.bincount(self._groups.member[k], self._groups.n, table.n.size)
+        for i, layout in enumerate(self._layouts):
+            rows = self._groups.rows(i)
+            first = np.flatnonzero(np.append(True, np.diff(self._cell[i]) > 0))
+            member, one = np.unique(self._groups.member[0, rows], return_index=True)
+            for g, row in zip(member.tolist(), one.tolist(), strict=True):
+                at = layout.start[k, row] + layout.cell[layout.which[k, row]][first]
+                share = self._profile[i].copy()
+                for j in before:
+                    q = int(self._crossing[j])
+                    cell = layout.cell[layout.which[q, row]][first]
+                    begin = self._begin[j] + layout.start[q, row]
+                    share *= self._factor[:, begin : begin + int(cell[-1]) + 1].mean(axis=0)[cell]
+                np.add.at(expected, at, self._table.n[g] * share / share.sum())
+                part = slice(*self._table.offsets[g : g + 2])
+                np.add.at(value, at, every[0][part])
+                np.add.at(variance, at, every[1][part])
+                weight = self._table.n[g] / jobs[self._groups.member[k, rows][row]]
+                np.add.at(slope, at, every[2][part] * weight)
+        owner = np.repeat(np.arange(table.n.size), table.k)
+        n = table.n[owner].astype(np.float64)
+        expected = np.maximum(expected, 1e-9)
+        expected = expected * n / np.bincount(owner, expected)[owner]
+        # A sum of groups has, over its expectation, the variance of a group of their mean size.
+        concentration = self.k_group * float(table.n.mean() / self._table.n.mean())
+        family = Family(np.arange(expected.size), expected.size)
+        sums = Sums(value, variance, slope, expected, n, owner)
+        return draw_effects(sums, concentration, [family], self.draws, random)[0]
+
+    def _expect(self, position: int, total: Float64, sign: float) -> None:
+        """Add what is expected of the rows of a place to the cells of crossing tables."""
+        layout, n = self._layouts[position], self._groups.n[self._groups.rows(position)]
+        share = self._inside[position] * self._profile[position][self._cell[position]]
+        for k, begin in zip(self._crossing.tolist(), self._begin.tolist(), strict=False):
+            groups, first = np.unique(layout.start[k], return_index=True)
+            jobs = np.bincount(np.searchsorted(groups, layout.start[k]), n)
+            for start, row, size in zip(groups.tolist(), first.tolist(), jobs.tolist(), strict=True):
+                at = begin + start + layout.cell[layout.which[k, row]]
+                np.add.at(total, at, sign * size * share)
+
+
+def _counts(
+    table: Table,
+    evidence: Evidence,
+    expected: Float64,
+    concentration: float,
+    draws: int,
+    random: np.random.Generator,
+) -> Float32:
+    """Draw the counts of a table that crosses places, groups adding up to their public sizes."""
+    value, variance, slope = evidence.unbiased(table)
+    owner = np.repeat(np.arange(table.n.size), table.k)
+    n = table.n[owner].astype(np.float64)
+    expected = expected * n / np.bincount(owner, expected)[owner]
+    family = Family(np.arange(value.size), value.size)
+    sums = Sums(value, variance, slope, expected, n, owner)
+    effects = draw_effects(sums, concentration, [family], draws, random)[0]
+    result = np.empty((draws, value.size), np.float32)
+    for about, drawn in zip(expected * effects, result, strict=True):
+        own = spread_of(about, n, concentration)
+        x = (value * own + about * variance) / (own + variance)
+        x += np.sqrt(own * variance / (own + variance)) * random.standard_normal(x.size)
+        x = np.maximum(x, 0.02 * about)
+        drawn[:] = x * n / np.bincount(owner, x)[owner]
+    return result
+
+
+def _follows(label: Int32, of: Int32) -> bool:
+    """Say whether rows that agree in `of` agree in `label`."""
+    return bool(np.unique(np.stack([of, label]), axis=1).shape[1] == np.unique(of).size)
+
+
+def _likely(logs: list[float]) -> float:
+    """Return the smallest concentration of the grid that is not much less likely than the best."""
+    best = max(logs)
+    return float(_GRID[next(i for i, one in enumerate(logs) if one > best - _TOLERANCE)])
+
+
+def _mixture(logs: Float64) -> Float64:
+    """Return the chances of the concentrations of the grid that make a sample of groups likely.
+
+    Each concentration has a small chance, as groups that are far from their place are rare, and read.
+    """
+    likely = np.exp(logs - logs.max(axis=1, keepdims=True))
+    chances = np.full(_GRID.size, 1 / _GRID.size)
+    for _ in range(200):
+        part = likely * chances
+        total = (part / part.sum(axis=1, keepdims=True)).sum(axis=0) + _RARE
+        chances = total / total.sum()
+    return chances
+
+
+class _Others:
+    """Sums of places by home area, and the concentration of places around what is expected of them."""
+
+    def __init__(self, sums: Sums, unit: Int64, bounds: Int64) -> None:
+        self.sums, self._unit, self._bounds = sums, unit, bounds
+        off, logs = (sums.value - sums.expected) ** 2, []
+        for concentration in _GRID.tolist():
+            spread = spread_of(sums.expected, sums.n, concentration) + sums.noise(sums.expected)
+            logs.append(float(-0.5 * (np.log(spread) + off / spread).sum()))
+        self.k_place = _likely(logs)
+        self._first = np.searchsorted(sums.owner, np.arange(bounds.size))
+
+    def cells(self, position: int) -> tuple[slice, Int64]:
+        """Return where the sums of a place are, and which of them each of its cells is part of."""
+        begin, end = self._first[position : position + 2].tolist()
+        return slice(begin, end), self._unit[self._bounds[position] : self._bounds[position + 1]] - begin

@@ -1,0 +1,229 @@
+"""Intervals of a release: from its public folder alone, right where nothing is uncertain, refused clearly."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import geo_data
+import pipelines
+from helpers import seal_again
+from pipelines import PublicReleaseError, Release
+from pipelines.cli.main import main
+from pipelines.views.intervals import COVERAGE_WORDS
+from synth.intervals import held_by_lot
+
+DRAWS = 40
+GEOMETRIC = {"release.mechanism": "geometric", "plan.retention_min": None}
+
+
+@pytest.fixture(scope="module")
+def public(small_release: Release, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A public folder that stands alone, with its intervals beside it."""
+    folder = Path(shutil.copytree(small_release.public, tmp_path_factory.mktemp("alone") / "public"))
+    pipelines.write_intervals(folder, draws=DRAWS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def opened(public: Path) -> pipelines.PosteriorDraws:
+    return pipelines.intervals(public)
+
+
+def test_every_draw_has_the_public_totals(public: Path, opened: pipelines.PosteriorDraws) -> None:
+    rows = pipelines.read_public_release(public).flows("st", "tabblk2010", ["S000", "SA01"])
+    said = opened.release.geography.codes("tabblk2010")
+    for attribute, count in ((None, "S000"), ("SA", "SA01")):
+        drawn = opened.implicates("st", "tabblk2010", attribute or ())
+        drawn = drawn if attribute is None else drawn[drawn["SA"] == "SA01"]
+        jobs = drawn.groupby("work")[[str(i + 1) for i in range(DRAWS)]].sum()
+        public_jobs = rows.groupby(said[rows["work"]])[count].sum()
+        expected = public_jobs[public_jobs > 0]
+        assert jobs.index.tolist() == expected.index.tolist()
+        assert (jobs.to_numpy() == expected.to_numpy()[:, np.newaxis]).all()
+
+
+def test_any_sum_of_areas_is_a_sum_in_every_draw(opened: pipelines.PosteriorDraws) -> None:
+    numbers = [str(i + 1) for i in range(DRAWS)]
+    tracts = opened.release.geography.codes("trct")
+    towns = {code: f"town {i % 2}" for i, code in enumerate(tracts.tolist())}
+    fine = opened.implicates("trct", "trct")
+    by_town = fine.groupby([fine["home"].map(towns), fine["work"].map(towns)])[numbers].sum()
+    found = opened.implicates(towns, pd.Series(towns)).set_index(["home", "work"])
+    pd.testing.assert_frame_equal(found.sort_index(), by_town, check_dtype=False)
+    intervals = opened.flows(towns, towns).set_index(["home", "work"]).sort_index()
+    ordered = np.sort(by_town.to_numpy(), axis=1)
+    assert (intervals["low"].to_numpy() == ordered[:, 1]).all()
+    assert (intervals["high"].to_numpy() == ordered[:, -2]).all()
+    half = dict.fromkeys(tracts.tolist()[:2], "one")
+    assert opened.flows(half, None)["home"].tolist() == ["one"], "units without an area are left out"
+
+
+def test_the_tables_of_the_workload_are_those_of_the_draws(
+    public: Path, opened: pipelines.PosteriorDraws
+) -> None:
+    folder = public.parent / "intervals"
+    names = {path.name for path in folder.glob("*.csv.gz")}
+    assert names >= {
+        "flows_trct_to_trct.csv.gz",
+        "flows_trct_to_tabblk2010.csv.gz",
+        "residents_trct_by_SE.csv.gz",
+    }
+    codes = dict.fromkeys(("home", "work", "SE"), "str")
+    flows = pd.read_csv(folder / "flows_trct_to_trct.csv.gz", dtype=codes)
+    pd.testing.assert_frame_equal(flows, opened.flows("trct", "trct"), check_dtype=False)
+    assert ((flows["low"] <= flows["jobs"]) & (flows["jobs"] <= flows["high"])).all()
+    residents = pd.read_csv(folder / "residents_trct_by_SE.csv.gz", dtype=codes)
+    assert residents.columns.tolist() == ["home", "SE", "jobs", "low", "high"]
+    said = (folder / "README.txt").read_text(encoding="utf-8")
+    assert all(line in said for line in COVERAGE_WORDS)
+
+
+def test_everybody_gets_the_same_draws(public: Path, tmp_path: Path) -> None:
+    again = pipelines.write_intervals(public, tmp_path / "again", draws=DRAWS)
+    for path in again.values():
+        assert path.read_bytes() == (public.parent / "intervals" / path.name).read_bytes()
+
+
+def test_counts_without_noise_have_no_width(
+    small_config: Callable[..., pipelines.ReleaseConfig],
+    small_region: dict[str, Path],
+    small_geography: geo_data.Geography,
+    clean_source: object,
+) -> None:
+    """With so large an epsilon what was published says what the truth is; nothing else is asked for here."""
+    truth = geo_data.LodesJobs(small_region["od"], small_geography).records()
+    geography, n = small_geography, small_geography.n_units("trct")
+    pairs = geography.unit_of("trct", truth.work) * n + geography.unit_of("trct", truth.home)
+    expected = np.bincount(pairs, minlength=n * n)
+    cells = {"plan.coarsening": "units", "plan.cell_level": "trct", "privacy.epsilon": "60"}
+    for pools in ({"plan.pool_below": 10_000, "plan.pool_level": "trct"}, {"plan.pool_below": 1}):
+        release = pipelines.run(small_config(GEOMETRIC, {"plan.split_threshold": None}, cells, pools))
+        pipelines.write_intervals(release.public, draws=19)
+        found = pipelines.intervals(release.public).flows("trct", "trct")
+        assert (found["low"] == found["high"]).all()
+        unit = [geography.unit_number("trct", found[side]) for side in ("work", "home")]
+        jobs = np.zeros(n * n, np.int64)
+        jobs[unit[0] * n + unit[1]] = found["low"]
+        assert np.array_equal(jobs, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
+def test_intervals_of_a_planned_release_hold_the_truth(
+    mechanism: str, tmp_path: Path, clean_source: object
+) -> None:
+    """A region whose jobs follow no model of the program, with the plan that the planner makes."""
+    path = pipelines.demo_inputs(tmp_path, jobs=8_000, blocks=400)
+    text = path.read_text(encoding="utf-8").replace('"dirichlet"', f'"{mechanism}"')
+    text = text.replace('retention_min = "0.5"', 'retention_min = "1"')
+    config = pipelines.parse_config(text, path.parent, "demo.toml").with_out(tmp_path / "release")
+    release = pipelines.run(config)
+    pipelines.write_intervals(release.public, draws=60)
+    opened = pipelines.intervals(release.public)
+    geography = release.plan.geography
+    source = geo_data.LodesJobs(config.jobs.file, geography, config.jobs.aux)
+    truth, random = source.records(), np.random.default_rng(1)
+    for work in ("trct", "tabblk2010"):
+        n = geography.n_units("trct")
+        unit = geography.unit_of(work, truth.work).astype(np.int64)
+        jobs = np.bincount(
+            unit * n + geography.unit_of("trct", truth.home), minlength=geography.n_units(work) * n
+        )
+        held = []
+        for cells in opened.cells("trct", work):
+            own = jobs[cells.work * n + cells.home]
+            held.append(held_by_lot(own, cells.counts, random)[cells.counts.mean(axis=0) >= 0.5])
+        assert 0.8 < np.concatenate(held).mean() < 0.98, work
+
+
+def test_without_what_was_published_there_are_no_intervals(
+    small_config: Callable[..., pipelines.ReleaseConfig],
+    public_copy: Path,
+    tmp_path: Path,
+    clean_source: object,
+) -> None:
+    def refused(folder: Path, **more: int) -> str:
+        with pytest.raises(PublicReleaseError) as caught:
+            pipelines.write_intervals(folder, tmp_path / "intervals", **more)
+        assert not (tmp_path / "intervals").exists()
+        return str(caught.value)
+
+    assert "19" in refused(public_copy, draws=18)
+    rows = next(public_copy.glob("*_main_*.parquet"))
+    table = pd.read_parquet(rows)
+    table.loc[0, "S000"] += 1
+    table.to_parquet(rows, index=False)
+    seal_again(public_copy)
+    assert "not those of the plan's jobs" in refused(public_copy)
+    table.loc[0, "h_geocode"] = "somewhere"
+    table.to_parquet(rows, index=False)
+    assert "not in the plan" in refused(public_copy)
+    (public_copy / "plan" / "pools.parquet").write_bytes(b"other")
+    assert "pools.parquet" in refused(public_copy)
+    release = pipelines.run(small_config(GEOMETRIC))
+    shutil.rmtree(release.public / "measurements")
+    assert "noisy counts" in refused(release.public)
+
+
+def test_what_cannot_be_asked_is_refused(
+    public: Path, opened: pipelines.PosteriorDraws, tmp_path: Path
+) -> None:
+    for ask, said in (
+        (lambda: opened.flows("tabblk2010", "trct"), "no homes by 'tabblk2010'"),
+        (lambda: opened.flows("trct", "moon"), "no workplaces by 'moon'"),
+        (lambda: opened.flows("trct", "trct", "XX"), "not told apart by XX"),
+        (lambda: opened.flows({"99": "a"}, "trct"), "not units of one level"),
+        (lambda: pipelines.write_intervals(public), "is there already"),
+        (lambda: pipelines.write_intervals(public, public / "intervals"), "fail `verify`"),
+        (lambda: pipelines.intervals(public, tmp_path / "none.parquet"), "odsynth intervals"),
+    ):
+        with pytest.raises(PublicReleaseError, match=said):
+            ask()
+
+
+def test_a_file_of_another_release_or_damaged_is_refused(public: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(public, tmp_path / "public"))
+    (other / "SHA256SUMS").write_bytes((other / "SHA256SUMS").read_bytes() + b"\n")
+    draws = public.parent / "intervals" / "draws.parquet"
+    with pytest.raises(PublicReleaseError, match="of another release"):
+        pipelines.intervals(other, draws)
+    half = tmp_path / "half.parquet"
+    half.write_bytes(draws.read_bytes()[:-100])
+    with pytest.raises(PublicReleaseError, match="damaged"):
+        pipelines.intervals(public, half)
+    pd.DataFrame({"a": [1]}).to_parquet(half)
+    with pytest.raises(PublicReleaseError, match="the format is not"):
+        pipelines.intervals(public, half)
+
+
+def test_exports_have_the_intervals_of_their_flows(
+    public: Path, opened: pipelines.PosteriorDraws, tmp_path: Path
+) -> None:
+    draws = public.parent / "intervals" / "draws.parquet"
+    pipelines.export(public, ["csv", "geoparquet", "omx"], tmp_path, home_level="trct", intervals=draws)
+    codes = dict.fromkeys(("home", "work"), "str")
+    flows = pd.read_csv(next(tmp_path.glob("csv/*.csv.gz")), dtype=codes)
+    said = opened.flows("trct", "trct").set_index(["work", "home"])[["low", "high"]]
+    own = flows.set_index(["work", "home"])[["low", "high"]]
+    pd.testing.assert_frame_equal(own, said.reindex(own.index, fill_value=0))
+    assert (own["high"] > 0).any()
+    packed = pd.read_parquet(next(tmp_path.glob("geoparquet/*flows*.parquet")))
+    assert packed[["low", "high"]].to_numpy().tolist() == own.to_numpy().tolist()
+    assert COVERAGE_WORDS[0] in (tmp_path / "csv" / "README.txt").read_text(encoding="utf-8")
+    assert "interval" not in (tmp_path / "omx" / "README.txt").read_text(encoding="utf-8")
+    with pytest.raises(pipelines.ExportError, match="no intervals of homes by tabblk2010"):
+        pipelines.export(public, ["csv"], tmp_path / "fine", home_level="tabblk2010", intervals=draws)
+
+
+def test_the_command_says_what_intervals_cover(public_copy: Path) -> None:
+    result = CliRunner().invoke(main, ["intervals", str(public_copy), "--draws", "19"])
+    assert result.exit_code == 0, result.output
+    assert (public_copy.parent / "intervals" / "draws.parquet").is_file()
+    assert all(line in result.output for line in COVERAGE_WORDS)

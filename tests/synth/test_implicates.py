@@ -1,0 +1,256 @@
+"""Posterior draws against enumeration, and intervals of them against truths drawn from the model and not."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from synth.conditional import NOISE, URN, backward, forward, group_evidence, solve
+from synth.effects import Family, Sums, draw_effects
+from synth.evidence import Evidence
+from synth.geometric import GeometricParameters
+from synth.implicates import Implicates
+from synth.intervals import held_by_lot, intervals
+from synth.measured import JobGroups, MeasuredTable, measure
+from synth.plan import Domains, Table
+from synth.randomness import RunKey
+
+RATIO = GeometricParameters(1, 3)
+
+
+def log_weight(kind: int, x: int, seen: int, par: float, keep: float, shape: float, z: float) -> float:
+    """The logarithm of prior times likelihood, term by term."""
+    value = math.lgamma(shape + x) - math.lgamma(shape) - math.lgamma(x + 1) + x * math.log(z)
+    if kind == NOISE:
+        return value + abs(seen - x) * math.log(par)
+    value += math.lgamma(x + par + seen) - math.lgamma(x + par)
+    return value + (math.log(keep) if x == 0 and seen > 0 else 0.0)
+
+
+CASES = [
+    (NOISE, [3, -1, 0, 2], [0.3] * 4, [1.0] * 4, [0.8, 0.1, 0.02, 2.0], 5),
+    (NOISE, [9, 9, -9], [0.9] * 3, [1.0] * 3, [1e-6, 3.0, 0.5], 6),
+    (URN, [3, 0, 1, 2], [0.05] * 4, [1.0] * 4, [0.8, 0.1, 0.02, 2.0], 6),
+    (URN, [2, 0, 3], [0.4, 0.4, 0.01], [0.5, 0.5, 0.5], [0.8, 1.1, 0.3], 5),
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_counts_are_drawn_from_the_posterior_given_their_sum(case: tuple) -> None:
+    kind, seen, par, keep, shape, n = case
+    k, z = len(seen), 0.4
+    exact = {}
+    for x in itertools.product(range(n + 1), repeat=k):
+        if sum(x) == n:
+            cells = zip(x, seen, par, keep, shape, strict=True)
+            exact[x] = math.exp(sum(log_weight(kind, *cell, z) for cell in cells))
+    total = sum(exact.values())
+    arrays = np.array(seen), np.array(par), np.array(keep), np.array(shape)
+    lows, starts = np.empty(k, np.int64), np.empty(k + 1, np.int64)
+    begin, stop, first = (np.empty(k, np.int64) for _ in range(3))
+    flat, out, table = np.empty(4096), np.empty(256), np.empty(4096)
+    _, mean, spread = solve(kind, *arrays, z, n, np.array(seen), 0.0, lows, starts, flat, out)
+    assert forward(lows, starts, flat, n, mean, spread, begin, stop, first, table)
+    random, counts = np.random.default_rng(1), np.empty(k, np.int64)
+    draws, found = 10_000, dict.fromkeys(exact, 0)
+    for _ in range(draws):
+        assert backward(lows, starts, flat, n, begin, stop, first, table, random, counts)
+        found[tuple(counts.tolist())] += 1
+    for x, weight in exact.items():
+        chance = weight / total
+        assert abs(found[x] - draws * chance) < 5 * math.sqrt(draws * chance) + 3, x
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_evidence_of_a_concentration_is_the_sum_over_all_counts(case: tuple) -> None:
+    kind, seen, par, keep, shape, n = case
+    expected = np.array(shape) / sum(shape) * n
+    weight = n + sum(p * r for p, r in zip(par, keep, strict=True))
+    rest = weight / (weight + sum(seen)) if kind == URN else 1.0
+    values = []
+    for concentration in (1.0, 8.0):
+        z, value = n / (n + concentration), 0.0
+        for y, p, r, e in zip(seen, par, keep, expected, strict=True):
+            a = concentration * max(e / n, 1e-9)
+            terms = (math.exp(log_weight(kind, x, y, p, r, a, z * rest)) for x in range(n + 1))
+            value += a * math.log(1 - z) + math.log(sum(terms))
+        values.append(value)
+        arrays = np.array(seen), np.array(par), np.array(keep), expected
+        assert group_evidence(kind, *arrays, n, concentration) == pytest.approx(value, abs=1e-8)
+    assert values[0] != pytest.approx(values[1], abs=0.01)
+
+
+def test_effects_are_the_ratios_of_sums_that_are_known() -> None:
+    random = np.random.default_rng(2)
+    label = np.repeat(np.arange(8), 50)
+    factor = np.exp(0.3 * random.standard_normal(8))[label]
+    expected = np.full(400, 50.0)
+    n = np.full(400, 400 * 50.0)
+    value = expected * factor
+    value *= n[0] / value.sum()
+    sums = Sums(value, np.full(400, 2.0), np.zeros(400), expected, n, np.zeros(400, np.int64))
+    family = Family(label, 8)
+    (drawn,) = draw_effects(sums, 1e5, [family], 200, random)
+    assert drawn.mean(axis=0) / drawn.mean() == pytest.approx(value[::50] / value.mean(), rel=0.05)
+    assert 0.1 < family.scale < 0.6
+
+
+BLOCKS, PLACES, AREAS = 40, 30, 5
+HOMES = Domains(BLOCKS, np.array([0, BLOCKS]), np.arange(BLOCKS, dtype=np.int32), np.zeros(BLOCKS, np.uint8))
+
+
+def region(seed: int, *, own_model: bool) -> tuple[JobGroups, NDArray[np.int32], NDArray[np.float64]]:
+    """Rows of places by two attributes, a home for each job, and the public model of each place.
+
+    Homes follow the model as `Implicates` has it, or commutes that are shorter than the model says, with an
+    attribute that depends on the home, and no profile of Dirichlet's.
+    """
+    random = np.random.default_rng(seed)
+    apart = np.abs(np.arange(PLACES)[:, np.newaxis] * BLOCKS / PLACES - np.arange(BLOCKS))
+    model = np.exp(-apart / 8) + 0.01
+    model /= model.sum(axis=1, keepdims=True)
+    place = np.repeat(np.arange(PLACES, dtype=np.int32), 6)
+    n = random.integers(5, 120, place.size)
+    block, half = np.arange(place.size) // 2, np.arange(place.size) % 2
+    groups = JobGroups(n, place, np.stack([place, half, block]).astype(np.int32))
+    homes = []
+    common = random.gamma(25, 1 / 25, BLOCKS)
+    for d in range(PLACES):
+        profile = model[d] * common if own_model else np.exp(-apart[d] / 6) * (1 + np.arange(BLOCKS) % 3)
+        profile /= profile.sum()
+        if own_model:
+            profile = random.dirichlet(200 * profile)
+        for r in np.flatnonzero(place == d):
+            tilt = np.ones(BLOCKS) if own_model else np.exp((half[r] - 0.5) * np.sin(np.arange(BLOCKS)))
+            homes.append(random.choice(BLOCKS, n[r], p=profile * tilt / (profile * tilt).sum()))
+    return groups, np.concatenate(homes).astype(np.int32), model
+
+
+def implicates(
+    groups: JobGroups, homes: NDArray[np.int32], model: NDArray[np.float64], draws: int, ratio: Fraction
+) -> Implicates:
+    """Measure flows of places, and homes by attribute."""
+    key, row = RunKey.from_seed(3), np.repeat(np.arange(groups.n.size), groups.n)
+    p = GeometricParameters(ratio.numerator, ratio.denominator)
+    tables: list[Table] = []
+    evidence = []
+    for k, member in enumerate(groups.member):
+        n = np.bincount(member, groups.n).astype(np.int64)
+        domain = np.zeros(n.size, np.int32)
+        if k < 2:
+            one = MeasuredTable(n, domain, HOMES, p)
+            evidence.append(Evidence.noise(one, measure(one, member[row], homes, key.stream("noise", k))))
+            tables.append(one)
+        else:
+            tables.append(Table(n, domain, HOMES))
+
+    def prior(place: int, cuts: NDArray[np.int32]) -> NDArray[np.float64]:
+        return np.add.reduceat(model[place], cuts)
+
+    area = np.arange(PLACES) * AREAS // PLACES
+    starts = np.arange(0, BLOCKS, BLOCKS // AREAS, dtype=np.int32)
+    return Implicates(tables, evidence, groups, prior, area, starts, draws, key.stream("implicates", 0))
+
+
+def rows_of(groups: JobGroups, drawn: list[NDArray[np.int32]]) -> NDArray[np.int64]:
+    """Counts of rows by home, shape (n_draws, n_rows, n_blocks)."""
+    every = np.concatenate(drawn, axis=1)
+    row = np.repeat(np.arange(groups.n.size), groups.n) * BLOCKS
+    size = groups.n.size * BLOCKS
+    return np.stack([np.bincount(row + one, minlength=size) for one in every]).reshape(
+        -1, groups.n.size, BLOCKS
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("own_model", [True, False])
+@pytest.mark.parametrize("ratio", [Fraction(1, 20), Fraction(3, 5)])
+def test_intervals_of_flows_homes_and_sums_hold_the_truth(own_model: bool, ratio: Fraction) -> None:
+    held: dict[str, list[NDArray[np.bool_]]] = {}
+    random = np.random.default_rng(4)
+    for seed in range(2):
+        groups, homes, model = region(seed, own_model=own_model)
+        drawn = implicates(groups, homes, model, 40, ratio)
+        counts = rows_of(groups, [drawn.place(i) for i in range(groups.n_places)])
+        assert drawn.failures == 0
+        truth = rows_of(groups, [homes[np.newaxis]])[0]
+        labels = {
+            "flows": groups.place,
+            "attributes": groups.member[1],
+            "areas": groups.place * AREAS // PLACES,
+            "all": np.zeros_like(groups.place),
+        }
+        for name, label in labels.items():
+            each = np.eye(int(label.max()) + 1, dtype=np.int64)[label]
+            a, b = each.T @ truth, np.einsum("rg,mrc->mgc", each, counts)
+            some = (a > 0) | (b.max(axis=0) > 0)
+            held.setdefault(name, []).append(held_by_lot(a[some], b[:, some], random))
+    for name, every in held.items():
+        one = np.concatenate(every)
+        off = 4 * math.sqrt(0.09 / one.size)
+        assert 0.86 - off < one.mean() < 0.95 + off, (name, one.mean(), one.size)
+
+
+def test_every_row_has_its_jobs_and_the_same_key_gives_the_same_draws() -> None:
+    groups, homes, model = region(1, own_model=True)
+    first, second = (implicates(groups, homes, model, 20, Fraction(1, 2)) for _ in range(2))
+    for i in range(groups.n_places):
+        one = first.place(i)
+        assert one.shape == (20, groups.n[groups.rows(i)].sum())
+        assert np.array_equal(one, second.place(i))
+        assert np.isin(one, np.arange(BLOCKS)).all()
+    assert first.domains(BLOCKS).n_domains == groups.n_places
+
+
+def test_a_table_that_crosses_places_is_as_narrow_as_its_noise() -> None:
+    groups, homes, model = region(2, own_model=False)
+    drawn = implicates(groups, homes, model, 100, Fraction(1, 20))
+    counts = rows_of(groups, [drawn.place(i) for i in range(groups.n_places)])
+    by_half = np.stack([counts[:, groups.member[1] == h].sum(axis=1) for h in range(2)])
+    assert np.sqrt(by_half.var(axis=1).mean()) < 3  # without the table it is 15
+    truth = rows_of(groups, [homes[np.newaxis]])[0]
+    assert np.abs(by_half[1].mean(axis=0) - truth[groups.member[1] == 1].sum(axis=0)).mean() < 3
+
+
+def test_evidence_of_draws_estimates_counts_without_bias() -> None:
+    random = np.random.default_rng(5)
+    n, prior, size = np.array([40]), np.array([0.5, 0.5, 2.0]), 20_000
+    x = np.array([30, 10, 0])
+    weights = random.dirichlet(x + prior, size)
+    cells = Domains(3, np.array([0, 3]), np.arange(3, dtype=np.int32), np.zeros(3, np.uint8))
+    table = Table(n, np.zeros(1, np.int32), cells)
+    found = np.stack(
+        [Evidence.urn(d, prior, np.ones(3)).unbiased(table)[0] for d in random.multinomial(40, weights)]
+    )
+    assert found.mean(axis=0) == pytest.approx(x, abs=0.15)
+
+
+def test_intervals_are_order_statistics() -> None:
+    random = np.random.default_rng(6)
+    draws = random.integers(0, 50, (100, 7))
+    low, high = intervals(draws)
+    ordered = np.sort(draws, axis=0)
+    assert np.array_equal(low, ordered[4])
+    assert np.array_equal(high, ordered[95])
+    with pytest.raises(ValueError, match="at least 19 draws"):
+        intervals(draws[:18])
+    many = random.standard_normal((100, 20_000)) * 1e6
+    low, high = intervals(many.astype(np.int64))
+    further = random.standard_normal(20_000) * 1e6
+    assert ((low <= further) & (further <= high)).mean() == pytest.approx(0.9, abs=0.01)
+    with pytest.raises(ValueError, match=r"in \(0, 1\)"):
+        intervals(draws, Fraction(1))
+
+
+def test_held_by_lot_is_right_for_counts_that_are_nearly_always_zero() -> None:
+    random = np.random.default_rng(7)
+    draws, truth = random.poisson(0.05, (100, 20_000)), random.poisson(0.05, 20_000)
+    low, high = intervals(draws)
+    assert ((low <= truth) & (truth <= high)).mean() > 0.94  # a closed interval holds more
+    assert held_by_lot(truth, draws, random).mean() == pytest.approx(0.9, abs=0.01)
+    assert held_by_lot(truth + 1, draws, random).mean() < 0.3
