@@ -11,6 +11,8 @@ __all__ = ["cut", "draw_alike", "pull", "scale", "targets"]
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
+_MANY = 64  # jobs of a group of which the shares are drawn, not only the jobs
+
 
 @numba.njit(cache=True, nogil=True)
 def pull(
@@ -216,7 +218,8 @@ def draw_alike(
     (1 + v x) / (1 + v i s): so after i jobs, x of them in u, the next is in u in proportion to
     s (1 + v x) / (1 + v i s), with v s = common s + inverse. With common = 0 that is Polya's urn (Blackwell
     and MacQueen 1973). An origin is proposed by s, or copied from an earlier job by its v s, and taken with
-    the probability (1 + i inverse) / (1 + v i s).
+    the probability (1 + i inverse) / (1 + v i s). Of a large group, where that would seldom be, all gamma
+    variables are drawn.
 
     Parameters
     ----------
@@ -231,9 +234,26 @@ def draw_alike(
         Filled for the jobs of these groups.
     """
     for group in range(begins.size):
-        own, ladder, begin = shares[row[group]], running[row[group]], begins[group]
+        own, ladder = shares[row[group]], running[row[group]]
+        begin, size = begins[group], ends[group] - begins[group]
+        if size > _MANY:
+            ladder = np.empty(own.size)
+            total = 0.0
+            for u in range(own.size):
+                variance = common * own[u] + inverse  # times the share
+                if own[u] > 0.0 and variance > 0.0:
+                    total += generator.standard_gamma(own[u] / variance) * variance
+                elif variance == 0.0:
+                    total += own[u]
+                ladder[u] = total
+            if total > 0.0:
+                for i in range(size):
+                    found = np.searchsorted(ladder, generator.random() * total, side="right")
+                    drawn[begin + i] = min(found, own.size - 1)
+                continue
+            ladder = running[row[group]]
         weight, most = 0.0, 0.0  # of all earlier jobs together, and the most of one
-        for i in range(ends[group] - begin):
+        for i in range(size):
             while True:
                 if generator.random() * (1.0 + weight) < 1.0:
                     proposed = np.searchsorted(ladder, generator.random() * ladder[-1], side="right")

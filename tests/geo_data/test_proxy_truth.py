@@ -147,6 +147,22 @@ def test_jobs_of_a_block_are_alike_as_its_deviation_says() -> None:
     assert chisquare(counts, expected.ravel() * size).pvalue > 1e-4
 
 
+def test_shares_of_large_blocks_deviate_as_those_of_small_ones() -> None:
+    """Two jobs of a block of 2, and of one of 200, coincide equally often."""
+    shares, size = np.array([[0.1, 0.3, 0.6]]), 20_000
+    alike = []
+    for jobs in (2, 200):
+        homes, begins = np.empty(jobs * size, np.int64), np.arange(0, jobs * size, jobs)
+        args = (0.3, 1 / 4.0, np.random.default_rng(jobs), homes)
+        rows = np.zeros(size, np.int64)
+        _kernels.draw_alike(shares, np.cumsum(shares, axis=1), rows, begins, begins + jobs, *args)
+        pairs = homes.reshape(size, jobs)[:, :2]
+        alike.append((pairs[:, 0] == pairs[:, 1]).mean())
+        assert np.bincount(pairs[:, 0], minlength=3) / size == pytest.approx(shares[0], abs=0.03)
+    assert alike[0] > 0.5  # 0.46 were they independent
+    assert alike[1] == pytest.approx(alike[0], abs=0.03)
+
+
 def test_residents_and_homes_deviate_from_the_public_weights() -> None:
     """Residents of 400 units in common for all destinations, and those of a unit's blocks."""
     model = flat_model([1] * 4000, 10, Deviation(0.0, 1e9))
