@@ -168,7 +168,7 @@ def with_summaries(lines: Iterable[str]) -> Iterator[str]:
         found = [re.match(r"([\d.]+) .* of ([\d,]+)$", cell) for cell in cells]
         for size, match in zip(("0", "1 to 9", "10 to 99", "100 and more"), found, strict=False):
             if match and float(match[1]) < LEAST and int(match[2].replace(",", "")) >= MANY:
-                low.append(f"{name}, {size}: {float(match[1]):.0f}")
+                low.append(f"{name}, {size}: {match[1]}")
         if not line and len(low) > 1 and low[0] == "table":
             yield f"\nBelow {LEAST} %, of {MANY} counts or more: {'; '.join(low[1:])}."
         elif not line and low == ["table"]:
