@@ -160,6 +160,26 @@ def measure_coverage(name: str, mechanism: str, epsilon: str, draws: int) -> Ite
         yield ""
 
 
+def ranges(lines: Iterable[str]) -> Iterator[str]:
+    """Yield a table of the lowest and highest shares of all releases, by kind of table and size."""
+    found: dict[str, list[list[float]]] = {}
+    for line in lines:
+        name, *cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == len(SIZES) and not name.startswith(("---", "home to")):
+            rows = found.setdefault(re.sub(r" by \w+$", " by an attribute", name), [[] for _ in SIZES])
+            for row, cell in zip(rows, cells, strict=True):
+                match = re.match(r"([\d.]+) .* of ([\d,]+)$", cell)
+                if match and int(match[2].replace(",", "")) >= MANY:
+                    row.append(float(match[1]))
+    yield f"Lowest and highest of all releases below, where a release has {MANY} counts or more of the size:"
+    yield ""
+    yield "| home to work | 0 | 1 to 9 | 10 to 99 | 100 and more |"
+    yield "| --- | --- | --- | --- | --- |"
+    for name, rows in found.items():
+        yield f"| {name} | {' | '.join(f'{min(r):.0f} to {max(r):.0f}' if r else 'none' for r in rows)} |"
+    yield ""
+
+
 def with_summaries(lines: Iterable[str]) -> Iterator[str]:
     """Yield lines, and after each table which of its sizes have intervals that hold the truth too seldom."""
     low: list[str] = []
@@ -168,7 +188,7 @@ def with_summaries(lines: Iterable[str]) -> Iterator[str]:
         found = [re.match(r"([\d.]+) .* of ([\d,]+)$", cell) for cell in cells]
         for size, match in zip(("0", "1 to 9", "10 to 99", "100 and more"), found, strict=False):
             if match and float(match[1]) < LEAST and int(match[2].replace(",", "")) >= MANY:
-                low.append(f"{name}, {size}: {float(match[1]):.0f}")
+                low.append(f"{name}, {size}: {match[1]}")
         if not line and len(low) > 1 and low[0] == "table":
             yield f"\nBelow {LEAST} %, of {MANY} counts or more: {'; '.join(low[1:])}."
         elif not line and low == ["table"]:
@@ -199,7 +219,14 @@ def main(
                     click.echo(line)
     if write:
         before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
-        page = before + BEGIN + "\n".join(["", *with_summaries(lines)]) + "\n" + END + rest.split(END)[1]
+        page = (
+            before
+            + BEGIN
+            + "\n".join(["", *ranges(lines), *with_summaries(lines)])
+            + "\n"
+            + END
+            + rest.split(END)[1]
+        )
         PAGE.write_text(page, encoding="utf-8")
 
 
