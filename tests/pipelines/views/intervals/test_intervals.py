@@ -115,7 +115,7 @@ def test_counts_without_noise_have_no_width(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
+@pytest.mark.parametrize("mechanism", ["dirichlet", pytest.param("geometric", marks=pytest.mark.deep)])
 def test_intervals_of_a_planned_release_hold_the_truth(
     mechanism: str, tmp_path: Path, clean_source: object
 ) -> None:
