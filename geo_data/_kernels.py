@@ -6,12 +6,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["cut", "draw_alike", "pull", "scale", "targets"]
+__all__ = ["cut", "pull", "scale", "targets"]
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
-
-_MANY = 64  # jobs of a group of which the shares are drawn, not only the jobs
 
 
 @numba.njit(cache=True, nogil=True)
@@ -198,73 +196,3 @@ def cut(
             depth += 1
             here[depth], stop[depth] = children[node], children[node + 1]
     return cells[:count].copy()
-
-
-@numba.njit(cache=True, nogil=True)
-def draw_alike(
-    shares: Float64,
-    running: Float64,
-    row: Int64,
-    begins: Int64,
-    ends: Int64,
-    common: float,
-    inverse: float,
-    generator: np.random.Generator,
-    drawn: Int64,
-) -> None:
-    """Draw origins of the jobs of groups, each from shares of its own that deviate from those of a row.
-
-    A gamma variable of mean 1 and variance v that made x of i s expected jobs has the mean
-    (1 + v x) / (1 + v i s): so after i jobs, x of them in u, the next is in u in proportion to
-    s (1 + v x) / (1 + v i s), with v s = common s + inverse. With common = 0 that is Polya's urn (Blackwell
-    and MacQueen 1973). An origin is proposed by s, or copied from an earlier job by its v s, and taken with
-    the probability (1 + i inverse) / (1 + v i s). Of a large group, where that would seldom be, all gamma
-    variables are drawn.
-
-    Parameters
-    ----------
-    shares, running : ndarray of float64, shape (rows, n)
-        Shares s, and their running sums.
-    row, begins, ends : ndarray of int64, shape (groups,)
-        Row of each group, its first job, and that after its last.
-    common, inverse : float
-        Of the deviation, and 1 / its concentration.
-    generator : numpy.random.Generator
-    drawn : ndarray of int64, shape (jobs,)
-        Filled for the jobs of these groups.
-    """
-    for group in range(begins.size):
-        own, ladder = shares[row[group]], running[row[group]]
-        begin, size = begins[group], ends[group] - begins[group]
-        if size > _MANY:
-            ladder = np.empty(own.size)
-            total = 0.0
-            for u in range(own.size):
-                variance = common * own[u] + inverse  # times the share
-                if own[u] > 0.0 and variance > 0.0:
-                    total += generator.standard_gamma(own[u] / variance) * variance
-                elif variance == 0.0:
-                    total += own[u]
-                ladder[u] = total
-            if total > 0.0:
-                for i in range(size):
-                    found = np.searchsorted(ladder, generator.random() * total, side="right")
-                    drawn[begin + i] = min(found, own.size - 1)
-                continue
-            ladder = running[row[group]]
-        weight, most = 0.0, 0.0  # of all earlier jobs together, and the most of one
-        for i in range(size):
-            while True:
-                if generator.random() * (1.0 + weight) < 1.0:
-                    proposed = np.searchsorted(ladder, generator.random() * ladder[-1], side="right")
-                    u = min(proposed, own.size - 1)
-                else:
-                    u = drawn[begin + int(generator.random() * i)]
-                    while generator.random() * most >= common * own[u] + inverse:
-                        u = drawn[begin + int(generator.random() * i)]
-                copied = common * own[u] + inverse
-                if generator.random() * (1.0 + i * copied) < 1.0 + i * inverse:
-                    break
-            drawn[begin + i] = u
-            weight += copied
-            most = max(most, copied)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from geo_data import _kernels
 from geo_data.category_counts import count_categories, inside_share
 from geo_data.deviation import Deviation
 from geo_data.jobs import AttributeCodes, Slots
@@ -17,11 +17,13 @@ from geo_data.model import PublicModel
 __all__ = ["Assumptions", "attribute_concentrations", "proxy_homes"]
 
 Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
 
 _AT_A_TIME = 64  # destinations whose shares are held at once
 _ROUNDS = 10  # of exchanges of homes; more change no table by more than another seed does
 _MORE, _POWER = 1.5, 4.5  # of the variance between units, so that residents of Rhode Island differ as they do
 _OF_BLOCKS = Deviation(0.13, 2500.0)
+_MANY = 64  # jobs of a group of which the shares are drawn, not only the jobs
 _LARGEST = 1e6  # concentration where units differ no more than chance makes them
 
 
@@ -101,7 +103,7 @@ def proxy_homes(
         own = np.where(total > 0, own, shares)  # gammas of tiny shapes may all underflow
         own /= own.sum(axis=1, keepdims=True)
         rows = slice(*np.searchsorted(begins, [first[batch][0], last[batch][-1]]))
-        _kernels.draw_alike(
+        _draw_alike(
             own,
             np.cumsum(own, axis=1),
             np.searchsorted(units[batch], unit_of_job[begins[rows]]),
@@ -218,3 +220,73 @@ def _gammas(generator: np.random.Generator, shape: Float64) -> Float64:
     """Draw gamma variables of mean 1; of shape 0, 0."""
     drawn: Float64 = generator.standard_gamma(shape) / np.where(shape > 0, shape, 1)
     return drawn
+
+
+@numba.njit(cache=True, nogil=True)
+def _draw_alike(
+    shares: Float64,
+    running: Float64,
+    row: Int64,
+    begins: Int64,
+    ends: Int64,
+    common: float,
+    inverse: float,
+    generator: np.random.Generator,
+    drawn: Int64,
+) -> None:
+    """Draw origins of the jobs of groups, each from shares of its own that deviate from those of a row.
+
+    A gamma variable of mean 1 and variance v that made x of i s expected jobs has the mean
+    (1 + v x) / (1 + v i s): so after i jobs, x of them in u, the next is in u in proportion to
+    s (1 + v x) / (1 + v i s), with v s = common s + inverse. With common = 0 that is Polya's urn (Blackwell
+    and MacQueen 1973). An origin is proposed by s, or copied from an earlier job by its v s, and taken with
+    the probability (1 + i inverse) / (1 + v i s). Of a large group, where that would seldom be, all gamma
+    variables are drawn.
+
+    Parameters
+    ----------
+    shares, running : ndarray of float64, shape (rows, n)
+        Shares s, and their running sums.
+    row, begins, ends : ndarray of int64, shape (groups,)
+        Row of each group, its first job, and that after its last.
+    common, inverse : float
+        Of the deviation, and 1 / its concentration.
+    generator : numpy.random.Generator
+    drawn : ndarray of int64, shape (jobs,)
+        Filled for the jobs of these groups.
+    """
+    for group in range(begins.size):
+        own, ladder = shares[row[group]], running[row[group]]
+        begin, size = begins[group], ends[group] - begins[group]
+        if size > _MANY:
+            ladder = np.empty(own.size)
+            total = 0.0
+            for u in range(own.size):
+                variance = common * own[u] + inverse  # times the share
+                if own[u] > 0.0 and variance > 0.0:
+                    total += generator.standard_gamma(own[u] / variance) * variance
+                elif variance == 0.0:
+                    total += own[u]
+                ladder[u] = total
+            if total > 0.0:
+                for i in range(size):
+                    found = np.searchsorted(ladder, generator.random() * total, side="right")
+                    drawn[begin + i] = min(found, own.size - 1)
+                continue
+            ladder = running[row[group]]
+        weight, most = 0.0, 0.0  # of all earlier jobs together, and the most of one
+        for i in range(size):
+            while True:
+                if generator.random() * (1.0 + weight) < 1.0:
+                    proposed = np.searchsorted(ladder, generator.random() * ladder[-1], side="right")
+                    u = min(proposed, own.size - 1)
+                else:
+                    u = drawn[begin + int(generator.random() * i)]
+                    while generator.random() * most >= common * own[u] + inverse:
+                        u = drawn[begin + int(generator.random() * i)]
+                copied = common * own[u] + inverse
+                if generator.random() * (1.0 + i * copied) < 1.0 + i * inverse:
+                    break
+            drawn[begin + i] = u
+            weight += copied
+            most = max(most, copied)

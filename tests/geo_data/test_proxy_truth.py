@@ -22,12 +22,12 @@ from geo_data import (
     Deviation,
     PublicModel,
     Slots,
-    _kernels,
     attribute_concentrations,
     build_model,
     inside_share,
     proxy_homes,
 )
+from geo_data.proxy_truth import _draw_alike
 
 from .plain import flows, geography
 
@@ -131,7 +131,7 @@ def test_jobs_of_a_block_are_alike_as_its_deviation_says() -> None:
     homes = np.empty(3 * size, np.int64)
     begins = np.arange(0, 3 * size, 3)
     args = (0.8, 1 / 4.0, np.random.default_rng(1), homes)
-    _kernels.draw_alike(
+    _draw_alike(
         shares, np.cumsum(shares, axis=1), np.zeros(size, np.int64), begins, begins + 3, *args
     )
     expected = np.zeros((3, 3, 3))
@@ -155,7 +155,7 @@ def test_shares_of_large_blocks_deviate_as_those_of_small_ones() -> None:
         homes, begins = np.empty(jobs * size, np.int64), np.arange(0, jobs * size, jobs)
         args = (0.3, 1 / 4.0, np.random.default_rng(jobs), homes)
         rows = np.zeros(size, np.int64)
-        _kernels.draw_alike(shares, np.cumsum(shares, axis=1), rows, begins, begins + jobs, *args)
+        _draw_alike(shares, np.cumsum(shares, axis=1), rows, begins, begins + jobs, *args)
         pairs = homes.reshape(size, jobs)[:, :2]
         alike.append((pairs[:, 0] == pairs[:, 1]).mean())
         assert np.bincount(pairs[:, 0], minlength=3) / size == pytest.approx(shares[0], abs=0.03)
