@@ -131,9 +131,7 @@ def test_jobs_of_a_block_are_alike_as_its_deviation_says() -> None:
     homes = np.empty(3 * size, np.int64)
     begins = np.arange(0, 3 * size, 3)
     args = (0.8, 1 / 4.0, np.random.default_rng(1), homes)
-    _draw_alike(
-        shares, np.cumsum(shares, axis=1), np.zeros(size, np.int64), begins, begins + 3, *args
-    )
+    _draw_alike(shares, np.cumsum(shares, axis=1), np.zeros(size, np.int64), begins, begins + 3, *args)
     expected = np.zeros((3, 3, 3))
     variance = 1 / deviation.shape(shares[0])
     for case in itertools.product(range(3), repeat=3):

@@ -233,7 +233,8 @@ def test_strata_are_chosen_for_the_tables_that_need_them(
     residents = {"workload": [{"home": "trct", "attributes": ["age"]}]}
     flows = {"workload": [{"home": "trct", "work": "trct"}]}
     chosen = [make_plan(small_config(microdata_jobs("csv"), free, one)) for one in (residents, flows)]
-    assert [plan.attributes for plan in chosen] == [("age",), ()]  # of pools, or of a small table
+    assert "age" in chosen[0].attributes  # of pools, or of a small table
+    assert chosen[1].attributes == ()
     lodes = make_plan(small_config(free, {"workload": [{"home": "trct", "attributes": ["SE"]}]}))
     assert lodes.attributes == ("SE",)
     assert lodes.configuration["plan"]["pool_by"] is None
