@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -15,6 +16,8 @@ import geo_data
 from geo_data.geography import Partition
 from pipelines import ReleaseConfig, make_plan, read_public_inputs, simulate_utility
 from pipelines.planning.accuracy import carries
+from pipelines.planning.assembling import assemble
+from pipelines.planning.measured import TableChoice
 from pipelines.planning.search import choose
 from pipelines.planning.simulation import draw_public_model, draw_without_noise
 from pipelines.planning.trials import draw_sample, expected_loss
@@ -189,23 +192,36 @@ def test_a_sample_tells_what_the_whole_loses() -> None:
 
 
 def test_without_noise_homes_stay_in_their_pools(small_config: Configs) -> None:
-    rng = np.random.default_rng(1)
-    for mechanism in ("dirichlet", "geometric"):
-        plan = make_plan(small_config({"release.mechanism": mechanism, "plan.retention_min": "1"}))
-        pool = np.repeat(np.arange(plan.pools.n.size), plan.pools.n)
-        homes = rng.integers(0, plan.geography.n_blocks, pool.size).astype(np.int32)
-        drawn = draw_without_noise(plan, homes, 1)
-        pairs = [Counter(zip(pool.tolist(), h.tolist(), strict=True)) for h in (homes, drawn)]
-        assert pairs[1].keys() <= pairs[0].keys()
-        assert (pairs[0] == pairs[1]) == (mechanism == "geometric")
-        # Drawn anew, the first home of a pool comes as often as any other.
-        again = np.stack(
-            [draw_without_noise(plan, np.arange(pool.size, dtype=np.int32), seed) for seed in range(300)]
-        )
-        large = int(np.argmax(plan.pools.n))
-        own = again[:, pool == large]
-        counts = np.bincount(own.ravel() - np.flatnonzero(pool == large)[0], minlength=plan.pools.n[large])
-        assert abs(counts - 300).max() < 7 * 300**0.5 * (1 + plan.mechanism.resamples)
+    plan = make_plan(small_config({"plan.retention_min": "1"}))
+    pool = np.repeat(np.arange(plan.pools.n.size), plan.pools.n)
+    homes = np.random.default_rng(1).integers(0, plan.geography.n_blocks, pool.size).astype(np.int32)
+    drawn = draw_without_noise(plan, homes, 1)
+    pairs = [set(zip(pool.tolist(), h.tolist(), strict=True)) for h in (homes, drawn)]
+    assert pairs[1] < pairs[0]
+    # Drawn anew, the first home of a pool comes as often as any other.
+    again = np.stack(
+        [draw_without_noise(plan, np.arange(pool.size, dtype=np.int32), seed) for seed in range(300)]
+    )
+    large = int(np.argmax(plan.pools.n))
+    own = again[:, pool == large]
+    counts = np.bincount(own.ravel() - np.flatnonzero(pool == large)[0], minlength=plan.pools.n[large])
+    assert abs(counts - 300).max() < 7 * 600**0.5
+
+
+def test_without_noise_tables_are_as_they_are(
+    small_config: Configs, microdata_jobs: Callable[..., dict[str, object]]
+) -> None:
+    """The small table by home and age, and the large one by work block and home unit."""
+    tables = [{"home": "trct", "attributes": ["age"]}, {"home": "trct", "work": "tabblk2010"}]
+    plain = {"plan.pool_below": 1, "plan.split_threshold": None, "plan.retention_min": "1"}
+    change = {"release.mechanism": "geometric", "plan.coarsening": "units", "workload": tables}
+    config = small_config(microdata_jobs("csv"), plain, change)
+    inputs = read_public_inputs(config)
+    choices = replace(choose(config, inputs), tables=(TableChoice(None, ("age",), "trct", Fraction("0.1")),))
+    plan = assemble(config, inputs, inputs.slots, choices, config.privacy.delta)
+    found = simulate_utility(plan, inputs.model)
+    assert all(one.no_privacy < 0.01 for one in found.workload)  # whole jobs, so near to both tables
+    assert all(one.loss > 3 * one.no_privacy for one in found.workload)
 
 
 def test_the_public_model_alone_is_the_model(small_config: Configs) -> None:
