@@ -116,7 +116,7 @@ def test_the_choice_is_better_than_extreme_ones(epsilon: str, config_of: Configs
     assert best <= objective(replace(chosen, pool_below=10_000)) + 0.01
 
 
-@pytest.mark.slow  # bounds for few cells at epsilon 2 take long
+@pytest.mark.deep  # bounds for few cells at epsilon 2 take long
 def test_little_privacy_loss_asks_for_fewer_cells(config_of: Configs) -> None:
     sizes = []
     for epsilon in ("2", "8.6"):
@@ -147,7 +147,7 @@ def test_pools_are_shared_as_the_workload_asks(config_of: Configs) -> None:
     assert found.workload[0].no_privacy < found.objective < found.workload[0].public_model
 
 
-@pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
+@pytest.mark.parametrize("mechanism", ["dirichlet", pytest.param("geometric", marks=pytest.mark.deep)])
 def test_cells_are_the_better_of_balanced_ones_and_of_units(mechanism: str, config_of: Configs) -> None:
     """On the homes that candidates are tried on, the choice loses no more than any rule that is asked for."""
     rules: list[dict[str, object]] = [{"coarsening": "balanced"}]

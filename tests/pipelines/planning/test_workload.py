@@ -271,36 +271,42 @@ BY_HAND = [
 FREE = dict.fromkeys(["plan.split_threshold", "plan.pool_below", "plan.pool_by"])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
+ASKED: list[list[dict[str, Any]]] = [
+    [],
+    [{"home": "trct", "work": "trct"}],
+    [{"home": "trct", "attributes": ["age"]}, {"home": "trct", "work": "tabblk2010", "weight": "1/2"}],
+]
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "workload"),
+    [
+        *(("dirichlet", workload) for workload in ASKED),
+        *(pytest.param("geometric", workload, marks=pytest.mark.deep) for workload in ASKED[::2]),
+        ("geometric", ASKED[1]),
+    ],
+)
 def test_no_setting_by_hand_is_better_than_the_choice(
-    mechanism: str, small_config: Configs, microdata_jobs: Callable[..., dict[str, object]]
+    mechanism: str,
+    workload: list[dict[str, Any]],
+    small_config: Configs,
+    microdata_jobs: Callable[..., dict[str, object]],
 ) -> None:
     """In the loss of the workload, on the draws of proxy truth on which candidates are tried, of all jobs."""
-    base = [
-        microdata_jobs("csv"),
-        {"plan.retention_min": "1", "release.mechanism": mechanism, "privacy.epsilon": "4"},
-    ]
-    for workload in (
-        [],
-        [{"home": "trct", "work": "trct"}],
-        [{"home": "trct", "attributes": ["age"]}, {"home": "trct", "work": "tabblk2010", "weight": "1/2"}],
-    ):
-        asked = [*base, {"workload": workload}]
-        config = small_config(*asked, FREE)
-        inputs = read_public_inputs(config)
-        jobs = np.bincount(inputs.slots.work, minlength=inputs.geography.n_blocks)
-        tables = resolve_workload(config.canonical(), inputs.geography, inputs.model.level, inputs.slots)
-        sample = draw_sample(inputs, jobs, jobs > 0, len(inputs.slots), tables, ("age", "sector"))
-        assert sample.share == 1
+    release = {"plan.retention_min": "1", "release.mechanism": mechanism, "privacy.epsilon": "4"}
+    asked = [microdata_jobs("csv"), release, {"workload": workload}]
+    config = small_config(*asked, FREE)
+    inputs = read_public_inputs(config)
+    jobs = np.bincount(inputs.slots.work, minlength=inputs.geography.n_blocks)
+    tables = resolve_workload(config.canonical(), inputs.geography, inputs.model.level, inputs.slots)
+    sample = draw_sample(inputs, jobs, jobs > 0, len(inputs.slots), tables, ("age", "sector"))
+    assert sample.share == 1
 
-        def loss(
-            change: dict[str, Any], asked: Any = asked, inputs: Any = inputs, sample: Any = sample
-        ) -> float:
-            config = small_config(*asked, FREE | change)
-            return expected_loss(config, inputs, sample, choose(config, inputs))
+    def loss(change: dict[str, Any]) -> float:
+        config = small_config(*asked, FREE | change)
+        return expected_loss(config, inputs, sample, choose(config, inputs))
 
-        chosen = loss(FREE)
-        by_hand = [loss(settings) for settings in BY_HAND]
-        assert max(by_hand) > 1.2 * chosen  # or the grid would say nothing
-        assert chosen <= min(by_hand) * 1.01, workload
+    chosen = loss(FREE)
+    by_hand = [loss(settings) for settings in BY_HAND]
+    assert max(by_hand) > 1.2 * chosen  # or the grid would say nothing
+    assert chosen <= min(by_hand) * 1.01
