@@ -198,13 +198,18 @@ class _Search:
         if self._adaptive:
             ways.append(self._rescaled)
         if self._whole:
-            # Each kind with the tables or sizes that suit it, as the best of all may lead to another valley.
-            kinds = [
+            # Each kind with what suits it, as the best of all may lead to another valley.
+            every = (
                 replace(_shared(cells, end), pool_by=by, tables=tables)
                 for cells, end, by, tables in product(starts, ends, self._strata, small)
-            ]
-            own = [self._near_tables if self._measures or not self._adaptive else self._rescaled]
-            first = [self._downhill(one, own) for one in filter(self._can_be, kinds)]
+            )
+            first = kinds = list(filter(self._can_be, every))
+            if self._measures:
+                first = [self._downhill(one, [self._near_tables]) for one in kinds]
+            elif starts[0].thresholds and self._adaptive:
+                for by in self._strata:
+                    best = min((one for one in kinds if one.pool_by == by), key=self.value)
+                    first = [*first, self._downhill(best, [self._rescaled])]
         begin = sorted(dict.fromkeys(first), key=self.value)[: 3 if self._whole else 1]
         return min((self._downhill(one, ways) for one in begin), key=self.value)
 
