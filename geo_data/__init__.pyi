@@ -15,6 +15,7 @@ from .crosswalk import read_crosswalk as read_crosswalk
 from .ctpp import read_ctpp as read_ctpp
 from .demo import write_demo_region as write_demo_region
 from .demo_nation import simulate_nation as simulate_nation
+from .deviation import Deviation as Deviation
 from .distance import bearing as bearing
 from .distance import distance_km as distance_km
 from .errors import InputError as InputError
@@ -45,6 +46,7 @@ from .pools import PoolTable as PoolTable
 from .pools import build_pools as build_pools
 from .pools import group_records as group_records
 from .pools import order_records as order_records
+from .proxy_truth import Assumptions as Assumptions
 from .proxy_truth import attribute_concentrations as attribute_concentrations
 from .proxy_truth import proxy_homes as proxy_homes
 from .unit_names import clean_names as clean_names

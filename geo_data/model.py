@@ -48,8 +48,8 @@ Notation: d is a destination and u an origin, both units of the model's level; w
    between atoms that have the targets, those nearest to the model, and adding up the model that is nearest
    to them. So the relative entropy between the model and the flows that have the targets never grows.
 
-The decay and how far single destinations differ from the model (kappa) are those of the table with the most
-origins: the last one before step 5, or a finer partition.
+The decay and how far single destinations differ from the model (kappa and `deviation`) are those of the
+table with the most origins: the last one before step 5, or a finer partition.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ from numpy.typing import NDArray
 from geo_data._model_areas import AreaTable, Row
 from geo_data._model_tables import ModelTable, moments
 from geo_data.auxiliary import Flows
+from geo_data.deviation import Deviation
 from geo_data.geography import Geography
 from geo_data.gravity import Centres, Decay, centres, fit_decay
 
@@ -74,6 +75,7 @@ _SAMPLE = 256  # most destinations to which decay and concentration are fitted
 _FEWEST = 32  # fewest of them, however many pairs with origins they make
 _PAIRS = 4_000_000
 _CONCENTRATION = 200.0  # kappa where no table tells; what tracts of Rhode Island give
+_DEVIATION = Deviation(0.4, 340.0)  # where no table tells: about that of the districts of Leeds from gravity
 _LARGEST = 1e6  # kappa where a table has nothing to tell beside the model
 
 
@@ -93,6 +95,8 @@ class PublicModel:
     decay : Decay
     concentration : float
         kappa: a destination's own shares are as far from the model's as kappa draws from it.
+    deviation : Deviation
+        How far a destination's own shares are taken to be from the model's, but for what `asked` tells.
     tables : tuple of Flows
         In the order in which they are applied.
     """
@@ -103,6 +107,7 @@ class PublicModel:
     jobs: Float64
     decay: Decay
     concentration: float
+    deviation: Deviation
     tables: tuple[Flows, ...]
     _centres: Centres
     _weight: Float64
@@ -138,6 +143,24 @@ class PublicModel:
         for stage in self._stages:
             result = stage.applied(result, destinations, self.jobs)
         return result
+
+    def asked(self, destinations: NDArray[np.integer]) -> Float64:
+        """Return how many workers the finest table asked, of every pair that it tells apart.
+
+        Parameters
+        ----------
+        destinations : ndarray of int, shape (g,)
+
+        Returns
+        -------
+        ndarray of float64, shape (g, n_units)
+            0 throughout if the last table is not between units of the model.
+        """
+        last = self._stages[-1] if self._stages else None
+        if isinstance(last, ModelTable) and last.direct and last.origin_starts.size == self.n_units:
+            rows, _, sample = last.flows(destinations)
+            return sample[rows]
+        return np.zeros((destinations.size, self.n_units))
 
     def covered(self, destinations: NDArray[np.integer]) -> NDArray[np.bool_]:
         """Say of each destination whether any table has a flow to it; the others follow gravity alone."""
@@ -188,6 +211,7 @@ def build_model(
         jobs=np.add.reduceat(jobs, starts).astype(np.float64),
         decay=Decay(),
         concentration=_CONCENTRATION,
+        deviation=_DEVIATION,
         tables=(*nested, *cutting),
         _centres=centres(geography, level, weights),
         _weight=np.add.reduceat(weights, starts).astype(np.float64),
@@ -203,11 +227,11 @@ def build_model(
     if finest is not None:
         model = replace(model, decay=_decay(model, finest))
     for stage in stages:
-        within, between = _concentrations(model, stage)
+        within, between, deviation = _differences(model, stage)
         ready = replace(stage, concentration=within, between=between)
         if not ready.direct:
             ready = ready.balanced(model.shares, model.jobs)
-        model = replace(model, concentration=ready.concentration, _stages=(*model._stages, ready))
+        model = replace(model, concentration=within, deviation=deviation, _stages=(*model._stages, ready))
     for cut in areas:
         rows = cut.rows(model.shares)
         within, between = _area_concentrations(rows)
@@ -272,21 +296,24 @@ def _decay(model: PublicModel, stage: ModelTable | AreaTable) -> Decay:
     )
 
 
-def _concentrations(model: PublicModel, stage: ModelTable) -> tuple[float, float]:
-    """Return kappa and lambda of a table."""
+def _differences(model: PublicModel, stage: ModelTable) -> tuple[float, float, Deviation]:
+    """Return kappa and lambda of a table, and how far the truth is taken to be from the model with it."""
     chosen = _sample(model, stage)
     if chosen.size == 0:
-        return _CONCENTRATION, _CONCENTRATION
+        return _CONCENTRATION, _CONCENTRATION, model.deviation
     rows, flow, sample = stage.flows(chosen)
     expected = stage.averaging(rows, model.jobs[chosen], flow.shape[0])(model.shares(chosen))
     inside = stage.inside(flow)
     m, share = (stage.spread(stage.by_parent(values)) for values in (sample, expected))
-    within = _solved(sample[inside], m[inside], (expected / share)[inside])
+    found = sample[inside], m[inside], (expected / share)[inside]
+    within, deviation = _solved(*found), Deviation.measured(*found)
     parts = stage.by_parent(flow) * stage.worth[np.unique(stage.destination[chosen])][:, None]
     covered = parts > 0
     expected = np.where(covered, stage.by_parent(expected), 0.0)
     m, share = (np.repeat(v.sum(axis=1, keepdims=True), v.shape[1], axis=1) for v in (parts, expected))
-    return within, _solved(parts[covered], m[covered], expected[covered] / share[covered])
+    between = _solved(parts[covered], m[covered], expected[covered] / share[covered])
+    # Table and truth are each off the model so far; together as far as was measured, half of it each.
+    return within, between, deviation.halved() if deviation else model.deviation
 
 
 def _area_concentrations(rows: Sequence[Row]) -> tuple[float, float]:

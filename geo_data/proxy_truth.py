@@ -3,21 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from geo_data.category_counts import count_categories, inside_share
+from geo_data.deviation import Deviation
 from geo_data.jobs import AttributeCodes, Slots
 from geo_data.model import PublicModel
 
-__all__ = ["attribute_concentrations", "proxy_homes"]
+__all__ = ["Assumptions", "attribute_concentrations", "proxy_homes"]
 
 Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
 
 _AT_A_TIME = 64  # destinations whose shares are held at once
 _ROUNDS = 10  # of exchanges of homes; more change no table by more than another seed does
+_MORE, _POWER = 1.5, 4.5  # of the variance between units, so that residents of Rhode Island differ as they do
+_OF_BLOCKS = Deviation(0.13, 2500.0)
+_MANY = 64  # jobs of a group of which the shares are drawn, not only the jobs
 _LARGEST = 1e6  # concentration where units differ no more than chance makes them
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What no public table tells of homes: by default about what Rhode Island has (benchmarks/deviations.py).
+
+    Attributes
+    ----------
+    blocks : Deviation
+        Of the shares of a work block from those of its unit.
+    residents : float
+        Relative variance, > 0, of the residents of a unit around what the model expects.
+    homes : float
+        Concentration, > 0, of the homes of a unit around the public weights of its blocks.
+    """
+
+    blocks: Deviation = _OF_BLOCKS
+    residents: float = 0.02
+    homes: float = 32.0
 
 
 def proxy_homes(
@@ -26,12 +52,15 @@ def proxy_homes(
     seed: int,
     attributes: Mapping[str, AttributeCodes] | None = None,
     concentrations: Mapping[str, float] | None = None,
+    assumed: Assumptions = Assumptions(),
 ) -> NDArray[np.int32]:
     """Draw a home for every job under the public model, as far from it as destinations are.
 
-    The shares of each destination unit are Dirichlet(kappa P(. | d)), and those of each of its work blocks
-    Dirichlet(kappa times the unit's): blocks differ from their unit as units differ from the model. Homes are
-    draws from the block's shares; inside a unit they follow the public weights.
+    The shares of a destination unit deviate from the model's (`geo_data.deviation`) as the finest table
+    shows, the less the more workers of a pair the table asked; all destinations have in common that some
+    units have more residents than the model expects. Shares of a unit's work blocks deviate from the unit's,
+    and homes are draws from the block's. Inside a home unit they follow shares that are Dirichlet around the
+    public weights, the same for all destinations.
 
     The public model knows nothing of attributes. So that a plan is not tried on homes that have nothing to do
     with them, the jobs of a work block then exchange homes: who lives in unit u and works in unit d has
@@ -49,6 +78,7 @@ def proxy_homes(
         Public category of each job; without it homes are exchanged for none.
     concentrations : mapping of str to float, optional
         Of the profiles, for each attribute (`attribute_concentrations`).
+    assumed : Assumptions, optional
 
     Returns
     -------
@@ -60,25 +90,32 @@ def proxy_homes(
     unit_of_job = model.units(work[order])
     units, first = np.unique(unit_of_job, return_index=True)
     last = np.append(first[1:], work.size)
-    # A block's jobs, one after another: the i-th copies an earlier one with probability i / (kappa + i), and
-    # is new otherwise. That is the block's Dirichlet, its shares not written down (Blackwell, MacQueen 1973).
     begins = np.flatnonzero(np.append(True, np.diff(work[order]) != 0))
-    begin = np.repeat(begins, np.diff(np.append(begins, work.size)))
-    place = np.arange(work.size) - begin
-    new = generator.random(work.size) * (model.concentration + place) < model.concentration
-    source = np.where(
-        new, np.arange(work.size), begin + (generator.random(work.size) * place).astype(np.int64)
-    )
-    while np.any(source[source] != source):
-        source = source[source]
+    ends = np.append(begins[1:], work.size)
+    residents = _gammas(generator, np.full(model.n_units, 1 / assumed.residents))
     home_units = np.empty(work.size, np.int64)
     for at in range(0, units.size, _AT_A_TIME):
         batch = slice(at, at + _AT_A_TIME)
-        for shares, low, high in zip(model.shares(units[batch]), first[batch], last[batch], strict=True):
-            own = _dirichlet(generator, model.concentration * shares)
-            home_units[low:high] = _draw(generator, own, high - low)
+        shares = model.shares(units[batch]) * residents
+        certain = model.asked(units[batch])
+        own = shares * _gammas(generator, model.deviation.shape(shares) + certain)
+        total = own.sum(axis=1, keepdims=True)
+        own = np.where(total > 0, own, shares)  # gammas of tiny shapes may all underflow
+        own /= own.sum(axis=1, keepdims=True)
+        rows = slice(*np.searchsorted(begins, [first[batch][0], last[batch][-1]]))
+        _draw_alike(
+            own,
+            np.cumsum(own, axis=1),
+            np.searchsorted(units[batch], unit_of_job[begins[rows]]),
+            begins[rows],
+            ends[rows],
+            assumed.blocks.common,
+            1 / assumed.blocks.concentration,
+            generator,
+            home_units,
+        )
     homes = np.empty(work.size, np.int32)
-    homes[order] = _blocks(model, home_units[source], generator)
+    homes[order] = _blocks(model, home_units, assumed.homes, generator)
     if attributes and concentrations:
         _exchange(model, work, homes, attributes, concentrations, np.random.default_rng([seed, 1]))
     return homes
@@ -89,9 +126,9 @@ def attribute_concentrations(model: PublicModel, slots: Slots) -> dict[str, floa
 
     As much as those of jobs differ between work units, but for what is a matter of the workplace: where all
     jobs of a work block are of one industry, units differ by industry because their work blocks do, which
-    says little of where workers live. So deviations count by the part that varies inside work blocks
-    (`inside_share`). Of a unit's jobs, those of a category are taken to be drawn from shares that are
-    Dirichlet around the shares of all jobs.
+    says little of where workers live. So deviations count by a power of the part that varies inside work
+    blocks (`inside_share`), with which residents of Rhode Island differ as they do. Of a unit's jobs, those
+    of a category are taken to be drawn from shares that are Dirichlet around the shares of all jobs.
 
     Parameters
     ----------
@@ -113,7 +150,7 @@ def attribute_concentrations(model: PublicModel, slots: Slots) -> dict[str, floa
         square = float(((counts - n[:, None] * share) ** 2).sum())
         least, most = spread * n.sum(), spread * (n**2).sum()
         between = max(0.0, (square - least) / (most - least)) if most > least else 0.0  # 1 / (1 + c)
-        between *= inside_share(slots, name) ** 2
+        between *= _MORE * inside_share(slots, name) ** _POWER
         found[name] = float(np.clip(1 / max(between, 1 / _LARGEST) - 1, 0.1, _LARGEST))
     return found
 
@@ -165,25 +202,91 @@ def _profiles(generator: np.random.Generator, concentration: float, around: Floa
 
 
 def _blocks(
-    model: PublicModel, home_units: NDArray[np.int64], generator: np.random.Generator
+    model: PublicModel, home_units: NDArray[np.int64], concentration: float, generator: np.random.Generator
 ) -> NDArray[np.int32]:
-    """Draw a block of each unit by public weight."""
+    """Draw a block of each unit, by shares that are Dirichlet around those of the public weights."""
     starts = model.geography.starts(model.level).astype(np.int64)
-    running = np.append(0, np.cumsum(model.weights))
     ends = np.append(starts[1:], model.geography.n_blocks)
+    total = np.repeat(np.add.reduceat(model.weights, starts), ends - starts)
+    weight = np.maximum(generator.standard_gamma(concentration * model.weights / total), np.finfo(float).tiny)
+    running = np.append(0, np.cumsum(weight))
     before, after = running[starts[home_units]], running[ends[home_units]]
-    weight = before + generator.integers(0, after - before)
-    return (np.searchsorted(running, weight, side="right") - 1).astype(np.int32)
+    drawn = before + generator.random(home_units.size) * (after - before)
+    found = np.searchsorted(running, drawn, side="right") - 1
+    return found.clip(starts[home_units], ends[home_units] - 1).astype(np.int32)
 
 
-def _draw(generator: np.random.Generator, shares: Float64, size: int) -> NDArray[np.int64]:
-    own = np.cumsum(shares)
-    drawn = np.searchsorted(own, generator.random(size) * own[-1], side="right")
-    return np.minimum(drawn, shares.size - 1)
+def _gammas(generator: np.random.Generator, shape: Float64) -> Float64:
+    """Draw gamma variables of mean 1; of shape 0, 0."""
+    drawn: Float64 = generator.standard_gamma(shape) / np.where(shape > 0, shape, 1)
+    return drawn
 
 
-def _dirichlet(generator: np.random.Generator, alpha: NDArray[np.float64]) -> NDArray[np.float64]:
-    gamma = generator.standard_gamma(alpha)
-    total = gamma.sum()
-    # Gammas of tiny shapes may all underflow; the mean is then as good as any.
-    return gamma / total if total > 0 else alpha / alpha.sum()
+@numba.njit(cache=True, nogil=True)
+def _draw_alike(
+    shares: Float64,
+    running: Float64,
+    row: Int64,
+    begins: Int64,
+    ends: Int64,
+    common: float,
+    inverse: float,
+    generator: np.random.Generator,
+    drawn: Int64,
+) -> None:
+    """Draw origins of the jobs of groups, each from shares of its own that deviate from those of a row.
+
+    A gamma variable of mean 1 and variance v that made x of i s expected jobs has the mean
+    (1 + v x) / (1 + v i s): so after i jobs, x of them in u, the next is in u in proportion to
+    s (1 + v x) / (1 + v i s), with v s = common s + inverse. With common = 0 that is Polya's urn (Blackwell
+    and MacQueen 1973). An origin is proposed by s, or copied from an earlier job by its v s, and taken with
+    the probability (1 + i inverse) / (1 + v i s). Of a large group, where that would seldom be, all gamma
+    variables are drawn.
+
+    Parameters
+    ----------
+    shares, running : ndarray of float64, shape (rows, n)
+        Shares s, and their running sums.
+    row, begins, ends : ndarray of int64, shape (groups,)
+        Row of each group, its first job, and that after its last.
+    common, inverse : float
+        Of the deviation, and 1 / its concentration.
+    generator : numpy.random.Generator
+    drawn : ndarray of int64, shape (jobs,)
+        Filled for the jobs of these groups.
+    """
+    for group in range(begins.size):
+        own, ladder = shares[row[group]], running[row[group]]
+        begin, size = begins[group], ends[group] - begins[group]
+        if size > _MANY:
+            ladder = np.empty(own.size)
+            total = 0.0
+            for u in range(own.size):
+                variance = common * own[u] + inverse  # times the share
+                if own[u] > 0.0 and variance > 0.0:
+                    total += generator.standard_gamma(own[u] / variance) * variance
+                elif variance == 0.0:
+                    total += own[u]
+                ladder[u] = total
+            if total > 0.0:
+                for i in range(size):
+                    found = np.searchsorted(ladder, generator.random() * total, side="right")
+                    drawn[begin + i] = min(found, own.size - 1)
+                continue
+            ladder = running[row[group]]
+        weight, most = 0.0, 0.0  # of all earlier jobs together, and the most of one
+        for i in range(size):
+            while True:
+                if generator.random() * (1.0 + weight) < 1.0:
+                    proposed = np.searchsorted(ladder, generator.random() * ladder[-1], side="right")
+                    u = min(proposed, own.size - 1)
+                else:
+                    u = drawn[begin + int(generator.random() * i)]
+                    while generator.random() * most >= common * own[u] + inverse:
+                        u = drawn[begin + int(generator.random() * i)]
+                copied = common * own[u] + inverse
+                if generator.random() * (1.0 + i * copied) < 1.0 + i * inverse:
+                    break
+            drawn[begin + i] = u
+            weight += copied
+            most = max(most, copied)

@@ -36,6 +36,7 @@ Prior = Callable[[int, Int32], Float64]
 """Gives the share of a place's workers that live in each cell, for the first block of each cell."""
 
 _PARTS = 4  # of the places, which threads add up side by side
+_FEW_ROWS = 4096  # of which are added up before threads have begun
 _ROUNDS = 12  # of fitting, at most
 _NEAR = 2e-3  # part of the jobs that may be off their targets
 
@@ -93,8 +94,12 @@ class Estimate:
         """Return the expected jobs in each cell of each measured table, shape (n_cells of the table,)."""
         # Always in the same parts, which are added up in order: the same bits on any number of threads.
         ends = np.linspace(0, len(self.layouts), min(_PARTS, len(self.layouts)) + 1).astype(int).tolist()
-        with ThreadPoolExecutor(_PARTS) as threads:
-            totals = list(threads.map(self._margins_of, itertools.starmap(range, itertools.pairwise(ends))))
+        parts = list(itertools.starmap(range, itertools.pairwise(ends)))
+        if self.groups.n.size < _FEW_ROWS:
+            totals = list(map(self._margins_of, parts))
+        else:
+            with ThreadPoolExecutor(_PARTS) as threads:
+                totals = list(threads.map(self._margins_of, parts))
         for other in totals[1:]:
             totals[0] += other
         return np.split(totals[0], self._bounds[1:-1])

@@ -7,13 +7,10 @@ import shutil
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import tomlkit
 
 import pipelines
-from helpers import with_values
 from pipelines.planning.public_inputs import check_pool_by
 from pipelines.schedule.calendar import read_calendar
 
@@ -78,26 +75,21 @@ def test_comments_are_understood() -> None:
     assert any(commented(snippet) for _, snippet in SNIPPETS)
 
 
-@pytest.mark.slow
-def test_what_an_example_of_a_release_comments_out_can_be_used(config_tables: dict[str, Any]) -> None:
-    """With the example's own data, as far as their headers go; and a whole plan of a small region."""
-    planned = 0
+def test_what_an_example_of_a_release_comments_out_can_be_used() -> None:
+    """With the example's own data, as far as their headers go."""
+    tried = 0
     for path in RELEASES:
         read: dict[str, pipelines.PublicInputs] = {}
         for keys, text in variants(path.read_text(encoding="utf-8")):
             config = pipelines.parse_config(text, EXAMPLES, f"{path.name} with {', '.join(keys)}")
             settings = tomllib.loads(text)
-            own = settings.pop("plan")
+            del settings["plan"]
             if config.geography.file.exists():
                 inputs = read.get(str(settings)) or pipelines.read_public_inputs(config)
                 read[str(settings)] = inputs
                 check_pool_by(config, inputs.slots)
-            if all(key.startswith("plan.") for key in keys):
-                small = tomlkit.dumps(with_values(config_tables, {"plan": own}))
-                plan = pipelines.make_plan(pipelines.parse_config(small, EXAMPLES, path.name))
-                assert pipelines.certify(plan).epsilon <= config.privacy.epsilon
-                planned += 1
-    assert planned >= 6
+                tried += 1
+    assert tried >= 6
 
 
 @pytest.mark.deep

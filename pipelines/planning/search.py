@@ -26,7 +26,7 @@ from pipelines.planning.assembling import assemble
 from pipelines.planning.measured import TableChoice
 from pipelines.planning.plan import Choices, ReleasePlan
 from pipelines.planning.public_inputs import PublicInputs, read_public_inputs
-from pipelines.planning.trials import SAMPLE_JOBS, Sample, draw_sample, expected_loss
+from pipelines.planning.trials import SAMPLE_JOBS, Sample, draw_sample, expected_loss, try_candidate
 from pipelines.planning.workload import Workload, resolve_workload
 
 __all__ = ["choose", "make_plan"]
@@ -126,11 +126,15 @@ class _Search:
             mechanism=None if config.release.mechanism else mechanism,
         )
         self._tried: dict[Choices, float] = {}
+        self._least: list[float] = []  # what the best of them loses, draw by draw
 
     def value(self, candidate: Choices) -> float:
         """Return what a candidate loses."""
         if candidate not in self._tried:
-            self._tried[candidate] = expected_loss(self._config, self._inputs, self._sample, candidate)
+            found = try_candidate(self._config, self._inputs, self._sample, candidate, self._least)
+            self._tried[candidate] = float(np.mean(found))
+            if not self._least or self._tried[candidate] < np.mean(self._least):
+                self._least = found
         return self._tried[candidate]
 
     def best(self, bound: float = inf) -> Choices:
@@ -193,14 +197,19 @@ class _Search:
             ways.append(lambda own: [replace(own, thresholds=t, cell_level=level) for t, level in cells])
         if self._adaptive:
             ways.append(self._rescaled)
-        if (
-            self._whole
-        ):  # each kind with the tables that suit it, as the best of all may lead to another valley
-            kinds = [
+        if self._whole:
+            # Each kind with what suits it, as the best of all may lead to another valley.
+            every = (
                 replace(_shared(cells, end), pool_by=by, tables=tables)
                 for cells, end, by, tables in product(starts, ends, self._strata, small)
-            ]
-            first = [self._downhill(one, [self._near_tables]) for one in filter(self._can_be, kinds)]
+            )
+            first = kinds = list(filter(self._can_be, every))
+            if self._measures:
+                first = [self._downhill(one, [self._near_tables]) for one in kinds]
+            elif starts[0].thresholds and self._adaptive:
+                for by in self._strata:
+                    best = min((one for one in kinds if one.pool_by == by), key=self.value)
+                    first = [*first, self._downhill(best, [self._rescaled])]
         begin = sorted(dict.fromkeys(first), key=self.value)[: 3 if self._whole else 1]
         return min((self._downhill(one, ways) for one in begin), key=self.value)
 

@@ -6,8 +6,8 @@ the expected error after noise, resampling and decoarsening under the public mod
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,7 @@ class ExpectedLoss:
     public_model : float
         With homes drawn from the public model alone, which sees nothing confidential.
     no_privacy : float
-        With the plan's pools and no privacy, neither noise nor cells (`draw_without_noise`).
+        With the plan's pools or tables and no noise (`draw_without_noise`).
     """
 
     table: Table
@@ -159,33 +159,30 @@ def draw_public_model(
 
 
 def draw_without_noise(
-    plan: ReleasePlan,
-    homes: NDArray[np.int32],
-    seed: int,
-    tried: slice | NDArray[np.int64] = slice(None),
+    plan: ReleasePlan, homes: NDArray[np.int32], seed: int, parts: list[slice] | None = None
 ) -> NDArray[np.int32]:
-    """Return what a plan would release if it gave no privacy: its pools, without noise and without cells.
+    """Return what a plan would release if it gave no privacy: its pools or its tables, without noise.
 
     Where the mechanism resamples, homes are drawn anew from the homes of their pool, as by an urn without
-    fake workers: from shares that are Dirichlet with the pool's counts. Where it does not, the homes of a
-    pool stay, in random order, as they are given to the slots of a release: nothing is lost in a table that
-    tells no pool's slots apart.
+    fake workers: from shares that are Dirichlet with the pool's counts. Cells then lose nothing. Where it
+    measures tables, jobs are drawn from the true counts of their cells as from noisy ones.
 
     Parameters
     ----------
     plan : ReleasePlan
     homes : ndarray of int32, shape (n,)
-        Home of each slot, pool after pool.
+        Home of each slot of these batches, slot after slot.
     seed : int
         What it gives is of no release.
-    tried : slice or ndarray of int64
-        The slots that the homes are of; by default all.
+    parts : list of slice, optional
+        Batches that are drawn as if there were no others; by default all.
     """
-    pool = np.repeat(np.arange(plan.pools.n.size), plan.pools.n)[tried]
-    words = synth.RunKey.from_seed(seed).stream("without noise", 0).words(2 * pool.size)
+    parts, key = batches(plan) if parts is None else parts, synth.RunKey.from_seed(seed)
+    if plan.measures:
+        return draw_measured(_with_next_to_no_noise(plan), homes, parts, key)[0]
+    pool = np.repeat(np.arange(plan.pools.n.size), plan.pools.n)[_slots_of(plan, parts)]
+    words = key.stream("without noise", 0).words(2 * pool.size)
     chance, other = np.split(words.astype(np.float64) / 2**64, 2)
-    if not plan.mechanism.resamples:
-        return homes[np.lexsort((chance, pool))]
     running = np.append(0, np.cumsum(-np.log1p(-chance.clip(max=1 - 2**-53))))
     first = np.flatnonzero(np.append(True, pool[1:] != pool[:-1]))
     last = np.append(first[1:], pool.size)
@@ -193,6 +190,19 @@ def draw_without_noise(
     low, high = (np.repeat(running[ends], size) for ends in (first, last))
     drawn = np.searchsorted(running, low + other * (high - low), side="right") - 1
     return homes[drawn.clip(np.repeat(first, size), np.repeat(last - 1, size))]
+
+
+def _with_next_to_no_noise(plan: ReleasePlan) -> ReleasePlan:
+    """Return a plan whose noise is 0 but once in 2^59 counts."""
+    none = synth.GeometricParameters(1, 2**60)
+    parameters = replace(none, further=(none,) * len(plan.further))
+    return replace(plan, numeric=replace(plan.numeric, parameters=parameters))
+
+
+def _slots_of(plan: ReleasePlan, parts: Sequence[slice]) -> NDArray[np.int64]:
+    """Return the numbers of the slots of some batches."""
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(plan.pools.n)])
+    return np.concatenate([np.arange(offsets[part.start], offsets[part.stop]) for part in parts])
 
 
 def draw_synthetic(
@@ -298,8 +308,7 @@ def simulate_utility(
     slots, geography = plan.pools.slots, model.geography
     workload = resolve_workload(plan.configuration, geography, plan.level, slots)
     parts = _spread(batches(plan, batch_jobs), plan.pools.n, trial_jobs)
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(plan.pools.n)])
-    tried = np.concatenate([np.arange(offsets[part.start], offsets[part.stop]) for part in parts])
+    tried = _slots_of(plan, parts)
     work, own = slots.work[tried], {name: slots.attributes[name][tried] for name in workload.attributes}
     if homes is None:
         homes = geo_data.proxy_homes(model, work, seed, own, geo_data.attribute_concentrations(model, slots))
@@ -314,7 +323,7 @@ def simulate_utility(
         for drawn in (
             synthetic,
             draw_public_model(plan, seed, tried),
-            draw_without_noise(plan, homes, seed, tried),
+            draw_without_noise(plan, homes, seed, parts),
         )
     )
     losses = [workload.losses(true, jobs, share) for jobs in (released, public, without)]

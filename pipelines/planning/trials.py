@@ -5,10 +5,10 @@ Proxy truth for a public sample of destinations is sent through the pipeline its
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import isqrt
+from math import inf, isqrt, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,11 @@ from pipelines.planning.simulation import draw_measured, draw_synthetic
 from pipelines.planning.workload import CountedJobs, Table, Workload
 from synth.measured import count_cells
 
-__all__ = ["SAMPLE_JOBS", "Sample", "draw_sample", "expected_loss"]
+__all__ = ["SAMPLE_JOBS", "Sample", "draw_sample", "expected_loss", "try_candidate"]
 
 SAMPLE_JOBS = 40_000  # about as many jobs is one candidate tried on
 _MOST_DRAWS = 8
+_CLEARLY = 3.0  # times sqrt(loss / jobs), about the standard deviation of a share of jobs that are elsewhere
 _SAMPLE_UNITS = 250  # most destination units that these jobs are in
 _MOST_CELLS = 2**26  # of all pools of a sample: more take too long to try
 _MOST_MEASURED = 2**31  # noisy counts of a release
@@ -134,21 +135,47 @@ def expected_loss(config: ReleaseConfig, inputs: PublicInputs, sample: Sample, c
     choices : Choices
         The candidate.
     """
+    return float(np.mean(try_candidate(config, inputs, sample, choices)))
+
+
+def try_candidate(
+    config: ReleaseConfig,
+    inputs: PublicInputs,
+    sample: Sample,
+    choices: Choices,
+    best: Sequence[float] | None = None,
+) -> list[float]:
+    """Return what a candidate loses over the workload in each draw: infinity as for `expected_loss`.
+
+    Parameters
+    ----------
+    config, inputs, sample, choices
+        As for `expected_loss`.
+    best : sequence of float, optional
+        What the best candidate so far loses. Where it is clear that this one is worse, it is taken to be as
+        much worse in the other draws, which are not made.
+    """
     if len(sample) == 0:
-        return 0.0
+        return [0.0]
     delta = config.privacy.delta
     if config.privacy.guarantee == "pdp":  # its delta is shared by size
         delta = delta * len(sample) / len(inputs.slots)
     try:
         plan = assemble(config, inputs, sample.slots, choices, delta)
     except synth.BudgetTooSmallError:
-        return float("inf")
+        return [inf]
     if _is_too_large(plan, sample.share):
-        return float("inf")
+        return [inf]
     plan = _as_of_all_jobs(plan, sample.share)
-    homes = sample.homes_of(plan.pools)
-    losses = [_losses(plan, sample, sample.seed + i, own) for i, own in enumerate(homes)]
-    return sample.workload.objective(np.mean(losses, axis=0))
+    found: list[float] = []
+    for i, homes in enumerate(sample.homes_of(plan.pools)):
+        found.append(sample.workload.objective(_losses(plan, sample, sample.seed + i, homes)))
+        if best:
+            least = float(np.mean(best[: i + 1]))
+            worse = float(np.mean(found)) - least
+            if worse > _CLEARLY * sqrt(least / len(found) / len(sample)):
+                return found + [other + worse for other in best[i + 1 :]]
+    return found
 
 
 def _losses(plan: ReleasePlan, sample: Sample, seed: int, homes: NDArray[np.int32]) -> NDArray[np.float64]:

@@ -95,10 +95,7 @@ def _expected_losses(utility: SimulatedUtility) -> list[str]:
         f"  {one.table.name:{wide}}  {one.loss:9.3f}  {one.public_model:18.3f}  {one.no_privacy:10.3f}"
         for one in utility.workload
     ]
-    lines.append(
-        f"  weighted mean {utility.objective:.4f}; no privacy: the homes of each pool "
-        "drawn anew (or, without resampling, in random order), without noise and cells"
-    )
+    lines.append(f"  weighted mean {utility.objective:.4f}; no privacy: this plan without noise")
     for one in utility.workload:
         if not one.carried:
             lines.append(

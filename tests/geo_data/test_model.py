@@ -34,7 +34,7 @@ def kappas(model: PublicModel) -> list[tuple[float, float]]:
 
 @pytest.fixture
 def kappa_is_6(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(geo_data.model, "_concentrations", lambda model, stage: (6.0, 6.0))
+    monkeypatch.setattr(geo_data.model, "_differences", lambda model, stage: (6.0, 6.0, model.deviation))
 
 
 def precise(table: Table, workers: float) -> Table:

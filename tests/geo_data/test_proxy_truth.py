@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from scipy.stats import chisquare
 
 from geo_data import (
+    Assumptions,
+    Deviation,
     PublicModel,
     Slots,
     attribute_concentrations,
@@ -25,18 +27,24 @@ from geo_data import (
     inside_share,
     proxy_homes,
 )
+from geo_data.proxy_truth import _draw_alike
 
 from .plain import flows, geography
 
 Int32 = NDArray[np.int32]
 
 
-def flat_model(weights: Sequence[int], per_area: int, concentration: float) -> PublicModel:
+def plain(blocks: Deviation) -> Assumptions:
+    """Assume that work blocks deviate from their units, and that homes are as the model expects them."""
+    return Assumptions(blocks, residents=1e-12, homes=1e12)
+
+
+def flat_model(weights: Sequence[int], per_area: int, deviation: Deviation) -> PublicModel:
     """Return a model in which shares follow the public weights, whatever the destination."""
     n = len(weights)
     places = geography([per_area] * (n // per_area), [n // per_area])
     model = build_model(places, [], np.array(weights), np.ones(n, np.int64), "area")
-    return replace(model, concentration=concentration)
+    return replace(model, deviation=deviation)
 
 
 def unit_shares(model: PublicModel) -> NDArray[np.float64]:
@@ -51,20 +59,21 @@ def agree(hits: NDArray[np.bool_], probability: float) -> bool:
 
 # 4000 areas of 3 blocks; a few heavy ones make coincidences likely.
 KAPPA = 3.0
+DIRICHLET = Deviation(0.0, KAPPA)
 RNG = np.random.default_rng(11)
 WEIGHTS = [400_000 if b in (0, 30, 31, 60) else int(w) for b, w in enumerate(RNG.integers(1, 100, 12_000))]
 
 
 @pytest.fixture(scope="module")
 def many() -> PublicModel:
-    return flat_model(WEIGHTS, 3, KAPPA)
+    return flat_model(WEIGHTS, 3, DIRICHLET)
 
 
 @pytest.fixture(scope="module")
 def homes(many: PublicModel) -> Int32:
     """Return homes, shape (areas, 2 work blocks, 2 jobs)."""
     work = np.arange(12_000, dtype=np.int32).reshape(4000, 3)[:, :2].repeat(2)
-    return proxy_homes(many, work, seed=12).reshape(4000, 2, 2)
+    return proxy_homes(many, work, seed=12, assumed=plain(DIRICHLET)).reshape(4000, 2, 2)
 
 
 def test_every_home_follows_the_model(many: PublicModel, homes: Int32) -> None:
@@ -107,22 +116,109 @@ def test_jobs_of_one_block_are_alike_as_two_levels_of_dirichlet_say(many: Public
 def test_later_jobs_of_a_block_are_alike_as_earlier_ones() -> None:
     """Polya's scheme is exchangeable: any two of five jobs coincide equally often."""
     weights = [1] * 3000
-    model = flat_model(weights, 1, 2.0)
-    unit = proxy_homes(model, np.arange(3000, dtype=np.int32).repeat(5), seed=5).reshape(3000, 5)
+    model = flat_model(weights, 1, Deviation(0.0, 2.0))
+    work = np.arange(3000, dtype=np.int32).repeat(5)
+    unit = proxy_homes(model, work, seed=5, assumed=plain(model.deviation)).reshape(3000, 5)
     of_unit = (1 + 2 / 3000) / 3
     for i, j in itertools.combinations(range(5), 2):
         assert agree(unit[:, i] == unit[:, j], (1 + 2 * of_unit) / 3)
 
 
+def test_jobs_of_a_block_are_alike_as_its_deviation_says() -> None:
+    """The homes of three jobs, of three units: all 27 cases against the urn, written down."""
+    deviation, size = Deviation(0.8, 4.0), 30_000
+    shares = np.tile([0.1, 0.3, 0.6], (1, 1))
+    homes = np.empty(3 * size, np.int64)
+    begins = np.arange(0, 3 * size, 3)
+    args = (0.8, 1 / 4.0, np.random.default_rng(1), homes)
+    _draw_alike(shares, np.cumsum(shares, axis=1), np.zeros(size, np.int64), begins, begins + 3, *args)
+    expected = np.zeros((3, 3, 3))
+    variance = 1 / deviation.shape(shares[0])
+    for case in itertools.product(range(3), repeat=3):
+        chance = 1.0
+        for i, u in enumerate(case):
+            seen = np.bincount(case[:i], minlength=3)
+            odds = shares[0] * (1 + variance * seen) / (1 + variance * i * shares[0])
+            chance *= odds[u] / odds.sum()
+        expected[case] = chance
+    counts = np.bincount(homes.reshape(-1, 3) @ [9, 3, 1], minlength=27)
+    assert chisquare(counts, expected.ravel() * size).pvalue > 1e-4
+
+
+def test_shares_of_large_blocks_deviate_as_those_of_small_ones() -> None:
+    """Two jobs of a block of 2, and of one of 200, coincide equally often."""
+    shares, size = np.array([[0.1, 0.3, 0.6]]), 20_000
+    alike = []
+    for jobs in (2, 200):
+        homes, begins = np.empty(jobs * size, np.int64), np.arange(0, jobs * size, jobs)
+        args = (0.3, 1 / 4.0, np.random.default_rng(jobs), homes)
+        rows = np.zeros(size, np.int64)
+        _draw_alike(shares, np.cumsum(shares, axis=1), rows, begins, begins + jobs, *args)
+        pairs = homes.reshape(size, jobs)[:, :2]
+        alike.append((pairs[:, 0] == pairs[:, 1]).mean())
+        assert np.bincount(pairs[:, 0], minlength=3) / size == pytest.approx(shares[0], abs=0.03)
+    assert alike[0] > 0.5  # 0.46 were they independent
+    assert alike[1] == pytest.approx(alike[0], abs=0.03)
+
+
+def test_residents_and_homes_deviate_from_the_public_weights() -> None:
+    """Residents of 400 units in common for all destinations, and those of a unit's blocks."""
+    model = flat_model([1] * 4000, 10, Deviation(0.0, 1e9))
+    assumed = Assumptions(Deviation(0.0, 1e9), residents=0.25, homes=20.0)
+    homes = proxy_homes(model, np.arange(4000, dtype=np.int32).repeat(200), seed=4, assumed=assumed)
+    of_unit = np.bincount(model.units(homes), minlength=400)
+    assert np.var(of_unit / of_unit.mean()) == pytest.approx(0.25, rel=0.25)
+    shares = np.bincount(homes, minlength=4000).reshape(400, 10) / of_unit[:, None]
+    # Dirichlet(2, ..., 2): variance of a share.
+    assert shares.var() == pytest.approx(0.1 * 0.9 / 21, rel=0.15)
+
+
+def test_deviations_are_found_again() -> None:
+    rng = np.random.default_rng(2)
+    p = np.repeat(10 ** rng.uniform(-4, -1, 40_000), 1)
+    m = np.full(p.size, 3000.0)
+    for true in (Deviation(0.2, 500.0), Deviation(0.0, 100.0), Deviation(0.3, float("inf"))):
+        variance = 1 / true.shape(p)
+        drawn = rng.poisson(m * p * rng.gamma(1 / variance, variance)).astype(np.float64)
+        found = Deviation.measured(drawn, m, p)
+        assert found is not None
+        assert found.common == pytest.approx(true.common, rel=0.15, abs=0.01)
+        assert 1 / found.concentration == pytest.approx(1 / true.concentration, rel=0.15, abs=1e-4)
+    assert Deviation.measured(np.zeros(2), np.zeros(2), np.ones(2)) is None
+    exact = Deviation.measured(m * p, m, p)
+    assert exact == Deviation(0.0, float("inf"))
+    assert exact.halved() == exact
+    assert Deviation(0.5, 10.0).halved() == Deviation(0.25, 20.0)
+
+
+def test_what_a_table_asked_is_certain() -> None:
+    """A table of a million workers a pair leaves nothing to deviate; one of five leaves much."""
+    table = {(o, d): 1.0 * (1 + (o + d) % 3) for o in range(3) for d in range(3)}
+    places, work = geography([1] * 3, [3]), np.arange(3, dtype=np.int32).repeat(3000)
+    far = []
+    for scale in (1e6, 1.0):
+        scaled = {pair: flow * scale for pair, flow in table.items()}
+        model = build_model(
+            places, [flows("area", "area", scaled)], np.ones(3, np.int64), np.ones(3, np.int64), "area"
+        )
+        assert model.asked(np.arange(3)).sum() == pytest.approx(18 * scale, rel=1e-6)
+        model = replace(model, deviation=Deviation(0.5, 1e9))
+        homes = proxy_homes(model, work, 5, assumed=plain(Deviation(0.0, 1e9)))
+        found = np.bincount(work * 3 + homes, minlength=9).reshape(3, 3) / 3000
+        far.append(float(np.abs(found - model.shares(np.arange(3))).max()))
+    assert far[0] < 0.05 < 0.1 < far[1]
+
+
 def test_a_large_concentration_is_the_model_itself() -> None:
-    model = flat_model([1, 2, 3, 4], 1, 1e12)
-    homes = proxy_homes(model, np.zeros(40_000, np.int32), seed=1)
+    model = flat_model([1, 2, 3, 4], 1, Deviation(0.0, 1e12))
+    homes = proxy_homes(model, np.zeros(40_000, np.int32), seed=1, assumed=plain(model.deviation))
     assert chisquare(np.bincount(homes, minlength=4), [4000, 8000, 12_000, 16_000]).pvalue > 1e-4
 
 
 def test_a_small_concentration_is_one_origin() -> None:
     """Gammas of such shapes underflow; homes are still places of the geography."""
-    homes = proxy_homes(flat_model([1, 2, 3, 4], 1, 1e-12), np.zeros(100, np.int32), seed=1)
+    model = flat_model([1, 2, 3, 4], 1, Deviation(0.0, 1e-12))
+    homes = proxy_homes(model, np.zeros(100, np.int32), seed=1, assumed=plain(model.deviation))
     assert np.unique(homes).size == 1
     assert 0 <= homes[0] < 4
 
@@ -134,13 +230,13 @@ def test_shares_of_a_destination_are_its_own() -> None:
     tables = [flows("area", "area", table, dict.fromkeys(table, 1e-3))]
     model = build_model(places, tables, np.ones(3, np.int64), np.ones(3, np.int64), "area")
     work = np.tile(np.arange(3, dtype=np.int32), 200)
-    homes = proxy_homes(replace(model, concentration=1e9), work, seed=3)
+    homes = proxy_homes(replace(model, deviation=Deviation(0.0, 1e9)), work, seed=3)
     assert (homes != work).all()
     assert np.unique(work * 3 + homes).size == 6
 
 
 def test_only_origins_of_positive_share_are_drawn() -> None:
-    model = flat_model([1] * 6, 1, 5.0)
+    model = flat_model([1] * 6, 1, Deviation(0.0, 5.0))
 
     def shares(destinations: NDArray[np.integer]) -> NDArray[np.float64]:
         return np.tile([0.0, 0.5, 0.0, 0.25, 0.25, 0.0], (destinations.size, 1))
@@ -152,7 +248,7 @@ def test_only_origins_of_positive_share_are_drawn() -> None:
 
 @given(st.lists(st.integers(0, 5), max_size=40), st.integers(0, 2**32), st.randoms(use_true_random=False))
 def test_reproducible_whatever_the_order_of_jobs(work: list[int], seed: int, draw: object) -> None:
-    model = flat_model([3, 1, 4, 1, 5, 9], 2, 1.5)
+    model = flat_model([3, 1, 4, 1, 5, 9], 2, Deviation(0.1, 1.5))
     jobs = np.array(work, np.int32)
     homes = proxy_homes(model, jobs, seed)
     assert homes.dtype == np.int32
@@ -183,7 +279,7 @@ def slots_of(work: Int32, **codes: NDArray[np.integer]) -> Slots:
 
 def test_concentrations_are_those_that_units_were_drawn_with() -> None:
     """Of 2000 areas with three blocks, whose shares are Dirichlet; the blocks of an area are alike."""
-    model, rng = flat_model([1] * 6000, 3, 3.0), np.random.default_rng(6)
+    model, rng = flat_model([1] * 6000, 3, DIRICHLET), np.random.default_rng(6)
     shares = np.cumsum(rng.dirichlet(20 * np.array([0.2, 0.3, 0.5]), 2000), axis=1)
     work = np.arange(6000, dtype=np.int32).repeat(10)
     drawn = (rng.random(work.size)[:, None] > shares[work // 3]).sum(axis=1).clip(max=2)
@@ -193,23 +289,23 @@ def test_concentrations_are_those_that_units_were_drawn_with() -> None:
     assert inside_share(slots, "age") == pytest.approx(1, abs=0.01)
     assert inside_share(slots, "industry") == 0  # of whole blocks, so homes need not differ
     found = attribute_concentrations(model, slots)
-    between = (20 / 21) ** 2 / 21
+    between = 1.5 * (20 / 21) ** 4.5 / 21
     assert found["pay"] == pytest.approx(1 / between - 1, rel=0.1)
     assert found["age"] > 500
     assert found["industry"] == pytest.approx(1e6, rel=0.01)
 
 
 def test_jobs_of_a_block_exchange_homes_and_nothing_else_changes() -> None:
-    model, rng = flat_model([1] * 40, 4, 5.0), np.random.default_rng(7)
+    model, rng = flat_model([1] * 40, 4, Deviation(0.0, 5.0)), np.random.default_rng(7)
     work = np.sort(rng.integers(0, 40, 20_000)).astype(np.int32)
     pay = rng.integers(0, 2, work.size).astype(np.uint8)
-    plain = proxy_homes(model, work, 3)
-    assert np.array_equal(plain, proxy_homes(model, work, 3, {}, {}))
+    before = proxy_homes(model, work, 3)
+    assert np.array_equal(before, proxy_homes(model, work, 3, {}, {}))
     spread = []
     for concentration in (1e6, 10.0):
         homes = proxy_homes(model, work, 3, {"pay": pay}, {"pay": concentration})
-        order = [np.lexsort((h, work)) for h in (plain, homes)]
-        assert np.array_equal(plain[order[0]], homes[order[1]])  # every block has the homes that it had
+        order = [np.lexsort((h, work)) for h in (before, homes)]
+        assert np.array_equal(before[order[0]], homes[order[1]])  # every block has the homes that it had
         counts = np.bincount(model.units(homes) * 2 + pay, minlength=20).reshape(-1, 2)
         spread.append(float(np.var(counts[:, 0] / counts.sum(axis=1))))
     assert spread[0] < 0.001 < 0.005 < spread[1]

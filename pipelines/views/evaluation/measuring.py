@@ -63,7 +63,7 @@ MEASURES: dict[str, Measure] = {
         "Public model alone", "%", "What is lost by homes that see nothing confidential."
     ),
     "workload_no_privacy": Measure(
-        "No privacy", "%", "What is lost by the pools of the plan without noise and without cells."
+        "No privacy", "%", "What is lost by the pools or tables of the plan without noise."
     ),
     "total_variation": Measure(
         "Total variation distance", "%", "Share of jobs whose pair of home and work would have to change."

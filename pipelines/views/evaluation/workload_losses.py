@@ -39,7 +39,7 @@ def workload_losses(release: PublicRelease, source: geo_data.JobSource, truth: P
     -------
     list of tuple
         **Confidential**, as rows of `measure`: the loss of the release, of homes drawn from the public model
-        alone, and of the plan's pools without noise and cells (`draw_without_noise`); the last not where the
+        alone, and of the plan's pools or tables without noise (`draw_without_noise`); the last not where the
         numbers of jobs at workplaces are those of another table. The level is the name of the table. A table
         by several attributes has none: the files of a release count each attribute by itself.
     """
@@ -51,7 +51,7 @@ def workload_losses(release: PublicRelease, source: geo_data.JobSource, truth: P
     tables = [t for t in workload.tables if {t.home, t.work} <= known and len(t.attributes) < 2]
     read = partial(_read, source, plan)
     drawn = {"public_model": draw_public_model(plan, _SEED)}
-    if plan.numeric.record_range is None and len(records := read(plan.pools.pooling.by)) == len(slots):
+    if plan.numeric.record_range is None and len(records := read(plan.attributes)) == len(slots):
         homes = records.home[geo_data.order_records(plan.pools, plan.geography, records)]
         drawn["no_privacy"] = draw_without_noise(plan, homes, _SEED)
     rows: list[Row] = []

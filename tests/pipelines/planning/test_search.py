@@ -31,6 +31,7 @@ from pipelines.running.report import run_cost
 Configs = Callable[..., ReleaseConfig]
 FREE = {"plan.split_threshold": None, "plan.pool_below": None}
 NO_PRUNING = {"plan.retention_min": "1"}
+FLOWS = {"home": "trct", "work": "trct"}
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,7 @@ def test_choices_are_the_same_every_time_and_read_no_homes(
     config_of: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(geo_data.LodesJobs, "parts", pytest.fail)
-    config = config_of()
+    config = config_of(change={"workload": [FLOWS]})
     first, second = (choose(config, read_public_inputs(config)) for _ in range(2))
     assert first == second
     assert all(np.log2(t) == round(np.log2(t)) for t in first.thresholds)
@@ -116,7 +117,7 @@ def test_the_choice_is_better_than_extreme_ones(epsilon: str, config_of: Configs
     assert best <= objective(replace(chosen, pool_below=10_000)) + 0.01
 
 
-@pytest.mark.slow  # bounds for few cells at epsilon 2 take long
+@pytest.mark.deep  # bounds for few cells at epsilon 2 take long
 def test_little_privacy_loss_asks_for_fewer_cells(config_of: Configs) -> None:
     sizes = []
     for epsilon in ("2", "8.6"):
@@ -129,8 +130,8 @@ def test_little_privacy_loss_asks_for_fewer_cells(config_of: Configs) -> None:
 
 def test_pools_are_shared_as_the_workload_asks(config_of: Configs) -> None:
     """For flows between areas alone, work blocks share all they can; for work blocks, little."""
-    noisy = {"release.mechanism": "geometric"} | NO_PRUNING
-    config = config_of("2", noisy | {"workload": [{"home": "trct", "work": "trct"}]})
+    noisy = {"release.mechanism": "geometric", "workload": [FLOWS]} | NO_PRUNING
+    config = config_of("2", noisy)
     inputs = read_public_inputs(config)
     release = make_plan(config, inputs)
     assert release.pools.shared.all()
@@ -147,6 +148,7 @@ def test_pools_are_shared_as_the_workload_asks(config_of: Configs) -> None:
     assert found.workload[0].no_privacy < found.objective < found.workload[0].public_model
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
 def test_cells_are_the_better_of_balanced_ones_and_of_units(mechanism: str, config_of: Configs) -> None:
     """On the homes that candidates are tried on, the choice loses no more than any rule that is asked for."""
@@ -154,7 +156,7 @@ def test_cells_are_the_better_of_balanced_ones_and_of_units(mechanism: str, conf
     rules += [{"coarsening": "units", "cell_level": level} for level in ("trct", "bgrp")]
     won = set()
     for epsilon in ("8.6", "2"):
-        same = {"release.mechanism": mechanism, "workload": [{"home": "trct", "work": "trct"}]} | NO_PRUNING
+        same = {"release.mechanism": mechanism, "workload": [FLOWS]} | NO_PRUNING
         config = config_of(epsilon, same)
         inputs = read_public_inputs(config)
         jobs = np.bincount(inputs.slots.work, minlength=inputs.geography.n_blocks)
@@ -316,7 +318,7 @@ def test_tune_on_the_model_and_on_an_earlier_release(
 
 
 def test_mechanisms_are_compared_each_with_the_settings_that_it_has(config_of: Configs) -> None:
-    config = config_of(change=planned(prior="0.5"))
+    config = config_of(change=planned(prior="0.5") | {"workload": [FLOWS]})
     both = Sweep(mechanism=("dirichlet", "geometric"), split_threshold=("1",), pool_below=("1",))
     results = tune(config, both)
     assert results["certified"].all()
@@ -376,7 +378,8 @@ def test_sharing_is_tried_with_the_strata_that_there_are(
 
 
 def test_a_larger_epsilon_costs_less_utility(config_of: Configs) -> None:
-    results = tune(config_of(), Sweep(epsilon=("5", "8.6"))).set_index("epsilon")
+    config = config_of(change=planned(split_threshold="1", pool_below=8))  # nothing to search
+    results = tune(config, Sweep(epsilon=("5", "8.6"))).set_index("epsilon")
     assert results["objective"]["8.6"] < results["objective"]["5"]
     assert results["noise_share"]["8.6"] < results["noise_share"]["5"]
 

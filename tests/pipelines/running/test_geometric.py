@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -50,9 +51,17 @@ def config(small_config: Configs) -> Configs:
     return lambda *changes: small_config(GEOMETRIC, *changes)
 
 
+@pytest.fixture(scope="module")
+def made(
+    config_text: Callable[..., str], clean_source: object, tmp_path_factory: pytest.TempPathFactory
+) -> Release:
+    return run(pipelines.parse_config(config_text(GEOMETRIC), tmp_path_factory.mktemp("made"), "small.toml"))
+
+
 @pytest.fixture
-def release(config: Configs, clean_source: object) -> Release:
-    return run(config())
+def release(made: Release, tmp_path: Path) -> Release:
+    """A copy, to change."""
+    return replace(made, out=shutil.copytree(made.out, tmp_path / "release"))
 
 
 def test_tune_does_not_try_a_retention_that_the_mechanism_has_not(config: Configs) -> None:
@@ -287,6 +296,7 @@ def test_settings_that_change_nothing_are_not(config: Configs) -> None:
         assert config({"plan.retention_min": "1"}, more).plan.retention_min == 1
 
 
+@pytest.mark.deep
 def test_the_planner_plans_for_the_mechanism(small_config: Configs, config: Configs) -> None:
     """With cells chosen for it, this mechanism loses less than the other, and than with other cells."""
     chosen = {"plan.split_threshold": None, "plan.pool_below": None}

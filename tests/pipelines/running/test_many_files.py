@@ -12,8 +12,11 @@ import pytest
 
 import geo_data
 import pipelines
+from helpers import with_values
 from pipelines import run
 from pipelines.cli.main import main
+from pipelines.config.loading import check_config
+from pipelines.config.toml import read_toml
 
 from .helpers import Configs, seeded
 
@@ -115,7 +118,11 @@ def test_a_pattern_without_files_names_itself(small_config: Configs) -> None:
 def test_a_simulated_nation_is_released(tmp_path: Path, clean_source: object) -> None:
     done = click.testing.CliRunner().invoke(main, ["simulate", str(tmp_path), "--workers", "5000"])
     assert done.exit_code == 0, done.output
-    release = run(pipelines.load_config(tmp_path / "nation.toml"))
+    nothing_to_search = {"plan.split_threshold": "1", "plan.pool_below": 8, "plan.pool_by": []}
+    tables = with_values(
+        read_toml(tmp_path / "nation.toml"), {"release.mechanism": "dirichlet"}, nothing_to_search
+    )
+    release = run(check_config(tables, tmp_path, "nation.toml"))
     assert release.certificate.totals.records == 5000
     assert [check.name for check in pipelines.verify(release.public)][-1] == "for release"
 

@@ -42,7 +42,9 @@ CODES = dict.fromkeys(["w_geocode", "h_geocode", "createdate"], "str")
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 COUNTS = [*(f"S{group}0{i}" for group in "AEI" for i in (1, 2, 3))]
 DIRICHLET: dict[str, Any] = {"plan.retention_min": "0.5"}
-EITHER = pytest.mark.parametrize("mechanism", [DIRICHLET, GEOMETRIC], ids=["dirichlet", "geometric"])
+ONE_TABLE = GEOMETRIC | {"workload": [{"home": "trct", "work": "tabblk2010"}]}  # nothing to search
+EITHER = pytest.mark.parametrize("mechanism", [DIRICHLET, ONE_TABLE], ids=["dirichlet", "geometric"])
+WITH_TABLES = pytest.mark.parametrize("mechanism", [DIRICHLET, GEOMETRIC], ids=["dirichlet", "tables"])
 
 
 def blur(jobs: pd.DataFrame, table: Path) -> pd.DataFrame:
@@ -102,7 +104,7 @@ def totals_of(release: Release) -> dict[str, int]:
     return {release.plan.geography.blocks[block]: int(jobs) for block, jobs in counts.items()}
 
 
-@EITHER
+@WITH_TABLES
 def test_a_release_has_the_public_totals_and_passes_every_check(
     mechanism: dict[str, Any], protected: Configs, blurred: Path, clean_source: object
 ) -> None:
@@ -260,7 +262,7 @@ def test_a_job_of_another_category_is_in_no_other_pool(
             np.testing.assert_array_equal(codes[found[inside]], part.attributes[name][inside])
 
 
-@EITHER
+@WITH_TABLES
 def test_one_key_gives_the_same_bytes_after_a_kill(
     mechanism: dict[str, Any], protected: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:

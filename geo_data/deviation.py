@@ -1,0 +1,75 @@
+"""How far true shares are from expected ones: a relative variance that falls with the share.
+
+Of a destination whose workers are expected to live in u with the share p, the true share is taken to be
+p theta / sum(p theta), theta a gamma variable of mean 1 and relative variance
+
+    v(p) = common + 1 / (concentration p).
+
+With common = 0 that is a Dirichlet distribution. It alone does not do: one that is as uneven as real flows
+where shares are large leaves most small ones without anybody, and one that suits small ones is nearly even in
+large ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+__all__ = ["Deviation"]
+
+Float64 = NDArray[np.float64]
+
+_LEAST = 1e-9  # relative variance below which nothing deviates
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """A relative variance of shares.
+
+    Attributes
+    ----------
+    common : float
+        Of large shares, >= 0.
+    concentration : float
+        > 0, perhaps infinite.
+    """
+
+    common: float
+    concentration: float
+
+    def shape(self, share: Float64) -> Float64:
+        """Return 1 / v(p), the shape of theta, of shares in [0, 1]: 0 where p is 0, and at most 1e9."""
+        variance = self.common * share + 1 / self.concentration
+        return np.asarray(share / np.maximum(variance, np.maximum(_LEAST * share, np.finfo(float).tiny)))
+
+    def halved(self) -> Deviation:
+        """Return half of it."""
+        return Deviation(self.common / 2, self.concentration * 2)
+
+    @classmethod
+    def measured(cls, drawn: Float64, m: Float64, p: Float64) -> Deviation | None:
+        """Fit to counts: of m workers asked, `drawn` were found where m p were expected.
+
+        Two moment equations, sum w (drawn - m p)^2 = sum w (m p + (m p)^2 v(p)) with w = 1, in which large
+        counts decide, and w = 1 / (1 + m p), in which small ones do.
+
+        Parameters
+        ----------
+        drawn, m, p : ndarray of float64, shape (n,)
+
+        Returns
+        -------
+        Deviation or None
+            None where counts are expected nowhere, so that they tell nothing.
+        """
+        mean = m * p
+        excess = (drawn - mean) ** 2 - mean
+        weights = np.stack([np.ones(mean.size), 1 / (1 + mean)])
+        sides = weights @ np.stack([mean**2, m * mean], axis=1)
+        if not mean.any():
+            return None
+        (common, inverse), _ = nnls(sides, np.maximum(weights @ excess, 0))
+        return cls(round(float(common), 4), round(1 / inverse, 1) if inverse > 0 else float("inf"))
