@@ -119,7 +119,7 @@ def test_a_scheduler_without_workers(configured: str, batches: Configs, frozen_d
     at_start, at_run = limit if configured == "scheduler" else reversed(limit)
     with (
         at_start,
-        LocalCluster(n_workers=0, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as cluster,
         at_run,
         pytest.raises(ConnectionError, match="no worker of the Dask cluster was there for 2 s") as caught,
     ):
