@@ -76,9 +76,12 @@ def choose(config: ReleaseConfig, inputs: PublicInputs) -> Choices:
     jobs = np.bincount(inputs.slots.work, minlength=inputs.geography.n_blocks)
     workload = resolve_workload(config.canonical(), inputs.model.geography, inputs.model.level, inputs.slots)
     sample = draw_sample(inputs, jobs, jobs > 0, SAMPLE_JOBS, workload, tuple(inputs.slots.attributes))
-    found: dict[Choices, float] = {}
     # Those that resample last: they lose more, as a rule, and are not searched far then.
-    for name in sorted(config.mechanisms, key=lambda name: synth.MECHANISMS[name].resamples):
+    names = sorted(config.mechanisms, key=lambda name: synth.MECHANISMS[name].resamples)
+    if len(names) == 1:
+        return _Search(config, inputs, sample, jobs, names[0]).best()
+    found: dict[Choices, float] = {}
+    for name in names:
         search = _Search(config, inputs, sample, jobs, name)
         best = search.best(_HOPELESS * min(found.values(), default=inf))
         found[best] = search.value(best)
