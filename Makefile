@@ -36,10 +36,9 @@ help:  ## Show this list
 demo: $(STAMP) $(LIBRARY)  ## Set up, then release the built-in region into out/demo
 	@$(BIN)/odsynth demo
 
-# Three processes, as each waits for browsers, disks and processes of its own a quarter of its time. The tests of a file
-# go to one of them: what they share, as a browser or a service, is started once.
+# The tests of a file go to one process: what they share, as a browser or a service, is started once.
 test: lint $(LIBRARY)  ## Set up, then run checks, tests and notebooks
-	@$(BIN)/python -m pytest -n 3 --dist loadfile
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: lint  ## Set up, then run checks and quick tests of every room: a minute and a half
 	@$(BIN)/python -m pytest -n 2 -m "not slow and not deep" $(QUICK)

@@ -247,6 +247,7 @@ def test_without_a_mouse(served: Served, walked: Walked, browser: Any) -> None:
         page.keyboard.type(served.tokens["ann"])
         page.keyboard.press("Enter")
         page.get_by_role("heading", name="Registered inputs").wait_for()
+        page.wait_for_load_state()  # of styles, too
         reached = []
         for _ in range(page.locator("a, button, input:not([type=hidden])").count()):
             page.keyboard.press("Tab")
