@@ -34,7 +34,8 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0") as running:
+    own = {"threads_per_worker": 1, "processes": True, "dashboard_address": "127.0.0.1:0"}
+    with LocalCluster(n_workers=2, **own) as running:
         yield running
 
 
