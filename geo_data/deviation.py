@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 __all__ = ["Deviation"]
 
@@ -71,5 +70,7 @@ class Deviation:
         sides = weights @ np.stack([mean**2, m * mean], axis=1)
         if not mean.any():
             return None
+        from scipy.optimize import nnls  # takes its time
+
         (common, inverse), _ = nnls(sides, np.maximum(weights @ excess, 0))
         return cls(round(float(common), 4), round(1 / inverse, 1) if inverse > 0 else float("inf"))

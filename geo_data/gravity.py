@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from geo_data import _kernels
 from geo_data.distance import EARTH_RADIUS_KM, unit_vectors
@@ -158,6 +157,8 @@ def fit_decay(
     Decay
         beta in [0, 6] and delta_0 in [0.05, 100] km; no decay where the table has nothing to tell.
     """
+    from scipy.optimize import minimize  # takes its time
+
     compared = inside & (inside.sum(axis=1, keepdims=True) > 1)
     if not (flow[compared].sum() > 0 and np.ptp(distance[np.isfinite(distance)]) > 0):
         return Decay()

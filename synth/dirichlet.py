@@ -66,6 +66,7 @@ class Dirichlet:
         prior: Fraction | None = None,
         guarantee: GuaranteeName = "pdp",
         record_range: RecordRange | None = None,
+        rough: bool = False,
     ) -> Plan:
         """Choose priors so that the certified totals meet `epsilon` and `delta`.
 
@@ -98,7 +99,7 @@ class Dirichlet:
             allowance = delta if guarantee == "dp" else delta * c.n_min / records
             presence = record_range is not None
             return _calibrated(
-                c, retention, _DENOMINATOR, budget, allowance, prior, guarantee, near, presence, alike
+                c, retention, _DENOMINATOR, budget, allowance, prior, guarantee, near, presence, alike, rough
             )
 
         for c, same in zip(classes, alike, strict=True):  # neighbours in size follow one another

@@ -253,6 +253,7 @@ class Mechanism(Protocol):
         prior: Fraction | None = None,
         guarantee: GuaranteeName = "pdp",
         record_range: RecordRange | None = None,
+        rough: bool = False,
     ) -> Plan:
         """Return a plan whose certified totals meet epsilon and delta.
 
@@ -269,6 +270,9 @@ class Mechanism(Protocol):
             What epsilon and delta are asked for.
         record_range : RecordRange, optional
             As for `Plan`; epsilon and delta then are for one record more or less too.
+        rough : bool
+            For trials of plans: numbers may be a little off, and nothing is proved. `certify` says what such
+            a plan has, which may be more than was asked for.
 
         Returns
         -------

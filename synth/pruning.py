@@ -203,11 +203,16 @@ def _step(m: int, weight: _Given, arithmetic: Arithmetic) -> tuple[float, Any]:
         number, log = arithmetic.number, arithmetic.log
         return m * log(number(1 + weight / m)) + number(weight) * log(number(1 + m / weight))
 
-    height = min(_STRIP, math.sqrt(2 * _ERROR / entropy(FLOAT)))
-    cosine = 1 - Fraction(height) ** 2 / 2  # at most the cosine
-    room = _ERROR + math.log(4 / cosine) + float(1 - cosine) * entropy(FLOAT)
+    near = entropy(FLOAT)
+    height = min(_STRIP, math.sqrt(2 * _ERROR / near))
+    half = height**2 / 2
+    room = _ERROR + math.log(4 / (1 - half)) + half * near
     step = float(np.float32(2 * float(_PI) * height / room))  # few bits: multiples are exact
+    if arithmetic is FLOAT:
+        strip = math.exp(half * near) / (1 - half)
+        return step, 2 * strip / (math.exp(2 * float(_PI) * height / step) - 1)
     number, exp = arithmetic.number, arithmetic.exp
+    cosine = 1 - Fraction(height) ** 2 / 2  # at most the cosine
     strip = exp(number(1 - cosine) * entropy(arithmetic)) / number(cosine)
     return step, 2 * strip / (exp(number(2 * _PI * Fraction(height) / Fraction(step))) - 1)
 

@@ -22,6 +22,7 @@ import pyproj
 import geo_data
 import pipelines
 from helpers import with_values
+from pipelines.config.loading import check_config
 from pipelines.config.toml import read_toml
 from pipelines.release import certificate
 from pipelines.release.provenance import SourceState
@@ -148,6 +149,8 @@ def rhode_island(
     with (folder / "rhode-island.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not made.exists():
-            config = pipelines.load_config(EXAMPLES / "rhode_island.toml")
+            path = EXAMPLES / "rhode_island.toml"  # with cells and pools like those that the search ends with
+            plan = {"plan.split_threshold": "0.0625", "plan.pool_below": 1, "plan.pool_by": ["SE"]}
+            config = check_config(with_values(read_toml(path), plan), path.parent, path.name)
             made.write_bytes(pickle.dumps(pipelines.run(config.with_out(folder / "rhode-island"))))
     return pickle.loads(made.read_bytes())

@@ -21,7 +21,12 @@ _KM_PER_MILE = Fraction("1.609344")
 
 
 def assemble(
-    config: ReleaseConfig, inputs: PublicInputs, slots: geo_data.Slots, choices: Choices, delta: Fraction
+    config: ReleaseConfig,
+    inputs: PublicInputs,
+    slots: geo_data.Slots,
+    choices: Choices,
+    delta: Fraction,
+    rough: bool = False,
 ) -> ReleasePlan:
     """Make the plan of some slots with given choices.
 
@@ -34,6 +39,8 @@ def assemble(
     choices : Choices
     delta : Fraction
         For these slots.
+    rough : bool
+        Whether the plan is for a trial only, and its epsilon and delta need no proof.
     """
     geography, model, settings = inputs.geography, inputs.model, config.plan
     pooling = geo_data.Pooling(choices.pool_level, choices.pool_below, choices.pool_by)
@@ -52,7 +59,7 @@ def assemble(
         synth.Domains(geography.n_blocks, coarse.offsets, coarse.cuts, coarse.stratum),
         coarse.retention,
         delta,
-        {"further": measured} if measured else {},  # which only a mechanism that measures tables takes
+        {"rough": rough} | ({"further": measured} if measured else {}),  # only some measure tables
     )
     starts = geography.starts(model.level).astype(np.int64)
     shares = synth.OriginShares(starts, coarse.share_offsets, coarse.share_unit, coarse.share, coarse.row)

@@ -161,7 +161,7 @@ def try_candidate(
     if config.privacy.guarantee == "pdp":  # its delta is shared by size
         delta = delta * len(sample) / len(inputs.slots)
     try:
-        plan = assemble(config, inputs, sample.slots, choices, delta)
+        plan = assemble(config, inputs, sample.slots, choices, delta, rough=True)
     except synth.BudgetTooSmallError:
         return [inf]
     if _is_too_large(plan, sample.share):

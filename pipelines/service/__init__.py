@@ -1,19 +1,9 @@
-"""The service: releases on request, on schedule and on the web (docs/service.md)."""
+"""The service: releases on request, on schedule and on the web (docs/service.md).
 
-from pipelines.service.app import create_app, serve
-from pipelines.service.public.catalog import Catalog, Version
-from pipelines.service.settings import Limits, Oidc, ServiceSettings, load_settings
-from pipelines.service.store import ServiceError, Store
+The public names are those of `__init__.pyi`; each is loaded from its module when it is first asked for, so
+that the process in which a run is at work never loads the web application or the database.
+"""
 
-__all__ = [
-    "Catalog",
-    "Limits",
-    "Oidc",
-    "ServiceError",
-    "ServiceSettings",
-    "Store",
-    "Version",
-    "create_app",
-    "load_settings",
-    "serve",
-]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -131,16 +131,18 @@ def test_little_privacy_loss_asks_for_fewer_cells(config_of: Configs) -> None:
 def test_pools_are_shared_as_the_workload_asks(config_of: Configs) -> None:
     """For flows between areas alone, work blocks share all they can; for work blocks, little."""
     noisy = {"release.mechanism": "geometric", "workload": [FLOWS]} | NO_PRUNING
+    noisy |= planned(coarsening="units", cell_level="trct")
     config = config_of("2", noisy)
     inputs = read_public_inputs(config)
     release = make_plan(config, inputs)
     assert release.pools.shared.all()
     found = simulate_utility(release, inputs.model)
     assert found.objective == found.total_variation == found.workload[0].loss
-    unshared = make_plan(config_of("2", noisy | {"plan.pool_below": 1}), inputs)
+    unshared = make_plan(config_of("2", noisy | planned(pool_below=1)), inputs)
     assert not unshared.pools.shared.any()
     assert simulate_utility(unshared, inputs.model).total_variation > 1.3 * found.total_variation
-    blocks = config_of("8.6", {"workload": [{"home": "trct", "work": "tabblk2010"}]})
+    asked = {"workload": [{"home": "trct", "work": "tabblk2010"}]}
+    blocks = config_of("8.6", asked | planned(coarsening="units", cell_level="trct", pool_by=[]))
     resampled = make_plan(blocks, inputs)
     assert resampled.pools.shared.mean() < 0.5
     found = simulate_utility(resampled, inputs.model)
@@ -364,7 +366,7 @@ def test_sharing_is_tried_with_the_strata_that_there_are(
     """Up to one urn for all jobs of a stratum in a unit."""
     tried = []
 
-    def spy(config: ReleaseConfig, inputs: PublicInputs, slots: geo_data.Slots, choices: Choices, _: object):  # type: ignore[no-untyped-def]
+    def spy(config: ReleaseConfig, inputs: PublicInputs, slots: geo_data.Slots, choices: Choices, *_: object, **__: object):  # type: ignore[no-untyped-def]
         tried.append((choices.pool_by, tuple(slots.attributes), choices.pool_below))
         raise synth.BudgetTooSmallError("not needed here", lambda: None)
 

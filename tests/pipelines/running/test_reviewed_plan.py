@@ -30,7 +30,7 @@ from pipelines.running.reviewed_plan import refuse_other_slots
 from pipelines.running.steps import PLAN_STEPS, REVIEWED_RUN_STEPS, Step, StepBegins
 from pipelines.storage.checksums import sha256_of
 
-from .helpers import GEOMETRIC, Configs, Table, everything, interrupted, seeded
+from .helpers import GEOMETRIC, TABLES, Configs, Table, everything, interrupted, seeded
 
 
 def reviewed(config: ReleaseConfig) -> Path:
@@ -222,7 +222,7 @@ def test_a_plan_of_another_configuration(given: Path, paid_config: Configs) -> N
         (FEWER_LEVELS, "geography.levels"),
         ({"release.name": "Another demo"}, "release.name"),
         (SEVERAL, "release.implicates, release.implicate_source"),
-        (GEOMETRIC, "release.mechanism, plan.retention_min"),
+        (TABLES, "release.mechanism, plan.retention_min"),
     ):
         refused(paid_config(changes), given, ConfigError, f"they differ in {keys}. Plan again")
 

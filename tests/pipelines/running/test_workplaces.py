@@ -36,15 +36,15 @@ from pipelines.running.report import plan_summary
 from pipelines.service.operators import api as operator_api
 from pipelines.service.public import api as public_api
 
-from .helpers import GEOMETRIC, Configs, data_of, seeded
+from .helpers import TABLES, Configs, data_of, seeded
 
 CODES = dict.fromkeys(["w_geocode", "h_geocode", "createdate"], "str")
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 COUNTS = [*(f"S{group}0{i}" for group in "AEI" for i in (1, 2, 3))]
 DIRICHLET: dict[str, Any] = {"plan.retention_min": "0.5"}
-ONE_TABLE = GEOMETRIC | {"workload": [{"home": "trct", "work": "tabblk2010"}]}  # nothing to search
+ONE_TABLE = TABLES | {"workload": [{"home": "trct", "work": "tabblk2010"}]}  # nothing to search
 EITHER = pytest.mark.parametrize("mechanism", [DIRICHLET, ONE_TABLE], ids=["dirichlet", "geometric"])
-WITH_TABLES = pytest.mark.parametrize("mechanism", [DIRICHLET, GEOMETRIC], ids=["dirichlet", "tables"])
+WITH_TABLES = pytest.mark.parametrize("mechanism", [DIRICHLET, TABLES], ids=["dirichlet", "tables"])
 
 
 def blur(jobs: pd.DataFrame, table: Path) -> pd.DataFrame:
@@ -129,7 +129,7 @@ def test_a_release_has_the_public_totals_and_passes_every_check(
     said = (planned.folder / "plan.txt").read_text(encoding="utf-8")
     shown = synth.decimal_up(Fraction(presence["run"]["epsilon"]), 6)
     assert f"presence  epsilon {shown}, delta " in said
-    if mechanism is GEOMETRIC:  # half, as one cell changes and not two
+    if mechanism is TABLES:  # half, as one cell changes and not two
         assert (presence["run"], document["run"]["epsilon"]) == ({"epsilon": "4.3", "delta": "0"}, "8.6")
     else:
         assert presence["run"] == document["run"]
@@ -233,7 +233,7 @@ def test_microdata_with_categories_of_its_own(
     microdata_protected: Callable[..., ReleaseConfig], microdata: dict[str, Path], clean_source: object
 ) -> None:
     jobs = pd.read_csv(microdata["csv"], dtype="str")
-    for more in ({"plan.pool_by": ["age"]}, {"plan.pool_by": ["age", "sector"]} | GEOMETRIC, {}):
+    for more in ({"plan.pool_by": ["age"]}, {"plan.pool_by": ["age", "sector"]} | TABLES, {}):
         config = microdata_protected(more)
         release = run(config)
         assert [check.name for check in verify(release.public)][-1] == "for release"
@@ -266,7 +266,7 @@ def test_a_job_of_another_category_is_in_no_other_pool(
 def test_one_key_gives_the_same_bytes_after_a_kill(
     mechanism: dict[str, Any], protected: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = "draw_homes" if mechanism == GEOMETRIC else "sample_batch"
+    name = "draw_homes" if mechanism == TABLES else "sample_batch"
     draw, calls = getattr(drawing, name), itertools.count()
     small = {"run.batch_jobs": 50}
     whole = seeded(protected(mechanism, small))
@@ -446,8 +446,8 @@ def test_totals_of_the_file_in_place_of_the_public_ones_are_refused(
         ({"workplaces.fewest": "1.1"}, "workplaces.fewest"),
         ({"workplaces.most": "0.9"}, "workplaces.most"),
         ({"workplaces.least": "0.9"}, "unknown key; the keys here are file, count"),
-        (GEOMETRIC | {"workplaces.fewest": "0.9"}, "takes any number of jobs"),
-        (GEOMETRIC | {"workplaces.most": "1.1"}, "takes any number of jobs"),
+        (TABLES | {"workplaces.fewest": "0.9"}, "takes any number of jobs"),
+        (TABLES | {"workplaces.most": "1.1"}, "takes any number of jobs"),
     ],
 )
 def test_what_cannot_be_used_is_said(change: dict[str, Any], problem: str, protected: Configs) -> None:
@@ -476,7 +476,7 @@ def test_every_reader_takes_such_a_release(
     config_text: Callable[..., str], blurred: Path, clean_source: object, tmp_path: Path
 ) -> None:
     path = tmp_path / "protected.toml"
-    path.write_text(config_text({"workplaces": {"file": str(blurred)}}, GEOMETRIC), encoding="utf-8")
+    path.write_text(config_text({"workplaces": {"file": str(blurred)}}, TABLES), encoding="utf-8")
     release = run(pipelines.load_config(path))
     measures = pipelines.evaluate(release.out, path).set_index(["measure", "level", "group"])["value"]
     assert 0 < measures["workplace_variation", "tabblk2010", "all"] < 0.5

@@ -20,7 +20,11 @@ from pipelines.views.intervals import COVERAGE_WORDS
 from synth.intervals import held_by_lot
 
 DRAWS = 40
-GEOMETRIC = {"release.mechanism": "geometric", "plan.retention_min": None}
+GEOMETRIC = {
+    "release.mechanism": "geometric",
+    "plan.retention_min": None,
+    "workload": [{"home": "trct", "work": "trct"}],
+}
 
 
 @pytest.fixture(scope="module")
