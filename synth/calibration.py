@@ -285,7 +285,7 @@ def _with_gain(
     denominator: int,
     epsilon: Fraction,
     prior_of: Callable[[int, int], int],
-    rough: bool,
+    rough: bool = False,
 ) -> PoolClass | None:
     """Solve U* + V = eps for the gain, where the prior (and with it V) depends on the gain.
 

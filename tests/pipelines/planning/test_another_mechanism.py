@@ -61,6 +61,7 @@ class RandomisedResponse:
         delta: Fraction,
         prior: Fraction | None = None,
         guarantee: Any = "pdp",
+        rough: bool = False,
     ) -> synth.Plan:
         weight = Weight(max(1, int(math.exp(epsilon))))
         while weight.loss > epsilon:

@@ -366,7 +366,9 @@ def test_sharing_is_tried_with_the_strata_that_there_are(
     """Up to one urn for all jobs of a stratum in a unit."""
     tried = []
 
-    def spy(config: ReleaseConfig, inputs: PublicInputs, slots: geo_data.Slots, choices: Choices, *_: object, **__: object):  # type: ignore[no-untyped-def]
+    def spy(
+        _: object, inputs: object, slots: geo_data.Slots, choices: Choices, *more: object, rough: bool
+    ) -> None:
         tried.append((choices.pool_by, tuple(slots.attributes), choices.pool_below))
         raise synth.BudgetTooSmallError("not needed here", lambda: None)
 
