@@ -20,7 +20,6 @@ from pipelines import ReleaseConfig, make_plan, read_public_inputs, simulate_uti
 from pipelines.planning import trials
 from pipelines.planning.assembling import assemble
 from pipelines.planning.plan import Choices
-from pipelines.planning.public_inputs import PublicInputs
 from pipelines.planning.recommendation import recommend
 from pipelines.planning.search import _descend, choose
 from pipelines.planning.sweep import AUTO, Sweep, draw_frontier, every_mechanism, tune
