@@ -85,6 +85,9 @@ def test_priors_fall_with_epsilon_and_with_delta() -> None:
         for delta in ("0", "1e-12", "1e-6", "1e-3", "0.1"):
             found = calibrate_class(wanted, f, Q, Fraction(epsilon), Fraction(delta))
             assert found is not None
+            rough = calibrate_class(wanted, f, Q, Fraction(epsilon), Fraction(delta), rough=True)
+            assert rough is not None
+            assert np.allclose(rough.prior, found.prior, rtol=1e-3)  # what a trial is made with
             row.append(found.prior)
         table.append(row)
     for s in (0, 1):
