@@ -206,7 +206,13 @@ def british(tmp_path: Path) -> Callable[..., pipelines.ReleaseConfig]:
     ) -> pipelines.ReleaseConfig:
         flows = {"format": "flows", "file": "flows.csv", "origin": "h", "destination": "w", "flow": "n"}
         data = {
-            "release": {"name": "Leeds", "state": "leeds", "year": 2021, "out": "release"},
+            "release": {
+                "name": "Leeds",
+                "state": "leeds",
+                "year": 2021,
+                "out": "release",
+                "mechanism": "dirichlet",
+            },
             "privacy": {"epsilon": "6", "delta": "1e-4"},
             "jobs": {
                 "format": "microdata",

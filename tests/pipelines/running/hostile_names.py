@@ -124,7 +124,7 @@ class Case:
     def __init__(self, draw: random.Random, folder: Path) -> None:
         self.region, self.folder = _Region(), folder
         self.tables: dict[str, Any] = {
-            "release": {"name": "Names", "state": "xx", "year": 2019, "out": "out"},
+            "release": {"name": "Names", "state": "xx", "year": 2019, "out": "out", "mechanism": "dirichlet"},
             "privacy": {"epsilon": "8", "delta": "1e-4"},
             "jobs": {
                 "format": "microdata",
