@@ -76,6 +76,7 @@ class PlanReport:
             plan_summary(self.plan, self.guarantee),
             f"Expected    (tried on {f.jobs:,} jobs drawn from the public model; no confidential data)",
             *_expected_losses(f),
+            *_other_attributes(self.plan, f),
             f"  commute   mean off by {f.mean_commute_error:+.1%}"
             + (f"; a large destination's by {f.destination_error:.1%} (median)" if many else ""),
             f"  run       about {self.run_seconds:.0f} s and {self.memory_gb:.1f} GB on this machine, "
@@ -107,6 +108,19 @@ def _expected_losses(utility: SimulatedUtility) -> list[str]:
     if levels := utility.accuracy.noisy_levels:
         lines.append(f"Noise       flows between units of {', '.join(levels)}: maps of the release mute them")
     return lines
+
+
+def _other_attributes(plan: ReleasePlan, utility: SimulatedUtility) -> list[str]:
+    """Return a line about attributes that homes are not told apart by, as LODES counts each by itself."""
+    read = dict.fromkeys(name for one in utility.workload for name in one.table.attributes)
+    others = [name for name in read if name not in plan.attributes]
+    if plan.configuration["jobs"]["format"] == "microdata" or not others:
+        return []
+    return [
+        "Attributes  files of flows count each attribute by itself, so homes are told apart by one of them at "
+        f"most: here by {plan.attributes[0] if plan.attributes else 'none'}. By {', '.join(others)} the jobs "
+        "of a workplace are given to its homes by chance; files with one row a job can do better"
+    ]
 
 
 def plan(
