@@ -116,10 +116,11 @@ def _other_attributes(plan: ReleasePlan, utility: SimulatedUtility) -> list[str]
     others = [name for name in read if name not in plan.attributes]
     if plan.configuration["jobs"]["format"] == "microdata" or not others:
         return []
+    by = plan.attributes[0] if plan.attributes else "none"
     return [
-        "Attributes  files of flows count each attribute by itself, so homes are told apart by one of them at "
-        f"most: here by {plan.attributes[0] if plan.attributes else 'none'}. By {', '.join(others)} the jobs "
-        "of a workplace are given to its homes by chance; files with one row a job can do better"
+        "Attributes  files of flows count each attribute by itself, so homes are told apart by one of them "
+        f"at most: here by {by}. By {', '.join(others)} the jobs of a workplace are given to its homes by "
+        "chance; files with one row a job can do better"
     ]
 
 
