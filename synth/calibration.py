@@ -196,7 +196,7 @@ def calibrate_class(
 
     def delta(found: PoolClass, arithmetic: Arithmetic) -> Any:
         if guarantee == "pdp":
-            return loss_bound(found, retention, denominator, arithmetic, alike)[0]
+            return loss_bound(found, retention, denominator, arithmetic, alike, rough)[0]
         if presence:
             return presence_delta_bound(found, retention, denominator, epsilon, arithmetic)
         return record_delta_bound(found, retention, denominator, epsilon, arithmetic, alike)

@@ -26,6 +26,7 @@ FEW = 5
 
 _MOST_DRAWS = 400  # of a pool; with more, the bounds for any number of cells have to do
 _MOST_CASES = 6000  # histograms of a pool, about, times what coins may say, for the same reason
+_ROUGHLY = 300  # of them, for a trial: a plan with the others' bounds loses a few thousandths more
 
 _Cell = tuple[int, int]  # stratum and workers
 _Histogram = Counter[_Cell]  # how many cells of a stratum have so many workers
@@ -39,6 +40,7 @@ def loss_bound(
     denominator: int,
     arithmetic: Arithmetic,
     alike: bool,
+    rough: bool = False,
 ) -> tuple[Any, Any]:
     """Bound the probability of a loss above U* + V, and the delta of one person at that loss.
 
@@ -51,14 +53,17 @@ def loss_bound(
         As for `synth.losses.failure_bound`.
     alike : bool
         Whether every pool of the class has exactly n_max slots, m_max draws and these cells.
+    rough : bool
+        Whether a larger bound will do where the smaller one takes its time.
 
     Returns
     -------
     failure, person : float or flint.arb
         As of `synth.losses.failure_bound`.
     """
-    failure, person = failure_bound(pool_class, retention, denominator, arithmetic)
-    few = few_cells_bound(pool_class, retention, denominator, arithmetic) if alike else None
+    given = pool_class, retention, denominator, arithmetic
+    failure, person = failure_bound(*given)
+    few = few_cells_bound(*given, _ROUGHLY if rough else _MOST_CASES) if alike else None
     return few if few is not None and few < failure else failure, person
 
 
@@ -68,7 +73,11 @@ def summable(pool_class: PoolClass) -> bool:
 
 
 def few_cells_bound(
-    pool_class: PoolClass, retention: tuple[Fraction, ...], denominator: int, arithmetic: Arithmetic
+    pool_class: PoolClass,
+    retention: tuple[Fraction, ...],
+    denominator: int,
+    arithmetic: Arithmetic,
+    most_cases: int = _MOST_CASES,
 ) -> Any | None:
     """Bound the probability of a loss above U* + V in pools of few cells.
 
@@ -80,6 +89,8 @@ def few_cells_bound(
         Every pool has exactly n_max slots, m_max draws and these cells.
     retention, denominator, arithmetic
         As for `synth.losses.failure_bound`.
+    most_cases : int
+        Histograms, about, times what coins may say, that are worth the time.
 
     Returns
     -------
@@ -95,7 +106,7 @@ def few_cells_bound(
     k = sum(c.cells)
     histograms = math.comb(c.n_max + k - 1, k - 1) // math.prod(map(math.factorial, c.cells))
     coins = math.prod(x + 1 for x, f in zip(c.cells, retention, strict=True) if f < 1)
-    if not summable(c) or histograms * coins > _MOST_CASES:
+    if not summable(c) or histograms * coins > most_cases:
         return None
     sums = _Sums(c, retention, denominator, arithmetic)
     bounds = [(sums.bound(urns, pairs=False), urns) for urns in _cases(c.n_max, c.cells, retention)]
