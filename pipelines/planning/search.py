@@ -12,6 +12,7 @@ these at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
 from itertools import cycle, product
@@ -36,6 +37,7 @@ _SMALLEST, _LARGEST = -8, 8  # T between 2^-8 and 2^8 expected workers a cell
 _FEWEST_JOBS = 2_000  # a size class with fewer takes the threshold of its neighbour
 _SHARES = tuple(map(Fraction, ("0.03", "0.05", "0.1", "0.3")))  # of epsilon, of a small table
 _FIRST_SHARE = Fraction("0.05")
+_AT_ONCE = 2  # candidates; more would take memory, and much of a trial is Python
 _HOPELESS = 1.5  # a mechanism whose first candidates lose so many times as much is not searched further
 
 _Way = Callable[[Choices], Iterable[Choices]]
@@ -134,11 +136,29 @@ class _Search:
     def value(self, candidate: Choices) -> float:
         """Return what a candidate loses."""
         if candidate not in self._tried:
-            found = try_candidate(self._config, self._inputs, self._sample, candidate, self._least)
+            found = self._try(candidate)
             self._tried[candidate] = float(np.mean(found))
             if not self._least or self._tried[candidate] < np.mean(self._least):
                 self._least = found
         return self._tried[candidate]
+
+    def _try(self, candidate: Choices) -> list[float]:
+        return try_candidate(self._config, self._inputs, self._sample, candidate, self._least)
+
+    def _try_all(self, candidates: Iterable[Choices]) -> None:
+        """Try candidates two at a time, if one draw decides: what one loses has nothing to do with others."""
+        new = [one for one in dict.fromkeys(candidates) if one not in self._tried]
+        if self._sample.draws == 1 and len(new) > 1:
+            _ = self._sample.homes  # drawn once, and not by each of them
+            with ThreadPoolExecutor(_AT_ONCE) as threads:
+                for one, found in zip(new, threads.map(self._try, new), strict=True):
+                    self._tried[one] = found[0]
+
+    def _lowest(self, candidates: Iterable[Choices]) -> Choices:
+        """Return the candidate that loses least, the first of those that are equal."""
+        every = list(candidates)
+        self._try_all(every)
+        return min(every, key=self.value)
 
     def best(self, bound: float = inf) -> Choices:
         """Return the best candidate, or one that is above a bound where the first ones all are."""
@@ -154,7 +174,7 @@ class _Search:
         if bound < inf:
             first = [*units, *(replace(fixed, thresholds=(t,)) for t in (1.0, 16.0) if self._adaptive)]
             first = [_shared(cells, end) for cells in first or [fixed] for end in ends]
-            if self.value(quick := min(first, key=self.value)) > bound:
+            if self.value(quick := self._lowest(first)) > bound:
                 return quick
         starts = units
         if self._config.plan.coarsening != "units":
@@ -177,7 +197,7 @@ class _Search:
         """
         if not self._adaptive:
             return [self._fixed]
-        if self._measures and not self._whole and min(map(self.value, units), default=inf) < inf:
+        if self._measures and not self._whole and units and self.value(self._lowest(units)) < inf:
             return []
         size = SAMPLE_JOBS // 4 if self._measures else SAMPLE_JOBS  # estimates take their time
         return [_thresholds(self._config, self._inputs, self._jobs, self._fixed, self._sample.workload, size)]
@@ -191,7 +211,7 @@ class _Search:
             for cells in (starts if self._whole or end == ends[0] or not self._measures else starts[:1])
             if self._can_be(replace(cells, tables=tables))
         ]
-        plain = min(first, key=self.value)
+        plain = self._lowest(first)
         apart = [_shared(replace(plain, tables=()), end) for end in (ends if self._whole else ends[-1:])]
         first += [replace(one, pool_by=by) for one in apart for by in self._strata[1:]]
         ways: list[_Way] = [self._near_sharing, self._near_strata, self._near_tables]
@@ -211,8 +231,9 @@ class _Search:
                 first = [self._downhill(one, [self._near_tables]) for one in kinds]
             elif starts[0].thresholds and self._adaptive:
                 for by in self._strata:
-                    best = min((one for one in kinds if one.pool_by == by), key=self.value)
+                    best = self._lowest(one for one in kinds if one.pool_by == by)
                     first = [*first, self._downhill(best, [self._rescaled])]
+        self._try_all(first)
         begin = sorted(dict.fromkeys(first), key=self.value)[: 3 if self._whole else 1]
         return min((self._downhill(one, ways) for one in begin), key=self.value)
 
@@ -220,7 +241,7 @@ class _Search:
         """Return where no way leads further down."""
         best, stuck = choices, 0
         for way in cycle(ways):
-            found = min(filter(self._can_be, way(best)), key=self.value, default=best)
+            found = self._lowest([*filter(self._can_be, way(best)), best])
             stuck = 0 if self.value(found) < self.value(best) else stuck + 1
             if self.value(found) < self.value(best):
                 best = found

@@ -30,16 +30,16 @@ def test_other_commands_do_not_load_it() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr.strip() == "[]"
 
 
-@pytest.mark.parametrize("verb", [("serve",), ("token", "list")])
+@pytest.mark.parametrize(("verb", "library"), [(["serve"], "fastapi"), (["token", "list"], "sqlalchemy")])
 def test_a_missing_library_is_named_with_the_cure(
-    state: Path, monkeypatch: pytest.MonkeyPatch, verb: tuple[str, ...]
+    state: Path, monkeypatch: pytest.MonkeyPatch, verb: list[str], library: str
 ) -> None:
     for name in [name for name in sys.modules if name.startswith("pipelines.service")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "fastapi", None)
+    monkeypatch.setitem(sys.modules, library, None)
     result = invoke(*verb)
     assert result.exit_code == 1
-    assert "fastapi is not installed" in result.output
+    assert f"{library} is not installed" in result.output
     assert "with the extra [service]" in result.output
 
 
