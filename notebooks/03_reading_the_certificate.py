@@ -26,7 +26,7 @@ from practice import practice_copy
 plt.style.use("paper.mplstyle")
 work = tempfile.TemporaryDirectory(prefix="odsynth-")  # removed when the notebook is closed
 folder = Path(work.name)
-source = practice_copy(folder, counties=2, tracts=8, blocks=250, jobs=4_000)
+source = practice_copy(folder, counties=2, tracts=8, blocks=250, jobs=1_500)
 config = pipelines.load_config(source)
 release = pipelines.run(config)
 certificate = release.certificate
