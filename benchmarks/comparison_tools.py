@@ -80,7 +80,8 @@ def inftda(table: pd.DataFrame, epsilon: float, delta: float) -> pd.DataFrame:
     """Release the homes of each work place from the top down (InfTDA), for flows alone: it has no attributes.
 
     Totals of work places are public here, and neighbours differ in the home of one job. So the tool runs for
-    every work place by itself, at the whole epsilon, on all homes that occur.
+    every work place by itself, at the whole epsilon, on all homes that occur. Homes have one level: with
+    levels above, such as counties, it loses more, as each takes a part of the budget.
     """
     from InfTDA import inf_tda
 

@@ -8,7 +8,7 @@ stop the page, so that somebody rewrites the sentence.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ FIGURE_COLUMNS = {
 }
 NOT_MEASURES = ("epsilon", "method", "repetition", "note", "plan", MEAN)
 AIMED = ("8.6", "4.6", "2", "1")  # epsilons of the aims of `Goal`
+SMALLER = (0.35, 0.15, 0.05, 0.05)  # by which (a) was to lose less than (c), at these
+RESAMPLED = {"T1": 0.130, "R": 0.028}  # what (b) was to lose at most at the first of these
 FIGURE = "study_losses.svg"
 
 
@@ -105,6 +107,14 @@ def render(results: Results, template: str | None = None) -> str:
         MEAN=MEAN,
         sure=sure,
         n=lambda method, epsilon, column, digits=3: f"{results.mean(method, epsilon, column):.{digits}f}",
+        p=lambda method, epsilon, column: percent(results.mean(method, epsilon, column)),
+        each=lambda method, column: in_turn(
+            f"{results.mean(method, e, column):.3f}" for e in results.epsilons if results.has(method, e)
+        ),
+        less=lambda method, other, column: in_turn(
+            f"{1 - results.mean(method, e, column) / results.mean(other, e, column):.0%}"
+            for e in results.epsilons
+        ),
         below=results.below,
         loss_table=lambda epsilon: method_table(
             results, epsilon, {name: name for name in (MEAN, *results.tables)}
@@ -126,6 +136,12 @@ def sure(condition: bool, sentence: str) -> str:
     if not condition:
         raise ValueError(f"the results do not support this any more; rewrite {TEMPLATE.name}: {sentence}")
     return ""
+
+
+def in_turn(values: Iterable[str]) -> str:
+    """Return values in words."""
+    *first, last = values
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def percent(value: float, digits: int = 1, *, signed: bool = False) -> str:
@@ -162,19 +178,33 @@ def cell(results: Results, method: str, epsilon: str, column: str) -> str:
 
 
 def goal_table(results: Results) -> str:
-    """Return what plans for other workloads lose in their tables, and the aims."""
+    """Return what plans lose in the tables that they were made for, and in brackets what was aimed at."""
+
+    def losses(method: str, columns: Sequence[str]) -> list[float]:
+        """Return the largest of these losses at every epsilon; NaN where the method was not drawn."""
+        return [
+            max(results.mean(method, e, name) for name in columns) if results.has(method, e) else np.nan
+            for e in AIMED
+        ]
+
     rows = []
     for method, goal in GOALS.items():
         for kind, aims in goal.aims.items():
-            cells = []
-            for epsilon, aim in zip(AIMED, aims, strict=True):
-                if results.has(method, epsilon):
-                    worst = max(results.mean(method, epsilon, name) for name in of_kind(results, kind))
-                    cells.append(f"{worst:.3f} ({aim:.3f})")
-                else:
-                    cells.append("")
-            rows.append([method, kind, *cells])
+            rows.append([method, kind, *with_aims(losses(method, of_kind(results, kind)), aims)])
+    planned, before = (losses(method, [MEAN]) for method in ("geometric", "geometric_before"))
+    most = [(1 - share) * loss for share, loss in zip(SMALLER, before, strict=True)]
+    rows.append(["(a)", MEAN, *with_aims(planned, most)])
+    for name, columns in (("T1", of_kind(results, "T1")), ("R", of_kind(results, "R")), (MEAN, [MEAN])):
+        aims = losses("dirichlet_before", columns)
+        aims[0] = RESAMPLED.get(name, aims[0])
+        rows.append(["(b)", name, *with_aims(losses("dirichlet", columns), aims)])
     return table(["plan", "table", *AIMED], rows)
+
+
+def with_aims(losses: Sequence[float], aims: Sequence[float]) -> list[str]:
+    """Return losses as texts, each with what was aimed at."""
+    pairs = zip(losses, aims, strict=True)
+    return [f"{loss:.3f} ({aim:.3f})" if loss == loss else "" for loss, aim in pairs]
 
 
 def of_kind(results: Results, kind: str) -> list[str]:

@@ -10,7 +10,7 @@ The page docs/utility-study.md and its figure are made from that file, with all 
 tools need an environment of their own, as in comparison.py; without it they are "not run":
 
     python -m venv ENVIRONMENT
-    ENVIRONMENT/bin/pip install mbi==2.0.0 inf-tda==0.1 pyarrow
+    ENVIRONMENT/bin/pip install mbi==2.0.0 inf-tda==0.1 opendp==0.12.1 pyarrow
 """
 
 from __future__ import annotations
