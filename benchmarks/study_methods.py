@@ -193,8 +193,15 @@ METHODS = {
         _onthemap,
         "#9467bd P-",
     ),
-    "mbi": Method("(g) mbi", "DP (floating point)", "", line="#2ca02c ^-"),
-    "inftda": Method("(h) InfTDA", "DP", "", line="#8c564b X-"),
+    "mbi": Method(
+        "(g) mbi",
+        "DP (floating point)",
+        "flows between tracts, and residents by each attribute; a graphical model",
+        line="#2ca02c ^-",
+    ),
+    "inftda": Method(
+        "(h) InfTDA", "DP", "flows between tracts, for each work tract by itself", line="#8c564b X-"
+    ),
     "model": Method(
         "(i) public model alone",
         "sees no confidential home",

@@ -115,6 +115,7 @@ def render(results: Results, template: str | None = None) -> str:
             f"{1 - results.mean(method, e, column) / results.mean(other, e, column):.0%}"
             for e in results.epsilons
         ),
+        in_turn=in_turn,
         below=results.below,
         loss_table=lambda epsilon: method_table(
             results, epsilon, {name: name for name in (MEAN, *results.tables)}
@@ -195,7 +196,7 @@ def goal_table(results: Results) -> str:
     most = [(1 - share) * loss for share, loss in zip(SMALLER, before, strict=True)]
     rows.append(["(a)", MEAN, *with_aims(planned, most)])
     for name, columns in (("T1", of_kind(results, "T1")), ("R", of_kind(results, "R")), (MEAN, [MEAN])):
-        aims = losses("dirichlet_before", columns)
+        aims = [np.nan] * len(AIMED) if name == "R" else losses("dirichlet_before", columns)
         aims[0] = RESAMPLED.get(name, aims[0])
         rows.append(["(b)", name, *with_aims(losses("dirichlet", columns), aims)])
     return table(["plan", "table", *AIMED], rows)
@@ -203,8 +204,11 @@ def goal_table(results: Results) -> str:
 
 def with_aims(losses: Sequence[float], aims: Sequence[float]) -> list[str]:
     """Return losses as texts, each with what was aimed at."""
-    pairs = zip(losses, aims, strict=True)
-    return [f"{loss:.3f} ({aim:.3f})" if loss == loss else "" for loss, aim in pairs]
+    found = []
+    for loss, aim in zip(losses, aims, strict=True):
+        text = f"{loss:.3f}" + (f" ({aim:.3f})" if aim == aim else "")
+        found.append(text if loss == loss else "")
+    return found
 
 
 def of_kind(results: Results, kind: str) -> list[str]:
@@ -229,7 +233,7 @@ def draw_losses(results: Results, path: Path) -> None:
                 ax.errorbar(
                     epsilons, means, spreads, fmt=style, color=colour, label=title, ms=4, lw=1.3, capsize=2
                 )
-            ax.set(xscale="log", title=column, ylim=(0, None))
+            ax.set(xscale="log", title=column, ylim=(0, None), xlabel="epsilon")
             ax.set_xticks([float(e) for e in results.epsilons], results.epsilons)
             ax.minorticks_off()
             ax.title.set_fontsize(9)
@@ -239,7 +243,6 @@ def draw_losses(results: Results, path: Path) -> None:
         for ax in axes:
             lines, names = ax.get_legend_handles_labels()
             labels |= {name: line for name, line in zip(names, lines, strict=True) if name not in labels}
-        figure.supxlabel("epsilon", fontsize=9)
         figure.legend(labels.values(), labels, loc="outside lower center", ncols=4)
         save(figure, path)
 
