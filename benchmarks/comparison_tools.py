@@ -35,7 +35,7 @@ def mbi(table: pd.DataFrame, epsilon: float, delta: float) -> pd.DataFrame:
     """Release flows, and residents by each attribute, with Gaussian noise, and fit a graphical model to them.
 
     As `mbi_flows`, but without public totals by attribute: with them the model has a number for every home,
-    work place and category, and 5,000 iterations take longer than they may. Residents take a tenth of the
+    work place and category, and an iteration takes some twenty times as long. Residents take a tenth of the
     squared sensitivity, in equal parts: as in odsynth a small share, because their counts are large.
     """
     names = [name for name in table if name not in PAIR]
