@@ -203,10 +203,11 @@ def goal_table(results: Results) -> str:
 
 
 def with_aims(losses: Sequence[float], aims: Sequence[float]) -> list[str]:
-    """Return losses as texts, each with what was aimed at."""
+    """Return losses as texts, each with what was aimed at; bold where it is more."""
     found = []
     for loss, aim in zip(losses, aims, strict=True):
-        text = f"{loss:.3f}" + (f" ({aim:.3f})" if aim == aim else "")
+        text = f"**{loss:.3f}**" if round(loss, 3) > round(aim, 3) else f"{loss:.3f}"
+        text += f" ({aim:.3f})" if aim == aim else ""
         found.append(text if loss == loss else "")
     return found
 

@@ -189,7 +189,7 @@ def test_tables_and_figure_of_a_small_study(study: SimpleNamespace, results: Pat
     assert "±" not in text  # one draw has no spread
     assert "nan" not in text
     mean = found.mean("for T1", "8.6", "trct to trct")
-    assert f"| for T1 | T1 | {mean:.3f} (0.003) |" in text
+    assert f"| for T1 | T1 | **{mean:.3f}** (0.003) |" in text
     study.page.draw_losses(found, tmp_path / "a.svg")
     svg = (tmp_path / "a.svg").read_text(encoding="utf-8")
     assert svg.startswith("<svg")
