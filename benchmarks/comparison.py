@@ -41,7 +41,7 @@ DIGITS = {"tract": 11, "block": 15}
 ATTRIBUTES = {"age": "SA", "earnings": "SE", "industry": "SI"}
 TOOLS = {
     "odsynth": "odsynth",
-    "mbi": "mbi 2.0.0, Gaussian noise on the flows",
+    "mbi_flows": "mbi 2.0.0, Gaussian noise on the flows",
     "sdv": "SDV 2.0.0, Gaussian copula (no privacy)",
 }
 CONFIG = """

@@ -1,61 +1,36 @@
 """The ways to make synthetic commutes that the utility study compares, each as a plan that is drawn.
 
-All but the general tool are drawn by the functions that draw a release (`draw_synthetic`),
-so that they differ in their plan only: in the numbers of the mechanism, or in cells and pools too.
+All but the general tools are drawn by the functions that draw a release (`pipelines.planning.simulation`),
+so that they differ in their plan only: in the numbers of the mechanism, or in tables, cells and pools too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-import pandas as pd
+from numpy.typing import NDArray
 
 import geo_data
 import pipelines
 import synth
-from pipelines.config.loading import PlanSettings
+from pipelines.config.loading import PlanSettings, WorkloadTable
 from pipelines.planning.public_inputs import PublicInputs, job_source
-from pipelines.planning.simulation import draw_synthetic
+from pipelines.planning.simulation import draw_public_model, draw_synthetic, draw_without_noise
+from pipelines.planning.sweep import changed
+from pipelines.planning.workload import CountedJobs, Workload, resolve_workload
 from synth.losses import PoolClass
 from synth.paper import paper_prior
 from synth.parameters import DirichletParameters
 
-__all__ = ["METHODS", "Draft", "Method", "Subject", "drafts", "draw", "facts", "flows", "true_homes"]
+__all__ = ["GOALS", "METHODS", "Draft", "Goal", "Method", "Subject", "draw", "plan_in_words"]
 
 Q = 10**9
-NO_NOISE = Fraction(100)  # at this epsilon a cell gets geometric noise once in 10^18 draws
-
-
-@dataclass(frozen=True)
-class Method:
-    """A row of the study: its name, what it promises, and what its cells and pools are."""
-
-    title: str
-    promise: str
-    plan: str
-
-
-SAME = "the planner's for (a)"
-METHODS = {
-    "dirichlet": Method("(a) Dirichlet resampling", "pDP, certified", SAME),
-    "paper": Method("(b) the same, calibrated as in the paper", "pDP, by the paper", SAME),
-    "onthemap": Method("(c) `onthemap` preset", "pDP, certified", "OnTheMap's: blocks within 100 miles"),
-    "unpruned": Method("(c) its cells, without pruning", "pDP, certified", "the same"),
-    "geometric_same": Method("(d) geometric noise, plan of (a)", "pure DP, certified", SAME),
-    "geometric": Method("(d) geometric noise, own plan", "pure DP, certified", "the planner's for (d)"),
-    "geometric_blocks": Method(
-        "(d) geometric noise, unshared", "pure DP, certified", "the planner's with `pool_below = 1`"
-    ),
-    "model": Method("(e) public model alone", "sees no confidential home", "no cells"),
-    "resampling": Method("(f) resampling alone", "**none**", SAME),
-    "cells": Method("(f) cells alone", "**none**", SAME),
-    "mbi": Method("(g) mbi, on tracts", "DP (floating point)", "all pairs of tracts that occur"),
-}
+Int32 = NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +39,7 @@ class Subject:
 
     config: pipelines.ReleaseConfig
     inputs: PublicInputs
-    too_small: list[str] = field(default_factory=list)
-    """What is said where the `onthemap` preset cannot be certified, once it is known."""
+    _plans: dict[tuple[str, str], pipelines.ReleasePlan] = field(default_factory=dict)
 
     @classmethod
     def of(cls, config: pipelines.ReleaseConfig) -> Subject:
@@ -74,81 +48,223 @@ class Subject:
 
     @cached_property
     def records(self) -> geo_data.JobRecords:
-        """The true jobs."""
-        return self.records_by(())
+        """The true jobs with all their attributes."""
+        names = tuple(self.inputs.slots.attributes)
+        return job_source(self.config, self.inputs.geography).records(names)
 
-    def records_by(self, by: tuple[str, ...]) -> geo_data.JobRecords:
-        """Return the true jobs with the attributes by which a plan has pools."""
-        return job_source(self.config, self.inputs.geography).records(by)
+    @cached_property
+    def workload(self) -> Workload:
+        """The tables in which losses are measured."""
+        model = self.inputs.model
+        return resolve_workload(self.config.canonical(), model.geography, model.level, self.inputs.slots)
+
+    def planned(self, epsilon: str, mechanism: str) -> pipelines.ReleasePlan:
+        """Return the plan that the planner makes with a mechanism, once for all that use it."""
+        if (epsilon, mechanism) not in self._plans:
+            self._plans[epsilon, mechanism] = self.plan(epsilon, mechanism)
+        return self._plans[epsilon, mechanism]
 
     def plan(
-        self, epsilon: str, settings: PlanSettings, mechanism: str = "dirichlet"
+        self,
+        epsilon: str,
+        mechanism: str,
+        tables: Sequence[WorkloadTable] = (),
+        *,
+        preset: PlanSettings | None = None,
+        **settings: str,
     ) -> pipelines.ReleasePlan:
-        """Return the plan that the planner makes at an epsilon."""
-        config = self.config
-        changed = config.model_copy(
-            update={
-                "privacy": config.privacy.model_copy(update={"epsilon": Fraction(epsilon)}),
-                "release": config.release.model_copy(update={"mechanism": mechanism}),
-                "plan": settings,
-            }
-        )
-        return pipelines.make_plan(changed, self.inputs)
+        """Return the plan that the planner makes, for other tables or with other settings if any are given.
+
+        Settings are those of a sweep (`pipelines.planning.sweep.changed`).
+        """
+        config = changed(self.config, {"epsilon": epsilon, "mechanism": mechanism, **settings})
+        update = {"workload": tuple(tables) or config.workload, "plan": preset or config.plan}
+        config = config.model_copy(update=update)
+        return pipelines.make_plan(config, self.inputs)
+
+    def tables(self, *kinds: str) -> list[WorkloadTable]:
+        """Return tables by short names: T1, BG, T2 and R, as in the page."""
+        geography, unit = self.inputs.geography, self.inputs.model.level
+        levels, names = [*geography.levels, geography.block_level], self.inputs.slots.attributes
+        finer = levels[levels.index(unit) + 1]
+        each = f"1/{max(1, len(names))}"
+        known = {
+            "T1": [WorkloadTable(home=unit, work=unit)],
+            "BG": [WorkloadTable(home=finer, work=finer)],
+            "T2": [WorkloadTable(home=unit, work=levels[-1])],
+            "R": [WorkloadTable(home=unit, attributes=(name,), weight=each) for name in names],
+        }
+        return [table for kind in kinds for table in known[kind]]
+
+    def true_jobs(self, plan: pipelines.ReleasePlan) -> CountedJobs:
+        """Return the true jobs, slot after slot of a plan."""
+        records = self.records
+        order = geo_data.order_records(plan.pools, plan.geography, records)
+        attributes = {name: codes[order] for name, codes in records.attributes.items()}
+        return CountedJobs(records.work[order], records.home[order], attributes)
+
+
+def draw(plan: pipelines.ReleasePlan, homes: Int32, seed: int = 0) -> Int32:
+    """Return a synthetic home for every true one, slot after slot: as for a release, whatever the seed."""
+    return draw_synthetic(plan, homes, synth.RunKey.generate())
+
+
+def _from_model(plan: pipelines.ReleasePlan, homes: Int32, seed: int) -> Int32:
+    return draw_public_model(plan, seed)
 
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """A plan of the study, or why there is none; and the delta that is certified for it at its epsilon."""
+    """A plan of the study and how homes are drawn with it, or why there is none."""
 
-    method: str
     plan: pipelines.ReleasePlan | None
-    delta: float = math.nan
+    draw: Callable[[pipelines.ReleasePlan, Int32, int], Int32] = draw
     note: str = ""
+    """Why there is none."""
 
 
-def drafts(subject: Subject, epsilon: str) -> Iterator[Draft]:
-    """Yield the plans of all methods at an epsilon."""
-    settings = subject.config.plan
-    kept = settings.model_copy(update={"retention_min": Fraction(1)})  # geometric noise prunes nothing
-    own = subject.plan(epsilon, settings)
-    yield certify("dirichlet", own)
-    paper = with_priors(own, paper_priors(own))
-    yield Draft("paper", paper, float(paper.certify().delta))
-    preset = PlanSettings(preset="onthemap")
+def _before(subject: Subject, epsilon: str, mechanism: str) -> Draft:
+    """Return the default of before there were workloads: for flows alone, in balanced cells."""
+    tables = subject.tables("T1", "T2") if synth.MECHANISMS[mechanism].resamples else subject.tables("T1")
+    return Draft(subject.plan(epsilon, mechanism, tables, coarsening="balanced", pool_by="none"))
+
+
+def _paper(subject: Subject, epsilon: str) -> Draft:
+    own = subject.planned(epsilon, "dirichlet")
+    return Draft(with_priors(own, paper_priors(own)))
+
+
+def _onthemap(subject: Subject, epsilon: str) -> Draft:
     try:
-        yield certify("onthemap", subject.plan(epsilon, preset))
-    except synth.BudgetTooSmallError as error:
-        if not subject.too_small:  # the preset has the same cells at every epsilon; the search takes minutes
-            least = "100" if error.smallest is None else synth.decimal_up(error.smallest, 3)
-            subject.too_small.append(f"cannot be certified below epsilon {least}")
-        yield Draft("onthemap", None, note=subject.too_small[0])
-    unpruned = preset.model_copy(update={"retention_min": Fraction(1)})
-    yield certify("unpruned", subject.plan(epsilon, unpruned))
-    yield certify("geometric_same", with_noise(own, own.numeric.epsilon))
-    yield certify("geometric", subject.plan(epsilon, kept, "geometric"))
-    unshared = kept.model_copy(update={"pool_below": 1})
-    yield certify("geometric_blocks", subject.plan(epsilon, unshared, "geometric"))
-    yield Draft("model", without_cells(own))
-    yield Draft("resampling", with_priors(own, np.full(own.pools.n.size, 1 / Q)))
-    yield Draft("cells", with_noise(own, NO_NOISE))
+        return Draft(subject.plan(epsilon, "dirichlet", preset=PlanSettings(preset="onthemap")))
+    except synth.BudgetTooSmallError:
+        return Draft(None, note="cannot be certified")
 
 
-def draw(plan: pipelines.ReleasePlan, homes: np.ndarray) -> np.ndarray:
-    """Return a synthetic home for every true one, pool after pool."""
-    return draw_synthetic(plan, homes, synth.RunKey.generate())
+@dataclass(frozen=True)
+class Method:
+    """A row of the study: its name, what it promises, what its plan is, and how that is made.
+
+    `make` is None where the method is a tool of its own (comparison_tools.py).
+    """
+
+    title: str
+    promise: str
+    plan: str
+    make: Callable[[Subject, str], Draft] | None = None
+    line: str = ""
+    """Colour, marker and line in figures; none where it would lie on another one."""
 
 
-def true_homes(subject: Subject, plan: pipelines.ReleasePlan) -> np.ndarray:
-    """Return the true homes, pool after pool."""
-    return geo_data.group_records(plan.pools, plan.geography, subject.records_by(plan.attributes))
+METHODS = {
+    "geometric": Method(
+        "(a) measured tables",
+        "pure DP, certified",
+        "the planner's for the workload",
+        lambda subject, epsilon: Draft(subject.planned(epsilon, "geometric")),
+        "#d62728 s-",
+    ),
+    "dirichlet": Method(
+        "(b) resampling",
+        "pDP, certified",
+        "the planner's for the workload",
+        lambda subject, epsilon: Draft(subject.planned(epsilon, "dirichlet")),
+        "#1f77b4 o-",
+    ),
+    "geometric_before": Method(
+        "(c) one measured table",
+        "pure DP, certified",
+        "as before workloads: for flows between tracts, in balanced cells, without attributes",
+        lambda subject, epsilon: _before(subject, epsilon, "geometric"),
+        "#ff7f0e v--",
+    ),
+    "dirichlet_before": Method(
+        "(d) resampling without strata",
+        "pDP, certified",
+        "as before workloads: for flows to tracts and work blocks, in balanced cells, without attributes",
+        lambda subject, epsilon: _before(subject, epsilon, "dirichlet"),
+        "#17becf D--",
+    ),
+    "paper": Method("(e) resampling, calibrated as in the paper", "pDP, by the paper", "that of (b)", _paper),
+    "onthemap": Method(
+        "(f) `onthemap` preset",
+        "pDP, certified",
+        "OnTheMap's: blocks within 100 miles",
+        _onthemap,
+        "#9467bd P-",
+    ),
+    "mbi": Method(
+        "(g) mbi",
+        "DP (floating point)",
+        "flows between tracts, and residents by each attribute; a graphical model",
+        line="#2ca02c ^-",
+    ),
+    "inftda": Method(
+        "(h) InfTDA", "DP", "flows between tracts, for each work tract by itself", line="#8c564b X-"
+    ),
+    "model": Method(
+        "(i) public model alone",
+        "sees no confidential home",
+        "none",
+        lambda subject, epsilon: Draft(subject.planned(epsilon, "geometric"), _from_model),
+        "#444444 :",
+    ),
+    "tables": Method(
+        "(j) measured tables, no privacy",
+        "**none**",
+        "that of (a)",
+        lambda subject, epsilon: Draft(subject.planned(epsilon, "geometric"), draw_without_noise),
+        "#d62728 :",
+    ),
+    "resampling": Method(
+        "(k) resampling, no privacy",
+        "**none**",
+        "that of (b)",
+        lambda subject, epsilon: Draft(subject.planned(epsilon, "dirichlet"), draw_without_noise),
+        "#1f77b4 :",
+    ),
+}
 
 
-def certify(method: str, plan: pipelines.ReleasePlan) -> Draft:
-    """Return the draft of a plan that promises what was asked for."""
-    return Draft(method, plan, float(pipelines.certify(plan).delta))
+@dataclass(frozen=True)
+class Goal:
+    """A workload for which measured tables are planned, and the losses that were aimed at.
+
+    Attributes
+    ----------
+    kinds : tuple of str
+        Short names of its tables (`Subject.tables`).
+    aims : mapping of str to tuple of float
+        By short name, at epsilon 8.6, 4.6, 2 and 1; of R, for each of its tables.
+    """
+
+    kinds: tuple[str, ...]
+    aims: Mapping[str, tuple[float, float, float, float]]
+
+    def draft(self, subject: Subject, epsilon: str) -> Draft:
+        """Return the plan for the workload."""
+        return Draft(subject.plan(epsilon, "geometric", subject.tables(*self.kinds)))
 
 
-def paper_priors(plan: pipelines.ReleasePlan) -> np.ndarray:
+GOALS = {
+    f"for {', '.join(goal.kinds)}": goal
+    for goal in (
+        Goal(("T1",), {"T1": (0.003, 0.016, 0.054, 0.094)}),
+        Goal(("T1", "R"), {"T1": (0.010, 0.031, 0.078, 0.132), "R": (0.004, 0.008, 0.018, 0.033)}),
+        Goal(("T1", "T2"), {"T1": (0.032, 0.080, 0.130, 0.168), "T2": (0.043, 0.158, 0.300, 0.372)}),
+        Goal(
+            ("T1", "BG", "T2"),
+            {
+                "T1": (0.055, 0.105, 0.160, 0.195),
+                "BG": (0.088, 0.215, 0.325, 0.375),
+                "T2": (0.090, 0.240, 0.360, 0.410),
+            },
+        ),
+    )
+}
+
+
+def paper_priors(plan: pipelines.ReleasePlan) -> NDArray[np.float64]:
     """Return the paper's prior for every pool; a pool of n of N jobs has delta n / N, as here."""
     numeric, gain = plan.numeric, Fraction(math.exp(plan.numeric.epsilon))
     n, k = numeric.pools.n, numeric.domains.n_cells[numeric.pools.domain]
@@ -160,7 +276,7 @@ def paper_priors(plan: pipelines.ReleasePlan) -> np.ndarray:
     return np.array(found)[pool.ravel()]
 
 
-def with_priors(plan: pipelines.ReleasePlan, prior: np.ndarray) -> pipelines.ReleasePlan:
+def with_priors(plan: pipelines.ReleasePlan, prior: NDArray[np.float64]) -> pipelines.ReleasePlan:
     """Return a Dirichlet plan with another prior in each pool, and without pruning."""
     numeric = plan.numeric
     cells = numeric.domains.strata_counts[numeric.pools.domain]
@@ -178,45 +294,10 @@ def with_priors(plan: pipelines.ReleasePlan, prior: np.ndarray) -> pipelines.Rel
     )
 
 
-def with_noise(plan: pipelines.ReleasePlan, epsilon: Fraction) -> pipelines.ReleasePlan:
-    """Return a plan with the same pools and cells for geometric noise."""
-    numeric = plan.numeric
-    sure = (Fraction(1),) * numeric.domains.strata_counts.shape[1]
-    noisy = synth.MECHANISMS["geometric"].calibrate(
-        numeric.pools, numeric.domains, sure, epsilon, numeric.delta
-    )
-    return replace(plan, numeric=noisy)
-
-
-def without_cells(plan: pipelines.ReleasePlan) -> pipelines.ReleasePlan:
-    """Return a plan with one cell in every domain: homes are drawn from the public model."""
-    numeric = plan.numeric
-    domains = synth.Domains(
-        numeric.domains.n_blocks,
-        np.arange(numeric.domains.n_domains + 1),
-        np.zeros(numeric.domains.n_domains, np.int32),
-        np.zeros(numeric.domains.n_domains, np.uint8),
-    )
-    return with_noise(replace(plan, numeric=replace(numeric, domains=domains)), NO_NOISE)
-
-
-def facts(plan: pipelines.ReleasePlan) -> dict[str, float]:
-    """Return what a plan is like: pools, cells of the domain of a job, share of noise."""
-    numeric = plan.numeric
-    return {
-        "pools": numeric.pools.n_pools,
-        "cells": float(np.average(numeric.domains.n_cells[numeric.pools.domain], weights=numeric.pools.n)),
-        "noise": plan.mechanism.noise_share(numeric),
-    }
-
-
-def flows(geography: geo_data.Geography, work: np.ndarray, homes: np.ndarray) -> pd.DataFrame:
-    """Return jobs counted by pair of blocks, as a table of flows."""
-    pair, jobs = np.unique(work.astype(np.int64) * geography.n_blocks + homes, return_counts=True)
-    return pd.DataFrame(
-        {
-            "work": (pair // geography.n_blocks).astype(np.int32),
-            "home": (pair % geography.n_blocks).astype(np.int32),
-            "S000": jobs.astype(np.int64),
-        }
-    )
+def plan_in_words(plan: pipelines.ReleasePlan) -> str:
+    """Return what the planner chose."""
+    chosen = plan.choices
+    by = f"by {' and '.join(chosen.pool_by)}" if chosen.pool_by else "not by attributes"
+    if plan.tables:
+        return "; ".join(f"{words}, {float(share):.0%} of epsilon" for words, share in plan.tables)
+    return f"pools {by}, shared below {chosen.pool_below:,} jobs in a unit of {chosen.pool_level}"

@@ -1,4 +1,4 @@
-"""The page and the figures of the utility study, made from its results alone.
+"""The page and the figure of the utility study, made from its results alone.
 
 The words are those of utility_study.md.j2. Every number on the page is computed from the results, and a
 sentence that says how numbers compare is preceded by a check (`sure`): results that no longer support it
@@ -8,77 +8,56 @@ stop the page, so that somebody rewrites the sentence.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import jinja2
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 from report import table
-from study_measures import MEASURES, SIZE_COLUMNS
-from study_methods import METHODS
+from study_measures import MEAN, MEASURES
+from study_methods import GOALS, METHODS
 
 from pipelines.views.evaluation.charts import STYLE
 
 __all__ = ["Results", "render", "write_page"]
 
 TEMPLATE = Path(__file__).parent / "utility_study.md.j2"
-FLOW_COLUMNS = {
-    "tvd_block": "block",
-    "tvd_block_group": "block group",
-    "tvd_tract": "tract",
-    "tvd_county": "county",
-    "tvd_tract_to_block": "tract to work block",
-    "js_tract": "J-S, bits",
-    "residence_tract": "homes by tract",
-    "top_tract": "top 100",
-}
-COMMUTE_COLUMNS = {
+FIGURE_COLUMNS = {
+    "top_tract": "100 largest flows",
+    "residence_tract": "totals of residents",
     "commute": "mean commute",
-    "emd_km": "earth mover's, km",
-    "large_destinations": "large destinations",
-    "queries_tenth": "queries, 0.1",
-    "queries_half": "queries, 0.5",
-    "noise": "noise",
-    "cells": "cells of a job",
-    "pools": "pools",
+    "query_error": "count queries, jobs",
 }
-# Names and lines of the methods in figures; those that promise nothing, or see nothing, are grey.
-LINES = {
-    "dirichlet": ("Dirichlet resampling", "#1f77b4", "o-"),
-    "onthemap": ("OnTheMap's choices", "#9467bd", "D-"),
-    "geometric_same": ("geometric, plan of Dirichlet", "#ff7f0e", "v-"),
-    "geometric": ("geometric, own plan", "#d62728", "s-"),
-    "geometric_blocks": ("geometric, unshared", "#d62728", "s--"),
-    "mbi": ("mbi on tracts", "#2ca02c", "^-"),
-    "model": ("public model alone", "#444444", ":"),
-    "resampling": ("resampling alone, no privacy", "#999999", "--"),
-}
-FLOWS_FIGURE, DESTINATIONS_FIGURE = "study_flows.svg", "study_destinations.svg"
+NOT_MEASURES = ("epsilon", "method", "repetition", "note", "plan", MEAN)
+AIMED = ("8.6", "4.6", "2", "1")  # epsilons of the aims of `Goal`
+SMALLER = (0.35, 0.15, 0.05, 0.05)  # by which (a) was to lose less than (c), at these
+# What (b) was to lose at most; no figure where there was no aim.
+RESAMPLED = {"T1": (0.130, 0.143, 0.191, 0.233), "R": (0.028, np.nan, np.nan, np.nan)}
+FIGURE = "study_losses.svg"
 
 
 class Results:
     """The results of a study: means and spreads of its draws."""
 
     def __init__(self, rows: pd.DataFrame) -> None:
-        self.epsilons: list[str] = list(dict.fromkeys(rows["epsilon"]))
+        self.epsilons: list[str] = sorted(set(rows["epsilon"]), key=float, reverse=True)
         self.repetitions = int(rows["repetition"].max())
-        self.notes: dict[tuple[str, str], str] = {
-            (row.method, row.epsilon): row.note for row in rows.itertuples() if row.note
-        }
-        groups = (
-            rows[rows["repetition"] > 0].drop(columns=["note", "repetition"]).groupby(["method", "epsilon"])
-        )
+        self.tables = [name for name in rows.columns if name not in (*NOT_MEASURES, *MEASURES)]
+        keys = [*zip(rows["method"], rows["epsilon"], strict=True)]
+        self.notes: dict[tuple[str, str], str] = dict(zip(keys, rows["note"], strict=True))
+        self.plans: dict[tuple[str, str], str] = dict(zip(keys, rows["plan"], strict=True))
+        groups = rows[rows["note"] == ""].groupby(["method", "epsilon"])[[MEAN, *self.tables, *MEASURES]]
         self._mean, self._spread = groups.mean(), groups.std()
 
     @classmethod
     def read(cls, path: Path) -> Results:
         """Read what utility_study.py wrote."""
-        rows = pd.read_csv(path, dtype={"epsilon": "str", "note": "str"})
-        return cls(rows.fillna({"note": ""}))
+        rows = pd.read_csv(path, dtype={"epsilon": "str", "note": "str", "plan": "str"})
+        return cls(rows.fillna({"note": "", "plan": ""}))
 
     def has(self, method: str, epsilon: str) -> bool:
         """Say whether a method was drawn at an epsilon."""
@@ -109,11 +88,10 @@ class Results:
 
 
 def write_page(results: Path, page: Path, figures: Path) -> None:
-    """Write the page and its figures from a file of results."""
+    """Write the page and its figure from a file of results."""
     found = Results.read(results)
     figures.mkdir(parents=True, exist_ok=True)
-    draw_flows(found, figures / FLOWS_FIGURE)
-    draw_destinations(found, figures / DESTINATIONS_FIGURE)
+    draw_losses(found, figures / FIGURE)
     page.write_text(render(found), encoding="utf-8")
 
 
@@ -127,13 +105,25 @@ def render(results: Results, template: str | None = None) -> str:
         results=results,
         methods=METHODS,
         measures=MEASURES,
+        MEAN=MEAN,
         sure=sure,
         n=lambda method, epsilon, column, digits=3: f"{results.mean(method, epsilon, column):.{digits}f}",
-        p=lambda method, epsilon, column, digits=1: percent(results.mean(method, epsilon, column), digits),
+        p=lambda method, epsilon, column: percent(results.mean(method, epsilon, column)),
+        each=lambda method, column: in_turn(
+            f"{results.mean(method, e, column):.3f}" for e in results.epsilons if results.has(method, e)
+        ),
+        less=lambda method, other, column: in_turn(
+            f"{1 - results.mean(method, e, column) / results.mean(other, e, column):.0%}"
+            for e in results.epsilons
+        ),
+        in_turn=in_turn,
         below=results.below,
-        flow_table=lambda epsilon: method_table(results, epsilon, FLOW_COLUMNS),
-        commute_table=lambda epsilon: method_table(results, epsilon, COMMUTE_COLUMNS),
-        figures=(FLOWS_FIGURE, DESTINATIONS_FIGURE),
+        loss_table=lambda epsilon: method_table(
+            results, epsilon, {name: name for name in (MEAN, *results.tables)}
+        ),
+        figure_table=lambda epsilon: method_table(results, epsilon, FIGURE_COLUMNS),
+        goal_table=lambda: goal_table(results),
+        figure=FIGURE,
     )
 
 
@@ -148,6 +138,12 @@ def sure(condition: bool, sentence: str) -> str:
     if not condition:
         raise ValueError(f"the results do not support this any more; rewrite {TEMPLATE.name}: {sentence}")
     return ""
+
+
+def in_turn(values: Iterable[str]) -> str:
+    """Return values in words."""
+    *first, last = values
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def percent(value: float, digits: int = 1, *, signed: bool = False) -> str:
@@ -173,78 +169,82 @@ def cell(results: Results, method: str, epsilon: str, column: str) -> str:
     if value != value:
         return ""
     match column:
-        case "pools" | "cells":
-            return f"{value:,.0f}"
-        case "noise":
-            return percent(value)
-        case "commute" | "large_destinations" | "top_tract" | "queries_tenth" | "queries_half":
+        case "commute" | "top_tract":
             return percent(value, signed=column == "commute") + (
                 f" ± {100 * spread:.1f}" if spread == spread else ""
             )
-        case "emd_km":
-            return f"{value:.2f}" + (f" ± {spread:.2f}" if spread == spread else "")
+        case "query_error":
+            return f"{value:.0f}" + (f" ± {spread:.0f}" if spread == spread else "")
         case _:
-            return f"{value:.4f}" + (f" ± {spread:.4f}" if spread == spread else "")
+            return f"{value:.3f}" + (f" ± {spread:.4f}" if spread == spread else "")
 
 
-def draw_flows(results: Results, path: Path) -> None:
-    """Draw three measures against epsilon, a line a method."""
-    panels = {
-        "tvd_tract": "flows from tract to tract:\ntotal variation distance",
-        "tvd_tract_to_block": "flows from tract to work block:\ntotal variation distance",
-        "large_destinations": "mean commute of large work blocks:\nmedian error",
-    }
+def goal_table(results: Results) -> str:
+    """Return what plans lose in the tables that they were made for, and in brackets what was aimed at."""
+
+    def losses(method: str, columns: Sequence[str]) -> list[float]:
+        """Return the largest of these losses at every epsilon; NaN where the method was not drawn."""
+        return [
+            max(results.mean(method, e, name) for name in columns) if results.has(method, e) else np.nan
+            for e in AIMED
+        ]
+
+    rows = []
+    for method, goal in GOALS.items():
+        for kind, aims in goal.aims.items():
+            rows.append([method, kind, *with_aims(losses(method, of_kind(results, kind)), aims)])
+    planned, before = (losses(method, [MEAN]) for method in ("geometric", "geometric_before"))
+    most = [(1 - share) * loss for share, loss in zip(SMALLER, before, strict=True)]
+    rows.append(["(a)", MEAN, *with_aims(planned, most)])
+    for name, columns in (("T1", of_kind(results, "T1")), ("R", of_kind(results, "R")), (MEAN, [MEAN])):
+        aims = RESAMPLED.get(name, losses("dirichlet_before", columns))
+        rows.append(["(b)", name, *with_aims(losses("dirichlet", columns), aims)])
+    return table(["plan", "table", *AIMED], rows)
+
+
+def with_aims(losses: Sequence[float], aims: Sequence[float]) -> list[str]:
+    """Return losses as texts, each with what was aimed at; bold where it is more."""
+    found = []
+    for loss, aim in zip(losses, aims, strict=True):
+        text = f"**{loss:.3f}**" if round(loss, 3) > round(aim, 3) else f"{loss:.3f}"
+        text += f" ({aim:.3f})" if aim == aim else ""
+        found.append(text if loss == loss else "")
+    return found
+
+
+def of_kind(results: Results, kind: str) -> list[str]:
+    """Return the names of the tables of a short name, which stand in the order of the default workload."""
+    residents = [name for name in results.tables if name.startswith("residents of ")]
+    return residents if kind == "R" else [results.tables[("T1", "BG", "T2").index(kind)]]
+
+
+def draw_losses(results: Results, path: Path) -> None:
+    """Draw the weighted mean and the loss of every table against epsilon, a line a method."""
+    panels = [MEAN, *results.tables]
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(11, 4.3), layout="constrained")
-        axes = figure.subplots(1, len(panels))
-        for ax, (column, title) in zip(axes, panels.items(), strict=True):
-            for method, (label, colour, style) in LINES.items():
+        figure = Figure(figsize=(11, 6.4), layout="constrained")
+        axes = figure.subplots(2, -(-len(panels) // 2), squeeze=False).ravel()
+        for ax, column in zip(axes, panels, strict=False):
+            for method, about in METHODS.items():
                 epsilons, means, spreads = results.series(method, column)
-                if epsilons and np.isfinite(means).any():
-                    ax.errorbar(
-                        epsilons,
-                        means,
-                        spreads,
-                        fmt=style,
-                        color=colour,
-                        label=label,
-                        ms=4,
-                        lw=1.4,
-                        capsize=2,
-                    )
-            ax.set(xscale="log", xlabel="epsilon", title=title, ylim=(0, None))
-            ticks = [float(e) for e in results.epsilons]
-            ax.set_xticks(ticks, results.epsilons)
+                if not about.line or not np.isfinite(means).any():
+                    continue
+                colour, style = about.line.split()
+                title = about.title.replace("`", "")
+                ax.errorbar(
+                    epsilons, means, spreads, fmt=style, color=colour, label=title, ms=4, lw=1.3, capsize=2
+                )
+            ax.set(xscale="log", title=column, ylim=(0, None), xlabel="epsilon")
+            ax.set_xticks([float(e) for e in results.epsilons], results.epsilons)
             ax.minorticks_off()
             ax.title.set_fontsize(9)
-        axes[-1].yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-        save(figure, path)
-
-
-def draw_destinations(results: Results, path: Path) -> None:
-    """Draw the error of a destination's mean commute against its size, at the extremes of epsilon."""
-    ends: Sequence[str] = list(dict.fromkeys([results.epsilons[0], results.epsilons[-1]]))
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(9, 4), layout="constrained")
-        axes = figure.subplots(1, len(ends), sharey=True, squeeze=False)[0]
-        places = np.arange(len(SIZE_COLUMNS))
-        for ax, epsilon in zip(axes, ends, strict=True):
-            for method, (label, colour, style) in LINES.items():
-                if not results.has(method, epsilon) or method == "mbi":
-                    continue
-                means = [results.mean(method, epsilon, column) for column in SIZE_COLUMNS]
-                spreads = np.nan_to_num([results.spread(method, epsilon, column) for column in SIZE_COLUMNS])
-                ax.errorbar(
-                    places, means, spreads, fmt=style, color=colour, label=label, ms=4, lw=1.4, capsize=2
-                )
-            ax.set_xticks(places, [name.replace(" jobs", "") for name in SIZE_COLUMNS.values()])
-            ax.set(title=f"epsilon {epsilon}", xlabel="jobs at the work block", yscale="log")
-        axes[0].set_ylabel("error of its mean commute, median")
-        axes[0].yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axes[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
-        axes[0].yaxis.set_minor_formatter(NullFormatter())
-        figure.legend(*axes[-1].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+        for ax in axes[len(panels) :]:
+            ax.set_axis_off()
+        labels: dict[str, Any] = {}
+        for ax in axes:
+            lines, names = ax.get_legend_handles_labels()
+            labels |= {name: line for name, line in zip(names, lines, strict=True) if name not in labels}
+        figure.legend(labels.values(), labels, loc="outside lower center", ncols=4)
         save(figure, path)
 
 

@@ -1,17 +1,21 @@
-"""Mechanisms compared on one plan at the same privacy: the study of docs/utility-study.md.
+"""Methods compared table by table at the same privacy: the study of docs/utility-study.md.
 
 Usage: python benchmarks/utility_study.py [--python ENVIRONMENT/bin/python]
 
 Draws every method of study_methods.py at every epsilon, some times over, from the true jobs of Rhode Island
-2019 (LODES, which plays the confidential truth and is public), and measures what each loses. Writes a row a
-draw to docs/utility-study.csv; the page docs/utility-study.md and its figures are made from that file, with
-all their numbers. `--page-only` makes them without drawing. The environment with the general tool is the one
-of comparison.py; without it, that method is "not run".
+2019, one row a job with three attributes (LODES, which plays the confidential truth and is public), and
+measures what each loses in every table of the default workload. Writes a row a draw to
+docs/utility-study.csv as it comes; what that file has already is not drawn again, unless `--anew` is given.
+The page docs/utility-study.md and its figure are made from that file, with all their numbers. The general
+tools need an environment of their own, as in comparison.py; without it they are "not run":
+
+    python -m venv ENVIRONMENT
+    ENVIRONMENT/bin/pip install mbi==2.0.0 inf-tda==0.1 opendp==0.12.1 pyarrow
 """
 
 from __future__ import annotations
 
-import math
+import itertools
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -22,99 +26,110 @@ import click
 import numpy as np
 import pandas as pd
 from processes import measured
-from study_measures import MEASURES, Truth
-from study_methods import Draft, Subject, drafts, draw, facts, flows, true_homes
+from study_measures import MEAN, MEASURES, Truth
+from study_methods import GOALS, METHODS, Subject, plan_in_words
 from study_page import write_page
+from workload import configuration
 
-import pipelines
-from pipelines.views.evaluation.flow_measures import add_up
+from pipelines.planning.workload import CountedJobs
 
 ROOT = Path(__file__).parent.parent
-TOOL = Path(__file__).parent / "comparison_tools.py"
+TOOLS = Path(__file__).parent / "comparison_tools.py"
 MINUTES, GIGABYTES = 5.0, 16.0
-EPSILONS = ("1", "2", "4.6", "8.6")
+EPSILONS = ("8.6", "4.6", "2", "1")
 CSV, PAGE, FIGURES = "utility-study.csv", "utility-study.md", "images"
-FACTS = ("pools", "cells", "noise", "certified_delta")
-COLUMNS = ["epsilon", "method", "repetition", "note", *FACTS, *MEASURES]
 
 
 @click.command()
-@click.option("--config", type=click.Path(path_type=Path), default=ROOT / "examples" / "rhode_island.toml")
 @click.option("--docs", type=click.Path(path_type=Path, file_okay=False), default=ROOT / "docs")
 @click.option("--epsilon", multiple=True, default=EPSILONS, show_default=True)
 @click.option("--repetitions", type=click.IntRange(min=1), default=3, show_default=True)
-@click.option("--python", help="Python of the environment that has mbi.")
+@click.option("--python", help="Python of the environment that has mbi and InfTDA.")
+@click.option("--anew", is_flag=True, help="Draw also what the file of results has already.")
 @click.option("--page-only", is_flag=True, help="Make the page from the results of an earlier run.")
 def main(
-    config: Path, docs: Path, epsilon: tuple[str, ...], repetitions: int, python: str | None, page_only: bool
+    docs: Path, epsilon: tuple[str, ...], repetitions: int, python: str | None, anew: bool, page_only: bool
 ) -> None:
-    """Draw, measure, and write results, figures and page."""
+    """Draw, measure, and write results, figure and page."""
     begin = time.perf_counter()
     if not page_only:
-        subject = Subject.of(pipelines.load_config(config))
-        results = study(subject, epsilon, repetitions, python)
-        results.to_csv(docs / CSV, index=False, float_format="%.6g", lineterminator="\n")
+        if anew:
+            (docs / CSV).unlink(missing_ok=True)
+        study(Subject.of(configuration()), docs / CSV, epsilon, repetitions, python)
     write_page(docs / CSV, docs / PAGE, docs / FIGURES)
     click.echo(f"{docs / PAGE} written in {time.perf_counter() - begin:.0f} s")
 
 
 def study(
-    subject: Subject, epsilons: Sequence[str], repetitions: int, python: str | None = None
-) -> pd.DataFrame:
-    """Return a row a draw: of every method, at every epsilon."""
-    truth = Truth(
-        subject.inputs.geography,
-        flows(subject.inputs.geography, subject.records.work, subject.records.home),
-    )
-    rows = []
-    for epsilon in epsilons:
-        for draft in drafts(subject, epsilon):
-            rows += [one | {"epsilon": epsilon} for one in drawn(subject, truth, draft, repetitions)]
-            click.echo(f"epsilon {epsilon}, {draft.method}: {draft.note or 'drawn'}", err=True)
-        rows += [
-            one | {"epsilon": epsilon}
-            for one in general(truth, epsilon, float(subject.config.privacy.delta), repetitions, python)
+    subject: Subject, results: Path, epsilons: Sequence[str], repetitions: int, python: str | None = None
+) -> None:
+    """Append a row a draw to a file of results: of every method, at every epsilon, that it does not have."""
+    records = subject.records
+    truth = Truth(CountedJobs(records.work, records.home, records.attributes), subject.workload)
+    columns = ["epsilon", "method", "repetition", "note", "plan", MEAN, *truth.workload.names, *MEASURES]
+    if not results.exists():
+        pd.DataFrame(columns=columns).to_csv(results, index=False, lineterminator="\n")
+    known = pd.read_csv(results, dtype="str")
+    done = {*zip(known["epsilon"], known["method"], strict=True)}
+    wanted = [*itertools.product(epsilons, METHODS), *itertools.product(epsilons, GOALS)]
+    for epsilon, method in wanted:
+        if (epsilon, method) in done:
+            continue
+        begin = time.perf_counter()
+        rows = [
+            {"epsilon": epsilon, "method": method, "repetition": i, **row}
+            for i, row in enumerate(drawn(subject, truth, method, epsilon, repetitions, python), 1)
         ]
-    return pd.DataFrame(rows, columns=COLUMNS)
+        table = pd.DataFrame(rows, columns=columns)
+        table.to_csv(results, mode="a", header=False, index=False, float_format="%.6g", lineterminator="\n")
+        click.echo(f"epsilon {epsilon}, {method}: {time.perf_counter() - begin:.0f} s", err=True)
 
 
-def drawn(subject: Subject, truth: Truth, draft: Draft, repetitions: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows of one plan."""
-    row: dict[str, Any] = {"method": draft.method, "note": draft.note, "certified_delta": draft.delta}
-    if draft.plan is None:
-        yield row | {"repetition": 0}
-        return
-    plan = draft.plan
-    homes = true_homes(subject, plan)
-    for i in range(repetitions):
-        table = flows(plan.geography, plan.pools.slots.work, draw(plan, homes))
-        yield row | facts(plan) | truth.compare(table) | {"repetition": i + 1}
-
-
-def general(
-    truth: Truth, epsilon: str, delta: float, repetitions: int, python: str | None
+def drawn(
+    subject: Subject, truth: Truth, method: str, epsilon: str, repetitions: int, python: str | None
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the general tool, which gets homes and workplaces as tracts."""
-    row: dict[str, Any] = {"method": "mbi"}
-    if python is None:
-        yield row | {"repetition": 0, "note": "not run: its environment was not given"}
+    """Yield what is measured of each draw of a method, or a row that says why there is none."""
+    if method in METHODS and METHODS[method].make is None:
+        yield from by_tool(subject, truth, method, epsilon, repetitions, python)
         return
-    block, tract = (truth.levels[name] for name in ("block", "tract"))
-    table = add_up(truth.flows, truth.geography, (block, block), (tract, tract))
+    draft = (
+        METHODS[method].make(subject, epsilon) if method in METHODS else GOALS[method].draft(subject, epsilon)
+    )
+    if draft.plan is None:
+        yield {"note": draft.note}
+        return
+    slots, homes = draft.plan.pools.slots, subject.true_jobs(draft.plan).home
+    attributes = {name: slots.attributes[name] for name in truth.workload.attributes}
+    for seed in range(repetitions):
+        jobs = CountedJobs(slots.work, draft.draw(draft.plan, homes, seed), attributes)
+        row = {"plan": plan_in_words(draft.plan)} | truth.losses(jobs)
+        yield row if method in GOALS else row | truth.figures(jobs)
+
+
+def by_tool(
+    subject: Subject, truth: Truth, method: str, epsilon: str, repetitions: int, python: str | None
+) -> Iterator[dict[str, Any]]:
+    """Yield the same of a general tool, which gets homes and workplaces as units of the model."""
+    if python is None:
+        yield {"note": "not run: its environment was not given"}
+        return
+    geography, level = truth.workload.geography, truth.workload.level
+    first, delta = geography.starts(level), str(float(subject.config.privacy.delta))
+    sides = {side: geography.unit_of(level, getattr(truth.jobs, side)) for side in ("home", "work")}
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "true.parquet", Path(folder) / "synthetic.parquet"
-        jobs = table.loc[table.index.repeat(table["S000"]), ["home", "work"]]
-        jobs.astype(np.int64).to_parquet(source, index=False)
-        command = [python, str(TOOL), "mbi", str(source), str(target), epsilon, str(delta)]
-        for i in range(repetitions):
+        pd.DataFrame(sides | {**truth.jobs.attributes}).astype(np.int64).to_parquet(source, index=False)
+        command = [python, str(TOOLS), method, str(source), str(target), epsilon, delta]
+        for _ in range(repetitions):
             usage = measured(command, seconds=60 * MINUTES, gigabytes=GIGABYTES)
             if usage.status:
                 last = (usage.errors.splitlines() or [f"status {usage.status}"])[-1]
-                yield row | {"repetition": 0, "note": f"not run: {last[:80]}"}
+                yield {"note": f"not in {MINUTES:.0f} min" if usage.timed_out else f"not run: {last[:80]}"}
                 return
-            counted = pd.read_parquet(target).value_counts(["work", "home"]).rename("S000").reset_index()
-            found = truth.compare_tracts(counted.sort_values(["work", "home"], ignore_index=True))
-            yield row | {"repetition": i + 1, "note": "", "certified_delta": math.nan} | found
+            table = pd.read_parquet(target)
+            attributes = {name: table[name].to_numpy() for name in truth.jobs.attributes if name in table}
+            jobs = CountedJobs(first[table["work"]], first[table["home"]], attributes)
+            yield truth.losses_of_units(jobs) | truth.figures_of_units(jobs)
 
 
 if __name__ == "__main__":

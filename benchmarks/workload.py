@@ -13,17 +13,17 @@ from pathlib import Path
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 from report import fill, table
-from study_methods import draw
+from study_methods import Subject, draw, plan_in_words
 
-import geo_data
 import pipelines
 import synth
+from pipelines import ReleasePlan, SimulatedUtility
 from pipelines.config.loading import ReleaseConfig
-from pipelines.planning.public_inputs import PublicInputs, job_source
-from pipelines.planning.sweep import changed
-from pipelines.planning.workload import CountedJobs, resolve_workload
+from pipelines.planning.workload import CountedJobs
 
+Losses = NDArray[np.float64]
 ROOT = Path(__file__).parent.parent
 COMMAND = "python benchmarks/workload.py"
 JOBS = """[jobs]
@@ -43,28 +43,13 @@ def configuration() -> ReleaseConfig:
     return pipelines.parse_config(text[:begin] + JOBS + text[end:], ROOT / "examples", "rhode_island.toml")
 
 
-def tried(
-    config: ReleaseConfig, inputs: PublicInputs, records: geo_data.JobRecords
-) -> tuple[pipelines.ReleasePlan, pipelines.SimulatedUtility, np.ndarray]:
-    """Return the plan of a configuration, what it is expected to lose, and what a draw of it loses."""
-    plan = pipelines.make_plan(config, inputs)
-    expected = pipelines.simulate_utility(plan, inputs.model)
-    order = geo_data.order_records(plan.pools, plan.geography, records)
-    attributes = {name: codes[order] for name, codes in records.attributes.items()}
-    true = CountedJobs(records.work[order], records.home[order], attributes)
-    slots = plan.pools.slots
-    workload = resolve_workload(plan.configuration, plan.geography, plan.level, slots)
+def tried(subject: Subject, epsilon: str, mechanism: str) -> tuple[ReleasePlan, SimulatedUtility, Losses]:
+    """Return the planner's plan, what it is expected to lose in each table, and what a draw of it loses."""
+    plan = subject.plan(epsilon, mechanism)
+    expected = pipelines.simulate_utility(plan, subject.inputs.model)
+    true, slots = subject.true_jobs(plan), plan.pools.slots
     drawn = CountedJobs(slots.work, draw(plan, true.home), slots.attributes)
-    return plan, expected, workload.losses(true, drawn)
-
-
-def pools(plan: pipelines.ReleasePlan) -> str:
-    """Return what the planner chose, in words."""
-    chosen = plan.choices
-    by = f"by {' and '.join(chosen.pool_by)}" if chosen.pool_by else "not by attributes"
-    if plan.tables:
-        return "; ".join(f"{words}, {float(share):.0%} of epsilon" for words, share in plan.tables)
-    return f"pools {by}, shared below {chosen.pool_below:,} jobs in a unit of {chosen.pool_level}"
+    return plan, expected, subject.workload.losses(true, drawn)
 
 
 @click.command()
@@ -72,15 +57,10 @@ def pools(plan: pipelines.ReleasePlan) -> str:
 @click.option("--page", type=click.Path(path_type=Path, exists=True), help="Page to put the tables into.")
 def main(epsilon: tuple[str, ...], page: Path | None) -> None:
     """Plan, draw, and print a table for each epsilon."""
-    config = configuration()
-    inputs = pipelines.read_public_inputs(config)
-    records = job_source(config, inputs.geography).records(tuple(inputs.slots.attributes))
+    subject = Subject.of(configuration())
     parts = []
     for one in epsilon:
-        found = {
-            name: tried(changed(config, {"epsilon": one, "mechanism": name}), inputs, records)
-            for name in sorted(synth.MECHANISMS)
-        }
+        found = {name: tried(subject, one, name) for name in sorted(synth.MECHANISMS)}
         head = ["table", "public model alone"]
         for name in found:
             head += [f"{name}, expected", "reached", "no privacy"]
@@ -93,10 +73,9 @@ def main(epsilon: tuple[str, ...], page: Path | None) -> None:
                 cells += [f"{loss.loss:.3f}{mark}", f"{reached[i]:.3f}", f"{loss.no_privacy:.3f}"]
             rows.append(cells)
         cells = ["weighted mean", ""]
-        for plan, expected, reached in found.values():
-            workload = resolve_workload(plan.configuration, plan.geography, plan.level, plan.pools.slots)
-            cells += [f"{expected.objective:.3f}", f"{workload.objective(reached):.3f}", ""]
-        words = "; ".join(f"{name}: {pools(plan)}" for name, (plan, _, _) in found.items())
+        for _, expected, reached in found.values():
+            cells += [f"{expected.objective:.3f}", f"{subject.workload.objective(reached):.3f}", ""]
+        words = "; ".join(f"{name}: {plan_in_words(plan)}" for name, (plan, _, _) in found.items())
         parts.append(f"**Epsilon {one}** ({words})\n\n{table(head, [*rows, cells])}")
         click.echo(parts[-1])
     if page is not None:

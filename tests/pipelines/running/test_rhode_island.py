@@ -25,7 +25,7 @@ TRUTH = ["ri_od_main_JT00_2019.csv.gz", "ri_od_aux_JT00_2019.csv.gz"]
 CODES = {"w_geocode": "str", "h_geocode": "str"}
 
 
-# Limits above what docs/planning.md and docs/utility-study.md show, by mechanism and epsilon: total variation
+# Limits above what docs/planning.md shows, by mechanism and epsilon: total variation
 # between tract flows, error of the mean commute, and median error of the mean commute of destinations with at
 # least 100 jobs.
 LIMITS = {
