@@ -204,17 +204,14 @@ def _step(m: int, weight: _Given, arithmetic: Arithmetic) -> tuple[float, Any]:
         return m * log(number(1 + weight / m)) + number(weight) * log(number(1 + m / weight))
 
     near = entropy(FLOAT)
-    height = min(_STRIP, math.sqrt(2 * _ERROR / near))
-    half = height**2 / 2
-    room = _ERROR + math.log(4 / (1 - half)) + half * near
-    step = float(np.float32(2 * float(_PI) * height / room))  # few bits: multiples are exact
-    if arithmetic is FLOAT:
-        strip = math.exp(half * near) / (1 - half)
-        return step, 2 * strip / (math.exp(2 * float(_PI) * height / step) - 1)
+    one: Any = float if arithmetic is FLOAT else Fraction  # fractions would take most of the time of a search
+    height = one(min(_STRIP, math.sqrt(2 * _ERROR / near)))
+    cosine = 1 - height**2 / 2  # at most the cosine
+    room = _ERROR + math.log(4 / cosine) + float(1 - cosine) * near
+    step = float(np.float32(2 * float(_PI) * float(height) / room))  # few bits: multiples are exact
     number, exp = arithmetic.number, arithmetic.exp
-    cosine = 1 - Fraction(height) ** 2 / 2  # at most the cosine
     strip = exp(number(1 - cosine) * entropy(arithmetic)) / number(cosine)
-    return step, 2 * strip / (exp(number(2 * _PI * Fraction(height) / Fraction(step))) - 1)
+    return step, 2 * strip / (exp(number(one(2 * _PI) * height / one(step))) - 1)
 
 
 def _weights(start: _Given, pair: _Pair, m: int, coins: _Coins, arithmetic: Arithmetic) -> Iterable[Any]:

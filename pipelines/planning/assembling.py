@@ -59,7 +59,8 @@ def assemble(
         synth.Domains(geography.n_blocks, coarse.offsets, coarse.cuts, coarse.stratum),
         coarse.retention,
         delta,
-        {"rough": rough} | ({"further": measured} if measured else {}),  # only some measure tables
+        # Only a mechanism that measures tables takes further ones.
+        {"rough": rough} | ({"further": measured} if measured else {}),
     )
     starts = geography.starts(model.level).astype(np.int64)
     shares = synth.OriginShares(starts, coarse.share_offsets, coarse.share_unit, coarse.share, coarse.row)

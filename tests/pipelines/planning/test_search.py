@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -17,7 +18,7 @@ import geo_data
 import pipelines
 import synth
 from pipelines import ReleaseConfig, make_plan, read_public_inputs, simulate_utility
-from pipelines.planning import trials
+from pipelines.planning import search, trials
 from pipelines.planning.assembling import assemble
 from pipelines.planning.plan import Choices
 from pipelines.planning.recommendation import recommend
@@ -74,6 +75,32 @@ def test_choices_are_the_same_every_time_and_read_no_homes(
     first, second = (choose(config, read_public_inputs(config)) for _ in range(2))
     assert first == second
     assert all(np.log2(t) == round(np.log2(t)) for t in first.thresholds)
+
+
+def test_candidates_that_are_tried_at_once_are_tried_as_if_alone(
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a large region, in which one draw decides."""
+    monkeypatch.setattr(trials, "_MOST_DRAWS", 1)
+    config = small_config(FREE, NO_PRUNING, {"workload": [FLOWS]})
+    inputs, threads = read_public_inputs(config), set()
+    losses: dict[Choices, list[float]] = {}
+
+    def spy(
+        config: ReleaseConfig, inputs: object, sample: Sample, candidate: Choices, *best: object
+    ) -> object:
+        threads.add(threading.get_ident())
+        found = trials.try_candidate(config, inputs, sample, candidate, *best)  # type: ignore[arg-type]
+        return losses.setdefault(candidate, found)
+
+    monkeypatch.setattr(search, "try_candidate", spy)
+    together = choose(config, inputs)
+    known = dict(losses)
+    losses.clear()
+    monkeypatch.setattr(search, "_AT_ONCE", 1)
+    assert choose(config, inputs) == together
+    assert losses == known
+    assert threads - {threading.get_ident()}
 
 
 @pytest.mark.parametrize("limit", [1, 100])

@@ -24,9 +24,15 @@ def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(main, arguments)
 
 
-def test_other_commands_do_not_load_it() -> None:
-    unwanted = (*LIBRARIES, "pipelines.service")
-    code = f"import sys, pipelines.cli.main; sys.exit(repr([m for m in {unwanted} if m in sys.modules]))"
+@pytest.mark.parametrize(
+    ("program", "unwanted"),
+    [
+        ("pipelines.cli.main", (*LIBRARIES, "pipelines.service")),
+        ("pipelines.service.queue.worker_main", LIBRARIES),  # in which a run is at work
+    ],
+)
+def test_other_programs_do_not_load_it(program: str, unwanted: tuple[str, ...]) -> None:
+    code = f"import sys, {program}; sys.exit(repr([m for m in {unwanted} if m in sys.modules]))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr.strip() == "[]"
 
 

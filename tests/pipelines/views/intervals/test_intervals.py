@@ -19,12 +19,9 @@ from pipelines.cli.main import main
 from pipelines.views.intervals import COVERAGE_WORDS
 from synth.intervals import held_by_lot
 
+from ...running.helpers import GEOMETRIC
+
 DRAWS = 40
-GEOMETRIC = {
-    "release.mechanism": "geometric",
-    "plan.retention_min": None,
-    "workload": [{"home": "trct", "work": "trct"}],
-}
 
 
 @pytest.fixture(scope="module")
