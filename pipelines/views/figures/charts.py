@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pipelines.planning.utility import mean_km
 from pipelines.views.figures.panels import title_panel
 from pipelines.views.figures.subject import FigureSubject
-from pipelines.views.labels import plural, singular
+from pipelines.views.labels import plural
 
 __all__ = ["draw_distances", "draw_rose"]
 
@@ -73,10 +73,8 @@ def draw_rose(axis: Any, subject: FigureSubject) -> None:
     legend.set_in_layout(False)  # there is room beside a circle
     seen = "homes, seen from work" if subject.of == "workers" else "work, seen from home"
     still = 1 - directed["jobs"].sum() / max(1, flows["jobs"].sum())
-    remarks = (
-        [f"{still:.0%} live and work in one {singular(subject.release.levels[-1])}"] if still >= 0.005 else []
-    )
-    title_panel(axis, f"Direction of {seen}", "share of workers", *remarks, lift=14)
+    remarks = [f"{still:.0%} have home and work at one point"] if still >= 0.005 else []
+    title_panel(axis, f"Direction of {seen}", f"share of {subject.measured}", *remarks, lift=14)
 
 
 def draw_distances(axis: Axes, subject: FigureSubject) -> None:
@@ -103,11 +101,11 @@ def draw_distances(axis: Axes, subject: FigureSubject) -> None:
     axis.set_axisbelow(True)
     axis.spines[["top", "right"]].set_visible(False)
     shares = {
-        f"go further than {end:g} km": jobs[km > end].sum() / max(1, jobs.sum()),
-        "live in external zones": 1 - jobs.sum() / subject.total,
+        f"of these go further than {end:g} km": jobs[km > end].sum() / max(1, jobs.sum()),
+        "of all live in external zones": 1 - jobs.sum() / subject.total,
     }
     remarks = [f"{share:.1%} {what}" for what, share in shares.items() if share >= 0.0005]
-    what = f"share of workers per {width:g} km, between centres of {plural(subject.release.levels[-1])}"
+    what = f"share of {subject.measured} per {width:g} km, by points of {plural(subject.release.levels[-1])}"
     title_panel(axis, "How far they commute", what, *remarks)
 
 
