@@ -88,10 +88,10 @@ function arrowImage() {
 
 /** Room for the legend, and for the names of external zones, where there is room. */
 function paddingOf(data) {
-  const wide = window.innerWidth > 800;
-  const names = data.externalZones.size && wide ? 70 : 0;
-  const lines = data.externalZones.size ? 14 : 0;
-  return { top: 24 + lines, bottom: 34 + lines, left: (wide ? 218 : 30) + names, right: 60 + names };
+  const legend = window.innerWidth > 800 ? 248 : 30;
+  const zones = data.externalZones.size > 0;
+  const [names, lines] = [zones && byId("map").clientWidth > 700 ? 50 : 0, zones ? 14 : 0];
+  return { top: 24 + lines, bottom: 34 + lines, left: legend + names, right: 60 + names };
 }
 
 class MapView {
