@@ -72,7 +72,7 @@ def draw_rose(axis: Any, subject: FigureSubject) -> None:
     )
     legend.set_in_layout(False)  # there is room beside a circle
     seen = "homes, seen from work" if subject.of == "workers" else "work, seen from home"
-    still = 1 - directed["jobs"].sum() / max(1, flows["jobs"].sum())
+    still = (flows["jobs"].sum() - directed["jobs"].sum()) / max(1, flows["jobs"].sum())
     remarks = [f"{still:.0%} have home and work at one point"] if still >= 0.005 else []
     title_panel(axis, f"Direction of {seen}", f"share of {subject.measured}", *remarks, lift=14)
 
