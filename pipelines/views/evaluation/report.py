@@ -167,7 +167,7 @@ def _workload(measures: pd.DataFrame, verdict: Verdict, geography: geo_data.Geog
     return {
         "title": "The tables that the release is for",
         "text": f"{EXPLANATION} Beside it what is lost by homes drawn from the public model, which sees "
-        "nothing confidential, and by the pools of the plan without any privacy, neither noise nor cells.",
+        "nothing confidential, and by the pools or measured tables of the plan without any privacy.",
         "head": ["Table", *(MEASURES[name].title for name in _WORKLOAD), "Verdict"],
         "rows": rows,
         "meanings": False,

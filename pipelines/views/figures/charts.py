@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pipelines.planning.utility import mean_km
 from pipelines.views.figures.panels import title_panel
 from pipelines.views.figures.subject import FigureSubject
-from pipelines.views.labels import plural
+from pipelines.views.labels import singular
 
 __all__ = ["draw_distances", "draw_rose"]
 
@@ -94,19 +94,16 @@ def draw_distances(axis: Axes, subject: FigureSubject) -> None:
         for value, name, style in ((middle, "median", "-"), (mean_km(km, jobs), "mean", "--")):
             axis.axvline(value, color="#D55E00", lw=1.3, ls=style, label=f"{name} {value:.1f} km")
         axis.legend(frameon=False)
-    axis.set_xlabel("distance between home and work, km")
+    block = singular(subject.release.levels[-1])
+    axis.set_xlabel(f"distance between the points of home and work {block}, km")
     axis.yaxis.set_major_formatter("{x:g}%")
     axis.set_xlim(0, end)
     axis.grid(axis="y", color="0.9", linewidth=0.6)
     axis.set_axisbelow(True)
     axis.spines[["top", "right"]].set_visible(False)
-    shares = {
-        f"of these go further than {end:g} km": jobs[km > end].sum() / max(1, jobs.sum()),
-        "of all live in external zones": 1 - jobs.sum() / subject.total,
-    }
-    remarks = [f"{share:.1%} {what}" for what, share in shares.items() if share >= 0.0005]
-    what = f"share of {subject.measured} per {width:g} km, by points of {plural(subject.release.levels[-1])}"
-    title_panel(axis, "How far they commute", what, *remarks)
+    further = jobs[km > end].sum() / max(1, jobs.sum())
+    remarks = [f"{further:.1%} of these go further than {end:g} km"] if further >= 0.0005 else []
+    title_panel(axis, "How far they commute", f"share of {subject.measured} per {width:g} km", *remarks)
 
 
 def _distance_classes(km: NDArray[np.float64], jobs: NDArray[np.int64]) -> tuple[int, ...]:

@@ -184,7 +184,8 @@ class FigureSubject:
     @property
     def measured(self) -> str:
         """Whose commutes have a distance: all workers, or those who do not live in external zones."""
-        return "workers" if self.flows["km"].notna().all() else "workers who live in the region"
+        known = self.flows["jobs"][self.flows["km"].notna()].sum()
+        return "workers" if known == self.total else f"the {known / self.total:.1%} who live in the region"
 
     @property
     def place(self) -> str:

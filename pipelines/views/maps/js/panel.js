@@ -138,7 +138,7 @@ function showTop(state, values, jobs, choose) {
   const intervals = new Map(shown.map((unit) => [unit, intervalWords(state, homes, unit)]));
   const bounded = [...intervals.values()].some(Boolean);
   const more = (words) => (bounded ? [words] : []);
-  if (bounded) byId("top-count").textContent += " Interval: 90 % of what the true number may be (docs/intervals.md).";
+  if (bounded) byId("top-count").textContent += " Interval: 90 % of the posterior draws of the true number are in it.";
   byId("top").replaceChildren(
     tableRow("th", [capital(level.one), homes ? "Residents" : "Jobs", ...more("Interval"), "Share"]),
     ...shown.map((unit) => {

@@ -294,7 +294,7 @@ def test_the_slider_stays_where_the_reader_put_it(reader: Reader) -> None:
 def test_lines_go_from_home_to_work(reader: Reader, mapped: PublicRelease) -> None:
     """They bend to the right, with arrows; the legend says how wide they are."""
     reader.page.select_option("#level", "trct")
-    places = mapped.places("trct")[["longitude", "latitude"]].to_numpy()
+    places = mapped.places("trct")[["longitude", "latitude"]].to_numpy(copy=True)
     zones = {feature["id"]: feature["geometry"]["coordinates"] for feature in reader.features("zones")}
     places[[*zones]] = [*zones.values()]
     lines, arrows = reader.features("flows"), reader.features("arrows")
