@@ -13,7 +13,9 @@ import pandas as pd
 import pytest
 from pyproj import Geod
 
+import pipelines
 from pipelines.release.reader import PublicRelease
+from pipelines.views.maps import write_map
 
 from .map_reader import Reader
 
@@ -183,6 +185,38 @@ def test_every_number_of_the_panel(reader: Reader, jobs: pd.DataFrame) -> None:
                 reader.page.select_option("#level", level)
                 check_state(reader, jobs, side, level, chosen, count)
     reader.reset()
+
+
+def test_every_interval(browser: Any, library: Path, mapped: PublicRelease, tmp_path: Path) -> None:
+    """Of residents and of flows, from external zones too; none of a choice at another level."""
+    pipelines.write_intervals(mapped.folder, tmp_path / "intervals", draws=19)
+    draws = pipelines.intervals(mapped.folder, tmp_path / "intervals" / "draws.parquet")
+    codes = mapped.geography.codes("trct")
+    flows = mapped.flows("trct", "trct")
+    flows["low"], flows["high"] = draws.between(flows, "trct", "trct")
+    flows = flows.assign(home=codes[flows["home"]], work=codes[flows["work"]])
+    residents = (
+        draws.flows("trct", None).assign(home=lambda found: found["home"].astype(str)).set_index("home")
+    )
+    work = str(flows.groupby("work")["S000"].sum().idxmax())
+    made = write_map(mapped.folder, tmp_path / "map.html", intervals=tmp_path / "intervals" / "draws.parquet")
+    with Reader(browser, made, (820, 500)) as reader:
+        reader.page.select_option("#level", "trct")
+        to = flows[flows["work"] == work].set_index("home")
+        away = flows[flows["home"] == "25999999999"].set_index("work")
+        for side, code, expected in (("home", "", residents), ("work", work, to), ("home", "25", away)):
+            reader.page.keyboard.press("Escape")
+            reader.pick_side(side)
+            if code:
+                reader.search(code)
+            shown = json.loads(reader.page.evaluate(PANEL))
+            assert shown["codes"], side
+            for found, row in zip(shown["codes"], shown["tables"]["top"], strict=True):
+                assert numbers(row[2]) == expected.loc[found, ["low", "high"]].tolist()
+            assert "90 % of the posterior draws" in shown["words"]["top-count"]
+        reader.search(work[:5])
+        assert "posterior" not in reader.text("top-count")
+        assert reader.complaints == []
 
 
 def test_an_external_zone_is_an_area(reader: Reader, jobs: pd.DataFrame) -> None:
