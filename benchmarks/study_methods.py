@@ -87,12 +87,11 @@ class Subject:
         geography, unit = self.inputs.geography, self.inputs.model.level
         levels, names = [*geography.levels, geography.block_level], self.inputs.slots.attributes
         finer = levels[levels.index(unit) + 1]
-        each = f"1/{max(1, len(names))}"
         known = {
             "T1": [WorkloadTable(home=unit, work=unit)],
             "BG": [WorkloadTable(home=finer, work=finer)],
             "T2": [WorkloadTable(home=unit, work=levels[-1])],
-            "R": [WorkloadTable(home=unit, attributes=(name,), weight=each) for name in names],
+            "R": [WorkloadTable(home=unit, attributes=(name,)) for name in names],
         }
         return [table for kind in kinds for table in known[kind]]
 
