@@ -167,15 +167,16 @@ class _Search:
             replace(fixed, thresholds=(), cell_level=name)
             for name in _cell_levels(self._config, self._inputs)
         ]
-        if self._adaptive and not self._measures:
-            coarsest = replace(fixed, thresholds=(2.0**_LARGEST,))
-            if self.value(coarsest) == inf:
-                return coarsest
         if bound < inf:
             first = [*units, *(replace(fixed, thresholds=(t,)) for t in (1.0, 16.0) if self._adaptive)]
             first = [_shared(cells, end) for cells in first or [fixed] for end in ends]
             if self.value(quick := self._lowest(first)) > bound:
                 return quick
+        elif self._adaptive and not self._measures:
+            # Few cells take long to calibrate, so this is asked only where nothing has been certified.
+            coarsest = replace(fixed, thresholds=(2.0**_LARGEST,))
+            if self.value(coarsest) == inf:
+                return coarsest
         starts = units
         if self._config.plan.coarsening != "units":
             starts = [*self._of_size(units), *units]

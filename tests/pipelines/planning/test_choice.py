@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,26 @@ def test_the_mechanism_is_the_one_that_loses_less(small_config: Configs) -> None
         found[name] = expected_loss(own, inputs, sample, choose(own, inputs))
     assert chosen.mechanism == min(found, key=found.__getitem__)
     assert expected_loss(config, inputs, sample, chosen) == min(found.values())
+
+
+def test_the_coarsest_cells_are_tried_where_nothing_else_is_certified(
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They take long; without another mechanism, planning with them says why there is no plan."""
+    coarsest = (2.0**8,)
+    tried = []
+
+    def loss(_: object, __: object, sample: Sample, candidate: Choices, *best: object) -> list[float]:
+        tried.append(candidate)
+        return [0.1 if candidate.mechanism == "geometric" else inf] * sample.draws
+
+    monkeypatch.setattr(search, "try_candidate", loss)
+    free = {"plan.split_threshold": None}
+    both, alone = (small_config(OPEN, free, change) for change in ({}, {"release.mechanism": "dirichlet"}))
+    assert choose(both, read_public_inputs(both)).mechanism == "geometric"
+    assert {one.mechanism for one in tried} == {"dirichlet", "geometric"}
+    assert coarsest not in [one.thresholds for one in tried if one.mechanism == "dirichlet"]
+    assert choose(alone, read_public_inputs(alone)).thresholds == coarsest
 
 
 def test_a_plan_keeps_the_mechanism_that_was_chosen(small_config: Configs, tmp_path: Path) -> None:
