@@ -87,12 +87,11 @@ class Subject:
         geography, unit = self.inputs.geography, self.inputs.model.level
         levels, names = [*geography.levels, geography.block_level], self.inputs.slots.attributes
         finer = levels[levels.index(unit) + 1]
-        each = f"1/{max(1, len(names))}"
         known = {
             "T1": [WorkloadTable(home=unit, work=unit)],
             "BG": [WorkloadTable(home=finer, work=finer)],
             "T2": [WorkloadTable(home=unit, work=levels[-1])],
-            "R": [WorkloadTable(home=unit, attributes=(name,), weight=each) for name in names],
+            "R": [WorkloadTable(home=unit, attributes=(name,)) for name in names],
         }
         return [table for kind in kinds for table in known[kind]]
 
@@ -236,30 +235,40 @@ class Goal:
         Short names of its tables (`Subject.tables`).
     aims : mapping of str to tuple of float
         By short name, at epsilon 8.6, 4.6, 2 and 1; of R, for each of its tables.
+    by_hand : bool
+        Whether it is not the planner's, but one table of jobs by work block and home unit of the finer level.
     """
 
     kinds: tuple[str, ...]
     aims: Mapping[str, tuple[float, float, float, float]]
+    by_hand: bool = False
+
+    @property
+    def name(self) -> str:
+        """What results call it."""
+        return f"for {', '.join(self.kinds)}{' by hand' if self.by_hand else ''}"
 
     def draft(self, subject: Subject, epsilon: str) -> Draft:
         """Return the plan for the workload."""
-        return Draft(subject.plan(epsilon, "geometric", subject.tables(*self.kinds)))
+        (finer,) = subject.tables("BG")
+        one = PlanSettings(coarsening="units", cell_level=finer.home, pool_below=1, pool_by=())
+        preset = one if self.by_hand else None
+        return Draft(subject.plan(epsilon, "geometric", subject.tables(*self.kinds), preset=preset))
 
 
+BLOCK_GROUPS = {
+    "T1": (0.055, 0.105, 0.160, 0.195),
+    "BG": (0.088, 0.215, 0.325, 0.375),
+    "T2": (0.090, 0.240, 0.360, 0.410),
+}
 GOALS = {
-    f"for {', '.join(goal.kinds)}": goal
+    goal.name: goal
     for goal in (
         Goal(("T1",), {"T1": (0.003, 0.016, 0.054, 0.094)}),
         Goal(("T1", "R"), {"T1": (0.010, 0.031, 0.078, 0.132), "R": (0.004, 0.008, 0.018, 0.033)}),
         Goal(("T1", "T2"), {"T1": (0.032, 0.080, 0.130, 0.168), "T2": (0.043, 0.158, 0.300, 0.372)}),
-        Goal(
-            ("T1", "BG", "T2"),
-            {
-                "T1": (0.055, 0.105, 0.160, 0.195),
-                "BG": (0.088, 0.215, 0.325, 0.375),
-                "T2": (0.090, 0.240, 0.360, 0.410),
-            },
-        ),
+        Goal(("T1", "BG", "T2"), BLOCK_GROUPS),
+        Goal(("T1", "BG", "T2"), BLOCK_GROUPS, by_hand=True),
     )
 }
 

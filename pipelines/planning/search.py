@@ -35,7 +35,7 @@ __all__ = ["choose", "make_plan"]
 _POOL_BELOW = (1, 8, 32, 128, 512)  # limits that are tried
 _SMALLEST, _LARGEST = -8, 8  # T between 2^-8 and 2^8 expected workers a cell
 _FEWEST_JOBS = 2_000  # a size class with fewer takes the threshold of its neighbour
-_SHARES = tuple(map(Fraction, ("0.03", "0.05", "0.1", "0.3")))  # of epsilon, of a small table
+_SHARES = tuple(map(Fraction, ("0.03", "0.05", "0.1", "0.2", "0.3", "0.5")))  # of epsilon, of a small table
 _FIRST_SHARE = Fraction("0.05")
 _AT_ONCE = 2  # candidates; more would take memory, and much of a trial is Python
 _HOPELESS = 1.5  # a mechanism whose first candidates lose so many times as much is not searched further
@@ -167,15 +167,16 @@ class _Search:
             replace(fixed, thresholds=(), cell_level=name)
             for name in _cell_levels(self._config, self._inputs)
         ]
-        if self._adaptive and not self._measures:
-            coarsest = replace(fixed, thresholds=(2.0**_LARGEST,))
-            if self.value(coarsest) == inf:
-                return coarsest
         if bound < inf:
             first = [*units, *(replace(fixed, thresholds=(t,)) for t in (1.0, 16.0) if self._adaptive)]
             first = [_shared(cells, end) for cells in first or [fixed] for end in ends]
             if self.value(quick := self._lowest(first)) > bound:
                 return quick
+        elif self._adaptive and not self._measures:
+            # Few cells take long to calibrate, so this is asked only where nothing has been certified.
+            coarsest = replace(fixed, thresholds=(2.0**_LARGEST,))
+            if self.value(coarsest) == inf:
+                return coarsest
         starts = units
         if self._config.plan.coarsening != "units":
             starts = [*self._of_size(units), *units]
@@ -211,6 +212,11 @@ class _Search:
             for cells in (starts if self._whole or end == ends[0] or not self._measures else starts[:1])
             if self._can_be(replace(cells, tables=tables))
         ]
+        measured = [one for one in first if one.tables]
+        if measured and not self._whole:
+            # Much depends on its share, which is found before other kinds are left behind.
+            self._try_all(first)
+            first.append(self._downhill(self._lowest(measured), [self._near_tables]))
         plain = self._lowest(first)
         apart = [_shared(replace(plain, tables=()), end) for end in (ends if self._whole else ends[-1:])]
         first += [replace(one, pool_by=by) for one in apart for by in self._strata[1:]]

@@ -7,6 +7,7 @@ the expected error after noise, resampling and decoarsening under the public mod
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -133,6 +134,7 @@ class SimulatedUtility:
 
 
 _TRIAL_JOBS = 1_000_000
+_FEW_CELLS = 2**24  # of the pools of a plan; two draws of one with more are not held at once
 
 
 def draw_public_model(
@@ -316,15 +318,18 @@ def simulate_utility(
         homes = homes[tried]
     known = own if attributes is None else {name: attributes[name][tried] for name in workload.attributes}
     true = CountedJobs(work, homes, known)
-    synthetic = draw_synthetic(plan, homes, synth.RunKey.from_seed(seed), parts)
     share = work.size / len(slots)
+    # Side by side, as compiled code leaves the interpreter free; none depends on the others.
+    few = int(plan.numeric.domains.n_cells[plan.numeric.pools.domain].sum()) <= _FEW_CELLS
+    with ThreadPoolExecutor(2 if few else 1) as threads:
+        draws = [
+            threads.submit(draw_synthetic, plan, homes, synth.RunKey.from_seed(seed), parts),
+            threads.submit(draw_public_model, plan, seed, tried),
+            threads.submit(draw_without_noise, plan, homes, seed, parts),
+        ]
+        synthetic, public_homes, without_noise = (one.result() for one in draws)
     released, public, without = (
-        CountedJobs(work, drawn, own)
-        for drawn in (
-            synthetic,
-            draw_public_model(plan, seed, tried),
-            draw_without_noise(plan, homes, seed, parts),
-        )
+        CountedJobs(work, drawn, own) for drawn in (synthetic, public_homes, without_noise)
     )
     losses = [workload.losses(true, jobs, share) for jobs in (released, public, without)]
     means = [mean_commute(geography, work, h) for h in (homes, synthetic)]

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from math import inf
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import pipelines
 from pipelines import ReleaseConfig, make_plan, read_public_inputs
+from pipelines.planning import search
 from pipelines.planning.measured import TableChoice
+from pipelines.planning.plan import Choices
 from pipelines.planning.search import choose
 from pipelines.planning.storage import load_plan, save_plan
-from pipelines.planning.trials import draw_sample, expected_loss
+from pipelines.planning.trials import Sample, draw_sample, expected_loss
 from pipelines.planning.workload import resolve_workload
 from pipelines.release.verification import contradictions
 from pipelines.running.report import plan_summary
@@ -55,6 +59,26 @@ def test_the_mechanism_is_the_one_that_loses_less(small_config: Configs) -> None
     assert expected_loss(config, inputs, sample, chosen) == min(found.values())
 
 
+def test_the_coarsest_cells_are_tried_where_nothing_else_is_certified(
+    small_config: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They take long; without another mechanism, planning with them says why there is no plan."""
+    coarsest = (2.0**8,)
+    tried = []
+
+    def loss(_: object, __: object, sample: Sample, candidate: Choices, *best: object) -> list[float]:
+        tried.append(candidate)
+        return [0.1 if candidate.mechanism == "geometric" else inf] * sample.draws
+
+    monkeypatch.setattr(search, "try_candidate", loss)
+    free = {"plan.split_threshold": None}
+    both, alone = (small_config(OPEN, free, change) for change in ({}, {"release.mechanism": "dirichlet"}))
+    assert choose(both, read_public_inputs(both)).mechanism == "geometric"
+    assert {one.mechanism for one in tried} == {"dirichlet", "geometric"}
+    assert coarsest not in [one.thresholds for one in tried if one.mechanism == "dirichlet"]
+    assert choose(alone, read_public_inputs(alone)).thresholds == coarsest
+
+
 def test_a_plan_keeps_the_mechanism_that_was_chosen(small_config: Configs, tmp_path: Path) -> None:
     config = small_config(OPEN)
     plan = make_plan(config)
@@ -87,6 +111,24 @@ def test_residents_by_attributes_are_measured_beside_flows(
     assert "% of what the noisy counts hold is noise" in text
     assert "workers are noise" not in text
     assert make_plan(small_config(*base, {"workload": [FLOWS]})).choices.tables == ()
+
+
+def test_a_small_table_is_compared_with_the_share_that_suits_it(
+    small_config: Configs, microdata_jobs: Callable[..., dict[str, object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in a large region, of which a sample is tried; with its first share it loses more than strata."""
+
+    def loss(_: object, __: object, sample: Sample, candidate: Choices, *best: object) -> list[float]:
+        assert sample.share < 1
+        share = sum((table.share for table in candidate.tables), Fraction(0))
+        return [float(abs(share - Fraction("0.2"))) if share else 0.1 if candidate.pool_by else 0.3]
+
+    monkeypatch.setattr(search, "SAMPLE_JOBS", 100)
+    monkeypatch.setattr(search, "try_candidate", loss)
+    residents = {"workload": [FLOWS, *({"home": "trct", "attributes": [name]} for name in ("age", "sector"))]}
+    config = small_config(microdata_jobs("csv"), MEASURED, CELLS, {"plan.pool_by": None}, residents)
+    (table,) = choose(config, read_public_inputs(config)).tables
+    assert table == TableChoice(None, ("age", "sector"), "trct", Fraction("0.2"))
 
 
 def test_jobs_with_one_attribute_at_a_time_are_counted_by_one(small_config: Configs) -> None:
