@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
 
-__all__ = ["least_loss", "measured_concentration", "posterior"]
+__all__ = ["least_loss", "likeliest_concentration", "posterior", "sampled_groups"]
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -69,16 +69,26 @@ def least_loss(
     return counts
 
 
-def measured_concentration(noisy: Int64, offsets: Int64, expected: Float64, n: Int64, ratio: float) -> float:
-    """Return the concentration, of a grid, under which a sample of the noisy counts is likeliest."""
-    most = max(32, min(_SAMPLE, int(_SAMPLE_CELLS * n.size // max(1, offsets[-1]))))
+def sampled_groups(n: Int64, cells: int) -> Int64:
+    """Return the groups, rising, to which a concentration is fitted: a sample, large ones more often.
+
+    Parameters
+    ----------
+    n : ndarray of int64, shape (n_groups,)
+    cells : int
+        Of all groups together.
+    """
+    most = max(32, min(_SAMPLE, int(_SAMPLE_CELLS * n.size // max(1, cells))))
     if n.size <= most:
-        groups = np.arange(n.size)
-    else:
-        cumulative = np.cumsum(n)
-        at = ((np.arange(most) + 0.5) / most * cumulative[-1]).astype(np.int64)
-        groups = np.unique(np.searchsorted(cumulative, at, side="right"))
-    logs = [_log_likelihood(noisy, offsets, expected, n, groups, c, ratio) for c in _GRID.tolist()]
+        return np.arange(n.size)
+    cumulative = np.cumsum(n)
+    at = ((np.arange(most) + 0.5) / most * cumulative[-1]).astype(np.int64)
+    return np.unique(np.searchsorted(cumulative, at, side="right"))
+
+
+def likeliest_concentration(noisy: Int64, offsets: Int64, expected: Float64, n: Int64, ratio: float) -> float:
+    """Return the concentration, of a grid, under which the noisy counts of some groups are likeliest."""
+    logs = [_log_likelihood(noisy, offsets, expected, n, c, ratio) for c in _GRID.tolist()]
     return float(_GRID[int(np.argmax(logs))])
 
 
@@ -228,10 +238,10 @@ def _least_loss(noisy, offsets, expected, n, concentration, p, mean, counts):  #
 
 
 @_compiled
-def _log_likelihood(noisy, offsets, expected, n, groups, concentration, p):  # type: ignore[no-untyped-def]
-    """Return the log-likelihood of some groups, up to what the concentration leaves alone."""
+def _log_likelihood(noisy, offsets, expected, n, concentration, p):  # type: ignore[no-untyped-def]
+    """Return the log-likelihood of noisy counts, up to what the concentration leaves alone."""
     result = 0.0
-    for g in groups:
+    for g in range(n.size):
         z = n[g] / (n[g] + concentration)
         for c in range(offsets[g], offsets[g + 1]):
             shape = concentration * max(expected[c], _LEAST) / n[g]

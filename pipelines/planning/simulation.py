@@ -240,7 +240,7 @@ def draw_synthetic(
 
 def draw_measured(
     plan: ReleasePlan, homes: NDArray[np.int32], parts: list[slice], key: synth.RunKey
-) -> tuple[NDArray[np.int32], list[Estimate]]:
+) -> tuple[NDArray[np.int32], Estimate | None]:
     """Measure, estimate and draw the jobs of some batches, as if there were no others.
 
     Parameters
@@ -255,11 +255,11 @@ def draw_measured(
     Returns
     -------
     homes : ndarray of int32, shape (n_slots,)
-    fits : list of Estimate
-        One of all batches where there are several tables; otherwise one of each.
+    fit : Estimate or None
+        Of all batches, where there are several tables; one table is estimated batch by batch.
     """
     layout = JobLayout(plan)
-    drawn, fits, begin = [], [], 0
+    drawn, begin = [], 0
     for i, together in enumerate([parts] if plan.further else [[part] for part in parts]):
         rows = layout.rows(together)
         own = homes[begin : begin + rows.slot.size][rows.slot]
@@ -268,9 +268,9 @@ def draw_measured(
         for k, table in enumerate(rows.measured):
             counts = count_cells(table, np.repeat(rows.groups.member[k], rows.groups.n), own)
             noisy.append(measure(counts, table.parameters, key, k, i))
-        fits.append(estimate_homes(plan, rows, noisy))
-        drawn.append(draw_homes(plan, rows, fits[-1], key, i))
-    return np.concatenate(drawn), fits
+        fit = estimate_homes(plan, rows, noisy)
+        drawn.append(draw_homes(plan, rows, fit, key, i))
+    return np.concatenate(drawn), fit if plan.further else None
 
 
 def simulate_utility(

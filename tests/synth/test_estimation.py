@@ -12,7 +12,7 @@ from synth.estimation import estimate
 from synth.geometric import GeometricParameters
 from synth.measured import JobGroups, MeasuredTable, layouts, measure
 from synth.plan import Domains, Table
-from synth.posterior import measured_concentration, posterior
+from synth.posterior import likeliest_concentration, posterior
 from synth.projection import project
 from synth.randomness import RunKey
 from synth.rounding import Rounding
@@ -85,12 +85,12 @@ def test_one_table_with_a_prior_is_its_posterior(case: tuple) -> None:
     (t,), (y,) = tables[1:], noisy[1:]
     cells = prior(0, np.array([0, 4, 8]))
     expected = np.concatenate([n * cells for n in t.n])
-    kappa = measured_concentration(y, t.offsets, expected, t.n, t.ratio)
+    kappa = likeliest_concentration(y, t.offsets, expected, t.n, t.ratio)
     first, _ = posterior(y, t.offsets, expected, t.n, kappa, t.ratio)
     # What the other group shows, and the prior worth kappa jobs, are the prior of the second look.
     others = first.reshape(2, 3)[::-1]
     profile = t.n[:, None] * (kappa * cells + others) / (kappa + t.n[::-1, None])
-    kappa = measured_concentration(y, t.offsets, profile.ravel(), t.n, t.ratio)
+    kappa = likeliest_concentration(y, t.offsets, profile.ravel(), t.n, t.ratio)
     mean, _ = posterior(y, t.offsets, profile.ravel(), t.n, kappa, t.ratio)
     assert every_row(fit, attributes.merged(1)).ravel() == pytest.approx(mean, rel=1e-9)
 
