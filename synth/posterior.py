@@ -26,6 +26,7 @@ Int64 = NDArray[np.int64]
 _GRID = 2.0 ** np.arange(-1, 15)  # concentrations that are tried
 _SAMPLE = 512  # groups, and
 _SAMPLE_CELLS = 400_000  # cells to which a concentration is fitted, at most
+_NOTHING = 1e-13
 _LEAST = 1e-9  # prior mean of a cell, of which nobody can be sure that it is empty
 
 
@@ -93,10 +94,13 @@ def likeliest_concentration(noisy: Int64, offsets: Int64, expected: Float64, n: 
 
 
 @_compiled
-def _moments(y, shape, z, p, most):  # type: ignore[no-untyped-def]
-    """Return mean and variance of x up to `most` with weights C(shape + x - 1, x) z^x p^|y - x|."""
+def _moments(y, shape, z, p, most, far):  # type: ignore[no-untyped-def]
+    """Return mean and variance of x up to `most` with weights C(shape + x - 1, x) z^x p^|y - x|.
+
+    `far` says that nothing is lost at y <= 0 where x goes on for ever.
+    """
     odds = z * p
-    if y <= 0 and odds**most < 1e-13:
+    if y <= 0 and far:
         rest = 1.0 - odds
         mean = shape * odds / rest
         return mean, mean / rest
@@ -134,9 +138,11 @@ def _tilt_of(noisy, expected, n, concentration, p):  # type: ignore[no-untyped-d
     tilt = min(0.0, -math.log(odds * p) / 2)
     for _ in range(60):
         total, spread = 0.0, 0.0
+        z = odds * math.exp(tilt)
+        far = (z * p) ** n < _NOTHING
         for c in range(noisy.size):
             shape = concentration * max(expected[c], _LEAST) / n
-            m, v = _moments(noisy[c], shape, odds * math.exp(tilt), p, n)
+            m, v = _moments(noisy[c], shape, z, p, n, far)
             total += m
             spread += v
         if abs(total - n) <= 1e-7 * n:
@@ -156,10 +162,11 @@ def _posterior(noisy, offsets, expected, n, concentration, p, mean, variance):  
         first, stop = offsets[g], offsets[g + 1]
         tilt = _tilt_of(noisy[first:stop], expected[first:stop], n[g], concentration, p)
         z = n[g] / (n[g] + concentration) * math.exp(tilt)
+        far = (z * p) ** n[g] < _NOTHING
         total = 0.0
         for c in range(first, stop):
             shape = concentration * max(expected[c], _LEAST) / n[g]
-            mean[c], variance[c] = _moments(noisy[c], shape, z, p, n[g])
+            mean[c], variance[c] = _moments(noisy[c], shape, z, p, n[g], far)
             total += mean[c]
         for c in range(first, stop):
             mean[c] *= n[g] / total

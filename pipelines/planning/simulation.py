@@ -133,6 +133,7 @@ class SimulatedUtility:
 
 
 _TRIAL_JOBS = 1_000_000
+_TRIAL_CELLS = 2**24  # of several tables, which are fitted together in memory when they are tried
 
 
 def draw_public_model(
@@ -297,7 +298,8 @@ def simulate_utility(
     seed : int
         Of proxy truth and trial draw.
     trial_jobs : int
-        A larger plan is tried on batches, spread over it, of about so many jobs.
+        A larger plan is tried on batches, spread over it, of about so many jobs; fewer, where several tables
+        would have too many cells in memory.
     batch_jobs : int, optional
         Jobs of such a batch, as for a run.
 
@@ -307,7 +309,10 @@ def simulate_utility(
     """
     slots, geography = plan.pools.slots, model.geography
     workload = resolve_workload(plan.configuration, geography, plan.level, slots)
-    parts = _spread(batches(plan, batch_jobs), plan.pools.n, trial_jobs)
+    part = trial_jobs / len(slots)
+    if plan.further:
+        part = min(part, _TRIAL_CELLS / int(plan.numeric.domains.n_cells[plan.numeric.pools.domain].sum()))
+    parts = _spread(batches(plan, batch_jobs), part)
     tried = _slots_of(plan, parts)
     work, own = slots.work[tried], {name: slots.attributes[name][tried] for name in workload.attributes}
     if homes is None:
@@ -349,9 +354,9 @@ def simulate_utility(
     )
 
 
-def _spread(parts: list[slice], n: NDArray[np.int64], jobs: int) -> list[slice]:
-    """Return as many batches, evenly spread, as hold about so many jobs."""
-    wanted = max(1, round(len(parts) * jobs / int(n.sum())))
+def _spread(parts: list[slice], part: float) -> list[slice]:
+    """Return a part of the batches, evenly spread."""
+    wanted = max(1, round(len(parts) * part))
     if wanted >= len(parts):
         return parts
     return [parts[i] for i in np.unique(np.linspace(0, len(parts) - 1, wanted).astype(int))]

@@ -31,8 +31,8 @@ _MOST_DRAWS = 8
 _CLEARLY = 3.0  # times sqrt(loss / jobs), about the standard deviation of a share of jobs that are elsewhere
 _SAMPLE_UNITS = 250  # most destination units that these jobs are in
 _MOST_CELLS = 2**26  # of all pools of a sample: more take too long to try
+_MOST_TOGETHER = 2**25  # the same, of several tables, which are fitted together in memory there
 _MOST_MEASURED = 2**29  # noisy counts of a release: of more, estimates take longer than all else
-_MOST_TOGETHER = 2**25  # of several tables, which are fitted together in memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,9 +214,9 @@ def _variation(plan: ReleasePlan, groups: MeasuredGroups, table: Table, lost: ND
 
 def _is_too_large(plan: ReleasePlan, share: float) -> bool:
     cells = int(plan.numeric.domains.n_cells[plan.numeric.pools.domain].sum())
-    if cells > _MOST_CELLS:
+    if cells > (_MOST_TOGETHER if plan.further else _MOST_CELLS):
         return True
-    return plan.measures and cells > share * (_MOST_TOGETHER if plan.further else _MOST_MEASURED)
+    return plan.measures and cells > share * _MOST_MEASURED
 
 
 def _as_of_all_jobs(plan: ReleasePlan, share: float) -> ReleasePlan:

@@ -26,7 +26,7 @@ from pipelines.planning.estimating import (
     restore_estimate,
 )
 from pipelines.planning.plan import ReleasePlan, batches
-from pipelines.storage.cell_file import CellFile
+from pipelines.storage.cell_file import new_numbers
 from pipelines.storage.parquet_bytes import check_parquet_bytes
 from pipelines.storage.parquet_form import FormError, check_form
 from synth.estimation import Cells, Estimate
@@ -193,8 +193,10 @@ class Measurements:
         if factors is None and plan.further:
             if scratch is None:
                 raise ValueError("several tables are fitted in a folder")
+            for run in range(len(noisy)):
+                (scratch / str(run)).mkdir()
             self._factors = [
-                estimate_factors(plan, layout, of_run, partial(_scratch, scratch, run))
+                estimate_factors(plan, layout, of_run, partial(new_numbers, scratch / str(run)))
                 for run, of_run in enumerate(noisy)
             ]
         cells = sum(table.offsets[-1] for table in layout.tables)
@@ -211,10 +213,6 @@ class Measurements:
         else:
             factors = layout.choose(rows, self._factors[run])
         return Rounded(plan, rows, restore_estimate(plan, rows, factors))
-
-
-def _scratch(folder: Path, run: int, name: str, _: int) -> Cells:
-    return CellFile(folder / f"{name}-{run}", np.float64)
 
 
 class Rounded:

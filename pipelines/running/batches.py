@@ -26,7 +26,7 @@ from pipelines.planning.plan import ReleasePlan, batches
 from pipelines.planning.sampling import measure, sample_batch
 from pipelines.release.layout import Part, file_names
 from pipelines.running.folder import RunFolder, RunState
-from pipelines.storage.cell_file import CellFile
+from pipelines.storage.cell_file import CellFile, new_numbers
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, sha256_of
 from pipelines.storage.durable import whole_folder
 from synth.measured import MeasuredTable, count_cells
@@ -153,10 +153,6 @@ def _factors(run: int, table: int) -> str:
     return f"factors-{run}-{table}"
 
 
-def _in_file(folder: Path, name: str, _: int) -> CellFile:
-    return CellFile(folder / name, np.float64)
-
-
 def _checksums(folder: Path) -> str:
     files = (path for path in folder.rglob("*") if path.is_file() and path.name != CHECKSUMS)
     return "".join(checksum_lines({path.relative_to(folder).as_posix(): sha256_of(path) for path in files}))
@@ -238,10 +234,12 @@ class RunBatches:
                     noisy[k][:] = measure(self.staging.read_counts(k), table.parameters, self.key, k, 0, run)
                 assert self.layout is not None
                 (fitting := folder / "fitting").mkdir()
-                found = estimate_factors(self.plan, self.layout, noisy, partial(_in_file, fitting))
-                (fitting / "factors").rename(folder / _factors(run, 0))
-                for k, factors in enumerate(found[1:], start=1):
-                    CellFile(folder / _factors(run, k), np.float64)[:] = factors[:]
+                found = estimate_factors(self.plan, self.layout, noisy, partial(new_numbers, fitting))
+                for k, factors in enumerate(found):
+                    if isinstance(factors, CellFile):
+                        factors.rename(folder / _factors(run, k))
+                    else:
+                        CellFile(folder / _factors(run, k), np.float64)[:] = factors[:]
                 shutil.rmtree(fitting)
             (folder / CHECKSUMS).write_text(_checksums(folder), encoding="utf-8")
         for batch in range(len(self.slices)):  # what they hold is in there

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CellFile"]
+__all__ = ["CellFile", "new_numbers"]
+
+_IN_MEMORY = 2**23  # numbers: files of fewer would only take time
 
 
 class CellFile:
@@ -25,6 +27,10 @@ class CellFile:
     def __init__(self, path: Path, kind: npt.DTypeLike) -> None:
         self._path, self._kind = path, np.dtype(kind)
 
+    def rename(self, path: Path) -> None:
+        """Put the file elsewhere."""
+        self._path = self._path.rename(path)
+
     def __len__(self) -> int:
         return self._path.stat().st_size // self._kind.itemsize
 
@@ -39,3 +45,8 @@ class CellFile:
         with open(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
             file.seek((cells.start or 0) * self._kind.itemsize)
             file.write(np.ascontiguousarray(values, self._kind).data)
+
+
+def new_numbers(folder: Path, name: str, cells: int) -> CellFile | npt.NDArray[np.float64]:
+    """Return room for a number for each cell: in memory where they are few, in a file of a folder otherwise."""
+    return np.empty(cells) if cells <= _IN_MEMORY else CellFile(folder / name, np.float64)
