@@ -48,5 +48,5 @@ class CellFile:
 
 
 def new_numbers(folder: Path, name: str, cells: int) -> CellFile | npt.NDArray[np.float64]:
-    """Return room for a number for each cell: in memory where they are few, in a file of a folder otherwise."""
+    """Return room for a number for each cell: in memory where they are few, else in a file of a folder."""
     return np.empty(cells) if cells <= _IN_MEMORY else CellFile(folder / name, np.float64)
