@@ -102,6 +102,7 @@ class Implicates:
         if not evidence or any(one.kind != NOISE for one in evidence[1:]) or len(evidence) > len(tables):
             raise ValueError("there is evidence of the first tables, and after the first of all noisy counts")
         self._table, self._evidence, self._groups, self.draws = tables[0], evidence[0], groups, draws
+        groups.check(tables)
         self._layouts = layouts(tables, groups)
         self._seeds = [int(word) for word in stream.words(groups.n_places + 1)]
         self._own = [np.unique(groups.member[0, groups.rows(i)]) for i in range(groups.n_places)]

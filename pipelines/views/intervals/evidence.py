@@ -180,7 +180,7 @@ class JobDraws:
             )
         layout = JobLayout(plan)
         try:
-            noisy = read_measurements(release.folder, plan, layout)[0]
+            noisy = [counts[:] for counts in read_measurements(release.folder, plan, layout)[0]]
         except FormError as error:
             raise PublicReleaseError(f"{release.folder}: {error}") from None
         tables: list[MeasuredTable] = list(layout.tables)
