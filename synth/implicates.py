@@ -120,11 +120,11 @@ class Implicates:
         self._cell = [layout.cell[layout.which[0, 0]] for layout in self._layouts]
         self._bounds = offsets_of(np.array([cell[-1] + 1 for cell in self._cell], np.int64))
         self.failures = 0
+        self._apart = apart or {}
+        self._outside = np.zeros(0, np.int32) if outside is None else outside
         random = np.random.default_rng(self._seeds[-1])
         sums = self._sums_of_places(prior, work_area, home_area, home_unit, work_unit)
         self._unbiased = evidence[0].unbiased(tables[0])
-        self._apart = apart or {}
-        self._outside = np.zeros(0, np.int32) if outside is None else outside
         self._effects = draw_effects(sums, self.k_public, self.families, draws, random)
         self._variance = self.families[0].scale ** 2
         self._measure_concentrations(sums, random)
