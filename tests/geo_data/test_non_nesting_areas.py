@@ -127,12 +127,8 @@ def test_areas_of_ordered_blocks(write: Callable[..., Path]) -> None:
         assert again.locate_unit(name, codes).tolist() == wide.locate_unit(name, codes).tolist()
     with pytest.raises(ValueError, match="blocks are in no area of plc"):
         stored(plc=ROWS[0][0])
-    assert [again.lie_within("trct", name) for name in ("trct", "blk", "plc", "pod")] == [
-        True,
-        False,
-        False,
-        True,
-    ]
+    nested = {name: again.lie_within("trct", name) for name in ("trct", "blk", "plc", "pod")}
+    assert nested == {"trct": True, "blk": False, "plc": False, "pod": True}
 
 
 FLOWS = "home,work,n\n0312000,0312000,5\n0312000,0912000,2\n0399999,0312000,7\n0312000,0999999,8\n"

@@ -172,7 +172,7 @@ def zoned_release(zoned_config: Path, clean_source: object) -> pipelines.Release
 
 @pytest.fixture(scope="session")
 def strips(small_region: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The change of a configuration that has three places, strips that cut tracts and end before the blocks do."""
+    """The change of a configuration that has three places: strips that cut tracts and leave blocks out."""
     crosswalk = pd.read_csv(small_region["crosswalk"], dtype="str")
     north = crosswalk["blklatdd"].astype(float)
     strip = pd.cut(north.rank(pct=True), [0, 0.2, 0.5, 0.8, 1], labels=False)
