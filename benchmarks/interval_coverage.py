@@ -9,7 +9,8 @@ by lot (`synth.intervals.held_by_lot`, which is to be 90 % at any size), and in 
 of whole numbers. Sizes are those of the mean of the draws, rounded; cells that are 0 in every draw and in
 truth are left out.
 
-The code was developed while looking at Rhode Island (LODES plays the truth) and at the demo's region.
+The code was developed while looking at Rhode Island (LODES plays the truth) and at the demo's region; the
+simulated nation and Leeds (a census plays the truth) were looked at when it was done.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+import geo_data
 import pipelines
 from geo_data.jobs import JobRecords
 from pipelines.config.loading import ReleaseConfig, parse_config
@@ -34,7 +36,8 @@ from synth.intervals import held_by_lot, intervals
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "intervals.md"
 BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
-CASES = ("Rhode Island", "Leeds", "demo")
+CASES = ("demo", "Rhode Island", "nation", "Leeds")
+JOBS = 600_000  # of the simulated nation
 MICRODATA = """[jobs]
 format = "microdata"
 file = "../../shared/data/ri_2019/ri_microdata_2019.csv.gz"
@@ -58,7 +61,7 @@ def configuration(name: str, mechanism: str, epsilon: str, folder: Path) -> Rele
     elif name == "Leeds":
         text = (examples / "leeds.toml").read_text(encoding="utf-8")
     else:
-        path = demo_inputs(folder)
+        path = demo_inputs(folder) if name == "demo" else geo_data.simulate_nation(folder, JOBS)
         text, examples = path.read_text(encoding="utf-8"), path.parent
     values = {"epsilon": epsilon, "delta": "0" if mechanism == "geometric" else "1e-5"}
     for key, value in values.items():
@@ -202,8 +205,8 @@ def with_summaries(lines: Iterable[str]) -> Iterator[str]:
 
 @click.command()
 @click.option("--draws", type=click.IntRange(min=19), default=40, show_default=True)
-@click.option("--epsilon", multiple=True, default=("8.6", "2"), show_default=True)
-@click.option("--case", "cases", multiple=True, type=click.Choice(CASES), default=("demo", "Rhode Island"))
+@click.option("--epsilon", multiple=True, default=("8.6", "4.6", "2", "1"), show_default=True)
+@click.option("--case", "cases", multiple=True, type=click.Choice(CASES), default=CASES)
 @click.option("--mechanism", multiple=True, default=("geometric", "dirichlet"), show_default=True)
 @click.option("--write", is_flag=True, help="Put the tables into docs/intervals.md.")
 def main(

@@ -73,6 +73,9 @@ class Implicates:
         area, of those of them that are in a group. By default as uncertain as homes are.
     outside : ndarray of int32, optional
         First block of each home area outside the region, of which the prior knows less.
+    categories : mapping of int to ndarray of int64, shape (n_attributes, n_groups of the table), optional
+        Of tables with evidence that cross places, by number: codes of the attributes of each group. Homes
+        differ by attribute, so groups that agree in one are alike.
 
     Attributes
     ----------
@@ -105,6 +108,7 @@ class Implicates:
         work_unit: Int64 | None = None,
         apart: Mapping[int, Float64] | None = None,
         outside: Int32 | None = None,
+        categories: Mapping[int, Int64] | None = None,
     ) -> None:
         if not evidence or any(one.kind != NOISE for one in evidence[1:]) or len(evidence) > len(tables):
             raise ValueError("there is evidence of the first tables, and after the first of all noisy counts")
@@ -120,7 +124,7 @@ class Implicates:
         self._cell = [layout.cell[layout.which[0, 0]] for layout in self._layouts]
         self._bounds = offsets_of(np.array([cell[-1] + 1 for cell in self._cell], np.int64))
         self.failures = 0
-        self._apart = apart or {}
+        self._apart, self._categories = apart or {}, categories or {}
         self._outside = np.zeros(0, np.int32) if outside is None else outside
         random = np.random.default_rng(self._seeds[-1])
         sums = self._sums_of_places(prior, work_area, home_area, home_unit, work_unit)
@@ -439,7 +443,8 @@ class Implicates:
             if how == STEERED:
                 # Relative to a Poisson count, sums of groups vary as a group of their mean size does.
                 concentration = self.k_group * float(tables[k].n.mean() / self._table.n.mean())
-                given = tables[k], evidence[k], expected, concentration
+                codes = self._categories.get(k, np.zeros((0, tables[k].n.size), np.int64))
+                given = tables[k], evidence[k], expected, concentration, codes
                 self._factor[:, part] = _counts(*given, self.draws, random)
             elif how == GROUP:
                 before = [j for j in range(len(crossing)) if use[j] == GROUP and crossing[j] < k]
@@ -455,9 +460,10 @@ class Implicates:
 
         Factors of tables before it, by position among those that cross places, are taken into account.
         """
-        every = self._evidence.unbiased(self._table)
+        every = self._unbiased
         expected, value, variance, slope = (np.zeros(int(table.offsets[-1])) for _ in range(4))
         jobs = np.bincount(self._groups.member[k], self._groups.n, table.n.size)
+        means = [self._factor[:, slice(*self._begin[j : j + 2])].mean(axis=0) for j in before]
         for i, layout in enumerate(self._layouts):
             rows = self._groups.rows(i)
             first = np.flatnonzero(np.append(True, np.diff(self._cell[i]) > 0))
@@ -465,11 +471,9 @@ class Implicates:
             for g, row in zip(member.tolist(), one.tolist(), strict=True):
                 at = layout.start[k, row] + layout.cell[layout.which[k, row]][first]
                 share = self._profile[i].copy()
-                for j in before:
+                for j, mean in zip(before, means, strict=True):
                     q = int(self._crossing[j])
-                    cell = layout.cell[layout.which[q, row]][first]
-                    begin = self._begin[j] + layout.start[q, row]
-                    share *= self._factor[:, begin : begin + int(cell[-1]) + 1].mean(axis=0)[cell]
+                    share *= mean[layout.start[q, row] + layout.cell[layout.which[q, row]][first]]
                 np.add.at(expected, at, self._table.n[g] * share / share.sum())
                 part = slice(*self._table.offsets[g : g + 2])
                 np.add.at(value, at, every[0][part])
@@ -503,6 +507,7 @@ def _counts(
     evidence: Evidence,
     expected: Float64,
     concentration: float,
+    categories: Int64,
     draws: int,
     random: np.random.Generator,
 ) -> Float32:
@@ -511,11 +516,17 @@ def _counts(
     owner = np.repeat(np.arange(table.n.size), table.k)
     n = table.n[owner].astype(np.float64)
     expected = expected * n / np.bincount(owner, expected)[owner]
-    family = Family(np.arange(value.size), value.size, np.zeros(value.size, bool))
+    none, cell = np.zeros(value.size, bool), np.arange(value.size) - np.repeat(table.offsets[:-1], table.k)
+    wide = int(table.k.max())
+    families = [
+        Family(codes[owner] * wide + cell, (int(codes.max()) + 1) * wide, none) for codes in categories
+    ]
+    families.append(Family(np.arange(value.size), value.size, none))
     sums = Sums(value, variance, slope, expected, n, owner)
-    effects = draw_effects(sums, concentration, [family], draws, random)[0]
+    effects = draw_effects(sums, concentration, families, draws, random)
     result = np.empty((draws, value.size), np.float32)
-    for about, drawn in zip(expected * effects, result, strict=True):
+    for turn, drawn in enumerate(result):
+        about = scaled(sums, families, [effect[turn].astype(np.float64) for effect in effects])
         own = spread_of(about, n, concentration)
         x = (value * own + about * variance) / (own + variance)
         x += np.sqrt(own * variance / (own + variance)) * random.standard_normal(x.size)

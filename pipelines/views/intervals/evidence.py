@@ -132,6 +132,12 @@ class JobDraws:
         self.jobs = np.diff(np.append(start, order.size)).astype(np.int64)
 
         tables, evidence, member = self._measured(release, pool, head)
+        categories = {
+            k: np.stack([slots.attributes[name][head][first] for name in choice.by]).astype(np.int64)
+            for k, choice in enumerate(plan.choices.tables, 1)
+            for first in [np.unique(member[k], return_index=True)[1]]
+            if len(choice.by) > 1
+        }
         cuts = _common_cuts(tables[0])
         differ = attribute_concentrations(geography.unit_of(plan.level, slots.work), slots)
         apart: dict[int, NDArray[np.float64]] = {}
@@ -144,6 +150,8 @@ class JobDraws:
             own = geography.starts(choice[2])
             if set(choice[1]) <= set(plan.pools.pooling.by):  # sums of what pools say of their cells
                 own = np.intersect1d(cuts, own)
+            if choice[0] == geography.block_level:
+                apart[len(tables)] = np.full(groups.table.n.size, Assumptions().blocks.common)
             if choice[1]:
                 apart[len(tables)] = _differences(groups.find(slots), choice[1], slots, differ)
             tables.append(_table(groups.table.n, own, geography.n_blocks))
@@ -169,6 +177,7 @@ class JobDraws:
             np.unique(unit_of_place, return_inverse=True)[1].astype(np.int64),
             apart,
             geography.external_blocks,
+            categories,
         )
         self._groups = groups_of_jobs
         self._blocks = None
