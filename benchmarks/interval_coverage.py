@@ -37,6 +37,7 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "intervals.md"
 BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
 CASES = ("demo", "Rhode Island", "nation", "Leeds")
+CUT = "Rhode Island by block"  # for tables by home block and by ZIP areas, which cut tracts
 JOBS = 600_000  # of the simulated nation
 MICRODATA = """[jobs]
 format = "microdata"
@@ -58,6 +59,11 @@ def configuration(name: str, mechanism: str, epsilon: str, folder: Path) -> Rele
     if name == "Rhode Island":
         before, after = (examples / "rhode_island.toml").read_text(encoding="utf-8").split("[jobs]\n")
         text = before + MICRODATA + after.split("[geography]\n")[1]
+    elif name == CUT:
+        text = (examples / "rhode_island.toml").read_text(encoding="utf-8")
+        text = text.replace("[geography]\n", '[geography]\nnon_nesting_areas = ["zcta"]\n')
+        for home, work in (("trct", "trct"), ("zcta", "zcta"), ("tabblk2010", "trct")):
+            text += f'[[workload]]\nhome = "{home}"\nwork = "{work}"\n'
     elif name == "Leeds":
         text = (examples / "leeds.toml").read_text(encoding="utf-8")
     else:
@@ -122,8 +128,15 @@ def tables(draws: pipelines.PosteriorDraws, unit: str) -> Iterator[tuple[str, st
     area = levels[max(0, levels.index(unit) - 1)]
     yield "unit to unit", unit, unit, None
     yield "unit to work block", unit, levels[-1], None
+    if draws.home_level == levels[-1]:
+        yield "home block to unit", levels[-1], unit, None
     if draws.home_level != unit:
         yield "finer unit to finer unit", draws.home_level, draws.home_level, None
+    for kind in draws.release.geography.non_nesting_areas:
+        yield f"{kind} to {kind}", kind, kind, None
+        yield f"{kind} to unit", kind, unit, None
+        yield f"unit to {kind}", unit, kind, None
+        yield f"residents of {kind}", kind, None, None
     for name in draws.attributes:
         yield f"residents of a unit by {name}", unit, None, name
     for name in draws.attributes:
@@ -206,7 +219,7 @@ def with_summaries(lines: Iterable[str]) -> Iterator[str]:
 @click.command()
 @click.option("--draws", type=click.IntRange(min=19), default=40, show_default=True)
 @click.option("--epsilon", multiple=True, default=("8.6", "4.6", "2", "1"), show_default=True)
-@click.option("--case", "cases", multiple=True, type=click.Choice(CASES), default=CASES)
+@click.option("--case", "cases", multiple=True, type=click.Choice([*CASES, CUT]), default=CASES)
 @click.option("--mechanism", multiple=True, default=("geometric", "dirichlet"), show_default=True)
 @click.option("--write", is_flag=True, help="Put the tables into docs/intervals.md.")
 def main(
