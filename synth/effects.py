@@ -21,8 +21,8 @@ Int64 = NDArray[np.int64]
 
 _BURN = 40  # draws that are thrown away
 _LEAST = 1e-3  # factor
-# Labels with a scale of 1 that count beside those that say how large it is, inside the region and outside, where
-# labels are few and public tables may be wrong by any factor.
+# Labels with a scale of 1 that count beside those that say how large it is, inside the region and outside:
+# there labels are few, and public tables may be wrong by any factor.
 _BEFORE = np.array([0.0, 4.0])
 
 

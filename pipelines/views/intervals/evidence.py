@@ -139,7 +139,9 @@ class JobDraws:
         cuts = _common_cuts(tables[0])
         differ = attribute_concentrations(geography.unit_of(plan.level, slots.work), slots)
         apart: dict[int, NDArray[np.float64]] = {}
-        for choice in dict.fromkeys((t.work, t.attributes, t.home) for t in self.tables):
+        read = [(t.work, t.attributes, t.home) for t in self.tables]
+        read += [(plan.level, (name,), plan.level) for name in names]  # flows that differ by each attribute
+        for choice in dict.fromkeys(read):
             groups = MeasuredGroups(TableChoice(*choice, Fraction(1, 2)), slots, geography)
             own = geography.starts(choice[2])
             if set(choice[1]) <= set(plan.pools.pooling.by):  # sums of what pools say of their cells
