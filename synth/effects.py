@@ -21,9 +21,6 @@ Int64 = NDArray[np.int64]
 
 _BURN = 40  # draws that are thrown away
 _LEAST = 1e-3  # factor
-# Labels with a scale of 1 that count beside those that say how large it is, inside the region and outside, where
-# labels are few and public tables may be wrong by any factor.
-_BEFORE = np.array([0.0, 4.0])
 
 
 @dataclass(eq=False)
@@ -149,8 +146,8 @@ def draw_effects(
             if turn < 0:
                 weight = known / (known + 1 / variance)
                 square = np.bincount(family.kind, weight * (value - 1) ** 2, 2)
-                found = (square + _BEFORE) / np.maximum(np.bincount(family.kind, weight, 2) + _BEFORE, 1e-9)
-                family.scale = np.clip(np.sqrt(found), 1e-2, 2.0)
+                found = np.sqrt(square / np.maximum(np.bincount(family.kind, weight, 2), 1e-9))
+                family.scale = np.clip(found, 1e-2, 2.0)
         if turn >= 0:
             for kept, value in zip(result, values, strict=True):
                 kept[turn] = value

@@ -142,10 +142,11 @@ class JobDraws:
         differ = attribute_concentrations(geography.unit_of(plan.level, slots.work), slots)
         apart: dict[int, NDArray[np.float64]] = {}
         # Homes that are no units of a level are sums of units, or parts in which units are alike.
-        choices = (
+        read = [
             (t.work, t.attributes, t.home if t.home in geography.levels else plan.level) for t in self.tables
-        )
-        for choice in dict.fromkeys(choices):
+        ]
+        read += [(plan.level, (name,), plan.level) for name in names]  # flows that differ by each attribute
+        for choice in dict.fromkeys(read):
             groups = MeasuredGroups(TableChoice(*choice, Fraction(1, 2)), slots, geography)
             own = geography.starts(choice[2])
             if set(choice[1]) <= set(plan.pools.pooling.by):  # sums of what pools say of their cells
