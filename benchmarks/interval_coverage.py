@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 import tempfile
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -151,11 +150,8 @@ def measure_coverage(name: str, mechanism: str, epsilon: str, draws: int) -> Ite
     """Make a release and its draws; yield the lines of a table."""
     with tempfile.TemporaryDirectory() as scratch:
         config = configuration(name, mechanism, epsilon, Path(scratch))
-        begin = time.perf_counter()
         release = pipelines.run(config)
-        middle = time.perf_counter()
         pipelines.write_intervals(release.public, draws=draws)
-        end = time.perf_counter()
         opened, plan = pipelines.intervals(release.public), release.plan
         source = job_source(config, plan.geography)
         truth: dict[str | None, JobRecords] = {each: source.records((each,)) for each in opened.attributes}
@@ -166,7 +162,7 @@ def measure_coverage(name: str, mechanism: str, epsilon: str, draws: int) -> Ite
         )
         yield f"### {name}, {mechanism}, epsilon {epsilon}"
         yield ""
-        yield f"Published: {what}. Release {middle - begin:.0f} s, {draws} draws {end - middle:.0f} s."
+        yield f"Published: {what}."
         yield ""
         yield "| home to work | 0 | 1 to 9 | 10 to 99 | 100 and more |"
         yield "| --- | --- | --- | --- | --- |"
