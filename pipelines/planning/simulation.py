@@ -318,7 +318,9 @@ def simulate_utility(
     tried = _slots_of(plan, parts)
     work, own = slots.work[tried], {name: slots.attributes[name][tried] for name in workload.attributes}
     if homes is None:
-        homes = geo_data.proxy_homes(model, work, seed, own, geo_data.attribute_concentrations(model, slots))
+        homes = geo_data.proxy_homes(
+            model, work, seed, own, geo_data.attribute_concentrations(model.units(slots.work), slots)
+        )
     else:
         homes = homes[tried]
     known = own if attributes is None else {name: attributes[name][tried] for name in workload.attributes}

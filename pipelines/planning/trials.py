@@ -118,7 +118,7 @@ def draw_sample(
         geo_data.Slots(slots.work[rows], attributes, categories),
         inputs.model,
         workload,
-        geo_data.attribute_concentrations(inputs.model, slots),
+        geo_data.attribute_concentrations(inputs.model.units(slots.work), slots),
         int(np.count_nonzero(rows)) / len(slots),
         min(_MOST_DRAWS, max(1, SAMPLE_JOBS // len(slots))),
     )

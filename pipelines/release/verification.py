@@ -332,12 +332,13 @@ def contradictions(config: ReleaseConfig, plan: ReleasePlan) -> list[str]:
     asked_thresholds = (
         () if cells else (float(settings.split_threshold),) if settings.split_threshold else thresholds
     )
+    mechanism = plan.numeric.mechanism
     asked = config.geography.external_zones
     if asked:  # the blocks of a nation are many, and say nothing where no zone is asked for
         inside = pd.Series(np.delete(geography.blocks, geography.external_blocks), dtype="str")
         asked = find_external_zones(asked, inside)
     pairs = {
-        "mechanism": (plan.numeric.mechanism, config.release.mechanism or plan.numeric.mechanism),
+        "mechanism": (mechanism, mechanism if mechanism in config.mechanisms else None),
         "epsilon and delta": (plan.requested, (privacy.epsilon, privacy.delta)),
         "guarantee": (plan.numeric.guarantee, privacy.guarantee),
         "block": (geography.block_level, config.geography.block),
