@@ -1,14 +1,17 @@
-"""Releasing a nation: time and memory of `odsynth plan`, and of `odsynth run` with that plan given.
+"""Releasing a nation: time and memory of `odsynth plan`, of `odsynth run` with it, and of `odsynth verify`.
 
-Usage: python benchmarks/nation.py [--workers 140000000] [--folder FOLDER]
+Usage: python benchmarks/nation.py [--workers 140000000] [--mechanism dirichlet] [--folder FOLDER]
 
 Simulates a country of the size of the United States (`odsynth simulate`, not counted): 51 states, 3,142
 counties, 73,000 tracts, 7.7 million blocks, 2.3 million work blocks, 140 million jobs, a county table and a
-tract table of an earlier release. Then both commands run as a user starts them, whole, one after the other:
+tract table of an earlier release. Then three commands run as a user starts them, whole, one after the other,
+for each mechanism:
 
 - `odsynth plan` reads the public inputs, chooses, certifies, tries the plan on homes drawn from the public
   model, draws the picture, and writes plan and report;
-- `odsynth run --plan` reads that plan, certifies it again, reads and sorts the homes, draws, writes, checks.
+- `odsynth run --plan` reads that plan, certifies it again, reads and sorts the homes, measures and estimates
+  or resamples, writes, checks;
+- `odsynth verify` checks the public folder, as anybody may.
 
 Prints a table. A folder that is given is kept; a nation that is in it already is taken, whatever its size.
 """
@@ -32,24 +35,56 @@ import pyarrow.parquet as pq
 from report import table
 
 ODSYNTH = [sys.executable, "-m", "pipelines.cli"]
+MECHANISMS = ("geometric", "dirichlet")  # the one with more steps first: rows are in its order
 PAUSE = 0.5  # seconds between two looks at the memory
 
 
 @click.command()
 @click.option("--workers", default=140_000_000)
+@click.option(
+    "--mechanism", "mechanisms", type=click.Choice(MECHANISMS), multiple=True, help="By default both."
+)
 @click.option("--folder", type=click.Path(path_type=Path), help="Kept; by default a temporary one.")
-def main(workers: int, folder: Path | None) -> None:
-    """Simulate, plan, run and print."""
+def main(workers: int, mechanisms: tuple[str, ...], folder: Path | None) -> None:
+    """Simulate, plan, run, verify and print."""
+    mechanisms = mechanisms or MECHANISMS
     with kept(folder) as where:
-        config, out = where / "nation.toml", where / "release"
-        if out.exists():
-            raise click.ClickException(f"{out}: a release is there already; remove it")
+        config = where / "nation.toml"
+        for out in (release(where, mechanism) for mechanism in mechanisms):
+            if out.exists():
+                raise click.ClickException(f"{out}: a release is there already; remove it")
         if not config.exists():
             simulate = [*ODSYNTH, "simulate", str(where), "--workers", str(workers)]
             subprocess.run(simulate, check=True, stdout=subprocess.DEVNULL)
-        planned = measured([*ODSYNTH, "plan", str(config)])
-        run = measured([*ODSYNTH, "run", str(config), "--plan", str(where / "release-plan")])
-        print(table(["", "a nation"], [*sizes(out), *rows(planned, run), *steps(out)]))
+        columns = [dict(column(where, mechanism)) for mechanism in mechanisms]
+    names = dict.fromkeys(name for found in columns for name in found)
+    print(table(["", *mechanisms], ([name, *(found.get(name, "") for found in columns)] for name in names)))
+
+
+def release(where: Path, mechanism: str) -> Path:
+    """Return the output folder of a mechanism."""
+    return where / f"release-{mechanism}"
+
+
+def column(where: Path, mechanism: str) -> Iterator[tuple[str, str]]:
+    """Make the release of a mechanism, and yield what is said of it, by row."""
+    config, out = where / f"{mechanism}.toml", release(where, mechanism)
+    said = (where / "nation.toml").read_text(encoding="utf-8")
+    here = f'out = "{out.name}"\nmechanism = "{mechanism}"'
+    config.write_text(said.replace('out = "release"', here), encoding="utf-8")
+    took = {
+        name: measured([*ODSYNTH, *command])
+        for name, command in {
+            "plan": ["plan", str(config)],
+            "run --plan": ["run", str(config), "--plan", f"{out}-plan"],
+            "verify": ["verify", str(out / "public")],
+        }.items()
+    }
+    yield from sizes(out)
+    for name, (seconds, gigabytes) in took.items():
+        yield f"`odsynth {name}`: whole", f"{seconds / 60:.1f} minutes"
+        yield f"`odsynth {name}`: peak memory, all processes together", f"{gigabytes:.2f} GB"
+    yield from steps(out)
 
 
 @contextmanager
@@ -108,13 +143,6 @@ def sizes(out: Path) -> Iterator[tuple[str, str]]:
 def size(folder: Path) -> str:
     """Return the size of all files in a folder."""
     return f"{sum(path.stat().st_size for path in folder.rglob('*') if path.is_file()) / 1e6:,.0f} MB"
-
-
-def rows(planned: tuple[float, float], run: tuple[float, float]) -> Iterator[tuple[str, str]]:
-    """Yield what the two commands took, whole."""
-    for name, (seconds, gigabytes) in (("odsynth plan", planned), ("odsynth run --plan", run)):
-        yield f"`{name}`: whole", f"{seconds / 60:.1f} minutes"
-        yield "peak memory, all processes together", f"{gigabytes:.2f} GB"
 
 
 def steps(out: Path) -> Iterator[tuple[str, str]]:

@@ -179,7 +179,7 @@ def read_crosswalk(
         external_zones=areas,
         repairs=tuple(repairs),
         source=os.fspath(path),
-        non_nesting_areas={name: _partition(frame[name], shared[name]) for name in non_nesting_areas},
+        non_nesting_areas={name: Partition.of(frame[name]) for name in non_nesting_areas},
         names={level: names for level, names in known.items() if names.any()},
     )
 
@@ -201,11 +201,6 @@ def _shared(path: str | os.PathLike[str], blocks: pd.Series, codes: pd.Series, l
         )
     agree = [(codes.str[:n] == blocks.str[:n]).mean() >= _PREFIX_SHARE for n in range(1, longest + 1)]
     return agree.index(False) if False in agree else longest
-
-
-def _partition(codes: pd.Series, shared: int) -> Partition:
-    area, names = pd.factorize(codes, sort=True)
-    return Partition(np.asarray(names, dtype=object), area.astype(np.int32), shared)
 
 
 def _with_external(

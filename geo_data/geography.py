@@ -33,15 +33,17 @@ class Partition:
     codes : ndarray of str objects, shape (A,)
         Codes of the areas, sorted.
     area : ndarray of int32, shape (B,)
-        The area of each block.
-    shared : int
-        That many leading characters are those of the block code, as the state of a place is; at most the
-        length of the longest external zone. By them codes beyond the geography are found in external zones.
+        The area of each block. External zones that codes of such areas cannot tell have the code "".
     """
 
     codes: Codes
     area: Int32
-    shared: int = 0
+
+    @classmethod
+    def of(cls, codes: pd.Series) -> Partition:
+        """Make a partition from the code of each block's area."""
+        area, names = pd.factorize(codes, sort=True)
+        return cls(np.asarray(names, dtype=object), area.astype(np.int32))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,7 +75,8 @@ class Geography:
     source : str
         The file it was read from.
     non_nesting_areas : mapping of str to Partition
-        Further divisions of the blocks, in which auxiliary tables may be; not kept in a plan.
+        Further divisions of the blocks, in which auxiliary tables and tables of the workload may be; a plan
+        keeps those of the workload.
     names : mapping of str to ndarray of str objects, shape (U,) each
         By level, where its units have names: the name of each, "" where it has none.
 
@@ -203,6 +206,12 @@ class Geography:
             self._units[position] = np.append(of_block, np.int32(-1))  # which is what -1 finds
         return self._units[position][numbers]
 
+    def lie_within(self, level: str, areas: str) -> bool:
+        """Say whether every unit of a level lies in one unit of another, or in one non-nesting area."""
+        numbers = np.arange(self.n_blocks)
+        first = self.starts(level)[self.unit_of(level, numbers)]
+        return np.array_equal(self.unit_of(areas, numbers), self.unit_of(areas, first))
+
     @cached_property
     def block_codes(self) -> pa.Array:
         """Block codes in order, as an Arrow array of strings, from which tables are made."""
@@ -248,7 +257,7 @@ class Geography:
         whole = ((texts.str.len() == length) | texts.isin(self.external_zones)).to_numpy()
         beyond = np.flatnonzero((numbers < 0) & whole)
         part = self.non_nesting_areas.get(level)
-        told = [i for i, name in enumerate(self.external_zones) if part is None or len(name) <= part.shared]
+        told = [i for i, b in enumerate(self.external_blocks) if part is None or part.codes[part.area[b]]]
         if told and beyond.size:
             area = longest_prefix(texts.iloc[beyond], [self.external_zones[i] for i in told])
             blocks = self.external_blocks[told]
@@ -282,6 +291,7 @@ def ordered_geography(
     latitude: Float64,
     longitude: Float64,
     external_zones: Sequence[str] = (),
+    non_nesting_areas: Mapping[str, pa.ChunkedArray] | None = None,
 ) -> Geography:
     """Make a geography of blocks that are in its order already, as a stored plan has them.
 
@@ -294,6 +304,8 @@ def ordered_geography(
         Per level, coarsest first, the unit of each block.
     latitude, longitude : ndarray of float64, shape (B,)
     external_zones : sequence of str
+    non_nesting_areas : mapping of str to ChunkedArray of str, length B each, optional
+        By kind, the area of each block.
 
     Returns
     -------
@@ -303,7 +315,8 @@ def ordered_geography(
     ------
     ValueError
         If a block comes twice or has no code, a unit is not one run of blocks, units do not nest, a place is
-        not on earth, or an external zone is not there; nothing is repaired.
+        not on earth, an external zone is not there, or a block of no external zone is in no area; nothing is
+        repaired.
     """
     if len(blocks) == 0 or blocks.null_count or pc.count_distinct(blocks).as_py() < len(blocks):
         raise ValueError("there are no blocks, or one comes twice or has no code")
@@ -333,6 +346,10 @@ def ordered_geography(
         latitude=latitude,
         longitude=longitude,
         external_zones=tuple(external_zones),
+        non_nesting_areas={
+            name: Partition.of(pd.Series(column.to_pandas(), dtype="str"))
+            for name, column in (non_nesting_areas or {}).items()
+        },
     )
     if np.any(geography.external_blocks < 0):
         raise ValueError("an external zone has no block")
@@ -340,4 +357,7 @@ def ordered_geography(
     on_earth = (np.abs(latitude) <= 90) & (np.abs(longitude) <= 180)
     if not np.array_equal(on_earth, ~beyond) or not np.isnan([*latitude[beyond], *longitude[beyond]]).all():
         raise ValueError("places are not degrees, or external zones have one")
+    for name, part in geography.non_nesting_areas.items():
+        if part.area.min() < 0 or np.any((part.codes[part.area] == "") & ~beyond):
+            raise ValueError(f"blocks are in no area of {name}")
     return geography

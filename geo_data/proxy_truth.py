@@ -121,7 +121,7 @@ def proxy_homes(
     return homes
 
 
-def attribute_concentrations(model: PublicModel, slots: Slots) -> dict[str, float]:
+def attribute_concentrations(unit: NDArray[np.int32], slots: Slots) -> dict[str, float]:
     """Say how much the categories of residents are taken to differ between units, from public slots.
 
     As much as those of jobs differ between work units, but for what is a matter of the workplace: where all
@@ -132,7 +132,8 @@ def attribute_concentrations(model: PublicModel, slots: Slots) -> dict[str, floa
 
     Parameters
     ----------
-    model : PublicModel
+    unit : ndarray of int32, shape (n_slots,)
+        Unit of the public model that each slot's work block is in.
     slots : Slots
         All of them.
 
@@ -141,7 +142,6 @@ def attribute_concentrations(model: PublicModel, slots: Slots) -> dict[str, floa
     dict of str to float
         The concentration of each attribute: the larger, the more alike units are.
     """
-    unit = model.units(slots.work)
     found = {}
     for name in slots.categories:
         counts, n, share = count_categories(slots, name, unit)

@@ -7,7 +7,8 @@ single sums are about normal, so that one factor after another is drawn given th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,13 +32,23 @@ class Family:
     label : ndarray of int64, shape (n_sums,)
     size : int
         Number of labels.
-    scale : float
-        Standard deviation of factors around 1; `draw_effects` measures it.
+    outside : ndarray of bool, shape (n_sums,)
+        Sums of homes outside the region, of which public tables know less. A label has no others beside them.
+    scale : ndarray of float64, shape (2,)
+        Standard deviation of factors around 1, inside the region and outside; `draw_effects` measures it.
     """
 
     label: Int64
     size: int
-    scale: float = 0.3
+    outside: NDArray[np.bool_]
+    scale: Float64 = field(default_factory=lambda: np.full(2, 0.3))
+
+    @cached_property
+    def kind(self) -> Int64:
+        """1 for each label of homes outside the region, 0 for the others."""
+        kind = np.zeros(self.size, np.int64)
+        kind[self.label] = self.outside
+        return kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,15 +137,17 @@ def draw_effects(
             known = np.bincount(family.label, base * base / spread, family.size)
             wanted = np.bincount(family.label, base * sums.value / spread, family.size)
             jobs = np.bincount(family.label, base, family.size)
-            prior = 1 / (family.scale**2 + 1 / np.maximum(jobs, 1.0))
+            variance = family.scale[family.kind] ** 2
+            prior = 1 / (variance + 1 / np.maximum(jobs, 1.0))
             # Gamma of the same mean and variance: a normal one cut off at 0 would be too large in the mean.
             middle = np.maximum((wanted + prior) / (known + prior), 0.02)
             shape = middle**2 * (known + prior)
             value[:] = np.maximum(random.standard_gamma(shape) * middle / shape, _LEAST)
             if turn < 0:
-                weight = known / (known + 1 / family.scale**2)
-                found = float((weight * (value - 1) ** 2).sum() / max(weight.sum(), 1e-9))
-                family.scale = min(2.0, max(1e-2, found**0.5))
+                weight = known / (known + 1 / variance)
+                square = np.bincount(family.kind, weight * (value - 1) ** 2, 2)
+                found = np.sqrt(square / np.maximum(np.bincount(family.kind, weight, 2), 1e-9))
+                family.scale = np.clip(found, 1e-2, 2.0)
         if turn >= 0:
             for kept, value in zip(result, values, strict=True):
                 kept[turn] = value

@@ -6,8 +6,9 @@ group) in a cell are in factor form,
 
     n_row P(cell | place) prod_k f_k[group of the row, cell of the table] / normaliser of the row,
 
-and iterative proportional fitting finds the factors with which every table has its targets. So the memory
-of a fit is one number for each measured cell, and the rows of one place.
+and iterative proportional fitting finds the factors with which every table has its targets. The first table,
+which may have billions of cells, is read and written in runs of places; so the memory of a fit is the cells
+of one run, those of the other tables, and the rows of all.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +25,10 @@ from numpy.typing import NDArray
 from synth._words import compiled as _compiled
 from synth.measured import JobGroups, Layout, MeasuredTable, layouts
 from synth.plan import Domains, Table
-from synth.posterior import least_loss, measured_concentration, posterior
+from synth.posterior import least_loss, likeliest_concentration, posterior, sampled_groups
 from synth.projection import offsets_of, project
 
-__all__ = ["Estimate", "Prior", "estimate", "restore"]
+__all__ = ["Cells", "Estimate", "NewCells", "Prior", "Run", "estimate", "fit_factors", "restore"]
 
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
@@ -35,7 +37,30 @@ Int64 = NDArray[np.int64]
 Prior = Callable[[int, Int32], Float64]
 """Gives the share of a place's workers that live in each cell, for the first block of each cell."""
 
+
+class Cells(Protocol):
+    """A number for each cell of a table, of which some are read or written: an array, or a file."""
+
+    def __getitem__(self, cells: slice, /) -> NDArray[Any]:
+        """Return some of them; changing these need not change what is kept."""
+
+    def __setitem__(self, cells: slice, values: NDArray[Any], /) -> None:
+        """Keep other values."""
+
+
+NewCells = Callable[[str, int], Cells]
+"""Makes room for a number for each of so many cells, given a name that no other has."""
+
+
+class Run(NamedTuple):
+    """Places that are fitted while others are not in memory, and the groups of the first table in them."""
+
+    places: slice
+    groups: slice
+
+
 _PARTS = 4  # of the places, which threads add up side by side
+_MOST_SHARES = 2**22  # cells of places whose layouts and shares are kept, and not made anew each time
 _FEW_ROWS = 4096  # of which are added up before threads have begun
 _ROUNDS = 12  # of fitting, at most
 _NEAR = 2e-3  # part of the jobs that may be off their targets
@@ -54,15 +79,12 @@ class Estimate:
         One for each place.
     shares : list of ndarray of float64
         By place, the prior share of each of its cells.
-    concentrations : list of float
-        By measured table, the concentration that was found; none without a prior.
     """
 
     tables: Sequence[Table]
     groups: JobGroups
     layouts: list[Layout]
     shares: list[Float64]
-    concentrations: list[float]
     _factors: Float64  # of the cells of all measured tables, one table after another
     _bounds: Int64  # where those of each table begin, and the last ones end
 
@@ -111,49 +133,29 @@ class Estimate:
             _add_up(self.shares[position], n, self._factors, *self._places(layout), total)
         return total
 
-    @property
-    def factors(self) -> list[Float64]:
-        """The factor of each cell of each measured table, from which `restore` makes the estimate again."""
-        return np.split(self._factors, self._bounds[1:-1])
-
-    def scale(self, k: int, by: Float64) -> None:
-        """Multiply the factors of measured table k."""
-        self._factors[self._bounds[k] : self._bounds[k + 1]] *= by
-
-    def refined(self, tables: Sequence[Table], groups: JobGroups, prior: Prior | None) -> Estimate:
-        """Return the same estimate for finer rows and cells: the prior inside those of the fit."""
-        parts = layouts(tables, groups)
-        return replace(
-            self, tables=tables, groups=groups, layouts=parts, shares=_shares(parts, groups, prior)
-        )
-
     def _places(self, layout: Layout) -> tuple[Int64, Int32, Int32]:
         measured = self._bounds.size - 1
         return layout.start[:measured] + self._bounds[:-1, np.newaxis], layout.which[:measured], layout.cell
 
 
 def estimate(
-    tables: Sequence[Table], noisy: Sequence[Int64], groups: JobGroups, prior: Prior | None
+    tables: Sequence[Table], noisy: Sequence[Cells], groups: JobGroups, prior: Prior | None
 ) -> Estimate:
     """Fit expected homes to the noisy counts of the measured tables and to the public size of every row.
 
     Lemma 21 of docs/privacy.md.
 
-    Each table in turn meets what the tables before it, and the prior, expect; where tables disagree, later
-    ones have the last word, as their posteriors know the earlier ones.
-
     Parameters
     ----------
     tables : sequence of Table
-        First those that are measured, the ones with most cells before others; then tables that nobody
-        measures, but rounding is to keep.
-    noisy : sequence of ndarray of int64
+        First those that are measured, as for `fit_factors`; then tables that nobody measures, but rounding is
+        to keep.
+    noisy : sequence of Cells
         Noisy counts of each measured table, at its offsets.
     groups : JobGroups
         Of all tables.
     prior : Prior, optional
-        Without it nothing is expected of any cell, and the targets of a table are the nearest counts that
-        add up (`synth.projection.project`).
+        As for `fit_factors`.
 
     Returns
     -------
@@ -162,38 +164,242 @@ def estimate(
     measured = [table for table in tables if isinstance(table, MeasuredTable)]
     if len(noisy) != len(measured) or measured != list(tables[: len(measured)]) or not measured:
         raise ValueError("measured tables come first, at least one, and each has its noisy counts")
-    merged = groups.merged(len(measured))
-    parts = layouts(measured, merged)
-    bounds = offsets_of(np.array([table.offsets[-1] for table in measured]))
-    fit = Estimate(
-        measured, merged, parts, _shares(parts, merged, prior), [], np.ones(int(bounds[-1])), bounds
-    )
-    targets: list[Float64] = []
-    variances: list[Float64] = []
-    jobs = float(groups.n.sum())
-    for k, table in enumerate(measured):
-        expected = fit.margins()[k]
-        if prior is None:
-            mass, unit = project(noisy[k], table.offsets, table.n)
-            target, variance = mass / np.repeat(unit, table.k), np.ones(mass.size)
-        else:
-            target, variance, concentration = _target(
-                table, noisy[k], expected, merged.place, merged.member[k]
-            )
-            fit.concentrations.append(concentration)
+    factors = fit_factors(measured, noisy, groups.merged(len(measured)), prior)
+    return restore(tables, [values[:] for values in factors], groups, prior)
+
+
+def _in_memory(name: str, cells: int) -> Cells:
+    return np.empty(cells)
+
+
+def fit_factors(
+    tables: Sequence[MeasuredTable],
+    noisy: Sequence[Cells],
+    groups: JobGroups,
+    prior: Prior | None,
+    runs: Sequence[Run] | None = None,
+    new: NewCells = _in_memory,
+) -> list[Cells]:
+    """Find the factors of an estimate, from which `restore` makes it.
+
+    Each table in turn meets what the tables before it, and the prior, expect; where tables disagree, later
+    ones have the last word, as their posteriors know the earlier ones.
+
+    Parameters
+    ----------
+    tables : sequence of MeasuredTable
+        The one with most cells first.
+    noisy : sequence of Cells
+        Noisy counts of each, at its offsets.
+    groups : JobGroups
+        Of these tables, and merged: no two rows of a place have the same groups.
+    prior : Prior, optional
+        Without it nothing is expected of any cell, and the targets of a table are the nearest counts that
+        add up (`synth.projection.project`).
+    runs : sequence of Run, optional
+        All places, and all groups of the first table, in order; by default one run. The same runs give the
+        same bits.
+    new : NewCells
+        Where the numbers of the first table are kept; by default in memory.
+
+    Returns
+    -------
+    list of Cells
+        The factor of each cell of each table.
+    """
+    groups.check(tables)
+    runs = runs or [Run(slice(0, groups.n_places), slice(0, tables[0].n.size))]
+    fit = _Fit(tables, groups, prior, runs, new)
+    targets: list[Cells] = []
+    variances: list[Cells] = []
+    for k in range(len(tables)):
+        fit.expect()
+        target, variance = fit.target(k, noisy[k])
         targets.append(target)
         variances.append(variance)
         if k:
-            _agree(measured[: k + 1], targets, variances)
-        fit.scale(k, _ratio(targets[k], expected))
+            fit.agree(targets, variances)
+        fit.scale(k, target)
         for turn in range(k * _ROUNDS):
-            now = fit.margins()[: k + 1]
-            off = [float(np.abs(a - b).sum()) for a, b in zip(now, targets, strict=True)]
-            if max(off) < _NEAR * jobs:
+            fit.expect()
+            if max(fit.off(j, targets[j]) for j in range(k + 1)) < _NEAR * float(groups.n.sum()):
                 break
             j = turn % (k + 1)
-            fit.scale(j, _ratio(targets[j], now[j]))
-    return fit.refined(tables, groups, prior)
+            fit.scale(j, targets[j])
+    return fit.factors
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Groups of a table that are in memory together, and where their cells are among all of the table."""
+
+    groups: slice
+    cells: slice
+    table: MeasuredTable
+
+    @classmethod
+    def of(cls, table: MeasuredTable, groups: slice) -> _Part:
+        own = MeasuredTable(table.n[groups], table.domain[groups], table.domains, table.parameters)
+        begin, stop = table.offsets[[groups.start, groups.stop]].tolist()
+        return cls(groups, slice(begin, stop), own)
+
+
+class _Fit:
+    """Factors of the cells of measured tables, on their way to meet targets."""
+
+    def __init__(
+        self,
+        tables: Sequence[MeasuredTable],
+        groups: JobGroups,
+        prior: Prior | None,
+        runs: Sequence[Run],
+        new: NewCells,
+    ) -> None:
+        self._tables, self._groups, self._prior, self._runs, self._new = tables, groups, prior, runs, new
+        first, *others = tables
+        self._parts = [
+            [_Part.of(first, run.groups) for run in runs],
+            *([_Part.of(table, slice(0, table.n.size))] for table in others),
+        ]
+        self._known: dict[int, tuple[list[Layout], list[Float64]]] = {}
+        self._room = _MOST_SHARES
+        self.factors = [self._made("factors", k) for k in range(len(tables))]
+        self._expected = [self._made("expected", k) for k in range(len(tables))]
+        for k, parts in enumerate(self._parts):
+            for part in parts:
+                self.factors[k][part.cells] = np.ones(part.cells.stop - part.cells.start)
+
+    def _made(self, name: str, k: int) -> Cells:
+        """Make room for the cells of a table: only the first may be too large for memory."""
+        cells = int(self._tables[k].offsets[-1])
+        return np.empty(cells) if k else self._new(name, cells)
+
+    def expect(self) -> None:
+        """Add up the expected jobs of every cell."""
+        totals = [np.zeros(int(table.offsets[-1])) for table in self._tables[1:]]
+        for number, part in enumerate(self._parts[0]):
+            own, *others = self._of_run(number).margins()
+            self._expected[0][part.cells] = own
+            for total, some in zip(totals, others, strict=True):
+                total += some
+        for kept, total in zip(self._expected[1:], totals, strict=True):
+            kept[:] = total
+
+    def _of_run(self, number: int) -> Estimate:
+        run, part = self._runs[number], self._parts[0][number]
+        tables = [part.table, *self._tables[1:]]
+        groups = self._groups.some(run.places)
+        groups.member[0] -= part.groups.start
+        factors = [self.factors[0][part.cells], *(values[:] for values in self.factors[1:])]
+        if number in self._known:
+            parts, shares = self._known[number]
+        else:
+            parts = layouts(tables, groups)
+            shares = _shares(parts, groups, self._prior)
+            self._room -= sum(share.size for share in shares)
+            if self._room >= 0:
+                self._known[number] = parts, shares
+        bounds = offsets_of(np.array([values.size for values in factors]))
+        return Estimate(tables, groups, parts, shares, np.concatenate(factors), bounds)
+
+    def target(self, k: int, noisy: Cells) -> tuple[Cells, Cells]:
+        """Return posterior means and variances of a table's cells.
+
+        Groups of one place and domain tell what to expect of each other: the others' posterior means are
+        added to the expected shares, which are worth as many jobs as the concentration.
+        """
+        table, ratio, expected = self._tables[k], self._tables[k].ratio, self._expected[k]
+        target, variance = self._made("target", k), self._made("variance", k)
+        if self._prior is None:
+            for part in self._parts[k]:
+                mass, unit = project(noisy[part.cells], part.table.offsets, part.table.n)
+                target[part.cells], variance[part.cells] = (
+                    mass / np.repeat(unit, part.table.k),
+                    np.ones(mass.size),
+                )
+            return target, variance
+        place, member = self._groups.place, self._groups.member[k]
+        kin = _kin(table, place, member)
+        best = least_loss if kin is None and _are_places(place, member) else None
+        concentration = self._concentration(k, noisy, expected)
+        for part in self._parts[k]:
+            counts, size = (noisy[part.cells], part.table.offsets), part.table.n
+            own = expected[part.cells]
+            mean, variance[part.cells] = posterior(*counts, own, size, concentration, ratio)
+            if best is not None:
+                mean = best(*counts, own, size, concentration, ratio)
+            if kin is not None:
+                profile, of = np.empty_like(mean), kin[part.groups]
+                _profiles(mean, own, part.table.offsets, size, of - of.min(), concentration, profile)
+                mean = profile
+            target[part.cells] = mean
+        if kin is not None:  # what is in `target` by now is what to expect
+            concentration = self._concentration(k, noisy, target)
+            for part in self._parts[k]:
+                target[part.cells], variance[part.cells] = posterior(
+                    noisy[part.cells],
+                    part.table.offsets,
+                    target[part.cells],
+                    part.table.n,
+                    concentration,
+                    ratio,
+                )
+        return target, variance
+
+    def _concentration(self, k: int, noisy: Cells, expected: Cells) -> float:
+        """Return the concentration that a sample of the groups shows."""
+        table = self._tables[k]
+        sample = sampled_groups(table.n, int(table.offsets[-1]))
+        found: list[tuple[Int64, Float64]] = []
+        for part in self._parts[k]:
+            inside = sample[(sample >= part.groups.start) & (sample < part.groups.stop)] - part.groups.start
+            if inside.size:
+                counts, own = noisy[part.cells], expected[part.cells]
+                for group in inside.tolist():
+                    cells = slice(*part.table.offsets[group : group + 2].tolist())
+                    found.append((counts[cells].copy(), own[cells].copy()))
+        some, means = map(np.concatenate, zip(*found, strict=True))
+        return likeliest_concentration(some, offsets_of(table.k[sample]), means, table.n[sample], table.ratio)
+
+    def agree(self, targets: Sequence[Cells], variances: Sequence[Cells]) -> None:
+        """Change the targets of earlier tables so that homes add up as in the last one.
+
+        All tables hold the same jobs, so the totals of home areas that are unions of cells in every domain
+        are the same in truth. A cell takes the part of a difference that its variance has in the total's, as
+        the mean of independent normal counts whose sum is learned does.
+        """
+        last = len(targets) - 1
+        every = [table.domains for table in self._tables[: last + 1]]
+        common = every[0].cuts[: every[0].offsets[1]]
+        for domains in every:
+            for d in range(domains.n_domains):
+                common = common[np.isin(common, domains.cuts[domains.offsets[d] : domains.offsets[d + 1]])]
+        wanted = self._area_totals(last, targets[last], common)
+        for k, (target, variance) in enumerate(zip(targets[:-1], variances[:-1], strict=True)):
+            spread = self._area_totals(k, variance, common)
+            for _ in range(5):
+                missing = (wanted - self._area_totals(k, target, common)) / np.maximum(spread, 1e-12)
+                for part in self._parts[k]:
+                    moved = target[part.cells]
+                    _move(moved, variance[part.cells], part.table.n, *_areas(part.table, common), missing)
+                    target[part.cells] = moved
+
+    def _area_totals(self, k: int, values: Cells, common: Int32) -> Float64:
+        total = np.zeros(common.size)
+        for part in self._parts[k]:
+            _area_totals(values[part.cells], *_areas(part.table, common), total)
+        return total
+
+    def scale(self, k: int, target: Cells) -> None:
+        """Change the factors of a table so that what is expected of it is its target."""
+        for part in self._parts[k]:
+            cells = part.cells
+            self.factors[k][cells] = self.factors[k][cells] * _ratio(target[cells], self._expected[k][cells])
+
+    def off(self, k: int, target: Cells) -> float:
+        """Return by how many jobs what is expected differs from a target."""
+        cells = (part.cells for part in self._parts[k])
+        return sum(float(np.abs(self._expected[k][own] - target[own]).sum()) for own in cells)
 
 
 def restore(
@@ -206,11 +412,12 @@ def restore(
     tables, groups, prior
         As for `estimate`, of these places.
     factors : sequence of ndarray of float64
-        Of the cells of each measured table, at its offsets (`Estimate.factors`).
+        Of the cells of each measured table, at its offsets (`fit_factors`).
     """
+    groups.check(tables)
     parts = layouts(tables, groups)
     bounds = offsets_of(np.array([values.size for values in factors]))
-    return Estimate(tables, groups, parts, _shares(parts, groups, prior), [], np.concatenate(factors), bounds)
+    return Estimate(tables, groups, parts, _shares(parts, groups, prior), np.concatenate(factors), bounds)
 
 
 def _shares(parts: Sequence[Layout], groups: JobGroups, prior: Prior | None) -> list[Float64]:
@@ -218,30 +425,6 @@ def _shares(parts: Sequence[Layout], groups: JobGroups, prior: Prior | None) -> 
         return [np.ones(layout.cuts.size) for layout in parts]
     places = groups.place[groups.starts[:-1]].tolist()
     return [prior(place, layout.cuts) for place, layout in zip(places, parts, strict=True)]
-
-
-def _agree(tables: Sequence[MeasuredTable], targets: list[Float64], variances: list[Float64]) -> None:
-    """Change the targets of earlier tables so that homes add up as in the last one.
-
-    All tables hold the same jobs, so the totals of home areas that are unions of cells in every domain are
-    the same in truth. A cell takes the part of a difference that its variance has in the total's, as the
-    mean of independent normal counts whose sum is learned does.
-    """
-    every = [table.domains for table in tables]
-    common = every[0].cuts[: every[0].offsets[1]]
-    for domains in every:
-        for d in range(domains.n_domains):
-            common = common[np.isin(common, domains.cuts[domains.offsets[d] : domains.offsets[d + 1]])]
-    wanted = np.zeros(common.size)
-    _area_totals(targets[-1], *_areas(tables[-1], common), wanted)
-    for table, target, variance in zip(tables[:-1], targets[:-1], variances[:-1], strict=True):
-        places = _areas(table, common)
-        spread = np.zeros(common.size)
-        _area_totals(variance, *places, spread)
-        for _ in range(5):
-            total = np.zeros(common.size)
-            _area_totals(target, *places, total)
-            _move(target, variance, table.n, *places, (wanted - total) / np.maximum(spread, 1e-12))
 
 
 def _areas(table: Table, common: Int32) -> tuple[Int64, Int64, Int64]:
@@ -252,28 +435,6 @@ def _areas(table: Table, common: Int32) -> tuple[Int64, Int64, Int64]:
 
 def _ratio(target: Float64, now: Float64) -> Float64:
     return np.divide(target, now, out=np.zeros_like(now), where=now > 0)
-
-
-def _target(
-    table: MeasuredTable, noisy: Int64, expected: Float64, place: Int32, member: Int32
-) -> tuple[Float64, Float64, float]:
-    """Return posterior means and variances of a table's cells, and the concentration measured on it.
-
-    Groups of one place and domain tell what to expect of each other: the others' posterior means are added
-    to the expected shares, which are worth as many jobs as the concentration.
-    """
-    concentration = measured_concentration(noisy, table.offsets, expected, table.n, table.ratio)
-    mean, variance = posterior(noisy, table.offsets, expected, table.n, concentration, table.ratio)
-    kin = _kin(table, place, member)
-    if kin is None:
-        if _are_places(place, member):
-            mean = least_loss(noisy, table.offsets, expected, table.n, concentration, table.ratio)
-        return mean, variance, concentration
-    profile = np.empty_like(mean)
-    _profiles(mean, expected, table.offsets, table.n, kin, concentration, profile)
-    concentration = measured_concentration(noisy, table.offsets, profile, table.n, table.ratio)
-    mean, variance = posterior(noisy, table.offsets, profile, table.n, concentration, table.ratio)
-    return mean, variance, concentration
 
 
 def _kin(table: MeasuredTable, place: Int32, member: Int32) -> Int64 | None:

@@ -12,7 +12,7 @@ It costs no privacy: nothing here sees a confidential number. The same numbers a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,7 @@ Int64 = NDArray[np.int64]
 
 _GRID = 2.0 ** np.arange(0, 15)  # concentrations that are tried
 _FLOORS = (1e-3, 1e-2, 1e-1)  # shares of jobs that follow no place's profile
-_EQUAL = 0.03  # part of the profile of those that is the same in all cells
+_EQUAL = 0.1  # part of the profile of those that is the same in all cells
 _SAMPLE = 100  # groups on which a concentration is measured
 _TOLERANCE = 2.0  # how much less likely, in logarithms, a smaller concentration may be
 _RARE = 0.2  # groups of a sample that every concentration has beside those that say so
@@ -68,6 +68,14 @@ class Implicates:
         are chosen by such areas first. By default cells are no parts of anything.
     work_unit : ndarray of int64, optional, shape (n_places,)
         Area of each place, numbered from 0, where places are parts of areas that were parted for their cells.
+    apart : mapping of int to ndarray of float64, shape (n_groups of the table,), optional
+        Of tables, by number, without evidence: the relative variance, around the jobs of a place or of a home
+        area, of those of them that are in a group. By default as uncertain as homes are.
+    outside : ndarray of int32, optional
+        First block of each home area outside the region, of which the prior knows less.
+    categories : mapping of int to ndarray of int64, shape (n_attributes, n_groups of the table), optional
+        Of tables with evidence that cross places, by number: codes of the attributes of each group. Homes
+        differ by attribute, so groups that agree in one are alike.
 
     Attributes
     ----------
@@ -98,10 +106,14 @@ class Implicates:
         stream: WordStream,
         home_unit: Int32 | None = None,
         work_unit: Int64 | None = None,
+        apart: Mapping[int, Float64] | None = None,
+        outside: Int32 | None = None,
+        categories: Mapping[int, Int64] | None = None,
     ) -> None:
         if not evidence or any(one.kind != NOISE for one in evidence[1:]) or len(evidence) > len(tables):
             raise ValueError("there is evidence of the first tables, and after the first of all noisy counts")
         self._table, self._evidence, self._groups, self.draws = tables[0], evidence[0], groups, draws
+        groups.check(tables)
         self._layouts = layouts(tables, groups)
         self._seeds = [int(word) for word in stream.words(groups.n_places + 1)]
         self._own = [np.unique(groups.member[0, groups.rows(i)]) for i in range(groups.n_places)]
@@ -113,14 +125,19 @@ class Implicates:
         self._cell = [layout.cell[layout.which[0, 0]] for layout in self._layouts]
         self._bounds = offsets_of(np.array([cell[-1] + 1 for cell in self._cell], np.int64))
         self.failures = 0
+        self._apart, self._categories = apart or {}, categories or {}
+        self._outside = np.zeros(0, np.int32) if outside is None else outside
         random = np.random.default_rng(self._seeds[-1])
         sums = self._sums_of_places(prior, work_area, home_area, home_unit, work_unit)
         self._unbiased = evidence[0].unbiased(tables[0])
         self._effects = draw_effects(sums, self.k_public, self.families, draws, random)
-        self._scale = self.families[0].scale
+        self._variance = self.families[0].scale ** 2
         self._measure_concentrations(sums, random)
         every = np.unique(np.concatenate([layout.cuts for layout in self._layouts]))
-        self._fine = every, self._unmeasured_effects(every.size, random)
+        self._fine = (
+            every,
+            self._factors(self._variance[np.isin(every, self._outside).astype(np.int64)], random),
+        )
         mean = scaled(sums, self.families, [e.mean(axis=0, dtype=np.float64) for e in self._effects])
         self._profile = np.split(mean / sums.n, self._bounds[1:-1])
         self._set_crossing(tables, evidence, random)
@@ -158,7 +175,7 @@ class Implicates:
             self._evidence.kind, seen, self._evidence.parameter[at], self._evidence.keep[at], guess, offsets,
             self._table.n[own], np.tile(self._cell[position], (own.size, 1)),
             self._drawn_shares(position), n, group.astype(np.int64), self.k_place, kappas,
-            self.k_public, self._scale**2, self._parts_of(member),
+            self.k_public, *self._parts_of(member),
             layout.start[crossing] + self._begin[:-1, np.newaxis], layout.which[crossing], layout.cell,
             self._factor, self._rest, self._use, _CHAIN if own.size > 1 else 0, random, jobs,
         )  # fmt: skip
@@ -184,25 +201,36 @@ class Implicates:
         each = self._evidence.unbiased(table)
         n_of_place = np.add.reduceat(groups.n, groups.starts[:-1]).astype(np.float64)
         numbers = groups.place[groups.starts[:-1]].tolist()
-        parts: list[tuple[Float64, ...]] = []
-        self._inside, cuts, stops = [], [], []
         every = np.unique(np.concatenate([layout.cuts for layout in self._layouts]))
         expected = np.zeros(every.size)
+        fine, cuts, stops = [], [], []
+        parts: list[tuple[Float64, ...]] = []
         for number, layout, cell, own in zip(numbers, self._layouts, self._cell, self._own, strict=True):
             share = prior(number, layout.cuts)
-            share = share / share.sum()
-            coarse = np.bincount(cell, share).astype(np.float64)
-            equal = 1 / np.bincount(cell)[cell]
-            self._inside.append(np.divide(share, coarse[cell], out=equal, where=coarse[cell] > 0))
+            fine.append(share / share.sum())
             cuts.append(layout.cuts[np.flatnonzero(np.append(True, np.diff(cell) > 0))])
             stops.append(np.append(cuts[-1][1:], np.iinfo(np.int32).max))
-            np.add.at(expected, np.searchsorted(every, layout.cuts), table.n[own].sum() * share)
+            np.add.at(expected, np.searchsorted(every, layout.cuts), table.n[own].sum() * fine[-1])
             value, variance, slope = (
                 np.stack([one[slice(*table.offsets[g : g + 2])] for g in own]) for one in each
             )
             by_size = table.n[own] / table.n[own].sum()
-            parts.append((value.sum(axis=0), variance.sum(axis=0), by_size @ slope, coarse))
-        value, variance, slope, share = (np.concatenate(one) for one in zip(*parts, strict=True))
+            parts.append((value.sum(axis=0), variance.sum(axis=0), by_size @ slope))
+        # What jobs that follow no place's profile follow: homes of all places, and a part in equal shares.
+        up_to = np.append(0.0, np.cumsum(expected) / expected.sum())
+        models = []
+        for floor in _FLOORS:
+            mixed = []
+            for layout, share in zip(self._layouts, fine, strict=True):
+                common = np.diff(up_to[np.append(np.searchsorted(every, layout.cuts), every.size)])
+                common += _EQUAL / share.size
+                mixed.append((1 - floor) * share + floor * common / common.sum())
+            models.append(mixed)
+        coarse = [
+            np.concatenate([np.bincount(c, one) for c, one in zip(self._cell, mixed, strict=True)])
+            for mixed in models
+        ]
+        value, variance, slope = (np.concatenate(one) for one in zip(*parts, strict=True))
         starts = np.concatenate(cuts)
         place = np.repeat(np.arange(groups.n_places), np.diff(self._bounds))
         # Cells of two places are the same homes if they begin and end alike.
@@ -210,23 +238,18 @@ class Implicates:
         cells, home = np.unique((starts.astype(np.int64) << 32) + stop, return_inverse=True)
         area = np.searchsorted(home_area, starts, side="right") - 1
         n = n_of_place[place]
-        # What jobs that follow no place's profile follow: homes of all places, and a part in equal shares.
-        up_to = np.append(0.0, np.cumsum(expected) / expected.sum())
-        common = up_to[np.searchsorted(every, stop)] - up_to[np.searchsorted(every, starts)]
-        common += _EQUAL / np.diff(self._bounds)[place]
-        common /= np.bincount(place, common)[place]
-        models = [(1 - floor) * share + floor * common for floor in _FLOORS]
-        found = [self._log_likelihoods(model).sum(axis=0) for model in models]
+        found = [self._log_likelihoods(model).sum(axis=0) for model in coarse]
         best = int(np.argmax([logs.max() for logs in found]))
         self.k_public = _likely(found[best].tolist())
         work, wide = work_area[place], home_area.size
         owner = place if work_unit is None else work_unit[place]
         areas = int(work_area.max()) + 1
+        outside = np.isin(starts, self._outside)
         self.families = [
-            Family(home, cells.size),
-            Family(work * wide + area, areas * wide),
-            Family(work * cells.size + home, areas * cells.size),
-            Family(owner * wide + area, (int(owner.max()) + 1) * wide),
+            Family(home, cells.size, outside),
+            Family(work * wide + area, areas * wide, outside),
+            Family(work * cells.size + home, areas * cells.size, outside),
+            Family(owner * wide + area, (int(owner.max()) + 1) * wide, outside),
         ]
         self._shared = len(self.families) - 1  # the last ones are of single places
         self._unit = np.arange(starts.size)
@@ -235,9 +258,12 @@ class Implicates:
             self._unit = np.unique(place * home_unit.size + unit, return_inverse=True)[1].astype(np.int64)
             if self._unit[-1] + 1 < self._unit.size:
                 label = np.unique(owner * home_unit.size + unit, return_inverse=True)[1].astype(np.int64)
-                self.families.append(Family(label, int(label.max()) + 1))
-        self._model = np.split(models[best], self._bounds[1:-1])
-        return Sums(value, variance, slope, n * models[best], n, place)
+                self.families.append(Family(label, int(label.max()) + 1, outside))
+        self._model = np.split(coarse[best], self._bounds[1:-1])
+        self._inside = [
+            one / share[cell] for one, share, cell in zip(models[best], self._model, self._cell, strict=True)
+        ]
+        return Sums(value, variance, slope, n * coarse[best], n, place)
 
     def _log_likelihoods(self, profile: Float64) -> NDArray[np.float64]:
         """Return how likely every concentration of groups around the profiles of their places is.
@@ -347,10 +373,11 @@ class Implicates:
             found[:, j] = random.choice(_GRID, self.draws, p=chance)
         return found
 
-    def _unmeasured_effects(self, size: int, random: np.random.Generator) -> Float32:
-        """Draw factors that are as uncertain as those of homes are."""
-        shape = 1 / self._scale**2
-        return np.maximum(random.gamma(shape, 1 / shape, (self.draws, size)), 1e-3).astype(np.float32)
+    def _factors(self, variance: Float64, random: np.random.Generator) -> Float32:
+        """Draw factors of mean 1 and of these relative variances, shape (n_draws, n)."""
+        shape = 1 / np.maximum(variance, 1e-6)
+        drawn = random.standard_gamma(shape, (self.draws, shape.size)) / shape
+        return np.maximum(drawn, 1e-3).astype(np.float32)
 
     def _drawn_shares(self, position: int) -> Float64:
         """Return what is expected of a place in every draw, shape (n_draws, n_cells of the layout)."""
@@ -368,14 +395,25 @@ class Implicates:
         shares: Float64 = drawn[:, cell] * weight / np.add.reduceat(weight, first, axis=1)[:, cell]
         return shares
 
-    def _parts_of(self, member: Int32) -> Int64:
-        """Return the divisions of a place's rows whose sums people read, shape (n_divisions, n_rows)."""
+    def _parts_of(self, member: Int32) -> tuple[Float64, Int64]:
+        """Return the divisions of a place's rows whose sums people read.
+
+        Returns
+        -------
+        apart : ndarray of float64, shape (n_divisions, n_rows)
+            Relative variance of the profile of each row's part, beside that of its concentration.
+        part : ndarray of int64, shape (n_divisions, n_rows)
+        """
+        apart: list[Float64] = []
         parts: list[Int64] = []
         for k in self._parts:
             label = np.unique(member[k], return_inverse=True)[1].astype(np.int64)
             if label.max() > 0 and not any(np.array_equal(label, one) for one in parts):
                 parts.append(label)
-        return np.array(parts, np.int64).reshape(len(parts), member.shape[1])
+                given = self._apart.get(k, np.zeros(int(member[k].max()) + 1))
+                apart.append(self._variance[0] + given[member[k]])
+        shape = len(parts), member.shape[1]
+        return np.array(apart, np.float64).reshape(shape), np.array(parts, np.int64).reshape(shape)
 
     def _set_crossing(
         self, tables: Sequence[Table], evidence: Sequence[Evidence], random: np.random.Generator
@@ -406,13 +444,15 @@ class Implicates:
             if how == STEERED:
                 # Relative to a Poisson count, sums of groups vary as a group of their mean size does.
                 concentration = self.k_group * float(tables[k].n.mean() / self._table.n.mean())
-                given = tables[k], evidence[k], expected, concentration
+                codes = self._categories.get(k, np.zeros((0, tables[k].n.size), np.int64))
+                given = tables[k], evidence[k], expected, concentration, codes
                 self._factor[:, part] = _counts(*given, self.draws, random)
             elif how == GROUP:
                 before = [j for j in range(len(crossing)) if use[j] == GROUP and crossing[j] < k]
                 self._factor[:, part] = self._effects_of_groups(tables[k], k, before, random)
             else:
-                self._factor[:, part] = self._unmeasured_effects(expected.size, random)
+                variance = self._apart.get(k, np.full(tables[k].n.size, self._variance[0]))
+                self._factor[:, part] = self._factors(np.repeat(variance, tables[k].k), random)
 
     def _effects_of_groups(
         self, table: Table, k: int, before: list[int], random: np.random.Generator
@@ -421,9 +461,10 @@ class Implicates:
 
         Factors of tables before it, by position among those that cross places, are taken into account.
         """
-        every = self._evidence.unbiased(self._table)
+        every = self._unbiased
         expected, value, variance, slope = (np.zeros(int(table.offsets[-1])) for _ in range(4))
         jobs = np.bincount(self._groups.member[k], self._groups.n, table.n.size)
+        means = [self._factor[:, slice(*self._begin[j : j + 2])].mean(axis=0) for j in before]
         for i, layout in enumerate(self._layouts):
             rows = self._groups.rows(i)
             first = np.flatnonzero(np.append(True, np.diff(self._cell[i]) > 0))
@@ -431,11 +472,9 @@ class Implicates:
             for g, row in zip(member.tolist(), one.tolist(), strict=True):
                 at = layout.start[k, row] + layout.cell[layout.which[k, row]][first]
                 share = self._profile[i].copy()
-                for j in before:
+                for j, mean in zip(before, means, strict=True):
                     q = int(self._crossing[j])
-                    cell = layout.cell[layout.which[q, row]][first]
-                    begin = self._begin[j] + layout.start[q, row]
-                    share *= self._factor[:, begin : begin + int(cell[-1]) + 1].mean(axis=0)[cell]
+                    share *= mean[layout.start[q, row] + layout.cell[layout.which[q, row]][first]]
                 np.add.at(expected, at, self._table.n[g] * share / share.sum())
                 part = slice(*self._table.offsets[g : g + 2])
                 np.add.at(value, at, every[0][part])
@@ -448,7 +487,7 @@ class Implicates:
         expected = expected * n / np.bincount(owner, expected)[owner]
         # A sum of groups has, over its expectation, the variance of a group of their mean size.
         concentration = self.k_group * float(table.n.mean() / self._table.n.mean())
-        family = Family(np.arange(expected.size), expected.size)
+        family = Family(np.arange(expected.size), expected.size, np.zeros(expected.size, bool))
         sums = Sums(value, variance, slope, expected, n, owner)
         return draw_effects(sums, concentration, [family], self.draws, random)[0]
 
@@ -469,6 +508,7 @@ def _counts(
     evidence: Evidence,
     expected: Float64,
     concentration: float,
+    categories: Int64,
     draws: int,
     random: np.random.Generator,
 ) -> Float32:
@@ -477,11 +517,17 @@ def _counts(
     owner = np.repeat(np.arange(table.n.size), table.k)
     n = table.n[owner].astype(np.float64)
     expected = expected * n / np.bincount(owner, expected)[owner]
-    family = Family(np.arange(value.size), value.size)
+    none, cell = np.zeros(value.size, bool), np.arange(value.size) - np.repeat(table.offsets[:-1], table.k)
+    wide = int(table.k.max())
+    families = [
+        Family(codes[owner] * wide + cell, (int(codes.max()) + 1) * wide, none) for codes in categories
+    ]
+    families.append(Family(np.arange(value.size), value.size, none))
     sums = Sums(value, variance, slope, expected, n, owner)
-    effects = draw_effects(sums, concentration, [family], draws, random)[0]
+    effects = draw_effects(sums, concentration, families, draws, random)
     result = np.empty((draws, value.size), np.float32)
-    for about, drawn in zip(expected * effects, result, strict=True):
+    for turn, drawn in enumerate(result):
+        about = scaled(sums, families, [effect[turn].astype(np.float64) for effect in effects])
         own = spread_of(about, n, concentration)
         x = (value * own + about * variance) / (own + variance)
         x += np.sqrt(own * variance / (own + variance)) * random.standard_normal(x.size)

@@ -122,6 +122,11 @@ class JobGroups:
         """Return the rows of the place at a position."""
         return slice(int(self.starts[position]), int(self.starts[position + 1]))
 
+    def some(self, places: slice) -> JobGroups:
+        """Return the rows of some places, without steps; they share nothing with these."""
+        rows = slice(int(self.starts[places.start]), int(self.starts[places.stop]))
+        return JobGroups(self.n[rows], self.place[rows], self.member[:, rows].copy())
+
     def merged(self, tables: int) -> JobGroups:
         """Return the groups that the first tables do not tell apart, without steps."""
         member = self.member[:tables]
@@ -188,7 +193,6 @@ class Layout:
 
 def layouts(tables: Sequence[Table], groups: JobGroups) -> list[Layout]:
     """Return the layout of every place, in order."""
-    groups.check(tables)
     return [_layout(tables, groups.member[:, groups.rows(i)]) for i in range(groups.n_places)]
 
 

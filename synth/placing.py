@@ -66,7 +66,7 @@ def _odds(row, f, part, own, start, which, cell, factor, rest, use):  # type: ig
 
 @_compiled
 def draw_place(  # type: ignore[no-untyped-def]
-    kind, seen, par, keep, guess, offsets, n, cell, shares, n_rows, group, k_place, k_groups, k_parts, common,
+    kind, seen, par, keep, guess, offsets, n, cell, shares, n_rows, group, k_place, k_groups, k_parts, apart,
     parts, start, which, maps, factor, rest, use, burn, random, jobs,
 ):  # fmt: skip
     """Draw the home cells of the jobs of a place, again and again; return how many counts could not be drawn.
@@ -88,8 +88,8 @@ def draw_place(  # type: ignore[no-untyped-def]
         Concentrations of the place and of parts.
     k_groups : ndarray of float64, shape (n_draws, n_groups)
         Concentrations of groups around the place, or of the only group around what is expected.
-    common : float
-        Relative variance of the profiles of parts, beside that of their concentration.
+    apart : ndarray of float64, shape (n_divisions, n_rows)
+        Relative variance of the profile of each row's part, beside that of its concentration.
     parts : ndarray of int64, shape (n_divisions, n_rows)
         Parts of rows that have profiles of their own, where they are large.
     start, which : ndarray, shape (n_crossing, n_rows)
@@ -153,6 +153,10 @@ def draw_place(  # type: ignore[no-untyped-def]
                 at += 1
         for r in range(rows):
             part[q, r] = number[parts[q, r]]
+    variance = np.zeros(at)
+    for q in range(parts.shape[0]):
+        for r in range(rows):
+            variance[part[q, r]] = apart[q, r]
     profile = np.ones((at, fine))
     chain = groups > 1
     failures = 0
@@ -169,7 +173,7 @@ def draw_place(  # type: ignore[no-untyped-def]
         exposure[:] = k_place
         for p in range(1, profile.shape[0]):
             for f in range(fine):
-                size = max(1.0 / (1.0 / (k_parts * theta[f]) + common), 1e-3)
+                size = max(1.0 / (1.0 / (k_parts * theta[f]) + variance[p]), 1e-3)
                 profile[p, f] = max(random.standard_gamma(size) / size, 1e-6)
         for g in range(groups):
             a, b, kappa = offsets[g], offsets[g + 1], k_groups[m, g]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from synth._words import compiled as _compiled
 
-__all__ = ["least_loss", "measured_concentration", "posterior"]
+__all__ = ["least_loss", "likeliest_concentration", "posterior", "sampled_groups"]
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -26,6 +26,7 @@ Int64 = NDArray[np.int64]
 _GRID = 2.0 ** np.arange(-1, 15)  # concentrations that are tried
 _SAMPLE = 512  # groups, and
 _SAMPLE_CELLS = 400_000  # cells to which a concentration is fitted, at most
+_NOTHING = 1e-13
 _LEAST = 1e-9  # prior mean of a cell, of which nobody can be sure that it is empty
 
 
@@ -69,24 +70,37 @@ def least_loss(
     return counts
 
 
-def measured_concentration(noisy: Int64, offsets: Int64, expected: Float64, n: Int64, ratio: float) -> float:
-    """Return the concentration, of a grid, under which a sample of the noisy counts is likeliest."""
-    most = max(32, min(_SAMPLE, int(_SAMPLE_CELLS * n.size // max(1, offsets[-1]))))
+def sampled_groups(n: Int64, cells: int) -> Int64:
+    """Return the groups, rising, to which a concentration is fitted: a sample, large ones more often.
+
+    Parameters
+    ----------
+    n : ndarray of int64, shape (n_groups,)
+    cells : int
+        Of all groups together.
+    """
+    most = max(32, min(_SAMPLE, int(_SAMPLE_CELLS * n.size // max(1, cells))))
     if n.size <= most:
-        groups = np.arange(n.size)
-    else:
-        cumulative = np.cumsum(n)
-        at = ((np.arange(most) + 0.5) / most * cumulative[-1]).astype(np.int64)
-        groups = np.unique(np.searchsorted(cumulative, at, side="right"))
-    logs = [_log_likelihood(noisy, offsets, expected, n, groups, c, ratio) for c in _GRID.tolist()]
+        return np.arange(n.size)
+    cumulative = np.cumsum(n)
+    at = ((np.arange(most) + 0.5) / most * cumulative[-1]).astype(np.int64)
+    return np.unique(np.searchsorted(cumulative, at, side="right"))
+
+
+def likeliest_concentration(noisy: Int64, offsets: Int64, expected: Float64, n: Int64, ratio: float) -> float:
+    """Return the concentration, of a grid, under which the noisy counts of some groups are likeliest."""
+    logs = [_log_likelihood(noisy, offsets, expected, n, c, ratio) for c in _GRID.tolist()]
     return float(_GRID[int(np.argmax(logs))])
 
 
 @_compiled
-def _moments(y, shape, z, p, most):  # type: ignore[no-untyped-def]
-    """Return mean and variance of x up to `most` with weights C(shape + x - 1, x) z^x p^|y - x|."""
+def _moments(y, shape, z, p, most, far):  # type: ignore[no-untyped-def]
+    """Return mean and variance of x up to `most` with weights C(shape + x - 1, x) z^x p^|y - x|.
+
+    `far` says that nothing is lost at y <= 0 where x goes on for ever.
+    """
     odds = z * p
-    if y <= 0 and odds**most < 1e-13:
+    if y <= 0 and far:
         rest = 1.0 - odds
         mean = shape * odds / rest
         return mean, mean / rest
@@ -124,9 +138,11 @@ def _tilt_of(noisy, expected, n, concentration, p):  # type: ignore[no-untyped-d
     tilt = min(0.0, -math.log(odds * p) / 2)
     for _ in range(60):
         total, spread = 0.0, 0.0
+        z = odds * math.exp(tilt)
+        far = (z * p) ** n < _NOTHING
         for c in range(noisy.size):
             shape = concentration * max(expected[c], _LEAST) / n
-            m, v = _moments(noisy[c], shape, odds * math.exp(tilt), p, n)
+            m, v = _moments(noisy[c], shape, z, p, n, far)
             total += m
             spread += v
         if abs(total - n) <= 1e-7 * n:
@@ -146,10 +162,11 @@ def _posterior(noisy, offsets, expected, n, concentration, p, mean, variance):  
         first, stop = offsets[g], offsets[g + 1]
         tilt = _tilt_of(noisy[first:stop], expected[first:stop], n[g], concentration, p)
         z = n[g] / (n[g] + concentration) * math.exp(tilt)
+        far = (z * p) ** n[g] < _NOTHING
         total = 0.0
         for c in range(first, stop):
             shape = concentration * max(expected[c], _LEAST) / n[g]
-            mean[c], variance[c] = _moments(noisy[c], shape, z, p, n[g])
+            mean[c], variance[c] = _moments(noisy[c], shape, z, p, n[g], far)
             total += mean[c]
         for c in range(first, stop):
             mean[c] *= n[g] / total
@@ -228,10 +245,10 @@ def _least_loss(noisy, offsets, expected, n, concentration, p, mean, counts):  #
 
 
 @_compiled
-def _log_likelihood(noisy, offsets, expected, n, groups, concentration, p):  # type: ignore[no-untyped-def]
-    """Return the log-likelihood of some groups, up to what the concentration leaves alone."""
+def _log_likelihood(noisy, offsets, expected, n, concentration, p):  # type: ignore[no-untyped-def]
+    """Return the log-likelihood of noisy counts, up to what the concentration leaves alone."""
     result = 0.0
-    for g in groups:
+    for g in range(n.size):
         z = n[g] / (n[g] + concentration)
         for c in range(offsets[g], offsets[g + 1]):
             shape = concentration * max(expected[c], _LEAST) / n[g]

@@ -231,19 +231,21 @@ def _name_problems(data: Mapping[str, Any], geography: _Table, jobs: _Table) -> 
             except ValueError as error:
                 yield f"{table}.{key}: {shown(name)} cannot be stored; {error}"
     attributes = _listed(jobs.get("attributes", []))
-    levels = [*_listed(geography.get("levels", [])), geography.get("block")]
-    for key, names, taken in (
-        ("jobs.attributes", attributes, _OF_JOBS),
-        ("geography.levels", levels, _OF_AREAS),
+    of_areas = [("geography.levels", name) for name in _listed(geography.get("levels", []))]
+    of_areas.append(("geography.block", geography.get("block")))
+    areas = _listed(geography.get("non_nesting_areas", []))
+    of_areas += [("geography.non_nesting_areas", name) for name in areas]
+    for names, taken in (
+        ([("jobs.attributes", name) for name in attributes], _OF_JOBS),
+        (of_areas, _OF_AREAS),
     ):
         seen: dict[str, str] = {}
-        for name in names:
+        for key, name in names:
             if not isinstance(name, str):
                 continue
             if (folded := name.casefold()) in taken:
-                where = "geography.block" if key == "geography.levels" and name == levels[-1] else key
                 yield (
-                    f"{where}: {shown(name)} is the name of a column that the release has already; rename "
+                    f"{key}: {shown(name)} is the name of a column that the release has already; rename "
                     "the column, in the file and here"
                 )
             elif seen.setdefault(folded, name) != name:

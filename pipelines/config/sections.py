@@ -454,7 +454,8 @@ class GeographySettings(Section):
         Levels that the crosswalk has no column for, each with the number of groups of neighbouring blocks
         into which a unit of the next coarser level is divided.
     non_nesting_areas : tuple of str
-        Columns of areas that cut across the levels, such as places; auxiliary tables may be about them.
+        Columns of areas that cut across the levels, such as places; auxiliary tables, and tables of the
+        workload, may be about them.
     names : dict of str to str or None
         Columns of the names of units, by level; names are kept in the release for maps. Left out, each level
         `X` has the column `Xname` where the file has one, as in LODES; {} for no names.
@@ -469,7 +470,7 @@ class GeographySettings(Section):
     longitude: Line | None = None
     external_zones: Names = ()
     groupings: Groupings = Field(default_factory=dict)
-    non_nesting_areas: Names = ()
+    non_nesting_areas: LevelNames = ()
     names: NameColumns | None = None
     polygons: Annotated[tuple[PolygonTable, ...], Field(strict=False)] = ()
 

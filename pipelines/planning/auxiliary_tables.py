@@ -18,8 +18,7 @@ def read_auxiliary(config: ReleaseConfig, geography: geo_data.Geography) -> list
     ----------
     config : ReleaseConfig
     geography : geo_data.Geography
-        That of the configuration, or that of its plan, which has no non-nesting areas: their
-        tables are left out.
+        That of the configuration, or one without its non-nesting areas: their tables are left out.
 
     Returns
     -------

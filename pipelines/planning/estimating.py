@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from geo_data.jobs import Slots
 from pipelines.planning.measured import MeasuredGroups, TableChoice
 from pipelines.planning.plan import ReleasePlan, batches
 from pipelines.planning.workload import resolve_workload
-from synth.estimation import Estimate, Prior, estimate, restore
+from synth.estimation import Cells, Estimate, NewCells, Prior, Run, estimate, fit_factors, restore
 from synth.geometric import GeometricParameters
 from synth.measured import JobGroups, MeasuredTable
 from synth.rounding import Rounding
@@ -31,6 +31,7 @@ __all__ = [
     "drawn_cells",
     "estimate_factors",
     "estimate_homes",
+    "estimate_part",
     "public_prior",
     "restore_estimate",
 ]
@@ -38,7 +39,6 @@ __all__ = [
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
-_T = TypeVar("_T", bound=np.generic)
 
 _MOST_KEPT = 2**26  # expected jobs of one place, rows by cells, that are held for tables that are kept
 
@@ -160,13 +160,16 @@ class JobLayout:
         )
         return JobRows(tuple(tables), tuple(chosen), rows, order)
 
-    def choose(self, rows: JobRows, values: Sequence[NDArray[_T]]) -> list[NDArray[_T]]:
+    def choose(self, rows: JobRows, values: Sequence[Cells]) -> list[NDArray[Any]]:
         """Return what the cells of some rows' groups have of one number for each cell of each table."""
         found = []
         for table, groups, of in zip(self.tables, rows.chosen, values, strict=True):
-            size = table.k[groups]
-            begin = np.repeat(table.offsets[groups] - np.append(0, np.cumsum(size)[:-1]), size)
-            found.append(of[begin + np.arange(begin.size)])
+            first, size = int(table.offsets[groups[0]]), table.k[groups]
+            own = of[first : int(table.offsets[groups[-1] + 1])]
+            if groups.size <= groups[-1] - groups[0]:  # with others between them
+                begin = np.repeat(table.offsets[groups] - first - np.append(0, np.cumsum(size)[:-1]), size)
+                own = own[begin + np.arange(begin.size)]
+            found.append(own)
         return found
 
 
@@ -187,29 +190,63 @@ def _kept(plan: ReleasePlan) -> tuple[TableChoice, ...]:
     return tuple(found)
 
 
-def estimate_factors(plan: ReleasePlan, layout: JobLayout, noisy: Sequence[Int64]) -> list[Float64]:
+def estimate_factors(
+    plan: ReleasePlan, layout: JobLayout, noisy: Sequence[Cells], new: NewCells
+) -> list[Cells]:
     """Fit expected homes to noisy counts, from the public model on.
 
-    Where one table is measured, the places of a run of pools are fitted together, so that memory is bounded
-    by the run; several tables are fitted together as a whole.
+    Only a run of pools is in memory, of the first table. Where it is the only one, the places of a run are
+    fitted as if there were no others; several tables are fitted together as a whole.
 
     Parameters
     ----------
     plan : ReleasePlan
     layout : JobLayout
-    noisy : sequence of ndarray of int64
-        Noisy counts of every table; they may be mapped from a file.
+    noisy : sequence of Cells
+        Noisy counts of every table.
+    new : NewCells
+        Makes room for numbers of the first table.
 
     Returns
     -------
-    list of ndarray of float64
+    list of Cells
         The factor of each cell of each table (`synth.estimation.restore`).
     """
-    found: list[list[Float64]] = []
-    for part in [slice(0, plan.pools.n.size)] if plan.further else batches(plan):
+    first = layout.tables[0]
+    if not plan.further:
+        factors = new("factors", int(first.offsets[-1]))
+        for part in batches(plan):
+            (factors[_cells(first, part)],) = estimate_part(plan, layout, noisy, part)
+        return [factors]
+    merged: list[JobGroups] = []
+    runs: list[Run] = []
+    places = 0
+    for part in batches(plan):
         rows = layout.rows([part], kept=False)
-        found.append(estimate_homes(plan, rows, layout.choose(rows, noisy)).factors)
-    return [np.concatenate(factors) for factors in zip(*found, strict=True)]
+        own = rows.groups.merged(len(layout.tables))
+        member = [chosen[of] for chosen, of in zip(rows.chosen, own.member, strict=True)]
+        merged.append(JobGroups(own.n, own.place, np.stack(member).astype(np.int32)))
+        runs.append(Run(slice(places, places + own.n_places), part))
+        places += own.n_places
+    groups = JobGroups(
+        np.concatenate([own.n for own in merged]),
+        np.concatenate([own.place for own in merged]),
+        np.concatenate([own.member for own in merged], axis=1),
+    )
+    return fit_factors(layout.tables, noisy, groups, public_prior(plan), runs, new)
+
+
+def estimate_part(
+    plan: ReleasePlan, layout: JobLayout, noisy: Sequence[Cells], part: slice
+) -> list[NDArray[Any]]:
+    """Return what `estimate_factors` finds for one of the `batches` of a plan with one table."""
+    rows = layout.rows([part], kept=False)
+    found = fit_factors(rows.measured, layout.choose(rows, noisy), rows.groups.merged(1), public_prior(plan))
+    return [values[:] for values in found]
+
+
+def _cells(table: MeasuredTable, groups: slice) -> slice:
+    return slice(int(table.offsets[groups.start]), int(table.offsets[groups.stop]))
 
 
 def estimate_homes(plan: ReleasePlan, rows: JobRows, noisy: Sequence[Int64]) -> Estimate:

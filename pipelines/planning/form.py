@@ -23,6 +23,7 @@ __all__ = [
     "plan_hash",
     "read_document",
     "rename_first_keys",
+    "stored_areas",
 ]
 
 PLAN_FORMAT = "odsynth plan 2"
@@ -137,13 +138,21 @@ def check_tables(folder: Path, document: dict[str, Any], hashes: Mapping[str, st
         check_form(path, columns)
 
 
+def stored_areas(configuration: Mapping[str, Any]) -> list[str]:
+    """Return the kinds of non-nesting areas that tables of the workload are by: a plan has their blocks."""
+    tables = configuration.get("workload", ())
+    named = {side for table in tables for side in (table["home"], table["work"])}
+    return [name for name in configuration["geography"].get("non_nesting_areas", ()) if name in named]
+
+
 def _columns(document: dict[str, Any]) -> dict[str, dict[str, Kind]]:
     """Return the columns of each table, and what they hold."""
     geography, by, attributes = document["geography"], document["pooling"]["by"], document["attributes"]
     degrees = dict.fromkeys(("latitude", "longitude"), pa.types.is_float64)
     units = {"unit": _lists_of(pa.int32()), "share": _lists_of(pa.int32())}
     cells = {"cuts": _lists_of(pa.int32()), "stratum": _lists_of(pa.uint8())}
-    codes = dict.fromkeys((geography["block"], *geography["levels"]), _is_code)
+    areas = stored_areas(document["configuration"])
+    codes = dict.fromkeys((geography["block"], *geography["levels"], *areas), _is_code)
     numbers = {"n": is_count, "m": is_count, "domain": pa.types.is_int32, "class": pa.types.is_int32}
     return {
         "blocks.parquet": {**codes, **degrees, "weight": is_count},

@@ -135,6 +135,7 @@ class SimulatedUtility:
 
 _TRIAL_JOBS = 1_000_000
 _FEW_CELLS = 2**24  # of the pools of a plan; two draws of one with more are not held at once
+_TRIAL_CELLS = 2**24  # of several tables, which are fitted together in memory when they are tried
 
 
 def draw_public_model(
@@ -242,7 +243,7 @@ def draw_synthetic(
 
 def draw_measured(
     plan: ReleasePlan, homes: NDArray[np.int32], parts: list[slice], key: synth.RunKey
-) -> tuple[NDArray[np.int32], list[Estimate]]:
+) -> tuple[NDArray[np.int32], Estimate | None]:
     """Measure, estimate and draw the jobs of some batches, as if there were no others.
 
     Parameters
@@ -257,11 +258,11 @@ def draw_measured(
     Returns
     -------
     homes : ndarray of int32, shape (n_slots,)
-    fits : list of Estimate
-        One of all batches where there are several tables; otherwise one of each.
+    fit : Estimate or None
+        Of all batches, where there are several tables; one table is estimated batch by batch.
     """
     layout = JobLayout(plan)
-    drawn, fits, begin = [], [], 0
+    drawn, begin = [], 0
     for i, together in enumerate([parts] if plan.further else [[part] for part in parts]):
         rows = layout.rows(together)
         own = homes[begin : begin + rows.slot.size][rows.slot]
@@ -270,9 +271,9 @@ def draw_measured(
         for k, table in enumerate(rows.measured):
             counts = count_cells(table, np.repeat(rows.groups.member[k], rows.groups.n), own)
             noisy.append(measure(counts, table.parameters, key, k, i))
-        fits.append(estimate_homes(plan, rows, noisy))
-        drawn.append(draw_homes(plan, rows, fits[-1], key, i))
-    return np.concatenate(drawn), fits
+        fit = estimate_homes(plan, rows, noisy)
+        drawn.append(draw_homes(plan, rows, fit, key, i))
+    return np.concatenate(drawn), fit if plan.further else None
 
 
 def simulate_utility(
@@ -299,7 +300,8 @@ def simulate_utility(
     seed : int
         Of proxy truth and trial draw.
     trial_jobs : int
-        A larger plan is tried on batches, spread over it, of about so many jobs.
+        A larger plan is tried on batches, spread over it, of about so many jobs; fewer, where several tables
+        would have too many cells in memory.
     batch_jobs : int, optional
         Jobs of such a batch, as for a run.
 
@@ -309,11 +311,16 @@ def simulate_utility(
     """
     slots, geography = plan.pools.slots, model.geography
     workload = resolve_workload(plan.configuration, geography, plan.level, slots)
-    parts = _spread(batches(plan, batch_jobs), plan.pools.n, trial_jobs)
+    part = trial_jobs / len(slots)
+    if plan.further:
+        part = min(part, _TRIAL_CELLS / int(plan.numeric.domains.n_cells[plan.numeric.pools.domain].sum()))
+    parts = _spread(batches(plan, batch_jobs), part)
     tried = _slots_of(plan, parts)
     work, own = slots.work[tried], {name: slots.attributes[name][tried] for name in workload.attributes}
     if homes is None:
-        homes = geo_data.proxy_homes(model, work, seed, own, geo_data.attribute_concentrations(model, slots))
+        homes = geo_data.proxy_homes(
+            model, work, seed, own, geo_data.attribute_concentrations(model.units(slots.work), slots)
+        )
     else:
         homes = homes[tried]
     known = own if attributes is None else {name: attributes[name][tried] for name in workload.attributes}
@@ -354,9 +361,9 @@ def simulate_utility(
     )
 
 
-def _spread(parts: list[slice], n: NDArray[np.int64], jobs: int) -> list[slice]:
-    """Return as many batches, evenly spread, as hold about so many jobs."""
-    wanted = max(1, round(len(parts) * jobs / int(n.sum())))
+def _spread(parts: list[slice], part: float) -> list[slice]:
+    """Return a part of the batches, evenly spread."""
+    wanted = max(1, round(len(parts) * part))
     if wanted >= len(parts):
         return parts
     return [parts[i] for i in np.unique(np.linspace(0, len(parts) - 1, wanted).astype(int))]

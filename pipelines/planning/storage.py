@@ -30,6 +30,7 @@ from pipelines.planning.form import (
     check_tables,
     document_text,
     read_document,
+    stored_areas,
 )
 from pipelines.planning.measured import TableChoice, group_jobs
 from pipelines.planning.plan import Choices, ReleasePlan, record_range
@@ -241,8 +242,8 @@ def load_geography(folder: Path, document: dict[str, Any]) -> Geography:
     ValueError
         If blocks.parquet is not an ordered hierarchy.
     """
-    names = document["geography"]
-    columns = [names["block"], *names["levels"], "latitude", "longitude"]
+    names, areas = document["geography"], stored_areas(document["configuration"])
+    columns = [names["block"], *names["levels"], *areas, "latitude", "longitude"]
     table = pq.read_table(folder / "blocks.parquet", columns=columns, read_dictionary=names["levels"])
     try:
         return ordered_geography(
@@ -252,6 +253,7 @@ def load_geography(folder: Path, document: dict[str, Any]) -> Geography:
             table["latitude"].to_numpy(),
             table["longitude"].to_numpy(),
             names["external_zones"],
+            {name: table[name] for name in areas},
         )
     except ValueError as error:
         raise ValueError(f"blocks.parquet: {error}") from None
@@ -263,6 +265,9 @@ def _tables(plan: ReleasePlan) -> tuple[pa.Table, ...]:
     for level in geography.levels:
         units = geography.unit_of(level, np.arange(geography.n_blocks))
         blocks[level] = _text(geography.codes(level), units)
+    for name in stored_areas(plan.configuration):
+        part = geography.non_nesting_areas[name]
+        blocks[name] = _text(part.codes, part.area)
     blocks |= {
         "latitude": pa.array(geography.latitude),
         "longitude": pa.array(geography.longitude),

@@ -31,8 +31,8 @@ _MOST_DRAWS = 8
 _CLEARLY = 3.0  # times sqrt(loss / jobs), about the standard deviation of a share of jobs that are elsewhere
 _SAMPLE_UNITS = 250  # most destination units that these jobs are in
 _MOST_CELLS = 2**26  # of all pools of a sample: more take too long to try
-_MOST_MEASURED = 2**31  # noisy counts of a release
-_MOST_TOGETHER = 2**25  # of several tables, which are fitted together in memory
+_MOST_TOGETHER = 2**25  # the same, of several tables, which are fitted together in memory there
+_MOST_MEASURED = 2**29  # noisy counts of a release: of more, estimates take longer than all else
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +118,7 @@ def draw_sample(
         geo_data.Slots(slots.work[rows], attributes, categories),
         inputs.model,
         workload,
-        geo_data.attribute_concentrations(inputs.model, slots),
+        geo_data.attribute_concentrations(inputs.model.units(slots.work), slots),
         int(np.count_nonzero(rows)) / len(slots),
         min(_MOST_DRAWS, max(1, SAMPLE_JOBS // len(slots))),
     )
@@ -183,14 +183,14 @@ def _losses(plan: ReleasePlan, sample: Sample, seed: int, homes: NDArray[np.int3
     slots, workload, parts = plan.pools.slots, sample.workload, batches(plan)
     key = synth.RunKey.from_seed(seed)
     if plan.measures:
-        drawn, fits = draw_measured(plan, homes, parts, key)
+        drawn, fit = draw_measured(plan, homes, parts, key)
     else:
-        drawn, fits = draw_synthetic(plan, homes, key, parts), []
+        drawn, fit = draw_synthetic(plan, homes, key, parts), None
     true, synthetic = (CountedJobs(slots.work, h, slots.attributes) for h in (homes, drawn))
     losses = workload.losses(true, synthetic, sample.share)
-    if plan.further and sample.share < 1:
+    if fit is not None and sample.share < 1:
         # Their noise is that of the whole, which more units do not even out; whole jobs would be too coarse.
-        margins = fits[0].margins()[1:]
+        margins = fit.margins()[1:]
         for groups, choice, margin in zip(plan.further, plan.choices.tables, margins, strict=True):
             lost = margin - count_cells(groups.table, groups.find(slots), homes)
             for i, table in enumerate(workload.tables):
@@ -214,9 +214,9 @@ def _variation(plan: ReleasePlan, groups: MeasuredGroups, table: Table, lost: ND
 
 def _is_too_large(plan: ReleasePlan, share: float) -> bool:
     cells = int(plan.numeric.domains.n_cells[plan.numeric.pools.domain].sum())
-    if cells > _MOST_CELLS:
+    if cells > (_MOST_TOGETHER if plan.further else _MOST_CELLS):
         return True
-    return plan.measures and cells > share * (_MOST_TOGETHER if plan.further else _MOST_MEASURED)
+    return plan.measures and cells > share * _MOST_MEASURED
 
 
 def _as_of_all_jobs(plan: ReleasePlan, share: float) -> ReleasePlan:

@@ -131,7 +131,7 @@ def _check(
     end = np.concatenate([np.zeros(1, np.int64), np.cumsum(plan.pools.n)])
     pairs = blocks = 0
     counts: list[str] = []
-    for pools in batches(plan, _AT_A_TIME):
+    for pools in batches(plan) if rounded else batches(plan, _AT_A_TIME):  # as homes were estimated
         own = slice(end[pools.start], end[pools.stop])
         work = slots.work[own]
         attributes = {name: codes[own] for name, codes in slots.attributes.items()}

@@ -22,12 +22,14 @@ from pipelines.planning.estimating import (
     JobRows,
     drawn_cells,
     estimate_factors,
+    estimate_part,
     restore_estimate,
 )
 from pipelines.planning.plan import ReleasePlan, batches
+from pipelines.storage.cell_file import new_numbers
 from pipelines.storage.parquet_bytes import check_parquet_bytes
 from pipelines.storage.parquet_form import FormError, check_form
-from synth.estimation import Estimate
+from synth.estimation import Cells, Estimate
 
 __all__ = [
     "MEASUREMENT_FOLDER",
@@ -42,7 +44,7 @@ __all__ = [
 
 MEASUREMENT_FOLDER = "measurements"
 _MOST_OFF = 1.01  # jobs: one, and what sums of floats and of parts of a job may be off
-Factors = Sequence[Sequence[NDArray[np.float64]]]
+Factors = Sequence[Sequence[Cells]]
 _COUNTS = pa.large_list(pa.int64())
 
 
@@ -57,7 +59,7 @@ def measurement_files(plan: ReleasePlan) -> list[list[str]]:
 
 
 def write_measurements(
-    plan: ReleasePlan, layout: JobLayout, noisy: Sequence[Sequence[NDArray[np.int64]]], folder: Path
+    plan: ReleasePlan, layout: JobLayout, noisy: Sequence[Sequence[Cells]], folder: Path
 ) -> None:
     """Write the noisy counts of every run and table into the public folder.
 
@@ -66,8 +68,8 @@ def write_measurements(
     plan : ReleasePlan
     layout : JobLayout
         Of the plan.
-    noisy : sequence of sequence of ndarray of int64
-        By run and table, at the offsets of the table; they may be mapped from files.
+    noisy : sequence of sequence of Cells
+        By run and table, at the offsets of the table.
     folder : Path
     """
     for names, of_run in zip(measurement_files(plan), noisy, strict=True):
@@ -77,14 +79,14 @@ def write_measurements(
             _write(plan, layout, k, values, path)
 
 
-def _write(plan: ReleasePlan, layout: JobLayout, k: int, values: NDArray[np.int64], target: Any) -> None:
+def _write(plan: ReleasePlan, layout: JobLayout, k: int, values: Cells, target: Any) -> None:
     groups = _groups(plan, k)
     schema = groups.schema.append(pa.field("noisy", _COUNTS))
     offsets = layout.tables[k].offsets
     with pq.ParquetWriter(target, schema, compression="zstd", use_dictionary=groups.column_names) as writer:
         for part in _parts(plan, k):  # so that a nation is not in memory at once
             own = offsets[part.start : part.stop + 1]
-            counts = pa.array(np.asarray(values[own[0] : own[-1]]))
+            counts = pa.array(values[int(own[0]) : int(own[-1])])
             lists = pa.LargeListArray.from_arrays(pa.array(own - own[0]), counts)
             rows = groups.slice(part.start, part.stop - part.start)
             writer.write_table(rows.append_column(schema.field("noisy"), lists))
@@ -101,8 +103,8 @@ def _groups(plan: ReleasePlan, k: int) -> pa.Table:
     return pa.table(plan.further[k - 1].labels())
 
 
-def read_measurements(folder: Path, plan: ReleasePlan, layout: JobLayout) -> list[list[NDArray[np.int64]]]:
-    """Read the noisy counts of a public folder, by run and table.
+def read_measurements(folder: Path, plan: ReleasePlan, layout: JobLayout) -> list[list[Cells]]:
+    """Check the noisy counts of a public folder, by run and table; they are read as they are looked at.
 
     Raises
     ------
@@ -110,25 +112,52 @@ def read_measurements(folder: Path, plan: ReleasePlan, layout: JobLayout) -> lis
         If a file is not of the plan's groups and cells; names the file.
     """
     return [
-        [_read(folder / name, plan, layout, k) for k, name in enumerate(names)]
+        [_StoredCounts(folder / name, plan, layout, k) for k, name in enumerate(names)]
         for names in measurement_files(plan)
     ]
 
 
-def _read(path: Path, plan: ReleasePlan, layout: JobLayout, k: int) -> NDArray[np.int64]:
-    groups = _groups(plan, k)
-    columns = {
-        name: partial(_is, kind) for name, kind in zip(groups.column_names, groups.schema.types, strict=True)
-    }
-    check_form(path, columns | {"noisy": partial(_is, _COUNTS)})
-    table = pq.read_table(path)
-    noisy = table["noisy"].combine_chunks()
-    if noisy.null_count or noisy.values.null_count or table.drop_columns("noisy").combine_chunks() != groups:
-        raise FormError(f"{path.name}: the rows are not the groups that the plan measures")
-    if not np.array_equal(noisy.value_lengths().to_numpy(), layout.tables[k].k):
-        raise FormError(f"{path.name}: a group has not one count for each of its cells")
-    counts: NDArray[np.int64] = noisy.values.to_numpy()
-    return counts
+class _StoredCounts:
+    """The noisy counts of a table in a public folder, of which row groups are in memory."""
+
+    def __init__(self, path: Path, plan: ReleasePlan, layout: JobLayout, k: int) -> None:
+        self._path, table, groups = path, layout.tables[k], _groups(plan, k)
+        columns = {
+            name: partial(_is, kind)
+            for name, kind in zip(groups.column_names, groups.schema.types, strict=True)
+        }
+        found = check_form(path, columns | {"noisy": partial(_is, _COUNTS)})
+        rows = [found.row_group(i).num_rows for i in range(found.num_row_groups)]
+        self._of_row_group: list[tuple[int, int]] = []  # its cells
+        begin = 0
+        for i, stop in enumerate(np.cumsum(rows).tolist()):
+            part = pq.ParquetFile(path).read_row_group(i)
+            noisy = part["noisy"].combine_chunks()
+            own = part.drop_columns("noisy").combine_chunks()
+            if noisy.null_count or noisy.values.null_count or own != groups[begin:stop].combine_chunks():
+                raise self._other_rows()
+            if not np.array_equal(noisy.value_lengths().to_numpy(), table.k[begin:stop]):
+                raise FormError(f"{path.name}: a group has not one count for each of its cells")
+            self._of_row_group.append((int(table.offsets[begin]), int(table.offsets[stop])))
+            begin = stop
+        if begin != groups.num_rows:
+            raise self._other_rows()
+
+    def _other_rows(self) -> FormError:
+        return FormError(f"{self._path.name}: the rows are not the groups that the plan measures")
+
+    def __getitem__(self, cells: slice) -> NDArray[np.int64]:
+        begin, stop, _ = cells.indices(self._of_row_group[-1][1])
+        found = [np.zeros(0, np.int64)]
+        for i, (first, last) in enumerate(self._of_row_group):
+            if first < stop and begin < last:
+                part = pq.ParquetFile(self._path).read_row_group(i, columns=["noisy"])
+                counts = part["noisy"].combine_chunks().values.to_numpy()
+                found.append(counts[max(begin - first, 0) : stop - first])
+        return np.concatenate(found)
+
+    def __setitem__(self, cells: slice, values: NDArray[np.int64]) -> None:
+        raise TypeError("a release is not changed")
 
 
 def _is(kind: pa.DataType, other: pa.DataType) -> bool:
@@ -143,31 +172,47 @@ class Measurements:
     plan : ReleasePlan
     layout : JobLayout
         Of the plan.
-    noisy : sequence of sequence of ndarray of int64
+    noisy : sequence of sequence of Cells
         By run and table (`read_measurements`).
-    factors : sequence of sequence of ndarray of float64, optional
+    factors : sequence of sequence of Cells, optional
         What `estimate_factors` makes of them, where that is known.
+    scratch : Path, optional
+        Empty folder for what several tables are fitted with, where that is not known.
     """
 
     def __init__(
         self,
         plan: ReleasePlan,
         layout: JobLayout,
-        noisy: Sequence[Sequence[NDArray[np.int64]]],
+        noisy: Sequence[Sequence[Cells]],
         factors: Factors | None = None,
+        scratch: Path | None = None,
     ) -> None:
-        self._plan, self._layout = plan, layout
-        self._factors = factors or [estimate_factors(plan, layout, of_run) for of_run in noisy]
+        self._plan, self._layout, self._noisy = plan, layout, noisy
+        self._factors = factors
+        if factors is None and plan.further:
+            if scratch is None:
+                raise ValueError("several tables are fitted in a folder")
+            for run in range(len(noisy)):
+                (scratch / str(run)).mkdir()
+            self._factors = [
+                estimate_factors(plan, layout, of_run, partial(new_numbers, scratch / str(run)))
+                for run, of_run in enumerate(noisy)
+            ]
         cells = sum(table.offsets[-1] for table in layout.tables)
         runs = f", {len(noisy)} times" if len(noisy) > 1 else ""
         tables = f"{len(layout.tables)} tables" if len(layout.tables) > 1 else "one table"
         self.words = f"noisy counts of {cells:,} cells of {tables}{runs}, which homes are estimated from"
 
     def of(self, run: int, pools: slice) -> Rounded:
-        """Return what homes of all pools of some places were rounded from, in a run of the mechanism."""
-        rows = self._layout.rows([pools])
-        fit = restore_estimate(self._plan, rows, self._layout.choose(rows, self._factors[run]))
-        return Rounded(self._plan, rows, fit)
+        """Return what homes of one of the `batches` of the plan, in a run of the mechanism, came from."""
+        plan, layout = self._plan, self._layout
+        rows = layout.rows([pools])
+        if self._factors is None:
+            factors = estimate_part(plan, layout, self._noisy[run], pools)
+        else:
+            factors = layout.choose(rows, self._factors[run])
+        return Rounded(plan, rows, restore_estimate(plan, rows, factors))
 
 
 class Rounded:
@@ -226,6 +271,6 @@ def check_measurement_bytes(folder: Path, plan: ReleasePlan) -> Iterator[str]:
     layout = JobLayout(plan)
     for names in measurement_files(plan):
         for k, name in enumerate(names):
-            values = _read(folder / name, plan, layout, k)
+            values = _StoredCounts(folder / name, plan, layout, k)
             if not check_parquet_bytes(folder / name, partial(_write, plan, layout, k, values)):
                 yield name

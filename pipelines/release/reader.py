@@ -22,7 +22,7 @@ import geo_data
 from pipelines.config.fields import check_level_name
 from pipelines.config.implicates import Implicates
 from pipelines.planning.accuracy import ExpectedAccuracy
-from pipelines.planning.form import read_document
+from pipelines.planning.form import read_document, stored_areas
 from pipelines.planning.storage import load_geography
 from pipelines.release.accuracy import ACCURACY_FILE, read_accuracy
 from pipelines.release.certificate import Certificate
@@ -389,7 +389,8 @@ def _check_names(certificate: Certificate, document: dict[str, Any]) -> None:
             raise ValueError(f"plan.json: {name} of the release is not that of certificate.json")
     if said.get("implicates") != certificate.implicates.number:
         raise ValueError("plan.json: implicates of the release are not those of certificate.json")
-    for level in (*document["geography"]["levels"], document["geography"]["block"]):
+    names = document["geography"]
+    for level in (*names["levels"], names["block"], *stored_areas(document["configuration"])):
         check_level_name(str(level))
 
 

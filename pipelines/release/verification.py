@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import numpy as np
@@ -145,10 +146,14 @@ def _verify(
     computed = guarantee or _run("guarantee", certify)
     yield Check("guarantee", _run("guarantee", lambda: _check_guarantee(plan, computed, certificate, stated)))
     yield Check("budget", _run("budget", lambda: _check_budget(plan, computed)))
-    measured = _run("measurements", lambda: None if first else _read_measurements(folder, plan, factors))
-    if measured is not None:
-        yield Check("measurements", measured.words)
-    yield Check("data", _run("data", lambda: _check_data(folder, plan, certificate, measured)))
+    with TemporaryDirectory() as scratch:
+        measured = _run(
+            "measurements",
+            lambda: None if first else _read_measurements(folder, plan, factors, Path(scratch)),
+        )
+        if measured is not None:
+            yield Check("measurements", measured.words)
+        yield Check("data", _run("data", lambda: _check_data(folder, plan, certificate, measured)))
     expected = _run("accuracy", lambda: None if first else read_accuracy(folder, certificate.plan_sha256))
     if expected is not None:
         yield Check("accuracy", _run("accuracy", lambda: check_accuracy(expected, plan)))
@@ -327,12 +332,13 @@ def contradictions(config: ReleaseConfig, plan: ReleasePlan) -> list[str]:
     asked_thresholds = (
         () if cells else (float(settings.split_threshold),) if settings.split_threshold else thresholds
     )
+    mechanism = plan.numeric.mechanism
     asked = config.geography.external_zones
     if asked:  # the blocks of a nation are many, and say nothing where no zone is asked for
         inside = pd.Series(np.delete(geography.blocks, geography.external_blocks), dtype="str")
         asked = find_external_zones(asked, inside)
     pairs = {
-        "mechanism": (plan.numeric.mechanism, config.release.mechanism or plan.numeric.mechanism),
+        "mechanism": (mechanism, mechanism if mechanism in config.mechanisms else None),
         "epsilon and delta": (plan.requested, (privacy.epsilon, privacy.delta)),
         "guarantee": (plan.numeric.guarantee, privacy.guarantee),
         "block": (geography.block_level, config.geography.block),
@@ -377,12 +383,14 @@ def _check_budget(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
     return f"within the requested epsilon {epsilon} and delta {delta} ({plan.numeric.guarantee})"
 
 
-def _read_measurements(folder: Path, plan: ReleasePlan, factors: Factors | None) -> Measurements | None:
+def _read_measurements(
+    folder: Path, plan: ReleasePlan, factors: Factors | None, scratch: Path
+) -> Measurements | None:
     """Read the noisy counts of a release that has some."""
     if not plan.measures:
         return None
     layout = JobLayout(plan)
-    return Measurements(plan, layout, read_measurements(folder, plan, layout), factors)
+    return Measurements(plan, layout, read_measurements(folder, plan, layout), factors, scratch)
 
 
 def _check_data(

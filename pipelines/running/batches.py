@@ -10,6 +10,7 @@ import hashlib
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from pipelines.planning.plan import ReleasePlan, batches
 from pipelines.planning.sampling import measure, sample_batch
 from pipelines.release.layout import Part, file_names
 from pipelines.running.folder import RunFolder, RunState
+from pipelines.storage.cell_file import CellFile, new_numbers
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, sha256_of
 from pipelines.storage.durable import whole_folder
 from synth.measured import MeasuredTable, count_cells
@@ -130,25 +132,25 @@ def _parts_of(staging: RunFolder, state: RunState) -> Path:
     return staging.parts / hashlib.sha256(state.name.encode()).hexdigest()[:16]
 
 
-def estimated_factors(staging: RunFolder, state: RunState) -> list[list[NDArray[np.float64]]] | None:
-    """Return the estimates of a run, by run of the mechanism and table, mapped from their files, if any."""
+def estimated_factors(staging: RunFolder, state: RunState) -> list[list[CellFile]] | None:
+    """Return the estimates of a run, by run of the mechanism and table, if there are any."""
     folder = _parts_of(staging, state) / _ESTIMATED
-    found: list[list[NDArray[np.float64]]] = []
+    found: list[list[CellFile]] = []
     while (folder / _factors(len(found), 0)).exists():
         run = len(found)
-        of_run: list[NDArray[np.float64]] = []
+        of_run: list[CellFile] = []
         while (file := folder / _factors(run, len(of_run))).exists():
-            of_run.append(np.load(file, mmap_mode="r"))
+            of_run.append(CellFile(file, np.float64))
         found.append(of_run)
     return found or None
 
 
 def _noisy(run: int, table: int) -> str:
-    return f"noisy-{run}-{table}.npy"
+    return f"noisy-{run}-{table}"
 
 
 def _factors(run: int, table: int) -> str:
-    return f"factors-{run}-{table}.npy"
+    return f"factors-{run}-{table}"
 
 
 def _checksums(folder: Path) -> str:
@@ -219,33 +221,37 @@ class RunBatches:
         with suppress(FileExistsError), whole_folder(self.measured(batch), sweep=False) as folder:
             for run in range(self.implicates.runs):
                 noisy = measure(counts, self._tables[0].parameters, self.key, 0, batch, run)
-                np.save(folder / _noisy(run, 0), noisy)
+                CellFile(folder / _noisy(run, 0), np.int64)[:] = noisy
             (folder / CHECKSUMS).write_text(_checksums(folder), encoding="utf-8")
 
     def estimate(self) -> None:
         """Put noisy counts together, those of further tables too, and fit homes to them."""
         with suppress(FileExistsError), whole_folder(self.estimated) as folder:
             for run in range(self.implicates.runs):
-                noisy = [self._gather(folder, run)]
+                noisy = [CellFile(folder / _noisy(run, k), np.int64) for k in range(len(self._tables))]
+                self._gather(noisy[0], run)
                 for k, table in enumerate(self._tables[1:], start=1):
-                    noisy.append(measure(self.staging.read_counts(k), table.parameters, self.key, k, 0, run))
-                    np.save(folder / _noisy(run, k), noisy[k])
+                    noisy[k][:] = measure(self.staging.read_counts(k), table.parameters, self.key, k, 0, run)
                 assert self.layout is not None
-                for k, factors in enumerate(estimate_factors(self.plan, self.layout, noisy)):
-                    np.save(folder / _factors(run, k), factors)
+                (fitting := folder / "fitting").mkdir()
+                found = estimate_factors(self.plan, self.layout, noisy, partial(new_numbers, fitting))
+                for k, factors in enumerate(found):
+                    if isinstance(factors, CellFile):
+                        factors.rename(folder / _factors(run, k))
+                    else:
+                        CellFile(folder / _factors(run, k), np.float64)[:] = factors[:]
+                shutil.rmtree(fitting)
             (folder / CHECKSUMS).write_text(_checksums(folder), encoding="utf-8")
+        for batch in range(len(self.slices)):  # what they hold is in there
+            shutil.rmtree(self.measured(batch), ignore_errors=True)
 
-    def _gather(self, folder: Path, run: int) -> NDArray[np.int64]:
-        """Put the noisy counts of all batches into one file, and return them mapped from it."""
-        size = int(self._tables[0].offsets[-1])
-        whole = np.lib.format.open_memmap(folder / _noisy(run, 0), "w+", np.int64, (size,))
+    def _gather(self, whole: CellFile, run: int) -> None:
+        """Put the noisy counts of all batches into one file."""
         begin = 0
         for batch in range(len(self.slices)):
-            part = np.load(self.measured(batch) / _noisy(run, 0))
+            part = CellFile(self.measured(batch) / _noisy(run, 0), np.int64)[:]
             whole[begin : begin + part.size] = part
             begin += part.size
-        whole.flush()
-        return whole
 
     @property
     def _tables(self) -> tuple[MeasuredTable, ...]:
@@ -253,9 +259,9 @@ class RunBatches:
             raise TypeError("the mechanism of the plan measures no tables")
         return self.layout.tables
 
-    def noisy_counts(self, run: int) -> list[NDArray[np.int64]]:
-        """Return the noisy counts of every measured table, mapped from their files."""
-        return [np.load(self.estimated / _noisy(run, k), mmap_mode="r") for k in range(len(self._tables))]
+    def noisy_counts(self, run: int) -> list[CellFile]:
+        """Return the noisy counts of every measured table."""
+        return [CellFile(self.estimated / _noisy(run, k), np.int64) for k in range(len(self._tables))]
 
     def _homes(self, batch: int) -> tuple[slice, NDArray[np.int32], NDArray[np.int64] | None]:
         """Return the pools of a batch, its homes pool after pool, and how many each has if not its slots."""
@@ -297,7 +303,7 @@ class RunBatches:
         rows = self.layout.rows([self.slices[batch]])
         for run in range(self.implicates.runs):
             factors = [
-                np.load(self.estimated / _factors(run, k), mmap_mode="r") for k in range(len(self._tables))
+                CellFile(self.estimated / _factors(run, k), np.float64) for k in range(len(self._tables))
             ]
             fit = restore_estimate(self.plan, rows, self.layout.choose(rows, factors))
             for i in range(self.implicates.of_run):

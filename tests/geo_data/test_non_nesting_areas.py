@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from geo_data import Geography, read_crosswalk, read_ctpp, read_flows
+from geo_data import Geography, ordered_geography, read_crosswalk, read_ctpp, read_flows
 
 # Blocks of two states, out of order; the places cut tracts, and 03's are also in two counties.
 ROWS = [
@@ -95,6 +96,39 @@ def test_places_outside(write: Callable[..., Path]) -> None:
     assert wide.codes("plc")[found[:3]].tolist() == ["2599999", "2599999", "0312000"]
     assert found[3:].tolist() == [-1, -1]
     assert wide.locate_unit("pod", ["25", "26"]).tolist() == [1, -1]
+
+
+def test_areas_of_ordered_blocks(write: Callable[..., Path]) -> None:
+    """As a plan stores them: with external zones, which codes of some areas tell and of others do not."""
+    wide = read(write(text()), ("plc", "pod"), ("25", "44001"))
+    units = wide.unit_of("trct", np.arange(wide.n_blocks))
+
+    def stored(**blank: str) -> Geography:
+        areas = {}
+        for name, part in wide.non_nesting_areas.items():
+            codes = part.codes[part.area]
+            codes[wide.number([blank.get(name, "")])[0] if name in blank else []] = ""
+            areas[name] = pa.chunked_array([codes.tolist()])
+        return ordered_geography(
+            "blk",
+            pa.chunked_array([wide.blocks.tolist()]),
+            {"trct": pa.chunked_array([pa.DictionaryArray.from_arrays(units, wide.codes("trct").tolist())])},
+            wide.latitude,
+            wide.longitude,
+            wide.external_zones,
+            areas,
+        )
+
+    again = stored()
+    for name, codes in (("plc", ["2512345", "2500123", "0312000", "4400123"]), ("pod", ["25", "77", "26"])):
+        assert again.codes(name).tolist() == wide.codes(name).tolist()
+        every = np.arange(wide.n_blocks)
+        assert again.unit_of(name, every).tolist() == wide.unit_of(name, every).tolist()
+        assert again.locate_unit(name, codes).tolist() == wide.locate_unit(name, codes).tolist()
+    with pytest.raises(ValueError, match="blocks are in no area of plc"):
+        stored(plc=ROWS[0][0])
+    nested = {name: again.lie_within("trct", name) for name in ("trct", "blk", "plc", "pod")}
+    assert nested == {"trct": True, "blk": False, "plc": False, "pod": True}
 
 
 FLOWS = "home,work,n\n0312000,0312000,5\n0312000,0912000,2\n0399999,0312000,7\n0312000,0999999,8\n"

@@ -170,6 +170,43 @@ def zoned_release(zoned_config: Path, clean_source: object) -> pipelines.Release
     return pipelines.run(pipelines.load_config(zoned_config))
 
 
+@pytest.fixture(scope="session")
+def strips(small_region: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The change of a configuration that has three places: strips that cut tracts and leave blocks out."""
+    crosswalk = pd.read_csv(small_region["crosswalk"], dtype="str")
+    north = crosswalk["blklatdd"].astype(float)
+    strip = pd.cut(north.rank(pct=True), [0, 0.2, 0.5, 0.8, 1], labels=False)
+    crosswalk["stplc"] = np.array(["0311000", "0312000", "0313000", "9999999"])[strip]
+    assert len(crosswalk[["trct", "stplc"]].drop_duplicates()) > len(crosswalk["trct"].unique()) + 3
+    path = tmp_path_factory.mktemp("strips") / "xwalk.csv"
+    crosswalk.to_csv(path, index=False)
+    return {"geography.file": path, "geography.non_nesting_areas": ["stplc"]}
+
+
+@pytest.fixture(scope="session")
+def cut_release(
+    config_text: Callable[..., str],
+    strips: dict[str, Any],
+    tmp_path_factory: pytest.TempPathFactory,
+    clean_source: object,
+) -> pipelines.Release:
+    """A release for tables of places, which cut tracts, and of home blocks. Copy it before changing it."""
+    tables = [
+        {"home": "stplc", "work": "stplc"},
+        {"home": "stplc", "attributes": ["SE"]},
+        {"home": "tabblk2010", "work": "trct"},
+        {"home": "trct", "work": "stplc"},
+    ]
+    plan = {
+        "plan.coarsening": "units",
+        "plan.split_threshold": None,
+        "plan.pool_below": 8,
+        "plan.pool_by": [],
+    }
+    text = config_text(strips, plan, {"workload": tables})
+    return pipelines.run(pipelines.parse_config(text, tmp_path_factory.mktemp("cut"), "cut.toml"))
+
+
 @pytest.fixture
 def british(tmp_path: Path) -> Callable[..., pipelines.ReleaseConfig]:
     """Return a configuration with British codes (no code is a prefix of another) and the levels given."""

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from synth.estimation import estimate
+from synth.estimation import Run, estimate, fit_factors
 from synth.geometric import GeometricParameters
 from synth.measured import JobGroups, MeasuredTable, layouts, measure
 from synth.plan import Domains, Table
-from synth.posterior import measured_concentration, posterior
+from synth.posterior import likeliest_concentration, posterior
 from synth.projection import project
 from synth.randomness import RunKey
 from synth.rounding import Rounding
@@ -85,12 +85,12 @@ def test_one_table_with_a_prior_is_its_posterior(case: tuple) -> None:
     (t,), (y,) = tables[1:], noisy[1:]
     cells = prior(0, np.array([0, 4, 8]))
     expected = np.concatenate([n * cells for n in t.n])
-    kappa = measured_concentration(y, t.offsets, expected, t.n, t.ratio)
+    kappa = likeliest_concentration(y, t.offsets, expected, t.n, t.ratio)
     first, _ = posterior(y, t.offsets, expected, t.n, kappa, t.ratio)
     # What the other group shows, and the prior worth kappa jobs, are the prior of the second look.
     others = first.reshape(2, 3)[::-1]
     profile = t.n[:, None] * (kappa * cells + others) / (kappa + t.n[::-1, None])
-    kappa = measured_concentration(y, t.offsets, profile.ravel(), t.n, t.ratio)
+    kappa = likeliest_concentration(y, t.offsets, profile.ravel(), t.n, t.ratio)
     mean, _ = posterior(y, t.offsets, profile.ravel(), t.n, kappa, t.ratio)
     assert every_row(fit, attributes.merged(1)).ravel() == pytest.approx(mean, rel=1e-9)
 
@@ -126,6 +126,18 @@ def test_the_same_counts_give_the_same_bits(case: tuple) -> None:
     groups, tables, noisy = case
     first, second = (estimate(tables, noisy, groups, prior) for _ in range(2))
     assert every_row(first, groups).tobytes() == every_row(second, groups).tobytes()
+
+
+@settings(max_examples=20, deadline=None)
+@given(cases())
+def test_runs_of_places_are_fitted_as_all_places_are(case: tuple) -> None:
+    """Only sums of tables that all runs add to may differ, in the order of their terms."""
+    groups, tables, noisy = case
+    end = int(groups.member[0, np.searchsorted(groups.place, 1)])
+    runs = [Run(slice(0, 1), slice(0, end)), Run(slice(1, 2), slice(end, tables[0].n.size))]
+    whole, parts = (fit_factors(tables, noisy, groups, prior, of) for of in (None, runs))
+    for one, other in zip(whole, parts, strict=True):
+        assert other[:] == pytest.approx(one[:], rel=1e-6, abs=1e-9)
 
 
 @settings(max_examples=30, deadline=None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -87,17 +88,19 @@ def test_the_evidence_of_a_concentration_is_the_sum_over_all_counts(case: tuple)
 
 def test_effects_are_the_ratios_of_sums_that_are_known() -> None:
     random = np.random.default_rng(2)
-    label = np.repeat(np.arange(8), 50)
-    factor = np.exp(0.3 * random.standard_normal(8))[label]
-    expected = np.full(400, 50.0)
-    n = np.full(400, 400 * 50.0)
+    label = np.repeat(np.arange(16), 50)
+    outside = label >= 8  # of which less is known beforehand: a scale of its own
+    factor = np.exp(np.where(np.arange(16) < 8, 0.1, 0.8) * random.standard_normal(16))[label]
+    expected = np.full(800, 50.0)
+    n = np.full(800, 800 * 50.0)
     value = expected * factor
     value *= n[0] / value.sum()
-    sums = Sums(value, np.full(400, 2.0), np.zeros(400), expected, n, np.zeros(400, np.int64))
-    family = Family(label, 8)
+    sums = Sums(value, np.full(800, 2.0), np.zeros(800), expected, n, np.zeros(800, np.int64))
+    family = Family(label, 16, outside)
     (drawn,) = draw_effects(sums, 1e5, [family], 200, random)
     assert drawn.mean(axis=0) / drawn.mean() == pytest.approx(value[::50] / value.mean(), rel=0.05)
-    assert 0.1 < family.scale < 0.6
+    inside, beyond = family.scale
+    assert 2 * inside < beyond
 
 
 BLOCKS, PLACES, AREAS = 40, 30, 5
@@ -132,9 +135,16 @@ def region(seed: int, *, own_model: bool) -> tuple[JobGroups, NDArray[np.int32],
 
 
 def implicates(
-    groups: JobGroups, homes: NDArray[np.int32], model: NDArray[np.float64], draws: int, ratio: Fraction
+    groups: JobGroups,
+    homes: NDArray[np.int32],
+    model: NDArray[np.float64],
+    draws: int,
+    ratio: Fraction,
+    measured: int = 2,
+    first: Domains = HOMES,
+    **given: Any,
 ) -> Implicates:
-    """Measure flows of places, and homes by attribute."""
+    """Measure flows of places, and homes by attribute if two tables are measured."""
     key, row = RunKey.from_seed(3), np.repeat(np.arange(groups.n.size), groups.n)
     p = GeometricParameters(ratio.numerator, ratio.denominator)
     tables: list[Table] = []
@@ -142,8 +152,8 @@ def implicates(
     for k, member in enumerate(groups.member):
         n = np.bincount(member, groups.n).astype(np.int64)
         domain = np.zeros(n.size, np.int32)
-        if k < 2:
-            one = MeasuredTable(n, domain, HOMES, p)
+        if k < measured:
+            one = MeasuredTable(n, domain, HOMES if k else first, p)
             evidence.append(Evidence.noise(one, measure(one, member[row], homes, key.stream("noise", k))))
             tables.append(one)
         else:
@@ -154,7 +164,8 @@ def implicates(
 
     area = np.arange(PLACES) * AREAS // PLACES
     starts = np.arange(0, BLOCKS, BLOCKS // AREAS, dtype=np.int32)
-    return Implicates(tables, evidence, groups, prior, area, starts, draws, key.stream("implicates", 0))
+    stream = key.stream("implicates", 0)
+    return Implicates(tables, evidence, groups, prior, area, starts, draws, stream, **given)
 
 
 def rows_of(groups: JobGroups, drawn: list[NDArray[np.int32]]) -> NDArray[np.int64]:
@@ -215,6 +226,47 @@ def test_a_table_that_crosses_places_is_as_narrow_as_its_noise() -> None:
     assert np.sqrt(by_half.var(axis=1).mean()) < 3  # without the table it is 15
     truth = rows_of(groups, [homes[np.newaxis]])[0]
     assert np.abs(by_half[1].mean(axis=0) - truth[groups.member[1] == 1].sum(axis=0)).mean() < 3
+
+
+def test_an_attribute_without_evidence_is_as_uncertain_as_is_said() -> None:
+    groups, homes, model = region(2, own_model=True)
+    half = groups.member[1]
+    spread = []
+    for variance in (0.01, 0.25):
+        apart = {1: np.full(2, variance)}
+        drawn = implicates(groups, homes, model, 100, Fraction(1, 20), measured=1, apart=apart)
+        counts = rows_of(groups, [drawn.place(i) for i in range(groups.n_places)])
+        share = counts[:, half == 0].sum(axis=1) / counts.sum(axis=1)
+        spread.append(float((share.std(axis=0) / share.mean(axis=0)).mean()))
+    # Of two equal halves with factors of this variance, a share has a relative variance of half of it.
+    assert 0.8 < spread[1] / math.sqrt(0.25 / 2) < 1.2
+    assert spread[0] < spread[1] / 2.5
+
+
+def test_groups_that_agree_in_an_attribute_tell_of_each_other() -> None:
+    groups, homes, model = region(3, own_model=False)
+    half, third = groups.member[1].astype(np.int64), groups.member[2].astype(np.int64) % 3
+    groups = JobGroups(groups.n, groups.place, np.stack([groups.place, half * 3 + third]).astype(np.int32))
+    codes = {1: np.stack([np.arange(6) // 3, np.arange(6) % 3])}
+    truth = rows_of(groups, [homes[np.newaxis]])[0]
+    slopes = []
+    for categories in ({}, codes):
+        drawn = implicates(groups, homes, model, 40, Fraction(19, 20), categories=categories)
+        counts = rows_of(groups, [drawn.place(i) for i in range(groups.n_places)]).mean(axis=0)
+        true, found = (every[half == 1].sum(axis=0) / every.sum(axis=0) for every in (truth, counts))
+        slopes.append(float(np.polyfit(true, found, 1)[0]))
+    assert 1.15 * slopes[0] < slopes[1] < 1
+
+
+def test_nobody_is_sure_that_a_home_without_public_flows_is_empty() -> None:
+    groups, homes, model = region(4, own_model=True)
+    model[:, ::2] = 0
+    model /= model.sum(axis=1, keepdims=True)
+    cuts = np.arange(0, BLOCKS, 8, dtype=np.int32)
+    coarse = Domains(BLOCKS, np.array([0, cuts.size]), cuts, np.zeros(cuts.size, np.uint8))
+    drawn = implicates(groups, homes, model, 40, Fraction(1, 20), measured=1, first=coarse)
+    counts = rows_of(groups, [drawn.place(i) for i in range(groups.n_places)])
+    assert counts[:, :, ::2].any()
 
 
 def test_evidence_of_draws_estimates_counts_without_bias() -> None:

@@ -141,7 +141,7 @@ def compare_with_public(release: PublicRelease, tables: Sequence[Path]) -> list[
     Returns
     -------
     list of Comparison
-        One a table, at the levels that the table has.
+        One a table, at the levels that the table has; those of non-nesting areas are left out.
 
     Raises
     ------
@@ -151,13 +151,14 @@ def compare_with_public(release: PublicRelease, tables: Sequence[Path]) -> list[
         If a configuration is unusable, or has no auxiliary table.
     """
     found: list[geo_data.Flows] = []
+    nested = replace(release.geography, non_nesting_areas={})
     for path in tables:
         _refuse_input(release, path)
         if path.suffix == ".toml":
             config = load_config(path)
             for table in config.auxiliary:
                 _refuse_input(release, table.file)
-                read = read_auxiliary(config.model_copy(update={"auxiliary": (table,)}), release.geography)
+                read = read_auxiliary(config.model_copy(update={"auxiliary": (table,)}), nested)
                 for flows in read:
                     _refuse_jobs(release, table.file, flows, np.equal)
                 found += read

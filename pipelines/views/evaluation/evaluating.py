@@ -73,7 +73,7 @@ def evaluate(out: Path, truth: Path, to: Path | None = None) -> pd.DataFrame:
     """
     release, target = _open(out, to, confidential=True)
     comparison = compare_with_truth(release, truth)
-    lost = workload_losses(release, true_jobs(release, truth), truth)
+    lost = workload_losses(release, true_jobs(release, truth))
     measured = {level for _, level, _, _ in lost}
     for one in release.accuracy.tables if release.accuracy else ():
         if one.workload and one.table in measured:

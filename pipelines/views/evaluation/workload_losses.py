@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
 import geo_data
-from pipelines.config.loading import load_config
 from pipelines.planning.plan import ReleasePlan
-from pipelines.planning.public_inputs import read_geography
 from pipelines.planning.simulation import draw_public_model, draw_without_noise
 from pipelines.planning.storage import load_plan
 from pipelines.planning.workload import CountedJobs, Table, Workload, resolve_workload
@@ -24,7 +21,7 @@ Row = tuple[str, str, str, float]
 _SEED = 0  # of the baselines, which are of no release
 
 
-def workload_losses(release: PublicRelease, source: geo_data.JobSource, truth: Path) -> list[Row]:
+def workload_losses(release: PublicRelease, source: geo_data.JobSource) -> list[Row]:
     """Measure the loss in each table of the workload of a release.
 
     Parameters
@@ -32,8 +29,6 @@ def workload_losses(release: PublicRelease, source: geo_data.JobSource, truth: P
     release : PublicRelease
     source : geo_data.JobSource
         **Confidential**: the truth.
-    truth : Path
-        Where it is from; a configuration has the non-nesting areas, which a release does not keep.
 
     Returns
     -------
@@ -44,11 +39,9 @@ def workload_losses(release: PublicRelease, source: geo_data.JobSource, truth: P
         by several attributes has none: the files of a release count each attribute by itself.
     """
     plan = load_plan(release.folder / "plan", release.plan_document)
-    geography = _geography(release, truth)
     slots = plan.pools.slots
-    workload = resolve_workload(plan.configuration, geography, plan.level, slots)
-    known = {*geography.levels, geography.block_level, *geography.non_nesting_areas, None}
-    tables = [t for t in workload.tables if {t.home, t.work} <= known and len(t.attributes) < 2]
+    workload = resolve_workload(plan.configuration, plan.geography, plan.level, slots)
+    tables = [table for table in workload.tables if len(table.attributes) < 2]
     read = partial(_read, source, plan)
     drawn = {"public_model": draw_public_model(plan, _SEED)}
     if plan.numeric.record_range is None and len(records := read(plan.attributes)) == len(slots):
@@ -60,21 +53,13 @@ def workload_losses(release: PublicRelease, source: geo_data.JobSource, truth: P
         if not len(true) or {*table.attributes} != {*true.attributes}:
             records = read(table.attributes)
             true = CountedJobs(records.work, records.home, records.attributes)
-        one = Workload((table,), geography, plan.level)
+        one = Workload((table,), plan.geography, plan.level)
         compared = {"loss": _released(release, table)}
         compared |= {kind: CountedJobs(slots.work, homes, slots.attributes) for kind, homes in drawn.items()}
         for kind, jobs in compared.items():
             rows.append((f"workload_{kind}", table.name, "all", float(one.losses(true, jobs)[0])))
     order = [table.name for table in tables]
     return sorted(rows, key=lambda row: order.index(row[1]))
-
-
-def _geography(release: PublicRelease, truth: Path) -> geo_data.Geography:
-    """Return the geography with the non-nesting areas of the configuration, if its blocks are the same."""
-    if truth.suffix != ".toml" or not (config := load_config(truth)).geography.non_nesting_areas:
-        return release.geography
-    found = read_geography(config)
-    return found if np.array_equal(found.blocks, release.geography.blocks) else release.geography
 
 
 def _read(source: geo_data.JobSource, plan: ReleasePlan, names: tuple[str, ...]) -> geo_data.JobRecords:

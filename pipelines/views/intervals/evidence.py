@@ -6,7 +6,7 @@ cells, the certified prior and retention of the urns, and the shares of the publ
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -17,8 +17,10 @@ import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
 import synth
+from geo_data.geography import Geography
 from geo_data.jobs import Slots
 from geo_data.od_files import count_columns
+from geo_data.proxy_truth import Assumptions, attribute_concentrations
 from pipelines.config.implicates import Implicates as ReleaseImplicates
 from pipelines.planning.estimating import JobLayout, public_prior
 from pipelines.planning.measured import MeasuredGroups, TableChoice
@@ -39,6 +41,8 @@ Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
 _ROWS = 1 << 18  # of a data file that are in memory
+_LEAST = 1e-9  # weight of a block, of those of its unit about 32 together: sums in floats do not lose it
+_WIDER = 1.5  # residents differ by attributes less evenly than proxy truth has it: found on two regions
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +54,7 @@ class PlaceDraws:
     rows : slice
         The rows of `JobDraws` whose jobs these are.
     homes : ndarray of int32, shape (n_draws, n_jobs)
-        Home unit of each job, row after row.
+        Home unit, or block, of each job, row after row.
     """
 
     rows: slice
@@ -72,12 +76,11 @@ class JobDraws:
     ----------
     plan : ReleasePlan
     home_level : str
-        Level of the homes: the finest of any home table of the workload, and not coarser than the public
-        model's; but no blocks, unless the model is of blocks.
+        Level of the homes: the coarsest of which home areas of every table of the workload are sums, and not
+        coarser than the public model's. It is the block where a table is by home block, or by areas that cut
+        all units.
     tables : tuple of Table
-        The tables of the workload that the plan's geography has areas for.
-    left_out : tuple of Table
-        The others: the public folder does not say which blocks their areas have.
+        The tables of the workload.
     work : ndarray of int32, shape (n_rows,)
         Work block of each row of jobs.
     attributes : dict of ndarray, shape (n_rows,) each
@@ -102,11 +105,12 @@ class JobDraws:
             )
         self.plan, geography = plan, plan.geography
         slots, levels = plan.pools.slots, [*geography.levels, geography.block_level]
-        wanted = resolve_workload(plan.configuration, geography, plan.level, slots).tables
-        self.tables = tuple(t for t in wanted if t.home in levels and t.work in (None, *levels))
-        self.left_out = tuple(t for t in wanted if t not in self.tables)
-        homes = [t.home for t in self.tables if t.home in geography.levels]
+        self.tables = resolve_workload(plan.configuration, geography, plan.level, slots).tables
+        homes = [_level_of(geography, table.home) for table in self.tables]
         self.home_level = max([plan.level, *homes], key=levels.index)
+        # Blocks are drawn inside these units afterwards: nothing tells the blocks of a job's unit apart.
+        coarser = [level for level in homes if level != geography.block_level]
+        self._unit_level = max([plan.level, *coarser], key=levels.index)
         names = dict.fromkeys((*plan.attributes, *(name for t in self.tables for name in t.attributes)))
 
         # Places: units of the model, parted where pools have different cells.
@@ -128,14 +132,33 @@ class JobDraws:
         self.jobs = np.diff(np.append(start, order.size)).astype(np.int64)
 
         tables, evidence, member = self._measured(release, pool, head)
+        categories = {
+            k: np.stack([slots.attributes[name][head][first] for name in choice.by]).astype(np.int64)
+            for k, choice in enumerate(plan.choices.tables, 1)
+            for first in [np.unique(member[k], return_index=True)[1]]
+            if len(choice.by) > 1
+        }
         cuts = _common_cuts(tables[0])
-        for choice in dict.fromkeys((t.work, t.attributes, t.home) for t in self.tables):
+        differ = attribute_concentrations(geography.unit_of(plan.level, slots.work), slots)
+        apart: dict[int, NDArray[np.float64]] = {}
+        # Homes that are no units of a level are sums of units, or parts in which units are alike.
+        read = [
+            (t.work, t.attributes, t.home if t.home in geography.levels else plan.level) for t in self.tables
+        ]
+        read += [(plan.level, (name,), plan.level) for name in names]  # flows that differ by each attribute
+        for choice in dict.fromkeys(read):
             groups = MeasuredGroups(TableChoice(*choice, Fraction(1, 2)), slots, geography)
-            own = np.intersect1d(cuts, geography.starts(choice[2]))
+            own = geography.starts(choice[2])
+            if set(choice[1]) <= set(plan.pools.pooling.by):  # sums of what pools say of their cells
+                own = np.intersect1d(cuts, own)
+            if choice[0] == geography.block_level:
+                apart[len(tables)] = np.full(groups.table.n.size, Assumptions().blocks.common)
+            if choice[1]:
+                apart[len(tables)] = _differences(groups.find(slots), choice[1], slots, differ)
             tables.append(_table(groups.table.n, own, geography.n_blocks))
             member.append(groups.find(_some(slots, head)))
         # A table of whole places, for its cells: homes are told apart by unit.
-        tables.append(_table(np.bincount(place), geography.starts(self.home_level), geography.n_blocks))
+        tables.append(_table(np.bincount(place), geography.starts(self._unit_level), geography.n_blocks))
         member.append(place[head].astype(np.int32))
 
         above = levels[max(0, levels.index(level) - 1)]
@@ -153,17 +176,27 @@ class JobDraws:
             key.stream("intervals", 0),
             geography.starts(plan.level).astype(np.int32),
             np.unique(unit_of_place, return_inverse=True)[1].astype(np.int64),
+            apart,
+            geography.external_blocks,
+            categories,
         )
         self._groups = groups_of_jobs
+        self._blocks = None
+        if self.home_level != self._unit_level:
+            self._blocks = _BlockDraws(plan, draws, key)
 
     def places(self) -> Iterator[PlaceDraws]:
         """Yield the draws of all jobs, place by place, once."""
         geography = self.plan.geography
         domains = self._implicates.domains(geography.n_blocks)
-        unit = geography.unit_of(self.home_level, domains.cuts)
+        unit = geography.unit_of(self._unit_level, domains.cuts)
         for i in range(self._groups.n_places):
-            cells = self._implicates.place(i)
-            yield PlaceDraws(self._groups.rows(i), unit[domains.offsets[i] + cells])
+            rows, cells = self._groups.rows(i), self._implicates.place(i)
+            if self._blocks is None:
+                yield PlaceDraws(rows, unit[domains.offsets[i] + cells])
+            else:
+                cuts = domains.cuts[domains.offsets[i] : domains.offsets[i + 1]]
+                yield PlaceDraws(rows, self._blocks.draw(cuts, cells))
 
     def _measured(
         self, release: PublicRelease, pool: Int32, head: Int64
@@ -180,7 +213,7 @@ class JobDraws:
             )
         layout = JobLayout(plan)
         try:
-            noisy = read_measurements(release.folder, plan, layout)[0]
+            noisy = [counts[:] for counts in read_measurements(release.folder, plan, layout)[0]]
         except FormError as error:
             raise PublicReleaseError(f"{release.folder}: {error}") from None
         tables: list[MeasuredTable] = list(layout.tables)
@@ -204,6 +237,34 @@ class JobDraws:
         return of_place
 
 
+class _BlockDraws:
+    """Draws of the blocks of homes inside cells of which nothing more is known.
+
+    As proxy truth has it: homes of a unit follow shares that are Dirichlet around the public weights of its
+    blocks, the same for all jobs. They are drawn once for each draw: 8 bytes for each block.
+    """
+
+    def __init__(self, plan: ReleasePlan, draws: int, key: synth.RunKey) -> None:
+        geography, weights = plan.geography, plan.weights
+        self._random = np.random.default_rng(int(key.stream("blocks of intervals", 0).words(1)[0]))
+        starts = geography.starts(plan.level)
+        total = np.add.reduceat(weights, starts)[geography.unit_of(plan.level, np.arange(weights.size))]
+        shape = Assumptions().homes * weights / total
+        self._up_to = np.zeros((draws, weights.size + 1))
+        for row in self._up_to:
+            np.cumsum(np.maximum(self._random.standard_gamma(shape), _LEAST), out=row[1:])
+
+    def draw(self, cuts: Int32, cells: Int32) -> Int32:
+        """Return a block of each cell of a place that has these cuts, in the shape of `cells`."""
+        first = cuts[cells]
+        last = np.append(cuts[1:], self._up_to.shape[1] - 1)[cells] - 1
+        found = np.empty_like(cells)
+        for up_to, begin, end, blocks in zip(self._up_to, first, last, found, strict=True):
+            at = up_to[begin] + self._random.random(begin.size) * (up_to[end + 1] - up_to[begin])
+            blocks[:] = np.clip(np.searchsorted(up_to, at, side="right") - 1, begin, end)
+        return found
+
+
 def evidence_words(plan: ReleasePlan) -> list[str]:
     """Say, in lines for people, what the intervals of a release are made from."""
     what = "noisy counts of its measured tables" if plan.measures else "draws from its urns"
@@ -212,11 +273,32 @@ def evidence_words(plan: ReleasePlan) -> list[str]:
     return [f"Made from the {what}{several}, and from the public model in its plan."]
 
 
+def _level_of(geography: Geography, areas: str) -> str:
+    """Return the level of some areas; of non-nesting ones the coarsest whose units they gather."""
+    if areas not in geography.non_nesting_areas:
+        return areas
+    nested = (level for level in geography.levels if geography.lie_within(level, areas))
+    return next(nested, geography.block_level)
+
+
 def _table(n: NDArray[Any], cuts: NDArray[Any], n_blocks: int) -> synth.Table:
     domains = synth.Domains(
         n_blocks, np.array([0, cuts.size]), cuts.astype(np.int32), np.zeros(cuts.size, np.uint8)
     )
     return synth.Table(n.astype(np.int64), np.zeros(n.size, np.int32), domains)
+
+
+def _differences(
+    group: Int32, attributes: Sequence[str], slots: Slots, concentrations: Mapping[str, float]
+) -> NDArray[np.float64]:
+    """Return how far jobs of each group are taken to be from all: relative variances of Dirichlet shares."""
+    first = np.unique(group, return_index=True)[1]
+    variance = np.zeros(first.size)
+    for name in attributes:
+        codes = slots.attributes[name]
+        share = np.bincount(codes) / codes.size
+        variance += 1 / (concentrations[name] * share[codes[first]])
+    return _WIDER * variance
 
 
 def _common_cuts(table: synth.Table) -> Int32:

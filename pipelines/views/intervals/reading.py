@@ -51,7 +51,7 @@ COVERAGE_WORDS = (
 """What every place that shows intervals says of them."""
 
 Areas = str | Mapping[str, str] | pd.Series
-"""A level of the release, or the area of each unit of one of its levels, by code."""
+"""A level of the release, a kind of its non-nesting areas, or the area of each unit of a level, by code."""
 
 Int64 = NDArray[np.int64]
 
@@ -121,7 +121,8 @@ class PosteriorDraws:
         Parameters
         ----------
         home : str, mapping or Series
-            A level of the release, `home_level` or coarser; or the area of each unit of one such level, by
+            A level of the release, `home_level` or coarser; a kind of non-nesting areas of which units of
+            `home_level` are parts, as those of the workload; or the area of each unit of one such level, by
             code: towns, regions. Units that it does not name are left out.
         work : str, mapping, Series or None
             The same of workplaces, down to the block. None counts jobs wherever they are.
@@ -319,8 +320,10 @@ class PosteriorDraws:
         known = levels[: levels.index(finest) + 1]
         starts = geography.starts(finest)
         if isinstance(areas, str):
-            if areas not in known:
-                raise PublicReleaseError(f"there are no {side} by {areas!r}; there are: {', '.join(known)}")
+            others = [kind for kind in geography.non_nesting_areas if geography.lie_within(finest, kind)]
+            if areas not in (*known, *others):
+                there = ", ".join((*known, *others))
+                raise PublicReleaseError(f"there are no {side} by {areas!r}; there are: {there}")
             return geography.unit_of(areas, starts).astype(np.int64)
         given = pd.Series(areas, dtype="str")
         index = given.index.astype("str")
@@ -401,11 +404,8 @@ class PosteriorDraws:
         home = home_area[homes]
         some = (of_row[row] >= 0) & (home >= 0)
         cell = of_row[row[some]] * wide + home[some]
-        present = np.zeros(first.size * wide, bool)
-        present[cell] = True
-        found = np.flatnonzero(present)
-        position = np.cumsum(present) - 1
-        flat = draw[some] * found.size + position[cell]
+        position, found = pd.factorize(cell, sort=True)  # of few that occur: not of all there may be
+        flat = draw[some] * found.size + position
         counts = np.bincount(flat, minlength=self.draws * found.size).reshape(self.draws, found.size)
         return first[found // wide] * wide + found % wide, counts
 

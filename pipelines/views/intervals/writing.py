@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from geo_data.geography import Geography
 from pipelines.planning.workload import Table
@@ -30,7 +32,7 @@ README = "README.txt"
 DRAWS = 100
 FEWEST = 19  # an interval of 90 % needs them
 
-_JOBS = 20_000  # of a row group, at least
+_JOBS, _OF_BLOCKS = 20_000, 2_000  # of a row group, at most, but for a row: of homes by unit, and by block
 
 
 def write_intervals(folder: Path, to: Path | None = None, *, draws: int = DRAWS) -> dict[str, Path]:
@@ -74,14 +76,10 @@ def write_intervals(folder: Path, to: Path | None = None, *, draws: int = DRAWS)
         opened = PosteriorDraws(release, made / DRAWS_FILE)
         tables = {}
         for table in jobs.tables:
-            finer = release.levels.index(table.home) > release.levels.index(jobs.home_level)
-            if not finer:
-                name = file_name(table)
-                flows = opened.flows(table.home, table.work, table.attributes)
-                flows.to_csv(made / name, index=False, lineterminator="\n", compression=_GZIP)
-                tables[table.name] = name
-        absent = [t.name for t in (*jobs.tables, *jobs.left_out) if t.name not in tables]
-        (made / README).write_text(_readme(release, jobs, draws, tables, absent), encoding="utf-8")
+            name = tables[table.name] = file_name(table)
+            flows = opened.flows(table.home, table.work, table.attributes)
+            flows.to_csv(made / name, index=False, lineterminator="\n", compression=_GZIP)
+        (made / README).write_text(_readme(release, jobs, draws, tables), encoding="utf-8")
     names = {"draws": DRAWS_FILE} | tables | {"read-me": README}
     return {what: to / name for what, name in names.items()}
 
@@ -110,7 +108,8 @@ def _write_draws(release: PublicRelease, jobs: JobDraws, draws: int, path: Path)
     )
     text = ["work", *jobs.attributes]
     with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=text) as writer:
-        for part in _gathered(jobs.places(), _JOBS):
+        most = _OF_BLOCKS if jobs.home_level == geography.block_level else _JOBS
+        for part in _gathered(jobs, most):
             rows = slice(part[0].rows.start, part[-1].rows.stop)
             columns = [_text(geography, jobs, rows, name) for name in text]
             columns.append(pa.array(jobs.jobs[rows]))
@@ -130,15 +129,27 @@ def _about(release: PublicRelease, jobs: JobDraws, draws: int) -> dict[str, obje
     }
 
 
-def _gathered(places: Iterator[PlaceDraws], jobs: int) -> Iterator[list[PlaceDraws]]:
+def _gathered(jobs: JobDraws, most: int) -> Iterator[list[PlaceDraws]]:
+    """Yield consecutive draws of about so many jobs: parts of large places, and small places together."""
     held: list[PlaceDraws] = []
-    for place in places:
-        held.append(place)
-        if sum(one.homes.shape[1] for one in held) >= jobs:
+    for part in itertools.chain.from_iterable(_cut(place, jobs.jobs, most) for place in jobs.places()):
+        if held and sum(one.homes.shape[1] for one in (*held, part)) > most:
             yield held
             held = []
+        held.append(part)
     if held:
         yield held
+
+
+def _cut(place: PlaceDraws, jobs: NDArray[np.int64], most: int) -> Iterator[PlaceDraws]:
+    """Cut the rows of a place into runs of at most so many jobs, or of one row."""
+    ends = np.append(0, np.cumsum(jobs[place.rows]))
+    begin = 0
+    while begin < ends.size - 1:
+        end = max(begin + 1, int(np.searchsorted(ends, ends[begin] + most, side="right")) - 1)
+        rows = slice(place.rows.start + begin, place.rows.start + end)
+        yield PlaceDraws(rows, place.homes[:, ends[begin] : ends[end]])
+        begin = end
 
 
 def _text(geography: Geography, jobs: JobDraws, rows: slice, name: str) -> pa.Array:
@@ -166,9 +177,7 @@ def _lists(jobs: JobDraws, part: list[PlaceDraws], units: int, kind: pa.DataType
     )
 
 
-def _readme(
-    release: PublicRelease, jobs: JobDraws, draws: int, tables: dict[str, str], absent: list[str]
-) -> str:
+def _readme(release: PublicRelease, jobs: JobDraws, draws: int, tables: dict[str, str]) -> str:
     certificate = release.certificate
     status = "; ".join(certificate.not_for_release_because)
     lines = [
@@ -184,7 +193,6 @@ def _readme(
         "which may lie outside of the interval: it has noise, or was drawn. Cells whose interval is 0 to 0",
         "are left out.",
         *(f"  {name}  {what}" for what, name in tables.items()),
-        *(f"  not here, as its areas or blocks are not those of the draws: {name}" for name in absent),
         "",
         f"{DRAWS_FILE} has {draws:,} draws of the homes of all jobs, by {jobs.home_level}, for the interval",
         "of any sum of areas: pipelines.intervals(PUBLIC, FILE).flows(HOMES, WORKPLACES, ATTRIBUTES).",

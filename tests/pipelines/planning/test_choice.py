@@ -88,6 +88,9 @@ def test_a_plan_keeps_the_mechanism_that_was_chosen(small_config: Configs, tmp_p
     other = next(name for name in config.mechanisms if name != plan.numeric.mechanism)
     named = small_config(OPEN, {"release.mechanism": other})
     assert "mechanism" in contradictions(named, plan)
+    measured = make_plan(small_config(MEASURED))
+    assert "mechanism" not in contradictions(small_config(OPEN), measured)
+    assert "mechanism" in contradictions(small_config(OPEN, {"plan.prior": "0.5"}), measured)  # it has none
     folder = tmp_path / "plan"
     save_plan(plan, folder)
     assert load_plan(folder).choices == plan.choices

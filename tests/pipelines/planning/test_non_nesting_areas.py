@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import runpy
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import geo_data
 import pipelines
+from helpers import edit_json
 from pipelines.planning import public_inputs
 from pipelines.planning.auxiliary_tables import read_auxiliary
+from pipelines.planning.form import PLAN_FILES
+from pipelines.planning.storage import load_plan, save_plan
+from pipelines.storage.checksums import sha256_of
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -22,16 +29,10 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.fixture
 def config(
     small_config: Callable[..., pipelines.ReleaseConfig],
-    small_region: dict[str, Path],
+    strips: dict[str, Any],
     tmp_path: Path,
 ) -> Callable[..., pipelines.ReleaseConfig]:
-    """Return the small region with three places, strips that cut tracts and end before the blocks do."""
-    crosswalk = pd.read_csv(small_region["crosswalk"], dtype="str")
-    north = crosswalk["blklatdd"].astype(float)
-    strip = pd.cut(north.rank(pct=True), [0, 0.2, 0.5, 0.8, 1], labels=False)
-    crosswalk["stplc"] = np.array(["0311000", "0312000", "0313000", "9999999"])[strip]
-    assert len(crosswalk[["trct", "stplc"]].drop_duplicates()) > len(crosswalk["trct"].unique()) + 3
-    crosswalk.to_csv(tmp_path / "xwalk.csv", index=False)
+    """Return the small region with three places, and tables between them."""
     rows = [
         f"C4500US031{i}000031{j}000,A302100,1,{900 if i == j else 30},+/-50"
         for i in (1, 2, 3)
@@ -45,8 +46,7 @@ def config(
         "file": str(tmp_path / "places.csv"),
         "levels": {"C45": "stplc", "C50": ["stplc", "cty"]},
     }
-    own = {"geography.file": tmp_path / "xwalk.csv", "geography.non_nesting_areas": ["stplc"]}
-    return lambda with_places=True: small_config(own, {"auxiliary.2": places} if with_places else {})
+    return lambda with_places=True: small_config(strips, {"auxiliary.2": places} if with_places else {})
 
 
 def test_a_plan_with_tables_of_places(config: Callable[..., pipelines.ReleaseConfig]) -> None:
@@ -75,11 +75,51 @@ def test_the_model_is_as_fine_as_the_places(config: Callable[..., pipelines.Rele
         assert level == ("trct" if weights else "bgrp")
 
 
-def test_a_plan_keeps_no_non_nesting_areas(config: Callable[..., pipelines.ReleaseConfig]) -> None:
-    """So its tables are compared with those between levels alone."""
+def test_without_non_nesting_areas_their_tables_are_left_out(
+    config: Callable[..., pipelines.ReleaseConfig],
+) -> None:
     whole = config()
     geography = replace(public_inputs.read_geography(whole), non_nesting_areas={})
     assert [table.origin_level for table in read_auxiliary(whole, geography)] == ["cty", "trct"]
+
+
+def test_a_plan_has_the_areas_that_its_workload_names(
+    small_config: Callable[..., pipelines.ReleaseConfig],
+    cut_release: pipelines.Release,
+    strips: dict[str, Any],
+    tmp_path: Path,
+) -> None:
+    folder, planned = cut_release.public / "plan", cut_release.plan.geography
+    plan = load_plan(folder)
+    part = plan.geography.non_nesting_areas["stplc"]
+    assert np.array_equal(part.area, planned.non_nesting_areas["stplc"].area)
+    assert part.codes.tolist() == ["0311000", "0312000", "0313000", "9999999"]
+    assert pipelines.read_public_release(cut_release.public).geography.non_nesting_areas.keys() == {"stplc"}
+    save_plan(plan, tmp_path / "again")
+    for name in PLAN_FILES:
+        assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
+    unnamed = pipelines.make_plan(small_config(strips))
+    save_plan(unnamed, tmp_path / "unnamed")
+    assert load_plan(tmp_path / "unnamed").geography.non_nesting_areas == {}
+
+
+@pytest.mark.parametrize("change", ["absent", "blank"])
+def test_a_plan_without_the_areas_of_its_workload_is_refused(
+    change: str, cut_release: pipelines.Release, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(cut_release.public / "plan", tmp_path / "plan"))
+    table = pq.read_table(folder / "blocks.parquet")
+    at = table.schema.get_field_index("stplc")
+    if change == "absent":
+        table, said = table.remove_column(at), "columns are not tabblk2010, .*, stplc, latitude"
+    else:
+        codes = ["", *table["stplc"].to_pylist()[1:]]
+        table, said = table.set_column(at, "stplc", pa.array(codes)), "blocks are in no area of stplc"
+    pq.write_table(table, folder / "blocks.parquet")
+    files = {"blocks.parquet": sha256_of(folder / "blocks.parquet")}
+    edit_json(folder / "plan.json", lambda plan: plan["files"].update(files))
+    with pytest.raises(ValueError, match=rf"blocks\.parquet: {said}"):
+        load_plan(folder)
 
 
 @pytest.mark.deep

@@ -107,7 +107,8 @@ def test_candidates_that_are_tried_at_once_are_tried_as_if_alone(
 def test_every_candidate_is_tried_on_the_same_proxy_truth(limit: int, config_of: Configs) -> None:
     """Each job keeps its home, in whichever pool it is."""
     inputs = read_public_inputs(config_of())
-    slots, concentrations = inputs.slots, geo_data.attribute_concentrations(inputs.model, inputs.slots)
+    slots = inputs.slots
+    concentrations = geo_data.attribute_concentrations(inputs.model.units(slots.work), slots)
     workload = resolve_workload({}, inputs.geography, inputs.model.level, slots)
     sample = Sample(slots, inputs.model, workload, concentrations, 1.0, 1)
     pooling = geo_data.Pooling(inputs.model.level, limit, ("SE",) if limit > 1 else ())

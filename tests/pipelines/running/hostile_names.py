@@ -206,6 +206,7 @@ class Case:
             case ["area"]:
                 region.columns["park"] = name
                 geography["non_nesting_areas"] = [name]
+                self.tables["workload"] = [{"home": name, "work": name}]
             case ["names"]:
                 region.columns["trtname"] = name
                 geography["names"] = {"trt": name}

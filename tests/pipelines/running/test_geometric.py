@@ -24,6 +24,7 @@ import synth
 from helpers import forge, refused, with_values
 from pipelines import Release, ReleasePlan, resume, run, verify
 from pipelines.cli.summary import release_summary
+from pipelines.planning import plan as planned
 from pipelines.planning.assembling import assemble
 from pipelines.planning.estimating import JobLayout
 from pipelines.planning.form import plan_hash
@@ -39,6 +40,7 @@ from pipelines.release.measurements import Measurements, read_measurements, writ
 from pipelines.running import batches as drawing
 from pipelines.running import run as runs
 from pipelines.running.report import plan_summary
+from pipelines.storage import cell_file
 
 from .helpers import GEOMETRIC, Configs, everything, seeded
 
@@ -125,11 +127,17 @@ def tables_of(release: Release) -> dict[str, bytes]:
 def test_one_key_gives_the_same_bytes_however_it_is_cut_off(
     config: Configs, monkeypatch: pytest.MonkeyPatch, tables: int
 ) -> None:
-    """Cut off while a batch is measured, while homes are estimated, and while a batch is drawn."""
+    """Cut off while a batch is measured, while homes are estimated, and while a batch is drawn.
+
+    Estimates are of several runs of pools, and kept in files, as those of a nation are.
+    """
+    monkeypatch.setattr(planned, "_BATCH_JOBS", 100)
+    monkeypatch.setattr(cell_file, "_IN_MEMORY", 0)
     changes: Document = {"run.batch_jobs": 50, "plan.split_threshold": None, "plan.pool_below": None}
     changes["release.implicates"] = tables
     monkeypatch.setattr(runs, "make_plan", partial(of_tables, tables))
     whole, again, other = (seeded(config(changes), seed) for seed in (1, 1, 2))
+    assert len(planned.batches(whole.plan)) > 2
     assert tables_of(whole) == tables_of(again)
     assert tables_of(whole) != tables_of(other)
     assert len([name for name in tables_of(whole) if name.startswith("measurements/")]) == tables**2
@@ -224,7 +232,8 @@ def test_other_noisy_counts_are_found(release: Release) -> None:
     """They give other estimates, from which the homes cannot have been rounded."""
     plan, layout = release.plan, JobLayout(release.plan)
     ((counts, *further),) = read_measurements(release.public, plan, layout)
-    for change, passes in ((counts, True), (np.roll(counts, 7), False)):
+    further = [values[:] for values in further]  # the files are written again
+    for change, passes in ((counts := counts[:], True), (np.roll(counts, 7), False)):
         write_measurements(plan, layout, [[change, *further]], release.public)
         forge(release.public, read(release.public / "certificate.json"))
         if passes:

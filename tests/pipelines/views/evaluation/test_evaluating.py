@@ -376,6 +376,28 @@ def test_pairs_that_a_table_never_shows_are_left_out(
     assert f"{share:.1%} of the release" in (out / "evaluation" / "report.html").read_text(encoding="utf-8")
 
 
+def test_tables_of_areas_that_cut_across_the_levels(
+    cut_release: pipelines.Release,
+    small_region: dict[str, Path],
+    strips: dict[str, object],
+    config_text: Callable[..., str],
+    tmp_path: Path,
+) -> None:
+    """Losses are of every table of the workload; public tables of such areas are not compared."""
+    measures = pipelines.evaluate(cut_release.out, small_region["od"], tmp_path / "closed")
+    losses = measures[measures["measure"] == "workload_loss"]
+    names = ["stplc to stplc", "residents of stplc by SE", "tabblk2010 to trct", "trct to stplc"]
+    assert list(losses["level"])[: len(names)] == names
+    assert losses["value"].between(0, 1).all()
+    rows = ["h,w,n", "0311000,0312000,5", "0312000,0312000,7", ""]
+    (tmp_path / "places.csv").write_text("\n".join(rows))
+    table = {"format": "flows", "file": str(tmp_path / "places.csv"), "flow": "n"}
+    table |= {"origin": "h", "origin_level": "stplc", "destination": "w", "destination_level": "stplc"}
+    (tmp_path / "places.toml").write_text(config_text(strips, {"auxiliary": [table]}), encoding="utf-8")
+    with pytest.raises(geo_data.InputError, match="no public table"):
+        pipelines.evaluate_public(cut_release.out, [tmp_path / "places.toml"])
+
+
 def test_no_public_table(out: Path, config_text: Callable[..., str], tmp_path: Path) -> None:
     (tmp_path / "none.toml").write_text(config_text({"auxiliary": []}), encoding="utf-8")
     with pytest.raises(geo_data.InputError, match="no public table"):

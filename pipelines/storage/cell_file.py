@@ -1,0 +1,52 @@
+"""Numbers of the cells of a table in a file, of which as many are in memory as are looked at."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["CellFile", "new_numbers"]
+
+_IN_MEMORY = 2**23  # numbers: files of fewer would only take time
+
+
+class CellFile:
+    """A file of numbers that is read and written like an array, in runs; nothing stays in memory.
+
+    Parameters
+    ----------
+    path : Path
+        Made by the first writing.
+    kind : numpy data type
+    """
+
+    def __init__(self, path: Path, kind: npt.DTypeLike) -> None:
+        self._path, self._kind = path, np.dtype(kind)
+
+    def rename(self, path: Path) -> None:
+        """Put the file elsewhere."""
+        self._path = self._path.rename(path)
+
+    def __len__(self) -> int:
+        return self._path.stat().st_size // self._kind.itemsize
+
+    def __getitem__(self, cells: slice) -> npt.NDArray[Any]:
+        """Read a run of numbers."""
+        begin, stop, _ = cells.indices(len(self))
+        offset = begin * self._kind.itemsize
+        return np.fromfile(self._path, self._kind, max(stop - begin, 0), offset=offset)
+
+    def __setitem__(self, cells: slice, values: npt.NDArray[Any]) -> None:
+        """Write a run of numbers, from where the slice begins."""
+        with open(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+            file.seek((cells.start or 0) * self._kind.itemsize)
+            file.write(np.ascontiguousarray(values, self._kind).data)
+
+
+def new_numbers(folder: Path, name: str, cells: int) -> CellFile | npt.NDArray[np.float64]:
+    """Return room for a number for each cell: in memory where they are few, else in a file of a folder."""
+    return np.empty(cells) if cells <= _IN_MEMORY else CellFile(folder / name, np.float64)
