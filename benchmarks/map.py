@@ -91,12 +91,19 @@ def take(chromium: Any, path: Path, folder: Path, name: str) -> None:
     for view, context in {
         "region": {},
         "workplace": {},
+        "zone": {},
         "dark": {"color_scheme": "dark"},
         "phone": {"viewport": PHONE},
     }.items():
         page = opened(chromium, path, **context)
-        if view != "region":
+        level = page.input_value("#level")
+        if view == "zone":
+            page.locator("#external-zones-table button").first.click()
+        elif view != "region":
+            page.select_option("#level", "cty")
             page.locator("#top button").first.click()
+            if view != "dark":
+                page.select_option("#level", level)
         if view == "dark":
             page.locator("input[value=home]").check(force=True)
             page.locator("#top-title").evaluate("(title) => title.scrollIntoView()")

@@ -155,7 +155,7 @@ def accuracy_in_words(expected: ExpectedAccuracy | None) -> str:
 def _verdict(one: ExpectedTable) -> str:
     if one.noise:
         return "**noise**"
-    return "" if one.carried else "public data say as much"
+    return "" if one.carried else "public data say nearly as much or more"
 
 
 def _percent(share: float) -> str:

@@ -200,6 +200,8 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
     tenth, median, ninth = cells[order][np.searchsorted(running, running[-1] * np.array([0.1, 0.5, 0.9]))]
     shared = plan.pools.shared
     added, paid = plan.mechanism.explain(numeric, guarantee)
+    # Where counts are measured, homes are estimated from all of them: less of the workers is noise.
+    noisy = "what the noisy counts hold is noise" if plan.measures else "the synthetic workers are noise"
     of_level = f", those of {plan.choices.cell_level}" if plan.choices.cell_level else ""
     lines = [
         f"Plan        {plan.configuration['release']['name']}, mechanism {numeric.mechanism}",
@@ -223,7 +225,7 @@ def plan_summary(plan: ReleasePlan, guarantee: synth.Guarantee) -> str:
             f"  measured  {words}, with {synth.decimal_up(100 * share, 4)} % of epsilon"
             for words, share in plan.tables
         ),
-        f"  noise     about {plan.mechanism.noise_share(numeric):.1%} of the synthetic workers are noise",
+        f"  noise     about {plan.mechanism.noise_share(numeric):.1%} of {noisy}",
         *([f"Implicates  {plan.implicates.words}"] if plan.implicates.number > 1 else []),
         f"Cost        epsilon {up(guarantee.epsilon, 6)}, delta {up(guarantee.delta, 4)} for the run "
         f"(requested {up(plan.requested[0])} and {up(plan.requested[1])})",

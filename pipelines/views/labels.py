@@ -1,6 +1,9 @@
-"""Names for readers: of the levels and codes of LODES, and of external zones."""
+"""Names for readers: of the levels and units of LODES, and of external zones."""
 
 from __future__ import annotations
+
+import re
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +12,7 @@ import geo_data
 from geo_data.states import STATES
 from pipelines.release.reader import PublicRelease
 
-__all__ = ["external_zone_names", "level_words", "plural", "singular", "unit_names"]
+__all__ = ["ExternalZone", "external_zones", "level_words", "plural", "singular", "unit_names"]
 
 # Singular, plural, and how many characters each level adds to the code of the one above it.
 _LODES = {
@@ -19,6 +22,8 @@ _LODES = {
     "bgrp": ("block group", "block groups", 1),
     "tabblk": ("block", "blocks", 3),
 }
+# The end of names of LODES: "(Providence, RI)", "(Tract 118, Providence, RI)".
+_IN_BRACKETS = re.compile(r"(?:\(|, )(?P<county>[^(), ][^(),]*)(?P<state>, [A-Z]{2})\)$")
 
 
 def singular(level: str) -> str:
@@ -55,33 +60,69 @@ def level_words(level: str) -> dict[str, str | list[int]]:
     return {"one": one, "many": many, "groups": groups}
 
 
-def unit_names(release: PublicRelease, level: str) -> NDArray[np.object_]:
-    """Return the names of the units of a level: those that the release has, and those of states.
+def unit_names(
+    release: PublicRelease, level: str, units: NDArray[np.integer] | None = None
+) -> NDArray[np.object_]:
+    """Return the names of units of a level: those that the release has, those of states and external zones.
+
+    Parameters
+    ----------
+    release : PublicRelease
+    level : str
+    units : ndarray of int, shape (n,), optional
+        By default all units of the level.
 
     Returns
     -------
-    ndarray of str objects, shape (U,)
-        "" where there is none.
+    ndarray of str objects, shape (n,)
+        "" where there is none. Names that say in brackets which county a unit is in, as those of LODES do,
+        have the whole name of it: "118 (Providence, RI)" is not in the city, but somewhere in the county.
     """
-    names = release.names[level]
-    if level != "st":
-        return names
-    codes = release.geography.codes(level)
-    states = np.array([STATES[code].name if code in STATES else "" for code in codes], object)
-    return np.where(names == "", states, names)
+    geography = release.geography
+    units = np.arange(geography.n_units(level)) if units is None else units
+    names = release.names[level][units]
+    if level == "st":
+        states = [STATES[code].name if code in STATES else "" for code in geography.codes(level)[units]]
+        names = np.where(names == "", np.array(states, object), names)
+    elif "cty" in geography.levels[: release.levels.index(level)] and names.any():
+        counties = release.names["cty"][geography.unit_of("cty", geography.starts(level)[units])]
+        for at in np.flatnonzero((names != "") & (counties != "")):
+            names[at] = _with_whole_county(names[at], counties[at])
+    zones = {block: zone.name for block, zone in external_zones(release).items() if zone.name != zone.code}
+    for at in np.flatnonzero(geography.is_external(geography.starts(level)[units])):
+        names[at] = zones.get(int(geography.starts(level)[units[at]]), names[at])
+    return names
 
 
-def external_zone_names(release: PublicRelease) -> dict[int, str]:
-    """Return a name for each external zone of a release.
+def _with_whole_county(name: str, county: str) -> str:
+    """Return "118 (Providence County, RI)" of "118 (Providence, RI)" in "Providence County, RI"."""
+    short = _IN_BRACKETS.search(name)
+    if short is None or not county.startswith(f"{short['county']} ") or not county.endswith(short["state"]):
+        return name
+    return f"{name[: short.start('county')]}{county})"
 
-    Returns
-    -------
-    dict of int to str
-        By block number, in order: the state's name where the region has states, else the area's code.
+
+@dataclass(frozen=True)
+class ExternalZone:
+    """An external zone, as readers know it.
+
+    Attributes
+    ----------
+    name : str
+        The state's name where the region has states, else the code.
+    code : str
+        As the configuration has it.
     """
+
+    name: str
+    code: str
+
+
+def external_zones(release: PublicRelease) -> dict[int, ExternalZone]:
+    """Return the external zones of a release by block number, in the order of their codes."""
     geography: geo_data.Geography = release.geography
     names = {code: state.name for code, state in STATES.items() if "st" in geography.levels}
     return {
-        int(block): names.get(area, area)
+        int(block): ExternalZone(names.get(area, area), area)
         for area, block in zip(geography.external_zones, geography.external_blocks, strict=True)
     }

@@ -173,14 +173,14 @@ def ask_flows(
     ).fetchnumpy()
     unit, jobs = (np.asarray(found[name], np.int64) for name in ("unit", "jobs"))
     codes, external = release.geography.codes(other_level), _external_units(release, other_level)
-    names = unit_names(release, other_level)
     largest = _largest(unit, jobs, ask.top)
+    names = unit_names(release, other_level, unit[largest])
     bounds = _bounds(draws, ask, area, other_level, unit[largest])
     flows = tuple(
-        Flow(str(codes[unit[i]]), int(jobs[i]), int(unit[i]) in external, str(names[unit[i]]), low, high)
-        for i, (low, high) in zip(largest.tolist(), bounds, strict=True)
+        Flow(str(codes[unit[i]]), int(jobs[i]), int(unit[i]) in external, str(name), low, high)
+        for i, name, (low, high) in zip(largest.tolist(), names, bounds, strict=True)
     )
-    name = str(unit_names(release, area.level)[area.unit])
+    name = str(unit_names(release, area.level, np.array([area.unit]))[0])
     return FlowAnswer(area, name, other_level, int(jobs.sum()), len(jobs), flows)
 
 

@@ -33,7 +33,7 @@ class ReleaseEntry(BaseModel):
     epsilon, delta : str or None
         Of the whole run, exact decimal text.
     workers : int or None
-        Synthetic workers, in all implicates.
+        Synthetic workers, in each implicate.
     implicates : int or None
         Synthetic data sets.
     plan_sha256 : str or None

@@ -85,7 +85,9 @@ def map_page(request: Request, name: Name, version: VersionName) -> Response:
     found = catalog.find_usable(name, version)
     path = catalog.prepared(found.sha256).map
     if not path.is_file():
-        raise ServiceError(503, "preparing", "The map of this release is being drawn; try again in a minute.")
+        raise ServiceError(
+            503, "preparing", "No map of this release has been drawn yet; try again in a minute."
+        )
     headers = {
         "ETag": tag("map", found.sha256, path.stat().st_mtime_ns),
         "Cache-Control": CONTENT,
@@ -135,6 +137,8 @@ def flows(
         counts=opened.counts,
         asked={"area": area.strip(), "side": side, "level": level, "attribute": attribute},
         said=said,
+        other_word=singular(said.other_level) if said else "",
+        implicates=opened.implicates,
         problem=problem,
         about_intervals=" ".join(COVERAGE_WORDS),
     )

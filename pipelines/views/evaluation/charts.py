@@ -97,7 +97,12 @@ def _destinations(ax: Axes, comparison: Comparison) -> bool:
     )
     ax.plot(jobs, groups[0.5], color=_RELEASE, marker="o", markersize=3, label="median")
     ax.plot(jobs, groups[0.9], color=_RELEASE, linestyle=":", label="one in ten is above")
-    ax.set(xscale="log", xlabel="jobs at the destination", ylabel="error of its mean commute", ylim=(0, None))
+    ax.set(
+        xscale="log",
+        xlabel="jobs at the destination",
+        ylabel="relative difference of its mean commute",
+        ylim=(0, None),
+    )
     _whole_numbers(ax.xaxis)
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     ax.legend()
@@ -154,7 +159,11 @@ def _queries(ax: Axes, comparison: Comparison) -> bool:
         ax.axvline(at, color=_REFERENCE, linewidth=0.8, linestyle=":")
         if rho == max(RHO) or at > end / 20:  # else the words lie on each other
             ax.text(at, 0.02, rf" $\rho$ = {rho:g}", color=_REFERENCE, fontsize=8)
-    ax.set(xlabel="error of the answer, jobs", ylabel="count queries with at most this error", ylim=(0, 1.02))
+    ax.set(
+        xlabel="difference of the answers, jobs",
+        ylabel="count queries with at most this difference",
+        ylim=(0, 1.02),
+    )
     ax.set_xlim(0, end)
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
@@ -172,7 +181,7 @@ def _whole_numbers(axis: Axis) -> None:
 #: Title and chart.
 CHARTS: dict[str, Callable[[Axes, Comparison], bool]] = {
     "How far people commute": _distances,
-    "Error of the mean commute, by size of the destination": _destinations,
-    "Each flow in the two tables (darker: more flows; at 0.5: not in the table)": _flows,
-    "Errors of count queries": _queries,
+    "Difference of the mean commute, by size of the destination": _destinations,
+    "Each flow in the two tables (darker: more flows; at 0.5: half a job or less, or none)": _flows,
+    "Differences of count queries": _queries,
 }

@@ -44,7 +44,10 @@ _GROUPS = {  # columns of `group_errors`
 
 @dataclass(frozen=True)
 class Measure:
-    """What a measure is called, its unit, and a sentence on how to read it."""
+    """What a measure is called, its unit, and a sentence on how to read it.
+
+    It is read in reports against the truth and against surveys alike: a difference is not always an error.
+    """
 
     title: str
     unit: str
@@ -75,12 +78,18 @@ MEASURES: dict[str, Measure] = {
     ),
     "common_part": Measure("Common part of commuters", "%", "Share of commuters that both tables have."),
     "top_recall": Measure(
-        "Largest flows found", "%", "Share of the largest flows that are among the largest of the release."
+        "Largest flows found",
+        "%",
+        "Share of the largest flows of the table compared with that are among the largest of the release.",
     ),
-    "lost_pairs": Measure("Lost pairs", "%", "Share of pairs with jobs that have none in the release."),
-    "lost_jobs": Measure("Jobs in lost pairs", "%", "Share of jobs that are in such pairs."),
+    "lost_pairs": Measure(
+        "Lost pairs",
+        "%",
+        "Share of the pairs with jobs in the table compared with that have none in the release.",
+    ),
+    "lost_jobs": Measure("Jobs in lost pairs", "%", "Share of its jobs that are in such pairs."),
     "spurious_pairs": Measure(
-        "Spurious pairs", "%", "Share of the release's pairs that have no job in reality."
+        "Spurious pairs", "%", "Share of the release's pairs that have no job in the table compared with."
     ),
     "spurious_jobs": Measure(
         "Jobs in spurious pairs", "%", "Share of the release's jobs that are in such pairs."
@@ -96,14 +105,14 @@ MEASURES: dict[str, Measure] = {
         "Share of workers who would have to move to make residence totals equal.",
     ),
     "residence_error": Measure(
-        "Residence totals, mean error",
+        "Residence totals, mean difference",
         "jobs",
-        "By how many workers the total of an area is wrong, on average.",
+        "By how many workers the totals of an area differ, on average.",
     ),
     "workplace_variation": Measure(
         "Workplace totals, variation",
         "%",
-        "The same for workplaces; 0 against the truth, whose totals are kept.",
+        "Share of workers who would have to work elsewhere to make workplace totals equal.",
     ),
     "mean_commute_reference": Measure(
         "Mean commute, compared with", "km", "Mean distance of home and work in the table compared with."
@@ -116,48 +125,54 @@ MEASURES: dict[str, Measure] = {
         "km",
         "How much commutes must be stretched or cut, on average, to get the same lengths.",
     ),
-    "destinations": Measure("Destinations", "", "How many there are in the group, with jobs in both tables."),
+    "destinations": Measure(
+        "Destinations", "", "How many there are in the group, with such commutes in both tables."
+    ),
     "destinations_only_reference": Measure(
-        "Destinations, only compared with", "", "How many more have jobs in the table compared with only."
+        "Destinations, only compared with",
+        "",
+        "How many more have such commutes in the table compared with only.",
     ),
     "destinations_only_release": Measure(
-        "Destinations, only release", "", "How many more have jobs in the release only."
+        "Destinations, only release", "", "How many more have such commutes in the release only."
     ),
     "destination_absolute_error": Measure(
-        "Mean commute to a destination, error",
+        "Mean commute to a destination, difference",
         "km",
-        "Half of the destinations are off by no more.",
+        "Half of the destinations differ by no more.",
     ),
     "destination_relative_error": Measure(
-        "Mean commute to a destination, relative error",
+        "Mean commute to a destination, relative difference",
         "%",
-        "Half of the destinations are off by no more than this share of theirs.",
+        "Half of the destinations differ by no more than this share of the mean compared with.",
     ),
     "destination_worst_tenth": Measure(
-        "Mean commute to a destination, worst tenth", "%", "One destination in ten is off by more."
+        "Mean commute to a destination, worst tenth", "%", "One destination in ten differs by more."
     ),
     "destination_long_share_error": Measure(
-        "Destinations, error of the share of long commutes",
+        "Destinations, difference of the share of long commutes",
         "%",
-        "By how much the share of long commutes is off, on average over jobs.",
+        "By how much the share of long commutes differs, on average over jobs.",
     ),
     "query_share": Measure(
         "Count queries answered within",
         "%",
-        "Share of count queries that are off by no more jobs.",
+        "Share of count queries whose two answers differ by no more jobs.",
     ),
     "query_error": Measure(
-        "Count queries, median error", "jobs", "Half of the count queries are off by no more."
+        "Count queries, median difference",
+        "jobs",
+        "The answers to half of the count queries differ by no more.",
     ),
     "pmse": Measure(
         "Propensity score, pMSE",
         "",
-        "How well a model tells released from true commutes: 0 not at all, 0.25 always.",
+        "How well a model tells released commutes from those compared with: 0 not at all, 0.25 always.",
     ),
     "pmse_ratio": Measure(
         "Propensity score, ratio to chance",
         "",
-        "1: as close as a redraw of the true jobs; 2: as another sample.",
+        "1: as close as a redraw of the jobs compared with; 2: as another sample.",
     ),
 }
 

@@ -21,6 +21,7 @@ from pipelines.views.evaluation.verdict import (
     EXPLANATION,
     Headline,
     Verdict,
+    level_name,
     measure_title,
     number_words,
     table_words,
@@ -33,8 +34,8 @@ __all__ = ["report_html"]
 _CONFIDENTIAL = (
     "CONFIDENTIAL",
     "derived from confidential jobs: never publish, never put into the public folder",
-    "Everything below, but what was forecast, is computed from the true homes of workers, outside the "
-    "mechanism and its guarantee. "
+    "What is below, but forecasts and figures of the release alone, is computed from the true homes of "
+    "workers, outside the mechanism and its guarantee. "
     "Choosing epsilon, cells or pools of the same data by it would break the guarantee.",
 )
 _PUBLIC = (
@@ -146,7 +147,7 @@ def _card(found: Headline) -> dict[str, str]:
     return {
         "title": found.title,
         "value": number_words(found.measure, found.value),
-        "meaning": f"{_level_name(found.level)}: {MEASURES[found.measure].meaning}",
+        "meaning": f"{level_name(found.level)}: {MEASURES[found.measure].meaning}",
     }
 
 
@@ -166,7 +167,7 @@ def _workload(measures: pd.DataFrame, verdict: Verdict, geography: geo_data.Geog
     return {
         "title": "The tables that the release is for",
         "text": f"{EXPLANATION} Beside it what is lost by homes drawn from the public model, which sees "
-        "nothing confidential, and by the pools of the plan without any privacy, neither noise nor cells.",
+        "nothing confidential, and by the pools or measured tables of the plan without any privacy.",
         "head": ["Table", *(MEASURES[name].title for name in _WORKLOAD), "Verdict"],
         "rows": rows,
         "meanings": False,
@@ -184,13 +185,13 @@ def _by_level(title: str, text: str, measures: pd.DataFrame, jobs: float = 0.0) 
             number_words(name, values[name, group, i]) if (name, group, i) in values else "" for i in levels
         ]
         within = within_jobs(group, jobs)
-        called = measure_title(name, within)
+        called = measure_title(name, within, " to ".join(levels))
         more = "" if group == "all" or within is not None else f", {group}"
         rows.append([called + more, *cells, about.meaning])
     return {
         "title": title,
         "text": text,
-        "head": ["Measure", *map(_level_name, levels), "In words"],
+        "head": ["Measure", *map(level_name, levels), "In words"],
         "rows": rows,
         "meanings": True,
     }
@@ -200,27 +201,22 @@ def _destinations(measures: pd.DataFrame, level: str) -> dict[str, Any]:
     groups = list(dict.fromkeys(measures["group"]))
     values = {(m, g): v for m, g, v in measures[["measure", "group", "value"]].itertuples(index=False)}
     return {
-        "title": f"Mean commute to a destination ({_level_name(level)})",
+        "title": f"Mean commute to a destination ({level_name(level)})",
         "text": "For each destination, the mean commute of its workers in the release against that of the "
         "table compared with. Dense: the tenth nearest other place is closer than the median destination has "
-        "it. The last two rows compare only commutes of such a length. Destinations that have such commutes "
-        "in one of the two tables only have no error of a mean: they are counted beside. Share: by how much "
-        f"the share of commutes above {SHORT_KM:g} km is off, on average over jobs.",
+        f"it. The rows of commutes up to and above {SHORT_KM:g} km compare only these. Destinations with "
+        "such commutes in one of the two tables only have no difference of means: they are counted beside. "
+        f"Share: by how much the share of commutes above {SHORT_KM:g} km differs, on average over jobs.",
         "head": [
             "Destinations",
             "Number",
             "Only compared with",
             "Only release",
-            "Median error",
-            "Median relative error",
+            "Median difference",
+            "Median relative difference",
             "Worst tenth, relative",
-            "Share of long ones, error",
+            "Share of long ones, difference",
         ],
         "rows": [[group, *(number_words(name, values[name, group]) for name in _ERRORS)] for group in groups],
         "meanings": False,
     }
-
-
-def _level_name(levels: str) -> str:
-    """Return what readers call the level of a measure, or the two ("cty to trct")."""
-    return " to ".join(map(singular, levels.split(" to ")))

@@ -12,7 +12,7 @@ import geo_data
 from pipelines.planning.accuracy import ExpectedAccuracy
 from pipelines.views.evaluation.count_queries import jobs_within
 from pipelines.views.evaluation.measuring import MEASURES
-from pipelines.views.labels import singular
+from pipelines.views.labels import plural, singular
 
 __all__ = [
     "EXPLANATION",
@@ -21,6 +21,7 @@ __all__ = [
     "Verdict",
     "is_inside",
     "judge",
+    "level_name",
     "measure_title",
     "number_words",
     "table_words",
@@ -106,7 +107,7 @@ class Headline:
     @property
     def title(self) -> str:
         """What it is called."""
-        return measure_title(self.measure, self.within_jobs)
+        return measure_title(self.measure, self.within_jobs, self.level)
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ class Verdict:
         lines += ["", EXPLANATION, ""]
         for found in self.headlines:
             value = number_words(found.measure, found.value)
-            lines.append(f"{singular(found.level)}: {found.title}: {value}")
+            lines.append(f"{level_name(found.level)}: {found.title}: {value}")
         return "\n".join(lines) + "\n"
 
 
@@ -208,9 +209,20 @@ def within_jobs(group: str, jobs: float) -> int | None:
     return jobs_within(jobs, float(rho)) if kind == "rho" else None
 
 
-def measure_title(name: str, within: int | None) -> str:
-    """Return what a measure is called, with the jobs that count queries may be off by."""
+def level_name(levels: str) -> str:
+    """Return what readers call the level of a measure, or the two ("cty to trct")."""
+    return " to ".join(map(singular, levels.split(" to ")))
+
+
+def measure_title(name: str, within: int | None, levels: str) -> str:
+    """Return what a measure is called.
+
+    With the jobs that the answers to count queries may differ by; mean commutes with what they are between,
+    as those between points of counties are no estimate of those between blocks.
+    """
     title = MEASURES[name].title
+    if name.startswith("mean_commute"):
+        return f"{title}, between points of {' and '.join(map(plural, levels.split(' to ')))}"
     return title if within is None else f"{title} {within:,} {'job' if within == 1 else 'jobs'}"
 
 

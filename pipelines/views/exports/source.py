@@ -215,8 +215,9 @@ class Source:
     def not_drawn(self, drawn: int) -> list[str]:
         """Return a remark on how many workers have no line, if there are any; `drawn` are in `journeys`."""
         total = int(self.totals["work"][:, 0].sum())
-        where = (
-            "they live and work in the same zone, or live in an external zone, which has no place on a map"
+        beyond = ", or they live in an external zone, which has no place on a map"
+        where = "home and work have the same point" + (
+            beyond if self.release.geography.external_zones else ""
         )
         return [f"{total - drawn:,} of {total:,} workers have no line: {where}."] if total > drawn else []
 
@@ -229,7 +230,7 @@ class Source:
                 homes = (
                     f" Workers who live there: {bare['home_S000'].sum():,}." if "home_S000" in bare else ""
                 )
-                which = f"Zones of {level} that are external zones or have no shape {what}"
+                which = f"Zones of {level} without a shape, as external zones are, {what}"
                 remarks.append(f"{which}: {len(bare):,} of {len(zones):,}.{homes}")
         return remarks
 

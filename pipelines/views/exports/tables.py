@@ -19,7 +19,11 @@ def write_csv(source: Source, folder: Path) -> list[str]:
         for number, flows in enumerate(source.flow_tables()):
             flows.to_csv(packed, header=number == 0, index=False, lineterminator="\n")
     external = source.release.geography.external_zones
-    return ["External zones are zones, too; their codes end in 9s."] if external else []
+    return (
+        [f"External zones are zones, too: {', '.join(external)}, each filled up with 9s or cut."]
+        if external
+        else []
+    )
 
 
 def write_flowmap(source: Source, folder: Path) -> list[str]:

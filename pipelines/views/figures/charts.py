@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pipelines.planning.utility import mean_km
 from pipelines.views.figures.panels import title_panel
 from pipelines.views.figures.subject import FigureSubject
-from pipelines.views.labels import plural, singular
+from pipelines.views.labels import singular
 
 __all__ = ["draw_distances", "draw_rose"]
 
@@ -72,11 +72,9 @@ def draw_rose(axis: Any, subject: FigureSubject) -> None:
     )
     legend.set_in_layout(False)  # there is room beside a circle
     seen = "homes, seen from work" if subject.of == "workers" else "work, seen from home"
-    still = 1 - directed["jobs"].sum() / max(1, flows["jobs"].sum())
-    remarks = (
-        [f"{still:.0%} live and work in one {singular(subject.release.levels[-1])}"] if still >= 0.005 else []
-    )
-    title_panel(axis, f"Direction of {seen}", "share of workers", *remarks, lift=14)
+    still = (flows["jobs"].sum() - directed["jobs"].sum()) / max(1, flows["jobs"].sum())
+    remarks = [f"{still:.0%} have home and work at one point"] if still >= 0.005 else []
+    title_panel(axis, f"Direction of {seen}", f"share of {subject.measured}", *remarks, lift=14)
 
 
 def draw_distances(axis: Axes, subject: FigureSubject) -> None:
@@ -96,19 +94,16 @@ def draw_distances(axis: Axes, subject: FigureSubject) -> None:
         for value, name, style in ((middle, "median", "-"), (mean_km(km, jobs), "mean", "--")):
             axis.axvline(value, color="#D55E00", lw=1.3, ls=style, label=f"{name} {value:.1f} km")
         axis.legend(frameon=False)
-    axis.set_xlabel("distance between home and work, km")
+    block = singular(subject.release.levels[-1])
+    axis.set_xlabel(f"distance between the points of home and work {block}, km")
     axis.yaxis.set_major_formatter("{x:g}%")
     axis.set_xlim(0, end)
     axis.grid(axis="y", color="0.9", linewidth=0.6)
     axis.set_axisbelow(True)
     axis.spines[["top", "right"]].set_visible(False)
-    shares = {
-        f"go further than {end:g} km": jobs[km > end].sum() / max(1, jobs.sum()),
-        "live in external zones": 1 - jobs.sum() / subject.total,
-    }
-    remarks = [f"{share:.1%} {what}" for what, share in shares.items() if share >= 0.0005]
-    what = f"share of workers per {width:g} km, between centres of {plural(subject.release.levels[-1])}"
-    title_panel(axis, "How far they commute", what, *remarks)
+    further = jobs[km > end].sum() / max(1, jobs.sum())
+    remarks = [f"{further:.1%} of these go further than {end:g} km"] if further >= 0.0005 else []
+    title_panel(axis, "How far they commute", f"share of {subject.measured} per {width:g} km", *remarks)
 
 
 def _distance_classes(km: NDArray[np.float64], jobs: NDArray[np.int64]) -> tuple[int, ...]:

@@ -63,7 +63,8 @@ def draw_flows(axis: Axes, subject: FigureSubject) -> None:
     pairs, places = subject.pairs, subject.places
     inside = pairs["home"] == pairs["work"]
     known = np.isfinite(np.hstack([places[pairs["home"]], places[pairs["work"]]])).all(axis=1)
-    flows = pairs[np.asarray(known) & ~inside].nlargest(_MOST_FLOWS, "jobs", keep="first")
+    every = pairs[np.asarray(known) & ~inside]
+    flows = every.nlargest(_MOST_FLOWS, "jobs", keep="first")
     near = "work" if subject.of == "workers" else "home"
     star = flows[near].nunique() == 1  # then the direction needs no arrows
     most = flows["jobs"].max() if len(flows) else 1
@@ -94,8 +95,9 @@ def draw_flows(axis: Axes, subject: FigureSubject) -> None:
     within = pairs.loc[inside, "jobs"].sum() / subject.total
     remarks = [f"{share:.0%} of the workers"]
     if within >= 0.005:  # what is rounded to 0 % need not be said
-        remarks.append(f"{within:.0%} stay in one {singular(subject.level)}")
-    _finish(axis, subject, f"The {len(flows)} largest flows between {plural(subject.level)}", *remarks)
+        remarks.append(f"{within:.0%} live and work in one {singular(subject.level)}")
+    largest = "All" if len(flows) == len(every) else f"The {len(flows)} largest"
+    _finish(axis, subject, f"{largest} flows between {plural(subject.level)}", *remarks)
 
 
 def _draw_land(axis: Axes, subject: FigureSubject) -> None:

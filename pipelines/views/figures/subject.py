@@ -182,12 +182,18 @@ class FigureSubject:
     # --- in words
 
     @property
+    def measured(self) -> str:
+        """Whose commutes have a distance: all workers, or those who do not live in external zones."""
+        known = self.flows["jobs"][self.flows["km"].notna()].sum()
+        return "workers" if known == self.total else f"the {known / self.total:.1%} who live in the region"
+
+    @property
     def place(self) -> str:
         """The area: its name, where the release has one, and its code."""
         if self.area is None:
             return "the whole region"
         code = f"{singular(self.area.level)} {self.area.code}"
-        name = unit_names(self.release, self.area.level)[self.area.unit]
+        name = unit_names(self.release, self.area.level, np.array([self.area.unit]))[0]
         return f"{name} ({code})" if name else code
 
     @property

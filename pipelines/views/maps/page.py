@@ -76,6 +76,8 @@ def build_map(folder: Path, implicate: int = 1, intervals: Path | None = None) -
         library_style=_without_addresses(library["maplibre-gl.css"]),
         style=_text("map.css"),
         finest=html.escape(payload.meta["levels"][-1]["many"]),
+        # Where blocks were left out, as in `PublicRelease.places`.
+        mean_of=" (the mean of their blocks' centroids)" if payload.meta["left_out"] else "",
         certificate=certificate_words(release.certificate, signed=is_signed(release.folder)),
         accuracy=accuracy_words(release.accuracy),
         # "<" could end the element that the text stands in.

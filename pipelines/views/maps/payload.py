@@ -16,7 +16,8 @@ from pyproj import CRS
 import geo_data
 from pipelines.release.reader import PublicRelease
 from pipelines.views.intervals import PosteriorDraws
-from pipelines.views.labels import external_zone_names, level_words, unit_names
+from pipelines.views.labels import external_zones, level_words, unit_names
+from pipelines.views.maps.ring import ring_places
 from pipelines.views.maps.shapes import centroid_cells, geojson, level_shapes
 
 __all__ = ["Payload", "make_payload"]
@@ -86,25 +87,27 @@ def _payload(release: PublicRelease, levels: tuple[str, ...], draws: PosteriorDr
     flows = release.flows(finest, finest, list(release.counts))
     arrays = _flow_arrays(flows, geography.n_units(finest), list(release.counts))
     texts: dict[str, Any] = {"codes": {}, "names": {}, "shapes": {}}
+    shapes_of = level_shapes(release, levels)
+    drawn_around = not shapes_of
+    if drawn_around:
+        shapes_of = centroid_cells(release, levels)
+    zones = _zones(release, flows, finest, next(iter(shapes_of.values()), None))
     for level in levels:
         places = release.places(level)
         texts["codes"][level] = places["code"].tolist()
-        names = unit_names(release, level)
+        names, beyond = unit_names(release, level), geography.unit_of(level, geography.external_blocks)
+        names[beyond] = ""  # which the page knows for all levels
         if names.any():
             texts["names"][level] = [name or None for name in names]
         for name in ("latitude", "longitude"):
-            # External zones have no place; the page knows them by name and never asks for one.
-            degrees = places[name].fillna(0).to_numpy()
+            degrees = places[name].to_numpy(copy=True)
+            degrees[beyond] = [zone[name] for zone in zones]
             arrays[f"{name}:{level}"] = np.rint(degrees * _DEGREE).astype(np.int32)
         # A level's units as ranges of the finest level's.
         starts = geography.unit_of(finest, geography.starts(level))
         arrays[f"starts:{level}"] = starts.astype(np.int32)
         if draws is not None and draws.has(level):
             arrays |= _interval_arrays(draws, level)
-    shapes_of = level_shapes(release, levels)
-    drawn_around = not shapes_of
-    if drawn_around:
-        shapes_of = centroid_cells(release, levels)
     for level, shapes in shapes_of.items():
         texts["shapes"][level] = geojson(shapes)
         if not drawn_around:
@@ -117,15 +120,35 @@ def _payload(release: PublicRelease, levels: tuple[str, ...], draws: PosteriorDr
         ],
         "left_out": [level_words(level)["many"] for level in release.levels[len(levels) :]],
         "counts": _count_groups(release),
-        "external_zones": {
-            int(geography.unit_of(finest, [block])[0]): name
-            for block, name in external_zone_names(release).items()
-        },
+        "external_zones": [{name: zone[name] for name in ("unit", "name", "code")} for zone in zones],
         "drawn_around_centroids": drawn_around,
         "degree": _DEGREE,
     }
     meta["arrays"], packed = _concatenated(arrays)
     return Payload(meta, _embedded(packed), _embedded(_json(texts)))
+
+
+def _zones(
+    release: PublicRelease, flows: pd.DataFrame, finest: str, shapes: gpd.GeoDataFrame | None
+) -> list[dict[str, Any]]:
+    """Say of each external zone which unit it is, what it is called and where it is drawn."""
+    geography, known = release.geography, external_zones(release)
+    if not known:
+        return []
+    units = geography.unit_of(finest, list(known))
+    jobs = np.bincount(flows["home"], flows["S000"], geography.n_units(finest))[units]
+    if shapes is None:
+        shapes = gpd.GeoSeries.from_xy(release.unbroken(geography.longitude), geography.latitude)
+    facts = geography.external_facts
+    longitude = release.unbroken(facts.longitude)
+    west, south, east, north = shapes.total_bounds.tolist()
+    places = ring_places(
+        facts.latitude, longitude, (jobs + 1.0).astype(np.float64), (west, south, east, north)
+    )
+    return [
+        {"unit": int(unit), "name": zone.name, "code": zone.code, "longitude": x, "latitude": y}
+        for unit, zone, (x, y) in zip(units, known.values(), places.tolist(), strict=True)
+    ]
 
 
 def _noise(release: PublicRelease) -> dict[str, dict[str, float]]:

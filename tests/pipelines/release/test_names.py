@@ -154,6 +154,29 @@ def test_what_is_of_no_unit_is_left_out(small_geography: geo_data.Geography, tmp
     assert not any(names.any() for names in read_names(tmp_path, small_geography).values())
 
 
+def test_names_with_a_county_in_brackets_have_the_whole_name_of_it(small_release: Release) -> None:
+    """So that a tract of Providence County is not taken for one of the city."""
+    public = pipelines.read_public_release(small_release.public)
+    of_tract = public.geography.unit_of("cty", public.geography.starts("trct"))
+    for county, short, whole in (
+        ("Providence County, RI", "118 (Providence, RI)", "118 (Providence County, RI)"),
+        ("Providence County, RI", "0 (Tract 9902, Providence, RI)", "0 (Tract 9902, Providence County, RI)"),
+        ("St. Mary Parish, LA", "401 (St. Mary, LA)", "401 (St. Mary Parish, LA)"),
+        # Nothing that is not the county, and nothing twice
+        ("Providence County, RI", "118 (Providence County, RI)", "118 (Providence County, RI)"),
+        ("Providence County, RI", "118 (Provid, RI)", "118 (Provid, RI)"),
+        ("Providence County, RI", "118 (Kent, RI)", "118 (Kent, RI)"),
+        ("Providence County, RI", "118 (Providence, MA)", "118 (Providence, MA)"),
+        ("Providence County, RI", "Providence, RI", "Providence, RI"),
+        ("", "118 (Providence, RI)", "118 (Providence, RI)"),
+        ("Providence County, RI", "", ""),
+    ):
+        public.names["cty"][:], public.names["trct"][:] = county, short
+        assert unit_names(public, "trct").tolist() == [whole] * of_tract.size
+        assert unit_names(public, "trct", np.array([1])).tolist() == [whole]
+        assert set(public.names["trct"]) == {short}  # the file says what it says
+
+
 def test_states_have_names_of_their_own(small_release: Release) -> None:
     """Of external zones too; but what the crosswalk says comes first."""
     public = pipelines.read_public_release(small_release.public)

@@ -148,7 +148,9 @@ def test_the_certificate_says_what_its_numbers_are_of(three: pipelines.Release) 
     assert certificate.implicates.source == three.plan.configuration["release"]["implicate_source"]
     assert certificate.run.epsilon == up(guarantee.epsilon)
     assert certificate.requested.epsilon == "25.8"
-    assert certificate.implicates.words in plan_summary(three.plan, guarantee)
+    text = plan_summary(three.plan, guarantee)
+    assert certificate.implicates.words in text
+    assert "% of the synthetic workers are noise" in text
     text = (three.public / "README.md").read_text(encoding="utf-8")
     assert "3 **implicates**" in text
     assert "`implicate-03/`" in text

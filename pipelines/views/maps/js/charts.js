@@ -48,10 +48,11 @@ function drawRose(host, found) {
     const place = { x: (radius + 13) * Math.cos(at), y: (radius + 13) * Math.sin(at) + 4 };
     parts.push(svg("text", place, document.createTextNode(DIRECTIONS[direction])));
   });
-  const best = sums.indexOf(Math.max(...sums));
-  const words = found.placed
-    ? `Rose diagram of directions. Most often ${DIRECTIONS[best]}, ${share(sums[best], found.placed)} of the jobs.`
-    : "Rose diagram: no jobs.";
+  const most = Math.max(...sums);
+  const best = DIRECTIONS.filter((_, direction) => sums[direction] === most).join(" and ");
+  const words = most
+    ? `Rose diagram of directions. Most often ${best}, ${share(most, found.placed)} of the jobs with a distance.`
+    : "Rose diagram: no job has a direction.";
   host.replaceChildren(svg("svg", { viewBox: "-105 -105 210 210", role: "img", "aria-label": words }, ...parts));
 }
 

@@ -30,7 +30,7 @@ async function readData() {
 
   const finest = meta.levels.at(-1).id;
   const nFinest = codes[finest].length;
-  const externalZones = new Map(Object.entries(meta.external_zones).map(([unit, name]) => [Number(unit), name]));
+  const externalZones = new Map(meta.external_zones.map((zone) => [zone.unit, zone]));
   const levels = meta.levels.map((level) => {
     const starts = array(`starts:${level.id}`);
     // Unit of this level that each unit of the finest level lies in.
@@ -48,8 +48,8 @@ async function readData() {
       intervals: meta.arrays[`interval_low:${level.id}`] ? readIntervals((name) => array(`interval_${name}:${level.id}`)) : null,
       latitude: degrees(`latitude:${level.id}`),
       longitude: degrees(`longitude:${level.id}`),
-      // An external zone is one unit at every level.
-      externalZones: new Set([...externalZones.keys()].map((unit) => unitOf[unit])),
+      // An external zone is one unit at every level. Its place is on a ring around the region.
+      externalZones: new Map(Array.from(externalZones, ([unit, zone]) => [unitOf[unit], zone])),
     };
   });
 

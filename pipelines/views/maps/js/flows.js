@@ -32,29 +32,33 @@ function mapped(data, side, selection, level, column) {
 }
 
 /**
- * Flows between the areas of a level, strongest first: [{home, work, jobs}], without those inside one area.
+ * Flows between two areas each, strongest first: {flows: [{home, work, jobs}], inside: jobs of no flow}.
  *
- * With a selection its own end is null: it may be of another level than the areas at the other ends.
+ * With a selection its own end is null: it may be of another level than the areas at the other ends. Jobs whose other
+ * end is an area that overlaps the selection are inside; without a selection, those with both ends in one area.
  */
 function flowsOf(data, side, selection, level, column) {
-  const flows = selection ? selectedFlows(data, side, selection, level, column) : allFlows(data, level, column);
-  return flows.sort((a, b) => b.jobs - a.jobs);
+  const found = selection ? selectedFlows(data, side, selection, level, column) : allFlows(data, level, column);
+  found.flows.sort((a, b) => b.jobs - a.jobs);
+  return found;
 }
 
 function selectedFlows(data, side, selection, level, column) {
   const flows = [];
+  const [own, last] = overlapping(level, selection);
+  let inside = 0;
   mapped(data, side, selection, level, column).forEach((jobs, unit) => {
-    const same = level === selection.level && unit === selection.unit;
-    if (jobs === 0 || same || level.externalZones.has(unit)) return;
-    flows.push(side === "work" ? { home: unit, work: null, jobs } : { home: null, work: unit, jobs });
+    if (unit >= own && unit <= last) inside += jobs;
+    else if (jobs > 0) flows.push(side === "work" ? { home: unit, work: null, jobs } : { home: null, work: unit, jobs });
   });
-  return flows;
+  return { flows, inside };
 }
 
 function allFlows(data, level, column) {
   const count = data.counts[column];
   const flows = [];
   const sums = new Float64Array(level.codes.length);
+  let inside = 0;
   for (let work = 0; work < level.codes.length; work++) {
     const [first, end] = rangeOf(level, work);
     const homes = [];
@@ -64,11 +68,12 @@ function allFlows(data, level, column) {
       sums[home] += count[row];
     }
     for (const home of homes) {
-      if (home !== work && !level.externalZones.has(home)) flows.push({ home, work, jobs: sums[home] });
+      if (home === work) inside += sums[home];
+      else flows.push({ home, work, jobs: sums[home] });
       sums[home] = 0;
     }
   }
-  return flows;
+  return { flows, inside };
 }
 
 const DIRECTIONS = ["N", "NE", "E", "SE", "S", "SW", "W", "NW"];
@@ -77,11 +82,12 @@ const MEDIAN_STEP_KM = 0.01;
 const FARTHEST_KM = 20_040; // half way round the earth
 
 /**
- * How far, and in which direction from the selected area, the jobs of a selection are.
+ * How far, and in which direction, the other ends of the jobs of a selection are.
  *
  * Between the centroids of the finest areas in the page. External zones have no place: who lives there is counted apart.
- * Returns {jobs, externalZones: Map name -> jobs, mean, median (km), classes: jobs by distance, rose: jobs by direction
- * and distance, noDirection}.
+ * Returns {jobs, placed: those with a distance, externalZones: Map unit of the finest level -> jobs, mean, median (km),
+ * classes: jobs by distance, rose: jobs by direction and distance, noDirection: jobs whose ends are at one centroid, inOne: those
+ * of them whose ends are in one area}.
  */
 function commutes(data, side, selection, column, kmPerUnit) {
   const { latitude, longitude } = data.finest;
@@ -91,15 +97,14 @@ function commutes(data, side, selection, column, kmPerUnit) {
   const rose = DIRECTIONS.map(() => new Float64Array(bounds.length + 1));
   const externalZones = new Map();
   const steps = new Float64Array(FARTHEST_KM / MEDIAN_STEP_KM);
-  let [jobs, placed, sum, noDirection] = [0, 0, 0, 0];
+  let [jobs, placed, sum, noDirection, inOne] = [0, 0, 0, 0, 0];
   eachRow(data, side, selection, (row) => {
     const n = count[row];
     if (n === 0) return;
     jobs += n;
     const [home, work] = [data.home[row], data.work[row]];
     if (data.isExternal[home]) {
-      const name = data.externalZones.get(home);
-      externalZones.set(name, (externalZones.get(name) ?? 0) + n);
+      externalZones.set(home, (externalZones.get(home) ?? 0) + n);
       return;
     }
     const [from, to] = side === "work" ? [work, home] : [home, work];
@@ -113,12 +118,14 @@ function commutes(data, side, selection, column, kmPerUnit) {
     classes[distance] += n;
     if (km === 0) {
       noDirection += n;
+      if (home === work) inOne += n;
       return;
     }
     const degrees = bearing(latitude[from], longitude[from], latitude[to], longitude[to]);
     rose[Math.round(degrees / 45) % 8][distance] += n;
   });
-  return { jobs, placed, externalZones, mean: sum / placed, median: medianOf(steps, placed), classes, rose, noDirection };
+  const [mean, median] = [sum / placed, medianOf(steps, placed)];
+  return { jobs, placed, externalZones, mean, median, classes, rose, noDirection, inOne };
 }
 
 function medianOf(steps, n) {

@@ -6,9 +6,9 @@ const UNITS = { km: { id: "km", km: 1 }, mi: { id: "mi", km: 1.609344 } };
 
 const data = await readData();
 
-/** Detailed, but not too much to take in: the level, not of noise, that is nearest to a hundred areas. */
+/** Detailed, but not too much to take in: the level, not of noise, that is nearest to a hundred areas of the region. */
 function firstLevel() {
-  const off = (level) => Math.abs(Math.log(level.codes.length / 100));
+  const off = (level) => Math.abs(Math.log((level.codes.length - level.externalZones.size) / 100));
   const sound = data.levels.filter((level) => !level.noise);
   return (sound.length ? sound : data.levels).reduce((best, level) => (off(level) < off(best) ? level : best));
 }
@@ -23,11 +23,18 @@ let themeChosen = false; // by the reader, not by the system
 
 function choose(selection) {
   state.selection = selection;
+  // Nobody works in an external zone: there is nothing to see but where its residents work.
+  if (selection && isExternal(selection)) setSide("home");
   field.clear();
   render();
   if (selection && view) view.reveal(selection);
   // Where the button that was pressed is no longer there, keys go on from what it chose.
   if (document.activeElement === document.body) byId("chosen").focus();
+}
+
+function setSide(side) {
+  state.side = side;
+  document.querySelector(`input[name=side][value=${side}]`).checked = true;
 }
 
 function counted(box) {
@@ -77,19 +84,23 @@ function render() {
   const dense = state.density && level.area !== null;
   // Areas without a shape are on no map.
   const coloured = dense ? values.map((value, at) => (level.area[at] > 0 ? value / level.area[at] : 0)) : values;
+  // Classes are made for the areas; an external zone, often larger than any, has one of theirs.
   const inside = coloured.filter((_, at) => !level.externalZones.has(at));
   const breaks = classBreaks(inside, dense ? 0.001 : 1);
-  const flows = flowsOf(data, side, selection, level, column);
+  const drawable = flowsOf(data, side, selection, level, column);
+  const { flows } = drawable;
   const known = {};
   const total = (place) => (l, c) => (known[place] ??= totalsOf(data, place, l, c));
-  shown = { values, coloured, dense, breaks, flows, totals: { home: total("home"), work: total("work") } };
+  shown = { values, coloured, dense, breaks, drawable, totals: { home: total("home"), work: total("work") } };
 
   const of = [side, column, unit.id, selection?.level.id, selection?.unit].join(" ");
   if (found.of !== of) found = { of, ...commutes(data, side, selection, column, unit.km) };
   showCounted(countedWords(data, column));
-  showSummary(state, found, unit);
+  showSides(state);
+  showSummary(state, found, unit, data);
   showTop(state, values, found.jobs, (at) => choose({ level, unit: at }));
-  showCommutes(found, unit);
+  showExternalZones(found, data, choose);
+  showCommutes(found, unit, data);
   showLegend(state, shown, data.meta.drawn_around_centroids);
   showNoise(level);
   byId("density").closest("label").hidden = level.area === null;
@@ -100,19 +111,20 @@ function render() {
     const first = flows[Math.min(many, flows.length) - 1]?.jobs ?? 1;
     byId("threshold").value = Math.ceil(toSlider(first, flows[0]?.jobs ?? 1));
   }
-  view?.showAreas(level, coloured, breaks);
+  view?.showAreas(level, coloured, breaks, dense);
   view?.showSelection(selection);
   view?.setUnit(unit.id);
   renderFlows();
 }
 
 function renderFlows() {
-  const { flows } = shown;
+  const { flows } = shown.drawable;
   const largest = flows[0]?.jobs ?? 1;
   const threshold = fromSlider(byId("threshold").value, largest);
-  const drawn = flows.filter((flow) => flow.jobs >= threshold).slice(0, MOST_LINES);
+  const chosen = flows.filter((flow) => flow.jobs >= threshold);
+  const drawn = chosen.slice(0, MOST_LINES);
   byId("threshold").setAttribute("aria-valuetext", `at least ${threshold} jobs`);
-  showFlowWords(drawn, flows, threshold);
+  showFlowWords(state, shown.drawable, drawn, threshold, chosen.length - drawn.length);
   showFlowLegend(state, drawn, largest);
   view?.showFlows(drawn, state.selection, state.level, largest);
 }

@@ -4,14 +4,15 @@
 const NOTHING = { type: "FeatureCollection", features: [] };
 const NOTE = "Synthetic workers, not real people";
 
+const placeOf = (level, unit) => [level.longitude[unit], level.latitude[unit]];
+
+function pointFeature(level, unit, properties = {}) {
+  return { type: "Feature", id: unit, properties, geometry: { type: "Point", coordinates: placeOf(level, unit) } };
+}
+
 function pointFeatures(level) {
-  const features = [];
-  level.codes.forEach((_, unit) => {
-    if (level.externalZones.has(unit)) return;
-    const coordinates = [level.longitude[unit], level.latitude[unit]];
-    features.push({ type: "Feature", id: unit, properties: {}, geometry: { type: "Point", coordinates } });
-  });
-  return { type: "FeatureCollection", features };
+  const inside = Array.from(level.codes.keys()).filter((unit) => !level.externalZones.has(unit));
+  return { type: "FeatureCollection", features: inside.map((unit) => pointFeature(level, unit)) };
 }
 
 /** [[west, south], [east, north]] of everything that can be drawn. */
@@ -24,7 +25,37 @@ function extentOf(data) {
   const visit = (coordinates) => (typeof coordinates[0] === "number" ? add(coordinates) : coordinates.forEach(visit));
   const shown = data.levels.find((level) => level.shapes)?.shapes ?? pointFeatures(data.finest);
   shown.features.forEach((feature) => visit(feature.geometry.coordinates));
+  data.finest.externalZones.forEach((_, unit) => add(placeOf(data.finest, unit)));
   return box;
+}
+
+/** External zones of a level as points on their ring, each with the side on which its name has room. */
+function zoneFeatures(data, level) {
+  const places = [...level.externalZones.keys()].map((unit) => placeOf(level, unit));
+  const ends = (axis) => [Math.min(...places.map((place) => place[axis])), Math.max(...places.map((place) => place[axis]))];
+  const [[west, east], [south, north]] = [ends(0), ends(1)];
+  const jobs = totalsOf(data, "home", level, EVERYBODY);
+  const features = [...level.externalZones.keys()].map((unit) => {
+    const [x, y] = placeOf(level, unit);
+    const [right, top] = [(2 * x - west - east) / (east - west || 1), (2 * y - south - north) / (north - south || 1)];
+    const anchor = Math.abs(right) >= Math.abs(top) * 0.98 ? (right < 0 ? "right" : "left") : top < 0 ? "top" : "bottom";
+    return pointFeature(level, unit, { name: areaName(level, unit), anchor, jobs: jobs[unit] });
+  });
+  return { type: "FeatureCollection", features };
+}
+
+/** A name as an image: fonts of the map's library would have to be fetched. */
+function nameImage(name) {
+  const canvas = document.createElement("canvas");
+  const context = canvas.getContext("2d");
+  const font = `24px ${getComputedStyle(document.body).fontFamily}`;
+  context.font = font;
+  [canvas.width, canvas.height] = [Math.ceil(context.measureText(name).width) + 12, 36];
+  Object.assign(context, { font, textBaseline: "middle", lineJoin: "round", lineWidth: 6 });
+  Object.assign(context, { strokeStyle: colour("water"), fillStyle: colour("ink") });
+  context.strokeText(name, 6, 18);
+  context.fillText(name, 6, 18);
+  return context.getImageData(0, 0, canvas.width, canvas.height);
 }
 
 /** A bow from home to work, so that the two directions between two places do not hide each other. */
@@ -55,10 +86,13 @@ function arrowImage() {
   return context.getImageData(0, 0, 32, 32);
 }
 
-/** Room for the legend, where there is room. */
-const besideLegend = () => (window.innerWidth > 800 ? 248 : 30);
-
-const placeOf = (level, unit) => [level.longitude[unit], level.latitude[unit]];
+/** Room for the legend, and for the names of external zones, where there is room. */
+function paddingOf(data) {
+  const legend = window.innerWidth > 800 ? 248 : 30;
+  const zones = data.externalZones.size > 0;
+  const [names, lines] = [zones && byId("map").clientWidth > 700 ? 50 : 0, zones ? 14 : 0];
+  return { top: 24 + lines, bottom: 34 + lines, left: legend + names, right: 60 + names };
+}
 
 class MapView {
   /** `pick` is called with the unit that is clicked, `tell` with what is under the pointer; it returns words. */
@@ -76,7 +110,7 @@ class MapView {
         transition: { duration: 0, delay: 0 },
       },
       bounds: extentOf(data),
-      fitBoundsOptions: { padding: { top: 24, bottom: 34, left: besideLegend(), right: 60 } },
+      fitBoundsOptions: { padding: paddingOf(data) },
       attributionControl: false,
       maxPitch: 0,
       maxZoom: 16,
@@ -96,7 +130,7 @@ class MapView {
 
   #prepare(pick, tell) {
     const { map } = this;
-    for (const source of ["areas", "borders", "flows", "arrows", "selected"]) {
+    for (const source of ["areas", "borders", "zones", "flows", "arrows", "selected"]) {
       map.addSource(source, { type: "geojson", data: NOTHING, tolerance: 0 });
     }
     this.startZoom = map.getZoom();
@@ -108,6 +142,7 @@ class MapView {
     map.addLayer({ id: "outline", type: "line", source: "areas", filter: polygons });
     map.addLayer({ id: "borders", type: "line", source: "borders" });
     map.addLayer({ id: "circle", type: "circle", source: "areas", filter: points });
+    map.addLayer({ id: "zone", type: "circle", source: "zones" });
     const sorted = { "line-cap": "round", "line-sort-key": jobs };
     map.addLayer({ id: "casing", type: "line", source: "flows", layout: sorted });
     map.addLayer({ id: "flow", type: "line", source: "flows", layout: sorted });
@@ -126,6 +161,21 @@ class MapView {
         "symbol-sort-key": jobs,
       },
     });
+    map.addLayer({
+      id: "zone-name",
+      type: "symbol",
+      source: "zones",
+      layout: {
+        "icon-image": ["concat", "zone ", ["get", "name"]],
+        "icon-anchor": ["get", "anchor"],
+        "icon-offset": [
+          "match", ["get", "anchor"],
+          "left", ["literal", [9, 0]], "right", ["literal", [-9, 0]], "top", ["literal", [0, 8]], ["literal", [0, -8]],
+        ],
+        "icon-padding": 0,
+        "symbol-sort-key": ["-", ["get", "jobs"]], // where there is room for one, the name of the larger
+      },
+    });
     map.addLayer({ id: "chosen-halo", type: "line", source: "selected", filter: polygons });
     map.addLayer({ id: "chosen-line", type: "line", source: "selected", filter: polygons });
     map.addLayer({ id: "chosen-circle", type: "circle", source: "selected", filter: points });
@@ -138,13 +188,15 @@ class MapView {
     const under = ({ x, y }, layers, reach) =>
       map.queryRenderedFeatures([[x - reach, y - reach], [x + reach, y + reach]], { layers })[0];
     // A finger is less exact than a pointer; a polygon needs no reach, and with it would take in its neighbours.
-    const areaAt = (point) => under(point, ["circle"], 4) ?? under(point, ["fill"], 0);
+    const zoneAt = (point) => under(point, ["zone", "zone-name"], 4);
+    const areaAt = (point) => zoneAt(point) ?? under(point, ["circle"], 4) ?? under(point, ["fill"], 0);
     map.on("click", (event) => {
       const area = areaAt(event.point);
       if (area) pick(area.id);
     });
     map.on("mousemove", (event) => {
-      const flow = under(event.point, ["flow"], 1);
+      // Lines end at external zones, which are as small.
+      const flow = zoneAt(event.point) ? null : under(event.point, ["flow"], 1);
       const area = areaAt(event.point);
       map.getCanvas().style.cursor = area ? "pointer" : "";
       const words = flow ? tell.flow(flow.properties) : area ? tell.area(area.id) : null;
@@ -183,29 +235,45 @@ class MapView {
     });
   }
 
-  /** Draw areas of a level, coloured by `values` in classes between `breaks`. */
-  showAreas(level, values, breaks) {
+  /** Draw areas of a level, coloured by `values` in classes between `breaks`; densities are none of external zones. */
+  showAreas(level, values, breaks, dense) {
     const { map } = this;
     if (this.drawn !== level) {
       map.getSource("areas").setData(level.shapes ?? pointFeatures(level));
       // Borders of the next coarser level that has shapes help to find one's way.
       const coarser = this.data.levels.slice(0, this.data.levels.indexOf(level)).findLast((l) => l.shapes);
       map.getSource("borders").setData(coarser?.shapes ?? NOTHING);
+      map.getSource("zones").setData(zoneFeatures(this.data, level));
       this.drawn = level;
     }
-    Object.assign(this, { values, breaks });
+    Object.assign(this, { values, breaks, dense });
     this.paint();
   }
 
   /** Colours are states of the areas and not of their layer, which would need a while to change them. */
   #paintAreas() {
-    const { drawn, values, breaks } = this;
+    const { drawn, values, breaks, dense } = this;
     const largest = Math.max(1, largestInside(drawn, values));
     const [ramp, land] = [rampColours(breaks.length + 1), colour("land")];
     values.forEach((value, unit) => {
       const state = { colour: ramp[classOf(value, breaks)] ?? land, size: Math.sqrt(value / largest) };
       this.map.setFeatureState({ source: "areas", id: unit }, state);
     });
+    for (const unit of drawn.externalZones.keys()) {
+      const fill = dense ? "transparent" : (ramp[classOf(values[unit], breaks)] ?? land);
+      this.map.setFeatureState({ source: "zones", id: unit }, { colour: fill });
+    }
+  }
+
+  /** Names of external zones, in the theme's colours. */
+  #paintNames() {
+    if (this.named === colour("ink")) return;
+    this.named = colour("ink");
+    for (const unit of this.data.externalZones.keys()) {
+      const name = areaName(this.data.finest, unit);
+      if (this.map.hasImage(`zone ${name}`)) this.map.removeImage(`zone ${name}`);
+      this.map.addImage(`zone ${name}`, nameImage(name), { pixelRatio: 2 });
+    }
   }
 
   /** Draw flows; ends that are null are the selection's. */
@@ -213,7 +281,8 @@ class MapView {
     const end = (unit) => (unit === null ? placeOf(selection.level, selection.unit) : placeOf(level, unit));
     const features = flows.map((flow) => ({
       type: "Feature",
-      properties: { ...flow, width: flow.jobs / largest },
+      // Those from external zones lie over all others, unless they are what was asked for.
+      properties: { ...flow, width: flow.jobs / largest, weight: selection || !level.externalZones.has(flow.home) ? 1 : 0.35 },
       geometry: { type: "LineString", coordinates: bow(end(flow.home), end(flow.work)) },
     }));
     // All flows of a selection begin or end there.
@@ -229,7 +298,7 @@ class MapView {
 
   showSelection(selection) {
     const shape = selection?.level.shapes?.features.find((feature) => feature.id === selection.unit);
-    const point = selection && pointFeatures(selection.level).features.find((f) => f.id === selection.unit);
+    const point = selection && pointFeature(selection.level, selection.unit);
     this.map.getSource("selected").setData(shape ?? point ?? NOTHING);
   }
 
@@ -247,6 +316,7 @@ class MapView {
   paint() {
     const { map } = this;
     this.#paintAreas();
+    this.#paintNames();
     const fill = ["to-color", ["coalesce", ["feature-state", "colour"], "transparent"]];
     const most = Math.min(18, Math.max(4, 200 / Math.sqrt(this.drawn.codes.length)));
     const radius = ["+", 1.5, ["*", most - 1.5, ["coalesce", ["feature-state", "size"], 0]]];
@@ -273,14 +343,22 @@ class MapView {
         "circle-stroke-color": colour("border-strong"),
         "circle-stroke-width": ["case", none, 0, 0.5],
       },
-      casing: { "line-color": colour("flow-casing"), "line-opacity": 0.5 * faint },
+      zone: {
+        "circle-color": fill,
+        "circle-radius": 6,
+        "circle-stroke-color": colour("border-strong"),
+        "circle-stroke-width": 1,
+      },
+      casing: { "line-color": colour("flow-casing"), "line-opacity": ["*", ["get", "weight"], 0.5 * faint] },
       flow: {
         "line-color": flow,
-        "line-opacity": ["interpolate", ["linear"], ["get", "width"], 0, 0.55 * faint, 0.5, 0.95 * faint],
+        "line-opacity": [
+          "*", ["get", "weight"], ["interpolate", ["linear"], ["get", "width"], 0, 0.55 * faint, 0.5, 0.95 * faint],
+        ],
       },
       arrow: {
         "icon-color": flow,
-        "icon-opacity": faint,
+        "icon-opacity": ["*", ["get", "weight"], faint],
         "icon-halo-color": colour("flow-casing"),
         "icon-halo-width": 1,
       },

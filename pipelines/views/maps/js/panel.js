@@ -31,8 +31,8 @@ function fillChoices(data) {
 function noiseWords({ many, noise }) {
   const percent = (part) => `${Math.round(100 * part)} in 100`;
   return (
-    `Of the jobs in flows between ${many}, ${percent(noise.loss)} are expected to be counted where they are not ` +
-    `in truth; by public data alone it would be ${percent(noise.public_model)}.`
+    `Of the jobs in the table of flows between ${many}, about ${percent(noise.loss)} are expected to be counted where ` +
+    `they are not in truth; by public data alone it would be about ${percent(noise.public_model)}.`
   );
 }
 
@@ -61,7 +61,18 @@ function showCounted(words) {
   });
 }
 
-function showSummary(state, found, unit) {
+/** Whether the numbers by area are of residents, and not of jobs where they are. */
+const countsHomes = ({ side, selection }) => (selection ? side === "work" : side === "home");
+
+/** What each side of the switch shows, with a choice and without. */
+function showSides({ selection }) {
+  const words = selection
+    ? { work: "Where its workers live", home: "Where its residents work" }
+    : { work: "Where people work", home: "Where people live" };
+  Object.entries(words).forEach(([side, label]) => (byId(`side-${side}`).textContent = label));
+}
+
+function showSummary(state, found, unit, data) {
   const { side, selection } = state;
   const kind = side === "work" ? "Workplace" : "Residence";
   byId("chosen").textContent = selection ? areaName(selection.level, selection.unit) : "The whole region";
@@ -79,29 +90,45 @@ function showSummary(state, found, unit) {
   const length = (km) => (Number.isNaN(km) ? "–" : `${oneDecimal.format(km / unit.km)} ${unit.id}`);
   byId("mean").textContent = length(found.mean);
   byId("median").textContent = length(found.median);
+  const beyond = found.jobs - found.placed;
+  byId("commute-of").textContent =
+    `Commutes are measured between centroids of ${data.finest.many}` +
+    (beyond > 0 ? `, without the ${whole.format(beyond)} who live in external zones.` : ".");
+  byId("nobody").hidden = !(selection && isExternal(selection) && side === "work");
 }
 
 /** From where to where the true number of a row of the table may be, as text; "" where that is not known. */
 function intervalWords({ side, selection, level, column }, homes, unit) {
   const intervals = level.intervals;
-  if (!intervals || column !== EVERYBODY || (selection ? selection.level !== level : !homes)) return "";
+  const own = selection ? asUnitOf(level, selection) : -1;
+  if (!intervals || column !== EVERYBODY || (selection ? own < 0 : !homes)) return "";
   const words = ({ low, high }, at) => `${whole.format(low[at])} to ${whole.format(high[at])}`;
   if (!selection) return words(intervals.residents, unit);
-  const [work, home] = side === "work" ? [selection.unit, unit] : [unit, selection.unit];
+  const [work, home] = side === "work" ? [own, unit] : [unit, own];
   const row = intervals.home.subarray(intervals.first[work], intervals.first[work + 1]).indexOf(home);
   return row < 0 ? "" : words(intervals, intervals.first[work] + row);
 }
 
+/** A button that chooses an area. */
+function areaButton(level, unit, words, choose) {
+  const button = text("button", words);
+  button.type = "button";
+  button.dataset.code = level.codes[unit];
+  button.title = `Choose ${areaName(level, unit)}`;
+  button.addEventListener("click", choose);
+  return button;
+}
+
 /** The strongest partners, or without a selection the largest areas; each can be chosen. */
 function showTop(state, values, jobs, choose) {
-  const { side, selection, level } = state;
-  const homes = selection ? side === "work" : side === "home";
+  const { selection, level } = state;
+  const homes = countsHomes(state);
   byId("top-title").textContent = selection
     ? homes ? "Where its workers live" : "Where its residents work"
     : homes ? "Where most people live" : "Where most people work";
   const units = Array.from(values.keys()).filter((unit) => values[unit] > 0 && !level.externalZones.has(unit));
   const shown = units.sort((a, b) => values[b] - values[a]).slice(0, TOP);
-  const beyond = [...level.externalZones].reduce((total, unit) => total + values[unit], 0);
+  const beyond = [...level.externalZones.keys()].reduce((total, unit) => total + values[unit], 0);
   byId("top-count").textContent =
     (units.length > shown.length
       ? `The ${shown.length} largest of ${whole.format(units.length)} ${level.many}.`
@@ -111,19 +138,14 @@ function showTop(state, values, jobs, choose) {
   const intervals = new Map(shown.map((unit) => [unit, intervalWords(state, homes, unit)]));
   const bounded = [...intervals.values()].some(Boolean);
   const more = (words) => (bounded ? [words] : []);
-  if (bounded) byId("top-count").textContent += " Interval: 90 % of what the true number may be (docs/intervals.md).";
+  if (bounded) byId("top-count").textContent += " Interval: 90 % of the posterior draws of the true number are in it.";
   byId("top").replaceChildren(
     tableRow("th", [capital(level.one), homes ? "Residents" : "Jobs", ...more("Interval"), "Share"]),
     ...shown.map((unit) => {
       const cells = ["", whole.format(values[unit]), ...more(intervals.get(unit)), share(values[unit], jobs)];
       const row = tableRow("td", cells);
       const code = readable(level, level.codes[unit]);
-      const button = text("button", level.names[unit] ?? code);
-      button.type = "button";
-      button.dataset.code = level.codes[unit];
-      button.title = `Choose ${areaName(level, unit)}`;
-      button.addEventListener("click", () => choose(unit));
-      row.firstChild.append(button);
+      row.firstChild.append(areaButton(level, unit, level.names[unit] ?? code, () => choose(unit)));
       if (level.names[unit]) row.firstChild.append(text("span", code, "code"));
       row.style.setProperty("--part", `${(100 * values[unit]) / values[shown[0]]}%`);
       return row;
@@ -131,30 +153,62 @@ function showTop(state, values, jobs, choose) {
   );
 }
 
-function showCommutes(found, unit) {
+function showCommutes(found, unit, data) {
   drawRose(byId("rose"), found);
   drawDistances(byId("distances"), found, unit.id);
   fillRoseTable(byId("rose-table"), found, unit.id);
-  byId("no-direction").textContent =
-    found.noDirection > 0
-      ? `${whole.format(found.noDirection)} of the jobs are in the worker's own area: without distance or direction.`
-      : "";
+  const { one, many } = data.finest;
+  const others = found.noDirection - found.inOne;
+  const where = [
+    ...(found.inOne ? [`${whole.format(found.inOne)} jobs have home and work in one ${one}`] : []),
+    ...(others ? [`${whole.format(others)} in two ${many} with the same centroid`] : []),
+  ];
+  byId("no-direction").textContent = where.length
+    ? `${where.join(", ")}: distance 0, which is in mean and median, and no direction.`
+    : "";
+  byId("placed").textContent = `Shares are of the ${whole.format(found.placed)} jobs with a distance.`;
+}
+
+/** Who lives in external zones; each can be chosen. */
+function showExternalZones(found, data, choose) {
+  const level = data.levels[0];
   const beyond = [...found.externalZones].sort((a, b) => b[1] - a[1]);
   byId("external-zones").hidden = beyond.length === 0;
   byId("external-zones-table").replaceChildren(
-    tableRow("th", ["Area", "Residents", "Share"]),
-    ...beyond.map(([name, jobs]) => tableRow("td", [name, whole.format(jobs), share(jobs, found.jobs)])),
+    tableRow("th", ["External zone", "Residents", "Share"]),
+    ...beyond.map(([finest, jobs]) => {
+      const unit = level.unitOf[finest];
+      const row = tableRow("td", ["", whole.format(jobs), share(jobs, found.jobs)]);
+      row.firstChild.append(areaButton(level, unit, areaName(level, unit), () => choose({ level, unit })));
+      return row;
+    }),
   );
 }
 
-function showFlowWords(shown, flows, threshold) {
+/** The areas of a level that overlap the selection: itself, or the larger one that it lies in. */
+function ownWords(level, selection) {
+  const [unit, last] = overlapping(level, selection);
+  const size = ([first, end]) => end - first;
+  const larger = unit === last && size(rangeOf(level, unit)) > size(rangeOf(selection.level, selection.unit));
+  return larger ? `the ${level.one} that the chosen area lies in` : "the chosen area itself";
+}
+
+function showFlowWords({ side, selection, level }, { flows, inside }, shown, threshold, left) {
   const sum = (list) => list.reduce((total, flow) => total + flow.jobs, 0);
+  const between = sum(flows);
   byId("threshold-words").textContent =
     `${whole.format(threshold)} ${threshold === 1 ? "job" : "jobs"} or more`;
-  byId("flow-count").textContent = flows.length
-    ? `${whole.format(shown.length)} of ${whole.format(flows.length)} flows drawn, ` +
-      `with ${share(sum(shown), sum(flows))} of the jobs between areas of the map`
-    : "No flows between areas";
+  const drawn = flows.length
+    ? `${whole.format(shown.length)} of ${whole.format(flows.length)} flows drawn, with ${share(sum(shown), between)} ` +
+      `of the ${whole.format(between)} jobs that all of them have.`
+    : "There are no flows to draw.";
+  const most = left ? ` No more than ${whole.format(shown.length)} lines are drawn, the largest.` : "";
+  const own = selection ? ownWords(level, selection) : `the ${level.one} where they work`;
+  const who = side === "work" || !selection ? "of workers who live in" : "at workplaces in";
+  const rest = inside
+    ? ` ${whole.format(inside)} (${share(inside, between + inside)}) are ${who} ${own}, and have no line.`
+    : "";
+  byId("flow-count").textContent = drawn + most + rest;
 }
 
 function legendEntry(label, style, className = "") {
@@ -179,15 +233,17 @@ function showFlowLegend({ side, selection }, drawn, largest) {
 }
 
 function showLegend(state, { coloured, dense, breaks }, drawnAround) {
-  const { side, selection, level } = state;
-  const homes = selection ? side === "work" : side === "home";
+  const { selection, level } = state;
+  const homes = countsHomes(state);
   byId("legend-title").textContent = `${homes ? "Residents" : "Jobs"}${dense ? " per km²" : ""} by ${level.one}`;
-  const words = (dense ? densityWords : classWords)(breaks, largestInside(level, coloured));
+  const words = (dense ? densityWords : classWords)(breaks, coloured.reduce((most, value) => Math.max(most, value), 0));
   const entry = (fill, label) => legendEntry(label, { background: fill });
   const colours = rampColours(words.length);
   const entries = words.map((label, i) => entry(colours[i], label));
   byId("legend-classes").replaceChildren(...entries.reverse(), entry(colour("land"), "none"));
   byId("legend-circles").hidden = Boolean(level.shapes);
   byId("legend-chosen").hidden = !selection;
+  byId("legend-zones").hidden = !level.externalZones.size;
+  byId("legend-zones-dense").hidden = !dense;
   byId("legend-cells").hidden = !(level.shapes && drawnAround);
 }

@@ -14,9 +14,34 @@ function readable(level, code) {
 
 const capital = (words) => words.charAt(0).toUpperCase() + words.slice(1);
 const codeWords = (level, unit) => `${capital(level.one)} ${readable(level, level.codes[unit])}`;
-/** What an area is called: its name, or else its code; and the code that stands beside its name. */
-const areaName = (level, unit) => level.names[unit] ?? codeWords(level, unit);
-const areaCode = (level, unit) => (level.names[unit] ? codeWords(level, unit) : "");
+const zoneWords = ({ code }) => `External zone ${code}`;
+/** What an area is called: its name, or else its code. */
+function areaName(level, unit) {
+  const zone = level.externalZones.get(unit);
+  if (zone) return zone.name === zone.code ? zoneWords(zone) : zone.name;
+  return level.names[unit] ?? codeWords(level, unit);
+}
+/** The code that stands beside a name. */
+function areaCode(level, unit) {
+  const zone = level.externalZones.get(unit);
+  if (zone) return zone.name === zone.code ? "" : zoneWords(zone);
+  return level.names[unit] ? codeWords(level, unit) : "";
+}
+
+const isExternal = ({ level, unit }) => level.externalZones.has(unit);
+
+/** The units of a level that overlap a selection, first and last: those in it, or the one that it lies in. */
+function overlapping(level, selection) {
+  const [first, end] = rangeOf(selection.level, selection.unit);
+  return [level.unitOf[first], level.unitOf[end - 1]];
+}
+
+/** The unit of a level that is the selection itself, -1 where there is none. */
+function asUnitOf(level, selection) {
+  const [unit, last] = overlapping(level, selection);
+  const same = rangeOf(level, unit).join() === rangeOf(selection.level, selection.unit).join();
+  return unit === last && same ? unit : -1;
+}
 
 const RADIANS = Math.PI / 180;
 // WGS84

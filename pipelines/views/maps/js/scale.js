@@ -43,7 +43,7 @@ function classOf(value, breaks) {
   return found < 0 ? breaks.length : found;
 }
 
-/** Words of each class, lowest first; none where all values are 0. */
+/** Words of each class of numbers of jobs, lowest first; none where all values are 0. */
 function classWords(breaks, largest) {
   const starts = largest > 0 ? [1, ...breaks] : [];
   return starts.map((start, i) => {
@@ -52,10 +52,11 @@ function classWords(breaks, largest) {
   });
 }
 
-/** The same of densities, whose classes have their ends in common. */
+/** The same of densities, whose classes have their ends in common. The last end is rounded up: it holds the largest. */
 function densityWords(breaks, largest) {
   const number = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 2 });
-  const ends = largest > 0 ? [...breaks, largest] : [];
+  const unit = 10 ** (Math.floor(Math.log10(largest)) - 1);
+  const ends = largest > 0 ? [...breaks, Math.ceil(largest / unit) * unit] : [];
   return ends.map((end, i) => (i ? `${number.format(ends[i - 1])}–${number.format(end)}` : `up to ${number.format(end)}`));
 }
 

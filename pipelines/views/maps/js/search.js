@@ -1,7 +1,7 @@
 // Finding an area by its code or its name, and the list of what was found.
 
 const MOST_FOUND = 20;
-const NOT_FOUND = "No area has such a code or name.";
+const NOT_FOUND = "No area of this map has such a code or name.";
 const SEVERAL = "Several areas have this in their name or code: type more, or choose one of the list.";
 
 // What is compared. Spaces and capitals do not count; in names, neither do accents and punctuation.
@@ -10,17 +10,19 @@ const plainName = (words) => words.toLowerCase().normalize("NFD").replace(/[^\p{
 
 const plainWords = (words) => words.split(/\s+/).map(plainName).filter(Boolean);
 
-/** Codes and names of a level as they are compared; made once. */
+/** Codes and names of a level as they are compared; made once. External zones have those of their own. */
 function plainTexts(level) {
+  const zone = (unit) => level.externalZones.get(unit);
   level.plain ??= {
-    codes: level.codes.map(plainCode),
-    names: Array.from(level.codes, (_, unit) => plainName(level.names[unit] ?? "")),
+    codes: level.codes.map((code, unit) => plainCode(zone(unit)?.code ?? code)),
+    names: Array.from(level.codes, (_, unit) => plainName(zone(unit)?.name ?? level.names[unit] ?? "")),
   };
   return level.plain;
 }
 
 /**
- * Areas whose code or name is, begins with or else contains what was typed, in this order, coarse ones first.
+ * Areas whose code or name is, begins with or else contains what was typed, in this order; coarse ones first, external
+ * zones last.
  *
  * Several words may stand anywhere in a name. The word for a level may stand before a code or a name: "tract
  * 44007000800". Returns {areas: [{level, unit}], sure}; sure is false where it is open which of several is meant.
@@ -28,9 +30,11 @@ function plainTexts(level) {
 function search(data, typed) {
   const ranked = [[], [], []]; // is, begins, contains
   const byCode = new Set();
-  for (const level of data.levels) {
+  // An external zone is the same at all levels, and found once.
+  const groups = [...data.levels.map((level) => [level, level.one, false]), [data.levels[0], "external zone", true]];
+  for (const [level, kind, ofZones] of groups) {
     const { codes, names } = plainTexts(level);
-    const own = plainWords(level.one);
+    const own = plainWords(kind);
     const word = own.join("");
     const without = (text) => (text.startsWith(word) ? [text, text.slice(word.length)] : [text]).filter(Boolean);
     const [codeParts, nameParts] = [without(plainCode(typed)), without(plainName(typed))];
@@ -44,7 +48,7 @@ function search(data, typed) {
     const inCode = (code) => codeParts.some((part) => code.includes(part));
     const inName = (name) => wordLists.some((list) => list.every((each) => name.includes(each)));
     for (let unit = 0; unit < codes.length; unit++) {
-      if (level.externalZones.has(unit)) continue;
+      if (level.externalZones.has(unit) !== ofZones) continue;
       const ofCode = rankOf(codes[unit], codeParts, inCode);
       const rank = Math.min(ofCode, names[unit] ? rankOf(names[unit], nameParts, inName) : 3);
       if (rank > 2 || ranked[rank].length === MOST_FOUND) continue;
@@ -72,7 +76,7 @@ class SearchField {
   constructor(data, choose) {
     this.#data = data;
     this.#choose = choose;
-    if (data.levels.some(({ names }) => names.length)) {
+    if (data.externalZones.size || data.levels.some(({ names }) => names.length)) {
       byId("search-label").textContent = "Find an area by its name or code";
       this.#field.placeholder = "a name, or first digits of a code";
     }

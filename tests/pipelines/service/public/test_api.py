@@ -256,7 +256,7 @@ def test_what_is_not_prepared_yet(make_app: MakeApp, new_state: Path, base: str,
     assert (response.status_code, response.json()["error"]) == (503, "preparing")
     assert int(response.headers["Retry-After"]) > 0
     assert client.get(f"{page}/map").status_code == 503
-    assert "The map is being drawn" in client.get(page).text
+    assert "No map has been drawn yet" in client.get(page).text
 
 
 def test_the_document_describes_every_answer(client: TestClient, base: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
@@ -133,6 +135,58 @@ def test_an_area_is_asked_about_without_a_script(client: TestClient, page: str, 
             rf"<small>{flow['code']}</small></th><td class=\"number\">{flow['jobs']:,}</td>", text
         )
     assert '<option value="SA02" selected>' in text
+
+
+def test_every_number_about_an_area(client: TestClient, page: str, service_state: Path) -> None:
+    """Against plain pandas on the released file."""
+    release = pipelines.read_public_release(service_state / "published" / NAME / "v1")
+    jobs = pd.concat([pd.read_parquet(path) for path in release.folder.glob("*_od_*.parquet")])
+    facts = client.get(page).text
+    assert f"<dt>Synthetic workers</dt><dd>{jobs['S000'].sum():,}</dd>" in facts
+    digits = {"cty": 5, "trct": 11, "bgrp": 12, "tabblk2010": 15}
+    words = {"cty": "county", "trct": "tract", "bgrp": "block group", "tabblk2010": "block"}
+    for (side, near, far), (own, n), (level, m), count in itertools.product(
+        (("work", "w_geocode", "h_geocode"), ("home", "h_geocode", "w_geocode")),
+        digits.items(),
+        digits.items(),
+        ("S000", "SE03"),
+    ):
+        code = jobs.groupby(jobs[near].str[:n])["S000"].sum().idxmax()
+        rows = jobs[(jobs[near].str[:n] == code) & (jobs[count] > 0)]
+        flows = rows[count].groupby(rows[far].str[:m]).sum().sort_values(ascending=False)
+        asked = {"area": code, "side": side, "level": level, "attribute": count}
+        text = " ".join(client.get(f"{page}/flows", params=asked).text.split())
+        said = re.search(
+            r"<p>([\d,]+) synthetic workers, (.*?), (living|working) in ([\d,]+) areas? "
+            r"of the level ([a-z ]+)"
+            r"(?:; the (\d+) largest flows)?:</p>",
+            text,
+        )
+        assert said is not None, (own, asked)
+        assert said.groups() == (
+            f"{rows[count].sum():,}",
+            release.counts[count],
+            "living" if side == "work" else "working",
+            f"{len(flows):,}",
+            words[level],
+            "25" if len(flows) > 25 else None,
+        )
+        cells = re.findall(
+            r'<th scope="row">(?:[^<]*<small>)?(\w+)(?:</small>)?</th><td class="number">([\d,]+)</td> '
+            r'<td class="number">([\d.]+) %</td>',
+            text,
+        )
+        assert [int(n.replace(",", "")) for _, n, _ in cells] == flows.head(25).tolist()
+        for found, number, share in cells:
+            assert flows[found] == int(number.replace(",", ""))
+            assert float(share) == pytest.approx(100 * flows[found] / flows.sum(), abs=0.051)
+    nobody = client.get(f"{page}/flows", params={"area": quiet_block(release, jobs), "side": "work"}).text
+    assert "0 synthetic workers, all jobs, living in 0 areas of the level block." in " ".join(nobody.split())
+
+
+def quiet_block(release: pipelines.PublicRelease, jobs: pd.DataFrame) -> str:
+    """A block where nobody works."""
+    return str(next(block for block in release.geography.blocks if block not in set(jobs["w_geocode"])))
 
 
 def test_an_unknown_area_is_said_and_escaped(client: TestClient, page: str) -> None:

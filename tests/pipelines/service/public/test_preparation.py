@@ -29,7 +29,7 @@ def test_a_service_prepares_what_it_finds(
     with TestClient(make_app(new_state)) as client:
         wait_for(lambda: {p.name for p in (new_state / "cache").iterdir()} == made.keys())
         assert client.get(f"{base}/flows?work=01&work_level=st").status_code in (200, 404)
-        assert "The map is being drawn" not in client.get(page).text
+        assert "No map has been drawn yet" not in client.get(page).text
 
 
 def test_the_end_does_not_wait(new_state: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from pyproj import Geod
 
 import geo_data
 import pipelines
@@ -235,6 +236,59 @@ def test_public_evaluation(opened: Evaluation, config_file: Path) -> None:
     assert str(config_file.parent) not in page
     assert measures.loc[measures["compared_with"] == names[0], "level"].unique().tolist() == ["cty"]
     assert b"PUBLIC" in pq.read_schema(opened.folder / "measures.parquet").metadata[b"odsynth"]
+
+
+def rows_of(page: str) -> dict[str, list[str]]:
+    """The rows of all tables of a report, or a part of one, by their first cell."""
+    cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in page.split("<tr>")]
+    return {html.unescape(found[0]): [html.unescape(cell) for cell in found[1:]] for found in cells if found}
+
+
+def larger_areas(flows: pd.Series, digits: int) -> pd.MultiIndex:
+    """The larger areas, whose codes have so many digits, of both ends of flows between codes."""
+    return pd.MultiIndex.from_arrays([flows.index.get_level_values(end).str[:digits] for end in (0, 1)])
+
+
+def test_a_public_report_knows_of_no_truth_and_counts_right(
+    opened: Evaluation, small_region: dict[str, Path]
+) -> None:
+    """Each number against plain pandas on the released file and the survey; a difference is no error."""
+    page = opened.page.replace("a difference from it is no error of the release", "")
+    words = re.sub(r"(?s)<style>.*?</style>|base64,[^\"]+|<[^>]+>", " ", page)
+    assert not re.search(r"\b(reality|truth|true|wrong|errors?)\b", words, re.IGNORECASE)
+    public = opened.out / "public"
+    released = pd.read_parquet(public / "demo_od_main_JT00_2019.parquet")
+    blocks = pd.read_parquet(public / "plan" / "blocks.parquet")
+    parts = dict(zip(("county", "tract"), opened.page.split("<h2>Compared with ")[1:], strict=True))
+    for word, table, digits, above in (("county", "county_flows", 5, 2), ("tract", "tract_flows", 11, 5)):
+        level, many = {"county": ("cty", "counties"), "tract": ("trct", "tracts")}[word]
+        survey = pd.read_csv(small_region[table], dtype=str)
+        survey.columns = ["home", "work", "jobs", *survey.columns[3:]]
+        points = blocks.groupby(level)[["longitude", "latitude"]].mean()
+        survey = survey[survey["home"].isin(points.index) & survey["work"].isin(points.index)]
+        survey = survey.astype({"jobs": float}).groupby(["home", "work"])["jobs"].sum()
+        ends = [released[side].str[:digits] for side in ("h_geocode", "w_geocode")]
+        jobs = released["S000"].groupby(ends).sum()
+        jobs.index.names = survey.index.names
+        jobs = jobs[larger_areas(jobs, above).isin(larger_areas(survey, above))]  # where it shows anybody
+        both = pd.concat({"survey": survey / survey.sum(), "jobs": jobs / jobs.sum()}, axis=1).fillna(0)
+        there, here = both["survey"] > 0, both["jobs"] > 0
+        home, work = (points.loc[both.index.get_level_values(i)] for i in (0, 1))
+        km = Geod(ellps="WGS84").inv(*home.to_numpy().T, *work.to_numpy().T)[2] / 1000
+        expected = {
+            "Total variation distance": (both["survey"] - both["jobs"]).abs().sum() / 2,
+            "Lost pairs": (there & ~here).sum() / there.sum(),
+            "Jobs in lost pairs": both["survey"][~here].sum(),
+            "Spurious pairs": (here & ~there).sum() / here.sum(),
+            "Jobs in spurious pairs": both["jobs"][~there].sum(),
+            f"Mean commute, compared with, between points of {many}": (both["survey"] * km).sum(),
+            f"Mean commute, release, between points of {many}": (both["jobs"] * km).sum(),
+        }
+        rows = rows_of(parts[word])
+        for name, number in expected.items():
+            # The finest level is the last before the words.
+            of_commutes = name.startswith("Mean")
+            assert rows[name][-2] == (f"{number:,.2f} km" if of_commutes else f"{100 * number:.1f} %"), name
 
 
 def test_public_evaluation_reads_no_job(

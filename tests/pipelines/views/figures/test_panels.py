@@ -92,7 +92,7 @@ def test_what_rounds_to_nothing_is_not_said(release: PublicRelease) -> None:
     apart = subject.pairs[subject.pairs["home"] != subject.pairs["work"]]
     subject.__dict__["pairs"] = apart  # as if nobody stayed
     axis = drawn(draw_flows, subject)
-    assert "stay in one" not in texts(axis)
+    assert "live and work in one" not in texts(axis)
 
 
 def test_flows_are_as_wide_as_they_are_large(busiest: FigureSubject) -> None:
@@ -102,8 +102,8 @@ def test_flows_are_as_wide_as_they_are_large(busiest: FigureSubject) -> None:
     np.testing.assert_allclose(np.sort(widths), np.sort(np.maximum(0.4, 5 * between / between.max())))
     within = 1 - between.sum() / busiest.total
     if within >= 0.005:
-        assert f"{within:.0%} stay in one tract" in texts(axis)
-    assert f"The {len(between)} largest flows" in texts(axis)
+        assert f"{within:.0%} live and work in one tract" in texts(axis)
+    assert "All flows between tracts" in texts(axis)
 
 
 def test_only_the_largest_flows_of_a_region_are_drawn(release: PublicRelease) -> None:

@@ -68,8 +68,11 @@ def test_arrays_begin_where_a_browser_can_read_them(payload: Payload) -> None:
 
 
 def test_external_zones_have_names(payload: Payload, mapped: PublicRelease) -> None:
-    names = {mapped.geography.blocks[unit]: name for unit, name in payload.meta["external_zones"].items()}
-    assert names == {"099999999999999": "Connecticut", "259999999999999": "Massachusetts"}
+    zones = payload.meta["external_zones"]
+    assert [(mapped.geography.blocks[zone["unit"]], zone["name"], zone["code"]) for zone in zones] == [
+        ("099999999999999", "Connecticut", "09"),
+        ("259999999999999", "Massachusetts", "25"),
+    ]
 
 
 def test_areas_of_shapes(payload: Payload, mapped: PublicRelease, shapeless: PublicRelease) -> None:
@@ -83,10 +86,17 @@ def test_areas_of_shapes(payload: Payload, mapped: PublicRelease, shapeless: Pub
     assert not [name for name in arrays_of(make_payload(shapeless, LARGE)) if name.startswith("area")]
 
 
-def test_states_have_names(mapped: PublicRelease) -> None:
-    names = texts_of(make_payload(mapped, 1))["names"]["st"]
-    codes = mapped.places("st")["code"].tolist()
-    assert dict(zip(codes, names, strict=True))["25"] == "Massachusetts"
+def test_external_zones_have_places(payload: Payload, mapped: PublicRelease) -> None:
+    """The same at every level, beyond all that is in the region."""
+    arrays, geography = arrays_of(payload), mapped.geography
+    found = {}
+    for level in mapped.levels:
+        units = geography.unit_of(level, geography.external_blocks)
+        found[level] = [arrays[f"{axis}:{level}"][units].tolist() for axis in ("longitude", "latitude")]
+    assert len({str(places) for places in found.values()}) == 1
+    west, south, east, north = mapped.polygons("trct").total_bounds * payload.meta["degree"]
+    for x, y in zip(*found["st"], strict=True):
+        assert not (west <= x <= east and south <= y <= north)
 
 
 def test_names(payload: Payload, mapped: PublicRelease) -> None:
@@ -98,7 +108,7 @@ def test_names(payload: Payload, mapped: PublicRelease) -> None:
 
 def test_a_release_without_names(payload: Payload, nameless: PublicRelease) -> None:
     texts = texts_of(make_payload(nameless, LARGE))
-    assert list(texts["names"]) == ["st"]
+    assert texts["names"] == {}
     assert {**texts, "names": {}} == {**texts_of(payload), "names": {}}
 
 
@@ -113,7 +123,9 @@ def test_what_does_not_fit_is_left_out(payload: Payload, mapped: PublicRelease) 
     # Nobody is lost: the rest are sums of it.
     assert arrays_of(smaller)["count:S000"].sum() == mapped.certificate.totals.synthetic_workers
     assert len(texts_of(smaller)["codes"][finest]) == mapped.geography.n_units(finest)
-    external = {texts_of(smaller)["codes"][finest][unit][:2] for unit in smaller.meta["external_zones"]}
+    external = {
+        texts_of(smaller)["codes"][finest][zone["unit"]][:2] for zone in smaller.meta["external_zones"]
+    }
     assert external == set(mapped.geography.external_zones)
 
 

@@ -1,0 +1,264 @@
+"""Every number beside a map, in many states of it, against plain pandas on the released files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from pyproj import Geod
+
+import pipelines
+from pipelines.release.reader import PublicRelease
+from pipelines.views.maps import write_map
+
+from .map_reader import Reader
+
+pytestmark = pytest.mark.slow
+
+# A unit's code begins the codes of its blocks, and so does an external zone's.
+DIGITS = {"st": 2, "cty": 5, "trct": 11, "bgrp": 12, "tabblk2010": 15}
+WORDS = {"st": "state", "cty": "county", "trct": "tract", "bgrp": "block group", "tabblk2010": "block"}
+ZONES = {"09": "Connecticut", "25": "Massachusetts"}
+EDGES = (5, 10, 20, 50)
+
+
+@pytest.fixture(scope="module")
+def jobs(mapped: PublicRelease) -> pd.DataFrame:
+    """The rows of the released files, with zones of homes beyond the region, and distances of others."""
+    files = [*mapped.folder.glob("*_od_*.parquet")]
+    rows = pd.concat([pd.read_parquet(path) for path in files], ignore_index=True)
+    assert rows["S000"].sum() == mapped.certificate.totals.synthetic_workers
+    blocks = pd.read_parquet(mapped.folder / "plan" / "blocks.parquet").set_index("tabblk2010")
+    ends = [
+        blocks[axis].reindex(rows[side]).to_numpy()
+        for side in ("h_geocode", "w_geocode")
+        for axis in ("longitude", "latitude")
+    ]
+    rows["zone"] = rows["h_geocode"].str[:2].where(rows["h_geocode"].str.endswith("9" * 13), "")
+    known = (rows["zone"] == "").to_numpy()
+    rows["km"] = np.nan
+    rows.loc[known, "km"] = Geod(ellps="WGS84").inv(*(axis[known] for axis in ends))[2] / 1000
+    return rows
+
+
+@pytest.fixture(scope="module")
+def reader(browser: Any, map_file: Path) -> Iterator[Reader]:
+    with Reader(browser, map_file, (820, 500)) as reader:  # a small window is drawn faster
+        reader.page.locator("details", has=reader.page.locator("#rose-table")).locator("summary").click()
+        yield reader
+        assert reader.complaints == []
+
+
+# Everything that the panel says, in one go: words by the ids of elements, rows of tables, lines on the map.
+PANEL = """async () => {
+    const words = {}, tables = {};
+    for (const element of document.querySelectorAll("[id]")) {
+        if (!element.checkVisibility()) continue;
+        words[element.id] = element.innerText.replaceAll("\\u00a0", " ");
+        if (element.matches("table")) {
+            const cells = (row) => [...row.querySelectorAll("td")].map((cell) => cell.innerText);
+            tables[element.id] = [...element.rows].slice(1).map(cells);
+        }
+    }
+    const codes = [...document.querySelectorAll("#top button")].map(({ dataset }) => dataset.code);
+    const { features } = await document.getElementById("map").map.getSource("flows").getData();
+    return JSON.stringify({ words, tables, codes, lines: features.length });
+}"""
+
+
+def numbers(words: str) -> list[float]:
+    return [float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*\.?\d*", words)]
+
+
+def share(part: float, whole: float) -> float:
+    """As a page rounds it: below a tenth of a percent it says so."""
+    percent = 100 * part / whole if whole else 0.0
+    return 0.1 if 0 < percent < 0.1 else percent
+
+
+def check_state(
+    reader: Reader, jobs: pd.DataFrame, side: str, level: str, chosen: tuple[str, str] | None, count: str
+) -> None:
+    near = "w_geocode" if side == "work" else "h_geocode"
+    rows = jobs[jobs[count] > 0]
+    code = chosen[1] if chosen else ""
+    if chosen:
+        rows = rows[rows[near].str.startswith(code)]
+    panel = json.loads(reader.page.evaluate(PANEL))
+    text: dict[str, str] = panel["words"]
+    total, placed = rows[count].sum(), rows.dropna(subset="km").sort_values("km")
+    digits, word = DIGITS[level], WORDS[level]
+
+    # Headline
+    assert numbers(text["jobs"])[0] == total
+    assert numbers(text["commute-of"]) == ([total - placed[count].sum()] if len(placed) < len(rows) else [])
+    if len(placed):
+        assert numbers(text["mean"])[0] == pytest.approx(
+            np.average(placed["km"], weights=placed[count]), abs=0.051
+        )
+        half = np.searchsorted(placed[count].cumsum(), placed[count].sum() / 2)
+        assert numbers(text["median"])[0] == pytest.approx(placed["km"].iloc[half], abs=0.061)
+    else:
+        assert text["mean"] == text["median"] == "–"
+
+    # Flows: between two areas that do not overlap
+    home, work = (rows[name].str[:digits] for name in ("h_geocode", "w_geocode"))
+    if chosen:
+        other = home if side == "work" else work
+        stay = other.str.startswith(code) if digits >= len(code) else other == code[:digits]
+        flows = rows[count][~stay].groupby(other[~stay]).sum()
+        own = "the chosen area itself" if digits >= len(code) else f"the {word} that the chosen area lies in"
+    else:
+        stay = home == work
+        flows = rows[count][~stay].groupby([home[~stay], work[~stay]]).sum()
+        own = f"the {word} where they work"
+    inside, between = rows[count][stay].sum(), flows.sum()
+    threshold, said = numbers(text["threshold-words"])[0], text["flow-count"]
+    drawn = flows[flows >= threshold]
+    expected = [len(drawn), len(flows), share(drawn.sum(), between), between] if len(flows) else []
+    expected += [inside, share(inside, inside + between)] if inside else []
+    assert numbers(said) == pytest.approx(expected, abs=0.051), said
+    assert (own in said) == (inside > 0), said
+    assert panel["lines"] == len(drawn)
+
+    # Areas at the other end, or of the side itself where nothing is chosen
+    homes = (side == "work") == bool(chosen)
+    end = rows["h_geocode" if homes else "w_geocode"][rows["zone"] == ""] if homes else rows["w_geocode"]
+    areas = rows[count][end.index].groupby(end.str[:digits]).sum().sort_values(ascending=False)
+    top = [numbers(" ".join(row[1:])) for row in panel["tables"]["top"]]
+    assert [n for n, _ in top] == [areas[found] for found in panel["codes"]] == areas.head(10).tolist()
+    assert [part for _, part in top] == pytest.approx([share(n, total) for n in areas.head(10)], abs=0.051)
+    beyond = total - areas.sum()
+    counted = [10, len(areas)] if len(areas) > 10 else [len(areas)]
+    assert numbers(text["top-count"]) == pytest.approx(
+        [*counted, *([beyond, share(beyond, total)] if beyond else [])], abs=0.051
+    )
+
+    # External zones
+    zones = rows[rows["zone"] != ""].groupby("zone")[count].sum()
+    shown = {row[0]: numbers(" ".join(row[1:])) for row in panel["tables"].get("external-zones-table", [])}
+    assert ("external-zones" in text) == (len(zones) > 0)
+    assert shown == {ZONES[zone]: pytest.approx([n, share(n, total)], abs=0.051) for zone, n in zones.items()}
+
+    # Distances and directions
+    assert numbers(text["placed"]) == [placed[count].sum()]
+    still = placed[placed["km"] == 0][count].sum()
+    assert numbers(text.get("no-direction", "")) == ([still, 0] if still else [])  # which count as distance 0
+    bars = [numbers(line)[-1] for line in text["distances"].splitlines() if "%" in line]
+    classes = (
+        placed[count].groupby(np.searchsorted(EDGES, placed["km"], side="right")).sum().reindex(range(5))
+    )
+    everybody = max(placed[count].sum(), 1)
+    assert bars == pytest.approx([share(n, everybody) for n in classes.fillna(0)], abs=0.051)
+    assert (
+        sum(sum(numbers(" ".join(row[1:]))) for row in panel["tables"]["rose-table"])
+        == placed[count].sum() - still
+    )
+
+    # What is shown is what is said
+    sides = {None: ("Where people work", "Where people live")}.get(
+        chosen and "", ("Where its workers live", "Where its residents work")
+    )
+    assert (text["side-work"], text["side-home"]) == sides
+    assert text["legend-title"] == f"{'Residents' if homes else 'Jobs'} by {word}"
+
+
+def test_every_number_of_the_panel(reader: Reader, jobs: pd.DataFrame) -> None:
+    inside = jobs[jobs["zone"] == ""]
+    busy = {side: str(inside.groupby(side)["S000"].sum().idxmax()) for side in ("w_geocode", "h_geocode")}
+    for side, code in (("work", busy["w_geocode"]), ("home", busy["h_geocode"])):
+        choices = [None, ("st", code[:2]), ("cty", code[:5]), ("trct", code[:11]), ("tabblk2010", code)]
+        choices += [("st", zone) for zone in (ZONES if side == "home" else ())]
+        for chosen in choices:
+            reader.reset()
+            reader.pick_side(side)
+            if chosen:
+                reader.search(chosen[1])
+            for count, level in [*(("S000", level) for level in DIGITS), ("SE03", "trct")]:
+                reader.page.select_option("#count", count)
+                reader.page.select_option("#level", level)
+                check_state(reader, jobs, side, level, chosen, count)
+    reader.reset()
+
+
+def test_every_interval(browser: Any, library: Path, mapped: PublicRelease, tmp_path: Path) -> None:
+    """Of residents and of flows, from external zones too; none of a choice at another level."""
+    pipelines.write_intervals(mapped.folder, tmp_path / "intervals", draws=19)
+    draws = pipelines.intervals(mapped.folder, tmp_path / "intervals" / "draws.parquet")
+    codes = mapped.geography.codes("trct")
+    flows = mapped.flows("trct", "trct")
+    flows["low"], flows["high"] = draws.between(flows, "trct", "trct")
+    flows = flows.assign(home=codes[flows["home"]], work=codes[flows["work"]])
+    residents = (
+        draws.flows("trct", None).assign(home=lambda found: found["home"].astype(str)).set_index("home")
+    )
+    work = str(flows.groupby("work")["S000"].sum().idxmax())
+    made = write_map(mapped.folder, tmp_path / "map.html", intervals=tmp_path / "intervals" / "draws.parquet")
+    with Reader(browser, made, (820, 500)) as reader:
+        reader.page.select_option("#level", "trct")
+        to = flows[flows["work"] == work].set_index("home")
+        away = flows[flows["home"] == "25999999999"].set_index("work")
+        for side, code, expected in (("home", "", residents), ("work", work, to), ("home", "25", away)):
+            reader.page.keyboard.press("Escape")
+            reader.pick_side(side)
+            if code:
+                reader.search(code)
+            shown = json.loads(reader.page.evaluate(PANEL))
+            assert shown["codes"], side
+            for found, row in zip(shown["codes"], shown["tables"]["top"], strict=True):
+                assert numbers(row[2]) == expected.loc[found, ["low", "high"]].tolist()
+            assert "90 % of the posterior draws" in shown["words"]["top-count"]
+        reader.search(work[:5])
+        assert "posterior" not in reader.text("top-count")
+        assert reader.complaints == []
+
+
+def test_an_external_zone_is_an_area(reader: Reader, jobs: pd.DataFrame) -> None:
+    """It is found, chosen by a click on the map and drawn; nobody works there."""
+    reader.reset()
+    place = {
+        feature["properties"]["name"]: feature["geometry"]["coordinates"]
+        for feature in reader.features("zones")
+    }
+    assert set(place) == {*ZONES.values()}
+    for zone, name in ZONES.items():
+        assert reader.type(name[:6]) == [[name, f"External zone {zone}"]]
+        for typed in (name, name[:6].upper(), f"External zone {zone}", zone):
+            reader.search(typed)
+            assert reader.chosen() == f"{name}Externalzone{zone}", typed
+            assert reader.page.is_checked("input[value=home]")
+            reader.page.click("#clear")
+            reader.pick_side("work")
+        reader.still()
+        pixel = reader.pixel_of(tuple(place[name]))
+        reader.page.mouse.move(pixel["x"], pixel["y"])
+        residents = jobs[jobs["zone"] == zone]["S000"].sum()
+        words = reader.page.locator(".maplibregl-popup-content").inner_text().splitlines()
+        assert words == [name, f"External zone {zone}", f"{residents:,} workers live here", "0 jobs are here"]
+        reader.page.mouse.click(pixel["x"], pixel["y"])
+        assert reader.text("chosen") == name
+        assert reader.number("jobs") == residents
+        assert not reader.page.is_visible("#nobody")
+        reader.pick_side("work")
+        assert reader.number("jobs") == 0
+        assert reader.page.is_visible("#nobody")
+        assert reader.text("flow-count") == "There are no flows to draw."
+        reader.page.click("#clear")
+        reader.pick_side("work")
+        reader.page.locator("#external-zones-table button", has_text=name).click()
+        assert reader.text("chosen") == name
+        reader.page.click("#clear")
+    reader.reset()
+
+
+def test_it_opens_at_areas_of_the_region(reader: Reader, mapped: PublicRelease) -> None:
+    """Nearest to a hundred of them; external zones are none."""
+    n = {level: mapped.places(level)["latitude"].notna().sum() for level in mapped.levels}
+    reader.reset()
+    assert reader.page.input_value("#level") == min(n, key=lambda level: abs(np.log(n[level] / 100)))
