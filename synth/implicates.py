@@ -27,7 +27,7 @@ from synth.plan import Domains, Table
 from synth.projection import offsets_of
 from synth.randomness import WordStream
 
-__all__ = ["Implicates"]
+__all__ = ["BlockDraws", "Implicates"]
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -41,6 +41,7 @@ _SAMPLE = 100  # groups on which a concentration is measured
 _TOLERANCE = 2.0  # how much less likely, in logarithms, a smaller concentration may be
 _RARE = 0.2  # groups of a sample that every concentration has beside those that say so
 _TELLING = 16  # jobs of a group whose own counts say something of its concentration
+_TINY = 1e-9  # weight of a block, of those of its unit about 32 together: sums in floats do not lose it
 _CHAIN = 4  # draws of the profile of a place that are thrown away
 
 
@@ -501,6 +502,48 @@ class Implicates:
             for start, row, size in zip(groups.tolist(), first.tolist(), jobs.tolist(), strict=True):
                 at = begin + start + layout.cell[layout.which[k, row]]
                 np.add.at(total, at, sign * size * share)
+
+
+class BlockDraws:
+    """Draws of the blocks of homes inside cells of which nothing more is known.
+
+    Homes follow shares that are Dirichlet, the same for all jobs. They are drawn once for each draw: 8 bytes
+    for each block.
+
+    Parameters
+    ----------
+    shape : ndarray of float64, shape (n_blocks,)
+        Parameters of the Dirichlet distributions, not negative: they hold inside any run of blocks.
+    draws : int
+    stream : WordStream
+    """
+
+    def __init__(self, shape: Float64, draws: int, stream: WordStream) -> None:
+        self._random = np.random.default_rng(int(stream.words(1)[0]))
+        self._up_to = np.zeros((draws, shape.size + 1))
+        for row in self._up_to:
+            np.cumsum(np.maximum(self._random.standard_gamma(shape), _TINY), out=row[1:])
+
+    def draw(self, cuts: Int32, cells: Int32) -> Int32:
+        """Return a block of each cell.
+
+        Parameters
+        ----------
+        cuts : ndarray of int32, shape (n_cells,)
+            First block of each cell, rising.
+        cells : ndarray of int32, shape (n_draws, n_jobs)
+
+        Returns
+        -------
+        ndarray of int32, shape (n_draws, n_jobs)
+        """
+        first = cuts[cells]
+        last = np.append(cuts[1:], self._up_to.shape[1] - 1)[cells] - 1
+        found = np.empty_like(cells)
+        for up_to, begin, end, blocks in zip(self._up_to, first, last, found, strict=True):
+            at = up_to[begin] + self._random.random(begin.size) * (up_to[end + 1] - up_to[begin])
+            blocks[:] = np.clip(np.searchsorted(up_to, at, side="right") - 1, begin, end)
+        return found
 
 
 def _counts(

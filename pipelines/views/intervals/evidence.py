@@ -32,7 +32,7 @@ from pipelines.release.measurements import measurement_files, read_measurements
 from pipelines.release.reader import PublicRelease, PublicReleaseError
 from pipelines.storage.parquet_form import FormError
 from synth.evidence import Evidence
-from synth.implicates import Implicates
+from synth.implicates import BlockDraws, Implicates
 from synth.measured import JobGroups, MeasuredTable
 
 __all__ = ["JobDraws", "PlaceDraws", "evidence_words"]
@@ -41,7 +41,6 @@ Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
 _ROWS = 1 << 18  # of a data file that are in memory
-_LEAST = 1e-9  # weight of a block, of those of its unit about 32 together: sums in floats do not lose it
 _WIDER = 1.5  # residents differ by attributes less evenly than proxy truth has it: found on two regions
 
 
@@ -183,7 +182,11 @@ class JobDraws:
         self._groups = groups_of_jobs
         self._blocks = None
         if self.home_level != self._unit_level:
-            self._blocks = _BlockDraws(plan, draws, key)
+            # As proxy truth has it: around the public weights of the blocks of a unit.
+            total = np.add.reduceat(plan.weights, geography.starts(plan.level))
+            part = plan.weights / total[geography.unit_of(plan.level, np.arange(plan.weights.size))]
+            stream = key.stream("blocks of intervals", 0)
+            self._blocks = BlockDraws(Assumptions().homes * part, draws, stream)
 
     def places(self) -> Iterator[PlaceDraws]:
         """Yield the draws of all jobs, place by place, once."""
@@ -235,34 +238,6 @@ class JobDraws:
             return np.sum(shares, axis=0) / jobs[own].sum()
 
         return of_place
-
-
-class _BlockDraws:
-    """Draws of the blocks of homes inside cells of which nothing more is known.
-
-    As proxy truth has it: homes of a unit follow shares that are Dirichlet around the public weights of its
-    blocks, the same for all jobs. They are drawn once for each draw: 8 bytes for each block.
-    """
-
-    def __init__(self, plan: ReleasePlan, draws: int, key: synth.RunKey) -> None:
-        geography, weights = plan.geography, plan.weights
-        self._random = np.random.default_rng(int(key.stream("blocks of intervals", 0).words(1)[0]))
-        starts = geography.starts(plan.level)
-        total = np.add.reduceat(weights, starts)[geography.unit_of(plan.level, np.arange(weights.size))]
-        shape = Assumptions().homes * weights / total
-        self._up_to = np.zeros((draws, weights.size + 1))
-        for row in self._up_to:
-            np.cumsum(np.maximum(self._random.standard_gamma(shape), _LEAST), out=row[1:])
-
-    def draw(self, cuts: Int32, cells: Int32) -> Int32:
-        """Return a block of each cell of a place that has these cuts, in the shape of `cells`."""
-        first = cuts[cells]
-        last = np.append(cuts[1:], self._up_to.shape[1] - 1)[cells] - 1
-        found = np.empty_like(cells)
-        for up_to, begin, end, blocks in zip(self._up_to, first, last, found, strict=True):
-            at = up_to[begin] + self._random.random(begin.size) * (up_to[end + 1] - up_to[begin])
-            blocks[:] = np.clip(np.searchsorted(up_to, at, side="right") - 1, begin, end)
-        return found
 
 
 def evidence_words(plan: ReleasePlan) -> list[str]:
