@@ -4,10 +4,11 @@ Usage: python benchmarks/interval_coverage.py [--draws 40] [--epsilon 8.6 ...] [
 
 For each case, mechanism and epsilon a release is planned and run as anybody's would be, and posterior draws
 are made from its public folder alone (`pipelines.write_intervals`). Every count of a table, and of sums of
-its areas, has an interval of 90 %. Printed, or put into docs/intervals.md, is how often it holds the truth:
-by lot (`synth.intervals.held_by_lot`, which is to be 90 % at any size), and in brackets as a closed interval
-of whole numbers. Sizes are those of the mean of the draws, rounded; cells that are 0 in every draw and in
-truth are left out.
+its areas, has an interval of 90 %. Found is how often it holds the truth: by lot
+(`synth.intervals.held_by_lot`, which is to be 90 % at any size), and as a closed interval of whole numbers.
+Sizes are those of the mean of the draws, rounded; cells that are 0 in every draw and in truth are left out.
+With --write a row for each table and size goes into docs/interval-coverage.csv, and from that file, as with
+--page alone, tables and picture into docs/intervals.md.
 
 The code was developed while looking at Rhode Island (LODES plays the truth) and at the demo's region; the
 simulated nation and Leeds (a census plays the truth) were looked at when it was done.
@@ -17,12 +18,16 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import matplotlib
 import numpy as np
+import pandas as pd
+from matplotlib import pyplot as plt
 from numpy.typing import NDArray
+from report import table
 
 import geo_data
 import pipelines
@@ -34,6 +39,8 @@ from synth.intervals import held_by_lot, intervals
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "intervals.md"
+RESULTS = ROOT / "docs" / "interval-coverage.csv"
+PICTURE = ROOT / "docs" / "images" / "interval_coverage.svg"
 BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
 CASES = ("demo", "Rhode Island", "nation", "Leeds")
 CUT = "Rhode Island by block"  # for tables by home block and by ZIP areas, which cut tracts
@@ -47,8 +54,9 @@ attributes = ["age", "earnings", "industry"]
 
 [geography]
 """
-LEAST, MANY = 85, 30  # what is named beside a table: shares below, of as many counts
-SIZES = ((0, 0), (1, 9), (10, 99), (100, 2**62))
+MANY = 30  # counts of a size from which a share of them is looked at
+SIZES = {"0": (0, 0), "1 to 9": (1, 9), "10 to 99": (10, 99), "100 and more": (100, 2**62)}
+COLOURS = dict(zip(SIZES, ("#999999", "#56b4e9", "#0072b2", "#d55e00"), strict=True))
 Ints = NDArray[np.int64]
 
 
@@ -85,8 +93,10 @@ class Coverage:
         self._draws, self._truth = draws, truth
         self._random = np.random.default_rng(1)
 
-    def line(self, name: str, home: str, work: str | None, attribute: str | None = None) -> str:
-        """Return the row of a table."""
+    def rows(
+        self, home: str, work: str | None, attribute: str | None = None
+    ) -> Iterator[dict[str, str | int | float]]:
+        """Yield sizes, how many counts have them, and the shares that hold the truth, by lot and closed."""
         draws, geography = self._draws, self._draws.release.geography
         truth = self._truth[attribute]
         wide = geography.n_units(home)
@@ -110,15 +120,14 @@ class Coverage:
             lot = held_by_lot(own, cells.counts, self._random)
             closed = (low <= own) & (own <= high)
             size = np.rint(cells.counts.mean(axis=0))
-            for row, (least, most) in zip(rows, SIZES, strict=True):
+            for row, (least, most) in zip(rows, SIZES.values(), strict=True):
                 some = (least <= size) & (size <= most)
                 row += [some.sum(), lot[some].sum(), closed[some].sum()]
         rows[0, 0] += missed  # true counts that are 0 in every draw
-        parts = [
-            f"{100 * lot / n:.1f} ({100 * closed / n:.1f}) of {n:,.0f}" if n else "none"
-            for n, lot, closed in rows
-        ]
-        return f"| {name} | {' | '.join(parts)} |"
+        for size, (n, lot, closed) in zip(SIZES, rows, strict=True):
+            if n:
+                held, within = (round(100 * one / n, 1) for one in (lot, closed))
+                yield {"size": size, "counts": int(n), "held": held, "within": within}
 
 
 def tables(draws: pipelines.PosteriorDraws, unit: str) -> Iterator[tuple[str, str, str | None, str | None]]:
@@ -146,8 +155,8 @@ def tables(draws: pipelines.PosteriorDraws, unit: str) -> Iterator[tuple[str, st
     yield "area to area", area, area, None
 
 
-def measure_coverage(name: str, mechanism: str, epsilon: str, draws: int) -> Iterator[str]:
-    """Make a release and its draws; yield the lines of a table."""
+def measure_coverage(name: str, mechanism: str, epsilon: str, draws: int) -> pd.DataFrame:
+    """Make a release and its draws; return a row for each table and size."""
     with tempfile.TemporaryDirectory() as scratch:
         config = configuration(name, mechanism, epsilon, Path(scratch))
         release = pipelines.run(config)
@@ -160,56 +169,71 @@ def measure_coverage(name: str, mechanism: str, epsilon: str, draws: int) -> Ite
             f"{plan.numeric.pools.n_pools:,} urns"
             + (f" by {' and '.join(plan.pools.pooling.by)}" if plan.pools.pooling.by else "")
         )
-        yield f"### {name}, {mechanism}, epsilon {epsilon}"
-        yield ""
-        yield f"Published: {what}."
-        yield ""
-        yield "| home to work | 0 | 1 to 9 | 10 to 99 | 100 and more |"
-        yield "| --- | --- | --- | --- | --- |"
         coverage = Coverage(opened, truth)
-        for table in tables(opened, plan.level):
-            yield coverage.line(*table)
-        yield ""
+        of = {"case": name, "mechanism": mechanism, "epsilon": epsilon, "published": what}
+        return pd.DataFrame(
+            of | {"home to work": words} | row
+            for words, *cells in tables(opened, plan.level)
+            for row in coverage.rows(*cells)
+        )
 
 
-def ranges(lines: Iterable[str]) -> Iterator[str]:
-    """Yield a table of the lowest and highest shares of all releases, by kind of table and size."""
-    found: dict[str, list[list[float]]] = {}
-    for line in lines:
-        name, *cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if len(cells) == len(SIZES) and not name.startswith(("---", "home to")):
-            rows = found.setdefault(re.sub(r" by \w+$", " by an attribute", name), [[] for _ in SIZES])
-            for row, cell in zip(rows, cells, strict=True):
-                match = re.match(r"([\d.]+) .* of ([\d,]+)$", cell)
-                if match and int(match[2].replace(",", "")) >= MANY:
-                    row.append(float(match[1]))
-    yield f"Lowest and highest of all releases below, where a release has {MANY} counts or more of the size:"
+def described(results: pd.DataFrame) -> Iterator[str]:
+    """Yield the lines of the page: of each case, the lowest and highest shares of all its releases."""
+    many = results[results["counts"] >= MANY].copy()
+    many["kind"] = many["home to work"].str.replace(r" by \w+$", " by an attribute", regex=True)
+    yield f"How many of the sizes of tables with {MANY} counts or more have intervals that hold the truth"
     yield ""
-    yield "| home to work | 0 | 1 to 9 | 10 to 99 | 100 and more |"
-    yield "| --- | --- | --- | --- | --- |"
-    for name, rows in found.items():
-        yield f"| {name} | {' | '.join(f'{min(r):.0f} to {max(r):.0f}' if r else 'none' for r in rows)} |"
+    rows = []
+    for case, found in many.groupby("case", sort=False):
+        held = found["held"]
+        bounds = ((87, 93), (85, 95), (0, 85))
+        shares = [f"{100 * held.between(*ends, inclusive='left').mean():.0f} %" for ends in bounds]
+        rows.append((case, str(found.groupby(["mechanism", "epsilon"]).ngroups), f"{len(held):,}", *shares))
+    yield table(
+        ["", "releases", "tables and sizes", "in 87 to 93 %", "in 85 to 95 %", "in less than 85 %"], rows
+    )
+    yield ""
+    yield "Lowest and highest of all releases of a case:"
+    for case, found in many.groupby("case", sort=False):
+        yield f"\n### {case}\n"
+        ends = found.groupby(["kind", "size"])["held"].agg(["min", "max"])
+        rows = [
+            (kind, *(words_of(ends, kind, size) for size in SIZES))
+            for kind in found["kind"].drop_duplicates()
+        ]
+        yield table(["home to work", *SIZES], rows)
     yield ""
 
 
-def with_summaries(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines, and after each table which of its sizes have intervals that hold the truth too seldom."""
-    low: list[str] = []
-    for line in lines:
-        name, *cells = [cell.strip() for cell in line.strip("|").split("|")]
-        found = [re.match(r"([\d.]+) .* of ([\d,]+)$", cell) for cell in cells]
-        for size, match in zip(("0", "1 to 9", "10 to 99", "100 and more"), found, strict=False):
-            if match and float(match[1]) < LEAST and int(match[2].replace(",", "")) >= MANY:
-                low.append(f"{name}, {size}: {match[1]}")
-        if not line and len(low) > 1 and low[0] == "table":
-            yield f"\nBelow {LEAST} %, of {MANY} counts or more: {'; '.join(low[1:])}."
-        elif not line and low == ["table"]:
-            yield f"\nNone is below {LEAST} %, of {MANY} counts or more."
-        if line.startswith("| ---"):
-            low = ["table"]
-        elif not line:
-            low = []
-        yield line
+def words_of(ends: pd.DataFrame, kind: str, size: str) -> str:
+    """Return the lowest and the highest share of a kind of table at a size."""
+    if (kind, size) not in ends.index:
+        return ""
+    low, high = ends.loc[(kind, size)].round().astype(int)
+    return f"{low} to {high}" if low < high else str(low)
+
+
+def draw_picture(results: pd.DataFrame) -> None:
+    """Draw a point for each release, table and size."""
+    matplotlib.rcParams["svg.hashsalt"] = "odsynth"
+    many = results[results["counts"] >= MANY]
+    cases = many["case"].drop_duplicates().tolist()
+    kinds = many["home to work"].str.replace(r" by \w+$", " by an attribute", regex=True)
+    order = kinds.drop_duplicates().tolist()[::-1]
+    figure, axes = plt.subplots(1, len(cases), figsize=(3 * len(cases), 4), sharey=True, layout="constrained")
+    for axis, case in zip(np.atleast_1d(axes), cases, strict=True):
+        axis.axvspan(87, 93, color="#dddddd", zorder=0)
+        for i, (size, colour) in enumerate(COLOURS.items()):
+            some = (many["case"] == case) & (many["size"] == size)
+            at = [order.index(kind) + 0.24 - 0.16 * i for kind in kinds[some]]
+            axis.scatter(many["held"][some], at, s=9, color=colour, label=size, linewidths=0)
+        axis.set(title=case, xlabel="% of intervals that hold the truth", xlim=(40, 101))
+    np.atleast_1d(axes)[0].set_yticks(range(len(order)), order)
+    figure.legend(
+        *np.atleast_1d(axes)[0].get_legend_handles_labels(), title="jobs", loc="outside lower center", ncols=4
+    )
+    figure.savefig(PICTURE, metadata={"Date": None})
 
 
 @click.command()
@@ -217,29 +241,32 @@ def with_summaries(lines: Iterable[str]) -> Iterator[str]:
 @click.option("--epsilon", multiple=True, default=("8.6", "4.6", "2", "1"), show_default=True)
 @click.option("--case", "cases", multiple=True, type=click.Choice([*CASES, CUT]), default=CASES)
 @click.option("--mechanism", multiple=True, default=("geometric", "dirichlet"), show_default=True)
-@click.option("--write", is_flag=True, help="Put the tables into docs/intervals.md.")
+@click.option("--write", is_flag=True, help=f"Write {RESULTS.name}, and the page.")
+@click.option("--page", is_flag=True, help=f"Write the page from {RESULTS.name}; nothing is measured.")
 def main(
-    draws: int, epsilon: tuple[str, ...], cases: tuple[str, ...], mechanism: tuple[str, ...], write: bool
+    draws: int,
+    epsilon: tuple[str, ...],
+    cases: tuple[str, ...],
+    mechanism: tuple[str, ...],
+    write: bool,
+    page: bool,
 ) -> None:
-    """Print a table for each case, mechanism and epsilon."""
-    lines = []
-    for name in cases:
-        for which in mechanism:
-            for one in epsilon:
-                for line in measure_coverage(name, which, one, draws):
-                    lines.append(line)
-                    click.echo(line)
-    if write:
+    """Measure and print, a table for each case, mechanism and epsilon."""
+    if not page:
+        every = []
+        for name in cases:
+            for which in mechanism:
+                for one in epsilon:
+                    every.append(measure_coverage(name, which, one, draws))
+                    click.echo(every[-1].to_string(index=False))
+        if write:
+            pd.concat(every).to_csv(RESULTS, index=False, lineterminator="\n")
+    if write or page:
+        results = pd.read_csv(RESULTS, dtype={"epsilon": str})
         before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
-        page = (
-            before
-            + BEGIN
-            + "\n".join(["", *ranges(lines), *with_summaries(lines)])
-            + "\n"
-            + END
-            + rest.split(END)[1]
-        )
-        PAGE.write_text(page, encoding="utf-8")
+        lines = "\n".join(described(results))
+        PAGE.write_text(f"{before}{BEGIN}\n{lines}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+        draw_picture(results)
 
 
 if __name__ == "__main__":

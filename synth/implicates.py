@@ -36,7 +36,7 @@ Int64 = NDArray[np.int64]
 
 _GRID = 2.0 ** np.arange(0, 15)  # concentrations that are tried
 _FLOORS = (1e-3, 1e-2, 1e-1)  # shares of jobs that follow no place's profile
-_EQUAL = 0.1  # part of the profile of those that is the same in all cells
+_EQUAL = 0.03  # part of the profile of those that is the same in all cells
 _SAMPLE = 100  # groups on which a concentration is measured
 _TOLERANCE = 2.0  # how much less likely, in logarithms, a smaller concentration may be
 _RARE = 0.2  # groups of a sample that every concentration has beside those that say so
