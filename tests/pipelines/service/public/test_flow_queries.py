@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 
 import pipelines
 from pipelines.release.reader import PublicRelease, PublicReleaseError
+from pipelines.service.public import flow_queries
 from pipelines.service.public.flow_queries import FlowQuestion, FlowTables, ask_flows
 from pipelines.service.public.flow_tables import write_flow_tables
 
@@ -128,7 +129,7 @@ def test_data_of_another_geography_are_refused(public_copy: Path, tmp_path: Path
 def test_tables_are_read_only_and_few_are_open(
     release: PublicRelease, tables: tuple[FlowTables, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.service.public.flow_queries._OPEN", 1)
+    monkeypatch.setattr(flow_queries, "_OPEN", 1)
     opened, content = FlowTables(), tables[1].read_bytes()
     question = FlowQuestion(release.geography.codes("st")[0], "workers")
     answers = []
