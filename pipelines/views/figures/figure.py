@@ -11,7 +11,7 @@ from pipelines.views.figures.subject import FigureSubject
 __all__ = ["KINDS", "draw_figure"]
 
 KINDS = ("all", "choropleth", "flows", "rose", "distance")
-_SUFFIXES = (".png", ".svg")
+_SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def draw_figure(
@@ -24,13 +24,13 @@ def draw_figure(
     count: str = "S000",
     kind: str = "all",
 ) -> None:
-    """Draw the commutes of an area, as PNG or SVG.
+    """Draw the commutes of an area, as PNG, SVG or PDF.
 
     Parameters
     ----------
     release : PublicRelease
     path : Path
-        The file; its name ends with .png or .svg. Its folder is made if it is not there.
+        The file; its name ends with .png, .svg or .pdf. Its folder is made if it is not there.
     area : str, optional
         Code of an area or a work block, at any level; by default the whole release.
     of : {"workers", "residents"}
@@ -52,7 +52,7 @@ def draw_figure(
     if kind not in KINDS:
         raise PublicReleaseError(f"there is no kind {kind!r}; there are: {', '.join(KINDS)}")
     if path.suffix.lower() not in _SUFFIXES:
-        raise PublicReleaseError(f"{path.name}: the name of a figure ends with {' or '.join(_SUFFIXES)}")
+        raise PublicReleaseError(f"{path.name}: the name of a figure ends with .png, .svg or .pdf")
     check_target(path, release.folder)
     subject = FigureSubject(release, None if area is None else find_area(release, area), of, count, level)
     from pipelines.views.figures.composition import write_figure  # matplotlib takes its time
