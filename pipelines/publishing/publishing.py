@@ -23,6 +23,7 @@ from typing import Any
 
 from pipelines.publishing.destination import Place, PublishError, open_place
 from pipelines.release.formats import parse_certificate
+from pipelines.release.layout import version_name
 from pipelines.release.signing import SIGNATURES
 from pipelines.release.verification import verify
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums
@@ -130,7 +131,7 @@ def publish(
     subject = parse_certificate(certificate).release
     sums = _sha256(sealed[CHECKSUMS])
     if version is None:
-        version = f"{subject.year}-{subject.job_type}-{sums[:12]}"
+        version = version_name(subject, sums)
     with open_place(destination, storage_options) as place:
         place.keep_apart(Path(out))
         title = _Title(place, subject.name, version)

@@ -49,15 +49,17 @@ class Format:
 
 
 FORMATS: dict[str, Format] = {
-    "lodes": Format("OD (main, aux), RAC and WAC of blocks, as LODES", "any LODES program", write_lodes),
-    "csv": Format("aggregated flows, all counts", "spreadsheets, R, pandas", write_csv),
+    "lodes": Format("OD (main, aux), RAC, WAC and crosswalk, as LODES", "any LODES program", write_lodes),
+    "csv": Format("aggregated flows and zones, all counts", "spreadsheets, R, pandas", write_csv),
     "geoparquet": Format("zones with geometry, flows by code", "DuckDB, GeoPandas, QGIS", write_geoparquet),
     "geopackage": Format("zones and flows in one file", "QGIS, ArcGIS", write_geopackage),
     "flatgeobuf": Format("zones and flow lines, read in part", "QGIS, web maps", write_flatgeobuf),
     "geojson": Format("zones and flow lines as text", "web maps, any GIS", write_geojson),
     "pmtiles": Format("zones as vector tiles in one file", "MapLibre, QGIS", write_pmtiles),
     "omx": Format("home x work matrices, one for each count", "transport models, openmatrix", write_omx),
-    "flowmap": Format("locations.csv and flows.csv", "flowmap.gl, flowmap.blue", write_flowmap),
+    "flowmap": Format(
+        "locations.csv, flows.csv and properties.csv", "flowmap.gl, flowmap.blue", write_flowmap
+    ),
     "kepler": Format("a map with zones and arcs", "kepler.gl", write_kepler),
 }
 """The formats by name; a new one is an entry here."""
@@ -159,7 +161,7 @@ _INTERVAL_WORDS = (
 
 
 def _readme(source: Source, name: str, folder: Path, remarks: list[str]) -> str:
-    release, counts = source.release, source.release.counts
+    release, counts, about = source.release, source.release.counts, source.about
     certificate = release.certificate
     status = "; ".join(certificate.not_for_release_because)
     levels = "" if name == "lodes" else f"Homes by {source.home_level}, workplaces by {source.work_level}.\n"
@@ -171,8 +173,11 @@ def _readme(source: Source, name: str, folder: Path, remarks: list[str]) -> str:
         f"{certificate.totals.synthetic_workers:,} SYNTHETIC workers: no row is a real person.",
         *([f"Implicate {release.implicate} of {release.implicates}."] if release.implicates > 1 else []),
         *([f"NOT FOR RELEASE: {status}."] if status else []),
-        f"epsilon {certificate.run.epsilon}, delta {certificate.run.delta}",
-        f"plan {certificate.plan_sha256}",
+        f"epsilon {about['epsilon']}, delta {about['delta']}",
+        f"version {about['version']}, made on {about['created'][:10]}",
+        f"licence {about['licence']}",
+        f"plan {about['plan_sha256']}",
+        f"certificate {about['certificate_sha256']}",
         "What that guarantees is said in the README.md and certificate.json of the release.",
         "",
         f"{levels}Codes are text: leading zeros count. Coordinates, if any, are degrees, WGS84 (EPSG:4326).",
