@@ -2,11 +2,12 @@
 
 Usage: python benchmarks/export_clients.py PUBLIC [--level LEVEL] [--python PYTHON ...] [--modules FOLDER]
 
-PUBLIC is the public folder of a release. It is exported in all formats, and each client reads what it is for,
-in a process of its own: with this Python, or with the first of those named with --python that has the client's
-library (ActivitySim and QGIS do not go into one environment with this program). flowmap.gl and esbuild are in
-the folder node_modules that --modules names. What a client has read is compared with sums over the rows of the
-release, with its names and with the hash of its certificate; a difference ends the program with an error.
+PUBLIC is the public folder of a release. It is exported in all formats, and each client reads what it is
+for, in a process of its own: with this Python, or with the first of those named with --python that has the
+client's library (ActivitySim and QGIS do not go into one environment with this program). flowmap.gl and
+esbuild are in the folder node_modules that --modules names. What a client has read is compared with sums
+over the rows of the release, with its names and with the hash of its certificate; a difference ends the
+program with an error.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ const selectors = new LocalFlowmapDataProvider({
 const data = {locations, flows};
 const state = {filter: {}, settings: {
   adaptiveScalesEnabled: false, clusteringAuto: true, clusteringEnabled: false, colorScheme: 'Teal',
-  darkMode: false, fadeAmount: 0, fadeEnabled: false, flowEndpointsInViewportMode: 'any', flowLinesRenderingMode: 'straight',
+  darkMode: false, fadeAmount: 0, fadeEnabled: false, flowEndpointsInViewportMode: 'any',
+  flowLinesRenderingMode: 'straight',
   flowLineThicknessScale: 1, locationsEnabled: true, locationTotalsEnabled: true, maxTopFlowsDisplayNum: 1e9,
 }, viewport: {width: 1000, height: 1000, latitude: +locations[0].lat, longitude: +locations[0].lon, zoom: 4}};
 const totals = [...selectors.getLocationTotals(state, data).values()];
@@ -214,13 +216,30 @@ def of_layer(what: str, table: dict[str, list]) -> dict[str, Any]:
     if part == "flows":
         within = {"flowmap": "placed", "flatgeobuf": "lines", "geojson": "lines"}.get(kind, "all")
         return {within: sum(table["count" if kind == "flowmap" else "S000"])}
-    if kind == "flowmap":
-        return {"pointed": len(table["id"])}
-    shaped = {"flatgeobuf", "geojson"}
-    if kind in shaped:
-        return {"home_shaped": sum(table["home_S000"]), "work_shaped": sum(table["work_S000"])}
     named = sum(bool(name) for name in table["name"])
+    if kind == "flowmap":
+        without = sum(name == code for name, code in zip(table["name"], table["id"], strict=True))
+        return {"pointed": len(table["id"]), "names_pointed": named - without}
+    if kind in ("flatgeobuf", "geojson"):
+        totals = {f"{side}_shaped": sum(table[f"{side}_S000"]) for side in ("home", "work")}
+        return totals | {"names_shaped": named}
     return {"home": table["home_S000"], "work": table["work_S000"], "names": named}
+
+
+def geopandas(folder: Path) -> Read:
+    """Read GeoParquet by GeoPandas, and what it says by PyArrow."""
+    import geopandas
+    import pyarrow.parquet as pq
+
+    path = only(folder / "geoparquet", "*zones*.parquet")
+    zones = geopandas.read_parquet(path)
+    found = of_layer(
+        "geoparquet: zones", {name: zones[name].tolist() for name in zones if name != "geometry"}
+    )
+    shaped = zones[zones.geometry.notna()]
+    totals = {f"{side}_shaped": int(shaped[f"{side}_S000"].sum()) for side in ("home", "work")}
+    said = pq.read_schema(path).metadata[b"certificate_sha256"].decode()
+    yield "geoparquet: zones", found | totals | {"certificate": said}
 
 
 def gdal(folder: Path) -> Read:
@@ -278,6 +297,7 @@ def pmtiles(folder: Path) -> Read:
     found = {
         f"{side}_shaped": sum(zone[f"{side}_S000"] for zone in zones.values()) for side in ("home", "work")
     }
+    found["names_shaped"] = sum(bool(zone.get("name")) for zone in zones.values())
     yield "pmtiles: zones", found | {"certificate": metadata["certificate_sha256"]}
 
 
@@ -329,6 +349,7 @@ CLIENTS: dict[str, tuple[str, Callable[[Path], Read], str]] = {
     "openmatrix": ("openmatrix", openmatrix, "openmatrix"),
     "pygris": ("pygris", pygris, "pygris"),
     "duckdb": ("DuckDB", duckdb, "duckdb"),
+    "geopandas": ("GeoPandas", geopandas, "geopandas"),
     "gdal": ("GDAL (pyogrio)", gdal, "pyogrio"),
     "qgis": ("QGIS", qgis, "qgis"),
     "pmtiles": ("pmtiles", pmtiles, "pmtiles"),
@@ -347,7 +368,7 @@ WORDS = {
     "work": "jobs of every zone",
     "home_shaped": "residents of zones with a shape",
     "work_shaped": "jobs in zones with a shape",
-    "names": "names",
+    **dict.fromkeys(("names", "names_pointed", "names_shaped"), "names"),
     "certificate": "hash of the certificate",
     "counts": "every count",
 }
@@ -393,6 +414,7 @@ def truth(public: Path, level: str) -> dict[str, Any]:
     import numpy as np
 
     from pipelines import read_public_release
+    from pipelines.views.labels import unit_names
 
     release = read_public_release(public)
     geography = release.geography
@@ -410,8 +432,7 @@ def truth(public: Path, level: str) -> dict[str, Any]:
     home, work, jobs = (flows[name].to_numpy() for name in ("home", "work", "S000"))
     totals = {side: np.bincount(flows[side], jobs, units).astype(int) for side in ("home", "work")}
     placed = points[home] & points[work]
-    from pipelines.views.labels import unit_names
-
+    named = unit_names(release, level) != ""
     counts = release.flows(release.levels[0], release.levels[0], list(release.counts))
     certificate = (public / "certificate.json").read_bytes()
     return {
@@ -422,7 +443,9 @@ def truth(public: Path, level: str) -> dict[str, Any]:
         "pointed": int(points.sum()),
         **{side: total.tolist() for side, total in totals.items()},
         **{f"{side}_shaped": int(total[shaped].sum()) for side, total in totals.items()},
-        "names": int((unit_names(release, level) != "").sum()),
+        "names": int(named.sum()),
+        "names_pointed": int((named & points).sum()),
+        "names_shaped": int((named & shaped).sum()),
         "certificate": hashlib.sha256(certificate).hexdigest(),
         "counts": {name: int(counts[name].sum()) for name in release.counts},
     }
@@ -463,14 +486,17 @@ def main() -> None:
                 print(done.stderr[-2000:], file=sys.stderr)
                 continue
             answer = json.loads(done.stdout)
+            read: dict[str, list[str]] = {}
             for what, found in answer["found"]:
                 if "refused" in found:
-                    print(f"| {title} {answer['version']} | {what} | not read: {found['refused']} |")
+                    read.setdefault(f"not read: {found['refused']}", []).append(what)
                     continue
                 unequal = [key for key, value in found.items() if value != expected[key]]
                 wrong += bool(unequal)
                 words = ", ".join(f"NOT {WORDS[key]}" if key in unequal else WORDS[key] for key in found)
-                print(f"| {title} {answer['version']} | {what} | {words} |", flush=True)
+                read.setdefault(words, []).append(what)
+            for words, formats in read.items():
+                print(f"| {title} {answer['version']} | {'; '.join(formats)} | {words} |", flush=True)
     raise SystemExit(wrong > 0)
 
 

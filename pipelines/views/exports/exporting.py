@@ -56,7 +56,9 @@ FORMATS: dict[str, Format] = {
     "flatgeobuf": Format("zones and flow lines, read in part", "QGIS, web maps", write_flatgeobuf),
     "geojson": Format("zones and flow lines as text", "web maps, any GIS", write_geojson),
     "pmtiles": Format("zones as vector tiles in one file", "MapLibre, QGIS", write_pmtiles),
-    "omx": Format("home x work matrices, one for each count", "transport models, openmatrix", write_omx),
+    "omx": Format(
+        "home x work matrices, one for each count", "ActivitySim, AequilibraE, openmatrix", write_omx
+    ),
     "flowmap": Format(
         "locations.csv, flows.csv and properties.csv", "flowmap.gl, flowmap.blue", write_flowmap
     ),

@@ -29,8 +29,7 @@ def write_omx(source: Source, folder: Path, side: int = _SIDE) -> list[str]:
     Notes
     -----
     Layout 0.2 of the OMX specification: matrices in ``/data``, all of one shape, lookups in ``/lookup``. A
-    lookup has whole numbers, because ActivitySim and AequilibraE take no text; ActivitySim takes no two
-    different ones. Codes and names are in ``/zones``, of which the specification knows nothing, and its
+    lookup has whole numbers, because ActivitySim takes no text, nor two lookups that differ. Codes and names are in ``/zones``, of which the specification knows nothing, and its
     readers neither.
 
     Matrices consist of tiles, and only those with flows are in the file: of the others HDF5 knows that they
@@ -91,10 +90,10 @@ def write_omx(source: Source, folder: Path, side: int = _SIDE) -> list[str]:
             "has its number, from 1; codes and names by number are in the CSV file beside, and in the group "
             "zones of the matrices' own file."
             if one
-            else "Homes and workplaces have different zones, so matrices are not square, and ActivitySim and "
-            "AequilibraE do not take them: give one level for both. The lookups home and work have the "
-            "numbers of the zones, from 1; codes and names by number are in the CSV files beside, and in the "
-            "group zones of the matrices' own file."
+            else "Homes and workplaces have different zones, so matrices are not square. ActivitySim does "
+            "not take them, and AequilibraE takes the zones of homes for all: give one level for both. The "
+            "lookups home and work have the numbers of the zones, from 1; codes and names by number are in "
+            "the CSV files beside, and in the group zones of the matrices' own file."
         ),
         *(
             [

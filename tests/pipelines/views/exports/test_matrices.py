@@ -77,6 +77,14 @@ def test_levels_may_differ(exported: Exporter, tract_flows: pd.Series) -> None:
         np.testing.assert_array_equal(file["S000"][:], expected)
 
 
+def test_the_read_me_says_whether_there_is_one_zone_system(exported: Exporter) -> None:
+    for levels, words in ((("trct", "trct"), "have one zone system"), (("cty", "trct"), "are not square")):
+        readme = (exported("omx", *levels)[0] / "README.txt").read_text(encoding="utf-8")
+        assert [text in readme for text in ("have one zone system", "are not square")].count(True) == 1
+        assert words in readme
+        assert "External zones are zones, too" in readme
+
+
 def test_only_tiles_with_flows_are_in_the_file(public: Path, rows: pd.DataFrame, tmp_path: Path) -> None:
     """At the level of blocks; the matrix in slices is that of the rows of the release."""
     block = "tabblk2010"

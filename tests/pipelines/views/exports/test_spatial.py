@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import duckdb
 import geojson_pydantic
 import geopandas as gpd
 import mapbox_vector_tile
@@ -87,6 +88,16 @@ def test_geoparquet_has_the_metadata_of_version_1_1(exported: Exporter) -> None:
     shapes = shapely.from_wkb(zones["geometry"])
     boxes = pd.json_normalize(zones["bbox"][shapes != None])[list(corners)]  # noqa: E711 - elementwise
     np.testing.assert_allclose(boxes, shapely.bounds(shapes[shapes != None]))  # noqa: E711
+
+
+def test_duckdb_queries_geoparquet(exported: Exporter, tract_flows: pd.Series) -> None:
+    folder, source = exported("geoparquet")
+    path = str(folder / f"{FLOWS}.parquet")
+    with duckdb.connect() as database:
+        rows = database.execute("SELECT work, home, S000 FROM read_parquet(?)", [path]).fetchall()
+        check_flows(pd.DataFrame(rows, columns=["work", "home", "S000"]), tract_flows)
+        said = dict(database.execute("SELECT key, value FROM parquet_kv_metadata(?)", [path]).fetchall())
+    assert {key: said[key.encode()].decode() for key in source.about} == source.about
 
 
 def test_geoparquet_is_read_in_part(exported: Exporter) -> None:
@@ -203,6 +214,13 @@ def test_pmtiles_says_what_it_is(exported: Exporter) -> None:
     assert layer["fields"] == source.of(source.zones["trct"])
     assert set(layer["fields"]) == set(source.zones["trct"].columns) - {"geometry"}
     assert metadata | source.about == metadata
+    # Nothing is between or behind the parts that the header names, as `pmtiles verify` demands.
+    parts = ("root", "metadata", "leaf_directory", "tile_data")
+    end = 127
+    for part in parts:
+        assert header[f"{part}_offset"] == end
+        end += header[f"{part}_length"]
+    assert (folder / f"{ZONES}.pmtiles").stat().st_size == end
 
 
 def test_every_zoom_has_every_zone(exported: Exporter, tract_flows: pd.Series) -> None:
