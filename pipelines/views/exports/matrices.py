@@ -29,8 +29,8 @@ def write_omx(source: Source, folder: Path, side: int = _SIDE) -> list[str]:
     Notes
     -----
     Layout 0.2 of the OMX specification: matrices in ``/data``, all of one shape, lookups in ``/lookup``. A
-    lookup has whole numbers, because ActivitySim takes no text, nor two lookups that differ. Codes and names are in ``/zones``, of which the specification knows nothing, and its
-    readers neither.
+    lookup has whole numbers, because ActivitySim takes no text, nor two lookups that differ. Codes and
+    names are in ``/zones``, of which the specification knows nothing, and its readers neither.
 
     Matrices consist of tiles, and only those with flows are in the file: of the others HDF5 knows that they
     are 0. Columns of tiles are written one after another, as the flows come in the order of work zones.
