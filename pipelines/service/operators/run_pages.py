@@ -28,6 +28,7 @@ from pipelines.service.operators.models import (
 )
 from pipelines.service.operators.operations import BudgetLine
 from pipelines.service.operators.page import Approver, Operator, Viewer, page, see
+from pipelines.service.operators.review import review
 from pipelines.service.parameters import LARGEST, Before, RunNumber
 from pipelines.service.public.catalog import Catalog
 from pipelines.service.public.downloads import ServedFile
@@ -66,9 +67,21 @@ class _ReviewedForm(Reviewed):
 
 class _VerdictForm(Verdict):
     csrf: str = ""
-    seen: Literal["yes"]
 
     _none_given = field_validator("version", mode="before")(_or_none)
+
+
+class _RejectionForm(_VerdictForm):
+    seen: Literal["yes"]
+
+
+class _ApprovalForm(_VerdictForm):
+    """With what has to be looked at, each ticked."""
+
+    certificate: Literal["yes"]
+    accuracy: Literal["yes"]
+    map: Literal["yes"]
+    name: Literal["yes"]
 
 
 class _NewVersionForm(NewVersion):
@@ -213,8 +226,11 @@ def rename(
 @router.get("/runs/{run}/approval")
 def approval(request: Request, who: Viewer, run: RunNumber) -> Response:
     """A finished release with its certificate and its map, and the form that decides about it."""
-    store = request.app.state.store
+    state = request.app.state
+    store, settings = state.store, state.settings
     found, certificate = find_run(store, run), parse_certificate(find_certificate(store, run))
+    public = run_operations.config_of(settings, runs.get_run(store, run)).release.out / "public"
+    budgets, problem = _budgets(settings, found.data_set)
     response = page(
         request,
         "approval.html",
@@ -224,6 +240,9 @@ def approval(request: Request, who: Viewer, run: RunNumber) -> Response:
         words=Markup(certificate_words(certificate, signed=found.signed)),  # escaped by itself
         has_map=_preview(request, found) is not None,
         own=who.person in runs.movers(store, run),
+        review=review(state.catalog, public, certificate, found.published_version),
+        budgets=budgets,
+        problem=problem,
     )
     response.headers["Content-Security-Policy"] = f"{POLICY}; frame-src 'self'"
     return response
@@ -242,7 +261,7 @@ def preview(request: Request, who: Viewer, run: RunNumber) -> Response:
 
 @router.post("/runs/{run}/approve")
 def approve(
-    request: Request, who: Approver, run: RunNumber, asked: Annotated[_VerdictForm, Form()]
+    request: Request, who: Approver, run: RunNumber, asked: Annotated[_ApprovalForm, Form()]
 ) -> Response:
     """Approve the publication; a worker then publishes."""
     state = request.app.state
@@ -254,7 +273,7 @@ def approve(
 
 @router.post("/runs/{run}/reject")
 def reject(
-    request: Request, who: Approver, run: RunNumber, asked: Annotated[_VerdictForm, Form()]
+    request: Request, who: Approver, run: RunNumber, asked: Annotated[_RejectionForm, Form()]
 ) -> Response:
     """Decide that it is not published."""
     store = request.app.state.store

@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import pipelines
 from pipelines.service import Oidc, create_app
 from pipelines.service.access.tokens import create_token
 from pipelines.service.operators import pages as operator_pages
-from pipelines.service.operators import run_pages
+from pipelines.service.operators import review, run_pages
 from pipelines.service.queue import previews
 from pipelines.service.queue.claims import fail, finish
 from pipelines.service.queue.previews import waiting
@@ -104,6 +104,9 @@ def planned(
     return address
 
 
+LOOKED_AT = dict.fromkeys(("certificate", "accuracy", "map", "name"), "yes")
+
+
 def queue(visitor: Visitor, address: str, sha256: str = PLAN_SHA256) -> Any:
     return visitor.send(f"{address}/queue", plan_sha256=sha256, seen="yes")
 
@@ -177,10 +180,10 @@ def test_forms_are_for_those_who_may(app: FastAPI, visitors: Visitors) -> None:
     needed = [path for path in filled if path not in ("/login", "/logout", "/tokens/1/revoke")]
     assert len(needed) == 11
     fields = {"input": "small", "key": "x", "content_sha256": "c" * 64, "text": "wrong", "person": "ann"}
-    fields |= {"plan_sha256": PLAN_SHA256, "seen": "yes", "version": "v2"}
+    fields |= {"plan_sha256": PLAN_SHA256, "seen": "yes", "version": "v2", **LOOKED_AT}
     for path in needed:
         form = {
-            "runs": ("input", "key"), "approve": ("content_sha256", "seen"), "close": ("seen",),
+            "runs": ("input", "key"), "approve": ("content_sha256", *LOOKED_AT), "close": ("seen",),
             "reject": ("content_sha256", "seen"), "withdraw": ("text", "seen"), "errata": ("text",),
             "end": ("person",), "queue": ("plan_sha256", "seen"), "rename": ("version",),
         }.get(path.rpartition("/")[2], ())  # fmt: skip
@@ -291,7 +294,7 @@ def test_what_is_made_gets_another_version_name(
     before = bob.see(f"{address}/approval")
     assert '<input type="hidden" name="version" value="">' in before
     assert visitors["oz"].send(f"{address}/rename", version="v2").status_code == 303
-    form = {"content_sha256": content, "seen": "yes"}
+    form = {"content_sha256": content, **LOOKED_AT}
     assert (
         bob.send(f"{address}/approve", version="", **form).status_code == 409
     )  # another name than was shown
@@ -338,13 +341,40 @@ def test_another_person_decides_with_certificate_and_map_in_view(
     assert "frame-src 'self'" in page.headers["Content-Security-Policy"]
     drawn = bob.client.get(f"/operator{address}/map")
     assert (drawn.text, drawn.headers["X-Frame-Options"]) == ("<html>the map</html>", "SAMEORIGIN")
-    form = {"content_sha256": content, "comment": "Well <done>", "seen": "yes"}
+    form = {"content_sha256": content, "comment": "Well <done>", **LOOKED_AT}
+    for part in LOOKED_AT:
+        less = {name: value for name, value in form.items() if name != part}
+        assert bob.send(f"{address}/approve", **less).status_code == 422, part
     assert ann.send(f"{address}/approve", **form).status_code == 403
     assert bob.send(f"{address}/approve", **form | {"content_sha256": "0" * 64}).status_code == 409
     assert bob.send(f"{address}/approve", **form).headers["location"] == f"/operator{address}"
     assert "Well &lt;done&gt;" in visitors["vic"].see(address)
     assert "<form" not in bob.see(f"{address}/approval").split("<h1>")[1]
+    form = {"content_sha256": content, "seen": "yes"}
     assert bob.send(f"{address}/reject", **form).status_code == 409
+
+
+def test_an_approver_sees_what_is_expected_of_it_and_what_differs_from_before(
+    app: FastAPI, visitors: Visitors, release: Release, small_release: pipelines.Release
+) -> None:
+    expected = json.loads((small_release.public / "accuracy.json").read_text())
+    queue(visitors["ann"], planned(app, visitors["ann"]))
+    release()
+    page = visitors["bob"].see("/runs/1/approval")
+    assert "No other version of this name is published" in page
+    for one in expected["tables"]:
+        assert f"{100 * one['loss']:.1f} %" in page
+    assert page.count(">noise<") == sum(one["noise"] for one in expected["tables"])
+    done = pipelines.publish(small_release.public.parent, app.state.settings.releases, version="v1")
+    app.state.catalog.refresh()
+    page = visitors["bob"].see("/runs/1/approval")
+    assert "Nothing but the draws" in page
+    assert "not said" not in page  # the version before has each table
+    earlier = app.state.catalog.version(done.name, "v1")
+    subject = earlier.certificate.release.model_copy(update={"year": 1999})
+    other = replace(earlier, certificate=earlier.certificate.model_copy(update={"release": subject}))
+    changes = review._changes(other, earlier.certificate)
+    assert changes == (("Year", "1999", str(earlier.certificate.release.year)),)
 
 
 def test_nobody_is_offered_to_approve_what_he_retried(
@@ -371,9 +401,9 @@ def test_nobody_is_offered_to_approve_his_own_run(app: FastAPI, visitors: Visito
     assert "Approve and publish" not in page
     assert "Reject" in page
     assert "Run 1" not in again.see("").partition("At work")[0]
-    form = {"content_sha256": content, "seen": "yes"}
-    assert again.send(f"{address}/approve", **form).status_code == 403
-    assert again.send(f"{address}/reject", comment="my mistake", **form).status_code == 303
+    form = {"content_sha256": content}
+    assert again.send(f"{address}/approve", **form, **LOOKED_AT).status_code == 403
+    assert again.send(f"{address}/reject", **form, comment="my mistake", seen="yes").status_code == 303
     assert get_run(app.state.store, 1).state == "rejected"
 
 
