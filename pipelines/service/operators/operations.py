@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from pipelines.schedule.calendar import read_calendar
 from pipelines.service.access.tokens import Principal
 from pipelines.service.public.catalog import Catalog, Version
 from pipelines.service.queue.worker_process import without_paths
-from pipelines.service.settings import ServiceSettings
+from pipelines.service.settings import INPUT_NAME, ServiceSettings
 from pipelines.service.store import ServiceError, Store, record, utc_now
 from pipelines.service.store import runs as run_table
 from pipelines.storage.errors import shown_message
@@ -86,7 +87,7 @@ class BudgetLine:
 
 def registered_inputs(settings: ServiceSettings) -> list[RegisteredInput]:
     """Return the registered inputs, in order of their names, as their files are now."""
-    return [_registered(name, path) for name, path in sorted(settings.inputs.items())]
+    return [_registered(name, path) for name, path in sorted(_input_files(settings).items())]
 
 
 def find_input(settings: ServiceSettings, name: str) -> RegisteredInput:
@@ -97,10 +98,11 @@ def find_input(settings: ServiceSettings, name: str) -> RegisteredInput:
     ServiceError
         404 if there is none of this name.
     """
-    if name not in settings.inputs:
+    files = _input_files(settings)
+    if name not in files:
         detail = "There is no such input; the list of inputs has those there are."
         raise ServiceError(404, "not_found", detail)
-    return _registered(name, settings.inputs[name])
+    return _registered(name, files[name])
 
 
 def budgets(settings: ServiceSettings) -> list[BudgetLine]:
@@ -183,6 +185,12 @@ def add_remark(
         raise ServiceError(503, "storage", "The folder of publications cannot be written to.") from None
     catalog.refresh()
     return catalog.version(name, version)
+
+
+def _input_files(settings: ServiceSettings) -> dict[str, Path]:
+    """Return those of the settings and those in the folder, by name; where both have one, of the settings."""
+    there = {path.stem: path for path in settings.inputs_folder.glob("*.toml")}
+    return {name: path for name, path in there.items() if re.match(INPUT_NAME, name)} | settings.inputs
 
 
 def _registered(name: str, path: Path) -> RegisteredInput:
