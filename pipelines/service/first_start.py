@@ -71,7 +71,7 @@ def begin_service(path: Path, report: Callable[[str], None]) -> ServiceSettings:
     demo = demo_inputs(settings.folder / "demo")
     demo.write_text(demo.read_text(encoding="utf-8") + _LEDGER, encoding="utf-8")
     report(f"Service     {path}")
-    report(f"Input       demo, the built-in region; put your own configurations into {settings.inputs_folder}")
+    report(f"Input       demo, the built-in region; your own configurations go into {settings.inputs_folder}")
     store = Store.open(settings.database)
     try:
         for owner, role in _PEOPLE:
