@@ -22,8 +22,8 @@ folder = "odsynth-service"    # state, database and runs, for nobody else to loo
 # public_url = "https://data.example.org"   # what readers type, where a proxy encrypts
 # signer = "agency.pub.pem"   # publish only what this key has signed (odsynth keygen)
 
-# Release configurations that may be run: those that are named here, and every NAME.toml in odsynth-service/inputs,
-# which can be planned as soon as it is put there, without a restart. Each needs a [ledger].
+# Release configurations that may be run: those that are named here, and every NAME.toml in
+# odsynth-service/inputs, which can be planned as soon as it is put there. Each needs a [ledger].
 [inputs]
 demo = "odsynth-service/demo/examples/demo.toml"
 """
@@ -80,4 +80,5 @@ def begin_service(path: Path, report: Callable[[str], None]) -> ServiceSettings:
     finally:
         store.close()
     report("            Each is shown once; `odsynth token create` makes those of your people")
+    report(f"Sign in     http://{settings.host}:{settings.port}/operator")
     return settings
