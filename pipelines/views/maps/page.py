@@ -28,7 +28,10 @@ __all__ = ["build_map", "certificate_words", "write_map"]
 
 _HERE = files("pipelines.views.maps")
 # One module in the end: each file uses the names of those before it.
-_SCRIPTS = ("dom", "data", "places", "flows", "scale", "charts", "mapview", "panel", "search", "main")
+_SCRIPTS = (
+    *("dom", "data", "places", "flows", "scale", "charts", "mapview", "selection", "geojson", "panel"),
+    *("search", "tools", "address", "download", "main"),
+)
 # With the library and the page less than 15 MB; only a coarsest level may be larger.
 _PAYLOAD_LIMIT = 13_500_000
 
@@ -79,6 +82,8 @@ def build_map(folder: Path, implicate: int = 1, intervals: Path | None = None) -
         # Where blocks were left out, as in `PublicRelease.places`.
         mean_of=" (the mean of their blocks' centroids)" if payload.meta["left_out"] else "",
         certificate=certificate_words(release.certificate, signed=is_signed(release.folder)),
+        release_version=html.escape(payload.meta["release"]["version"]),
+        certificate_sha256=payload.meta["release"]["certificate_sha256"],
         accuracy=accuracy_words(release.accuracy),
         # "<" could end the element that the text stands in.
         meta=json.dumps(payload.meta, separators=(",", ":")).replace("<", "\\u003c"),

@@ -15,6 +15,7 @@ from pyproj import CRS
 
 import geo_data
 from pipelines.release.reader import PublicRelease
+from pipelines.storage.checksums import sha256_of
 from pipelines.views.intervals import PosteriorDraws
 from pipelines.views.labels import external_zones, level_words, unit_names
 from pipelines.views.maps.ring import ring_places
@@ -24,6 +25,7 @@ __all__ = ["Payload", "make_payload"]
 
 _LEVEL = 7  # of gzip; 9 is 4 % smaller, and takes twelve times as long
 _DEGREE = 1_000_000  # places are whole millionths of a degree, about a tenth of a metre
+_ATTRIBUTES = {"SA": "age", "SE": "earnings", "SI": "industry"}  # of LODES
 # A row of flows takes 3.5 to 8 bytes of a map. Where two bytes a row are too much already, not even the table
 # of flows is made.
 _LEAST_BYTES = 2
@@ -91,6 +93,12 @@ def _payload(release: PublicRelease, levels: tuple[str, ...], draws: PosteriorDr
     drawn_around = not shapes_of
     if drawn_around:
         shapes_of = centroid_cells(release, levels)
+    layers, layer_meta = _layers(release, finest)
+    arrays |= {f"area_of:{name}": layer.area for name, layer in layers.items()}
+    for name, layer in layers.items():
+        texts["codes"][name] = layer.codes.tolist()
+        if layer.names.any():
+            texts["names"][name] = [found or None for found in layer.names]
     zones = _zones(release, flows, finest, next(iter(shapes_of.values()), None))
     for level in levels:
         places = release.places(level)
@@ -112,20 +120,56 @@ def _payload(release: PublicRelease, levels: tuple[str, ...], draws: PosteriorDr
         texts["shapes"][level] = geojson(shapes)
         if not drawn_around:
             arrays[f"area:{level}"] = _areas(shapes, geography.n_units(level))
-    noise = _noise(release)
+    noise, made_by = _noise(release), release.certificate.software.version
     meta = {
         "levels": [
             {"id": level, **level_words(level), **({"noise": noise[level]} if level in noise else {})}
             for level in levels
         ],
+        "layers": layer_meta,
         "left_out": [level_words(level)["many"] for level in release.levels[len(levels) :]],
         "counts": _count_groups(release),
         "external_zones": [{name: zone[name] for name in ("unit", "name", "code")} for zone in zones],
         "drawn_around_centroids": drawn_around,
         "degree": _DEGREE,
+        "release": {
+            "name": release.certificate.release.name,
+            "version": f"made {release.certificate.created} by odsynth {made_by}",
+            "certificate_sha256": sha256_of(release.folder / "certificate.json"),
+        },
     }
     meta["arrays"], packed = _concatenated(arrays)
     return Payload(meta, _embedded(packed), _embedded(_json(texts)))
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """Areas that cut across the levels: codes, names, and in which of them each unit of a level is, or -1."""
+
+    codes: np.ndarray
+    names: np.ndarray
+    area: np.ndarray
+
+
+def _layers(release: PublicRelease, finest: str) -> tuple[dict[str, _Layer], list[dict[str, Any]]]:
+    """Return the non-nesting areas of a release by units of a level: each is where most of its blocks are."""
+    geography = release.geography
+    blocks = np.arange(geography.n_blocks)
+    unit, inside = geography.unit_of(finest, blocks), ~geography.is_external(blocks)
+    layers = {}
+    for name, part in geography.non_nesting_areas.items():
+        # What is in no area has a code of 9s.
+        real = np.array([bool(code.strip("9")) for code in part.codes], bool)
+        rows = pd.DataFrame({"unit": unit, "area": part.area})[inside]
+        sizes = (
+            rows.groupby(["unit", "area"]).size().sort_values(ascending=False, kind="stable").reset_index()
+        )
+        most = sizes.drop_duplicates("unit").set_index("unit")["area"]
+        area = np.full(geography.n_units(finest), -1, np.int32)
+        area[most.index] = np.where(real[most], (np.cumsum(real) - 1)[most], -1)
+        names = release.names.get(name, np.full(len(real), "", object))
+        layers[name] = _Layer(part.codes[real], names[real], area)
+    return layers, [{"id": name, **level_words(name)} for name in layers]
 
 
 def _zones(
@@ -211,7 +255,7 @@ def _count_groups(release: PublicRelease) -> list[dict[str, Any]]:
     words = release.counts
     groups = {"": ["S000"], **geo_data.count_columns(release.categories)}
     return [
-        {"attribute": attribute, "columns": [{"id": column, "words": words[column]} for column in columns]}
+        {"attribute": _ATTRIBUTES.get(attribute, attribute), "columns": [{"id": column, "words": words[column]} for column in columns]}
         for attribute, columns in groups.items()
     ]
 

@@ -53,6 +53,15 @@ async function readData() {
     };
   });
 
+  // Areas that cut across the levels; each holds whole finest areas of the page.
+  const layers = meta.layers.map((layer) => ({
+    ...layer,
+    codes: codes[layer.id],
+    names: names[layer.id] ?? [],
+    areaOf: array(`area_of:${layer.id}`), // -1: in none
+    externalZones: new Map(),
+  }));
+
   // Rows are sorted by workplace: those of finest unit u are firstRow[u] up to firstRow[u + 1].
   const rowsOfWork = array("rows_of_work");
   const firstRow = new Uint32Array(nFinest + 1);
@@ -68,5 +77,5 @@ async function readData() {
     counts[id] = array(`count:${id}`);
     meanings[id] = words;
   }
-  return { meta, meanings, levels, finest: levels.at(-1), nFinest, firstRow, work, home, counts, externalZones, isExternal };
+  return { meta, meanings, levels, layers, finest: levels.at(-1), nFinest, firstRow, work, home, counts, externalZones, isExternal };
 }

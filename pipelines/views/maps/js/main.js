@@ -13,23 +13,78 @@ function firstLevel() {
   return (sound.length ? sound : data.levels).reduce((best, level) => (off(level) < off(best) ? level : best));
 }
 
-const state = { side: "work", level: firstLevel(), column: EVERYBODY, density: false, unit: UNITS.km, selection: null };
+const state = { side: "work", level: firstLevel(), column: EVERYBODY, density: null, unit: UNITS.km, selection: null };
 let shown = null; // what follows from the state
 let found = { of: null }; // commutes of the selection; another level of the map does not change them
 let sliderOf = null; // the flows that the slider was set for; from then on it is the reader's
+let balance = { of: null }; // who comes, stays and leaves, and who they are
+let waitingToKeep = null; // the state, in the address
 const warned = new Set(); // levels of noise that the reader has chosen to see
 let waiting = null; // the level that a warning is about
 let themeChosen = false; // by the reader, not by the system
 
+/** Choose a part alone; or add it to what is chosen, or take it away if it is chosen already. */
+function choosePart(part, add = false) {
+  const parts = state.selection?.parts ?? [];
+  const others = parts.filter((each) => partKey(each) !== partKey(part));
+  choose(selectionOf(data, !add ? [part] : others.length < parts.length ? others : [...parts, part]));
+}
+
 function choose(selection) {
   state.selection = selection;
   // Nobody works in an external zone: there is nothing to see but where its residents work.
-  if (selection && isExternal(selection)) setSide("home");
+  if (selection?.external) setSide("home");
+  // Without a choice nobody comes or leaves.
+  if (!selection && state.side === "both") setSide("work");
   field.clear();
+  tools.stop();
   render();
   if (selection && view) view.reveal(selection);
   // Where the button that was pressed is no longer there, keys go on from what it chose.
   if (document.activeElement === document.body) byId("chosen").focus();
+}
+
+/** Whether colours are per square kilometre: as the reader wants, or else where areas differ much in size. */
+const isDense = () => state.level.area !== null && (state.density ?? isUneven(state.level));
+
+/** Keep the state in the address; as a step that Back and Undo return from, or in place of the one before. */
+function remember() {
+  clearTimeout(waitingToKeep);
+  waitingToKeep = setTimeout(keep, 100); // changes in one blink are one step
+}
+
+function keep() {
+  clearTimeout(waitingToKeep);
+  const address = addressOf(state, view?.camera);
+  const [kept, now] = [withoutView(location.hash), withoutView(address)];
+  if (kept !== now && kept !== "") history.pushState({ steps: (history.state?.steps ?? 0) + 1 }, "", address);
+  else history.replaceState(history.state, "", address);
+  byId("undo").disabled = !history.state?.steps;
+}
+
+/** An address without the part of the map that is seen, which is no step. */
+const withoutView = (address) => address.replace(/&view=[^&]*/, "").replace(/^#(?!level=).*$/, "");
+
+/** Show what an address says; nothing where it says nothing of a map. */
+function follow(address) {
+  const said = readAddress(data, address);
+  if (!said) return false;
+  const { level, missing, view: camera, ...rest } = said;
+  const other = level.noise && !warned.has(level);
+  Object.assign(state, rest, other ? {} : { level });
+  setSide(state.side);
+  byId("level").value = state.level.id;
+  byId("count").value = state.column;
+  byId("unit").value = state.unit.id;
+  tools.stop();
+  render();
+  if (missing) tools.say(`${missing} of the areas in the link ${missing === 1 ? "is" : "are"} not in this map.`, true);
+  if (camera) view?.setCamera(camera);
+  clearTimeout(waitingToKeep); // it is no step
+  history.replaceState(history.state, "", addressOf(state, view?.camera));
+  byId("undo").disabled = !history.state?.steps;
+  if (other) openLevel(level);
+  return true;
 }
 
 function setSide(side) {
@@ -49,8 +104,10 @@ const tell = {
     const box = text("div", "");
     box.append(text("strong", areaName(level, unit)), text("div", areaCode(level, unit), "code"));
     if (selection) {
-      const words = side === "work" ? "of the chosen workers live here" : "of the chosen residents work here";
-      box.append(text("div", `${whole.format(shown.values[unit])} ${words}`));
+      const { values, between } = shown;
+      const [come, leave] = between ? [between.come, between.leave] : [values, values];
+      if (side !== "home") box.append(text("div", `${whole.format(come[unit])} of the chosen workers live here`));
+      if (side !== "work") box.append(text("div", `${whole.format(leave[unit])} of the chosen residents work here`));
     }
     const jobs = (place) => whole.format(shown.totals[place](level, column)[unit]);
     box.append(text("div", `${jobs("home")} workers live here`), text("div", `${jobs("work")} jobs are here`));
@@ -59,9 +116,9 @@ const tell = {
   flow({ home, work, jobs }) {
     const { level, selection } = state;
     const end = (word, unit) => {
-      const area = unit == null ? [selection.level, selection.unit] : [level, unit];
-      const line = text("div", `${word} ${areaName(...area)}`);
-      line.append(text("span", areaCode(...area), "code"));
+      const own = unit == null;
+      const line = text("div", `${word} ${own ? selectionName(selection, data.finest) : areaName(level, unit)}`);
+      line.append(text("span", own ? selectionCode(selection) : areaCode(level, unit), "code"));
       return line;
     };
     const box = text("div", "");
@@ -70,18 +127,23 @@ const tell = {
   },
 };
 
-const field = new SearchField(data, choose);
+const pick = (level, unit, event) => choosePart({ kind: "area", level, unit }, wantsMore(event));
+
+const field = new SearchField(data, choosePart);
 let view = null;
 try {
-  view = new MapView(data, (unit) => choose({ level: state.level, unit }), tell);
+  view = new MapView(data, (unit, event) => pick(state.level, unit, event), tell);
 } catch {
   byId("no-map").hidden = false; // the panel works without
 }
+const tools = new Tools(data, view, choosePart);
 
 function render() {
   const { side, selection, level, column, unit } = state;
+  const between = side === "both" ? partnersOf(data, selection, level, column) : null;
   const values = mapped(data, side, selection, level, column);
-  const dense = state.density && level.area !== null;
+  const dense = isDense();
+  byId("density").checked = dense;
   // Areas without a shape are on no map.
   const coloured = dense ? values.map((value, at) => (level.area[at] > 0 ? value / level.area[at] : 0)) : values;
   // Classes are made for the areas; an external zone, often larger than any, has one of theirs.
@@ -91,20 +153,28 @@ function render() {
   const { flows } = drawable;
   const known = {};
   const total = (place) => (l, c) => (known[place] ??= totalsOf(data, place, l, c));
-  shown = { values, coloured, dense, breaks, drawable, totals: { home: total("home"), work: total("work") } };
+  shown = { values, between, coloured, dense, breaks, drawable, totals: { home: total("home"), work: total("work") } };
 
-  const of = [side, column, unit.id, selection?.level.id, selection?.unit].join(" ");
+  const of = [side, column, unit.id, selection?.key].join(" ");
   if (found.of !== of) found = { of, ...commutes(data, side, selection, column, unit.km) };
+  if (balance.of !== `${side} ${column} ${selection?.key}`) {
+    balance = { of: `${side} ${column} ${selection?.key}`, sums: sumsOf(data, side, selection) };
+    if (selection) Object.assign(balance, balanceOf(data, selection, column));
+  }
   showCounted(countedWords(data, column));
   showSides(state);
   showSummary(state, found, unit, data);
-  showTop(state, values, found.jobs, (at) => choose({ level, unit: at }));
-  showExternalZones(found, data, choose);
+  tools.show(selection, (part) => choosePart(part, true));
+  showBalance(state, balance);
+  const compared = between ? balance.come + balance.leave : found.jobs;
+  showTop(state, shown, compared, (at, event) => pick(level, at, event));
+  showExternalZones(found, data, (at, event) => pick(data.levels[0], at, event));
+  showProfile(data, state, balance.sums);
   showCommutes(found, unit, data);
   showLegend(state, shown, data.meta.drawn_around_centroids);
   showNoise(level);
-  byId("density").closest("label").hidden = level.area === null;
-  const ofFlows = [side, column, level.id, selection?.level.id, selection?.unit].join(" ");
+  byId("density").closest("label").hidden = byId("density-rule").hidden = level.area === null;
+  const ofFlows = [side, column, level.id, selection?.key].join(" ");
   if (sliderOf !== ofFlows) {
     sliderOf = ofFlows;
     const many = selection ? FIRST_LINES.chosen : FIRST_LINES.all;
@@ -115,6 +185,7 @@ function render() {
   view?.showSelection(selection);
   view?.setUnit(unit.id);
   renderFlows();
+  remember();
 }
 
 function renderFlows() {
@@ -122,11 +193,11 @@ function renderFlows() {
   const largest = flows[0]?.jobs ?? 1;
   const threshold = fromSlider(byId("threshold").value, largest);
   const chosen = flows.filter((flow) => flow.jobs >= threshold);
-  const drawn = chosen.slice(0, MOST_LINES);
+  const drawn = (shown.drawn = chosen.slice(0, MOST_LINES));
   byId("threshold").setAttribute("aria-valuetext", `at least ${threshold} jobs`);
   showFlowWords(state, shown.drawable, drawn, threshold, chosen.length - drawn.length);
   showFlowLegend(state, drawn, largest);
-  view?.showFlows(drawn, state.selection, state.level, largest);
+  view?.showFlows(drawn, state.selection, state.level, largest, !state.selection || state.side === "both");
 }
 
 /** Show a level; of one that is noise say so first, once. */
@@ -182,6 +253,40 @@ function listen() {
   });
   byId("threshold").addEventListener("input", renderFlows);
   byId("clear").addEventListener("click", () => choose(null));
+  const fileName = () => ["map", state.side, state.level.id].join("-");
+  const downloads = {
+    "save-csv": () => save(`${fileName()}.csv`, csvOf(areaRows(state, shown), sourceOf(data, state)), "text/csv"),
+    "save-flows": () => {
+      const table = csvOf(flowRows(state, shown.drawn), sourceOf(data, state), FLOW_COLUMNS);
+      save(`flows-${fileName()}.csv`, table, "text/csv");
+    },
+    "save-geojson": () =>
+      save(`${fileName()}.geojson`, geojsonOf(state, shown, sourceOf(data, state)), "application/geo+json"),
+    "save-png": async () => save(`${fileName()}.png`, await pictureOf(view.map, sourceOf(data, state)), "image/png"),
+  };
+  Object.entries(downloads).forEach(([id, work]) => byId(id).addEventListener("click", work));
+  byId("save-png").hidden = !view;
+  byId("report").addEventListener("click", () => {
+    document.body.classList.add("report");
+    window.print();
+  });
+  window.addEventListener("afterprint", () => document.body.classList.remove("report"));
+  byId("undo").addEventListener("click", () => history.back());
+  byId("link").addEventListener("click", async () => {
+    keep();
+    try {
+      await navigator.clipboard.writeText(location.href);
+      tools.say("The link is copied.");
+    } catch {
+      tools.say("This browser does not copy it here: the link is the page's address.");
+    }
+  });
+  window.addEventListener("popstate", () => {
+    clearTimeout(waitingToKeep);
+    follow(location.hash);
+  });
+  view?.map.on("moveend", remember);
+  byId("zoom").addEventListener("click", () => view?.zoomTo(state.selection));
   const theme = () => document.documentElement.dataset.theme;
   byId("theme").addEventListener("click", () => {
     themeChosen = true;
@@ -203,6 +308,8 @@ function listen() {
   });
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && state.selection && !byId("warning").open) choose(null);
+    const writes = event.target.matches?.("input:not([type=radio], [type=checkbox], [type=range])");
+    if (event.key === "z" && (event.ctrlKey || event.metaKey) && !writes && history.state?.steps) history.back();
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => {
     if (!themeChosen) setTheme(event.matches ? "dark" : "light");
@@ -215,7 +322,9 @@ byId("level").value = state.level.id;
 setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 listen();
 await view?.ready;
-render();
-if (state.level.noise) openLevel(state.level); // every level is
+if (!follow(location.hash)) {
+  render();
+  if (state.level.noise) openLevel(state.level); // every level is
+}
 // For whoever waits for the page: milliseconds from its opening until it answers.
 document.documentElement.dataset.ready = Math.round(performance.now());

@@ -10,22 +10,29 @@ function pointFeature(level, unit, properties = {}) {
   return { type: "Feature", id: unit, properties, geometry: { type: "Point", coordinates: placeOf(level, unit) } };
 }
 
+const hasShape = (level, unit) => level.shapes?.features.some(({ id }) => id === unit) ?? false;
+
 function pointFeatures(level) {
   const inside = Array.from(level.codes.keys()).filter((unit) => !level.externalZones.has(unit));
   return { type: "FeatureCollection", features: inside.map((unit) => pointFeature(level, unit)) };
 }
 
+const emptyBox = () => [[Infinity, Infinity], [-Infinity, -Infinity]];
+
+/** Make a box of [west, south] and [east, north] hold the places of a geometry. */
+function addToBox(box, coordinates) {
+  if (typeof coordinates[0] !== "number") return coordinates.forEach((part) => addToBox(box, part));
+  const [x, y] = coordinates;
+  box[0] = [Math.min(box[0][0], x), Math.min(box[0][1], y)];
+  box[1] = [Math.max(box[1][0], x), Math.max(box[1][1], y)];
+}
+
 /** [[west, south], [east, north]] of everything that can be drawn. */
 function extentOf(data) {
-  const box = [[180, 90], [-180, -90]];
-  const add = ([x, y]) => {
-    box[0] = [Math.min(box[0][0], x), Math.min(box[0][1], y)];
-    box[1] = [Math.max(box[1][0], x), Math.max(box[1][1], y)];
-  };
-  const visit = (coordinates) => (typeof coordinates[0] === "number" ? add(coordinates) : coordinates.forEach(visit));
+  const box = emptyBox();
   const shown = data.levels.find((level) => level.shapes)?.shapes ?? pointFeatures(data.finest);
-  shown.features.forEach((feature) => visit(feature.geometry.coordinates));
-  data.finest.externalZones.forEach((_, unit) => add(placeOf(data.finest, unit)));
+  shown.features.forEach((feature) => addToBox(box, feature.geometry.coordinates));
+  data.finest.externalZones.forEach((_, unit) => addToBox(box, placeOf(data.finest, unit)));
   return box;
 }
 
@@ -95,11 +102,12 @@ function paddingOf(data) {
 }
 
 class MapView {
-  /** `pick` is called with the unit that is clicked, `tell` with what is under the pointer; it returns words. */
+  /** `pick` is called with the unit and the event of a click, `tell` with what is under the pointer; it returns words. */
   constructor(data, pick, tell) {
     this.data = data;
     this.drawn = null; // the level whose areas are in the map
     this.noise = false; // whether the flows in it are
+    this.tool = null; // what a click does instead of choosing an area
     this.map = new maplibregl.Map({
       container: "map",
       // No transitions: paper is drawn at once in its own colours.
@@ -113,6 +121,7 @@ class MapView {
       fitBoundsOptions: { padding: paddingOf(data) },
       attributionControl: false,
       maxPitch: 0,
+      boxZoom: false, // a click with Shift adds to what is chosen
       maxZoom: 16,
       fadeDuration: 0,
       // Without it browsers print an empty map.
@@ -130,7 +139,7 @@ class MapView {
 
   #prepare(pick, tell) {
     const { map } = this;
-    for (const source of ["areas", "borders", "zones", "flows", "arrows", "selected"]) {
+    for (const source of ["areas", "borders", "zones", "flows", "arrows", "selected", "dots", "drawing"]) {
       map.addSource(source, { type: "geojson", data: NOTHING, tolerance: 0 });
     }
     this.startZoom = map.getZoom();
@@ -179,6 +188,9 @@ class MapView {
     map.addLayer({ id: "chosen-halo", type: "line", source: "selected", filter: polygons });
     map.addLayer({ id: "chosen-line", type: "line", source: "selected", filter: polygons });
     map.addLayer({ id: "chosen-circle", type: "circle", source: "selected", filter: points });
+    map.addLayer({ id: "chosen-dot", type: "circle", source: "dots" });
+    map.addLayer({ id: "drawing", type: "line", source: "drawing" });
+    map.addLayer({ id: "corner", type: "circle", source: "drawing", filter: points });
     const width = (extra) => ["+", extra, ["interpolate", ["linear"], jobs, 0, lineWidth(0), 1, lineWidth(1)]];
     map.setPaintProperty("flow", "line-width", width(0));
     map.setPaintProperty("casing", "line-width", width(1.5));
@@ -191,15 +203,16 @@ class MapView {
     const zoneAt = (point) => under(point, ["zone", "zone-name"], 4);
     const areaAt = (point) => zoneAt(point) ?? under(point, ["circle"], 4) ?? under(point, ["fill"], 0);
     map.on("click", (event) => {
+      if (this.tool) return this.tool([event.lngLat.lng, event.lngLat.lat]);
       const area = areaAt(event.point);
-      if (area) pick(area.id);
+      if (area) pick(area.id, event.originalEvent);
     });
     map.on("mousemove", (event) => {
       // Lines end at external zones, which are as small.
       const flow = zoneAt(event.point) ? null : under(event.point, ["flow"], 1);
       const area = areaAt(event.point);
-      map.getCanvas().style.cursor = area ? "pointer" : "";
-      const words = flow ? tell.flow(flow.properties) : area ? tell.area(area.id) : null;
+      map.getCanvas().style.cursor = this.tool ? "crosshair" : area ? "pointer" : "";
+      const words = this.tool ? null : flow ? tell.flow(flow.properties) : area ? tell.area(area.id) : null;
       if (words) this.popup.setLngLat(event.lngLat).setDOMContent(words).addTo(map);
       else this.popup.remove();
     });
@@ -276,17 +289,17 @@ class MapView {
     }
   }
 
-  /** Draw flows; ends that are null are the selection's. */
-  showFlows(flows, selection, level, largest) {
-    const end = (unit) => (unit === null ? placeOf(selection.level, selection.unit) : placeOf(level, unit));
+  /** Draw flows; ends that are null are the selection's. Arrows say which way they go, where that is not clear. */
+  showFlows(flows, selection, level, largest, arrowed) {
+    const own = selection?.place;
+    const end = (unit) => (unit === null ? own : placeOf(level, unit));
     const features = flows.map((flow) => ({
       type: "Feature",
       // Those from external zones lie over all others, unless they are what was asked for.
       properties: { ...flow, width: flow.jobs / largest, weight: selection || !level.externalZones.has(flow.home) ? 1 : 0.35 },
       geometry: { type: "LineString", coordinates: bow(end(flow.home), end(flow.work)) },
     }));
-    // All flows of a selection begin or end there.
-    const both = selection ? [] : features;
+    const both = arrowed ? features : [];
     const arrows = both.map(({ properties, geometry }) => arrowOn(geometry.coordinates, properties));
     if (this.noise !== Boolean(level.noise)) {
       this.noise = Boolean(level.noise);
@@ -297,15 +310,53 @@ class MapView {
   }
 
   showSelection(selection) {
-    const shape = selection?.level.shapes?.features.find((feature) => feature.id === selection.unit);
-    const point = selection && pointFeature(selection.level, selection.unit);
-    this.map.getSource("selected").setData(shape ?? point ?? NOTHING);
+    const areas = selection?.parts.filter(({ kind, level, unit }) => kind === "area" && !hasShape(level, unit)) ?? [];
+    const points = areas.map(({ level, unit }) => pointFeature(level, unit));
+    const dots = selection?.dots().map((unit) => pointFeature(this.data.finest, unit)) ?? [];
+    this.#set("selected", [...(selection?.shapes() ?? []), ...points]);
+    this.#set("dots", dots);
+  }
+
+  #set(source, features) {
+    this.map.getSource(source).setData({ type: "FeatureCollection", features });
   }
 
   /** Bring a selection into view where it is not. */
   reveal(selection) {
-    const place = placeOf(selection.level, selection.unit);
-    if (!this.map.getBounds().contains(place)) this.map.panTo(place, { animate: false });
+    if (!this.map.getBounds().contains(selection.place)) this.map.panTo(selection.place, { animate: false });
+  }
+
+  zoomTo(selection) {
+    const padding = paddingOf(this.data);
+    this.map.fitBounds(selection ? selection.bounds : extentOf(this.data), { padding, maxZoom: 15, animate: false });
+  }
+
+  /** Call `tool` with the place of each click, instead of choosing what is there; null: choose again. */
+  setTool(tool) {
+    this.tool = tool;
+    this.map.getCanvas().style.cursor = tool ? "crosshair" : "";
+    if (tool) this.map.doubleClickZoom.disable();
+    else this.map.doubleClickZoom.enable();
+    this.showDrawing([]);
+  }
+
+  /** Draw the corners of an outline that is being made. */
+  showDrawing(corners) {
+    const line = { type: "Feature", properties: {}, geometry: { type: "LineString", coordinates: [...corners, corners[0]] } };
+    const points = corners.map((coordinates) => ({ type: "Feature", properties: {}, geometry: { type: "Point", coordinates } }));
+    this.#set("drawing", corners.length > 1 ? [line, ...points] : points);
+  }
+
+  /** What part of the map is seen, as text: latitude, longitude, zoom, and which way is up where it is not north. */
+  get camera() {
+    const { lng, lat } = this.map.getCenter();
+    const turn = this.map.getBearing();
+    return [lat.toFixed(4), lng.toFixed(4), this.map.getZoom().toFixed(2), ...(turn ? [turn.toFixed(0)] : [])].join(",");
+  }
+
+  setCamera(words) {
+    const [lat, lng, zoom, bearing = 0] = words.split(",").map(Number);
+    if ([lat, lng, zoom, bearing].every(Number.isFinite)) this.map.jumpTo({ center: [lng, lat], zoom, bearing });
   }
 
   setUnit(unit) {
@@ -364,6 +415,9 @@ class MapView {
       },
       "chosen-halo": { "line-color": colour("flow-casing") },
       "chosen-line": { "line-color": colour("chosen") },
+      "chosen-dot": { "circle-color": colour("chosen"), "circle-radius": 1.6 },
+      drawing: { "line-color": colour("chosen"), "line-width": 2, "line-dasharray": [2, 1.5] },
+      corner: { "circle-color": colour("chosen"), "circle-radius": 5 },
       "chosen-circle": {
         "circle-color": "transparent",
         "circle-radius": 10,

@@ -31,6 +31,13 @@ function classBreaks(values, smallestUnit = 1) {
   return breaks;
 }
 
+/** Whether areas of a level, without the largest and the smallest tenth, differ more than tenfold in size. */
+function isUneven({ area }) {
+  const sorted = Float64Array.from(area.filter((size) => size > 0)).sort();
+  const at = (part) => sorted[Math.floor(part * (sorted.length - 1))];
+  return at(0.9) > 10 * at(0.1);
+}
+
 /** The largest value of an area that is on the map. */
 function largestInside(level, values) {
   return values.reduce((most, value, unit) => (level.externalZones.has(unit) ? most : Math.max(most, value)), 0);
