@@ -255,7 +255,10 @@ def _count_groups(release: PublicRelease) -> list[dict[str, Any]]:
     words = release.counts
     groups = {"": ["S000"], **geo_data.count_columns(release.categories)}
     return [
-        {"attribute": _ATTRIBUTES.get(attribute, attribute), "columns": [{"id": column, "words": words[column]} for column in columns]}
+        {
+            "attribute": _ATTRIBUTES.get(attribute, attribute),
+            "columns": [{"id": column, "words": words[column]} for column in columns],
+        }
         for attribute, columns in groups.items()
     ]
 

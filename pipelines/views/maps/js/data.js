@@ -1,8 +1,8 @@
 // What the page's data elements hold, as typed arrays. Compressed by gzip and written as base64, because an HTML
 // file is text; the browser itself undoes both.
 
-async function unpack(id) {
-  const text = document.getElementById(id).textContent.trim();
+async function unpack(page, id) {
+  const text = page.getElementById(id).textContent.trim();
   const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Response(stream).arrayBuffer();
@@ -18,9 +18,10 @@ function readIntervals(array) {
   return { first, home: array("home"), low: array("low"), high: array("high"), residents };
 }
 
-async function readData() {
-  const meta = JSON.parse(document.getElementById("meta").textContent);
-  const [packed, texts] = await Promise.all([unpack("arrays"), unpack("texts")]);
+/** The data of a page: this one, or that of another map. */
+async function readData(page = document) {
+  const meta = JSON.parse(page.getElementById("meta").textContent);
+  const [packed, texts] = await Promise.all([unpack(page, "arrays"), unpack(page, "texts")]);
   const { codes, names, shapes } = JSON.parse(new TextDecoder().decode(texts));
   const array = (name) => {
     const [type, offset, length] = meta.arrays[name];

@@ -14,10 +14,12 @@ function firstLevel() {
 }
 
 const state = { side: "work", level: firstLevel(), column: EVERYBODY, density: null, unit: UNITS.km, selection: null };
+state.other = null; // a choice that is set beside the one that is looked at
 let shown = null; // what follows from the state
 let found = { of: null }; // commutes of the selection; another level of the map does not change them
 let sliderOf = null; // the flows that the slider was set for; from then on it is the reader's
 let balance = { of: null }; // who comes, stays and leaves, and who they are
+let otherMap = null; // the data of another release
 let waitingToKeep = null; // the state, in the address
 const warned = new Set(); // levels of noise that the reader has chosen to see
 let waiting = null; // the level that a warning is about
@@ -142,18 +144,22 @@ function render() {
   const { side, selection, level, column, unit } = state;
   const between = side === "both" ? partnersOf(data, selection, level, column) : null;
   const values = mapped(data, side, selection, level, column);
-  const dense = isDense();
+  const compared = otherMap && differencesOf(data, otherMap, state, values);
+  const differences = Boolean(compared?.values);
+  const dense = isDense() && !differences;
   byId("density").checked = dense;
+  byId("density").disabled = differences;
   // Areas without a shape are on no map.
-  const coloured = dense ? values.map((value, at) => (level.area[at] > 0 ? value / level.area[at] : 0)) : values;
+  const density = (value, at) => (level.area[at] > 0 ? value / level.area[at] : 0);
+  const coloured = differences ? compared.values : dense ? values.map(density) : values;
   // Classes are made for the areas; an external zone, often larger than any, has one of theirs.
   const inside = coloured.filter((_, at) => !level.externalZones.has(at));
-  const breaks = classBreaks(inside, dense ? 0.001 : 1);
+  const breaks = differences ? differenceBreaks(inside) : classBreaks(inside, dense ? 0.001 : 1);
   const drawable = flowsOf(data, side, selection, level, column);
   const { flows } = drawable;
   const known = {};
   const total = (place) => (l, c) => (known[place] ??= totalsOf(data, place, l, c));
-  shown = { values, between, coloured, dense, breaks, drawable, totals: { home: total("home"), work: total("work") } };
+  shown = { values, between, differences, coloured, dense, breaks, drawable, totals: { home: total("home"), work: total("work") } };
 
   const of = [side, column, unit.id, selection?.key].join(" ");
   if (found.of !== of) found = { of, ...commutes(data, side, selection, column, unit.km) };
@@ -166,10 +172,13 @@ function render() {
   showSummary(state, found, unit, data);
   tools.show(selection, (part) => choosePart(part, true));
   showBalance(state, balance);
-  const compared = between ? balance.come + balance.leave : found.jobs;
-  showTop(state, shown, compared, (at, event) => pick(level, at, event));
+  const all = between ? balance.come + balance.leave : found.jobs;
+  showTop(state, shown, all, (at, event) => pick(level, at, event));
   showExternalZones(found, data, (at, event) => pick(data.levels[0], at, event));
   showProfile(data, state, balance.sums);
+  showComparison(data, state);
+  byId("keep").hidden = !selection;
+  showOther(otherMap, compared, values, state, (at, event) => pick(level, at, event));
   showCommutes(found, unit, data);
   showLegend(state, shown, data.meta.drawn_around_centroids);
   showNoise(level);
@@ -181,7 +190,7 @@ function render() {
     const first = flows[Math.min(many, flows.length) - 1]?.jobs ?? 1;
     byId("threshold").value = Math.ceil(toSlider(first, flows[0]?.jobs ?? 1));
   }
-  view?.showAreas(level, coloured, breaks, dense);
+  view?.showAreas(level, coloured, breaks, dense, differences);
   view?.showSelection(selection);
   view?.setUnit(unit.id);
   renderFlows();
@@ -253,6 +262,39 @@ function listen() {
   });
   byId("threshold").addEventListener("input", renderFlows);
   byId("clear").addEventListener("click", () => choose(null));
+  byId("keep").addEventListener("click", () => {
+    state.other = state.selection;
+    render();
+    tools.say("Kept: choose again, and both are compared below.");
+  });
+  byId("swap").addEventListener("click", () => {
+    const { other } = state;
+    state.other = state.selection ?? wholeRegion(data);
+    choose(other === data.region ? null : other);
+  });
+  byId("end-comparison").addEventListener("click", () => {
+    state.other = null;
+    render();
+    byId("chosen").focus();
+  });
+  byId("other-file").addEventListener("change", async (event) => {
+    const [file] = event.target.files;
+    event.target.value = "";
+    if (!file) return;
+    try {
+      otherMap = await readOtherMap(file);
+      tools.say("");
+      render();
+    } catch (error) {
+      if (!(error instanceof FileError)) throw error;
+      tools.say(`${file.name}: ${error.message}`, true);
+    }
+  });
+  byId("end-other").addEventListener("click", () => {
+    otherMap = null;
+    render();
+    byId("chosen").focus();
+  });
   const fileName = () => ["map", state.side, state.level.id].join("-");
   const downloads = {
     "save-csv": () => save(`${fileName()}.csv`, csvOf(areaRows(state, shown), sourceOf(data, state)), "text/csv"),

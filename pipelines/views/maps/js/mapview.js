@@ -248,8 +248,12 @@ class MapView {
     });
   }
 
-  /** Draw areas of a level, coloured by `values` in classes between `breaks`; densities are none of external zones. */
-  showAreas(level, values, breaks, dense) {
+  /**
+   * Draw areas of a level, coloured by `values` in classes between `breaks`; densities are none of external zones.
+   *
+   * Of differences, which may be negative, say so.
+   */
+  showAreas(level, values, breaks, dense, differences) {
     const { map } = this;
     if (this.drawn !== level) {
       map.getSource("areas").setData(level.shapes ?? pointFeatures(level));
@@ -259,21 +263,29 @@ class MapView {
       map.getSource("zones").setData(zoneFeatures(this.data, level));
       this.drawn = level;
     }
-    Object.assign(this, { values, breaks, dense });
+    Object.assign(this, { values, breaks, dense, differences });
     this.paint();
   }
 
   /** Colours are states of the areas and not of their layer, which would need a while to change them. */
   #paintAreas() {
     const { drawn, values, breaks, dense } = this;
-    const largest = Math.max(1, largestInside(drawn, values));
+    const largest = Math.max(1, largestInside(drawn, values.map(Math.abs)));
     const [ramp, land] = [rampColours(breaks.length + 1), colour("land")];
+    const known = new Map(); // reading a colour from the style sheet takes a while
+    const inClass = (value) => ramp[classOf(value, breaks)] ?? land;
+    const differing = (value) => {
+      const key = Math.sign(value) * (1 + classOf(Math.abs(value), breaks));
+      if (!known.has(key)) known.set(key, differenceColour(value, breaks));
+      return known.get(key);
+    };
+    const fillOf = this.differences ? differing : inClass;
     values.forEach((value, unit) => {
-      const state = { colour: ramp[classOf(value, breaks)] ?? land, size: Math.sqrt(value / largest) };
+      const state = { colour: fillOf(value), size: Math.sqrt(Math.abs(value) / largest) };
       this.map.setFeatureState({ source: "areas", id: unit }, state);
     });
     for (const unit of drawn.externalZones.keys()) {
-      const fill = dense ? "transparent" : (ramp[classOf(values[unit], breaks)] ?? land);
+      const fill = dense ? "transparent" : fillOf(values[unit]);
       this.map.setFeatureState({ source: "zones", id: unit }, { colour: fill });
     }
   }

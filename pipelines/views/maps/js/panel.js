@@ -80,6 +80,7 @@ function showSides({ selection }) {
 function showBalance({ selection }, balance) {
   byId("balance").hidden = !selection;
   if (!selection) return;
+  byId("balance-table").classList.toggle("of-noise", isNoise(selection));
   const { come, stay, leave } = balance;
   const row = (words, jobs, all) => tableRow("td", [words, whole.format(jobs), all ? share(jobs, all) : ""]);
   const [workers, residents] = [come + stay, stay + leave];
@@ -145,8 +146,14 @@ function intervalOf({ side, selection, level, column }, homes, unit) {
   const ends = ({ low, high }, at) => [low[at], high[at]];
   if (!selection) return ends(intervals.residents, unit);
   const [work, home] = side === "work" ? [own, unit] : [unit, own];
-  const row = intervals.home.subarray(intervals.first[work], intervals.first[work + 1]).indexOf(home);
-  return row < 0 ? null : ends(intervals, intervals.first[work] + row);
+  return flowInterval(intervals, home, work);
+}
+
+/** The interval of the flow between two units; null where none is released. */
+function flowInterval(intervals, home, work) {
+  const first = intervals.first[work];
+  const row = intervals.home.subarray(first, intervals.first[work + 1]).indexOf(home);
+  return row < 0 ? null : [intervals.low[first + row], intervals.high[first + row]];
 }
 
 const intervalWords = (ends) => (ends ? ends.map(whole.format).join(" to ") : "");
@@ -180,6 +187,8 @@ function showTop(state, { values, between }, jobs, choose) {
   const bounded = [...intervals.values()].some(Boolean);
   const more = (words) => (bounded ? [words] : []);
   if (bounded) byId("top-count").textContent += " Interval: 90 % of the posterior draws of the true number are in it.";
+  // Of the level's table of flows; totals of areas are another one.
+  byId("top").classList.toggle("of-noise", Boolean(level.noise && selection));
   byId("top").replaceChildren(
     tableRow("th", [
       capital(level.one),
@@ -280,14 +289,17 @@ function showFlowLegend({ side, selection }, drawn, largest) {
   byId("legend-flows").hidden = !jobs.length;
 }
 
-function showLegend(state, { coloured, dense, breaks }, drawnAround) {
+function showLegend(state, { coloured, dense, breaks, differences }, drawnAround) {
   const { selection, level } = state;
   byId("legend-title").textContent = `${countedThing(state)}${dense ? " per km²" : ""} by ${level.one}`;
   const words = (dense ? densityWords : classWords)(breaks, coloured.reduce((most, value) => Math.max(most, value), 0));
   const entry = (fill, label) => legendEntry(label, { background: fill });
   const colours = rampColours(words.length);
-  const entries = words.map((label, i) => entry(colours[i], label));
-  byId("legend-classes").replaceChildren(...entries.reverse(), entry(colour("land"), "none"));
+  const entries = differences
+    ? differenceWords(breaks, coloured).map(([value, label]) => entry(differenceColour(value, breaks), label))
+    : words.map((label, i) => entry(colours[i], label));
+  byId("legend-classes").replaceChildren(...entries.reverse(), entry(colour("land"), differences ? "no difference" : "none"));
+  if (differences) byId("legend-title").textContent += ": difference";
   byId("legend-circles").hidden = Boolean(level.shapes);
   byId("legend-chosen").hidden = !selection;
   byId("legend-zones").hidden = !level.externalZones.size;

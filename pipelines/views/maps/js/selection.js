@@ -206,6 +206,9 @@ class Selection {
   }
 }
 
+/** Whether one of the areas of a selection is of a level whose flows are noise. */
+const isNoise = ({ parts }) => parts.some(({ kind, level }) => kind === "area" && level.noise);
+
 /** A selection of parts, none twice; null of none. */
 function selectionOf(data, parts) {
   const different = new Map(parts.map((part) => [partKey(part), part]));
