@@ -29,8 +29,8 @@ __all__ = ["build_map", "certificate_words", "write_map"]
 _HERE = files("pipelines.views.maps")
 # One module in the end: each file uses the names of those before it.
 _SCRIPTS = (
-    *("dom", "data", "places", "flows", "scale", "charts", "mapview", "selection", "geojson", "panel"),
-    *("search", "tools", "address", "download", "compare", "main"),
+    *("dom", "data", "places", "flows", "scale", "charts", "labels", "clusters", "mapview", "selection"),
+    *("geojson", "panel", "search", "tools", "address", "download", "compare", "main"),
 )
 # With the library and the page less than 15 MB; only a coarsest level may be larger.
 _PAYLOAD_LIMIT = 13_500_000

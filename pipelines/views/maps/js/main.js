@@ -1,6 +1,6 @@
 // What the reader has chosen, and everything that follows from it.
 
-const MOST_LINES = 1000; // more would hide the map
+const MOST_LINES = 1000; // more are drawn as fewer
 const FIRST_LINES = { all: 80, chosen: 40 }; // drawn before the reader moves the slider
 const UNITS = { km: { id: "km", km: 1 }, mi: { id: "mi", km: 1.609344 } };
 
@@ -115,16 +115,22 @@ const tell = {
     box.append(text("div", `${jobs("home")} workers live here`), text("div", `${jobs("work")} jobs are here`));
     return counted(box);
   },
-  flow({ home, work, jobs }) {
+  flow({ home, work, jobs, n }) {
     const { level, selection } = state;
+    const { cells } = shown;
     const end = (word, unit) => {
       const own = unit == null;
+      if (!own && cells) {
+        const { unit: largest, n: all } = cells[unit];
+        return text("div", `${word} ${areaName(level, largest)}${all > 1 ? ` and ${all - 1} near it` : ""}`);
+      }
       const line = text("div", `${word} ${own ? selectionName(selection, data.finest) : areaName(level, unit)}`);
       line.append(text("span", own ? selectionCode(selection) : areaCode(level, unit), "code"));
       return line;
     };
     const box = text("div", "");
-    box.append(text("strong", `${whole.format(jobs)} jobs`), end("from", home), end("to", work));
+    const flows = n > 1 ? ` in ${whole.format(n)} flows` : "";
+    box.append(text("strong", `${whole.format(jobs)} ${jobs === 1 ? "job" : "jobs"}${flows}`), end("from", home), end("to", work));
     return counted(box);
   },
 };
@@ -202,11 +208,16 @@ function renderFlows() {
   const largest = flows[0]?.jobs ?? 1;
   const threshold = fromSlider(byId("threshold").value, largest);
   const chosen = flows.filter((flow) => flow.jobs >= threshold);
-  const drawn = (shown.drawn = chosen.slice(0, MOST_LINES));
+  // Of more lines than can be told apart, those between ends that are near each other are one.
+  const together = chosen.length > MOST_LINES && view ? clusteredFlows(chosen, state.level, view.map.getZoom()) : null;
+  const drawn = together ? together.flows.slice(0, MOST_TOGETHER) : chosen;
+  Object.assign(shown, { drawn: chosen, cells: together?.cells });
   byId("threshold").setAttribute("aria-valuetext", `at least ${threshold} jobs`);
-  showFlowWords(state, shown.drawable, drawn, threshold, chosen.length - drawn.length);
-  showFlowLegend(state, drawn, largest);
-  view?.showFlows(drawn, state.selection, state.level, largest, !state.selection || state.side === "both");
+  const widest = together ? (drawn[0]?.jobs ?? 1) : largest;
+  showFlowWords(state, shown.drawable, drawn, threshold, { chosen, together });
+  showFlowLegend(state, drawn, widest);
+  const { selection, level, side } = state;
+  view?.showFlows(drawn, { selection, level, cells: shown.cells, largest: widest, arrowed: !selection || side === "both" });
 }
 
 /** Show a level; of one that is noise say so first, once. */
@@ -328,6 +339,9 @@ function listen() {
     follow(location.hash);
   });
   view?.map.on("moveend", remember);
+  view?.map.on("zoomend", () => shown?.cells && renderFlows());
+  byId("labels").closest("label").hidden = !view?.labels.length;
+  byId("labels").addEventListener("change", (event) => view.showLabels(event.target.checked));
   byId("zoom").addEventListener("click", () => view?.zoomTo(state.selection));
   const theme = () => document.documentElement.dataset.theme;
   byId("theme").addEventListener("click", () => {
@@ -362,8 +376,8 @@ fillChoices(data);
 byId("legend").open = window.innerWidth > 800; // on a small screen it would hide the map
 byId("level").value = state.level.id;
 setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
-listen();
 await view?.ready;
+listen();
 if (!follow(location.hash)) {
   render();
   if (state.level.noise) openLevel(state.level); // every level is

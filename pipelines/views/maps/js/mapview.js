@@ -52,10 +52,10 @@ function zoneFeatures(data, level) {
 }
 
 /** A name as an image: fonts of the map's library would have to be fetched. */
-function nameImage(name) {
+function nameImage(name, size = 24) {
   const canvas = document.createElement("canvas");
   const context = canvas.getContext("2d");
-  const font = `24px ${getComputedStyle(document.body).fontFamily}`;
+  const font = `${size}px ${getComputedStyle(document.body).fontFamily}`;
   context.font = font;
   [canvas.width, canvas.height] = [Math.ceil(context.measureText(name).width) + 12, 36];
   Object.assign(context, { font, textBaseline: "middle", lineJoin: "round", lineWidth: 6 });
@@ -139,7 +139,7 @@ class MapView {
 
   #prepare(pick, tell) {
     const { map } = this;
-    for (const source of ["areas", "borders", "zones", "flows", "arrows", "selected", "dots", "drawing"]) {
+    for (const source of ["areas", "borders", "labels", "zones", "flows", "arrows", "selected", "dots", "drawing"]) {
       map.addSource(source, { type: "geojson", data: NOTHING, tolerance: 0 });
     }
     this.startZoom = map.getZoom();
@@ -182,6 +182,18 @@ class MapView {
           "left", ["literal", [9, 0]], "right", ["literal", [-9, 0]], "top", ["literal", [0, 8]], ["literal", [0, -8]],
         ],
         "icon-padding": 0,
+        "symbol-sort-key": ["-", ["get", "jobs"]], // where there is room for one, the name of the larger
+      },
+    });
+    this.labels = labelFeatures(this.data);
+    this.#set("labels", this.labels);
+    map.addLayer({
+      id: "label",
+      type: "symbol",
+      source: "labels",
+      layout: {
+        "icon-image": ["concat", "label ", ["get", "name"]],
+        "icon-padding": 3,
         "symbol-sort-key": ["-", ["get", "jobs"]], // where there is room for one, the name of the larger
       },
     });
@@ -290,25 +302,41 @@ class MapView {
     }
   }
 
-  /** Names of external zones, in the theme's colours. */
+  #setImage(id, image) {
+    if (this.map.hasImage(id)) this.map.removeImage(id);
+    this.map.addImage(id, image, { pixelRatio: 2 });
+  }
+
+  showLabels(shown) {
+    this.map.setLayoutProperty("label", "visibility", shown ? "visible" : "none");
+  }
+
+  /** Names of external zones and on the map, in the theme's colours. */
   #paintNames() {
     if (this.named === colour("ink")) return;
     this.named = colour("ink");
     for (const unit of this.data.externalZones.keys()) {
       const name = areaName(this.data.finest, unit);
-      if (this.map.hasImage(`zone ${name}`)) this.map.removeImage(`zone ${name}`);
-      this.map.addImage(`zone ${name}`, nameImage(name), { pixelRatio: 2 });
+      this.#setImage(`zone ${name}`, nameImage(name));
     }
+    this.labels.forEach(({ properties: { name } }) => this.#setImage(`label ${name}`, nameImage(name, 22)));
   }
 
-  /** Draw flows; ends that are null are the selection's. Arrows say which way they go, where that is not clear. */
-  showFlows(flows, selection, level, largest, arrowed) {
+  /**
+   * Draw flows; ends that are null are the selection's, others are units of the level, or of the cells if there are any.
+   *
+   * Arrows say which way they go, where that is not clear.
+   */
+  showFlows(flows, { selection, level, cells, largest, arrowed }) {
     const own = selection?.place;
-    const end = (unit) => (unit === null ? own : placeOf(level, unit));
+    const isZone = (unit) => level.externalZones.has(cells && unit !== null ? cells[unit].unit : unit);
+    // Of many lines that cross each other the small ones are faint.
+    const weightOf = ({ home, jobs }) => (cells ? 0.2 + 0.8 * (jobs / largest) ** 0.5 : selection || !isZone(home) ? 1 : 0.35);
+    const end = (unit) => (unit === null ? own : (cells?.[unit].place ?? placeOf(level, unit)));
     const features = flows.map((flow) => ({
       type: "Feature",
       // Those from external zones lie over all others, unless they are what was asked for.
-      properties: { ...flow, width: flow.jobs / largest, weight: selection || !level.externalZones.has(flow.home) ? 1 : 0.35 },
+      properties: { ...flow, width: flow.jobs / largest, weight: weightOf(flow) },
       geometry: { type: "LineString", coordinates: bow(end(flow.home), end(flow.work)) },
     }));
     const both = arrowed ? features : [];

@@ -250,22 +250,25 @@ function ownWords(level, selection) {
   return `${level.many} that the chosen area${one ? " overlaps" : "s overlap"}`;
 }
 
-function showFlowWords({ side, selection, level }, { flows, inside }, shown, threshold, left) {
+function showFlowWords({ side, selection, level }, { flows, inside }, shown, threshold, { chosen, together }) {
   const sum = (list) => list.reduce((total, flow) => total + flow.jobs, 0);
   const between = sum(flows);
   byId("threshold-words").textContent =
     `${whole.format(threshold)} ${threshold === 1 ? "job" : "jobs"} or more`;
-  const drawn = flows.length
-    ? `${whole.format(shown.length)} of ${whole.format(flows.length)} flows drawn, with ${share(sum(shown), between)} ` +
-      `of the ${whole.format(between)} jobs that all of them have.`
-    : "There are no flows to draw.";
-  const most = left ? ` No more than ${whole.format(shown.length)} lines are drawn, the largest.` : "";
+  const of = `${whole.format(chosen.length)} of ${whole.format(flows.length)} flows`;
+  const part = `${share(sum(shown), between)} of the ${whole.format(between)} jobs that all of them have.`;
+  const left = together ? together.flows.length - shown.length : 0;
+  const drawn = together
+    ? `${of} have as many. They are drawn as ${whole.format(shown.length)} lines, with ${part} Ends near each other at this zoom ` +
+      `are one` + (together.near ? `, and ${whole.format(together.near)} jobs between such ends have no line.` : ".") +
+      (left ? ` ${whole.format(left)} smaller lines are left out.` : "")
+    : flows.length ? `${of} drawn, with ${part}` : "There are no flows to draw.";
   const own = selection ? ownWords(level, selection) : `the ${level.one} where they work`;
   const who = side === "work" || !selection ? "of workers who live in" : "at workplaces in";
   const without = `${whole.format(inside)} (${share(inside, between + inside)})`;
   const stay = side === "both" && selection ? `${without} stay, or have their other end in ${own}, and have no line.` : "";
   const rest = inside ? ` ${stay || `${without} are ${who} ${own}, and have no line.`}` : "";
-  byId("flow-count").textContent = drawn + most + rest;
+  byId("flow-count").textContent = drawn + rest;
 }
 
 function legendEntry(label, style, className = "") {
