@@ -18,6 +18,7 @@ from pipelines.release.reader import PublicRelease
 from pipelines.storage.checksums import sha256_of
 from pipelines.views.intervals import PosteriorDraws
 from pipelines.views.labels import external_zones, level_words, unit_names
+from pipelines.views.maps.backdrop import Backdrop, backdrop_shapes
 from pipelines.views.maps.ring import ring_places
 from pipelines.views.maps.shapes import centroid_cells, geojson, level_shapes
 
@@ -57,7 +58,12 @@ class Payload:
         return len(self.arrays) + len(self.texts)
 
 
-def make_payload(release: PublicRelease, limit: int, draws: PosteriorDraws | None = None) -> Payload:
+def make_payload(
+    release: PublicRelease,
+    limit: int,
+    draws: PosteriorDraws | None = None,
+    backdrop: Backdrop | None = None,
+) -> Payload:
     """Pack a release for a map.
 
     Parameters
@@ -67,28 +73,50 @@ def make_payload(release: PublicRelease, limit: int, draws: PosteriorDraws | Non
         Largest size in bytes. The finest levels are left out as far as this demands, never the coarsest.
     draws : PosteriorDraws, optional
         Of the release: flows and residents of the levels that they have homes by get intervals of all jobs.
+    backdrop : Backdrop, optional
+        Files of water and roads.
 
     Returns
     -------
     Payload
         ``meta["left_out"]`` names the levels that did not fit.
+
+    Raises
+    ------
+    InputError
+        As `backdrop_shapes`.
     """
+    behind = None if backdrop is None else backdrop_shapes(release, backdrop, _bounds(release))
     rows = sum(part.count_rows() for part in release.rows.values())
     for n in range(len(release.levels), 0, -1):
         finest_of_all = n == len(release.levels)
         if n > 1 and finest_of_all and rows * _LEAST_BYTES > limit:
             continue
-        payload = _payload(release, release.levels[:n], draws)
+        payload = _payload(release, release.levels[:n], draws, behind)
         if payload.size <= limit:
             break
+    if backdrop is not None:
+        payload.meta["attribution"] = backdrop.attribution
     return payload
 
 
-def _payload(release: PublicRelease, levels: tuple[str, ...], draws: PosteriorDraws | None) -> Payload:
+def _bounds(release: PublicRelease) -> tuple[float, float, float, float]:
+    """West, south, east and north of the centroids."""
+    longitude, latitude = release.unbroken(release.geography.longitude), release.geography.latitude
+    ends = [float(end(values)) for end in (np.nanmin, np.nanmax) for values in (longitude, latitude)]
+    return ends[0], ends[1], ends[2], ends[3]
+
+
+def _payload(
+    release: PublicRelease,
+    levels: tuple[str, ...],
+    draws: PosteriorDraws | None,
+    behind: dict[str, list[Any]] | None,
+) -> Payload:
     geography, finest = release.geography, levels[-1]
     flows = release.flows(finest, finest, list(release.counts))
     arrays = _flow_arrays(flows, geography.n_units(finest), list(release.counts))
-    texts: dict[str, Any] = {"codes": {}, "names": {}, "shapes": {}}
+    texts: dict[str, Any] = {"codes": {}, "names": {}, "shapes": {}, "backdrop": behind or {}}
     shapes_of = level_shapes(release, levels)
     drawn_around = not shapes_of
     if drawn_around:

@@ -76,7 +76,7 @@ function showComparison(data, { side, column, selection, other, unit }) {
       const shares = facts.map(({ profiles }) => share(profiles[who][id], profiles[who][EVERYBODY]));
       return tableRow("td", [capital(words), ...shares]);
     });
-  byId("comparison-table").replaceChildren(tableRow("th", ["", ...facts.map(({ name }) => name)]), ...rows, ...profile);
+  byId("comparison-table").replaceChildren(tableRow("th", ["Number", ...facts.map(({ name }) => name)]), ...rows, ...profile);
   const bounded = facts.some(({ rows: all }) => all.some(([, , extra]) => Array.isArray(extra)));
   byId("comparison-words").textContent =
     `Shares are of all workers who ${who === "home" ? "live" : "work"} here.` +

@@ -22,7 +22,7 @@ function readIntervals(array) {
 async function readData(page = document) {
   const meta = JSON.parse(page.getElementById("meta").textContent);
   const [packed, texts] = await Promise.all([unpack(page, "arrays"), unpack(page, "texts")]);
-  const { codes, names, shapes } = JSON.parse(new TextDecoder().decode(texts));
+  const { codes, names, shapes, backdrop } = JSON.parse(new TextDecoder().decode(texts));
   const array = (name) => {
     const [type, offset, length] = meta.arrays[name];
     return new ARRAY_TYPES[type](packed, offset, length);
@@ -78,5 +78,5 @@ async function readData(page = document) {
     counts[id] = array(`count:${id}`);
     meanings[id] = words;
   }
-  return { meta, meanings, levels, layers, finest: levels.at(-1), nFinest, firstRow, work, home, counts, externalZones, isExternal };
+  return { meta, meanings, levels, layers, backdrop, finest: levels.at(-1), nFinest, firstRow, work, home, counts, externalZones, isExternal };
 }

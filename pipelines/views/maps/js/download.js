@@ -74,7 +74,7 @@ function geojsonOf(state, shown, source) {
 }
 
 /** The map as it is drawn, with its legend above and what it is of below. */
-function pictureOf(map, source) {
+function pictureOf(map, source, attribution) {
   map.redraw();
   const drawn = map.getCanvas();
   const scale = drawn.width / map.getContainer().clientWidth;
@@ -89,6 +89,7 @@ function pictureOf(map, source) {
   const pieces = entries.map((item) => ({ words: item.textContent, fill: item.querySelector("i").style.backgroundColor }));
   const titles = [source.release, source.chosen, byId("legend-title").textContent, source.counted].filter(Boolean);
   const notes = [NOTE, source.release, source.version, `certificate SHA-256 ${source.certificate_sha256}`];
+  if (attribution) notes.push(attribution);
   const rows = [[]];
   for (const group of [titles.map((words) => ({ words })), pieces, notes.map((words) => ({ words }))]) {
     let x = margin;

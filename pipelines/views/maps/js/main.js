@@ -315,7 +315,7 @@ function listen() {
     },
     "save-geojson": () =>
       save(`${fileName()}.geojson`, geojsonOf(state, shown, sourceOf(data, state)), "application/geo+json"),
-    "save-png": async () => save(`${fileName()}.png`, await pictureOf(view.map, sourceOf(data, state)), "image/png"),
+    "save-png": async () => save(`${fileName()}.png`, await pictureOf(view.map, sourceOf(data, state), data.meta.attribution), "image/png"),
   };
   Object.entries(downloads).forEach(([id, work]) => byId(id).addEventListener("click", work));
   byId("save-png").hidden = !view;
@@ -340,6 +340,8 @@ function listen() {
   });
   view?.map.on("moveend", remember);
   view?.map.on("zoomend", () => shown?.cells && renderFlows());
+  byId("backdrop").closest("label").hidden = !view || !Object.keys(data.backdrop).length;
+  byId("backdrop").addEventListener("change", (event) => view.showBackdrop(event.target.checked));
   byId("labels").closest("label").hidden = !view?.labels.length;
   byId("labels").addEventListener("change", (event) => view.showLabels(event.target.checked));
   byId("zoom").addEventListener("click", () => view?.zoomTo(state.selection));

@@ -101,6 +101,11 @@ function paddingOf(data) {
   return { top: 24 + lines, bottom: 34 + lines, left: legend + names, right: 60 + names };
 }
 
+/** What always stands on the map, as markup, which the library takes it for. */
+function attributions({ meta: { attribution } }) {
+  return [NOTE, ...(attribution ? [text("span", attribution).innerHTML] : [])];
+}
+
 class MapView {
   /** `pick` is called with the unit and the event of a click, `tell` with what is under the pointer; it returns words. */
   constructor(data, pick, tell) {
@@ -131,7 +136,7 @@ class MapView {
     this.map.addControl(new maplibregl.NavigationControl({ visualizePitch: false }), "top-right");
     this.scale = new maplibregl.ScaleControl({ maxWidth: 120 });
     this.map.addControl(this.scale, "bottom-left");
-    this.map.addControl(new maplibregl.AttributionControl({ compact: false, customAttribution: NOTE }), "bottom-right");
+    this.map.addControl(new maplibregl.AttributionControl({ compact: false, customAttribution: attributions(data) }), "bottom-right");
     this.popup = new maplibregl.Popup({ closeButton: false, closeOnClick: false, offset: 10, maxWidth: "280px" });
     byId("map").map = this.map; // for whoever looks at the page from a console, or tests it
     this.ready = this.map.once("load").then(() => this.#prepare(pick, tell));
@@ -149,6 +154,14 @@ class MapView {
     map.addLayer({ id: "land", type: "fill", source: "borders" });
     map.addLayer({ id: "fill", type: "fill", source: "areas", filter: polygons });
     map.addLayer({ id: "outline", type: "line", source: "areas", filter: polygons });
+    for (const kind of ["water", "roads"]) {
+      const geometries = this.data.backdrop[kind] ?? [];
+      const features = geometries.map((geometry) => ({ type: "Feature", properties: {}, geometry }));
+      map.addSource(kind, { type: "geojson", data: { type: "FeatureCollection", features }, tolerance: 0 });
+    }
+    map.addLayer({ id: "water", type: "fill", source: "water", filter: polygons });
+    map.addLayer({ id: "river", type: "line", source: "water" });
+    map.addLayer({ id: "roads", type: "line", source: "roads", layout: { "line-cap": "round" } });
     map.addLayer({ id: "borders", type: "line", source: "borders" });
     map.addLayer({ id: "circle", type: "circle", source: "areas", filter: points });
     map.addLayer({ id: "zone", type: "circle", source: "zones" });
@@ -307,6 +320,10 @@ class MapView {
     this.map.addImage(id, image, { pixelRatio: 2 });
   }
 
+  showBackdrop(shown) {
+    ["water", "river", "roads"].forEach((id) => this.map.setLayoutProperty(id, "visibility", shown ? "visible" : "none"));
+  }
+
   showLabels(shown) {
     this.map.setLayoutProperty("label", "visibility", shown ? "visible" : "none");
   }
@@ -419,6 +436,9 @@ class MapView {
       fill: { "fill-color": fill },
       outline: { "line-color": colour("border"), "line-width": 0.5 },
       land: { "fill-color": colour("land") },
+      water: { "fill-color": colour("water-body") },
+      river: { "line-color": colour("water-body"), "line-width": 1 },
+      roads: { "line-color": colour("road"), "line-width": ["interpolate", ["linear"], ["zoom"], 8, 0.8, 14, 3] },
       // Under circles they are no more than a background.
       borders: {
         "line-color": colour(this.drawn.shapes ? "border-strong" : "border"),

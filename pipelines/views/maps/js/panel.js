@@ -85,7 +85,7 @@ function showBalance({ selection }, balance) {
   const row = (words, jobs, all) => tableRow("td", [words, whole.format(jobs), all ? share(jobs, all) : ""]);
   const [workers, residents] = [come + stay, stay + leave];
   byId("balance-table").replaceChildren(
-    tableRow("th", ["", "Workers", "Share"]),
+    tableRow("th", ["Who", "Workers", "Share"]),
     row("Work here", workers, workers),
     row("· come from elsewhere", come, workers),
     row("· live here too", stay, workers),
