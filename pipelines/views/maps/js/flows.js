@@ -22,21 +22,26 @@ function eachRow(data, side, selection, visit) {
 /** Jobs of a selection: whose workers come from elsewhere, who live and work in it, who leave it for work. */
 function balanceOf(data, selection, column) {
   const count = data.counts[column];
-  const balance = { come: 0, stay: 0, leave: 0 };
-  eachRow(data, "both", selection, (row) => {
-    const [lives, works] = [selection.has[data.home[row]], selection.has[data.work[row]]];
-    balance[lives && works ? "stay" : works ? "come" : "leave"] += count[row];
-  });
-  return balance;
+  const { has } = selection;
+  const { home, work } = data;
+  let [come, stay, leave] = [0, 0, 0];
+  for (let row = 0; row < home.length; row++) {
+    if (has[work[row]]) {
+      if (has[home[row]]) stay += count[row];
+      else come += count[row];
+    } else if (has[home[row]]) leave += count[row];
+  }
+  return { come, stay, leave };
 }
 
 /** All jobs of a selection, by column. */
 function sumsOf(data, side, selection) {
-  const columns = Object.entries(data.counts);
-  const sums = new Float64Array(columns.length);
-  const counts = columns.map(([, count]) => count);
-  eachRow(data, side, selection, (row) => counts.forEach((count, at) => (sums[at] += count[row])));
-  return Object.fromEntries(columns.map(([id], at) => [id, sums[at]]));
+  const sums = Object.entries(data.counts).map(([id, count]) => {
+    let sum = 0;
+    eachRow(data, side, selection, (row) => (sum += count[row]));
+    return [id, sum];
+  });
+  return Object.fromEntries(sums);
 }
 
 /** Jobs between a selection and each unit of a level beyond it, who stays left out: {come: from there, leave: there}. */
