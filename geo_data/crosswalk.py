@@ -83,6 +83,19 @@ def read_crosswalk(
     A unit has the name that most of its rows have, the first in the alphabet if there are several such;
     rows whose code was derived are not asked. How many units had more than one is said in
     `Geography.repairs`. A name that is the unit's code is none.
+
+    Examples
+    --------
+    >>> import geo_data
+    >>> geography = geo_data.read_crosswalk(
+    ...     "out/demo-inputs/demo_xwalk.csv.gz",
+    ...     block="tabblk2010",
+    ...     levels=["st", "cty", "trct"],
+    ...     latitude="blklatdd",
+    ...     longitude="blklondd",
+    ... )
+    >>> geography.levels, geography.block_level
+    (('st', 'cty', 'trct'), 'tabblk2010')
     """
     levels = tuple(levels)
     polygons = latitude is None or longitude is None

@@ -33,7 +33,7 @@ def fetch_lodes(
     state: str,
     year: int,
     version: int,
-    folder: Path,
+    folder: str | os.PathLike[str],
     *,
     job_type: str = "JT00",
     parts: Sequence[str] = ("main", "aux"),
@@ -52,7 +52,7 @@ def fetch_lodes(
     year : int
     version : {7, 8}
         LODES version: 7 has the blocks of 2010, 8 those of 2020.
-    folder : Path
+    folder : str or path
         Made if it does not exist. One for each version, as their files have the same names.
     job_type : str
         ``"JT00"`` (all jobs) to ``"JT05"``.
@@ -108,14 +108,16 @@ def fetch_lodes(
     return files
 
 
-def fetch(url: str, folder: Path, sha256: str | None = None, *, progress: bool = False) -> Path:
+def fetch(
+    url: str, folder: str | os.PathLike[str], sha256: str | None = None, *, progress: bool = False
+) -> Path:
     """Download a public table, or return it from the folder.
 
     Parameters
     ----------
     url : str
         An http or https address. Its query (``?...``) may hold a key and is never shown or stored.
-    folder : Path
+    folder : str or path
         Made if it does not exist. ``sha256sum -c SHA256SUMS`` checks everything that was fetched into it.
     sha256 : str, optional
         What the file must have. Without it, the hash of the first download holds.

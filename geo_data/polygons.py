@@ -47,6 +47,9 @@ class Polygons:
     notes: tuple[str, ...]
     names: npt.NDArray[np.object_] | None = None
 
+    def __repr__(self) -> str:
+        return f"<Polygons: {len(self.shapes):,} shapes; {'; '.join(self.notes) or 'nothing to report'}>"
+
 
 def read_polygons(
     path: str | os.PathLike[str], geography: Geography, *, level: str, code: str, name: str | None = None

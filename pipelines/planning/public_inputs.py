@@ -20,6 +20,7 @@ from pipelines.config.loading import MicrodataJobsSettings, ReleaseConfig
 from pipelines.planning.auxiliary_tables import read_auxiliary
 from pipelines.planning.guards import refuse_as_public, refuse_open_files
 from pipelines.planning.polygon_tables import read_polygon_tables
+from pipelines.storage.arguments import expect
 
 __all__ = [
     "PublicInputs",
@@ -63,6 +64,9 @@ class PublicInputs:
     names: dict[str, npt.NDArray[np.object_]]
     rows: dict[str, int] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        return f"<PublicInputs: {self.geography!r}, {self.slots!r}, {self.model!r}; notes: {len(self.notes)}>"
+
 
 def read_public_inputs(config: ReleaseConfig) -> PublicInputs:
     """Read the public inputs that a configuration names, and fit the public model to them.
@@ -85,6 +89,7 @@ def read_public_inputs(config: ReleaseConfig) -> PublicInputs:
     ConfigError
         If a public input is a confidential file.
     """
+    expect(config, ReleaseConfig, "config", "load_config")
     refuse_as_public(config)
     with count_rows() as rows:
         geography = read_geography(config)

@@ -34,19 +34,20 @@ from pipelines.planning.form import (
 )
 from pipelines.planning.measured import TableChoice, group_jobs
 from pipelines.planning.plan import Choices, ReleasePlan, record_range
+from pipelines.storage.arguments import PathLike, expect, path_of
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.parquet_bytes import check_parquet_bytes
 
 __all__ = ["check_plan_bytes", "load_geography", "load_plan", "save_plan"]
 
 
-def save_plan(plan: ReleasePlan, folder: Path) -> str:
+def save_plan(plan: ReleasePlan, folder: PathLike) -> str:
     """Write a plan to a folder and return its hash.
 
     Parameters
     ----------
     plan : ReleasePlan
-    folder : Path
+    folder : str or path
         Made here; must not exist.
 
     Returns
@@ -54,6 +55,8 @@ def save_plan(plan: ReleasePlan, folder: Path) -> str:
     str
         SHA-256 of plan.json, hexadecimal.
     """
+    expect(plan, ReleasePlan, "plan", "make_plan")
+    folder = path_of(folder, "folder")
     folder.mkdir()
     for name, table in zip(PLAN_TABLES, _tables(plan), strict=True):
         _write(table, folder / name)
@@ -144,13 +147,13 @@ def _choices(choices: Choices) -> dict[str, Any]:
 
 
 def load_plan(
-    folder: Path, document: dict[str, Any] | None = None, hashes: Mapping[str, str] | None = None
+    folder: PathLike, document: dict[str, Any] | None = None, hashes: Mapping[str, str] | None = None
 ) -> ReleasePlan:
     """Read a plan back.
 
     Parameters
     ----------
-    folder : Path
+    folder : str or path
         With what `save_plan` wrote.
     document : dict, optional
         Its plan.json, if that has been read (`read_document`).
@@ -165,7 +168,15 @@ def load_plan(
     ------
     ValueError
         If a file is missing, altered, or not of this format; the file is named.
+
+    Examples
+    --------
+    >>> import pipelines
+    >>> plan = pipelines.load_plan("out/demo/public/plan")
+    >>> plan.attributes, plan.mechanism.name
+    ((), 'dirichlet')
     """
+    folder = path_of(folder, "folder")
     document = document or read_document(folder)
     check_tables(folder, document, hashes)
     geography = load_geography(folder, document)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import synth
@@ -17,6 +16,7 @@ from pipelines.ledger.chain import Entry, check_folder
 from pipelines.ledger.ledger import Budget, Ledger, LedgerError, OverBudgetError
 from pipelines.release.certificate import EpsilonDelta, Requested, UserLevel
 from pipelines.running.folder import RunFolder, RunState
+from pipelines.storage.arguments import PathLike, paths_of
 from pipelines.storage.event_log import EventLog
 from pipelines.storage.stored_names import one_form
 
@@ -245,7 +245,7 @@ def debit_of(state: RunState) -> str | None:
     return next((entry.hash for entry in Ledger(settings.file).entries() if entry.release == name), None)
 
 
-def debits_of(outs: Iterable[Path]) -> list[str]:
+def debits_of(outs: PathLike | Iterable[PathLike]) -> list[str]:
     """Return the entries of the ledger that paid for finished or unfinished runs, by their output folders.
 
     Raises
@@ -254,7 +254,7 @@ def debits_of(outs: Iterable[Path]) -> list[str]:
         If there is no run in a folder, or nothing paid for it.
     """
     debits = []
-    for out in outs:
+    for out in paths_of(outs, "outs"):
         staging = RunFolder(out) if RunFolder(out).begun else RunFolder.of(out)
         if not staging.begun:
             raise ConfigError(f"{out}: no release with its confidential folder is there")

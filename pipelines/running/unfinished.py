@@ -11,6 +11,7 @@ from pipelines.config.loading import ConfigError
 from pipelines.ledger.ledger import Ledger, LedgerError
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.running.payment import debit_of
+from pipelines.storage.arguments import PathLike, path_of
 from pipelines.storage.checksums import CHECKSUMS
 from pipelines.storage.errors import shown_message
 
@@ -59,12 +60,12 @@ class UnfinishedRun:
     problem: str
 
 
-def unfinished_runs(place: Path) -> list[UnfinishedRun]:
+def unfinished_runs(place: PathLike) -> list[UnfinishedRun]:
     """Return the unfinished runs of an output folder, or of all outputs in a folder and in its folders.
 
     Parameters
     ----------
-    place : Path
+    place : str or path
         The output folder of a run, which need not exist; or a folder that output folders lie in.
 
     Raises
@@ -72,6 +73,7 @@ def unfinished_runs(place: Path) -> list[UnfinishedRun]:
     ConfigError
         If there is no such folder.
     """
+    place = path_of(place, "place")
     place = place.absolute()
     own = RunFolder.of(place).folder if place.name else place
     if place.name and own.is_dir():

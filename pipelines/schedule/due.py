@@ -32,6 +32,7 @@ from pipelines.schedule.costs import outlook, period_cost
 from pipelines.schedule.notify import notify
 from pipelines.schedule.records import Record, Records
 from pipelines.schedule.summary import EXIT_BUSY, EXIT_FAILED, Result, Summary
+from pipelines.storage.arguments import PathLike, path_of
 from pipelines.storage.errors import private_message, shown_message
 from synth.exact import exact
 
@@ -39,7 +40,7 @@ __all__ = ["EXIT_BUSY", "EXIT_FAILED", "Result", "Summary", "due", "look"]
 
 
 def due(
-    folder: Path | str,
+    folder: PathLike,
     *,
     now: datetime | None = None,
     dry_run: bool = False,
@@ -53,7 +54,7 @@ def due(
 
     Parameters
     ----------
-    folder : Path or str
+    folder : str or path
         The calendar.
     now : datetime, optional
         For tests. By default the clock.
@@ -72,6 +73,7 @@ def due(
     ConfigError
         If the folder is no calendar, or what it says about itself cannot be used.
     """
+    folder = path_of(folder, "folder")
     calendar = read_calendar(folder)
     now = (now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
     if dry_run:

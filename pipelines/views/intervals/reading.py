@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 import synth
 from geo_data.od_files import count_columns
-from pipelines.release.reader import PublicRelease, PublicReleaseError, read_public_release
+from pipelines.release.reader import PublicRelease, PublicReleaseError, read_public_release, with_units
+from pipelines.storage.arguments import PathLike, path_of
 from pipelines.storage.checksums import CHECKSUMS
 from pipelines.storage.errors import MEMORY_ERRORS
 from synth.intervals import LEVEL
@@ -195,7 +196,7 @@ class PosteriorDraws:
         Parameters
         ----------
         pairs : DataFrame
-            ``work`` and ``home``: units of the levels, as `PublicRelease.flows` numbers them.
+            ``work`` and ``home``: codes of areas of the levels, or the numbers of `PublicRelease.unit_flows`.
         home_level, work_level : str
         count : str
             Of ``release.counts``: which jobs.
@@ -212,6 +213,7 @@ class PosteriorDraws:
         geography, attribute = self.release.geography, self._attribute(count)
         names = () if attribute is None else (attribute[0],)
         wide = geography.n_units(home_level)
+        pairs = with_units(pairs, geography, home_level, work_level)
         key = pairs["work"].to_numpy().astype(np.int64) * wide + pairs["home"].to_numpy()
         order = np.argsort(key)
         low, high = np.zeros(key.size, np.int64), np.zeros(key.size, np.int64)
@@ -410,14 +412,14 @@ class PosteriorDraws:
         return first[found // wide] * wide + found % wide, counts
 
 
-def intervals(folder: Path, file: Path | None = None) -> PosteriorDraws:
+def intervals(folder: PathLike, file: PathLike | None = None) -> PosteriorDraws:
     """Open posterior draws of a release, for intervals of any of its counts and of their sums.
 
     Parameters
     ----------
-    folder : Path
+    folder : str or path
         The public folder of a release.
-    file : Path, optional
+    file : str or path, optional
         What `write_intervals` wrote; by default ``intervals/draws.parquet`` beside the public folder.
 
     Returns
@@ -433,10 +435,12 @@ def intervals(folder: Path, file: Path | None = None) -> PosteriorDraws:
     --------
     Flows between towns, of which the release knows nothing::
 
-        draws = pipelines.intervals(Path("out/demo/public"))
+        draws = pipelines.intervals("out/demo/public")
         towns = {"10001000100": "Northton", "10001000200": "Northton", "10001000300": "Southton"}
         draws.flows(towns, towns)
     """
+    folder = path_of(folder, "folder")
+    file = None if file is None else path_of(file, "file")
     release = read_public_release(folder)
     path = file or folder.resolve().parent / "intervals" / DRAWS_FILE
     if not path.is_file():

@@ -84,7 +84,7 @@ def make_payload(release: PublicRelease, limit: int, draws: PosteriorDraws | Non
 
 def _payload(release: PublicRelease, levels: tuple[str, ...], draws: PosteriorDraws | None) -> Payload:
     geography, finest = release.geography, levels[-1]
-    flows = release.flows(finest, finest, list(release.counts))
+    flows = release.unit_flows(finest, finest, list(release.counts))
     arrays = _flow_arrays(flows, geography.n_units(finest), list(release.counts))
     texts: dict[str, Any] = {"codes": {}, "names": {}, "shapes": {}}
     shapes_of = level_shapes(release, levels)
@@ -184,7 +184,7 @@ def _interval_arrays(draws: PosteriorDraws, level: str) -> dict[str, np.ndarray]
     """The intervals of flows between the units of a level, sorted by work, and of its residents."""
     release = draws.release
     n_units = release.geography.n_units(level)
-    flows = release.flows(level, level)
+    flows = release.unit_flows(level, level)
     low, high = draws.between(flows, level, level)
     found = draws.flows(level, None)
     residents = np.zeros((2, n_units), np.int64)

@@ -1,0 +1,73 @@
+"""What functions that users call are given: paths as text or objects, and clear words for other things."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["PathLike", "expect", "path_of", "paths_of"]
+
+PathLike = str | os.PathLike[str]
+"""A path as users give it: text, or any object that stands for a path."""
+
+
+def path_of(value: PathLike, name: str) -> Path:
+    """Return a path that a function was given.
+
+    Parameters
+    ----------
+    value : str or path
+    name : str
+        Of the argument.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    TypeError
+        If it is something else; also for bytes.
+    """
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(text, str):
+        raise TypeError(f"{name}: a path is expected, as text or pathlib.Path, not {_called(value)}")
+    return Path(text)
+
+
+def paths_of(values: PathLike | Iterable[PathLike], name: str) -> list[Path]:
+    """Return the paths that a function was given, one or several, as `path_of` does."""
+    if isinstance(values, (str, bytes, os.PathLike)) or not isinstance(values, Iterable):
+        values = [values]
+    return [path_of(value, name) for value in values]
+
+
+def expect(value: object, kind: type[Any] | tuple[type[Any], ...], name: str, made_by: str) -> None:
+    """Refuse an argument of another type.
+
+    Parameters
+    ----------
+    value : object
+    kind : type or tuple of types
+        What it must be an instance of.
+    name : str
+        Of the argument.
+    made_by : str
+        Where such objects come from: the name of a function.
+
+    Raises
+    ------
+    TypeError
+        If it is something else.
+    """
+    if not isinstance(value, kind):
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        wanted = " or ".join(one.__name__ for one in kinds)
+        raise TypeError(f"{name}: {wanted} is expected, as {made_by} returns it, not {_called(value)}")
+
+
+def _called(value: object) -> str:
+    """Name the type of an argument; its content may be anything, and is not shown."""
+    return "None" if value is None else f"an object of type {type(value).__name__}"
