@@ -10,7 +10,7 @@ UNFINISHED := $(VENV)/.unfinished
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 LIBRARY := pipelines/views/maps/vendor/maplibre-gl.js
 # What `make check` runs, below tests/: of every room what is quick and would notice most.
-QUICK := $(addprefix tests/,test_architecture.py \
+QUICK := $(addprefix tests/,test_architecture.py test_docs.py test_public_api.py \
 	$(addprefix synth/test_,exact_numbers.py pairs.py composition.py domains.py geometric.py urn.py dirichlet.py) \
 	$(addprefix geo_data/test_,pools.py lodes_jobs.py crosswalk.py) \
 	$(addprefix pipelines/,storage config ledger/test_ledger.py planning/test_guards.py planning/test_storage.py \

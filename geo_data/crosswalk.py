@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from geo_data.arguments import path_of, texts_of
 from geo_data.errors import InputError, refuse_any
 from geo_data.external_zones import fill, find_external_zones
 from geo_data.geography import Geography, Partition
@@ -97,6 +98,9 @@ def read_crosswalk(
     >>> geography.levels, geography.block_level
     (('st', 'cty', 'trct'), 'tabblk2010')
     """
+    path_of(path, "path")
+    levels, external_zones = texts_of(levels, "levels"), texts_of(external_zones, "external_zones")
+    non_nesting_areas = texts_of(non_nesting_areas, "non_nesting_areas")
     levels = tuple(levels)
     polygons = latitude is None or longitude is None
     latitude, longitude = latitude or "latitude", longitude or "longitude"

@@ -20,6 +20,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import pooch  # type: ignore[import-untyped]
 
 from geo_data._download import NotFoundError, check_address, compare, download, read_small, shown
+from geo_data.arguments import path_of
 from geo_data.errors import InputError
 
 __all__ = ["LODES_URL", "fetch", "fetch_lodes"]
@@ -76,6 +77,7 @@ def fetch_lodes(
     InputError
         As `fetch`; a file that does not exist is named by state, year and version.
     """
+    folder = path_of(folder, "folder")
     state, job_type = state.lower(), job_type.upper()
     for good, rule in (
         (re.fullmatch("[a-z]{2}", state), "a state has two letters, as ri"),
@@ -96,7 +98,7 @@ def fetch_lodes(
         known = _checked_hash((known_hashes or {}).get(name))
         stated = functools.partial(lambda name: sums().get(name), name)
         try:
-            files[part] = _obtain(url, Path(folder), known, stated, progress)
+            files[part] = _obtain(url, folder, known, stated, progress)
         except NotFoundError:
             what = "crosswalk" if part == "crosswalk" else f"{part} file of {job_type} for {year}"
             raise InputError(
@@ -135,7 +137,8 @@ def fetch(
         If the file does not exist, does not come after some tries, is cut off, not what it is named after, or
         has another hash than it must have.
     """
-    return _obtain(url, Path(folder), _checked_hash(sha256), lambda: None, progress)
+    folder = path_of(folder, "folder")
+    return _obtain(url, folder, _checked_hash(sha256), lambda: None, progress)
 
 
 def _obtain(

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 import shapely
 
+from geo_data.arguments import expect, path_of
 from geo_data.delimited import note_rows, refuse_no_file
 from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
@@ -80,6 +81,8 @@ def read_polygons(
         As for `read_centroids`; codes that lost their leading zeros, a unit twice, shapes for fewer than
         half of the units, coordinates that are not degrees once they are in EPSG:4326.
     """
+    path_of(path, "path")
+    expect(geography, Geography, "geography", "read_crosswalk")
     path = Path(path)
     frame = _read(path, [code], [] if name is None else [name])
     unit = geography.unit_number(level, frame[code])

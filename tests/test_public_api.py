@@ -60,6 +60,13 @@ def test_what_is_no_path_is_told_so(small_release: pipelines.Release) -> None:
         lambda: list(pipelines.verify(small_release)),
         lambda: pipelines.debits_of(7),
         lambda: pipelines.evaluate_public(small_release.out, [3]),
+        lambda: pipelines.published(3),
+        lambda: pipelines.Ledger(3),
+        lambda: geo_data.read_crosswalk(3, block="zone", levels=["ward"]),
+        lambda: geo_data.read_weights(3, None, level="ward", area="ward", weight="people"),
+        lambda: geo_data.write_demo_region(3),
+        lambda: geo_data.fetch("https://host/file.csv", 3),
+        lambda: geo_data.MicrodataJobs(3, small_release.plan.geography, "home", "work").slots(),
     ]
     for call in calls:
         with pytest.raises(TypeError, match=r"\w+: a path is expected, as text or pathlib\.Path, not "):
@@ -84,6 +91,13 @@ def test_an_object_of_another_kind_is_told_what_was_expected(
         (lambda: pipelines.find_area(small_release, "03"), "release: PublicRelease is expected"),
         (lambda: pipelines.area_flows(small_release.out), "release: PublicRelease is expected"),
         (lambda: pipelines.Sweep(epsilon=4.0), r'epsilon: texts are expected, such as \("2", "4"\)'),
+        (lambda: pipelines.every_mechanism({}), "config: ReleaseConfig is expected"),
+        (lambda: pipelines.recommend({}, config), "results: DataFrame is expected, as tune"),
+        (lambda: pipelines.wipe_run("out"), "run: UnfinishedRun is expected"),
+        (lambda: pipelines.parse_config(3, ".", "x"), "text: text is expected"),
+        (lambda: geo_data.LodesJobs("od.csv", None), "geography: Geography is expected, as read_crosswalk"),
+        (lambda: geo_data.uniform_weights(3), "geography: Geography is expected"),
+        (lambda: geo_data.read_crosswalk("x.csv", block="b", levels=[3]), "levels: text is expected"),
         (lambda: synth.Pools([2.5], [1], [0]), "n: whole numbers are expected"),
     ]
     for call, words in cases:
@@ -102,6 +116,15 @@ def test_lists_stand_for_arrays(small_release: pipelines.Release) -> None:
     assert pipelines.mean_commute(geography, [0, 1], [1, 0]) > 0
     assert pipelines.total_variation(geography, geography.block_level, [0, 1], [1, 0], (0, 0)) == 0.5
     assert pipelines.Sweep(epsilon="8.6", delta=["0", "1e-5"]).epsilon == ("8.6",)
+
+
+def test_a_text_stands_for_a_sequence_of_one(small_region: dict[str, Path]) -> None:
+    at = {"block": "tabblk2010", "latitude": "blklatdd", "longitude": "blklondd"}
+    for levels in ("cty", ["cty"]):
+        made = geo_data.read_crosswalk(small_region["crosswalk"], levels=levels, **at)
+        assert made.levels == ("cty",)
+    jobs = geo_data.MicrodataJobs("jobs.csv", made, "home", "work", attributes="sector")
+    assert jobs.attributes == ("sector",)
 
 
 def test_results_name_areas_by_code(public: Path) -> None:

@@ -41,7 +41,7 @@ html_show_sourcelink = False
 html_copy_source = False
 html_additional_pages = {"index": "to_index.html"}
 html_math_renderer = "mathml"
-templates_path = ["templates"]
+templates_path = [str(ROOT / "docs" / "site" / "templates")]
 
 # Headings have the anchors that the checkout's host gives them; a link to one that is not there is a warning.
 myst_heading_anchors = 6
@@ -53,6 +53,7 @@ autosummary_imported_members = True
 autodoc_typehints = "none"  # numpydoc has them
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
+numpydoc_xref_param_type = True
 
 # Every notebook is executed; a cell that fails fails the build.
 nb_execution_mode = "force"

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError, model_validator
 
 import synth
+from geo_data.arguments import PathLike, path_of, texts_of
 from pipelines.config.fields import absolute
 from pipelines.config.problems import STORED, describe, problems_across, usable_mechanisms
 from pipelines.config.sections import (
@@ -38,7 +39,6 @@ from pipelines.config.sections import (
     tables_of,
 )
 from pipelines.config.toml import ConfigError, parse_toml, read_toml
-from pipelines.storage.arguments import PathLike, path_of
 from pipelines.storage.stored_names import one_form
 
 __all__ = [
@@ -242,6 +242,7 @@ def parse_config(text: str, folder: PathLike, name: str) -> ReleaseConfig:
     ConfigError
         If the text is not TOML or says something that cannot be used.
     """
+    texts_of(text, "text")
     return check_config(parse_toml(text, name), path_of(folder, "folder"), name)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 import synth
-from pipelines.storage.arguments import PathLike, path_of
+from geo_data.arguments import PathLike, path_of
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.documents import parse_json, read_json
 from pipelines.storage.parquet_form import Kind, check_form, is_count, is_text

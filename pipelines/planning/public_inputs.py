@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 import geo_data
+from geo_data.arguments import expect
 from geo_data.delimited import count_rows
 from geo_data.errors import refuse_any
 from pipelines.config.fields import expand
@@ -20,7 +21,6 @@ from pipelines.config.loading import MicrodataJobsSettings, ReleaseConfig
 from pipelines.planning.auxiliary_tables import read_auxiliary
 from pipelines.planning.guards import refuse_as_public, refuse_open_files
 from pipelines.planning.polygon_tables import read_polygon_tables
-from pipelines.storage.arguments import expect
 
 __all__ = [
     "PublicInputs",

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 import geo_data
 import synth
+from geo_data.arguments import expect
 from pipelines.planning.accuracy import ExpectedAccuracy, carries, expected_accuracy
 from pipelines.planning.estimating import JobLayout, draw_homes, estimate_homes
 from pipelines.planning.plan import ReleasePlan, batches
 from pipelines.planning.sampling import draw_from_model, measure, sample_batch
 from pipelines.planning.utility import destination_commute_error, mean_commute, total_variation
 from pipelines.planning.workload import CountedJobs, Table, resolve_workload
-from pipelines.storage.arguments import expect
 from synth.estimation import Estimate
 from synth.measured import count_cells
 

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import synth
+from geo_data.arguments import PathLike, expect, path_of
 from geo_data.geography import Geography, ordered_geography
 from geo_data.jobs import Slots
 from geo_data.pools import Pooling, PoolTable
@@ -34,7 +35,6 @@ from pipelines.planning.form import (
 )
 from pipelines.planning.measured import TableChoice, group_jobs
 from pipelines.planning.plan import Choices, ReleasePlan, record_range
-from pipelines.storage.arguments import PathLike, expect, path_of
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.parquet_bytes import check_parquet_bytes
 

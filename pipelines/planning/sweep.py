@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 import geo_data
 import synth
+from geo_data.arguments import PathLike, expect, path_of
 from pipelines.config.loading import ConfigError, PlanSettings, PrivacySettings, ReleaseConfig
 from pipelines.config.problems import problems_across
 from pipelines.planning.guards import refuse_as_public
@@ -31,7 +32,6 @@ from pipelines.planning.public_inputs import (
 )
 from pipelines.planning.search import make_plan
 from pipelines.planning.simulation import simulate_utility
-from pipelines.storage.arguments import PathLike, expect, path_of
 
 __all__ = [
     "AUTO",
@@ -183,6 +183,7 @@ def every_mechanism(config: ReleaseConfig) -> Sweep:
     Without strata, and with those that the planner chooses; only the latter where `plan.pool_by` is set. A
     mechanism that cannot be had with the other settings is not tried.
     """
+    expect(config, ReleaseConfig, "config", "load_config")
     usable = []
     for name in sorted(synth.MECHANISMS):
         with suppress(ConfigError):

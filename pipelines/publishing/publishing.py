@@ -21,11 +21,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from geo_data.arguments import PathLike, path_of
 from pipelines.publishing.destination import Place, PublishError, open_place
 from pipelines.release.formats import parse_certificate
 from pipelines.release.signing import SIGNATURES
 from pipelines.release.verification import verify
-from pipelines.storage.arguments import PathLike, path_of
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums
 
 __all__ = ["PublishError", "Published", "Remark", "erratum", "publish", "published", "withdraw"]

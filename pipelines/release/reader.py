@@ -19,6 +19,7 @@ from dask.delayed import delayed
 from numpy.typing import NDArray
 
 import geo_data
+from geo_data.arguments import PathLike, path_of
 from pipelines.config.fields import check_level_name
 from pipelines.config.implicates import Implicates
 from pipelines.planning.accuracy import ExpectedAccuracy
@@ -31,7 +32,6 @@ from pipelines.release.layout import file_names
 from pipelines.release.names import NAME_FILE, read_names
 from pipelines.release.polygons import polygon_file
 from pipelines.release.readme import count_meanings
-from pipelines.storage.arguments import PathLike, path_of
 from pipelines.storage.errors import MEMORY_ERRORS, ShownError
 
 __all__ = [

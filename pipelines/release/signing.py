@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from pipelines.storage.arguments import PathLike, path_of
+from geo_data.arguments import PathLike, path_of
 from pipelines.storage.durable import whole_file, write_whole
 from pipelines.storage.errors import ShownError
 

@@ -15,6 +15,7 @@ import pandas as pd
 from pydantic import ValidationError
 
 import synth
+from geo_data.arguments import PathLike, path_of
 from geo_data.external_zones import find_external_zones
 from pipelines.config.loading import ReleaseConfig
 from pipelines.planning.accuracy import ExpectedAccuracy
@@ -54,7 +55,6 @@ from pipelines.release.polygons import check_polygons
 from pipelines.release.readme import WORDINGS, release_readme
 from pipelines.release.signing import PUBLIC_KEY, check_signatures
 from pipelines.release.wordings import CERTIFICATE_WORDINGS, in_wording, without_words
-from pipelines.storage.arguments import PathLike, path_of
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, parse_checksums, sha256_of
 from pipelines.storage.documents import read_json
 

@@ -9,11 +9,11 @@ from importlib import resources
 from pathlib import Path
 
 import geo_data
+from geo_data.arguments import PathLike, path_of
 from pipelines.config.loading import ConfigError, ReleaseConfig, parse_config
 from pipelines.release.layout import MANIFEST
 from pipelines.running.folder import RunFolder
 from pipelines.running.run import Release, run
-from pipelines.storage.arguments import PathLike, path_of
 
 __all__ = ["demo", "demo_inputs", "demo_truth"]
 

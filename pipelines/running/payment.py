@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 import synth
+from geo_data.arguments import PathLike, paths_of
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.config.sections import LedgerSettings
 from pipelines.ledger.budgets import budgets_of_debit, left_of, line_of_text
@@ -16,7 +17,6 @@ from pipelines.ledger.chain import Entry, check_folder
 from pipelines.ledger.ledger import Budget, Ledger, LedgerError, OverBudgetError
 from pipelines.release.certificate import EpsilonDelta, Requested, UserLevel
 from pipelines.running.folder import RunFolder, RunState
-from pipelines.storage.arguments import PathLike, paths_of
 from pipelines.storage.event_log import EventLog
 from pipelines.storage.stored_names import one_form
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import synth
+from geo_data.arguments import PathLike, expect, path_of
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.planning.form import plan_hash
 from pipelines.planning.plan import ReleasePlan
@@ -29,7 +30,6 @@ from pipelines.running.preflight import check_ready, load_back
 from pipelines.running.reviewed_plan import PLAN_FOLDER, PLAN_NUMBERS
 from pipelines.running.run import certify
 from pipelines.running.steps import Progress, Step
-from pipelines.storage.arguments import PathLike, expect, path_of
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.durable import whole_folder
 

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import geo_data
 import synth
+from geo_data.arguments import PathLike, expect, path_of
 from geo_data.delimited import count_rows
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.ledger.ledger import Ledger, LedgerError
@@ -42,7 +43,6 @@ from pipelines.running.payment import check_payable, debit_of, pay, record_outco
 from pipelines.running.preflight import check_ready, check_space, load_back
 from pipelines.running.reviewed_plan import blame_plan, refuse_other_slots, take_plan
 from pipelines.running.steps import Progress, Step
-from pipelines.storage.arguments import PathLike, expect, path_of
 from pipelines.storage.durable import sync, sync_tree, write_whole
 from pipelines.storage.event_log import EventLog
 

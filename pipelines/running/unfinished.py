@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from geo_data.arguments import PathLike, expect, path_of
 from pipelines.config.loading import ConfigError
 from pipelines.ledger.ledger import Ledger, LedgerError
 from pipelines.running.folder import RunFolder, RunState
 from pipelines.running.payment import debit_of
-from pipelines.storage.arguments import PathLike, path_of
 from pipelines.storage.checksums import CHECKSUMS
 from pipelines.storage.errors import shown_message
 
@@ -97,6 +97,7 @@ def wipe_run(run: UnfinishedRun) -> None:
     ConfigError
         If a process works in it, or something has become of it since.
     """
+    expect(run, UnfinishedRun, "run", "unfinished_runs")
     staging = RunFolder(run.folder)
     if _described(run.folder) != run:
         raise ConfigError(f"{run.folder}: something has become of this run meanwhile; look again")

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
+from geo_data.arguments import PathLike, path_of
 from pipelines.config.fields import expand
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.ledger.ledger import OverBudgetError
@@ -32,7 +33,6 @@ from pipelines.schedule.costs import outlook, period_cost
 from pipelines.schedule.notify import notify
 from pipelines.schedule.records import Record, Records
 from pipelines.schedule.summary import EXIT_BUSY, EXIT_FAILED, Result, Summary
-from pipelines.storage.arguments import PathLike, path_of
 from pipelines.storage.errors import private_message, shown_message
 from synth.exact import exact
 

@@ -11,8 +11,8 @@ import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
 import geo_data
+from geo_data.arguments import expect
 from pipelines.release.reader import PublicRelease, PublicReleaseError, with_codes
-from pipelines.storage.arguments import expect
 
 __all__ = ["Area", "Side", "add_travel", "area_block_flows", "area_flows", "find_area"]
 

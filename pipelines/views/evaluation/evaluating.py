@@ -11,9 +11,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from geo_data.arguments import PathLike, path_of, paths_of
 from pipelines.config.loading import ConfigError
 from pipelines.release.reader import PublicRelease, read_public_release
-from pipelines.storage.arguments import PathLike, path_of, paths_of
 from pipelines.storage.durable import whole_folder
 from pipelines.views.evaluation.comparison import (
     Comparison,

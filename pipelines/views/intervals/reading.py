@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import synth
+from geo_data.arguments import PathLike, path_of
 from geo_data.od_files import count_columns
 from pipelines.release.reader import PublicRelease, PublicReleaseError, read_public_release, with_units
-from pipelines.storage.arguments import PathLike, path_of
 from pipelines.storage.checksums import CHECKSUMS
 from pipelines.storage.errors import MEMORY_ERRORS
 from synth.intervals import LEVEL

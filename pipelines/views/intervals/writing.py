@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from geo_data.arguments import PathLike, path_of
 from geo_data.geography import Geography
 from pipelines.planning.workload import Table
 from pipelines.release.reader import PublicRelease, PublicReleaseError, check_target, read_public_release
-from pipelines.storage.arguments import PathLike, path_of
 from pipelines.storage.durable import whole_folder
 from pipelines.views.intervals.evidence import JobDraws, PlaceDraws, evidence_words
 from pipelines.views.intervals.reading import (

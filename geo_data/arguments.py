@@ -1,4 +1,4 @@
-"""What functions that users call are given: paths as text or objects, and clear words for other things."""
+"""What functions that users call are given: paths and names as users have them, words for other things."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PathLike", "expect", "path_of", "paths_of"]
+__all__ = ["PathLike", "expect", "path_of", "paths_of", "texts_of"]
 
 PathLike = str | os.PathLike[str]
 """A path as users give it: text, or any object that stands for a path."""
@@ -42,6 +42,21 @@ def paths_of(values: PathLike | Iterable[PathLike], name: str) -> list[Path]:
     if isinstance(values, (str, bytes, os.PathLike)) or not isinstance(values, Iterable):
         values = [values]
     return [path_of(value, name) for value in values]
+
+
+def texts_of(values: str | Iterable[str], name: str) -> tuple[str, ...]:
+    """Return the texts that a function was given, one or several.
+
+    Raises
+    ------
+    TypeError
+        If one is no text.
+    """
+    texts = (values,) if isinstance(values, str) or not isinstance(values, Iterable) else tuple(values)
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"{name}: text is expected, or a sequence of texts, not {_called(text)}")
+    return texts
 
 
 def expect(value: object, kind: type[Any] | tuple[type[Any], ...], name: str, made_by: str) -> None:
