@@ -10,6 +10,7 @@ import itertools
 import re
 import shlex
 import shutil
+import tomllib
 from collections import Counter
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -99,6 +100,17 @@ def test_the_reference_has_every_public_object_once() -> None:
         if name == "pipelines":
             public.remove("ShownError")  # that of synth, which has it
         assert Counter(listed) == Counter(public), f"docs/site/reference/{name}.md"
+
+
+def test_what_the_site_needs_is_locked_apart_from_what_tests_need() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needed = {re.split(r"[<>=]", one)[0] for one in extras["optional-dependencies"]["docs"]}
+    site, tests = (
+        set(re.findall(r"^([a-z0-9.-]+)==", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE))
+        for name in ("requirements-docs.lock", "requirements.lock")
+    )
+    assert needed <= site
+    assert not site & tests
 
 
 # What users call first has an example.

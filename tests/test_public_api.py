@@ -167,7 +167,7 @@ def test_what_is_printed_of_an_object_is_short(
             replace(guarantee, presence=presence),
             presence,
             *guarantee.classes,
-            utility,
+            *(utility, utility.accuracy),
         ),
         *(utility.workload[0], report, small_release, release, release.certificate, inputs, inputs.model),
         *(numeric, numeric.pools, numeric.domains, numeric.parameters, plan.pools, plan.shares),

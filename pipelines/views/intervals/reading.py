@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import synth
-from geo_data.arguments import PathLike, path_of
+from geo_data.arguments import PathLike, expect, path_of
 from geo_data.od_files import count_columns
 from pipelines.release.reader import PublicRelease, PublicReleaseError, read_public_release, with_units
 from pipelines.storage.checksums import CHECKSUMS
@@ -92,7 +92,9 @@ class PosteriorDraws:
         By whose categories jobs can be counted.
     """
 
-    def __init__(self, release: PublicRelease, path: Path) -> None:
+    def __init__(self, release: PublicRelease, path: PathLike) -> None:
+        expect(release, PublicRelease, "release", "read_public_release")
+        path = path_of(path, "path")
         self.release, self.path = release, path
         with _blame(path):
             schema = pq.read_schema(path)
@@ -108,6 +110,9 @@ class PosteriorDraws:
         self.attributes = tuple(name for name in release.categories if name in said["attributes"])
         if self.home_level not in release.levels:
             raise PublicReleaseError(f"{path}: the release has no level {self.home_level!r}")
+
+    def __repr__(self) -> str:
+        return f"<PosteriorDraws: {self.draws:,} of homes by {self.home_level}, in {self.path}; {self.release!r}>"
 
     def flows(
         self,
