@@ -53,7 +53,6 @@ autosummary_imported_members = True
 autodoc_typehints = "none"  # numpydoc has them
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
-numpydoc_xref_param_type = True
 
 # Every notebook is executed; a cell that fails fails the build.
 nb_execution_mode = "force"

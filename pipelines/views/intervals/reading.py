@@ -112,7 +112,8 @@ class PosteriorDraws:
             raise PublicReleaseError(f"{path}: the release has no level {self.home_level!r}")
 
     def __repr__(self) -> str:
-        return f"<PosteriorDraws: {self.draws:,} of homes by {self.home_level}, in {self.path}; {self.release!r}>"
+        what = f"{self.draws:,} of homes by {self.home_level}, in {self.path}"
+        return f"<PosteriorDraws: {what}; {self.release!r}>"
 
     def flows(
         self,
