@@ -48,6 +48,10 @@ def test_a_path_may_be_text_or_stand_for_one(
     assert pipelines.save_plan(plan, "plan") == pipelines.plan_hash("plan") == release.certificate.plan_sha256
     assert [path.parent for path in pipelines.generate_keys("keys")] == [Path("keys")] * 2
     assert pipelines.unfinished_runs(".") == []
+    made = pipelines.export("public", "csv", "exports")["csv"]
+    assert {path.parent for path in made} == {Path("exports/csv")}
+    pipelines.draw_figure(release, "homes.png", kind="distance")
+    assert Path("homes.png").is_file()
     assert not pipelines.published(os.fspath(public.parent / "web"))
 
 
@@ -61,6 +65,8 @@ def test_what_is_no_path_is_told_so(small_release: pipelines.Release) -> None:
         lambda: pipelines.debits_of(7),
         lambda: pipelines.evaluate_public(small_release.out, [3]),
         lambda: pipelines.published(3),
+        lambda: pipelines.export(small_release.public, "csv", 3),
+        lambda: pipelines.draw_figure(pipelines.read_public_release(small_release.public), None),
         lambda: pipelines.Ledger(3),
         lambda: geo_data.read_crosswalk(3, block="zone", levels=["ward"]),
         lambda: geo_data.read_weights(3, None, level="ward", area="ward", weight="people"),

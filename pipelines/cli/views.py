@@ -34,7 +34,7 @@ def map_command(public: Path, target: Path | None, intervals: Path | None, impli
 
 @click.command()
 @click.argument("public", type=FOLDER)
-@click.option("--to", "target", required=True, type=FILE, help="The figure: FILE.png or FILE.svg.")
+@click.option("--to", "target", required=True, type=FILE, help="The figure: FILE.png, FILE.svg or FILE.pdf.")
 @click.option("--area", help="Code of an area or work block, at any level; by default the whole release.")
 @click.option(
     "--of",

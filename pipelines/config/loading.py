@@ -160,6 +160,8 @@ class ReleaseConfig(Section):
         }
         if self.workplaces is None:  # as plans were before there was this table
             left_out["workplaces"] = True
+        if self.release.licence is None:  # or this key
+            left_out["release"]["licence"] = True
         if not self.workload:  # or these
             left_out["workload"] = True
         if self.jobs.population == "all":  # or this key

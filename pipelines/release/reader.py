@@ -28,10 +28,11 @@ from pipelines.planning.storage import load_geography
 from pipelines.release.accuracy import ACCURACY_FILE, read_accuracy
 from pipelines.release.certificate import Certificate
 from pipelines.release.formats import made_before_first, parse_certificate
-from pipelines.release.layout import file_names
+from pipelines.release.layout import file_names, version_name
 from pipelines.release.names import NAME_FILE, read_names
 from pipelines.release.polygons import polygon_file
 from pipelines.release.readme import count_meanings
+from pipelines.storage.checksums import CHECKSUMS, sha256_of
 from pipelines.storage.errors import MEMORY_ERRORS, ShownError
 
 __all__ = [
@@ -235,6 +236,20 @@ class PublicRelease:
         """Names of the units of each of `levels`, text of shape (U,); "" where the release has none."""
         with _blame(self.folder / NAME_FILE):
             return read_names(self.folder, self.geography)
+
+    @property
+    def licence(self) -> str | None:
+        """The licence of the data; None where its configuration names none."""
+        return self.plan_document["configuration"]["release"].get("licence")
+
+    @property
+    def version(self) -> str:
+        """What `publish` calls this content, unless its publisher gives it another name."""
+        with _blame(self.folder / CHECKSUMS):
+            try:
+                return version_name(self.certificate.release, sha256_of(self.folder / CHECKSUMS))
+            except FileNotFoundError:
+                raise ValueError("there is no such file") from None
 
     @cached_property
     def accuracy(self) -> ExpectedAccuracy | None:

@@ -22,6 +22,7 @@ from pipelines.storage.stored_names import one_form
 
 __all__ = [
     "budget_left",
+    "check_affordable",
     "check_ledger",
     "check_payable",
     "cost_of",
@@ -98,11 +99,26 @@ def check_ledger(config: ReleaseConfig) -> None:
         If the ledger cannot be trusted or written to, its folder is not there, or a name cannot be entered.
     """
     if config.ledger is not None:
-        nothing = Fraction(0), Fraction(0)
         with suppress(OverBudgetError):  # which depends on the plan
-            Ledger(config.ledger.file).rehearse(
-                **_debit(config, run_name(config, "0" * 16), nothing, "0" * 64)
-            )
+            check_affordable(config, (Fraction(0), Fraction(0)))
+
+
+def check_affordable(config: ReleaseConfig, cost: tuple[Fraction, Fraction]) -> None:
+    """Refuse a release of such a cost if the ledger would refuse its debit now; nothing is left in it.
+
+    Parameters
+    ----------
+    config : ReleaseConfig
+    cost : tuple of Fraction
+        Epsilon and delta.
+
+    Raises
+    ------
+    LedgerError
+        As by `pay`.
+    """
+    if config.ledger is not None:
+        Ledger(config.ledger.file).rehearse(**_debit(config, run_name(config, "0" * 16), cost, "0" * 64))
 
 
 def check_payable(state: RunState) -> None:
