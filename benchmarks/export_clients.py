@@ -418,7 +418,7 @@ def truth(public: Path, level: str) -> dict[str, Any]:
 
     release = read_public_release(public)
     geography = release.geography
-    flows = release.flows(level, level)
+    flows = release.unit_flows(level, level)
     units = geography.n_units(level)
     points = release.places(level)["latitude"].notna().to_numpy()
     # A zone has a shape if it or a part of it has a polygon; without any polygons a point is its shape.

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from geo_data.arguments import path_of, texts_of
 from geo_data.errors import InputError, refuse_any
 from geo_data.external_zones import fill, find_external_zones
 from geo_data.geography import Geography, Partition
@@ -83,7 +84,23 @@ def read_crosswalk(
     A unit has the name that most of its rows have, the first in the alphabet if there are several such;
     rows whose code was derived are not asked. How many units had more than one is said in
     `Geography.repairs`. A name that is the unit's code is none.
+
+    Examples
+    --------
+    >>> import geo_data
+    >>> geography = geo_data.read_crosswalk(
+    ...     "out/demo-inputs/demo_xwalk.csv.gz",
+    ...     block="tabblk2010",
+    ...     levels=["st", "cty", "trct"],
+    ...     latitude="blklatdd",
+    ...     longitude="blklondd",
+    ... )
+    >>> geography.levels, geography.block_level
+    (('st', 'cty', 'trct'), 'tabblk2010')
     """
+    path_of(path, "path")
+    levels, external_zones = texts_of(levels, "levels"), texts_of(external_zones, "external_zones")
+    non_nesting_areas = texts_of(non_nesting_areas, "non_nesting_areas")
     levels = tuple(levels)
     polygons = latitude is None or longitude is None
     latitude, longitude = latitude or "latitude", longitude or "longitude"

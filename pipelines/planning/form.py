@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import synth
+from geo_data.arguments import PathLike, path_of
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.documents import parse_json, read_json
 from pipelines.storage.parquet_form import Kind, check_form, is_count, is_text
@@ -38,8 +39,9 @@ _KEYS = {
 }
 
 
-def plan_hash(folder: Path) -> str:
+def plan_hash(folder: PathLike) -> str:
     """Return the hash of a stored plan: the SHA-256 of its plan.json, hexadecimal."""
+    folder = path_of(folder, "folder")
     return sha256_of(folder / "plan.json")
 
 

@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from geo_data.arguments import PathLike, path_of
 from pipelines.publishing.destination import Place, PublishError, open_place
 from pipelines.release.formats import parse_certificate
 from pipelines.release.layout import version_name
@@ -88,11 +89,11 @@ class Published:
 
 
 def publish(
-    out: Path,
-    destination: str | Path,
+    out: PathLike,
+    destination: PathLike,
     *,
     version: str | None = None,
-    key: Path | None = None,
+    key: PathLike | None = None,
     storage_options: dict[str, Any] | None = None,
 ) -> Published:
     """Verify a release and copy its public folder, and nothing else, to a destination.
@@ -102,14 +103,14 @@ def publish(
 
     Parameters
     ----------
-    out : Path
+    out : str or path
         Folder of the release, with ``public``.
-    destination : str or Path
+    destination : str or path
         A folder, or the URL of one that fsspec can write to.
     version : str, optional
         By default year, job type and the first 12 digits of the content's hash: the same content has the same
         name, another content another.
-    key : Path, optional
+    key : str or path, optional
         Public key file of the signer who is expected.
     storage_options : dict, optional
         For fsspec: credentials and the like.
@@ -125,6 +126,8 @@ def publish(
     PublishError
         If the version is there with another content, was withdrawn, or cannot be written.
     """
+    out = path_of(out, "out")
+    key = None if key is None else path_of(key, "key")
     public = Path(out) / "public"
     if public.is_symlink():
         raise PublishError(f"{public} is a link; only a folder as a run made it is published")
@@ -158,7 +161,7 @@ def publish(
 
 
 def withdraw(
-    destination: str | Path,
+    destination: PathLike,
     name: str,
     version: str,
     reason: str,
@@ -178,7 +181,7 @@ def withdraw(
 
 
 def erratum(
-    destination: str | Path,
+    destination: PathLike,
     name: str,
     version: str,
     text: str,
@@ -199,7 +202,7 @@ def erratum(
 
 
 def published(
-    destination: str | Path, *, storage_options: dict[str, Any] | None = None
+    destination: PathLike, *, storage_options: dict[str, Any] | None = None
 ) -> tuple[Published, ...]:
     """List what has been published at a destination, in order of name and time."""
     with open_place(destination, storage_options) as place:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import synth
+from geo_data.arguments import PathLike, paths_of
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.config.sections import LedgerSettings
 from pipelines.ledger.budgets import budgets_of_debit, left_of, line_of_text
@@ -261,7 +261,7 @@ def debit_of(state: RunState) -> str | None:
     return next((entry.hash for entry in Ledger(settings.file).entries() if entry.release == name), None)
 
 
-def debits_of(outs: Iterable[Path]) -> list[str]:
+def debits_of(outs: PathLike | Iterable[PathLike]) -> list[str]:
     """Return the entries of the ledger that paid for finished or unfinished runs, by their output folders.
 
     Raises
@@ -270,7 +270,7 @@ def debits_of(outs: Iterable[Path]) -> list[str]:
         If there is no run in a folder, or nothing paid for it.
     """
     debits = []
-    for out in outs:
+    for out in paths_of(outs, "outs"):
         staging = RunFolder(out) if RunFolder(out).begun else RunFolder.of(out)
         if not staging.begun:
             raise ConfigError(f"{out}: no release with its confidential folder is there")

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from geo_data.arguments import PathLike, path_of, texts_of
 from pipelines.release.reader import PublicRelease, check_target, read_public_release
 from pipelines.storage.durable import private_folder, whole_folder
 from pipelines.views.exports.kepler import write_kepler
@@ -68,31 +69,31 @@ FORMATS: dict[str, Format] = {
 
 
 def export(
-    folder: Path,
-    formats: Sequence[str],
-    to: Path | None = None,
+    folder: PathLike,
+    formats: str | Sequence[str],
+    to: PathLike | None = None,
     *,
     home_level: str | None = None,
     work_level: str | None = None,
     implicate: int = 1,
-    intervals: Path | None = None,
+    intervals: PathLike | None = None,
 ) -> dict[str, list[Path]]:
     """Write a release in formats of other programs, each in a folder of its own, with a read-me.
 
     Parameters
     ----------
-    folder : Path
+    folder : str or path
         The public folder of a release; nothing else is read. It is not verified: `verify` does that.
-    formats : sequence of str
+    formats : str or sequence of str
         Of `FORMATS`.
-    to : Path, optional
+    to : str or path, optional
         Gets a folder for each format; by default ``exports`` beside the public folder.
     home_level, work_level : str, optional
         Levels of the zones; with one of them, the other is the same, and with none, it is the finest level
         with polygons, or zones of about 1,000 workers.
     implicate : int
         Which of the release's synthetic data sets.
-    intervals : Path, optional
+    intervals : str or path, optional
         A file of posterior draws of this release (`write_intervals`): flows get two columns more, ``low`` and
         ``high``, the interval of all jobs, but in LODES files, tiles, matrices and files for flowmap.
 
@@ -114,9 +115,12 @@ def export(
     -----
     Every format is written under another name and renamed when all are complete.
     """
+    folder, names = path_of(folder, "folder"), texts_of(formats, "formats")
+    to = None if to is None else path_of(to, "to")
+    intervals = None if intervals is None else path_of(intervals, "intervals")
     release = read_public_release(folder, implicate)
     to = to or folder.resolve().parent / "exports"
-    names = tuple(dict.fromkeys(formats))
+    names = tuple(dict.fromkeys(names))
     if names == ("lodes",) and (home_level or work_level):
         raise ExportError("lodes: LODES has blocks, and no other level; leave out the levels, or choose csv")
     home_level = home_level or work_level or usual_level(release)

@@ -53,7 +53,7 @@ def write_lodes(source: Source, folder: Path) -> list[str]:
         ("rac", "home", (block, coarsest), ("main",)),
         ("wac", "work", (coarsest, block), tuple(release.rows)),
     ]:
-        totals = release.flows(*levels, list(columns), kinds).groupby(side)[list(columns)].sum()
+        totals = release.unit_flows(*levels, list(columns), kinds).groupby(side)[list(columns)].sum()
         table = totals.rename(columns=columns).reset_index(drop=True)
         table.insert(0, f"{side[0]}_geocode", release.geography.blocks[totals.index])
         path = folder / source.name(f"{file}_S000", "csv.gz")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from geo_data.arguments import PathLike, expect, path_of
 from pipelines.release.reader import PublicRelease, PublicReleaseError, check_target
 from pipelines.views.commutes import Side, find_area
 from pipelines.views.figures.subject import FigureSubject
@@ -16,7 +15,7 @@ _SUFFIXES = (".png", ".svg", ".pdf")
 
 def draw_figure(
     release: PublicRelease,
-    path: Path,
+    path: PathLike,
     *,
     area: str | None = None,
     of: Side = "workers",
@@ -29,7 +28,7 @@ def draw_figure(
     Parameters
     ----------
     release : PublicRelease
-    path : Path
+    path : str or path
         The file; its name ends with .png, .svg or .pdf. Its folder is made if it is not there.
     area : str, optional
         Code of an area or a work block, at any level; by default the whole release.
@@ -49,6 +48,8 @@ def draw_figure(
         If there is no such area, level, count or kind, nobody is in the area, the name of the file ends
         otherwise, or it lies in the public folder.
     """
+    expect(release, PublicRelease, "release", "read_public_release")
+    path = path_of(path, "path")
     if kind not in KINDS:
         raise PublicReleaseError(f"there is no kind {kind!r}; there are: {', '.join(KINDS)}")
     if path.suffix.lower() not in _SUFFIXES:

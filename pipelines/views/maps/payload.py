@@ -114,7 +114,7 @@ def _payload(
     behind: dict[str, list[Any]] | None,
 ) -> Payload:
     geography, finest = release.geography, levels[-1]
-    flows = release.flows(finest, finest, list(release.counts))
+    flows = release.unit_flows(finest, finest, list(release.counts))
     arrays = _flow_arrays(flows, geography.n_units(finest), list(release.counts))
     texts: dict[str, Any] = {"codes": {}, "names": {}, "shapes": {}, "backdrop": behind or {}}
     shapes_of = level_shapes(release, levels)
@@ -256,7 +256,7 @@ def _interval_arrays(draws: PosteriorDraws, level: str) -> dict[str, np.ndarray]
     """The intervals of flows between the units of a level, sorted by work, and of its residents."""
     release = draws.release
     n_units = release.geography.n_units(level)
-    flows = release.flows(level, level)
+    flows = release.unit_flows(level, level)
     low, high = draws.between(flows, level, level)
     found = draws.flows(level, None)
     residents = np.zeros((2, n_units), np.int64)

@@ -70,7 +70,7 @@ def test_the_files(client: TestClient, base: str, release: PublicRelease) -> Non
 def test_flows(client: TestClient, base: str, release: PublicRelease) -> None:
     for side in ("work", "home"):
         other = "home" if side == "work" else "work"
-        flows = release.flows(**{f"{side}_level": "cty", f"{other}_level": "trct"}, counts=["SE03"])
+        flows = release.unit_flows(**{f"{side}_level": "cty", f"{other}_level": "trct"}, counts=["SE03"])
         mine = flows[(flows[side] == 1) & (flows["SE03"] > 0)].sort_values(
             ["SE03", other], ascending=[False, True]
         )

@@ -53,7 +53,9 @@ def test_every_area_of_every_level_has_the_flows_of_the_release(
         own, other = ("work", "home") if of == "workers" else ("home", "work")
         for k, (level, other_level) in enumerate((a, b) for a in release.levels for b in release.levels):
             count = list(release.counts)[k % len(release.counts)]
-            flows = release.flows(**{f"{own}_level": level, f"{other}_level": other_level}, counts=[count])
+            flows = release.unit_flows(
+                **{f"{own}_level": level, f"{other}_level": other_level}, counts=[count]
+            )
             flows = flows[flows[count] > 0]
             codes, other_codes = release.geography.codes(level), release.geography.codes(other_level)
             for unit in {0, len(codes) // 2, len(codes) - 1}:
@@ -100,7 +102,7 @@ def test_implicates_are_kept_apart(small_config: Configs, tmp_path: Path) -> Non
     level = first.levels[-2]
     with tables.cursor(tmp_path / "flows.duckdb") as cursor:
         for release in (first, second):
-            flows = release.flows(level, level)
+            flows = release.unit_flows(level, level)
             for unit in np.unique(flows["work"])[:3]:
                 code = first.geography.codes(level)[unit]
                 said = ask_flows(

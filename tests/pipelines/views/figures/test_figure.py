@@ -84,7 +84,7 @@ def test_pdf_says_what_it_is(release: PublicRelease, tmp_path: Path) -> None:
 
 
 def test_every_level_of_area_and_of_map(release: PublicRelease, tmp_path: Path) -> None:
-    block = int(release.flows("tabblk2010", "tabblk2010")["work"].mode()[0])
+    block = int(release.unit_flows("tabblk2010", "tabblk2010")["work"].mode()[0])
     for level, shown in zip(release.levels, itertools.cycle(["trct", "tabblk2010", "st"]), strict=False):
         code = release.geography.codes(level)[release.geography.unit_of(level, [block])[0]]
         path = tmp_path / f"{level}-{shown}.png"
@@ -96,7 +96,7 @@ def test_a_release_with_one_level_and_no_polygons(british: object, tmp_path: Pat
     config = british((), tables=False)  # type: ignore[operator]
     made = read_public_release(pipelines.run(config).public)
     path = tmp_path / "figure.png"
-    draw_figure(made, path, area=made.geography.blocks[made.flows("oa", "oa")["work"][0]])
+    draw_figure(made, path, area=made.geography.blocks[made.unit_flows("oa", "oa")["work"][0]])
     assert ink(path) > 0.03
 
 

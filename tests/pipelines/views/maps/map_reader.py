@@ -158,7 +158,7 @@ class Reader:
 @lru_cache(maxsize=2)
 def _flows(release: PublicRelease, count: str) -> pd.DataFrame:
     block = release.levels[-1]
-    return release.flows(block, block, [count]).rename(columns={count: "jobs"})
+    return release.unit_flows(block, block, [count]).rename(columns={count: "jobs"})
 
 
 def expected(
