@@ -110,7 +110,7 @@ def test_a_service_begins_with_a_ledger_an_input_and_two_people(
     result = invoke("serve", "--init")
     assert result.exit_code == 0, result.output
     (settings,) = started
-    assert vars(load_settings(tmp_path / "service.toml")) == vars(settings)
+    assert load_settings(tmp_path / "service.toml").model_dump() == settings.model_dump()
     app = create_app(settings)
     operator, approver = (
         TestClient(app, headers={"Authorization": f"Bearer {secret}"})
