@@ -131,14 +131,10 @@ class Implicates:
         random = np.random.default_rng(self._seeds[-1])
         sums = self._sums_of_places(prior, work_area, home_area, home_unit, work_unit)
         self._unbiased = evidence[0].unbiased(tables[0])
-        self._effects = draw_effects(sums, self.k_public, self.families, draws, random)
+        self._effects = draw_effects(sums, float(_GRID[-1]), self.families, draws, random)
         self._variance = self.families[0].scale ** 2
         self._measure_concentrations(sums, random)
-        every = np.unique(np.concatenate([layout.cuts for layout in self._layouts]))
-        self._fine = (
-            every,
-            self._factors(self._variance[np.isin(every, self._outside).astype(np.int64)], random),
-        )
+        self._fine = self._inside_cells(work_area, home_area, random)
         mean = scaled(sums, self.families, [e.mean(axis=0, dtype=np.float64) for e in self._effects])
         self._profile = np.split(mean / sums.n, self._bounds[1:-1])
         self._set_crossing(tables, evidence, random)
@@ -260,6 +256,7 @@ class Implicates:
             if self._unit[-1] + 1 < self._unit.size:
                 label = np.unique(owner * home_unit.size + unit, return_inverse=True)[1].astype(np.int64)
                 self.families.append(Family(label, int(label.max()) + 1, outside))
+        self.families.append(Family(np.arange(starts.size), starts.size, outside))
         self._model = np.split(coarse[best], self._bounds[1:-1])
         self._inside = [
             one / share[cell] for one, share, cell in zip(models[best], self._model, self._cell, strict=True)
@@ -380,6 +377,50 @@ class Implicates:
         drawn = random.standard_gamma(shape, (self.draws, shape.size)) / shape
         return np.maximum(drawn, 1e-3).astype(np.float32)
 
+    def _inside_cells(
+        self, work_area: Int64, home_area: Int32, random: np.random.Generator
+    ) -> tuple[Int32, Float32, Int64, Float32, Int64, Int64, Float32]:
+        """Draw what homes inside cells have in common, of which sums of cells tell nothing."""
+        every = np.unique(np.concatenate([layout.cuts for layout in self._layouts]))
+        outside = np.isin(every, self._outside)
+        homes = self._factors(self._variance[outside.astype(np.int64)], random)
+        none = np.zeros((self.draws, 0), np.float32)
+        if all(cell.size == model.size for cell, model in zip(self._cell, self._model, strict=True)):
+            return every, homes, work_area, none, np.zeros(0, np.int64), np.zeros(0, np.int64), none
+        area = np.searchsorted(home_area, every, side="right") - 1
+        wide, areas = home_area.size, int(work_area.max()) + 1
+        jobs = np.zeros((areas, every.size))
+        for i, layout in enumerate(self._layouts):
+            share = self._inside[i] * self._model[i][self._cell[i]]
+            n = float(self._table.n[self._own[i]].sum())
+            np.add.at(jobs[work_area[i]], np.searchsorted(every, layout.cuts), n * share)
+        by_area = np.zeros((areas, wide))
+        np.add.at(by_area, (slice(None), area), jobs)
+        kind = np.zeros(wide, np.bool_)
+        kind[area] = outside
+        pairs = self.families[1].unknown(by_area.ravel(), np.tile(kind, areas), random)
+        far = self.families[2].unknown(jobs.ravel(), np.tile(outside, areas), random)
+        return every, homes, work_area, pairs, area, np.array([wide]), far
+
+    def _weights(self, position: int) -> Float64:
+        """Return, in every draw, what homes inside the cells of a place are in proportion to."""
+        every, homes, work_area, pairs, area, (wide,), far = self._fine
+        at = np.searchsorted(every, self._layouts[position].cuts)
+        share = self._inside[position] * self._model[position][self._cell[position]]
+        jobs = share * float(self._table.n[self._own[position]].sum())
+        outside = np.isin(every[at], self._outside)
+        weight = self._inside[position] * homes[:, at].astype(np.float64)
+        work = int(work_area[position])
+        weight *= pairs[:, work * wide + area[at]]
+        weight *= far[:, work * every.size + at]
+        random = np.random.default_rng([self._seeds[position], 1])
+        label, own = np.unique(area[at], return_inverse=True)
+        kind = np.zeros(label.size, np.bool_)
+        kind[own] = outside
+        weight *= self.families[3].unknown(np.bincount(own, jobs), kind, random)[:, own]
+        weight *= self.families[-1].unknown(jobs, outside, random)
+        return np.maximum(weight, 1e-300)
+
     def _drawn_shares(self, position: int) -> Float64:
         """Return what is expected of a place in every draw, shape (n_draws, n_cells of the layout)."""
         cell = self._cell[position]
@@ -390,8 +431,7 @@ class Implicates:
         drawn /= drawn.sum(axis=1, keepdims=True)
         if cell.size == drawn.shape[1]:
             return drawn
-        every, effect = self._fine
-        weight = self._inside[position] * effect[:, np.searchsorted(every, self._layouts[position].cuts)]
+        weight = self._weights(position)
         first = np.flatnonzero(np.append(True, np.diff(cell) > 0))
         shares: Float64 = drawn[:, cell] * weight / np.add.reduceat(weight, first, axis=1)[:, cell]
         return shares
