@@ -7,12 +7,14 @@ single sums are about normal, so that one factor after another is drawn given th
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
+
+from synth._words import compiled as _compiled
 
 __all__ = ["Family", "Sums", "draw_effects", "scaled", "spread_of"]
 
@@ -160,7 +162,9 @@ def draw_effects(
     """
     values = [np.ones(family.size) for family in families]
     result = [np.empty((draws, family.size), np.float32) for family in families]
-    mixtures = [_Mixture(family, np.bincount(family.label, sums.expected, family.size)) for family in families]
+    mixtures = [
+        _Mixture(family, np.bincount(family.label, sums.expected, family.size)) for family in families
+    ]
     *shared, (single, own) = list(zip(families, mixtures, strict=True))
     for turn in range(-_BURN, draws):
         for (family, mixture), value in zip(shared, values, strict=False):
@@ -213,6 +217,34 @@ def _variances(jobs: Float64) -> Float64:
     return np.asarray(_SCALES**2 * (1 + _FEW / np.maximum(jobs, 0.01))[:, np.newaxis])
 
 
+@_compiled
+def _draw(counts, exposure, variances, chances, random, which, values):  # type: ignore[no-untyped-def]
+    """Draw for each label one of its variances, and its factor."""
+    likely = np.empty(variances.shape[1])
+    for i in range(counts.size):
+        x, e, best = counts[i], exposure[i], -np.inf
+        for j in range(likely.size):
+            shape = 1.0 / variances[i, j]
+            value = -(shape + x) * math.log1p(e / shape)
+            if x > 0.0:
+                value += math.lgamma(shape + x) - math.lgamma(shape) - x * math.log(shape)
+            likely[j] = value
+            best = max(best, value)
+        total = 0.0
+        for j in range(likely.size):
+            likely[j] = chances[i, j] * math.exp(likely[j] - best)
+            total += likely[j]
+        left, chosen = random.random() * total, likely.size - 1
+        for j in range(likely.size):
+            left -= likely[j]
+            if left < 0.0:
+                chosen = j
+                break
+        which[i] = chosen
+        shape = 1.0 / variances[i, chosen]
+        values[i] = max(random.standard_gamma(shape + x) / (shape + e), _LEAST)
+
+
 class _Mixture:
     """Factors of a family: gamma with mean 1, of one of several variances, the chances of which are drawn.
 
@@ -231,13 +263,8 @@ class _Mixture:
 
     def draw(self, counts: Float64, exposure: Float64, random: np.random.Generator) -> Float64:
         """Draw the factors, given counts like Poisson ones and what is expected of them."""
-        shape = 1 / self._variances
-        x, e = counts[:, np.newaxis], exposure[:, np.newaxis]
-        logs = gammaln(shape + x) - gammaln(shape) + shape * np.log(shape) - (shape + x) * np.log(shape + e)
-        logs -= logs.max(axis=1, keepdims=True)
-        likely = np.exp(logs) * self._chances[self._size]
-        up_to = np.cumsum(likely, axis=1)
-        which = (random.random(x.shape) * up_to[:, -1:] >= up_to).sum(axis=1)
+        which, values = np.empty(counts.size, np.int64), np.empty(counts.size)
+        _draw(counts, exposure, self._variances, self._chances[self._size], random, which, values)
         found = np.zeros(self._chances.shape)
         np.add.at(found, (self._size, which), 1.0)
         for kind in (0, 1):
@@ -246,8 +273,7 @@ class _Mixture:
             self._chances[some] = random.standard_gamma(found[some] + _PULL * every + 1e-3)
         self._chances /= self._chances.sum(axis=1, keepdims=True)
         self.variance = self._variances[np.arange(which.size), which]
-        shape = 1 / self.variance
-        return np.maximum(random.standard_gamma(shape + counts) / (shape + exposure), _LEAST)
+        return values
 
     def note(self, family: Family) -> None:
         """Remember the variances of this draw, and give the family its chances."""

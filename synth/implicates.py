@@ -338,7 +338,12 @@ class Implicates:
         parameter: Float64 = np.bincount(cell, (seen.parameter * seen.keep)[part]).astype(np.float64)
         if seen.kind == NOISE:  # of the same variance
             parameter = v / (v + 1 + np.sqrt(2 * v + 1))
-        given = drawn, parameter, np.ones(v.size)
+        which = np.arange(v.size)
+        if seen.kind != NOISE:  # that none was drawn of several cells is as likely as of all of them as one
+            which = np.where(drawn > 0, np.cumsum(drawn > 0), 0)
+            drawn = np.append(0, drawn[drawn > 0])
+            parameter = np.bincount(which, parameter, drawn.size).astype(np.float64)
+        given = drawn, parameter, np.ones(drawn.size)
         result = np.zeros(_GRID.size)
         for j, concentration in enumerate(_GRID.tolist()):
             chance = (binomial * rest * (size + concentration) / (1 + concentration) + noise) / rest**2
@@ -348,7 +353,8 @@ class Implicates:
             # What is not known of the profile makes the group vary as a smaller concentration does.
             unknown = max(float(binomial.sum() / known.sum()) - 1, 1e-3)
             both = 1 / (1 / concentration + 1 / unknown)
-            result[j] = group_evidence(seen.kind, *given, about / about.sum() * n, n, both)
+            expected = np.bincount(which, about, drawn.size) / about.sum() * n
+            result[j] = group_evidence(seen.kind, *given, expected, n, both)
         return result
 
     def _concentrations(self, position: int, random: np.random.Generator) -> Float64:
