@@ -1,8 +1,11 @@
 """Effects: what expected counts of many cells have in common, drawn from its posterior given sums of counts.
 
 A public model errs alike in many cells: all homes of an area, or all commutes between two counties. One
-factor for each label of a family of labels stands for that; its scale is measured on the same sums. Errors of
-single sums are about normal, so that one factor after another is drawn given the others (Gibbs).
+factor for each label of a family of labels stands for that, and one for each sum by itself. Most factors are
+near 1 and a few far from it, so each has one of several variances, how often which is found from the same
+sums: a single normal distribution would draw what is far from the model nearer to it than its counts say.
+Sums count like Poisson counts of the same relative variance, so that one factor after another is drawn from
+a gamma distribution given the others (Gibbs), the shared ones without those of single sums.
 """
 
 from __future__ import annotations
@@ -162,9 +165,10 @@ def draw_effects(
     """
     values = [np.ones(family.size) for family in families]
     result = [np.empty((draws, family.size), np.float32) for family in families]
-    mixtures = [
-        _Mixture(family, np.bincount(family.label, sums.expected, family.size)) for family in families
-    ]
+    mixtures = []
+    for family in families:
+        jobs: Float64 = np.bincount(family.label, sums.expected, family.size).astype(np.float64)
+        mixtures.append(_Mixture(family, jobs))
     *shared, (single, own) = list(zip(families, mixtures, strict=True))
     for turn in range(-_BURN, draws):
         for (family, mixture), value in zip(shared, values, strict=False):
@@ -209,7 +213,8 @@ def _told(
 
 def _sizes(jobs: Float64) -> Int64:
     """Return the class of labels of which so many jobs are expected."""
-    return np.clip(np.floor(np.log10(np.maximum(jobs, 1e-9))) + 1, 0, _SIZES - 1).astype(np.int64)
+    size: Int64 = np.floor(np.log10(np.maximum(jobs, 1e-9))).astype(np.int64) + 1
+    return np.clip(size, 0, _SIZES - 1)
 
 
 def _variances(jobs: Float64) -> Float64:

@@ -13,6 +13,7 @@ It costs no privacy: nothing here sees a confidential number. The same numbers a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -383,49 +384,53 @@ class Implicates:
         drawn = random.standard_gamma(shape, (self.draws, shape.size)) / shape
         return np.maximum(drawn, 1e-3).astype(np.float32)
 
-    def _inside_cells(
-        self, work_area: Int64, home_area: Int32, random: np.random.Generator
-    ) -> tuple[Int32, Float32, Int64, Float32, Int64, Int64, Float32]:
+    def _inside_cells(self, work_area: Int64, home_area: Int32, random: np.random.Generator) -> _Inside:
         """Draw what homes inside cells have in common, of which sums of cells tell nothing."""
         every = np.unique(np.concatenate([layout.cuts for layout in self._layouts]))
         outside = np.isin(every, self._outside)
-        homes = self._factors(self._variance[outside.astype(np.int64)], random)
-        none = np.zeros((self.draws, 0), np.float32)
-        if all(cell.size == model.size for cell, model in zip(self._cell, self._model, strict=True)):
-            return every, homes, work_area, none, np.zeros(0, np.int64), np.zeros(0, np.int64), none
+        home = self._factors(self._variance[outside.astype(np.int64)], random)
         area = np.searchsorted(home_area, every, side="right") - 1
         wide, areas = home_area.size, int(work_area.max()) + 1
-        jobs = np.zeros((areas, every.size))
+        found = _Inside(every, outside, area, work_area, home)
+        if all(cell.size == model.size for cell, model in zip(self._cell, self._model, strict=True)):
+            return found
+        jobs, by_area = np.zeros((areas, every.size)), np.zeros((areas, wide))
         for i, layout in enumerate(self._layouts):
-            share = self._inside[i] * self._model[i][self._cell[i]]
-            n = float(self._table.n[self._own[i]].sum())
-            np.add.at(jobs[work_area[i]], np.searchsorted(every, layout.cuts), n * share)
-        by_area = np.zeros((areas, wide))
-        np.add.at(by_area, (slice(None), area), jobs)
+            at = np.searchsorted(every, layout.cuts)
+            np.add.at(jobs[work_area[i]], at, self._expected_inside(i))
+        for total, row in zip(by_area, jobs, strict=True):
+            total += np.bincount(area, row, wide)
         kind = np.zeros(wide, np.bool_)
         kind[area] = outside
         pairs = self.families[1].unknown(by_area.ravel(), np.tile(kind, areas), random)
         far = self.families[2].unknown(jobs.ravel(), np.tile(outside, areas), random)
-        return every, homes, work_area, pairs, area, np.array([wide]), far
+        found.pairs = pairs.reshape(-1, areas, wide)
+        found.far = far.reshape(-1, areas, every.size)
+        return found
+
+    def _expected_inside(self, position: int) -> Float64:
+        """Return the jobs of a place that the public model expects in each of its fine cells."""
+        share = self._inside[position] * self._model[position][self._cell[position]]
+        return np.asarray(share * float(self._table.n[self._own[position]].sum()))
 
     def _weights(self, position: int) -> Float64:
-        """Return, in every draw, what homes inside the cells of a place are in proportion to."""
-        every, homes, work_area, pairs, area, (wide,), far = self._fine
-        at = np.searchsorted(every, self._layouts[position].cuts)
-        share = self._inside[position] * self._model[position][self._cell[position]]
-        jobs = share * float(self._table.n[self._own[position]].sum())
-        outside = np.isin(every[at], self._outside)
-        weight = self._inside[position] * homes[:, at].astype(np.float64)
-        work = int(work_area[position])
-        weight *= pairs[:, work * wide + area[at]]
-        weight *= far[:, work * every.size + at]
+        """Return what homes inside the cells of a place are in proportion to, shape (n_draws, n_fine)."""
+        fine = self._fine
+        at = np.searchsorted(fine.every, self._layouts[position].cuts)
+        jobs, work = self._expected_inside(position), int(fine.work_area[position])
+        area, outside = fine.area[at], fine.outside[at]
+        weight = self._inside[position] * fine.home[:, at].astype(np.float64)
+        weight *= fine.pairs[:, work, area]
+        weight *= fine.far[:, work, at]
+        # As far as a place's own homes are from what is expected of them, whatever place it is.
         random = np.random.default_rng([self._seeds[position], 1])
-        label, own = np.unique(area[at], return_inverse=True)
+        label, own = np.unique(area, return_inverse=True)
         kind = np.zeros(label.size, np.bool_)
         kind[own] = outside
-        weight *= self.families[3].unknown(np.bincount(own, jobs), kind, random)[:, own]
+        expected: Float64 = np.bincount(own, jobs).astype(np.float64)
+        weight *= self.families[3].unknown(expected, kind, random)[:, own]
         weight *= self.families[-1].unknown(jobs, outside, random)
-        return np.maximum(weight, 1e-300)
+        return np.asarray(np.maximum(weight, 1e-300))
 
     def _drawn_shares(self, position: int) -> Float64:
         """Return what is expected of a place in every draw, shape (n_draws, n_cells of the layout)."""
@@ -648,6 +653,32 @@ def _mixture(logs: Float64) -> Float64:
         total = (part / part.sum(axis=1, keepdims=True)).sum(axis=0) + _RARE
         chances = total / total.sum()
     return chances
+
+
+@dataclass
+class _Inside:
+    """What homes inside cells have in common: factors, of which sums of cells tell nothing.
+
+    Attributes
+    ----------
+    every : ndarray of int32, shape (n,)
+        First block of the fine cells of all places.
+    outside : ndarray of bool, shape (n,)
+    area : ndarray of int64, shape (n,)
+        Larger area of each.
+    work_area : ndarray of int64, shape (n_places,)
+    home : ndarray of float32, shape (n_draws, n)
+    pairs, far : ndarray of float32, shape (n_draws, n_areas, n_home_areas) and (n_draws, n_areas, n)
+        Of larger areas by larger areas, and by fine cells. None where no cell has parts.
+    """
+
+    every: Int32
+    outside: NDArray[np.bool_]
+    area: Int64
+    work_area: Int64
+    home: Float32
+    pairs: Float32 = field(default_factory=lambda: np.zeros((0, 0, 0), np.float32))
+    far: Float32 = field(default_factory=lambda: np.zeros((0, 0, 0), np.float32))
 
 
 class _Others:
