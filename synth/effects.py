@@ -29,6 +29,7 @@ _BURN = 40  # draws that are thrown away
 _LEAST = 1e-4  # factor
 _SCALES = np.array([0.03, 0.1, 0.3, 0.7, 1.5, 4.0])  # standard deviations that are tried
 _SIZES = 5  # classes of labels, by what is expected of them: below 1 job, 10, 100, 1,000, and more
+_SURE = 3.0  # standard deviations
 _FEW = 10.0  # expected jobs below which a label is the farther from them, the fewer they are
 _PULL = 5.0  # labels that the chances of all sizes count for in those of one size
 
@@ -195,14 +196,15 @@ def _told(
     """Return what sums tell of the factors of a family: like Poisson counts, and those if factors were 1.
 
     Estimates vary more than Poisson counts, so they count for less. How much they do is looked at about where
-    the factors are, as far as sums and a prior of variance 1 tell.
+    the factors are, as far as sums and a prior of variance 1 tell, or no less than sums are sure of.
     """
     label, size = family.label, family.size
     base = now / value[label]
     spread = spread_of(now, sums.n, concentration) + sums.noise(now) + alone
     known = np.bincount(label, base * base / spread, size)
-    about = (np.bincount(label, base * sums.value / spread, size) + 1) / (known + 1)
-    about = np.maximum(about, 0.02)
+    wanted = np.bincount(label, base * sums.value / spread, size)
+    least = (wanted - _SURE * np.sqrt(known)) / np.maximum(known, 1e-300)
+    about = np.maximum(np.maximum((wanted + 1) / (known + 1), least), 0.02)
     alone = alone * (about / value)[label] ** 2
     now = np.minimum(base * about[label], sums.n)
     spread = spread_of(now, sums.n, concentration) + sums.noise(now) + alone

@@ -340,7 +340,9 @@ class Implicates:
         if seen.kind == NOISE:  # of the same variance
             parameter = v / (v + 1 + np.sqrt(2 * v + 1))
         which = np.arange(v.size)
-        if seen.kind != NOISE:  # that none was drawn of several cells is as likely as of all of them as one
+        if (
+            seen.kind != NOISE and (drawn == 0).any()
+        ):  # that none was drawn of several cells is as likely as of all of them as one
             which = np.where(drawn > 0, np.cumsum(drawn > 0), 0)
             drawn = np.append(0, drawn[drawn > 0])
             parameter = np.bincount(which, parameter, drawn.size).astype(np.float64)
