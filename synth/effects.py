@@ -156,7 +156,8 @@ def draw_effects(
     concentration : float
         Of counts around what is expected of them with all factors.
     families : list of Family
-        Coarse ones first; the last has a label for each sum. Their scales are set.
+        Coarse ones first, and last that of single sums, whose factors are unknown while others are drawn.
+        Their scales are set.
     draws : int
     random : numpy.random.Generator
 
@@ -210,7 +211,7 @@ def _told(
     spread = spread_of(now, sums.n, concentration) + sums.noise(now) + alone
     known = np.bincount(label, base * base / spread, size)
     wanted = np.bincount(label, base * sums.value / spread, size)
-    return np.maximum(wanted, 0.0) * about, known * about
+    return np.asarray(np.maximum(wanted, 0.0) * about), np.asarray(known * about, np.float64)
 
 
 def _sizes(jobs: Float64) -> Int64:
