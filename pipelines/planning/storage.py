@@ -253,7 +253,7 @@ def load_geography(folder: Path, document: dict[str, Any]) -> Geography:
     ValueError
         If blocks.parquet is not an ordered hierarchy.
     """
-    names, areas = document["geography"], stored_areas(document["configuration"])
+    names, areas = document["geography"], stored_areas(folder, document)
     columns = [names["block"], *names["levels"], *areas, "latitude", "longitude"]
     table = pq.read_table(folder / "blocks.parquet", columns=columns, read_dictionary=names["levels"])
     try:
@@ -276,8 +276,7 @@ def _tables(plan: ReleasePlan) -> tuple[pa.Table, ...]:
     for level in geography.levels:
         units = geography.unit_of(level, np.arange(geography.n_blocks))
         blocks[level] = _text(geography.codes(level), units)
-    for name in stored_areas(plan.configuration):
-        part = geography.non_nesting_areas[name]
+    for name, part in geography.non_nesting_areas.items():
         blocks[name] = _text(part.codes, part.area)
     blocks |= {
         "latitude": pa.array(geography.latitude),

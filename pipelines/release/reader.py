@@ -23,7 +23,7 @@ from geo_data.arguments import PathLike, path_of
 from pipelines.config.fields import check_level_name
 from pipelines.config.implicates import Implicates
 from pipelines.planning.accuracy import ExpectedAccuracy
-from pipelines.planning.form import read_document, stored_areas
+from pipelines.planning.form import read_document
 from pipelines.planning.storage import load_geography
 from pipelines.release.accuracy import ACCURACY_FILE, read_accuracy
 from pipelines.release.certificate import Certificate
@@ -233,7 +233,7 @@ class PublicRelease:
 
     @cached_property
     def names(self) -> dict[str, NDArray[np.object_]]:
-        """Names of the units of each of `levels`, text of shape (U,); "" where the release has none."""
+        """Names of the units of each of `levels`, and of non-nesting areas, text of shape (U,); "": none."""
         with _blame(self.folder / NAME_FILE):
             return read_names(self.folder, self.geography)
 
@@ -485,7 +485,8 @@ def _check_names(certificate: Certificate, document: dict[str, Any]) -> None:
     if said.get("implicates") != certificate.implicates.number:
         raise ValueError("plan.json: implicates of the release are not those of certificate.json")
     names = document["geography"]
-    for level in (*names["levels"], names["block"], *stored_areas(document["configuration"])):
+    areas = document["configuration"]["geography"].get("non_nesting_areas", ())
+    for level in (*names["levels"], names["block"], *areas):
         check_level_name(str(level))
 
 
