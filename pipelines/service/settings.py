@@ -152,6 +152,11 @@ class ServiceSettings(BaseSettings):
         return (self.public_url or "").startswith("https://")
 
     @property
+    def address(self) -> str:
+        """What links to the service begin with. Not from the Host header, which anybody writes."""
+        return self.public_url.rstrip("/") if self.public_url else f"http://{self.host}:{self.port}"
+
+    @property
     def cache(self) -> Path:
         """Where what is made of published releases lies: maps, and the tables that queries read."""
         return self.folder / "cache"
