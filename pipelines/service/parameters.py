@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Request
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from pipelines.service.caching import STATEMENT
@@ -35,7 +37,7 @@ Before = Annotated[int | None, Query(ge=1, le=LARGEST, description="Only what is
 LATEST = "latest"
 
 
-def known_parameters(request: Request) -> None:
+async def known_parameters(request: Request) -> None:
     """Refuse parameters that an address of the API does not have, and those that are there twice.
 
     Raises
@@ -43,8 +45,7 @@ def known_parameters(request: Request) -> None:
     ServiceError
         422, with the name and the parameters that there are.
     """
-    path, method = request.scope["route"].path, request.method.lower()
-    several = _parameters(request.app, path, method)
+    several = _parameters(request.app, request.scope["route"].path, request.method.lower())
     for name, times in Counter(key for key, _ in request.query_params.multi_items()).items():
         if name not in several:
             there = f"it has: {', '.join(several)}" if several else "it has none"
@@ -54,6 +55,7 @@ def known_parameters(request: Request) -> None:
             raise ServiceError(422, "invalid", f"{name}: is there {times} times; give it once.")
 
 
+@lru_cache(maxsize=1024)
 def _parameters(app: Any, path: str, method: str) -> dict[str, bool]:
     """Parameters of a query that the document describes, and whether they may be there several times."""
     operation = app.openapi()["paths"].get(path, {}).get(method, {})
@@ -66,7 +68,7 @@ def _shown(name: str) -> str:
     return name if len(name) <= 40 and name.isidentifier() else "A parameter"
 
 
-def latest_version(request: Request) -> None:
+async def latest_version(request: Request) -> None:
     """Lead from the version ``latest`` of a release to its newest, which then has its own address.
 
     Raises
@@ -77,13 +79,14 @@ def latest_version(request: Request) -> None:
     given = request.path_params
     if given.get("version") != LATEST:
         return
-    catalog = request.app.state.catalog
-    newest = catalog.latest(given["name"]).state
+    newest = (await run_in_threadpool(request.app.state.catalog.latest, given["name"])).state
     before = f"/releases/{newest.name}/"
     path = request.scope.get("raw_path", request.url.path.encode()).decode("latin-1").partition("?")[0]
     begin, found, end = path.partition(f"{before}{LATEST}")
     if not found:  # written in another way than in the list of releases
         raise HTTPException(404)
+    if end.startswith("/ogc"):  # QGIS 3.22 follows whole addresses only
+        begin = request.app.state.settings.address + begin
     query = request.url.query
     location = f"{begin}{before}{newest.version}{end}{'?' if query else ''}{query}"
     raise HTTPException(307, headers={"Location": location, "Cache-Control": STATEMENT})

@@ -175,7 +175,7 @@ def area_table(
     paging : Paging
         ``after`` is a code.
     box : Polygon, optional
-        Only areas that have a point in common with it.
+        Only areas that have a place, and a point in common with it.
     """
     release = catalog.release(version)
     areas, shapes = catalog.areas(version, level), catalog.shapes(version, level)
@@ -331,6 +331,7 @@ class _FlowRows:
 
     def crosses(self, flows: Flows, box: Polygon) -> NDArray[np.bool_]:
         """Say which lines have a point in common with a box."""
+        shapely.prepare(box)
         return np.asarray(shapely.intersects(self.lines(flows), box), bool)
 
     def codes(self, flows: Flows, row: int) -> list[str]:

@@ -1,6 +1,8 @@
 """For geographic information systems: OGC API Features (Part 1, core, GeoJSON), and vector tiles.
 
-A version is a service of its own, with a collection of areas and one of flows for each level.
+A version is a service of its own, with a collection of areas and one of flows for each level. Both hold what
+can be drawn, so that programs see at once what kind of shape they are: no external zones, and no flows that
+begin and end in one area.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ _CONFORMS_TO = [
 _CRS84 = "http://www.opengis.net/def/crs/OGC/1.3/CRS84"
 _GEOJSON, _TILE = MEDIA_TYPES["geojson"], "application/vnd.mapbox-vector-tile"
 _MOST_ITEMS = 10_000
+_WORLD = shapely.box(-540, -90, 540, 90)  # what has a place: a region may go on beyond 180 degrees
 
 router = APIRouter(
     prefix="/api/v1/releases/{name}/{version}",
@@ -145,7 +148,7 @@ class _Service:
         title = many.capitalize() if what == "areas" else f"Flows between {many}"
         words = {
             "areas": f"{many.capitalize()}, and how many synthetic workers live (home) and work there.",
-            "flows": "Synthetic workers, as lines from home to work; inside one area without a line.",
+            "flows": "Synthetic workers, as lines from home to work; not those who stay in one area.",
         }[what]
         return Collection(
             id=identity,
@@ -337,7 +340,7 @@ def _area(service: _Service, level: str, code: str) -> Part | None:
         service.catalog.areas(service.version, level),
         service.catalog.shapes(service.version, level),
     )
-    return area_part(areas, shapes, units) if units[0] >= 0 else None
+    return area_part(areas, shapes, units) if units[0] >= 0 and shapes.shapes[units[0]] is not None else None
 
 
 def _flow(service: _Service, level: str, pair: str, request: Request) -> Part | None:
@@ -346,14 +349,13 @@ def _flow(service: _Service, level: str, pair: str, request: Request) -> Part | 
         return None
     asked = FlowQuestion((work,), (home,), level, level, tuple(service.release.counts))
     selection, paging = select(service.release, asked), Paging(request, 1)
-    return next(
-        iter(flow_table(service.catalog, service.version, selection, paging, places=True).parts), None
-    )
+    table = flow_table(service.catalog, service.version, selection, paging, places=True, box=_WORLD)
+    return next(iter(table.parts), None)
 
 
-def _box(text: str | None) -> Polygon | None:
+def _box(text: str | None) -> Polygon:
     if text is None:
-        return None
+        return _WORLD
     try:
         numbers = [float(part) for part in text.split(",")]
     except ValueError:

@@ -69,8 +69,8 @@ def test_every_answer_is_as_the_document_says(make_whole: Callable[..., Any], ro
             "ensure_resource_availability": {"enabled": False},
         },
         "operations": [
-            # What a document cannot say: that one parameter excludes another, what the codes of a version are,
-            # how times and boxes are written, and that no version ends in .json.
+            # What a document cannot say: that one parameter excludes another, what the codes of a version
+            # are, how times and boxes are written, and that no version ends in .json.
             {
                 "include-path": [path],
                 "checks": {"positive_data_acceptance": {"expected-statuses": [*allowed, status]}},
