@@ -20,7 +20,7 @@ from pipelines.service.parameters import (
 )
 from pipelines.service.public import feed
 from pipelines.service.public.answers import Paging, Written, answered, area_table, flow_table
-from pipelines.service.public.catalog import Catalog
+from pipelines.service.public.catalog import Catalog, Version
 from pipelines.service.public.flow_queries import FlowQuestion, invalid, no_level, select
 from pipelines.service.public.formats import MEDIA_TYPES, Format
 from pipelines.service.public.models import (
@@ -71,7 +71,11 @@ _IN_FORMATS: dict[int | str, dict[str, Any]] = {
 def list_releases(request: Request) -> Response:
     """All versions, newest first. Withdrawn ones stay in the list, with the reason."""
     catalog: Catalog = request.app.state.catalog
-    return answer(request, ReleaseList(releases=[ReleaseEntry.of(v) for v in catalog.versions()]))
+
+    def made(versions: list[Version]) -> bytes:
+        return ReleaseList(releases=[ReleaseEntry.of(v) for v in versions]).model_dump_json().encode()
+
+    return answer(request, catalog.once("list", made))
 
 
 @router.get(
@@ -83,7 +87,8 @@ def list_releases(request: Request) -> Response:
 def get_feed(request: Request) -> Response:
     """What was published, withdrawn or corrected, newest first, for readers of feeds."""
     catalog: Catalog = request.app.state.catalog
-    content = feed.atom(catalog.versions(), request.app.state.settings.address)
+    address = request.app.state.settings.address
+    content = catalog.once("feed", lambda versions: feed.atom(versions, address))
     return answer(request, content, media_type=feed.MEDIA_TYPE)
 
 

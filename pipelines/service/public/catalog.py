@@ -41,7 +41,8 @@ from pipelines.views.intervals import PosteriorDraws
 
 __all__ = ["Catalog", "File", "Version"]
 
-_KEPT_SECONDS = 2.0  # a withdrawal is seen that late
+_KEPT_SECONDS = 4.0  # a withdrawal is seen that late
+_LOOK_SECONDS = 1.0  # after which the thread that prepares looks itself, so that nobody who asks waits for it
 _SETTLED_NS = 2_000_000_000
 _AGAIN_SECONDS = 0.1  # after which a version that is not known is looked for once more
 _OPEN_RELEASES = 8
@@ -128,6 +129,7 @@ class Catalog:
         self._preparation = Preparation(settings.cache)
         self._lock = threading.Lock()
         self._versions: dict[tuple[str, str], Version] = {}
+        self._made: dict[str, bytes] = {}
         self._wanted, self._read_for, self._looked_at = 1, 0, 0.0
         self._marks: dict[Path, tuple[int, int, int] | None] = {}
         self._newest, self._read_at = 0, 0  # of the clock of files
@@ -147,9 +149,12 @@ class Catalog:
         waiting : callable
             Says what else should be prepared, whenever it is called: hashes of contents and their folders.
         """
-        self._preparation.start(
-            lambda: [*((v.sha256, v.folder) for v in self.versions() if v.status == "complete"), *waiting()]
-        )
+
+        def versions() -> list[tuple[str, Path]]:
+            current = self._current(_LOOK_SECONDS).values()
+            return [*((v.sha256, v.folder) for v in current if v.status == "complete"), *waiting()]
+
+        self._preparation.start(versions)
 
     def stop(self) -> None:
         """End the preparation; what is unfinished is begun again at the next start."""
@@ -164,6 +169,14 @@ class Catalog:
     def versions(self) -> list[Version]:
         """Return all versions, newest first, withdrawn and damaged ones too."""
         return sorted(self._current().values(), key=lambda v: (v.state.begun, v.state.name), reverse=True)
+
+    def once(self, name: str, make: Callable[[list[Version]], bytes]) -> bytes:
+        """Return what is made of all versions; it is made again when they have been read again."""
+        self._current()
+        made = self._made  # before the versions, which are then at least as new
+        if name not in made:
+            made[name] = make(self.versions())
+        return made[name]
 
     def version(self, name: str, version: str) -> Version:
         """Return a version.
@@ -308,10 +321,10 @@ class Catalog:
         """Return where the map and the tables of a content are, or will be."""
         return self._preparation.of(sha256)
 
-    def _current(self) -> dict[tuple[str, str], Version]:
+    def _current(self, kept: float | None = None) -> dict[tuple[str, str], Version]:
         # One thread reads; the others go on with what was known, or wait for it after `refresh`.
         stale = self._read_for != self._wanted
-        late = time.monotonic() - self._looked_at > _KEPT_SECONDS
+        late = time.monotonic() - self._looked_at > (_KEPT_SECONDS if kept is None else kept)
         if (stale or late) and self._lock.acquire(blocking=stale):
             try:
                 wanted, begun = self._wanted, time.monotonic()
@@ -346,7 +359,7 @@ class Catalog:
             versions[state.name, state.version] = Version(state, status, folder, certificate, files)
         self._marks = _marks(watched)
         self._newest = max((mark[0] for mark in self._marks.values() if mark is not None), default=0)
-        self._versions, self._read_at = versions, begun
+        self._versions, self._made, self._read_at = versions, {}, begun
 
     @staticmethod
     def _read_release(folder: Path, _: str) -> PublicRelease:
