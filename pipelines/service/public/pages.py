@@ -170,7 +170,7 @@ def api(request: Request) -> Response:
         for method, operation in methods.items()
         if "public" in operation.get("tags", ())
     ]
-    return _page(request, "api.html", routes=routes)
+    return _page(request, "api.html", routes=routes, address=request.app.state.settings.address)
 
 
 def _page(request: Request, template: str, **context: Any) -> Response:

@@ -43,7 +43,7 @@ for name in ("areas_trct", "flows_trct"):
     values = [each["S000" if "flows" in name else "code"] for each in layer.getFeatures()]
     found["layers"][name] = QgsWkbTypes.displayString(layer.wkbType()), values
 zoom, x, y = (int(each) for each in sys.argv[2:])
-source = f"{address}/tiles/trct"
+source = f"{address}/tiles/trct".replace("/latest/", "/v1/")  # QGIS 3.22 is not led on from tiles
 where = f"styleUrl={source}/style&type=xyz&url={source}/{{z}}/{{x}}/{{y}}.mvt&zmin={zoom}&zmax=10"
 tiles = QgsVectorTileLayer(where, "tiles")
 assert tiles.isValid(), tiles.error().message()
@@ -234,6 +234,27 @@ def test_a_level_without_tiles_says_so(
     monkeypatch.setattr(geo, "_archive_name", lambda level: "nothing")
     answer = client.get(f"{base}/tiles/cty")
     assert (answer.status_code, "have no tiles" in answer.json()["detail"]) == (404, True)
+
+
+def test_a_release_is_read_from_its_address(address: str, release: PublicRelease, tmp_path: Path) -> None:
+    """The same tables as from its folder; files that are here already are not asked for again."""
+    own = pipelines.read(release.folder)
+    for source in (address, address.replace("/api/v1", "") + "/"):
+        data = pipelines.read(source, cache=tmp_path)
+        assert data.workers().equals(own.workers())
+        assert data.flows().equals(own.flows())
+        assert data.shapes().equals(own.shapes())
+    folder = data.release.folder
+    kept = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    there = {
+        path.relative_to(release.folder).as_posix() for path in release.folder.rglob("*") if path.is_file()
+    }
+    assert there - kept == {name for name in there if name.endswith(".csv.gz")}
+    (folder / "README.md").write_text("changed")
+    assert pipelines.read(address, cache=tmp_path).release.folder == folder
+    assert (folder / "README.md").read_bytes() == (release.folder / "README.md").read_bytes()
+    with pytest.raises(pipelines.PublicReleaseError, match="No version of this name"):
+        pipelines.read(address.replace(NAME, "nothing"), cache=tmp_path)
 
 
 @pytest.mark.slow
