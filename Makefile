@@ -10,7 +10,7 @@ UNFINISHED := $(VENV)/.unfinished
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 LIBRARY := pipelines/views/maps/vendor/maplibre-gl.js
 # What `make check` runs, below tests/: of every room what is quick and would notice most.
-QUICK := $(addprefix tests/,test_architecture.py \
+QUICK := $(addprefix tests/,test_architecture.py test_docs.py test_public_api.py \
 	$(addprefix synth/test_,exact_numbers.py pairs.py composition.py domains.py geometric.py urn.py dirichlet.py) \
 	$(addprefix geo_data/test_,pools.py lodes_jobs.py crosswalk.py) \
 	$(addprefix pipelines/,storage config ledger/test_ledger.py planning/test_guards.py planning/test_storage.py \
@@ -25,7 +25,7 @@ SUPPORTED := import sys; sys.exit(sys.version_info < (3, 11))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check deep lint library bench notebooks reference schema lock clean
+.PHONY: help demo test check deep lint library docs bench notebooks reference schema lock clean
 
 help:  ## Show this list
 	@echo "odsynth: synthetic commuting data with a certificate of privacy. Targets:"
@@ -83,6 +83,13 @@ $(LIBRARY): pipelines/views/maps/package-lock.json
 	else \
 		echo "npm could not fetch the library that draws maps: try \"make library\" again." >&2; fi
 
+# What only the site needs, beside what requirements.lock has, is installed when the site is first built.
+docs: $(STAMP) notebooks  ## Build the documentation as a site, notebooks executed, into out/docs
+	@$(PIP) install --require-hashes --no-deps -r requirements-docs.lock
+	@rm -rf out/docs docs/site/reference/generated
+	@$(BIN)/python -m sphinx -q -W --keep-going --fresh-env -j 2 -c docs/site -d out/docs-pages . out/docs
+	@echo "The documentation is in out/docs: open out/docs/index.html."
+
 # "make bench PAGE=docs/benchmarks.md" also puts the figures into the page.
 bench: $(STAMP)  ## Measure sampler, planner, certifier and whole releases: time, memory, Dask tasks
 	@mkdir -p out/benchmarks
@@ -101,11 +108,14 @@ schema: $(STAMP)  ## Write docs/certificate.schema.json from the program
 		> docs/certificate.schema.json.new && mv docs/certificate.schema.json.new docs/certificate.schema.json
 
 # Keeps the versions that still fit; "make lock LOCKFLAGS=--upgrade" takes the newest of everything.
-lock: $(STAMP)  ## Write requirements.lock anew from pyproject.toml
+lock: $(STAMP)  ## Write requirements.lock and requirements-docs.lock anew from pyproject.toml
 	@test -x $(BIN)/uv || $(PIP) install uv
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 		--extra test $(LOCKFLAGS) --output-file requirements.lock pyproject.toml
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+		--extra docs $(LOCKFLAGS) --constraint requirements.lock --output-file requirements-docs.lock \
+		$$(sed -n 's/^\([a-z0-9._-]*\)==.*/--no-emit-package \1/p' requirements.lock) pyproject.toml
 
 clean:  ## Remove the environment, caches and builds; keeps out/
-	@rm -rf $(VENV) $(dir $(LIBRARY)) build dist *.egg-info pipelines/_version.py .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) $(dir $(LIBRARY)) docs/site/reference/generated build dist *.egg-info pipelines/_version.py .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find synth geo_data pipelines tests benchmarks examples notebooks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -94,11 +94,24 @@ def take(chromium: Any, path: Path, folder: Path, name: str) -> None:
         "zone": {},
         "dark": {"color_scheme": "dark"},
         "phone": {"viewport": PHONE},
+        "radius": {},
+        "many": {},
     }.items():
         page = opened(chromium, path, **context)
         level = page.input_value("#level")
         if view == "zone":
             page.locator("#external-zones-table button").first.click()
+        elif view == "radius":
+            page.locator("#top button").first.click()
+            page.click("#several summary")
+            page.click("#around-chosen")
+            page.click("#several summary")
+            page.locator("input[value=both]").check(force=True)
+            page.click("#zoom")
+            page.locator("#chosen").evaluate("(title) => title.scrollIntoView()")
+        elif view == "many":
+            page.fill("#threshold", "0")
+            page.locator("#flows-title").evaluate("(title) => title.scrollIntoView()")
         elif view != "region":
             page.select_option("#level", "cty")
             page.locator("#top button").first.click()

@@ -3,7 +3,7 @@
 Usage: python benchmarks/planning.py
 
 Plans are chosen on public data only; the truth (LODES, which is public here) is looked at once, to print what
-each plan loses. Time and memory of planning are printed too. Measures are those of
+each plan loses. The memory of planning is printed too. Measures are those of
 pipelines/planning/utility.py: total variation between tract-to-tract flows, error of the mean commute, and
 the median error of the mean commute of work blocks with at least 100 jobs. Beside the first two stands the
 simulated utility that `odsynth plan` shows.
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import resource
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +41,7 @@ def main() -> None:
     without = first + rest[rest.index("# Public weights") :]
     columns = (
         "plan | epsilon | flows | flows simulated | mean commute | commute simulated | large destinations | "
-        "noise | cells of a job | planning"
+        "noise | cells of a job"
     )
     print(f"| {columns} |")
     print(f"| {' | '.join('---' for _ in columns.split(' | '))} |")
@@ -82,10 +81,8 @@ def changed(text: str, epsilon: str, plan: str = "") -> str:
 def show(name: str, text: str) -> None:
     """Print the row of a plan."""
     config = pipelines.parse_config(text, EXAMPLES, name)
-    begin = time.perf_counter()
     inputs = pipelines.read_public_inputs(config)
     plan = pipelines.make_plan(config, inputs)
-    seconds = time.perf_counter() - begin
     guarantee = pipelines.certify(plan)
     work, homes = truth(config, plan)
     drawn = draw(plan, homes)
@@ -93,7 +90,7 @@ def show(name: str, text: str) -> None:
     found = compared(plan, inputs.model, work, homes, drawn)
     print(
         f"| {name} | {float(guarantee.epsilon):.2f} | {found} | "
-        f"{plan.mechanism.noise_share(plan.numeric):.1%} | {cells:,.0f} | {seconds:.1f} s |",
+        f"{plan.mechanism.noise_share(plan.numeric):.1%} | {cells:,.0f} |",
         flush=True,
     )
 

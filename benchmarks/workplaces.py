@@ -96,7 +96,7 @@ def main(page: Path | None) -> None:
             made, out = changed(config, mechanism, epsilon, span), folder / str(i)
             release = pipelines.run(made.with_out(out))
             level = geography.block_level
-            flows = pipelines.read_public_release(release.public).flows(level, level)
+            flows = pipelines.read_public_release(release.public).unit_flows(level, level)
             found = counts(geography, *(flows[side].to_numpy() for side in ("home", "work", "S000")))
             presence = release.plan.certify().presence
             cells = [epsilon, "not protected", f"{release.noise_share:.1%}", ""]

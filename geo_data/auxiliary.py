@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from geo_data.arguments import expect, path_of
 from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
 from geo_data.tables import Kind, read_table
@@ -117,6 +118,8 @@ def read_flows(
     ValueError
         If there is no such level.
     """
+    path_of(path, "path")
+    expect(geography, Geography, "geography", "read_crosswalk")
     origins = (origin,) if isinstance(origin, str) else tuple(origin)
     destinations = (destination,) if isinstance(destination, str) else tuple(destination)
     names = [*origins, *destinations, flow, *([] if margin is None else [margin])]

@@ -92,6 +92,10 @@ class Coarsening:
     share_unit: NDArray[np.int32]
     share: NDArray[np.int32]
 
+    def __repr__(self) -> str:
+        domains, cells, pools = self.offsets.size - 1, self.cuts.size, self.domain.size
+        return f"<Coarsening: {domains:,} domains, {cells:,} cells, {pools:,} pools>"
+
 
 def by_threshold(threshold: Callable[[float], float]) -> Rule:
     """Return the rule "threshold"; `threshold` gives T for a pool size."""

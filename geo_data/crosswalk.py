@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from geo_data.arguments import path_of, texts_of
 from geo_data.errors import InputError, refuse_any
 from geo_data.external_zones import fill, find_external_zones
 from geo_data.geography import Geography, Partition
@@ -57,8 +58,8 @@ def read_crosswalk(
     non_nesting_areas : sequence of str
         Columns of areas that need not nest with the levels (``["stplc"]``).
     names : mapping of str to str, optional
-        By level, the column of its units' names; empty for none. By default each level's own column with
-        "name" behind it, where there is one: ``trctname`` beside ``trct`` in LODES.
+        By level, or non-nesting areas, the column of their names; empty for none. By default each one's own
+        column with "name" behind it, where there is one: ``trctname`` beside ``trct`` in LODES.
 
     Returns
     -------
@@ -83,7 +84,23 @@ def read_crosswalk(
     A unit has the name that most of its rows have, the first in the alphabet if there are several such;
     rows whose code was derived are not asked. How many units had more than one is said in
     `Geography.repairs`. A name that is the unit's code is none.
+
+    Examples
+    --------
+    >>> import geo_data
+    >>> geography = geo_data.read_crosswalk(
+    ...     "out/demo-inputs/demo_xwalk.csv.gz",
+    ...     block="tabblk2010",
+    ...     levels=["st", "cty", "trct"],
+    ...     latitude="blklatdd",
+    ...     longitude="blklondd",
+    ... )
+    >>> geography.levels, geography.block_level
+    (('st', 'cty', 'trct'), 'tabblk2010')
     """
+    path_of(path, "path")
+    levels, external_zones = texts_of(levels, "levels"), texts_of(external_zones, "external_zones")
+    non_nesting_areas = texts_of(non_nesting_areas, "non_nesting_areas")
     levels = tuple(levels)
     polygons = latitude is None or longitude is None
     latitude, longitude = latitude or "latitude", longitude or "longitude"
@@ -98,7 +115,8 @@ def read_crosswalk(
     asked: dict[str, Kind] = dict.fromkeys((names or {}).values(), "name")
     usual: dict[str, Kind] = {}
     if names is None:
-        names = {level: f"{level}name" for level in (block, *written) if f"{level}name" not in used}
+        own = (block, *written, *non_nesting_areas)
+        names = {level: f"{level}name" for level in own if f"{level}name" not in used}
         usual = dict.fromkeys(names.values(), "name")
     if polygons:
         frame = read_centroids(path, list(columns), latitude, longitude, list(asked), list(usual))
@@ -168,6 +186,14 @@ def read_crosswalk(
             known[level], several = unit_names(named[level].reindex(frame.index), codes, starts)
             if several:
                 repairs.append(f"level {level}: {several:,} units have several names; most rows decide")
+    parts = {name: Partition.of(frame[name]) for name in non_nesting_areas}
+    for name in [name for name in parts if name in named]:
+        order = np.argsort(parts[name].area, kind="stable")
+        starts = np.searchsorted(parts[name].area[order], np.arange(len(parts[name].codes))).astype(np.int32)
+        of_block = named[name].reindex(frame.index).iloc[order]
+        known[name], several = unit_names(of_block, parts[name].codes, starts)
+        if several:
+            repairs.append(f"areas {name}: {several:,} have several names; most rows decide")
     return Geography(
         block_level=block,
         blocks=blocks,
@@ -179,7 +205,7 @@ def read_crosswalk(
         external_zones=areas,
         repairs=tuple(repairs),
         source=os.fspath(path),
-        non_nesting_areas={name: Partition.of(frame[name]) for name in non_nesting_areas},
+        non_nesting_areas=parts,
         names={level: names for level, names in known.items() if names.any()},
     )
 

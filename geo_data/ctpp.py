@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from geo_data.arguments import expect, path_of
 from geo_data.auxiliary import Flows, check_estimates, locate_units, standard_errors, sum_flows
 from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
@@ -64,6 +65,8 @@ def read_ctpp(
     known to a coarser level, about a fifth. Read a coarser level of the same file beside it: the public
     model weighs what both say of the shares of coarse origins.
     """
+    path_of(path, "path")
+    expect(geography, Geography, "geography", "read_crosswalk")
     frame = read_table(
         path, {"GEOID": "code", "TBLID": "label", "LINENO": "count", "EST": "text", "MOE": "text"}
     )

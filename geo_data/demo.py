@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import shapely
 
+from geo_data.arguments import path_of
 from geo_data.crosswalk import read_crosswalk
 from geo_data.demo_region import (
     NEIGHBOURS,
@@ -76,7 +77,7 @@ def write_demo_region(
     is a 10 % survey of it, scaled up, with a margin of error; the tract table counts it, for pairs inside one
     county only, as in the real files.
     """
-    folder = Path(folder)
+    folder = path_of(folder, "folder")
     rng = np.random.default_rng(seed)
     region = draw_region(rng, counties=counties, tracts=tracts, blocks=blocks, jobs=jobs)
     now, before = draw_commuters(rng, region, jobs=jobs)

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from geo_data.arguments import path_of
 from geo_data.errors import InputError
 
 __all__ = ["simulate_nation"]
@@ -131,7 +132,7 @@ def simulate_nation(
     """
     if workers < 1000:
         raise ValueError("a nation has at least 1,000 workers")
-    folder, say = Path(folder), report or (lambda _: None)
+    folder, say = path_of(folder, "folder"), report or (lambda _: None)
     if folder.is_dir() and any(folder.iterdir()):
         raise InputError(folder, "the folder is not empty", fix="name another, or remove what is in it")
     (folder / "jobs").mkdir(parents=True, exist_ok=True)

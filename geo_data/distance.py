@@ -32,6 +32,12 @@ def distance_km(
     Notes
     -----
     Karney's algorithm as in GeographicLib, by `pyproj.Geod.inv`; accurate to nanometres.
+
+    Examples
+    --------
+    >>> import geo_data
+    >>> geo_data.distance_km([0, 0], [0, 0], [0, 1], [1, 0]).round(3)
+    array([111.319, 110.574])
     """
     return _inverse(latitude1, longitude1, latitude2, longitude2)[2] / 1000.0
 

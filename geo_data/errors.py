@@ -41,7 +41,8 @@ class InputError(ShownError, ValueError):
 
     Examples
     --------
-    >>> raise InputError("od.csv.gz", "rows are not in the geography", column="h_geocode", count=12)
+    >>> import geo_data
+    >>> raise geo_data.InputError("od.csv.gz", "rows are not in the geography", column="h_geocode", count=12)
     Traceback (most recent call last):
     ...
     geo_data.errors.InputError: od.csv.gz: column h_geocode: 12 rows are not in the geography.

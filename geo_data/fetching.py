@@ -20,6 +20,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import pooch  # type: ignore[import-untyped]
 
 from geo_data._download import NotFoundError, check_address, compare, download, read_small, shown
+from geo_data.arguments import path_of
 from geo_data.errors import InputError
 
 __all__ = ["LODES_URL", "fetch", "fetch_lodes"]
@@ -33,7 +34,7 @@ def fetch_lodes(
     state: str,
     year: int,
     version: int,
-    folder: Path,
+    folder: str | os.PathLike[str],
     *,
     job_type: str = "JT00",
     parts: Sequence[str] = ("main", "aux"),
@@ -52,7 +53,7 @@ def fetch_lodes(
     year : int
     version : {7, 8}
         LODES version: 7 has the blocks of 2010, 8 those of 2020.
-    folder : Path
+    folder : str or path
         Made if it does not exist. One for each version, as their files have the same names.
     job_type : str
         ``"JT00"`` (all jobs) to ``"JT05"``.
@@ -76,6 +77,7 @@ def fetch_lodes(
     InputError
         As `fetch`; a file that does not exist is named by state, year and version.
     """
+    folder = path_of(folder, "folder")
     state, job_type = state.lower(), job_type.upper()
     for good, rule in (
         (re.fullmatch("[a-z]{2}", state), "a state has two letters, as ri"),
@@ -96,7 +98,7 @@ def fetch_lodes(
         known = _checked_hash((known_hashes or {}).get(name))
         stated = functools.partial(lambda name: sums().get(name), name)
         try:
-            files[part] = _obtain(url, Path(folder), known, stated, progress)
+            files[part] = _obtain(url, folder, known, stated, progress)
         except NotFoundError:
             what = "crosswalk" if part == "crosswalk" else f"{part} file of {job_type} for {year}"
             raise InputError(
@@ -108,14 +110,16 @@ def fetch_lodes(
     return files
 
 
-def fetch(url: str, folder: Path, sha256: str | None = None, *, progress: bool = False) -> Path:
+def fetch(
+    url: str, folder: str | os.PathLike[str], sha256: str | None = None, *, progress: bool = False
+) -> Path:
     """Download a public table, or return it from the folder.
 
     Parameters
     ----------
     url : str
         An http or https address. Its query (``?...``) may hold a key and is never shown or stored.
-    folder : Path
+    folder : str or path
         Made if it does not exist. ``sha256sum -c SHA256SUMS`` checks everything that was fetched into it.
     sha256 : str, optional
         What the file must have. Without it, the hash of the first download holds.
@@ -133,7 +137,8 @@ def fetch(url: str, folder: Path, sha256: str | None = None, *, progress: bool =
         If the file does not exist, does not come after some tries, is cut off, not what it is named after, or
         has another hash than it must have.
     """
-    return _obtain(url, Path(folder), _checked_hash(sha256), lambda: None, progress)
+    folder = path_of(folder, "folder")
+    return _obtain(url, folder, _checked_hash(sha256), lambda: None, progress)
 
 
 def _obtain(

@@ -75,10 +75,9 @@ class Geography:
     source : str
         The file it was read from.
     non_nesting_areas : mapping of str to Partition
-        Further divisions of the blocks, in which auxiliary tables and tables of the workload may be; a plan
-        keeps those of the workload.
+        Further divisions of the blocks, in which auxiliary tables and tables of the workload may be.
     names : mapping of str to ndarray of str objects, shape (U,) each
-        By level, where its units have names: the name of each, "" where it has none.
+        By level, or non-nesting areas, where they have names: the name of each, "" where it has none.
 
     Notes
     -----

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from geo_data.arguments import paths_of
 from geo_data.errors import InputError, refuse_any
 from geo_data.external_zones import CENSUS_DIGITS
 from geo_data.geography import Geography
@@ -123,6 +124,7 @@ class JobSource(Protocol):
 
 def files_of(files: Files) -> tuple[str | os.PathLike[str], ...]:
     """Return one file or several as a tuple."""
+    paths_of(files, "path")
     return (files,) if isinstance(files, (str, os.PathLike)) else tuple(files)
 
 

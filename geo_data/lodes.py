@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from geo_data.arguments import expect
 from geo_data.errors import InputError, refuse_any
 from geo_data.external_zones import CENSUS_DIGITS
 from geo_data.geography import Geography
@@ -68,6 +69,9 @@ class LodesJobs:
     aux: Files | None = None
     sha256: dict[str, str] | None = None
     homes: bool = True
+
+    def __post_init__(self) -> None:
+        expect(self.geography, Geography, "geography", "read_crosswalk")
 
     def slots(self) -> Slots:
         """Read the job slots: one row per job, from the destination's totals alone.

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from geo_data.arguments import expect, texts_of
 from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
 from geo_data.jobs import (
@@ -77,7 +78,8 @@ class MicrodataJobs:
     sha256: dict[str, str] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "attributes", tuple(sorted(self.attributes)))
+        expect(self.geography, Geography, "geography", "read_crosswalk")
+        object.__setattr__(self, "attributes", tuple(sorted(texts_of(self.attributes, "attributes"))))
         path = files_of(self.path)[0]
         names = [self.work, *self.attributes]
         names += [name for name in (self.home, self.worker, self.count) if name is not None]

@@ -113,6 +113,10 @@ class PublicModel:
     _weight: Float64
     _stages: tuple[ModelTable | AreaTable, ...]
 
+    def __repr__(self) -> str:
+        tables = f"{len(self.tables)} public table{'' if len(self.tables) == 1 else 's'}"
+        return f"<PublicModel: {self.n_units:,} units of level {self.level}; {tables}>"
+
     @property
     def n_units(self) -> int:
         """Number of units of the model's level."""

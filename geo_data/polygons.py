@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 import shapely
 
+from geo_data.arguments import expect, path_of
 from geo_data.delimited import note_rows, refuse_no_file
 from geo_data.errors import InputError, refuse_any
 from geo_data.geography import Geography
@@ -47,6 +48,9 @@ class Polygons:
     notes: tuple[str, ...]
     names: npt.NDArray[np.object_] | None = None
 
+    def __repr__(self) -> str:
+        return f"<Polygons: {len(self.shapes):,} shapes; {'; '.join(self.notes) or 'nothing to report'}>"
+
 
 def read_polygons(
     path: str | os.PathLike[str], geography: Geography, *, level: str, code: str, name: str | None = None
@@ -77,6 +81,8 @@ def read_polygons(
         As for `read_centroids`; codes that lost their leading zeros, a unit twice, shapes for fewer than
         half of the units, coordinates that are not degrees once they are in EPSG:4326.
     """
+    path_of(path, "path")
+    expect(geography, Geography, "geography", "read_crosswalk")
     path = Path(path)
     frame = _read(path, [code], [] if name is None else [name])
     unit = geography.unit_number(level, frame[code])

@@ -77,6 +77,11 @@ class PoolTable:
     n: NDArray[np.int64]
     slots: Slots
 
+    def __repr__(self) -> str:
+        return (
+            f"<PoolTable: {self.n.size:,} pools, {int(self.shared.sum()):,} of them shared; {self.slots!r}>"
+        )
+
     @property
     def block(self) -> NDArray[np.int32]:
         """A block of each pool's destination: its own, or the first of the unit whose blocks share."""

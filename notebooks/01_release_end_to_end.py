@@ -143,8 +143,6 @@ except pipelines.VerificationError as error:
 # %%
 opened = pipelines.read_public_release(release.public)
 flows = opened.flows(plan.level, plan.level)
-codes = opened.places(plan.level)["code"]
-flows = flows.assign(work=codes[flows["work"]].array, home=codes[flows["home"]].array)
 flows.nlargest(8, "S000").set_axis(["work", "home", "jobs"], axis=1)
 
 # %%

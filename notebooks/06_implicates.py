@@ -84,7 +84,8 @@ def mean_commutes(flows: pd.DataFrame) -> pd.DataFrame:
 
 
 analyses = [
-    mean_commutes(evaluation.add_distance(one.flows(blocks, blocks), places, places)) for one in implicates
+    mean_commutes(evaluation.add_distance(one.unit_flows(blocks, blocks), places, places))
+    for one in implicates
 ]
 estimates = pd.concat([each["km"] for each in analyses], axis=1, keys=range(1, 4))
 variances = pd.concat([each["variance"] for each in analyses], axis=1, keys=range(1, 4))

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth._events import best_event, observe
-from synth.exact import exact
+from synth.exact import decimal_down, exact
 from synth.randomness import RunKey, WordStream
 from synth.tails import rigorous, upper_fraction
 from synth.urn import Urns, sample_cells
@@ -61,6 +61,13 @@ class AuditResult:
     runs: int
     likely: int
     unlikely: int
+
+    def __repr__(self) -> str:
+        # Down, which claims less: of a smaller delta, and with less confidence.
+        low, delta, sure = (decimal_down(x, 6) for x in (self.epsilon, self.delta, self.confidence))
+        seen = f"{self.likely:,} and {self.unlikely:,} times in {self.runs:,} runs"
+        bound = f"epsilon at least {low} at delta {delta} with confidence {sure}; rounded down"
+        return f"<AuditResult: {bound}; {self.event}, {seen}>"
 
 
 def audit(

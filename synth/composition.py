@@ -41,6 +41,13 @@ def compose(costs: Iterable[tuple[Fraction, Fraction]]) -> tuple[Fraction, Fract
     ------
     TypeError
         If a number is a float.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> import synth
+    >>> synth.compose([(Fraction("0.1"), Fraction(0))] * 10)
+    (Fraction(1, 1), Fraction(0, 1))
     """
     pairs = [(exact(e, "epsilon"), exact(d, "delta")) for e, d in costs]
     epsilon = sum((e for e, _ in pairs), Fraction(0))

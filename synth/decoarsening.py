@@ -41,6 +41,10 @@ class OriginShares:
     share: NDArray[np.int32]
     row: NDArray[np.int32]
 
+    def __repr__(self) -> str:
+        rows, units = self.offsets.size - 1, self.starts.size
+        return f"<OriginShares: {self.unit.size:,} in {rows:,} rows of {units:,} units>"
+
     def __post_init__(self) -> None:
         if self.starts.size == 0 or self.starts[0] != 0 or np.any(np.diff(self.starts) < 1):
             raise ValueError("units of origin shares begin at block 0 and rise")

@@ -35,6 +35,16 @@ def exact(value: str | int | Fraction, name: str = "value") -> Fraction:
         If `value` is a float (or any other type): a float is not the number that was written.
     ValueError
         If the text is not a number.
+
+    Examples
+    --------
+    >>> import synth
+    >>> synth.exact("1e-5", "delta")
+    Fraction(1, 100000)
+    >>> synth.exact(0.1, "epsilon")
+    Traceback (most recent call last):
+    ...
+    TypeError: epsilon must be an exact number given as text, ...
     """
     if isinstance(value, bool) or not isinstance(value, (str, int, Fraction)):
         raise TypeError(
@@ -65,6 +75,13 @@ def decimal_up(value: Fraction, digits: int = 12) -> str:
     -------
     str
         A plain decimal such as ``"8.6"`` or ``"0.0000099"``; never ``"0"`` for a positive value.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> import synth
+    >>> synth.decimal_up(Fraction(1, 3), 3), synth.decimal_down(Fraction(1, 3), 3)
+    ('0.334', '0.333')
     """
     return _decimal(value, digits, up=True)
 

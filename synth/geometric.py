@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth.calibration import BudgetTooSmallError
-from synth.exact import decimal_up, exact
+from synth.exact import decimal_down, decimal_up, exact
 from synth.mechanism import ClassGuarantee, Guarantee, Presence
 from synth.plan import Domains, GuaranteeName, Plan, Pools, RecordRange, Table
 from synth.projection import MAX_MASS
@@ -55,6 +55,10 @@ class GeometricParameters:
     denominator: int
     further: tuple[GeometricParameters, ...] = ()
 
+    def __repr__(self) -> str:
+        ratios = ", ".join(decimal_down(ratio, 6) for ratio in self.ratios)
+        return f"<GeometricParameters: ratios {ratios}; rounded down, the attributes are exact>"
+
     @property
     def ratio(self) -> Fraction:
         """The ratio p, of the first table."""
@@ -79,7 +83,7 @@ class GeometricParameters:
         return cls(index(data["numerator"]), index(data["denominator"]), further)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GeometricClass(ClassGuarantee):
     """The guarantee of the counts of one measured table.
 

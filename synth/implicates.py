@@ -13,6 +13,7 @@ It costs no privacy: nothing here sees a confidential number. The same numbers a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,14 +132,10 @@ class Implicates:
         random = np.random.default_rng(self._seeds[-1])
         sums = self._sums_of_places(prior, work_area, home_area, home_unit, work_unit)
         self._unbiased = evidence[0].unbiased(tables[0])
-        self._effects = draw_effects(sums, self.k_public, self.families, draws, random)
+        self._effects = draw_effects(sums, float(_GRID[-1]), self.families, draws, random)
         self._variance = self.families[0].scale ** 2
         self._measure_concentrations(sums, random)
-        every = np.unique(np.concatenate([layout.cuts for layout in self._layouts]))
-        self._fine = (
-            every,
-            self._factors(self._variance[np.isin(every, self._outside).astype(np.int64)], random),
-        )
+        self._fine = self._inside_cells(work_area, home_area, random)
         mean = scaled(sums, self.families, [e.mean(axis=0, dtype=np.float64) for e in self._effects])
         self._profile = np.split(mean / sums.n, self._bounds[1:-1])
         self._set_crossing(tables, evidence, random)
@@ -260,6 +257,7 @@ class Implicates:
             if self._unit[-1] + 1 < self._unit.size:
                 label = np.unique(owner * home_unit.size + unit, return_inverse=True)[1].astype(np.int64)
                 self.families.append(Family(label, int(label.max()) + 1, outside))
+        self.families.append(Family(np.arange(starts.size), starts.size, outside))
         self._model = np.split(coarse[best], self._bounds[1:-1])
         self._inside = [
             one / share[cell] for one, share, cell in zip(models[best], self._model, self._cell, strict=True)
@@ -341,7 +339,14 @@ class Implicates:
         parameter: Float64 = np.bincount(cell, (seen.parameter * seen.keep)[part]).astype(np.float64)
         if seen.kind == NOISE:  # of the same variance
             parameter = v / (v + 1 + np.sqrt(2 * v + 1))
-        given = drawn, parameter, np.ones(v.size)
+        which = np.arange(v.size)
+        if (
+            seen.kind != NOISE and (drawn == 0).any()
+        ):  # that none was drawn of several cells is as likely as of all of them as one
+            which = np.where(drawn > 0, np.cumsum(drawn > 0), 0)
+            drawn = np.append(0, drawn[drawn > 0])
+            parameter = np.bincount(which, parameter, drawn.size).astype(np.float64)
+        given = drawn, parameter, np.ones(drawn.size)
         result = np.zeros(_GRID.size)
         for j, concentration in enumerate(_GRID.tolist()):
             chance = (binomial * rest * (size + concentration) / (1 + concentration) + noise) / rest**2
@@ -351,7 +356,8 @@ class Implicates:
             # What is not known of the profile makes the group vary as a smaller concentration does.
             unknown = max(float(binomial.sum() / known.sum()) - 1, 1e-3)
             both = 1 / (1 / concentration + 1 / unknown)
-            result[j] = group_evidence(seen.kind, *given, about / about.sum() * n, n, both)
+            expected = np.bincount(which, about, drawn.size) / about.sum() * n
+            result[j] = group_evidence(seen.kind, *given, expected, n, both)
         return result
 
     def _concentrations(self, position: int, random: np.random.Generator) -> Float64:
@@ -380,6 +386,54 @@ class Implicates:
         drawn = random.standard_gamma(shape, (self.draws, shape.size)) / shape
         return np.maximum(drawn, 1e-3).astype(np.float32)
 
+    def _inside_cells(self, work_area: Int64, home_area: Int32, random: np.random.Generator) -> _Inside:
+        """Draw what homes inside cells have in common, of which sums of cells tell nothing."""
+        every = np.unique(np.concatenate([layout.cuts for layout in self._layouts]))
+        outside = np.isin(every, self._outside)
+        home = self._factors(self._variance[outside.astype(np.int64)], random)
+        area = np.searchsorted(home_area, every, side="right") - 1
+        wide, areas = home_area.size, int(work_area.max()) + 1
+        found = _Inside(every, outside, area, work_area, home)
+        if all(cell.size == model.size for cell, model in zip(self._cell, self._model, strict=True)):
+            return found
+        jobs, by_area = np.zeros((areas, every.size)), np.zeros((areas, wide))
+        for i, layout in enumerate(self._layouts):
+            at = np.searchsorted(every, layout.cuts)
+            np.add.at(jobs[work_area[i]], at, self._expected_inside(i))
+        for total, row in zip(by_area, jobs, strict=True):
+            total += np.bincount(area, row, wide)
+        kind = np.zeros(wide, np.bool_)
+        kind[area] = outside
+        pairs = self.families[1].unknown(by_area.ravel(), np.tile(kind, areas), random)
+        far = self.families[2].unknown(jobs.ravel(), np.tile(outside, areas), random)
+        found.pairs = pairs.reshape(-1, areas, wide)
+        found.far = far.reshape(-1, areas, every.size)
+        return found
+
+    def _expected_inside(self, position: int) -> Float64:
+        """Return the jobs of a place that the public model expects in each of its fine cells."""
+        share = self._inside[position] * self._model[position][self._cell[position]]
+        return np.asarray(share * float(self._table.n[self._own[position]].sum()))
+
+    def _weights(self, position: int) -> Float64:
+        """Return what homes inside the cells of a place are in proportion to, shape (n_draws, n_fine)."""
+        fine = self._fine
+        at = np.searchsorted(fine.every, self._layouts[position].cuts)
+        jobs, work = self._expected_inside(position), int(fine.work_area[position])
+        area, outside = fine.area[at], fine.outside[at]
+        weight = self._inside[position] * fine.home[:, at].astype(np.float64)
+        weight *= fine.pairs[:, work, area]
+        weight *= fine.far[:, work, at]
+        # As far as a place's own homes are from what is expected of them, whatever place it is.
+        random = np.random.default_rng([self._seeds[position], 1])
+        label, own = np.unique(area, return_inverse=True)
+        kind = np.zeros(label.size, np.bool_)
+        kind[own] = outside
+        expected: Float64 = np.bincount(own, jobs).astype(np.float64)
+        weight *= self.families[3].unknown(expected, kind, random)[:, own]
+        weight *= self.families[-1].unknown(jobs, outside, random)
+        return np.asarray(np.maximum(weight, 1e-300))
+
     def _drawn_shares(self, position: int) -> Float64:
         """Return what is expected of a place in every draw, shape (n_draws, n_cells of the layout)."""
         cell = self._cell[position]
@@ -390,8 +444,7 @@ class Implicates:
         drawn /= drawn.sum(axis=1, keepdims=True)
         if cell.size == drawn.shape[1]:
             return drawn
-        every, effect = self._fine
-        weight = self._inside[position] * effect[:, np.searchsorted(every, self._layouts[position].cuts)]
+        weight = self._weights(position)
         first = np.flatnonzero(np.append(True, np.diff(cell) > 0))
         shares: Float64 = drawn[:, cell] * weight / np.add.reduceat(weight, first, axis=1)[:, cell]
         return shares
@@ -602,6 +655,32 @@ def _mixture(logs: Float64) -> Float64:
         total = (part / part.sum(axis=1, keepdims=True)).sum(axis=0) + _RARE
         chances = total / total.sum()
     return chances
+
+
+@dataclass
+class _Inside:
+    """What homes inside cells have in common: factors, of which sums of cells tell nothing.
+
+    Attributes
+    ----------
+    every : ndarray of int32, shape (n,)
+        First block of the fine cells of all places.
+    outside : ndarray of bool, shape (n,)
+    area : ndarray of int64, shape (n,)
+        Larger area of each.
+    work_area : ndarray of int64, shape (n_places,)
+    home : ndarray of float32, shape (n_draws, n)
+    pairs, far : ndarray of float32, shape (n_draws, n_areas, n_home_areas) and (n_draws, n_areas, n)
+        Of larger areas by larger areas, and by fine cells. None where no cell has parts.
+    """
+
+    every: Int32
+    outside: NDArray[np.bool_]
+    area: Int64
+    work_area: Int64
+    home: Float32
+    pairs: Float32 = field(default_factory=lambda: np.zeros((0, 0, 0), np.float32))
+    far: Float32 = field(default_factory=lambda: np.zeros((0, 0, 0), np.float32))
 
 
 class _Others:

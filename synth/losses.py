@@ -61,6 +61,9 @@ class PoolClass:
     gain: Fraction
     prior: tuple[int, ...]
 
+    def __repr__(self) -> str:
+        return f"<PoolClass: {self.n_min:,} to {self.n_max:,} slots, up to {sum(self.cells):,} cells>"
+
     def kept_mass(
         self, denominator: int, retention: tuple[Fraction, ...], *, certain: bool = False
     ) -> Fraction:

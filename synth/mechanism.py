@@ -11,10 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth.composition import compose
+from synth.exact import decimal_up
 from synth.plan import Domains, GuaranteeName, Parameters, Plan, Pools, RecordRange
 from synth.randomness import WordStream
 
 __all__ = ["ClassGuarantee", "Guarantee", "Mechanism", "Presence", "SamplingMechanism", "check_workers"]
+
+
+def _in_words(epsilon: Fraction, delta: Fraction) -> str:
+    """Return an epsilon and a delta for people: six digits, rounded up."""
+    return f"epsilon at most {decimal_up(epsilon, 6)}, delta at most {decimal_up(delta, 6)}"
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,10 @@ class ClassGuarantee:
     delta: Fraction
     record_delta: Fraction
 
+    def __repr__(self) -> str:
+        limits = f"{self.pools:,} of {self.n_min:,} to {self.n_max:,} slots"
+        return f"<{type(self).__name__}: pools, {limits}; {_in_words(self.epsilon, self.delta)} each>"
+
     @property
     def numbers(self) -> dict[str, tuple[Fraction, ...]]:
         """The mechanism's calibrated numbers, exact, under the names that a certificate gives them."""
@@ -81,6 +91,10 @@ class Presence:
     record_epsilon: Fraction
     record_delta: Fraction
 
+    def __repr__(self) -> str:
+        record = _in_words(self.record_epsilon, self.record_delta)
+        return f"<Presence: {_in_words(self.epsilon, self.delta)} for the run; {record} for one record>"
+
     def repeated(self, runs: int) -> Presence:
         """Return that of several independent runs of a plan on the same records.
 
@@ -107,6 +121,19 @@ class Guarantee:
     presence : Presence, optional
         Where the number of records of each pool is confidential, the guarantee for one record more or less;
         all else is for another home of one record.
+
+    Examples
+    --------
+    Two pools of three and four workers, whose homes are counted in two cells of five blocks:
+
+    >>> from fractions import Fraction
+    >>> import synth
+    >>> pools = synth.Pools(n=[3, 4], m=[3, 4], domain=[0, 0])
+    >>> domains = synth.Domains(n_blocks=5, offsets=[0, 2], cuts=[0, 3], stratum=[0, 0])
+    >>> mechanism = synth.Geometric()
+    >>> plan = mechanism.calibrate(pools, domains, (Fraction(1),), "2", "0")
+    >>> mechanism.certify(plan)
+    <Guarantee: epsilon at most 2, delta at most 0 for the run; ...>
     """
 
     epsilon: Fraction
@@ -116,6 +143,14 @@ class Guarantee:
     curve: tuple[tuple[Fraction, Fraction], ...]
     classes: tuple[ClassGuarantee, ...]
     presence: Presence | None = None
+
+    def __repr__(self) -> str:
+        record = _in_words(self.record_epsilon, self.record_delta)
+        more = "" if self.presence is None else f"; one record more or less: {self.presence!r}"
+        return (
+            f"<Guarantee: {_in_words(self.epsilon, self.delta)} for the run; {record} for one record{more}; "
+            "the attributes are exact>"
+        )
 
     @classmethod
     def of_classes(

@@ -42,6 +42,10 @@ class DirichletParameters:
     retention: tuple[Fraction, ...]
     classes: tuple[PoolClass, ...]
 
+    def __repr__(self) -> str:
+        classes, strata = len(self.classes), len(self.retention)
+        return f"<DirichletParameters: classes of pools: {classes}, strata of cells: {strata}>"
+
     def to_json(self) -> dict[str, Any]:
         """Return integers, texts and lists only."""
         return {
@@ -74,7 +78,7 @@ class DirichletParameters:
         return cls(index(data["denominator"]), retention, tuple(classes))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DirichletClass(ClassGuarantee):
     """The guarantee of every pool of one class; epsilon is U* + V, computed as one logarithm.
 

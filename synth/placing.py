@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from synth._words import compiled as _compiled
-from synth.conditional import backward, forward, independent, solve
+from synth.conditional import NOISE, backward, forward, independent, solve
 
 __all__ = ["GROUP", "ROW", "STEERED", "draw_place"]
 
@@ -119,6 +119,7 @@ def draw_place(  # type: ignore[no-untyped-def]
     lows, starts = np.empty(widest, np.int64), np.empty(widest + 1, np.int64)
     begin, stop, first = np.empty(widest, np.int64), np.empty(widest, np.int64), np.empty(widest, np.int64)
     shape, counts = np.empty(widest), np.empty(widest, np.int64)
+    some_shape, some, cells = np.empty(widest), np.empty(widest, np.int64), np.empty(widest, np.int64)
     theta, mass, own = np.empty(fine), np.empty(fine), np.zeros(fine)
     tables, tilts = np.zeros(fine), np.zeros(groups)
     boost, exposure = np.ones(fine), np.zeros(fine)
@@ -194,27 +195,62 @@ def draw_place(  # type: ignore[no-untyped-def]
                 shape[cell[g, f]] += mass[f]
             for c in range(k):
                 shape[c] = max(shape[c], _LEAST * kappa)
-            odds = n[g] / (n[g] + kappa)
+            # Cells that nothing was drawn of are one: their evidence is the same whatever their counts are.
+            k = 0
+            unseen, merged = 0.0, 0
+            for c in range(b - a):
+                if kind == NOISE or seen[a + c] > 0:
+                    cells[k] = a + c
+                    some_shape[k] = shape[c]
+                    k += 1
+                else:
+                    unseen += shape[c]
+                    merged = a + c
+            if k < b - a:
+                cells[k] = merged
+                some_shape[k] = unseen
+                k += 1
+            at_cells = cells[:k]
+            given = (
+                kind, seen[at_cells], par[at_cells], keep[at_cells], some_shape[:k], n[g] / (n[g] + kappa),
+                n[g], guess[at_cells],
+            )  # fmt: skip
             tilt, mean, spread = 0.0, 0.0, -1.0
             while spread < 0.0:
-                tilt, mean, spread = solve(
-                    kind, seen[a:b], par[a:b], keep[a:b], shape[:k], odds, n[g], guess[a:b], tilts[g],
-                    lows[:k], starts[: k + 1], flat, out,
-                )  # fmt: skip
+                tilt, mean, spread = solve(*given, tilts[g], lows[:k], starts[: k + 1], flat, out)
                 if spread < 0.0:
                     flat = np.empty(2 * flat.size)
             tilts[g] = tilt
             done = False
             if spread > _MANY:
-                done = independent(lows[:k], starts[: k + 1], flat, n[g], spread, random, counts)
+                done = independent(lows[:k], starts[: k + 1], flat, n[g], spread, random, some)
             else:
                 while not forward(
                     lows[:k], starts[: k + 1], flat, n[g], mean, spread, begin, stop, first, table
                 ):
                     table = np.empty(2 * table.size)
                 done = backward(
-                    lows[:k], starts[: k + 1], flat, n[g], begin, stop, first, table, random, counts
+                    lows[:k], starts[: k + 1], flat, n[g], begin, stop, first, table, random, some
                 )
+            if done:
+                counts[: b - a] = 0
+                left = 0
+                for i in range(k):
+                    if unseen > 0.0 and i == k - 1:
+                        left = some[i]
+                    else:
+                        counts[cells[i] - a] = some[i]
+                for i in range(left):
+                    u = random.random() * (unseen + i)
+                    chosen = merged - a
+                    for c in range(b - a):
+                        if seen[a + c] == 0:
+                            u -= shape[c] + counts[c]
+                            if u < 0.0:
+                                chosen = c
+                                break
+                    counts[chosen] += 1
+            k = b - a
             if not done:
                 failures += 1
                 left = n[g]

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from synth._arrays import integers
 from synth._searching import last_at_most
 from synth.exact import exact
 
@@ -44,7 +45,12 @@ class Domains:
     cuts: NDArray[np.int32]
     stratum: NDArray[np.uint8]
 
+    def __repr__(self) -> str:
+        return f"<Domains: {self.n_domains:,} of {self.n_blocks:,} blocks, {self.cuts.size:,} cells>"
+
     def __post_init__(self) -> None:
+        for name, kind in (("offsets", np.int64), ("cuts", np.int32), ("stratum", np.uint8)):
+            object.__setattr__(self, name, integers(getattr(self, name), kind, name))
         if self.n_blocks < 1 or self.offsets.ndim != 1 or self.offsets.size < 2 or self.offsets[0] != 0:
             raise ValueError("domains need at least one block and one domain")
         if self.cuts.shape != (self.offsets[-1],) or self.stratum.shape != self.cuts.shape:
@@ -135,7 +141,12 @@ class Pools:
     m: NDArray[np.int64]
     domain: NDArray[np.int32]
 
+    def __repr__(self) -> str:
+        return f"<Pools: {self.n_pools:,} of {self.n_records:,} records, {int(self.m.sum()):,} draws>"
+
     def __post_init__(self) -> None:
+        for name, kind in (("n", np.int64), ("m", np.int64), ("domain", np.int32)):
+            object.__setattr__(self, name, integers(getattr(self, name), kind, name))
         if not (self.n.shape == self.m.shape == self.domain.shape) or self.n.ndim != 1 or self.n.size == 0:
             raise ValueError("pools need n, m and a domain each, and there must be at least one pool")
         if self.n.min() < 1 or self.m.min() < 1 or self.domain.min() < 0:
@@ -169,7 +180,12 @@ class Table:
     domain: NDArray[np.int32]
     domains: Domains
 
+    def __repr__(self) -> str:
+        return f"<Table: {self.n.size:,} groups of {int(self.n.sum()):,} jobs; {self.domains!r}>"
+
     def __post_init__(self) -> None:
+        for name, kind in (("n", np.int64), ("domain", np.int32)):
+            object.__setattr__(self, name, integers(getattr(self, name), kind, name))
         if self.n.ndim != 1 or self.n.shape != self.domain.shape or self.n.size == 0 or self.n.min() < 1:
             raise ValueError("a table has groups of at least one job, each with a domain")
         if self.domain.min() < 0 or self.domain.max() >= self.domains.n_domains:
@@ -278,6 +294,7 @@ class Plan:
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon"))
         object.__setattr__(self, "delta", exact(self.delta, "delta"))
+        object.__setattr__(self, "pool_class", integers(self.pool_class, np.int32, "pool_class"))
         if int(self.pools.domain.max()) >= self.domains.n_domains:
             raise ValueError("a pool names a domain that the plan does not have")
         if self.guarantee not in ("pdp", "dp"):

@@ -31,14 +31,14 @@ def _service_errors() -> Iterator[None]:
         raise click.ClickException(f"{error.name} is not installed: {fix}") from None
 
 
-_CONFIG = click.argument(
-    "config", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False)
-)
-
-
 @click.command()
-@_CONFIG
-def serve(config: Path | None) -> None:
+@click.argument("config", required=False, type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--init",
+    is_flag=True,
+    help="First write CONFIG (by default service.toml), with the built-in region, a ledger, and two tokens.",
+)
+def serve(config: Path | None, init: bool) -> None:
     """Start the service that CONFIG describes.
 
     Without CONFIG, on this machine with a folder of its own.
@@ -47,10 +47,11 @@ def serve(config: Path | None) -> None:
     side plans, runs, approves and publishes. Ends in good order on SIGTERM or Ctrl-C.
     """
     with _service_errors():
-        from pipelines.service import ServiceError, load_settings, serve
+        from pipelines.service import ServiceError, begin_service, load_settings, serve
 
         try:
-            serve(load_settings(config))
+            settings = begin_service(config or Path("service.toml"), say) if init else load_settings(config)
+            serve(settings)
         except ServiceError as error:
             raise click.ClickException(error.detail) from None
 

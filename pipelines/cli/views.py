@@ -13,6 +13,7 @@ from pipelines.views.exports.exporting import FORMATS
 from pipelines.views.figures import KINDS
 from pipelines.views.intervals.reading import COVERAGE_WORDS
 from pipelines.views.intervals.writing import DRAWS, FEWEST
+from pipelines.views.maps.backdrop import Backdrop
 
 __all__ = ["VIEWS"]
 
@@ -25,16 +26,31 @@ _MEANINGS = "\n".join(f"  {name:11} {form.meaning}" for name, form in FORMATS.it
 @click.option(
     "--intervals", type=FILE, help="File of draws that `odsynth intervals` wrote: tables get intervals."
 )
+@click.option("--water", type=FILE, help="File of water to draw: GeoPackage, FlatGeobuf, or what GDAL reads.")
+@click.option("--roads", type=FILE, help="The same of main roads.")
+@click.option("--attribution", help="Who made these files, as their licence asks; stands on the map.")
 @implicate_option
-def map_command(public: Path, target: Path | None, intervals: Path | None, implicate: int) -> None:
+def map_command(
+    public: Path,
+    target: Path | None,
+    intervals: Path | None,
+    water: Path | None,
+    roads: Path | None,
+    attribution: str | None,
+    implicate: int,
+) -> None:
     """Write an offline map of the release in PUBLIC: one HTML file, to be opened by any browser."""
-    path = pipelines.write_map(public, target, implicate, intervals)
+    drawn = water is not None or roads is not None
+    if drawn != bool(attribution and attribution.strip()):
+        raise click.UsageError("--attribution goes with --water or --roads, and they with it")
+    backdrop = Backdrop(str(attribution), water, roads) if drawn else None
+    path = pipelines.write_map(public, target, implicate, intervals, backdrop)
     click.echo(f"{path}: {path.stat().st_size / 1e6:.1f} MB. Open it in a browser; it needs no network.")
 
 
 @click.command()
 @click.argument("public", type=FOLDER)
-@click.option("--to", "target", required=True, type=FILE, help="The figure: FILE.png or FILE.svg.")
+@click.option("--to", "target", required=True, type=FILE, help="The figure: FILE.png, FILE.svg or FILE.pdf.")
 @click.option("--area", help="Code of an area or work block, at any level; by default the whole release.")
 @click.option(
     "--of",

@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, model_validator
 
+import synth
+from geo_data.arguments import PathLike, path_of, texts_of
 from pipelines.config.fields import absolute
 from pipelines.config.problems import STORED, describe, problems_across, usable_mechanisms
 from pipelines.config.sections import (
@@ -110,6 +112,16 @@ class ReleaseConfig(Section):
     ledger: LedgerSettings | None = None
     run: RunSettings = RunSettings()
 
+    def __repr__(self) -> str:
+        epsilon, delta = (synth.decimal_up(x, 6) for x in (self.privacy.epsilon, self.privacy.delta))
+        mechanism = self.release.mechanism or "mechanism left to the planner"
+        return (
+            f"<ReleaseConfig: {self.release.name}; {mechanism}, "
+            f"epsilon {epsilon}, delta {delta}; out {self.release.out}>"
+        )
+
+    __str__ = __repr__
+
     @model_validator(mode="before")
     @classmethod
     def _apply_preset(cls, values: Any) -> Any:
@@ -148,6 +160,8 @@ class ReleaseConfig(Section):
         }
         if self.workplaces is None:  # as plans were before there was this table
             left_out["workplaces"] = True
+        if self.release.licence is None:  # or this key
+            left_out["release"]["licence"] = True
         if not self.workload:  # or these
             left_out["workload"] = True
         if self.jobs.population == "all":  # or this key
@@ -156,19 +170,19 @@ class ReleaseConfig(Section):
             left_out["plan"] = {"cell_level": True}
         return self.model_dump(mode="json", exclude=left_out)
 
-    def with_out(self, out: Path) -> ReleaseConfig:
+    def with_out(self, out: PathLike) -> ReleaseConfig:
         """Return the same configuration with another output folder.
 
         Parameters
         ----------
-        out : Path
+        out : str or path
             Relative to the working folder, as on a command line.
 
         Returns
         -------
         ReleaseConfig
         """
-        release = self.release.model_copy(update={"out": absolute(Path.cwd(), out)})
+        release = self.release.model_copy(update={"out": absolute(Path.cwd(), path_of(out, "out"))})
         return self.model_copy(update={"release": release})
 
 
@@ -179,12 +193,12 @@ _KEYS = {path: tuple(table.model_fields) for path, table in tables_of(ReleaseCon
 _KEYS[()] = tuple(ReleaseConfig.model_fields)
 
 
-def load_config(path: Path | str) -> ReleaseConfig:
+def load_config(path: PathLike) -> ReleaseConfig:
     """Read and check the configuration of a release.
 
     Parameters
     ----------
-    path : Path or str
+    path : str or path
         The TOML file. Paths inside it are relative to its folder.
 
     Returns
@@ -195,19 +209,28 @@ def load_config(path: Path | str) -> ReleaseConfig:
     ------
     ConfigError
         If the file cannot be read, is not TOML or says something that cannot be used.
+
+    Examples
+    --------
+    >>> import pipelines
+    >>> config = pipelines.load_config("examples/demo.toml")
+    >>> config
+    <ReleaseConfig: Demo region 2019, all jobs; dirichlet, epsilon 8.6, delta 0.00001; out ...out/demo>
+    >>> config.privacy.epsilon
+    Fraction(43, 5)
     """
-    path = Path(path)
+    path = path_of(path, "path")
     return check_config(read_toml(path), path.parent, path.name)
 
 
-def parse_config(text: str, folder: Path, name: str) -> ReleaseConfig:
+def parse_config(text: str, folder: PathLike, name: str) -> ReleaseConfig:
     """Check the configuration of a release.
 
     Parameters
     ----------
     text : str
         The TOML text.
-    folder : Path
+    folder : str or path
         What paths in the text are relative to.
     name : str
         What the configuration is called in messages.
@@ -221,7 +244,8 @@ def parse_config(text: str, folder: Path, name: str) -> ReleaseConfig:
     ConfigError
         If the text is not TOML or says something that cannot be used.
     """
-    return check_config(parse_toml(text, name), folder, name)
+    texts_of(text, "text")
+    return check_config(parse_toml(text, name), path_of(folder, "folder"), name)
 
 
 def check_config(data: dict[str, Any], folder: Path, name: str) -> ReleaseConfig:

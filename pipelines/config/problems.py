@@ -213,8 +213,10 @@ def _geography_problems(geography: _Table, shapes: Mapping[str, _Table]) -> Iter
             yield f"geography.groupings: {shown(name)} is not in geography.levels; add it where it belongs"
     named_with_shapes = [table.get("level") for table in shapes.values() if "name" in table]
     for level in _table(geography.get("names")):
-        if isinstance(levels, list) and level not in [*levels, geography.get("block")]:
-            yield f"geography.names: {shown(level)} is not a level of the geography; name its levels only"
+        areas = _listed(geography.get("non_nesting_areas"))
+        if isinstance(levels, list) and level not in [*levels, *areas, geography.get("block")]:
+            fix = "name its levels and non-nesting areas only"
+            yield f"geography.names: {shown(level)} is not a level of the geography; {fix}"
         if level in groupings:
             yield f"geography.names: {shown(level)} is a grouping, whose units have no names; leave it out"
         if level in named_with_shapes:

@@ -111,6 +111,8 @@ class ReleaseSettings(Section):
     implicate_source : {"independent-runs", "one-urn"}
         Each implicate is an independent run of the mechanism, as combining rules need; or all are cut from
         one urn, which costs less.
+    licence : str or None
+        Licence of the released data, such as ``"CC-BY-4.0"`` or an address: exports have it in every file.
     """
 
     name: Line
@@ -122,6 +124,7 @@ class ReleaseSettings(Section):
     csv: bool = True
     implicates: Annotated[int, Field(ge=1, le=99)] = 1
     implicate_source: ImplicateSource = "independent-runs"
+    licence: Line | None = None
 
 
 class PrivacySettings(Section):

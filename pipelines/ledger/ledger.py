@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
-from pathlib import Path
 from typing import Literal, get_args
 
+from geo_data.arguments import path_of
 from pipelines.ledger.budgets import (
     Account,
     Budget,
@@ -123,7 +123,7 @@ class Ledger:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path).absolute()
+        self.path = path_of(path, "path").absolute()
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"

@@ -170,6 +170,12 @@ class ExpectedAccuracy(_Part):
     jobs: Annotated[int, Field(ge=1)]
     tables: list[ExpectedTable]
 
+    def __repr__(self) -> str:
+        losses = "; ".join(f"{one.table} {one.loss:.3f}" for one in self.tables)
+        return f"<ExpectedAccuracy: share of jobs counted elsewhere: {losses}; tried on {self.jobs:,} jobs>"
+
+    __str__ = __repr__
+
     @property
     def noisy_levels(self) -> list[str]:
         """Levels between whose units flows are noise."""

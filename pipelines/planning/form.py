@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 import synth
+from geo_data.arguments import PathLike, path_of
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.documents import parse_json, read_json
 from pipelines.storage.parquet_form import Kind, check_form, is_count, is_text
@@ -37,8 +39,9 @@ _KEYS = {
 }
 
 
-def plan_hash(folder: Path) -> str:
+def plan_hash(folder: PathLike) -> str:
     """Return the hash of a stored plan: the SHA-256 of its plan.json, hexadecimal."""
+    folder = path_of(folder, "folder")
     return sha256_of(folder / "plan.json")
 
 
@@ -130,7 +133,7 @@ def check_tables(folder: Path, document: dict[str, Any], hashes: Mapping[str, st
     ValueError
         Naming the file.
     """
-    for name, columns in _columns(document).items():
+    for name, columns in _columns(folder, document).items():
         path = folder / name
         found = hashes.get(name) if hashes is not None else sha256_of(path) if path.is_file() else None
         if found is None or found != document["files"].get(name):
@@ -138,20 +141,28 @@ def check_tables(folder: Path, document: dict[str, Any], hashes: Mapping[str, st
         check_form(path, columns)
 
 
-def stored_areas(configuration: Mapping[str, Any]) -> list[str]:
-    """Return the kinds of non-nesting areas that tables of the workload are by: a plan has their blocks."""
-    tables = configuration.get("workload", ())
+def stored_areas(folder: Path, document: Mapping[str, Any]) -> list[str]:
+    """Return the kinds of non-nesting areas whose blocks a stored plan has: those of its workload at least.
+
+    Plans of version 0.1.0 have none.
+    """
+    try:
+        columns = pq.read_schema(folder / "blocks.parquet").names
+    except (OSError, pa.ArrowException):  # as whoever reads it will say
+        columns = []
+    areas = document["configuration"]["geography"].get("non_nesting_areas", ())
+    tables = document["configuration"].get("workload", ())
     named = {side for table in tables for side in (table["home"], table["work"])}
-    return [name for name in configuration["geography"].get("non_nesting_areas", ()) if name in named]
+    return [name for name in areas if name in columns or name in named]
 
 
-def _columns(document: dict[str, Any]) -> dict[str, dict[str, Kind]]:
+def _columns(folder: Path, document: dict[str, Any]) -> dict[str, dict[str, Kind]]:
     """Return the columns of each table, and what they hold."""
     geography, by, attributes = document["geography"], document["pooling"]["by"], document["attributes"]
     degrees = dict.fromkeys(("latitude", "longitude"), pa.types.is_float64)
     units = {"unit": _lists_of(pa.int32()), "share": _lists_of(pa.int32())}
     cells = {"cuts": _lists_of(pa.int32()), "stratum": _lists_of(pa.uint8())}
-    areas = stored_areas(document["configuration"])
+    areas = stored_areas(folder, document)
     codes = dict.fromkeys((geography["block"], *geography["levels"], *areas), _is_code)
     numbers = {"n": is_count, "m": is_count, "domain": pa.types.is_int32, "class": pa.types.is_int32}
     return {

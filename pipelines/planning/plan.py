@@ -108,6 +108,17 @@ class ReleasePlan:
     notes: tuple[str, ...]
     further: tuple[MeasuredGroups, ...] = ()
 
+    def __repr__(self) -> str:
+        epsilon, delta = (synth.decimal_up(number, 6) for number in self.requested)
+        name, numeric = self.configuration["release"]["name"], self.numeric
+        levels = (*self.geography.levels, self.geography.block_level)
+        return (
+            f"<ReleasePlan: {name}; {numeric.mechanism}, epsilon {epsilon} and delta {delta} requested; "
+            f"{numeric.pools.n_records:,} jobs in {numeric.pools.n_pools:,} pools, "
+            f"{numeric.domains.cuts.size:,} cells in {numeric.domains.n_domains:,} domains; "
+            f"levels {', '.join(levels)}>"
+        )
+
     @cached_property
     def cumulative_weights(self) -> NDArray[np.int64]:
         """Running total of `weights`, from which blocks are drawn."""

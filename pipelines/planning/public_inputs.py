@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 import geo_data
+from geo_data.arguments import expect
 from geo_data.delimited import count_rows
 from geo_data.errors import refuse_any
 from pipelines.config.fields import expand
@@ -63,6 +64,9 @@ class PublicInputs:
     names: dict[str, npt.NDArray[np.object_]]
     rows: dict[str, int] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        return f"<PublicInputs: {self.geography!r}, {self.slots!r}, {self.model!r}; notes: {len(self.notes)}>"
+
 
 def read_public_inputs(config: ReleaseConfig) -> PublicInputs:
     """Read the public inputs that a configuration names, and fit the public model to them.
@@ -85,6 +89,7 @@ def read_public_inputs(config: ReleaseConfig) -> PublicInputs:
     ConfigError
         If a public input is a confidential file.
     """
+    expect(config, ReleaseConfig, "config", "load_config")
     refuse_as_public(config)
     with count_rows() as rows:
         geography = read_geography(config)

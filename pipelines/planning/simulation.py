@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 import geo_data
 import synth
+from geo_data.arguments import expect
 from pipelines.planning.accuracy import ExpectedAccuracy, carries, expected_accuracy
 from pipelines.planning.estimating import JobLayout, draw_homes, estimate_homes
 from pipelines.planning.plan import ReleasePlan, batches
@@ -56,6 +57,12 @@ class ExpectedLoss:
     loss: float
     public_model: float
     no_privacy: float
+
+    def __repr__(self) -> str:
+        return (
+            f"<ExpectedLoss: {self.table.name}: {self.loss:.3f}; public model alone {self.public_model:.3f}, "
+            f"no privacy {self.no_privacy:.3f}>"
+        )
 
     @property
     def carried(self) -> bool:
@@ -112,6 +119,13 @@ class SimulatedUtility:
     jobs: int
     workload: tuple[ExpectedLoss, ...]
     accuracy: ExpectedAccuracy
+
+    def __repr__(self) -> str:
+        losses = "; ".join(f"{one.table.name} {one.loss:.3f}" for one in self.workload)
+        return (
+            f"<SimulatedUtility: expected loss {self.objective:.4f} (weighted mean of {losses}), "
+            f"mean commute off by {self.mean_commute_error:+.1%}; tried on {self.jobs:,} jobs>"
+        )
 
     @property
     def _measures(self) -> dict[str, Any]:
@@ -279,9 +293,9 @@ def draw_measured(
 def simulate_utility(
     plan: ReleasePlan,
     model: geo_data.PublicModel,
-    homes: NDArray[np.int32] | None = None,
+    homes: npt.ArrayLike | None = None,
     *,
-    attributes: Mapping[str, npt.NDArray[np.integer]] | None = None,
+    attributes: Mapping[str, npt.ArrayLike] | None = None,
     seed: int = 0,
     trial_jobs: int = _TRIAL_JOBS,
     batch_jobs: int | None = None,
@@ -293,9 +307,9 @@ def simulate_utility(
     plan : ReleasePlan
     model : geo_data.PublicModel
         That the plan was made from.
-    homes : ndarray of int32, shape (n_slots,), optional
+    homes : array_like of int, shape (n_slots,), optional
         Public homes to try the plan on, slot after slot; by default drawn from the model.
-    attributes : mapping of str to ndarray of int, shape (n_slots,) each, optional
+    attributes : mapping of str to array_like of int, shape (n_slots,) each, optional
         Categories of the jobs that these homes are of; by default those of the slots.
     seed : int
         Of proxy truth and trial draw.
@@ -309,6 +323,9 @@ def simulate_utility(
     -------
     SimulatedUtility
     """
+    expect(plan, ReleasePlan, "plan", "make_plan")
+    expect(model, geo_data.PublicModel, "model", "geo_data.build_model")
+    homes = None if homes is None else np.asarray(homes)
     slots, geography = plan.pools.slots, model.geography
     workload = resolve_workload(plan.configuration, geography, plan.level, slots)
     part = trial_jobs / len(slots)
@@ -323,7 +340,11 @@ def simulate_utility(
         )
     else:
         homes = homes[tried]
-    known = own if attributes is None else {name: attributes[name][tried] for name in workload.attributes}
+    known = (
+        own
+        if attributes is None
+        else {name: np.asarray(attributes[name])[tried] for name in workload.attributes}
+    )
     true = CountedJobs(work, homes, known)
     share = work.size / len(slots)
     # Side by side, as compiled code leaves the interpreter free; none depends on the others.

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import synth
+from geo_data.arguments import PathLike, expect, path_of
 from geo_data.geography import Geography, ordered_geography
 from geo_data.jobs import Slots
 from geo_data.pools import Pooling, PoolTable
@@ -40,13 +41,13 @@ from pipelines.storage.parquet_bytes import check_parquet_bytes
 __all__ = ["check_plan_bytes", "load_geography", "load_plan", "save_plan"]
 
 
-def save_plan(plan: ReleasePlan, folder: Path) -> str:
+def save_plan(plan: ReleasePlan, folder: PathLike) -> str:
     """Write a plan to a folder and return its hash.
 
     Parameters
     ----------
     plan : ReleasePlan
-    folder : Path
+    folder : str or path
         Made here; must not exist.
 
     Returns
@@ -54,6 +55,8 @@ def save_plan(plan: ReleasePlan, folder: Path) -> str:
     str
         SHA-256 of plan.json, hexadecimal.
     """
+    expect(plan, ReleasePlan, "plan", "make_plan")
+    folder = path_of(folder, "folder")
     folder.mkdir()
     for name, table in zip(PLAN_TABLES, _tables(plan), strict=True):
         _write(table, folder / name)
@@ -144,13 +147,13 @@ def _choices(choices: Choices) -> dict[str, Any]:
 
 
 def load_plan(
-    folder: Path, document: dict[str, Any] | None = None, hashes: Mapping[str, str] | None = None
+    folder: PathLike, document: dict[str, Any] | None = None, hashes: Mapping[str, str] | None = None
 ) -> ReleasePlan:
     """Read a plan back.
 
     Parameters
     ----------
-    folder : Path
+    folder : str or path
         With what `save_plan` wrote.
     document : dict, optional
         Its plan.json, if that has been read (`read_document`).
@@ -165,7 +168,15 @@ def load_plan(
     ------
     ValueError
         If a file is missing, altered, or not of this format; the file is named.
+
+    Examples
+    --------
+    >>> import pipelines
+    >>> plan = pipelines.load_plan("out/demo/public/plan")
+    >>> plan.attributes, plan.mechanism.name
+    ((), 'dirichlet')
     """
+    folder = path_of(folder, "folder")
     document = document or read_document(folder)
     check_tables(folder, document, hashes)
     geography = load_geography(folder, document)
@@ -242,7 +253,7 @@ def load_geography(folder: Path, document: dict[str, Any]) -> Geography:
     ValueError
         If blocks.parquet is not an ordered hierarchy.
     """
-    names, areas = document["geography"], stored_areas(document["configuration"])
+    names, areas = document["geography"], stored_areas(folder, document)
     columns = [names["block"], *names["levels"], *areas, "latitude", "longitude"]
     table = pq.read_table(folder / "blocks.parquet", columns=columns, read_dictionary=names["levels"])
     try:
@@ -265,8 +276,7 @@ def _tables(plan: ReleasePlan) -> tuple[pa.Table, ...]:
     for level in geography.levels:
         units = geography.unit_of(level, np.arange(geography.n_blocks))
         blocks[level] = _text(geography.codes(level), units)
-    for name in stored_areas(plan.configuration):
-        part = geography.non_nesting_areas[name]
+    for name, part in geography.non_nesting_areas.items():
         blocks[name] = _text(part.codes, part.area)
     blocks |= {
         "latitude": pa.array(geography.latitude),

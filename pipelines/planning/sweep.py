@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from pydantic import ValidationError
 
 import geo_data
 import synth
+from geo_data.arguments import PathLike, expect, path_of
 from pipelines.config.loading import ConfigError, PlanSettings, PrivacySettings, ReleaseConfig
 from pipelines.config.problems import problems_across
 from pipelines.planning.guards import refuse_as_public
@@ -65,7 +65,7 @@ _LINES: tuple[dict[str, Any], ...] = tuple(
 
 @dataclass(frozen=True)
 class Sweep:
-    """Values to be combined; an empty tuple keeps what the configuration says.
+    """Values to be combined, each a text or a sequence of texts; none keeps what the configuration says.
 
     Attributes
     ----------
@@ -94,6 +94,15 @@ class Sweep:
     pool_level: tuple[str, ...] = ()
     pool_below: tuple[str, ...] = ()
     retention_min: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            values = (
+                (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else ()
+            )
+            if not all(isinstance(one, str) for one in values) or (not values and value not in ((), [])):
+                raise TypeError(f'{name}: texts are expected, such as ("2", "4"), not {value!r}')
+            object.__setattr__(self, name, values)
 
     def configurations(self, config: ReleaseConfig) -> list[ReleaseConfig]:
         """Return the configuration with every combination of the values.
@@ -174,6 +183,7 @@ def every_mechanism(config: ReleaseConfig) -> Sweep:
     Without strata, and with those that the planner chooses; only the latter where `plan.pool_by` is set. A
     mechanism that cannot be had with the other settings is not tried.
     """
+    expect(config, ReleaseConfig, "config", "load_config")
     usable = []
     for name in sorted(synth.MECHANISMS):
         with suppress(ConfigError):
@@ -189,10 +199,10 @@ def tune(
     config: ReleaseConfig,
     sweep: Sweep,
     *,
-    proxy_truth: Path | None = None,
+    proxy_truth: PathLike | None = None,
     seeds: Sequence[int] = (0,),
     progress: bool = False,
-    out: Path | None = None,
+    out: PathLike | None = None,
 ) -> pd.DataFrame:
     """Try every combination of a sweep on public homes.
 
@@ -200,14 +210,14 @@ def tune(
     ----------
     config : ReleaseConfig
     sweep : Sweep
-    proxy_truth : Path, optional
+    proxy_truth : str or path, optional
         OD file of an earlier release in the LODES form: its jobs are planned for and its homes tried,
         instead of slots of this release and homes drawn from the public model.
     seeds : sequence of int
         Trials of each combination; measures are their means.
     progress : bool
         Show a bar on standard error.
-    out : Path, optional
+    out : str or path, optional
         Folder, made if need be, for the measures (tune.parquet) and the figure (frontier.png).
 
     Returns
@@ -223,6 +233,10 @@ def tune(
     geo_data.InputError
         If a public input is unusable.
     """
+    expect(config, ReleaseConfig, "config", "load_config")
+    expect(sweep, Sweep, "sweep", "Sweep(...) or every_mechanism")
+    proxy_truth = None if proxy_truth is None else path_of(proxy_truth, "proxy_truth")
+    out = None if out is None else path_of(out, "out")
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # before hours are spent
     candidates = sweep.configurations(config)
@@ -314,7 +328,7 @@ def _try(
     }
 
 
-def draw_frontier(results: pd.DataFrame, title: str, path: Path) -> None:
+def draw_frontier(results: pd.DataFrame, title: str, path: PathLike) -> None:
     """Draw utility against epsilon, a line for every other setting, as a PNG.
 
     Parameters
@@ -322,8 +336,9 @@ def draw_frontier(results: pd.DataFrame, title: str, path: Path) -> None:
     results : DataFrame
         From `tune`.
     title : str
-    path : Path
+    path : str or path
     """
+    path = path_of(path, "path")
     from matplotlib.figure import Figure  # takes its time
 
     done = results[results["certified"]].copy()

@@ -47,9 +47,9 @@ def mean_km(km: npt.ArrayLike, jobs: npt.ArrayLike = 1) -> float:
 def total_variation(
     geography: Geography,
     level: str,
-    work: NDArray[np.int32],
-    homes: NDArray[np.int32],
-    other_homes: NDArray[np.int32],
+    work: npt.ArrayLike,
+    homes: npt.ArrayLike,
+    other_homes: npt.ArrayLike,
     *,
     destination_level: str | None = None,
 ) -> float:
@@ -59,9 +59,9 @@ def total_variation(
     ----------
     geography : Geography
     level : str
-    work : ndarray of int32, shape (n,)
+    work : array_like of int, shape (n,)
         Work block of each job.
-    homes, other_homes : ndarray of int32, shape (n,)
+    homes, other_homes : array_like of int, shape (n,)
         Home blocks in the two tables.
     destination_level : str, optional
         Level of the destinations where it is another one.
@@ -71,6 +71,7 @@ def total_variation(
     float
         In [0, 1].
     """
+    work, homes, other_homes = (np.asarray(blocks) for blocks in (work, homes, other_homes))
     destination = geography.unit_of(destination_level or level, work).astype(np.int64) * geography.n_units(
         level
     )
@@ -104,12 +105,12 @@ def cell_counts(
     return np.diff(np.append(first, both.size)) - others, others
 
 
-def mean_commute(geography: Geography, work: NDArray[np.int32], homes: NDArray[np.int32]) -> float:
+def mean_commute(geography: Geography, work: npt.ArrayLike, homes: npt.ArrayLike) -> float:
     """Return the mean distance between home and work block centroids, in kilometres on the ellipsoid.
 
     Of workers who live in the geography: external zones have no place.
     """
-    return mean_km(_commutes(geography, work, homes))
+    return mean_km(_commutes(geography, np.asarray(work), np.asarray(homes)))
 
 
 def destination_commute_error(

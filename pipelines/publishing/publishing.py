@@ -21,13 +21,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from geo_data.arguments import PathLike, path_of
 from pipelines.publishing.destination import Place, PublishError, open_place
 from pipelines.release.formats import parse_certificate
+from pipelines.release.layout import version_name
 from pipelines.release.signing import SIGNATURES
 from pipelines.release.verification import verify
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums
 
-__all__ = ["PublishError", "Published", "Remark", "erratum", "publish", "published", "withdraw"]
+__all__ = [
+    "PublishError",
+    "Published",
+    "Remark",
+    "check_free",
+    "erratum",
+    "folder_name",
+    "publish",
+    "published",
+    "withdraw",
+]
 
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}(?<!\.json)", re.ASCII)
 _RECORD = re.compile(rf"({_VERSION.pattern})\.(publication|withdrawn|erratum-\d{{3,}})\.json")
@@ -77,11 +89,11 @@ class Published:
 
 
 def publish(
-    out: Path,
-    destination: str | Path,
+    out: PathLike,
+    destination: PathLike,
     *,
     version: str | None = None,
-    key: Path | None = None,
+    key: PathLike | None = None,
     storage_options: dict[str, Any] | None = None,
 ) -> Published:
     """Verify a release and copy its public folder, and nothing else, to a destination.
@@ -91,14 +103,14 @@ def publish(
 
     Parameters
     ----------
-    out : Path
+    out : str or path
         Folder of the release, with ``public``.
-    destination : str or Path
+    destination : str or path
         A folder, or the URL of one that fsspec can write to.
     version : str, optional
         By default year, job type and the first 12 digits of the content's hash: the same content has the same
         name, another content another.
-    key : Path, optional
+    key : str or path, optional
         Public key file of the signer who is expected.
     storage_options : dict, optional
         For fsspec: credentials and the like.
@@ -114,6 +126,8 @@ def publish(
     PublishError
         If the version is there with another content, was withdrawn, or cannot be written.
     """
+    out = path_of(out, "out")
+    key = None if key is None else path_of(key, "key")
     public = Path(out) / "public"
     if public.is_symlink():
         raise PublishError(f"{public} is a link; only a folder as a run made it is published")
@@ -130,7 +144,7 @@ def publish(
     subject = parse_certificate(certificate).release
     sums = _sha256(sealed[CHECKSUMS])
     if version is None:
-        version = f"{subject.year}-{subject.job_type}-{sums[:12]}"
+        version = version_name(subject, sums)
     with open_place(destination, storage_options) as place:
         place.keep_apart(Path(out))
         title = _Title(place, subject.name, version)
@@ -147,7 +161,7 @@ def publish(
 
 
 def withdraw(
-    destination: str | Path,
+    destination: PathLike,
     name: str,
     version: str,
     reason: str,
@@ -167,7 +181,7 @@ def withdraw(
 
 
 def erratum(
-    destination: str | Path,
+    destination: PathLike,
     name: str,
     version: str,
     text: str,
@@ -188,7 +202,7 @@ def erratum(
 
 
 def published(
-    destination: str | Path, *, storage_options: dict[str, Any] | None = None
+    destination: PathLike, *, storage_options: dict[str, Any] | None = None
 ) -> tuple[Published, ...]:
     """List what has been published at a destination, in order of name and time."""
     with open_place(destination, storage_options) as place:
@@ -200,9 +214,40 @@ def published(
         states = (
             _Title(place, name, version).state(files)
             for (name, version), files in found.items()
-            if name == _slug(name) and f"{version}.publication.json" in files
+            if name == folder_name(name) and f"{version}.publication.json" in files
         )
         return tuple(sorted(states, key=lambda state: (state.name, state.begun, state.version)))
+
+
+def check_free(
+    destination: str | Path,
+    name: str,
+    version: str,
+    content: str | None = None,
+    *,
+    storage_options: dict[str, Any] | None = None,
+) -> None:
+    """Refuse a version name that `publish` would refuse; nothing is written.
+
+    Parameters
+    ----------
+    destination : str or Path
+    name : str
+        Of the release.
+    version : str
+    content : str, optional
+        SHA-256 of the SHA256SUMS of what is to be published, where it is made already: a name that stands
+        for it may be published again.
+    storage_options : dict, optional
+        As for `publish`.
+
+    Raises
+    ------
+    PublishError
+        If it cannot be a version, stands for another content, or was withdrawn.
+    """
+    with open_place(destination, storage_options) as place:
+        _Title(place, name, version).check_free(content)
 
 
 class _Title:
@@ -212,7 +257,7 @@ class _Title:
         if not _VERSION.fullmatch(version):
             rule = "letters, digits, dots, dashes, underscores; a letter or digit first; .json not last"
             raise PublishError(f"{version!r} cannot be a version: {rule}")
-        self.place, self.name, self.version = place, _slug(name), version
+        self.place, self.name, self.version = place, folder_name(name), version
         self.folder = f"{place.root}/{self.name}/{version}"
         self.location = place.shown(self.folder)
 
@@ -223,20 +268,31 @@ class _Title:
         if not self.place.exists(self.beside("publication")):
             raise PublishError(f"{self.location}: no such version was published")
 
+    def check_free(self, content: str | None) -> None:
+        """Refuse a version that was withdrawn, or that stands for another content."""
+        path = self.beside("publication")
+        if self.place.exists(self.beside("withdrawn")):
+            raise PublishError(f"{self.location} was withdrawn and is not published again")
+        if not self.place.exists(path):
+            if self.place.files(self.folder):
+                raise PublishError(f"{self.location} is there, but was not published by this program")
+        elif not self._is_cut_off() and (content is None or self.place.record(path).get("sha256") != content):
+            fix = "a version never changes; choose another name, or leave it to the program"
+            raise PublishError(f"{self.location} stands for another content. Fix: {fix}")
+
+    def _is_cut_off(self) -> bool:
+        """Whether the writing of its record was cut off, before any file of the version."""
+        return not self.place.record(self.beside("publication")) and not self.place.files(self.folder)
+
     def begin(self, seal: bytes) -> bool:
         """Take the version name for a content; False if that is there, completely."""
         path, mark = self.beside("publication"), f"{self.folder}/{CHECKSUMS}"
-        if self.place.exists(self.beside("withdrawn")):
-            raise PublishError(f"{self.location} was withdrawn and is not published again")
-        if not self.place.exists(path) and self.place.files(self.folder):
-            raise PublishError(f"{self.location} is there, but was not published by this program")
+        self.check_free(_sha256(seal))
         record = {"format": _FORMAT, "sha256": _sha256(seal), "date": _now()}
         taken = not self.place.create(path, record)
-        if taken and not self.place.record(path) and not self.place.files(self.folder):
-            self.place.replace(path, record)  # its writing was cut off, before any file of the version
-        if self.place.record(path).get("sha256") != _sha256(seal):
-            fix = "a version never changes; choose another name, or leave it to the program"
-            raise PublishError(f"{self.location} stands for another content. Fix: {fix}")
+        if taken and self._is_cut_off():
+            self.place.replace(path, record)
+        self.check_free(_sha256(seal))  # perhaps it was taken this moment
         there = self.place.content(mark) if self.place.exists(mark) else b""
         if not seal.startswith(there):  # a beginning of it may be left by a storage that writes in place
             raise PublishError(f"{self.location}/{CHECKSUMS} is not what was published")
@@ -284,8 +340,8 @@ def _sealed(public: Path) -> dict[str, bytes]:
     return {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
 
 
-def _slug(name: str) -> str:
-    """A name for folders and URLs."""
+def folder_name(name: str) -> str:
+    """Return the name of a release in folders and URLs."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-") or f"release-{_sha256(name.encode())[:8]}"
 

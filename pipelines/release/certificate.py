@@ -240,6 +240,16 @@ class Certificate(_Part):
     for_release: bool
     not_for_release_because: list[str]
 
+    def __repr__(self) -> str:
+        run, totals = self.run, self.totals
+        fit = "for release" if self.for_release else "NOT for release"
+        return (
+            f"<Certificate: {self.release.name}; epsilon {run.epsilon}, delta {run.delta} for the run; "
+            f"{totals.synthetic_workers:,} synthetic workers, {self.mechanism}; {fit}>"
+        )
+
+    __str__ = __repr__
+
 
 def certificate_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of certificates of today's format."""

@@ -17,7 +17,7 @@ from pipelines.planning.form import PLAN_FILES
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.release.accuracy import read_accuracy
-from pipelines.release.certificate import Certificate
+from pipelines.release.certificate import Certificate, Subject
 from pipelines.release.formats import certificate_text, schema_text
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
@@ -34,6 +34,7 @@ __all__ = [
     "manifest_text",
     "public_files",
     "seal",
+    "version_name",
     "without_parts",
     "write_public",
 ]
@@ -175,6 +176,19 @@ def expected_files(configuration: dict[str, Any]) -> list[str]:
     names, folders = file_names(configuration).values(), Implicates.of(configuration).folders
     data = (f"{folder}{name}" for folder in folders for name in names)
     return sorted([*texts, *plan, *shapes, *data])
+
+
+def version_name(subject: Subject, sums: str) -> str:
+    """Return the name of a version, unless its publisher gives it another: it changes with the content.
+
+    Parameters
+    ----------
+    subject : Subject
+        Of the certificate.
+    sums : str
+        SHA-256 of SHA256SUMS, and so of all content.
+    """
+    return f"{subject.year}-{subject.job_type}-{sums[:12]}"
 
 
 def public_files(folder: Path) -> list[str]:

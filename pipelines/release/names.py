@@ -2,7 +2,7 @@
 
 They are words for maps and figures. No worker is drawn by them, so neither the plan nor the configuration
 that it quotes speaks of them: a release has them or not, and its checksums cover what was kept. Names are
-kept by level, as `Geography` has them; `folder` is the public folder.
+kept by level, as `Geography` has them, and then those of non-nesting areas; `folder` is the public folder.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Names = npt.NDArray[np.object_]
 def write_names(names: Mapping[str, Names], geography: Geography, folder: Path) -> None:
     """Write the names of units into the public folder; nothing where there are none."""
     parts = []
-    for level in (*geography.levels, geography.block_level):
+    for level in _named_levels(geography):
         if level in names:
             named = names[level] != ""
             columns = [[level] * int(named.sum()), geography.codes(level)[named], names[level][named]]
@@ -40,16 +40,20 @@ def write_names(names: Mapping[str, Names], geography: Geography, folder: Path) 
         pq.write_table(pa.concat_tables(parts), folder / NAME_FILE, compression="zstd")
 
 
+def _named_levels(geography: Geography) -> tuple[str, ...]:
+    return (*geography.levels, geography.block_level, *geography.non_nesting_areas)
+
+
 def read_names(folder: Path, geography: Geography) -> dict[str, Names]:
-    """Return the names of the units of all levels.
+    """Return the names of the units of all levels, and of non-nesting areas.
 
     Returns
     -------
     dict of str to ndarray of str objects, shape (U,) each
-        By level, that of the blocks included; "" where a unit has none. What is of no unit is left out: the
-        file may be unverified.
+        By level, that of the blocks included, or kind of area; "" where a unit has none. What is of no unit
+        is left out: the file may be unverified.
     """
-    levels = (*geography.levels, geography.block_level)
+    levels = _named_levels(geography)
     names = {level: np.full(geography.n_units(level), "", object) for level in levels}
     path = folder / NAME_FILE
     table = pq.read_table(path).to_pandas() if path.is_file() else pd.DataFrame(columns=_COLUMNS)
@@ -71,7 +75,7 @@ def check_names(folder: Path, geography: Geography) -> str:
     """
     check_form(folder / NAME_FILE, dict.fromkeys(_COLUMNS, is_text))
     frame = pq.read_table(folder / NAME_FILE).to_pandas()
-    levels = (*geography.levels, geography.block_level)
+    levels = _named_levels(geography)
     found = [level for level in levels if (frame["level"] == level).any()]
     if frame.empty:
         raise ValueError(f"{NAME_FILE}: it is empty")

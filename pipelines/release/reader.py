@@ -19,21 +19,30 @@ from dask.delayed import delayed
 from numpy.typing import NDArray
 
 import geo_data
+from geo_data.arguments import PathLike, path_of
 from pipelines.config.fields import check_level_name
 from pipelines.config.implicates import Implicates
 from pipelines.planning.accuracy import ExpectedAccuracy
-from pipelines.planning.form import read_document, stored_areas
+from pipelines.planning.form import read_document
 from pipelines.planning.storage import load_geography
 from pipelines.release.accuracy import ACCURACY_FILE, read_accuracy
 from pipelines.release.certificate import Certificate
 from pipelines.release.formats import made_before_first, parse_certificate
-from pipelines.release.layout import file_names
+from pipelines.release.layout import file_names, version_name
 from pipelines.release.names import NAME_FILE, read_names
 from pipelines.release.polygons import polygon_file
 from pipelines.release.readme import count_meanings
+from pipelines.storage.checksums import CHECKSUMS, sha256_of
 from pipelines.storage.errors import MEMORY_ERRORS, ShownError
 
-__all__ = ["PublicRelease", "PublicReleaseError", "check_target", "read_public_release"]
+__all__ = [
+    "PublicRelease",
+    "PublicReleaseError",
+    "check_target",
+    "read_public_release",
+    "with_codes",
+    "with_units",
+]
 
 _AT_ONCE = 4  # groups of rows, of about 100,000 jobs each, that are in memory
 
@@ -63,6 +72,12 @@ class PublicRelease:
     plan_document: dict
     geography: geo_data.Geography
     implicate: int = 1
+
+    def __repr__(self) -> str:
+        one = f", implicate {self.implicate} of {self.implicates}" if self.implicates > 1 else ""
+        return (
+            f"<PublicRelease: {self.certificate!r}; levels {', '.join(self.levels)}{one}; in {self.folder}>"
+        )
 
     @property
     def implicates(self) -> int:
@@ -103,30 +118,56 @@ class PublicRelease:
         return rows
 
     def flows(
-        self, home_level: str, work_level: str, counts: Sequence[str] = ("S000",), kinds: Sequence[str] = ()
+        self,
+        home_level: str,
+        work_level: str,
+        counts: str | Sequence[str] = ("S000",),
+        kinds: str | Sequence[str] = (),
     ) -> pd.DataFrame:
-        """Add up jobs by home and work unit.
+        """Add up jobs by home and work area.
 
         Parameters
         ----------
         home_level, work_level : str
             Of `levels`.
-        counts : sequence of str
+        counts : str or sequence of str
             Of `counts`.
-        kinds : sequence of {"main", "aux"}
+        kinds : {"main", "aux"} or sequence of them
             Rows to count; by default all there are.
 
         Returns
         -------
         DataFrame
-            A row for each pair of units with jobs, sorted by work and then home: ``work`` and ``home``
-            (int32, units of the levels as `geo_data.Geography` numbers them), and the counts (int64).
+            A row for each pair of areas with jobs, in the geography's order of work and then home: ``work``
+            and ``home``, the codes of the areas as text, and the counts (int64).
 
         Raises
         ------
         PublicReleaseError
             If there is no such level or count, rows are not of the geography, or not in its order.
+
+        Examples
+        --------
+        >>> import pipelines
+        >>> release = pipelines.read_public_release("out/demo/public")
+        >>> flows = release.flows("cty", "cty")
+        >>> flows.columns.to_list()
+        ['work', 'home', 'S000']
+        >>> bool(flows["S000"].sum() == release.certificate.totals.synthetic_workers)
+        True
         """
+        flows = self.unit_flows(
+            home_level,
+            work_level,
+            (counts,) if isinstance(counts, str) else counts,
+            (kinds,) if isinstance(kinds, str) else kinds,
+        )
+        return with_codes(flows, self.geography, home_level, work_level)
+
+    def unit_flows(
+        self, home_level: str, work_level: str, counts: Sequence[str] = ("S000",), kinds: Sequence[str] = ()
+    ) -> pd.DataFrame:
+        """Return `flows` with units as `geo_data.Geography` numbers them (int32) in place of codes."""
         return pd.concat(self.flow_batches(home_level, work_level, counts, kinds), ignore_index=True)
 
     def flow_batches(
@@ -141,13 +182,13 @@ class PublicRelease:
         Parameters
         ----------
         home_level, work_level, counts, kinds
-            As for `flows`.
+            As for `unit_flows`.
 
         Yields
         ------
         DataFrame
-            At least one, as `flows` returns them: together they are what it returns. All flows to a work unit
-            are in the same one.
+            At least one, as `unit_flows` returns them: together they are what it returns. All flows to a work
+            unit are in the same one.
 
         Raises
         ------
@@ -192,9 +233,23 @@ class PublicRelease:
 
     @cached_property
     def names(self) -> dict[str, NDArray[np.object_]]:
-        """Names of the units of each of `levels`, text of shape (U,); "" where the release has none."""
+        """Names of the units of each of `levels`, and of non-nesting areas, text of shape (U,); "": none."""
         with _blame(self.folder / NAME_FILE):
             return read_names(self.folder, self.geography)
+
+    @property
+    def licence(self) -> str | None:
+        """The licence of the data; None where its configuration names none."""
+        return self.plan_document["configuration"]["release"].get("licence")
+
+    @property
+    def version(self) -> str:
+        """What `publish` calls this content, unless its publisher gives it another name."""
+        with _blame(self.folder / CHECKSUMS):
+            try:
+                return version_name(self.certificate.release, sha256_of(self.folder / CHECKSUMS))
+            except FileNotFoundError:
+                raise ValueError("there is no such file") from None
 
     @cached_property
     def accuracy(self) -> ExpectedAccuracy | None:
@@ -289,12 +344,42 @@ class PublicRelease:
         return self.geography.unit_of(level, block)[codes.cat.codes]
 
 
-def read_public_release(folder: Path, implicate: int = 1) -> PublicRelease:
+def with_codes(
+    flows: pd.DataFrame, geography: geo_data.Geography, home_level: str, work_level: str
+) -> pd.DataFrame:
+    """Return flows between numbered units with the codes of the units, as text."""
+    named = {
+        side: pd.array(geography.codes(level), dtype="str").take(flows[side].to_numpy())
+        for side, level in (("work", work_level), ("home", home_level))
+    }
+    return flows.assign(**named)
+
+
+def with_units(
+    flows: pd.DataFrame, geography: geo_data.Geography, home_level: str, work_level: str
+) -> pd.DataFrame:
+    """Return flows between areas with their numbers in place of codes; numbers stay as they are.
+
+    Raises
+    ------
+    PublicReleaseError
+        If a code is of no unit of the level.
+    """
+    numbered = {}
+    for side, level in (("work", work_level), ("home", home_level)):
+        if not pd.api.types.is_integer_dtype(flows[side]):
+            numbered[side] = geography.unit_number(level, flows[side])
+            if (unknown := numbered[side] < 0).any():
+                raise PublicReleaseError(f"there is no {level} {flows[side][unknown].iloc[0]!r}")
+    return flows.assign(**numbered)
+
+
+def read_public_release(folder: PathLike, implicate: int = 1) -> PublicRelease:
     """Open the public folder of a release. It is not verified: `verify` does that.
 
     Parameters
     ----------
-    folder : Path
+    folder : str or path
         With what `run` wrote to ``public``.
     implicate : int
         Which of its synthetic data sets to read, from 1.
@@ -308,7 +393,17 @@ def read_public_release(folder: Path, implicate: int = 1) -> PublicRelease:
     PublicReleaseError
         If a file is missing or not of this program, the plan is of another release than the certificate, a
         level has a name that cannot name a file, or there is no such implicate.
+
+    Examples
+    --------
+    >>> import pipelines
+    >>> release = pipelines.read_public_release("out/demo/public")
+    >>> release.levels
+    ('st', 'cty', 'trct', 'bgrp', 'tabblk2010')
+    >>> release.geography.codes("cty")[0]
+    '03001'
     """
+    folder = path_of(folder, "folder")
     certificate, plan = folder / "certificate.json", folder / "plan" / "plan.json"
     for path in (certificate, plan):
         if not path.is_file():
@@ -390,7 +485,8 @@ def _check_names(certificate: Certificate, document: dict[str, Any]) -> None:
     if said.get("implicates") != certificate.implicates.number:
         raise ValueError("plan.json: implicates of the release are not those of certificate.json")
     names = document["geography"]
-    for level in (*names["levels"], names["block"], *stored_areas(document["configuration"])):
+    areas = document["configuration"]["geography"].get("non_nesting_areas", ())
+    for level in (*names["levels"], names["block"], *areas):
         check_level_name(str(level))
 
 

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
+from geo_data.arguments import PathLike, path_of
 from pipelines.storage.durable import whole_file, write_whole
 from pipelines.storage.errors import ShownError
 
@@ -62,14 +63,14 @@ class SigningError(ShownError, ValueError):
     """A key or a signature cannot be used."""
 
 
-def generate_keys(folder: Path) -> tuple[Path, Path]:
+def generate_keys(folder: PathLike) -> tuple[Path, Path]:
     """Make a key pair: ``signing-key.pem`` (private, mode 0600) and ``signing-key.pub``, both or none.
 
     Where the private key is and the public one is not, the public one is derived from it.
 
     Parameters
     ----------
-    folder : Path
+    folder : str or path
         Made, with mode 0700, if it does not exist.
 
     Returns
@@ -82,6 +83,7 @@ def generate_keys(folder: Path) -> tuple[Path, Path]:
     SigningError
         If there is a public key: a key is never overwritten. Or if the private one cannot be used.
     """
+    folder = path_of(folder, "folder")
     private, public = folder / "signing-key.pem", folder / PUBLIC_KEY
     if public.exists():
         raise SigningError(f"{public}: there is a signing key already. Fix: choose another folder")
@@ -164,8 +166,9 @@ def write_public_key(key: Ed25519PrivateKey, folder: Path) -> None:
     (folder / PUBLIC_KEY).write_bytes(_pem(key.public_key()))
 
 
-def is_signed(folder: Path) -> bool:
+def is_signed(folder: PathLike) -> bool:
     """Return whether a public folder comes with a key, by which `check_signatures` must find it signed."""
+    folder = path_of(folder, "folder")
     return (folder / PUBLIC_KEY).is_file()
 
 
@@ -175,13 +178,13 @@ def sign(key: Ed25519PrivateKey, folder: Path) -> None:
         (folder / signature).write_bytes(key.sign((folder / name).read_bytes()))
 
 
-def check_signatures(folder: Path, pinned: Path | None = None) -> str:
+def check_signatures(folder: PathLike, pinned: PathLike | None = None) -> str:
     """Check the signatures of a public folder.
 
     Parameters
     ----------
-    folder : Path
-    pinned : Path, optional
+    folder : str or path
+    pinned : str or path, optional
         The public key file that the signer is known by. Without it, signatures are checked against the key
         that came with the release: they then say that nothing was altered since, not who signed.
 
@@ -195,6 +198,8 @@ def check_signatures(folder: Path, pinned: Path | None = None) -> str:
     SigningError
         If a signature is wrong or missing, or the key is not the pinned one.
     """
+    folder = path_of(folder, "folder")
+    pinned = None if pinned is None else path_of(pinned, "pinned")
     parts = (PUBLIC_KEY, *SIGNATURES)
     missing = [name for name in parts if not (folder / name).is_file()]
     if len(missing) == len(parts) and pinned is None:

@@ -15,6 +15,7 @@ import pandas as pd
 from pydantic import ValidationError
 
 import synth
+from geo_data.arguments import PathLike, path_of
 from geo_data.external_zones import find_external_zones
 from pipelines.config.loading import ReleaseConfig
 from pipelines.planning.accuracy import ExpectedAccuracy
@@ -87,8 +88,8 @@ class VerificationError(synth.ShownError, ValueError):
 
 
 def verify(
-    folder: Path,
-    key: Path | None = None,
+    folder: PathLike,
+    key: PathLike | None = None,
     *,
     guarantee: synth.Guarantee | None = None,
     factors: Factors | None = None,
@@ -97,9 +98,9 @@ def verify(
 
     Parameters
     ----------
-    folder : Path
+    folder : str or path
         The public folder of a release.
-    key : Path, optional
+    key : str or path, optional
         Public key file of the signer who is expected; a release not signed by it fails.
     guarantee : synth.Guarantee, optional
         For a run that checks what it has just written: what it has computed from the same plan. By default
@@ -118,7 +119,18 @@ def verify(
     ------
     VerificationError
         At the first check that fails; it names the file or the field.
+
+    Examples
+    --------
+    A folder that passes every check; each is carried out when it is asked for:
+
+    >>> import pipelines
+    >>> checks = list(pipelines.verify("out/demo/public"))
+    >>> checks[-1].name
+    'for release'
     """
+    folder = path_of(folder, "folder")
+    key = None if key is None else path_of(key, "key")
     try:
         yield from _verify(folder, key, guarantee, factors)
     except VerificationError as error:

@@ -9,6 +9,7 @@ from importlib import resources
 from pathlib import Path
 
 import geo_data
+from geo_data.arguments import PathLike, path_of
 from pipelines.config.loading import ConfigError, ReleaseConfig, parse_config
 from pipelines.release.layout import MANIFEST
 from pipelines.running.folder import RunFolder
@@ -19,7 +20,7 @@ __all__ = ["demo", "demo_inputs", "demo_truth"]
 _NAME = "demo.toml"
 
 
-def demo(out: Path | None = None, *, report: Callable[[str], None] | None = None) -> Release:
+def demo(out: PathLike | None = None, *, report: Callable[[str], None] | None = None) -> Release:
     """Generate the demo region, and release it.
 
     The configuration is ``examples/demo.toml``; its paths are taken as if it lay in ``examples`` of the
@@ -28,7 +29,7 @@ def demo(out: Path | None = None, *, report: Callable[[str], None] | None = None
 
     Parameters
     ----------
-    out : Path, optional
+    out : str or path, optional
         Another output folder.
     report : callable, optional
         Told each step.
@@ -42,6 +43,7 @@ def demo(out: Path | None = None, *, report: Callable[[str], None] | None = None
     ConfigError
         If the output folder holds something else than an earlier demo.
     """
+    out = None if out is None else path_of(out, "out")
     config = parse_config(_text(), Path.cwd() / "examples", _NAME)
     if out is not None:
         config = config.with_out(out)
@@ -59,12 +61,12 @@ def demo(out: Path | None = None, *, report: Callable[[str], None] | None = None
     return run(config, report=report)
 
 
-def demo_inputs(folder: Path, **size: int) -> Path:
+def demo_inputs(folder: PathLike, **size: int) -> Path:
     """Generate the demo region in a folder, with a configuration that releases it, to try things out on.
 
     Parameters
     ----------
-    folder : Path
+    folder : str or path
         Made where it is not there. Files of an earlier call are replaced by the same.
     **size : int
         Of `geo_data.write_demo_region`, for a smaller region.
@@ -74,6 +76,7 @@ def demo_inputs(folder: Path, **size: int) -> Path:
     Path
         The configuration, ``examples/demo.toml`` in the folder. Its inputs are in ``out/demo-inputs`` there.
     """
+    folder = path_of(folder, "folder")
     path = folder / "examples" / _NAME
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(_text(), encoding="utf-8")

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import synth
+from geo_data.arguments import PathLike, paths_of
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.config.sections import LedgerSettings
 from pipelines.ledger.budgets import budgets_of_debit, left_of, line_of_text
@@ -22,6 +22,7 @@ from pipelines.storage.stored_names import one_form
 
 __all__ = [
     "budget_left",
+    "check_affordable",
     "check_ledger",
     "check_payable",
     "cost_of",
@@ -98,11 +99,26 @@ def check_ledger(config: ReleaseConfig) -> None:
         If the ledger cannot be trusted or written to, its folder is not there, or a name cannot be entered.
     """
     if config.ledger is not None:
-        nothing = Fraction(0), Fraction(0)
         with suppress(OverBudgetError):  # which depends on the plan
-            Ledger(config.ledger.file).rehearse(
-                **_debit(config, run_name(config, "0" * 16), nothing, "0" * 64)
-            )
+            check_affordable(config, (Fraction(0), Fraction(0)))
+
+
+def check_affordable(config: ReleaseConfig, cost: tuple[Fraction, Fraction]) -> None:
+    """Refuse a release of such a cost if the ledger would refuse its debit now; nothing is left in it.
+
+    Parameters
+    ----------
+    config : ReleaseConfig
+    cost : tuple of Fraction
+        Epsilon and delta.
+
+    Raises
+    ------
+    LedgerError
+        As by `pay`.
+    """
+    if config.ledger is not None:
+        Ledger(config.ledger.file).rehearse(**_debit(config, run_name(config, "0" * 16), cost, "0" * 64))
 
 
 def check_payable(state: RunState) -> None:
@@ -245,7 +261,7 @@ def debit_of(state: RunState) -> str | None:
     return next((entry.hash for entry in Ledger(settings.file).entries() if entry.release == name), None)
 
 
-def debits_of(outs: Iterable[Path]) -> list[str]:
+def debits_of(outs: PathLike | Iterable[PathLike]) -> list[str]:
     """Return the entries of the ledger that paid for finished or unfinished runs, by their output folders.
 
     Raises
@@ -254,7 +270,7 @@ def debits_of(outs: Iterable[Path]) -> list[str]:
         If there is no run in a folder, or nothing paid for it.
     """
     debits = []
-    for out in outs:
+    for out in paths_of(outs, "outs"):
         staging = RunFolder(out) if RunFolder(out).begun else RunFolder.of(out)
         if not staging.begun:
             raise ConfigError(f"{out}: no release with its confidential folder is there")

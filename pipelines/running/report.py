@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import synth
+from geo_data.arguments import PathLike, expect, path_of
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.planning.form import plan_hash
 from pipelines.planning.plan import ReleasePlan
@@ -67,6 +68,14 @@ class PlanReport:
     folder: Path
     sha256: str
     rows: Mapping[str, int]
+
+    def __repr__(self) -> str:
+        name = self.plan.configuration["release"]["name"]
+        epsilon, delta = (synth.decimal_up(x, 6) for x in (self.guarantee.epsilon, self.guarantee.delta))
+        return (
+            f"<PlanReport: {name}; epsilon at most {epsilon}, delta at most {delta} for the run; "
+            f"expected loss {self.utility.objective:.4f}; in {self.folder}; text() has the whole report>"
+        )
 
     def text(self) -> str:
         """Return the report for people."""
@@ -125,14 +134,14 @@ def _other_attributes(plan: ReleasePlan, utility: SimulatedUtility) -> list[str]
 
 
 def plan(
-    config: ReleaseConfig, out: Path | None = None, *, report: Callable[[str], None] | None = None
+    config: ReleaseConfig, out: PathLike | None = None, *, report: Callable[[str], None] | None = None
 ) -> PlanReport:
     """Plan a release, and write the plan with its report; no home is read.
 
     Parameters
     ----------
     config : ReleaseConfig
-    out : Path, optional
+    out : str or path, optional
         Folder of the plan and its report; by default the release's with ``-plan``.
     report : callable, optional
         Told each step as it begins.
@@ -153,6 +162,8 @@ def plan(
     ConfigError, SigningError, LedgerError
         As by `check_ready`: what a run would refuse is refused now.
     """
+    expect(config, ReleaseConfig, "config", "load_config")
+    out = None if out is None else path_of(out, "out")
     folder = out or config.release.out.with_name(f"{config.release.out.name}-plan")
     # With a public table of workplaces a plan needs none of the jobs: their file may be elsewhere.
     check_ready(config, confidential=config.workplaces is None)

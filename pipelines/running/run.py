@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import geo_data
 import synth
+from geo_data.arguments import PathLike, expect, path_of
 from geo_data.delimited import count_rows
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.ledger.ledger import Ledger, LedgerError
@@ -73,6 +74,9 @@ class Release:
     noise_share: float
     notes: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        return f"<Release: {self.certificate!r}; in {self.out}>"
+
     @classmethod
     def of(cls, out: Path, certificate: Certificate, plan: ReleasePlan) -> Release:
         """Return a release without its plan, which may be large."""
@@ -96,7 +100,16 @@ def certify(plan: ReleasePlan) -> synth.Guarantee:
     ------
     ValueError
         If the certified totals exceed the requested ones.
+
+    Examples
+    --------
+    >>> import pipelines
+    >>> plan = pipelines.load_plan("out/demo/public/plan")
+    >>> guarantee = pipelines.certify(plan)
+    >>> guarantee.epsilon <= plan.numeric.epsilon
+    True
     """
+    expect(plan, ReleasePlan, "plan", "make_plan")
     guarantee = plan.certify()
     if not plan.met_by(guarantee):
         raise ValueError("the certified totals exceed what was requested; nothing was drawn")
@@ -106,7 +119,7 @@ def certify(plan: ReleasePlan) -> synth.Guarantee:
 def run(
     config: ReleaseConfig,
     *,
-    plan: Path | None = None,
+    plan: PathLike | None = None,
     key: synth.RunKey | None = None,
     report: Callable[[str], None] | None = None,
     scheduler: str | None = None,
@@ -120,7 +133,7 @@ def run(
     Parameters
     ----------
     config : ReleaseConfig
-    plan : Path, optional
+    plan : str or path, optional
         Folder that `odsynth plan` wrote for this configuration: its plan is the release's, byte for byte. By
         default the run plans itself.
     key : synth.RunKey, optional
@@ -149,7 +162,19 @@ def run(
         If the budget does not allow the release, or the ledger cannot be trusted.
     ConnectionError
         If no scheduler answers at the address given.
+
+    Examples
+    --------
+    >>> import pipelines
+    >>> config = pipelines.load_config("examples/demo.toml").with_out("out/mine")
+    >>> release = pipelines.run(config)
+    >>> release.certificate.release.name
+    'Demo region 2019, all jobs'
+    >>> sorted(path.name for path in release.out.iterdir())
+    ['confidential', 'public']
     """
+    expect(config, ReleaseConfig, "config", "load_config")
+    plan = None if plan is None else path_of(plan, "plan")
     out, reviewed = config.release.out, plan
     check_ready(config, new=True, public=reviewed is None)
     _refuse_unreachable(scheduler)
@@ -190,7 +215,7 @@ def run(
 
 
 def resume(
-    out: Path, *, report: Callable[[str], None] | None = None, scheduler: str | None = None
+    out: PathLike, *, report: Callable[[str], None] | None = None, scheduler: str | None = None
 ) -> Release:
     """Continue an interrupted run, with the result that it would have had, at no further cost.
 
@@ -198,7 +223,7 @@ def resume(
 
     Parameters
     ----------
-    out : Path
+    out : str or path
         Output folder of the run.
     report, scheduler
         As for `run`.
@@ -212,6 +237,7 @@ def resume(
     ConfigError
         If there is nothing to continue, or another version of the program began it.
     """
+    out = path_of(out, "out")
     staging, done = RunFolder.of(out), RunFolder(out)
     if not staging.begun and done.checked and (state := done.load()).debit is not None:
         out.chmod(0o755)

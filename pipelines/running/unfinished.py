@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from geo_data.arguments import PathLike, expect, path_of
 from pipelines.config.loading import ConfigError
 from pipelines.ledger.ledger import Ledger, LedgerError
 from pipelines.running.folder import RunFolder, RunState
@@ -59,12 +60,12 @@ class UnfinishedRun:
     problem: str
 
 
-def unfinished_runs(place: Path) -> list[UnfinishedRun]:
+def unfinished_runs(place: PathLike) -> list[UnfinishedRun]:
     """Return the unfinished runs of an output folder, or of all outputs in a folder and in its folders.
 
     Parameters
     ----------
-    place : Path
+    place : str or path
         The output folder of a run, which need not exist; or a folder that output folders lie in.
 
     Raises
@@ -72,6 +73,7 @@ def unfinished_runs(place: Path) -> list[UnfinishedRun]:
     ConfigError
         If there is no such folder.
     """
+    place = path_of(place, "place")
     place = place.absolute()
     own = RunFolder.of(place).folder if place.name else place
     if place.name and own.is_dir():
@@ -95,6 +97,7 @@ def wipe_run(run: UnfinishedRun) -> None:
     ConfigError
         If a process works in it, or something has become of it since.
     """
+    expect(run, UnfinishedRun, "run", "unfinished_runs")
     staging = RunFolder(run.folder)
     if _described(run.folder) != run:
         raise ConfigError(f"{run.folder}: something has become of this run meanwhile; look again")

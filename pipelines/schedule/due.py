@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
+from geo_data.arguments import PathLike, path_of
 from pipelines.config.fields import expand
 from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.ledger.ledger import OverBudgetError
@@ -39,7 +40,7 @@ __all__ = ["EXIT_BUSY", "EXIT_FAILED", "Result", "Summary", "due", "look"]
 
 
 def due(
-    folder: Path | str,
+    folder: PathLike,
     *,
     now: datetime | None = None,
     dry_run: bool = False,
@@ -53,7 +54,7 @@ def due(
 
     Parameters
     ----------
-    folder : Path or str
+    folder : str or path
         The calendar.
     now : datetime, optional
         For tests. By default the clock.
@@ -72,6 +73,7 @@ def due(
     ConfigError
         If the folder is no calendar, or what it says about itself cannot be used.
     """
+    folder = path_of(folder, "folder")
     calendar = read_calendar(folder)
     now = (now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
     if dry_run:

@@ -26,10 +26,12 @@ from pipelines.config.fields import absolute, shown
 from pipelines.config.problems import describe
 from pipelines.config.toml import ConfigError, read_toml
 
-__all__ = ["Limits", "Oidc", "ServiceSettings", "load_settings"]
+__all__ = ["INPUT_NAME", "Limits", "Oidc", "ServiceSettings", "load_settings"]
 
 _PREFIX = "ODSYNTH_"
 _OTHERS = ("ODSYNTH_DEBUG",)  # of the command line, not of the service
+
+INPUT_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 _Rate = Annotated[str, StringConstraints(pattern="^[1-9][0-9]{0,8}/(second|minute|hour)$")]
 _Role = Literal["viewer", "operator", "approver"]
@@ -102,7 +104,7 @@ class ServiceSettings(BaseSettings):
     calendar : Path or None
         Release calendar that the workers keep (`pipelines.due`).
     inputs : dict of str to Path
-        Release configurations that operators may run, by the name they use.
+        Release configurations that operators may run, by the name they use; beside those in `inputs_folder`.
     workers : int
         Runs at the same time in this process; 0 for a service whose workers are elsewhere.
     scheduler : str or None
@@ -136,7 +138,7 @@ class ServiceSettings(BaseSettings):
     outs: _Path = Field(default_factory=lambda given: given["folder"] / "runs")
     signer: _Path | None = None
     calendar: _Path | None = None
-    inputs: dict[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")], _Path] = {}
+    inputs: dict[Annotated[str, StringConstraints(pattern=INPUT_NAME)], _Path] = {}
     workers: Annotated[int, Field(ge=0, le=64)] = 1
     scheduler: str | None = None
     public_url: _Url | None = None
@@ -157,13 +159,18 @@ class ServiceSettings(BaseSettings):
         return self.public_url.rstrip("/") if self.public_url else f"http://{self.host}:{self.port}"
 
     @property
+    def inputs_folder(self) -> Path:
+        """Where a release configuration NAME.toml may be run as soon as it is put there."""
+        return self.folder / "inputs"
+
+    @property
     def cache(self) -> Path:
         """Where what is made of published releases lies: maps, and the tables that queries read."""
         return self.folder / "cache"
 
     def make_folders(self) -> None:
         """Make the folders that are not there; those of the state for nobody else to look into."""
-        for folder in (self.folder, self.cache, self.outs):
+        for folder in (self.folder, self.cache, self.outs, self.inputs_folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.folder.chmod(0o700)
         self.releases.mkdir(parents=True, exist_ok=True)

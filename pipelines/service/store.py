@@ -2,8 +2,8 @@
 
 What was spent of a privacy budget is not among them: that is the ledger's. Rules that must hold however many
 servers and workers use one database are constraints of the database: one running release for each data set,
-one decision for each run, one run for each idempotency key; nothing is changed in the audit trail, unless by
-who owns the database, and may take its triggers away.
+one decision for each run and version name, one run for each idempotency key; nothing is changed in the audit
+trail, unless by who owns the database, and may take its triggers away.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, MetaData, Row, create_engine, event, insert, select, text
+from sqlalchemy import Connection, Engine, MetaData, Row, Table, create_engine, event, insert, select, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from pipelines.service.migrations import ForeignDatabaseError, is_current, migrate
-from pipelines.service.migrations.versions import first
+from pipelines.service.migrations.versions import first, second
 from pipelines.storage.errors import ShownError
 
 __all__ = [
@@ -40,23 +40,29 @@ __all__ = [
 
 _LOCK = 0x6F6473796E7468  # "odsynth": PostgreSQL's advisory lock while tables are made or changed
 metadata = MetaData()
-# As the first revision made them; what a later one adds is appended here.
+# As the first revision made them, with what later ones added.
 for _table in first.metadata.sorted_tables:
     _table.to_metadata(metadata)
+metadata.tables["approvals"].append_column(second.decided_version(primary_key=True))
 tokens, runs, approvals, events, audit, sessions = (
     metadata.tables[name] for name in ("tokens", "runs", "approvals", "events", "audit", "sessions")
 )
+
+
+def _same_key(table: Table) -> str:
+    return " AND ".join(f"{column.name} = NEW.{column.name}" for column in table.primary_key)
+
 
 # Nothing is changed in these tables. In PostgreSQL the first revision says so.
 _SQLITE_TRIGGERS = tuple(
     f"CREATE TRIGGER IF NOT EXISTS {table.name}_no_{verb.lower()} BEFORE {verb} ON {table.name} "
     f"{when}BEGIN SELECT RAISE(ABORT, 'nothing is changed in {table.name}'); END"
-    for table, key in ((audit, audit.c.id), (approvals, approvals.c.run))
+    for table in (audit, approvals)
     for verb, when in (
         ("UPDATE", ""),
         ("DELETE", ""),
         # INSERT OR REPLACE deletes the old line without a word to the trigger of DELETE.
-        ("INSERT", f"WHEN EXISTS (SELECT 1 FROM {table.name} WHERE {key.name} = NEW.{key.name}) "),
+        ("INSERT", f"WHEN EXISTS (SELECT 1 FROM {table.name} WHERE {_same_key(table)}) "),
     )
 )
 

@@ -115,7 +115,8 @@ def combine(
     --------
     The share of a town's workers who live there, in three implicates of 1,000 workers each:
 
-    >>> result = combine([0.30, 0.33, 0.33], [0.00021, 0.00022, 0.00022], "partially")
+    >>> import pipelines
+    >>> result = pipelines.combine([0.30, 0.33, 0.33], [0.00021, 0.00022, 0.00022], "partially")
     >>> round(result.estimate, 3), round(result.variance, 7), round(result.degrees_of_freedom, 1)
     (0.32, 0.0003167, 20.1)
     >>> [round(limit, 3) for limit in result.interval]

@@ -8,11 +8,13 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 import pyarrow.dataset as ds
+from numpy.typing import NDArray
 
 import geo_data
-from pipelines.release.reader import PublicRelease, PublicReleaseError
+from geo_data.arguments import expect
+from pipelines.release.reader import PublicRelease, PublicReleaseError, with_codes
 
-__all__ = ["Area", "Side", "add_travel", "area_flows", "find_area"]
+__all__ = ["Area", "Side", "add_travel", "area_block_flows", "area_flows", "find_area"]
 
 Side = Literal["workers", "residents"]
 
@@ -51,7 +53,15 @@ def find_area(release: PublicRelease, code: str) -> Area:
     ------
     PublicReleaseError
         If no level has it.
+
+    Examples
+    --------
+    >>> import pipelines
+    >>> release = pipelines.read_public_release("out/demo/public")
+    >>> pipelines.find_area(release, "03001").level
+    'cty'
     """
+    expect(release, PublicRelease, "release", "read_public_release")
     for level in release.levels:
         unit = int(release.geography.unit_number(level, [code])[0])
         if unit >= 0:
@@ -64,15 +74,15 @@ def find_area(release: PublicRelease, code: str) -> Area:
 
 
 def area_flows(
-    release: PublicRelease, area: Area | None, of: Side = "workers", count: str = "S000"
+    release: PublicRelease, area: Area | str | None = None, of: Side = "workers", count: str = "S000"
 ) -> pd.DataFrame:
     """Return the flows from block to block of those who work, or live, in an area.
 
     Parameters
     ----------
     release : PublicRelease
-    area : Area or None
-        None is the whole release. Of an area only its own rows are read.
+    area : Area, str or None
+        A code is that of `find_area`; None is the whole release. Of an area only its own rows are read.
     of : {"workers", "residents"}
         Those who work in the area, or those who live in it.
     count : str
@@ -81,19 +91,39 @@ def area_flows(
     Returns
     -------
     DataFrame
-        A row for each pair of blocks with jobs: ``work`` and ``home`` (int32, block numbers), ``jobs``
+        A row for each pair of blocks with jobs: ``work`` and ``home`` (codes of the blocks, text), ``jobs``
         (int64, above 0).
 
     Raises
     ------
     PublicReleaseError
-        If there is no such count.
+        If there is no such area or count.
+
+    Examples
+    --------
+    >>> import pipelines
+    >>> release = pipelines.read_public_release("out/demo/public")
+    >>> flows = pipelines.area_flows(release, "03001")
+    >>> flows.columns.to_list()
+    ['work', 'home', 'jobs']
+    >>> flows["work"].str[:5].unique().tolist()
+    ['03001']
     """
+    expect(release, PublicRelease, "release", "read_public_release")
+    block = release.levels[-1]
+    found = find_area(release, area) if isinstance(area, str) else area
+    return with_codes(area_block_flows(release, found, of, count), release.geography, block, block)
+
+
+def area_block_flows(
+    release: PublicRelease, area: Area | None, of: Side = "workers", count: str = "S000"
+) -> pd.DataFrame:
+    """Return `area_flows` with blocks as `geo_data.Geography` numbers them (int32) in place of codes."""
     block, geography = release.levels[-1], release.geography
     if count not in release.counts:
         raise PublicReleaseError(f"there is no count {count!r}; there are: {', '.join(release.counts)}")
     if area is None:
-        flows = release.flows(block, block, [count]).rename(columns={count: "jobs"})
+        flows = release.unit_flows(block, block, [count]).rename(columns={count: "jobs"})
     else:
         blocks = np.flatnonzero(geography.unit_of(area.level, np.arange(geography.n_blocks)) == area.unit)
         column = ds.field("w_geocode" if of == "workers" else "h_geocode")
@@ -120,7 +150,8 @@ def add_travel(flows: pd.DataFrame, homes: pd.DataFrame, works: pd.DataFrame) ->
     Parameters
     ----------
     flows : DataFrame
-        Columns ``home`` and ``work``: positions in the tables of places, as `PublicRelease.flows` gives them.
+        Columns ``home`` and ``work``: codes of the places, as `PublicRelease.flows` gives them, or positions
+        in the tables of places.
     homes, works : DataFrame
         Places of the two levels (`PublicRelease.places`).
 
@@ -132,7 +163,7 @@ def add_travel(flows: pd.DataFrame, homes: pd.DataFrame, works: pd.DataFrame) ->
         place; directions also where home and work are one place.
     """
     home, work = (
-        places[["latitude", "longitude"]].to_numpy()[flows[side]].T
+        places[["latitude", "longitude"]].to_numpy()[_positions(flows[side], places)].T
         for side, places in (("home", homes), ("work", works))
     )
     return flows.assign(
@@ -140,3 +171,13 @@ def add_travel(flows: pd.DataFrame, homes: pd.DataFrame, works: pd.DataFrame) ->
         to_work=geo_data.bearing(*home, *work),
         to_home=geo_data.bearing(*work, *home),
     )
+
+
+def _positions(areas: pd.Series, places: pd.DataFrame) -> NDArray[np.intp]:
+    """Return where the places of a column of areas stand in their table."""
+    if pd.api.types.is_integer_dtype(areas):
+        return areas.to_numpy()
+    found = pd.Index(places["code"]).get_indexer(areas)
+    if (found < 0).any():
+        raise PublicReleaseError(f"there is no place of the area {areas[found < 0].iloc[0]!r}")
+    return found

@@ -109,15 +109,8 @@ class ReleaseData:
             A row for each pair of areas with jobs: ``work`` and ``home`` (text: codes), and the counts
             (int64).
         """
-        counts = [attributes] if isinstance(attributes, str) else list(attributes)
-        default = usual_level(self.release)
-        levels = {
-            "work": work_level or home_level or default,
-            "home": home_level or work_level or default,
-        }
-        flows = self.release.flows(levels["home"], levels["work"], counts)
-        codes = {side: self.release.geography.codes(level) for side, level in levels.items()}
-        return flows.assign(**{side: pd.array(codes[side][flows[side]], dtype="str") for side in levels})
+        default = home_level or work_level or usual_level(self.release)
+        return self.release.flows(home_level or default, work_level or default, attributes)
 
     def shapes(self, level: str | None = None) -> gpd.GeoDataFrame:
         """Return the areas of a level.

@@ -22,6 +22,11 @@ _LODES = {
     "bgrp": ("block group", "block groups", 1),
     "tabblk": ("block", "blocks", 3),
 }
+_AREAS = {
+    "ctycsub": ("county subdivision", "county subdivisions"),
+    "stplc": ("place", "places"),
+    "zcta": ("ZIP code area", "ZIP code areas"),
+}
 # The end of names of LODES: "(Providence, RI)", "(Tract 118, Providence, RI)".
 _IN_BRACKETS = re.compile(r"(?:\(|, )(?P<county>[^(), ][^(),]*)(?P<state>, [A-Z]{2})\)$")
 
@@ -42,7 +47,8 @@ def level_words(level: str) -> dict[str, str | list[int]]:
     Parameters
     ----------
     level : str
-        Name of a level; those of LODES crosswalks are known, another name stands for itself.
+        Name of a level or of non-nesting areas; those of LODES crosswalks are known, another name stands for
+        itself.
 
     Returns
     -------
@@ -51,6 +57,8 @@ def level_words(level: str) -> dict[str, str | list[int]]:
         other, empty where that is not known.
     """
     names = list(_LODES)
+    if level in _AREAS:
+        return {"one": _AREAS[level][0], "many": _AREAS[level][1], "groups": []}
     known = "tabblk" if level.startswith("tabblk") else level
     if known not in _LODES:
         word = level.replace("_", " ")

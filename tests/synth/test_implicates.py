@@ -12,12 +12,13 @@ import pytest
 from numpy.typing import NDArray
 
 from synth.conditional import NOISE, URN, backward, forward, group_evidence, solve
-from synth.effects import Family, Sums, draw_effects
+from synth.effects import Family, Sums, draw_effects, scaled
 from synth.evidence import Evidence
 from synth.geometric import GeometricParameters
 from synth.implicates import Implicates
 from synth.intervals import held_by_lot, intervals
 from synth.measured import JobGroups, MeasuredTable, measure
+from synth.placing import draw_place
 from synth.plan import Domains, Table
 from synth.randomness import RunKey
 
@@ -105,6 +106,63 @@ def test_effects_are_the_ratios_of_sums_that_are_known() -> None:
 
 BLOCKS, PLACES, AREAS = 40, 30, 5
 HOMES = Domains(BLOCKS, np.array([0, BLOCKS]), np.arange(BLOCKS, dtype=np.int32), np.zeros(BLOCKS, np.uint8))
+
+
+def test_urns_give_cells_that_nothing_was_drawn_of_the_homes_that_enumeration_does() -> None:
+    seen, par, keep = np.array([0, 3, 0, 1, 0]), np.array([0.3, 0.3, 0.1, 0.1, 0.5]), np.full(5, 0.8)
+    shape, n, draws = np.array([0.4, 0.8, 0.1, 0.3, 1.2]), 4, 20_000
+    exact = np.zeros((5, n + 1))
+    for x in itertools.product(range(n + 1), repeat=5):
+        if sum(x) == n:
+            cells = zip(x, seen, par, keep, shape, strict=True)
+            chance = math.exp(sum(log_weight(URN, *cell, 0.5) for cell in cells))
+            for c, count in enumerate(x):
+                exact[c, count] += chance
+    exact /= exact.sum(axis=1, keepdims=True)
+    kappa, homes = shape.sum(), np.empty((draws, n), np.int32)
+    nothing = np.zeros((0, 1)), np.zeros((0, 1), np.int64)
+    failures = draw_place(
+        URN, seen, par, keep, seen, np.array([0, 5]), np.array([n]), np.arange(5, dtype=np.int32)[np.newaxis],
+        np.tile(shape / kappa, (draws, 1)), np.array([n]), np.array([0]), kappa, np.full((draws, 1), kappa),
+        kappa, *nothing, np.zeros((0, 1), np.int64), np.zeros((0, 1), np.int64), np.zeros((0, 5), np.int32),
+        np.zeros((draws, 0), np.float32), np.zeros(0), np.zeros(0, np.int64), 0, np.random.default_rng(5),
+        homes,
+    )  # fmt: skip
+    assert failures == 0
+    for c in range(5):
+        found = np.bincount((homes == c).sum(axis=1), minlength=n + 1) / draws
+        np.testing.assert_allclose(found, exact[c], atol=0.015)
+
+
+def test_a_few_sums_far_from_the_model_are_drawn_where_their_counts_say() -> None:
+    random = np.random.default_rng(3)
+    owners, cells, draws = 60, 50, 200
+    owner, label = np.repeat(np.arange(owners), cells), np.tile(np.arange(cells) // 5, owners)
+    label = owner // 10 * 10 + label
+    factor = np.where(random.random(60) < 0.1, 12.0, 0.9)[label]
+    share = random.gamma(0.5, size=owner.size)
+    n = np.full(owner.size, 2000.0)
+    share *= 1 / np.bincount(owner, share)[owner]
+    true = share * factor
+    true *= n / np.bincount(owner, true)[owner]
+    rare = random.choice(owner.size, 20, replace=False)
+    true[rare] += 150.0
+    n = np.bincount(owner, true)[owner]
+    value, none = true + 6 * random.standard_normal(true.size), np.zeros(true.size, np.bool_)
+    sums = Sums(value, np.full(true.size, 36.0), np.zeros(true.size), n * share, n, owner)
+    families = [Family(label, 60, none), Family(np.arange(true.size), true.size, none)]
+    effects = draw_effects(sums, 1e5, families, draws, random)
+    drawn = np.stack([scaled(sums, families, [e[i].astype(float) for e in effects]) for i in range(draws)])
+    # Draws are of means: counts of so many jobs are not part of them.
+    off = (drawn.mean(axis=0) - true)[rare] / np.hypot(6, np.sqrt(true[rare]))
+    assert abs(off.mean()) < 1
+    assert np.abs(off).max() < 4
+    totals = np.stack([np.bincount(label, one) for one in drawn])
+    assert np.abs(totals.mean(axis=0) / np.bincount(label, true) - 1).max() < 0.2
+    # Labels of which nothing is known are as far from 1, and 1 in the mean.
+    unknown = families[0].unknown(np.full(2000, 1000.0), np.zeros(2000, np.bool_), random)
+    assert abs(unknown.mean() - 1) < 0.15
+    assert unknown.std() > 1
 
 
 def region(seed: int, *, own_model: bool) -> tuple[JobGroups, NDArray[np.int32], NDArray[np.float64]]:

@@ -14,7 +14,7 @@ from pipelines.release.certificate import Certificate
 from pipelines.service.access.auth import end_sessions, principal, require
 from pipelines.service.access.tokens import Principal, Token, revoke_token
 from pipelines.service.errors import answers
-from pipelines.service.operators import lookups, operations
+from pipelines.service.operators import lookups, operations, run_operations
 from pipelines.service.operators.models import (
     AuditEntry,
     AuditList,
@@ -24,6 +24,7 @@ from pipelines.service.operators.models import (
     EventList,
     InputEntry,
     InputList,
+    NewVersion,
     Person,
     RemarkText,
     Reviewed,
@@ -85,7 +86,7 @@ def submit_run(
 ) -> RunEntry:
     """By default a dry run: what the release would cost and is expected to lose. Nothing is spent by it."""
     state = request.app.state
-    run, new = operations.submit_input(
+    run, new = run_operations.submit_input(
         state.store,
         state.settings,
         who,
@@ -153,7 +154,8 @@ def get_certificate(request: Request, run: RunNumber, _: _Viewer) -> Response:
 )
 def queue_run(request: Request, run: RunNumber, asked: Reviewed, who: _Operator) -> RunEntry:
     """From here on it costs privacy. The release is drawn from the plan that is named, and from no other."""
-    return RunEntry.of(runs.queue(request.app.state.store, who, run, asked.plan_sha256))
+    state = request.app.state
+    return RunEntry.of(run_operations.queue_run(state.store, state.settings, who, run, asked.plan_sha256))
 
 
 @router.post("/runs/{run}/cancel", responses=answers(404, 409), summary="Take back a run")
@@ -168,14 +170,35 @@ def retry_run(request: Request, run: RunNumber, who: _Operator) -> RunEntry:
     return RunEntry.of(runs.retry(request.app.state.store, who, run))
 
 
+@router.post("/runs/{run}/close", responses=answers(404, 409, 503), summary="Close a failed run")
+def close_run(request: Request, run: RunNumber, who: _Operator) -> RunEntry:
+    """For good: what it left on the server is removed, homes included. What it has spent stays spent."""
+    state = request.app.state
+    return RunEntry.of(run_operations.close_run(state.store, state.settings, who, run))
+
+
+@router.post(
+    "/runs/{run}/rename",
+    responses=answers(404, 409) | _BODY,
+    summary="Publish a run under another version name",
+)
+def rename_run(request: Request, run: RunNumber, asked: NewVersion, who: _Operator) -> RunEntry:
+    """Of what is made and not published. An approver decides about it anew: not whoever gave the name."""
+    state = request.app.state
+    run_operations.rename_run(state.store, state.settings, who, run, asked.version)
+    return lookups.find_run(state.store, run)
+
+
 @router.post(
     "/runs/{run}/approve", responses=answers(404, 409) | _BODY, summary="Approve the publication of a run"
 )
 def approve_run(request: Request, run: RunNumber, asked: Verdict, who: _Approver) -> RunEntry:
-    """Needs somebody who has not submitted, queued or retried it, and the content that they have seen."""
-    store: Store = request.app.state.store
-    runs.decide(store, who, run, "approved", asked.content_sha256, asked.comment)
-    return lookups.find_run(store, run)
+    """Needs somebody who has not submitted, queued, retried or renamed it, and what they have seen."""
+    state = request.app.state
+    run_operations.approve(
+        state.store, state.settings, who, run, asked.content_sha256, asked.comment, asked.version
+    )
+    return lookups.find_run(state.store, run)
 
 
 @router.post(
@@ -184,7 +207,7 @@ def approve_run(request: Request, run: RunNumber, asked: Verdict, who: _Approver
 def reject_run(request: Request, run: RunNumber, asked: Verdict, who: _Approver) -> RunEntry:
     """For good. What it has spent stays spent."""
     store: Store = request.app.state.store
-    runs.decide(store, who, run, "rejected", asked.content_sha256, asked.comment)
+    runs.decide(store, who, run, "rejected", asked.content_sha256, asked.comment, asked.version)
     return lookups.find_run(store, run)
 
 

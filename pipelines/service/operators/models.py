@@ -22,6 +22,7 @@ __all__ = [
     "EventList",
     "InputEntry",
     "InputList",
+    "NewVersion",
     "Person",
     "RemarkText",
     "Reviewed",
@@ -70,10 +71,20 @@ class Reviewed(_Asked):
     plan_sha256: _Sha256
 
 
+class NewVersion(_Asked):
+    """The name under which what a run made is to be published; null names it by its content."""
+
+    version: _VersionName | None
+
+
 class Verdict(_Asked):
-    """What an approver decides about: the content that they have seen."""
+    """What an approver decides about: the content, and the version name, that they have seen."""
 
     content_sha256: _Sha256
+    version: Annotated[
+        _VersionName | None,
+        Field(description="Needed where the run was given another name, unless that of its content."),
+    ] = None
     comment: Annotated[str, StringConstraints(strip_whitespace=True, max_length=2000, pattern=_PLAIN)] = ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,25 +15,23 @@ from sqlalchemy import update
 import synth
 from pipelines.config.loading import ConfigError, ReleaseConfig, load_config
 from pipelines.ledger.ledger import Budget, Ledger, LedgerError
-from pipelines.planning.guards import public_files
 from pipelines.publishing.publishing import PublishError, erratum, withdraw
-from pipelines.running.preflight import check_ready
 from pipelines.schedule.calendar import read_calendar
 from pipelines.service.access.tokens import Principal
 from pipelines.service.public.catalog import Catalog, Version
-from pipelines.service.queue.runs import submit
 from pipelines.service.queue.worker_process import without_paths
-from pipelines.service.settings import ServiceSettings
-from pipelines.service.store import ServiceError, Store, record, runs, utc_now
-from pipelines.storage.errors import ShownError, shown_message
+from pipelines.service.settings import INPUT_NAME, ServiceSettings
+from pipelines.service.store import ServiceError, Store, record, utc_now
+from pipelines.service.store import runs as run_table
+from pipelines.storage.errors import shown_message
 
 __all__ = [
     "BudgetLine",
     "RegisteredInput",
     "add_remark",
     "budgets",
+    "find_input",
     "registered_inputs",
-    "submit_input",
 ]
 
 
@@ -88,56 +87,22 @@ class BudgetLine:
 
 def registered_inputs(settings: ServiceSettings) -> list[RegisteredInput]:
     """Return the registered inputs, in order of their names, as their files are now."""
-    return [_registered(name, path) for name, path in sorted(settings.inputs.items())]
+    return [_registered(name, path) for name, path in sorted(_input_files(settings).items())]
 
 
-def submit_input(
-    store: Store,
-    settings: ServiceSettings,
-    who: Principal,
-    name: str,
-    *,
-    version: str | None = None,
-    dry_run: bool = True,
-    key: str | None = None,
-) -> tuple[int, bool]:
-    """Submit a run of a registered input; see `runs.submit`.
+def find_input(settings: ServiceSettings, name: str) -> RegisteredInput:
+    """Return a registered input, as its file is now.
 
     Raises
     ------
     ServiceError
-        404 if there is no such input, 409 if it cannot be used now, or a run of it would be refused
-        (`check_ready`).
+        404 if there is none of this name.
     """
-    who.must("operator")
-    if name not in settings.inputs:
-        raise ServiceError(
-            404, "not_found", "There is no such input; the list of inputs has those there are."
-        )
-    found = _registered(name, settings.inputs[name])
-    if found.config is None:
-        raise ServiceError(409, "input", f"{name} cannot be used: {found.problem}")
-    try:
-        check_ready(found.config.with_out(settings.outs / "run-000000"))  # as the folder of a run is called
-    except (ShownError, OSError) as error:
-        config = found.config
-        paths = [settings.outs / "x", *config.jobs.files, *(path for _, path in public_files(config))]
-        paths += [section.file for section in (config.ledger,) if section]
-        paths += [section.key for section in (config.signature,) if section]
-        said = without_paths(shown_message(error, one_line=True), [str(path) for path in paths])
-        raise ServiceError(409, "input", f"{name} cannot be run now: {said}") from None
-    return submit(
-        store,
-        who,
-        found.config,
-        input=name,
-        version=version,
-        outs=settings.outs,
-        home=settings.folder,
-        signed=settings.signer is not None,
-        dry_run=dry_run,
-        key=key,
-    )
+    files = _input_files(settings)
+    if name not in files:
+        detail = "There is no such input; the list of inputs has those there are."
+        raise ServiceError(404, "not_found", detail)
+    return _registered(name, files[name])
 
 
 def budgets(settings: ServiceSettings) -> list[BudgetLine]:
@@ -210,8 +175,8 @@ def add_remark(
                 erratum(catalog.place, name, version, text)
             else:
                 withdraw(catalog.place, name, version, text)
-                of = (runs.c.published_name == name) & (runs.c.published_version == version)
-                withdrawn = update(runs).where(of, runs.c.state == "published")
+                of = (run_table.c.published_name == name) & (run_table.c.published_version == version)
+                withdrawn = update(run_table).where(of, run_table.c.state == "published")
                 connection.execute(withdrawn.values(state="withdrawn", changed=utc_now()))
     except PublishError as error:
         said = without_paths(shown_message(error, one_line=True), [str(catalog.place / "x")])
@@ -220,6 +185,12 @@ def add_remark(
         raise ServiceError(503, "storage", "The folder of publications cannot be written to.") from None
     catalog.refresh()
     return catalog.version(name, version)
+
+
+def _input_files(settings: ServiceSettings) -> dict[str, Path]:
+    """Return those of the settings and those in the folder, by name; where both have one, of the settings."""
+    there = {path.stem: path for path in settings.inputs_folder.glob("*.toml")}
+    return {name: path for name, path in there.items() if re.match(INPUT_NAME, name)} | settings.inputs
 
 
 def _registered(name: str, path: Path) -> RegisteredInput:

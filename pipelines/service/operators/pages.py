@@ -5,7 +5,7 @@ A page shows what the operators' API answers, and its forms do what it does: bot
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Form, Query, Request
 from starlette.responses import HTMLResponse, Response
@@ -39,6 +39,10 @@ _ACTS = 100
 
 class _RemarkForm(RemarkText):
     csrf: str = ""
+
+
+class _WithdrawalForm(_RemarkForm):
+    seen: Literal["yes"]
 
 
 class _SessionsForm(SessionsOf):
@@ -125,7 +129,11 @@ def release(request: Request, who: Viewer, name: Name, version: VersionName) -> 
 
 @router.post("/releases/{name}/{version}/withdraw")
 def withdraw(
-    request: Request, who: Approver, name: Name, version: VersionName, asked: Annotated[_RemarkForm, Form()]
+    request: Request,
+    who: Approver,
+    name: Name,
+    version: VersionName,
+    asked: Annotated[_WithdrawalForm, Form()],
 ) -> Response:
     """Withdraw a version."""
     state = request.app.state

@@ -5,20 +5,30 @@ from __future__ import annotations
 import secrets
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Form, Query, Request
 from markupsafe import Markup
-from pydantic import Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 from starlette.responses import HTMLResponse, Response
 
+import synth
 from pipelines.release.formats import parse_certificate
 from pipelines.service.errors import not_found
-from pipelines.service.operators import operations
+from pipelines.service.operators import operations, run_operations
 from pipelines.service.operators.lookups import find_certificate, find_run, find_runs
-from pipelines.service.operators.models import InputEntry, PlanEntry, Reviewed, RunEntry, Submission, Verdict
+from pipelines.service.operators.models import (
+    InputEntry,
+    NewVersion,
+    PlanEntry,
+    Reviewed,
+    RunEntry,
+    Submission,
+    Verdict,
+)
 from pipelines.service.operators.operations import BudgetLine
 from pipelines.service.operators.page import Approver, Operator, Viewer, page, see
+from pipelines.service.operators.review import review
 from pipelines.service.parameters import LARGEST, Before, RunNumber
 from pipelines.service.public.catalog import Catalog
 from pipelines.service.public.downloads import ServedFile
@@ -38,22 +48,53 @@ WORKING = tuple(state for task in TASKS.values() for state in (task.doing, task.
 _STEPS = 50
 
 
+def _or_none(value: object) -> object:
+    """An empty field of a form is none."""
+    return value or None
+
+
 class _SubmissionForm(Submission):
     csrf: str = ""
     key: Annotated[str, Form(pattern="^[!-~]{1,200}$")]
 
-    @field_validator("version", mode="before")
-    @classmethod
-    def _none_given(cls, value: object) -> object:
-        return value or None
+    _none_given = field_validator("version", mode="before")(_or_none)
 
 
 class _ReviewedForm(Reviewed):
     csrf: str = ""
+    seen: Literal["yes"]
 
 
 class _VerdictForm(Verdict):
     csrf: str = ""
+
+    _none_given = field_validator("version", mode="before")(_or_none)
+
+
+class _RejectionForm(_VerdictForm):
+    seen: Literal["yes"]
+
+
+class _ApprovalForm(_VerdictForm):
+    """With what has to be looked at, each ticked."""
+
+    certificate: Literal["yes"]
+    accuracy: Literal["yes"]
+    map: Literal["yes"]
+    name: Literal["yes"]
+
+
+class _NewVersionForm(NewVersion):
+    csrf: str = ""
+
+    _none_given = field_validator("version", mode="before")(_or_none)
+
+
+class _SeenForm(BaseModel):
+    """What cannot be undone: who sends it has ticked that they know what it does."""
+
+    csrf: str = ""
+    seen: Literal["yes"]
 
 
 @router.get("/inputs")
@@ -69,7 +110,7 @@ def inputs(request: Request, who: Viewer) -> Response:
 def submit(request: Request, who: Operator, asked: Annotated[_SubmissionForm, Form()]) -> Response:
     """Submit a dry run."""
     state = request.app.state
-    run, _ = operations.submit_input(
+    run, _ = run_operations.submit_input(
         state.store,
         state.settings,
         who,
@@ -115,12 +156,12 @@ def compare(
 @router.get("/runs/{run}")
 def get_run(request: Request, who: Viewer, run: RunNumber) -> Response:
     """A run: what it would cost, how far it is, what may be done with it."""
-    store = request.app.state.store
+    store, settings = request.app.state.store, request.app.state.settings
     found = find_run(store, run)
     # A release that was begun before, and failed, may have been paid for; that the ledger shows.
     begun = runs.release_begun(store, run)
     unpaid = found.plan if found.state in ("planned", "queued") and not begun else None
-    budgets, problem = _budgets(request.app.state.settings, found.data_set)
+    budgets, problem = _budgets(settings, found.data_set)
     return page(
         request,
         "run.html",
@@ -129,7 +170,11 @@ def get_run(request: Request, who: Viewer, run: RunNumber) -> Response:
         events=runs.list_events(store, run),
         working=found.state in WORKING,
         cancellable=found.state in runs.CANCELLABLE and not begun,
+        renamable=found.state == "finished" or (found.state, found.task) == ("failed", "publish"),
+        begun=begun,
         unpaid=unpaid,
+        taken=unpaid and run_operations.why_taken(store, settings, runs.get_run(store, run)),
+        remaining=unpaid and _remaining(budgets, unpaid),
         budgets=budgets,
         problem=problem,
         short=unpaid is not None and not any(_pays(budget, unpaid) for budget in budgets),
@@ -141,7 +186,8 @@ def queue(
     request: Request, who: Operator, run: RunNumber, asked: Annotated[_ReviewedForm, Form()]
 ) -> Response:
     """Let a planned run go on to its release."""
-    runs.queue(request.app.state.store, who, run, asked.plan_sha256)
+    state = request.app.state
+    run_operations.queue_run(state.store, state.settings, who, run, asked.plan_sha256)
     return see(f"/operator/runs/{run}")
 
 
@@ -159,11 +205,32 @@ def retry(request: Request, who: Operator, run: RunNumber) -> Response:
     return see(f"/operator/runs/{run}")
 
 
+@router.post("/runs/{run}/close")
+def close(request: Request, who: Operator, run: RunNumber, _: Annotated[_SeenForm, Form()]) -> Response:
+    """End a failed run for good."""
+    state = request.app.state
+    run_operations.close_run(state.store, state.settings, who, run)
+    return see(f"/operator/runs/{run}")
+
+
+@router.post("/runs/{run}/rename")
+def rename(
+    request: Request, who: Operator, run: RunNumber, asked: Annotated[_NewVersionForm, Form()]
+) -> Response:
+    """Give what was made another version name."""
+    state = request.app.state
+    run_operations.rename_run(state.store, state.settings, who, run, asked.version)
+    return see(f"/operator/runs/{run}")
+
+
 @router.get("/runs/{run}/approval")
 def approval(request: Request, who: Viewer, run: RunNumber) -> Response:
     """A finished release with its certificate and its map, and the form that decides about it."""
-    store = request.app.state.store
+    state = request.app.state
+    store, settings = state.store, state.settings
     found, certificate = find_run(store, run), parse_certificate(find_certificate(store, run))
+    public = run_operations.config_of(settings, runs.get_run(store, run)).release.out / "public"
+    budgets, problem = _budgets(settings, found.data_set)
     response = page(
         request,
         "approval.html",
@@ -173,6 +240,9 @@ def approval(request: Request, who: Viewer, run: RunNumber) -> Response:
         words=Markup(certificate_words(certificate, signed=found.signed)),  # escaped by itself
         has_map=_preview(request, found) is not None,
         own=who.person in runs.movers(store, run),
+        review=review(state.catalog, public, certificate, found.published_version),
+        budgets=budgets,
+        problem=problem,
     )
     response.headers["Content-Security-Policy"] = f"{POLICY}; frame-src 'self'"
     return response
@@ -191,21 +261,23 @@ def preview(request: Request, who: Viewer, run: RunNumber) -> Response:
 
 @router.post("/runs/{run}/approve")
 def approve(
-    request: Request, who: Approver, run: RunNumber, asked: Annotated[_VerdictForm, Form()]
+    request: Request, who: Approver, run: RunNumber, asked: Annotated[_ApprovalForm, Form()]
 ) -> Response:
     """Approve the publication; a worker then publishes."""
-    store = request.app.state.store
-    runs.decide(store, who, run, "approved", asked.content_sha256, asked.comment)
+    state = request.app.state
+    run_operations.approve(
+        state.store, state.settings, who, run, asked.content_sha256, asked.comment, asked.version
+    )
     return see(f"/operator/runs/{run}")
 
 
 @router.post("/runs/{run}/reject")
 def reject(
-    request: Request, who: Approver, run: RunNumber, asked: Annotated[_VerdictForm, Form()]
+    request: Request, who: Approver, run: RunNumber, asked: Annotated[_RejectionForm, Form()]
 ) -> Response:
     """Decide that it is not published."""
     store = request.app.state.store
-    runs.decide(store, who, run, "rejected", asked.content_sha256, asked.comment)
+    runs.decide(store, who, run, "rejected", asked.content_sha256, asked.comment, asked.version)
     return see(f"/operator/runs/{run}")
 
 
@@ -223,6 +295,21 @@ def _budgets(settings: ServiceSettings, data_set: str) -> tuple[list[BudgetLine]
     except ServiceError as error:
         return [], error.detail
     return [budget for budget in found if budget.data_set == data_set], None
+
+
+def _remaining(budgets: list[BudgetLine], cost: PlanEntry) -> str:
+    """What is left, once a plan is paid for, of the budgets that can pay for it; rounded down."""
+    paying = [each for each in budgets if _pays(each, cost)]
+    return ", ".join(
+        f"\u03b5 {_less(each.left_epsilon, cost.paid.epsilon)}"
+        f" and \u03b4 {_less(each.left_delta, cost.paid.delta)}"
+        + (f" of {each.period}" if each.period else "")
+        for each in paying
+    )
+
+
+def _less(left: str, cost: str) -> str:
+    return synth.decimal_down(synth.exact(left) - synth.exact(cost), 4)
 
 
 def _pays(budget: BudgetLine, cost: PlanEntry) -> bool:

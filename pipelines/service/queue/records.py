@@ -29,6 +29,7 @@ TASKS = {
 STATES = (
     *(state for task in TASKS.values() for state in (task.waiting, task.doing, task.done)),
     "cancelled",
+    "closed",
     "failed",
     "rejected",
     "withdrawn",

@@ -9,7 +9,9 @@
 
 An operator lets a planned run go on to the queue, or cancels it; an approver, who is somebody else, decides
 about a finished one. What ends in -ing is done by workers (`claims`): what they were interrupted in goes on
-where it stopped. A task that fails leaves the run failed; it can be tried again, and is not paid for twice.
+where it stopped. A task that fails leaves the run failed; it can be tried again, and is not paid for twice,
+or closed, which is the end. What is made and not published yet can be given another version name, and then
+an approver decides about it anew.
 """
 
 from __future__ import annotations
@@ -32,21 +34,32 @@ __all__ = [
     "CANCELLABLE",
     "TASKS",
     "cancel",
+    "close",
     "counts",
     "decide",
     "decision_of",
     "get_run",
+    "is_submitted",
     "list_events",
     "list_runs",
     "movers",
     "queue",
     "release_begun",
+    "rename",
     "retry",
     "submit",
+    "waiting_for",
 ]
 
 CALENDAR = Principal("calendar", "operator", "calendar")
 CANCELLABLE = ("submitted", "planned", "queued")
+_ENDED = (
+    "published",
+    "withdrawn",
+    "rejected",
+    "cancelled",
+    "closed",
+)  # the others may still take a version name
 
 
 def submit(
@@ -178,6 +191,53 @@ def retry(store: Store, who: Principal, run: int) -> Row[Any]:
     return _move(store, who, run, "retried", ("failed",), values)
 
 
+def close(store: Store, who: Principal, run: int) -> Row[Any]:
+    """End a failed run for good. What it has spent stays spent."""
+    values = {"state": "closed", "lease": None}
+    return _move(store, who, run, "closed", ("failed", "closed"), values)
+
+
+def rename(store: Store, who: Principal, run: int, version: str | None) -> Row[Any]:
+    """Give what was made, and is not published, another version name; an approver decides about it then.
+
+    Parameters
+    ----------
+    store : Store
+    who : Principal
+        An operator, who then cannot approve the run.
+    run : int
+        Finished, or approved and failed in its publication.
+    version : str or None
+        None names it by its content.
+
+    Returns
+    -------
+    Row
+        The run.
+
+    Raises
+    ------
+    ServiceError
+        409 if it is in another state, has this name, or was decided about under it.
+    """
+    who.must("operator")
+    with store.write() as connection:
+        row = run_row(connection, run, lock=True)
+        if row.state != "failed" or row.task != "publish":
+            _must_be(row, ("finished",))
+        if version == row.version:
+            raise ServiceError(409, "version", f"Run {run} has this version name already.")
+        same = (approvals.c.run == run) & (approvals.c.version == (version or ""))
+        if connection.execute(select(approvals.c.run).where(same)).first() is not None:
+            rule = f"Run {run} was decided about under this version name"
+            raise ServiceError(409, "version", f"{rule}. Fix: choose another name.")
+        values = {"state": "finished", "task": "release", "error": None, "message": None, "attempts": 0}
+        change(connection, run, version=version, lease=None, **values)
+        add_event(connection, run, "renamed", version or "")
+        record(connection, who.person, who.credential, "renamed", f"run {run}", version or "by its content")
+        return run_row(connection, run)
+
+
 def decide(
     store: Store,
     who: Principal,
@@ -185,6 +245,7 @@ def decide(
     decision: Literal["approved", "rejected"],
     content: str,
     comment: str = "",
+    version: str | None = None,
 ) -> Row[Any]:
     """Decide whether a finished run is published. Of several decisions at once, exactly one counts.
 
@@ -198,6 +259,9 @@ def decide(
     content : str
         SHA-256 of the release's SHA256SUMS, as the approver saw it.
     comment : str
+    version : str, optional
+        Under which it will be published, as the approver saw it. Of a run that was given another version name
+        it must be said, unless that is the one of its content.
 
     Returns
     -------
@@ -213,11 +277,15 @@ def decide(
             _must_be(row, ("finished",))
             if content != row.content:
                 raise ServiceError(409, "content", "This is not the release that was made. Fix: look again.")
+            if version != row.version and (version is not None or _was_renamed(connection, run)):
+                rule = "This is not the version name under which it will be published"
+                raise ServiceError(409, "version", f"{rule}. Fix: look again.")
             if decision == "approved":
                 _must_be_for_release(row)
                 _must_be_as_reviewed(row)
             values = {"decision": decision, "content": content, "comment": comment, "time": utc_now()}
-            connection.execute(insert(approvals).values(run=run, person=who.person, **values))
+            key = {"run": run, "version": row.version or ""}
+            connection.execute(insert(approvals).values(person=who.person, **key, **values))
             task = {"task": "publish"} if decision == "approved" else {}
             change(connection, run, state=decision, **task)
             add_event(connection, run, decision)
@@ -240,13 +308,15 @@ def get_run(store: Store, run: int) -> Row[Any]:
 
 
 def decision_of(store: Store, run: int) -> Row[Any] | None:
-    """Return what was decided about a run, or None."""
+    """Return what was decided about a run under its version name, or None."""
+    mine = (approvals.c.run == runs.c.id) & (approvals.c.version == func.coalesce(runs.c.version, ""))
+    query = select(approvals).join(runs, mine).where(runs.c.id == run)
     with store.read() as connection:
-        return connection.execute(select(approvals).where(approvals.c.run == run)).one_or_none()
+        return connection.execute(query).one_or_none()
 
 
 def movers(store: Store, run: int) -> frozenset[str]:
-    """Return who submitted, queued or retried a run: the persons who cannot approve it."""
+    """Return who submitted, queued, retried or renamed a run: the persons who cannot approve it."""
     with store.read() as connection:
         return _movers(connection, run)
 
@@ -255,6 +325,20 @@ def release_begun(store: Store, run: int) -> bool:
     """Whether a worker has begun the release of a run, which is paid for then, or may be."""
     with store.read() as connection:
         return _release_begun(connection, run)
+
+
+def is_submitted(store: Store, who: Principal, key: str | None) -> bool:
+    """Whether somebody's submission with a key of idempotency is known."""
+    same = (runs.c.submitted_by == who.person) & (runs.c.key == key)
+    with store.read() as connection:
+        return key is not None and connection.execute(select(runs.c.id).where(same)).first() is not None
+
+
+def waiting_for(store: Store, version: str) -> Sequence[Row[Any]]:
+    """Return the runs that may still be published under a version name, of whatever release."""
+    query = select(runs).where(runs.c.version == version, runs.c.state.not_in(_ENDED)).order_by(runs.c.id)
+    with store.read() as connection:
+        return connection.execute(query).all()
 
 
 def list_runs(
@@ -323,15 +407,20 @@ def _must_be(row: Row[Any], states: tuple[str, ...]) -> None:
 
 def _must_be_another(connection: Connection, run: int, who: Principal) -> None:
     if who.person in _movers(connection, run):
-        rule = "Whoever submitted, queued or retried a run cannot approve it"
+        rule = "Whoever submitted, queued, retried or renamed a run cannot approve it"
         raise ServiceError(403, "four_eyes", f"{rule}; somebody else must.")
 
 
 def _movers(connection: Connection, run: int) -> frozenset[str]:
     # Of the audit trail, where nobody is forgotten: a run may be retried more than once.
-    acts = audit.c.action.in_(("submitted", "queued", "retried"))
+    acts = audit.c.action.in_(("submitted", "queued", "retried", "renamed"))
     query = select(audit.c.actor).where(audit.c.subject == f"run {run}", acts)
     return frozenset(connection.execute(query).scalars())
+
+
+def _was_renamed(connection: Connection, run: int) -> bool:
+    renamed = select(events.c.id).where(events.c.run == run, events.c.event == "renamed").limit(1)
+    return connection.execute(renamed).first() is not None
 
 
 def _release_begun(connection: Connection, run: int) -> bool:

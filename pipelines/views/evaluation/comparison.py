@@ -220,7 +220,7 @@ def _shown(comparison: Comparison) -> NDArray[np.bool_]:
 def _compare(release: PublicRelease, name: str, flows: pd.DataFrame, levels: tuple[str, str]) -> Comparison:
     homes, works = levels
     places = {level: release.places(level) for level in {homes, works}}
-    released = release.flows(homes, works)
+    released = release.unit_flows(homes, works)
     notes = (_EXTERNAL,) if release.geography.external_zones else ()
     comparison = Comparison(
         name, flows, released, homes, works, places[homes], places[works], release.geography, notes
@@ -269,7 +269,7 @@ def _refuse_jobs(release: PublicRelease, path: Path, table: geo_data.Flows, comp
     if release.certificate.presence is not None:
         return
     level = table.destination_level
-    jobs = release.flows(release.levels[0], level)
+    jobs = release.unit_flows(release.levels[0], level)
     totals = [
         np.bincount(work, count, release.geography.n_units(level))
         for work, count in ((table.destination, table.flow), (jobs["work"], jobs["S000"]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from geo_data.arguments import PathLike, path_of, paths_of
 from pipelines.config.loading import ConfigError
 from pipelines.release.reader import PublicRelease, read_public_release
 from pipelines.storage.durable import whole_folder
@@ -44,17 +45,17 @@ _MARK = {
 }
 
 
-def evaluate(out: Path, truth: Path, to: Path | None = None) -> pd.DataFrame:
+def evaluate(out: PathLike, truth: PathLike, to: PathLike | None = None) -> pd.DataFrame:
     """Measure how far a release is from the confidential truth, and write a confidential report.
 
     Parameters
     ----------
-    out : Path
+    out : str or path
         Folder of the release, with ``public``.
-    truth : Path
+    truth : str or path
         The release's configuration (``.toml``), which names its jobs, or a LODES origin-destination file of
         the true jobs.
-    to : Path, optional
+    to : str or path, optional
         Folder to make (mode 0700, its files 0600); by default ``confidential/evaluation`` in `out`. An
         earlier evaluation there is replaced.
 
@@ -71,6 +72,9 @@ def evaluate(out: Path, truth: Path, to: Path | None = None) -> pd.DataFrame:
     PublicReleaseError, geo_data.InputError
         If the release, or the truth, cannot be read.
     """
+    out = path_of(out, "out")
+    truth = path_of(truth, "truth")
+    to = None if to is None else path_of(to, "to")
     release, target = _open(out, to, confidential=True)
     comparison = compare_with_truth(release, truth)
     lost = workload_losses(release, true_jobs(release, truth))
@@ -81,17 +85,19 @@ def evaluate(out: Path, truth: Path, to: Path | None = None) -> pd.DataFrame:
     return _write(release, [comparison], target, confidential=True, first=measures_table(lost))
 
 
-def evaluate_public(out: Path, tables: Sequence[Path], to: Path | None = None) -> pd.DataFrame:
+def evaluate_public(
+    out: PathLike, tables: PathLike | Iterable[PathLike], to: PathLike | None = None
+) -> pd.DataFrame:
     """Measure how far a release is from public tables, and write a report that may be published.
 
     Parameters
     ----------
-    out : Path
+    out : str or path
         Folder of the release, or its public folder.
-    tables : sequence of Path
+    tables : str, path or sequence of them
         Configurations (``.toml``), of which only the auxiliary tables are read, or LODES origin-destination
         files that are published, such as last year's.
-    to : Path, optional
+    to : str or path, optional
         Folder to make; by default ``evaluation`` beside the public folder. An earlier evaluation there is
         replaced.
 
@@ -105,12 +111,16 @@ def evaluate_public(out: Path, tables: Sequence[Path], to: Path | None = None) -
     ConfigError, PublicReleaseError, geo_data.InputError
         As `evaluate`; also where a table seems to be of the confidential jobs of the release.
     """
+    out = path_of(out, "out")
+    to = None if to is None else path_of(to, "to")
     release, target = _open(out, to, confidential=False)
-    return _write(release, compare_with_public(release, tables), target, confidential=False)
+    compared = compare_with_public(release, paths_of(tables, "tables"))
+    return _write(release, compared, target, confidential=False)
 
 
-def evaluation_folder(out: Path, *, confidential: bool) -> Path:
+def evaluation_folder(out: PathLike, *, confidential: bool) -> Path:
     """Return the folder of an evaluation where none is named."""
+    out = path_of(out, "out")
     if confidential:
         return out / "confidential" / "evaluation"
     return _public_folder(out).resolve().parent / "evaluation"

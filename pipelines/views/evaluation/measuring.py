@@ -215,7 +215,7 @@ def measure_implicates(release: PublicRelease, levels: Sequence[str]) -> pd.Data
     rows: list[Row] = []
     numbers = range(1, release.implicates + 1)
     for level in levels if release.implicates > 1 else ():
-        tables = [replace(release, implicate=number).flows(level, level) for number in numbers]
+        tables = [replace(release, implicate=number).unit_flows(level, level) for number in numbers]
         deviation = math.sqrt(implicate_variance(tables)["variance"].mean())
         rows.append(("implicate_deviation", level, _EVERYTHING, deviation))
     return measures_table(rows)

@@ -86,7 +86,7 @@ def _released(release: PublicRelease, table: Table) -> CountedJobs:
         columns = geo_data.count_columns(release.categories)[name]
     columns = tuple(columns)
     block = release.levels[-1]
-    flows = release.flows(block, block, columns)
+    flows = release.unit_flows(block, block, columns)
     parts = [np.repeat(np.arange(len(flows)), flows[column]) for column in columns]
     rows = np.concatenate(parts)
     codes = np.repeat(np.arange(len(parts)), [part.size for part in parts])

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from geo_data.arguments import PathLike, path_of, texts_of
 from pipelines.release.reader import PublicRelease, check_target, read_public_release
 from pipelines.storage.durable import private_folder, whole_folder
 from pipelines.views.exports.kepler import write_kepler
@@ -49,46 +50,50 @@ class Format:
 
 
 FORMATS: dict[str, Format] = {
-    "lodes": Format("OD (main, aux), RAC and WAC of blocks, as LODES", "any LODES program", write_lodes),
-    "csv": Format("aggregated flows, all counts", "spreadsheets, R, pandas", write_csv),
+    "lodes": Format("OD (main, aux), RAC, WAC and crosswalk, as LODES", "any LODES program", write_lodes),
+    "csv": Format("aggregated flows and zones, all counts", "spreadsheets, R, pandas", write_csv),
     "geoparquet": Format("zones with geometry, flows by code", "DuckDB, GeoPandas, QGIS", write_geoparquet),
     "geopackage": Format("zones and flows in one file", "QGIS, ArcGIS", write_geopackage),
     "flatgeobuf": Format("zones and flow lines, read in part", "QGIS, web maps", write_flatgeobuf),
     "geojson": Format("zones and flow lines as text", "web maps, any GIS", write_geojson),
     "pmtiles": Format("zones as vector tiles in one file", "MapLibre, QGIS", write_pmtiles),
-    "omx": Format("home x work matrices, one for each count", "transport models, openmatrix", write_omx),
-    "flowmap": Format("locations.csv and flows.csv", "flowmap.gl, flowmap.blue", write_flowmap),
+    "omx": Format(
+        "home x work matrices, one for each count", "ActivitySim, AequilibraE, openmatrix", write_omx
+    ),
+    "flowmap": Format(
+        "locations.csv, flows.csv and properties.csv", "flowmap.gl, flowmap.blue", write_flowmap
+    ),
     "kepler": Format("a map with zones and arcs", "kepler.gl", write_kepler),
 }
 """The formats by name; a new one is an entry here."""
 
 
 def export(
-    folder: Path,
-    formats: Sequence[str],
-    to: Path | None = None,
+    folder: PathLike,
+    formats: str | Sequence[str],
+    to: PathLike | None = None,
     *,
     home_level: str | None = None,
     work_level: str | None = None,
     implicate: int = 1,
-    intervals: Path | None = None,
+    intervals: PathLike | None = None,
 ) -> dict[str, list[Path]]:
     """Write a release in formats of other programs, each in a folder of its own, with a read-me.
 
     Parameters
     ----------
-    folder : Path
+    folder : str or path
         The public folder of a release; nothing else is read. It is not verified: `verify` does that.
-    formats : sequence of str
+    formats : str or sequence of str
         Of `FORMATS`.
-    to : Path, optional
+    to : str or path, optional
         Gets a folder for each format; by default ``exports`` beside the public folder.
     home_level, work_level : str, optional
         Levels of the zones; with one of them, the other is the same, and with none, it is the finest level
         with polygons, or zones of about 1,000 workers.
     implicate : int
         Which of the release's synthetic data sets.
-    intervals : Path, optional
+    intervals : str or path, optional
         A file of posterior draws of this release (`write_intervals`): flows get two columns more, ``low`` and
         ``high``, the interval of all jobs, but in LODES files, tiles, matrices and files for flowmap.
 
@@ -110,9 +115,12 @@ def export(
     -----
     Every format is written under another name and renamed when all are complete.
     """
+    folder, names = path_of(folder, "folder"), texts_of(formats, "formats")
+    to = None if to is None else path_of(to, "to")
+    intervals = None if intervals is None else path_of(intervals, "intervals")
     release = read_public_release(folder, implicate)
     to = to or folder.resolve().parent / "exports"
-    names = tuple(dict.fromkeys(formats))
+    names = tuple(dict.fromkeys(names))
     if names == ("lodes",) and (home_level or work_level):
         raise ExportError("lodes: LODES has blocks, and no other level; leave out the levels, or choose csv")
     home_level = home_level or work_level or usual_level(release)
@@ -159,7 +167,7 @@ _INTERVAL_WORDS = (
 
 
 def _readme(source: Source, name: str, folder: Path, remarks: list[str]) -> str:
-    release, counts = source.release, source.release.counts
+    release, counts, about = source.release, source.release.counts, source.about
     certificate = release.certificate
     status = "; ".join(certificate.not_for_release_because)
     levels = "" if name == "lodes" else f"Homes by {source.home_level}, workplaces by {source.work_level}.\n"
@@ -171,8 +179,11 @@ def _readme(source: Source, name: str, folder: Path, remarks: list[str]) -> str:
         f"{certificate.totals.synthetic_workers:,} SYNTHETIC workers: no row is a real person.",
         *([f"Implicate {release.implicate} of {release.implicates}."] if release.implicates > 1 else []),
         *([f"NOT FOR RELEASE: {status}."] if status else []),
-        f"epsilon {certificate.run.epsilon}, delta {certificate.run.delta}",
-        f"plan {certificate.plan_sha256}",
+        f"epsilon {about['epsilon']}, delta {about['delta']}",
+        f"version {about['version']}, made on {about['created'][:10]}",
+        f"licence {about['licence']}",
+        f"plan {about['plan_sha256']}",
+        f"certificate {about['certificate_sha256']}",
         "What that guarantees is said in the README.md and certificate.json of the release.",
         "",
         f"{levels}Codes are text: leading zeros count. Coordinates, if any, are degrees, WGS84 (EPSG:4326).",

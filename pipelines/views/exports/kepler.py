@@ -65,8 +65,8 @@ def write_kepler(source: Source, folder: Path) -> list[str]:
             "app": "kepler.gl",
             "source": "kepler.gl",
             "created_at": source.release.certificate.created,
-            "title": source.about["title"],
-            "description": source.sentence,
+            **source.about,
+            "columns": source.of(name for one in datasets for name in _names(one)),
         },
     }
     # The rows of the flows, the first data set, are put where the text has none, a batch at a time.
@@ -105,6 +105,10 @@ def _dataset(identifier: str, label: str, table: pd.DataFrame) -> dict[str, Any]
         fields.append({"name": name, "format": "", **kind})
     data = {"id": identifier, "label": label, "color": _INK, "allData": _rows(table), "fields": fields}
     return {"version": "v1", "data": data}
+
+
+def _names(dataset: dict[str, Any]) -> list[str]:
+    return [field["name"] for field in dataset["data"]["fields"]]
 
 
 def _areas(identifier: str, count: str) -> dict[str, Any]:

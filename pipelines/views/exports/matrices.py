@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from pipelines.views.exports.source import Source
+from pipelines.views.exports.tables import write_zone_table
+
+if TYPE_CHECKING:
+    import h5py
 
 __all__ = ["write_omx"]
 
@@ -17,13 +22,15 @@ _SIDE = 128  # of a tile, one chunk of the file: 64 kB, of which few flows leave
 
 
 def write_omx(source: Source, folder: Path, side: int = _SIDE) -> list[str]:
-    """Write one OMX file (HDF5) with a matrix for each count and the zones' codes as lookups.
+    """Write one OMX file (HDF5) with a matrix for each count and the zones' numbers as lookups.
 
     `side` is that of a tile, in cells.
 
     Notes
     -----
-    Layout 0.2 of the OMX specification: matrices in ``/data``, all of one shape, lookups in ``/lookup``.
+    Layout 0.2 of the OMX specification: matrices in ``/data``, all of one shape, lookups in ``/lookup``. A
+    lookup has whole numbers, because ActivitySim takes no text, nor two lookups that differ. Codes and
+    names are in ``/zones``, of which the specification knows nothing, and its readers neither.
 
     Matrices consist of tiles, and only those with flows are in the file: of the others HDF5 knows that they
     are 0. Columns of tiles are written one after another, as the flows come in the order of work zones.
@@ -36,13 +43,14 @@ def write_omx(source: Source, folder: Path, side: int = _SIDE) -> list[str]:
     with h5py.File(folder / source.name(source.flows_name, "omx"), "w") as file:
         file.attrs["OMX_VERSION"] = np.bytes_("0.2")
         file.attrs["SHAPE"] = np.array(shape, np.int32)
-        for key, value in source.about.items():
-            file.attrs[key] = np.bytes_(value.encode())
+        _describe(file, source.about)
         data = file.create_group("data")
         matrices = [
             data.create_dataset(name, shape, np.int32, chunks=tile, compression="gzip", fillvalue=0)
             for name in source.counts
         ]
+        for matrix, meaning in zip(matrices, source.of(source.counts).values(), strict=True):
+            _describe(matrix, {"description": f"{meaning}; rows are homes, columns are workplaces"})
         for strip in _strips(source, tile[1]):
             column = strip["work"].iloc[0] // tile[1] * tile[1]
             strip = strip.sort_values("home")
@@ -58,14 +66,35 @@ def write_omx(source: Source, folder: Path, side: int = _SIDE) -> list[str]:
                         packer = zlib.compressobj(1, strategy=zlib.Z_RLE)
                         packed = packer.compress(values.data) + packer.flush()
                         matrix.id.write_direct_chunk((row, column), packed)
-        lookup = file.create_group("lookup")
-        for end, level in source.levels.items():
-            codes = [str(code).encode() for code in geography.codes(level)]
-            lookup.create_dataset(end, data=np.array(codes))  # of fixed length, which every reader knows
+        one = source.home_level == source.work_level
+        lookups = {"zone": source.home_level} if one else source.levels
+        for name, level in lookups.items():
+            numbers = np.arange(1, geography.n_units(level) + 1, dtype=np.int32)
+            lookup = file.create_dataset(f"lookup/{name}", data=numbers)
+            _describe(lookup, {"description": f"{source.meanings['zone']} (zones/{name})"})
+            for column in source.points(level).columns.intersection(["code", "name"]):
+                # Of fixed length, which every reader knows.
+                words = np.char.encode(source.points(level)[column].to_numpy(str), "utf-8")
+                _describe(
+                    file.create_dataset(f"zones/{name}/{column}", data=words, compression="gzip"),
+                    {"description": source.meanings[column]},
+                )
+    for level in dict.fromkeys(source.levels.values()):
+        write_zone_table(source, level, folder)
     size = 4 * shape[0] * shape[1] / 1e9  # GB
+    outside = bool(geography.external_zones)
     return [
-        f"Matrices have homes ({source.home_level}) as rows and workplaces ({source.work_level}) as columns; "
-        "the lookups home and work have the codes of the zones, as text.",
+        f"Rows are homes ({source.home_level}), columns are workplaces ({source.work_level}).",
+        (
+            "Homes and workplaces have one zone system: row and column i are the same zone. The lookup zone "
+            "has its number, from 1; codes and names by number are in the CSV file beside, and in the group "
+            "zones of the matrices' own file."
+            if one
+            else "Homes and workplaces have different zones, so matrices are not square. ActivitySim does "
+            "not take them, and AequilibraE takes the zones of homes for all: give one level for both. The "
+            "lookups home and work have the numbers of the zones, from 1; codes and names by number are in "
+            "the CSV files beside, and in the group zones of the matrices' own file."
+        ),
         *(
             [
                 f"A program that loads a whole matrix needs {size:,.0f} GB of memory for it. Read parts: the "
@@ -74,8 +103,13 @@ def write_omx(source: Source, folder: Path, side: int = _SIDE) -> list[str]:
             if size >= 1
             else []
         ),
-        *(["External zones are zones, too, where nobody works."] if geography.external_zones else []),
+        *(["External zones are zones, too, where nobody works."] if outside else []),
     ]
+
+
+def _describe(item: h5py.HLObject, words: Mapping[str, str]) -> None:
+    for name, text in words.items():
+        item.attrs[name] = np.bytes_(text.encode())
 
 
 def _strips(source: Source, width: int) -> Iterator[pd.DataFrame]:

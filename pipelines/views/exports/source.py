@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 
 from pipelines.release.polygons import polygon_file
 from pipelines.release.reader import PublicRelease, PublicReleaseError
+from pipelines.views.dissolving import with_coarser
+from pipelines.views.exports.describing import column_meanings, provenance
 from pipelines.views.intervals.reading import PosteriorDraws
+from pipelines.views.labels import unit_names
 
 __all__ = ["ENDS", "INTERVAL", "ExportError", "Source", "usual_level"]
 
@@ -143,9 +146,10 @@ class Source:
     def zones(self) -> dict[str, gpd.GeoDataFrame]:
         """Zones with their totals, by level: one level where homes and workplaces have the same, else two.
 
-        A row for each unit, in order: ``code`` (text), ``home_<count>`` where homes have this level,
-        ``work_<count>`` where workplaces have it (int64), and geometry, EPSG:4326: polygons where the release
-        has them for the level, else points. None for external zones and units without a shape.
+        A row for each unit, in order: ``code`` (text), ``name`` where the level has names, ``home_<count>``
+        where homes have this level, ``work_<count>`` where workplaces have it (int64), and geometry,
+        EPSG:4326: polygons where the release has them for the level or for its parts, else points. None for
+        external zones and units without a shape.
         """
         return {level: self._zones(level) for level in dict.fromkeys(self.levels.values())}
 
@@ -155,22 +159,45 @@ class Source:
         return {level: zones[zones.geometry.notna()] for level, zones in self.zones.items()}
 
     def _zones(self, level: str) -> gpd.GeoDataFrame:
-        places = self.release.places(level)
-        columns: dict[str, pd.Series] = {"code": places["code"]}
+        points = self.points(level)
+        columns = {name: points[name] for name in ("code", "name") if name in points}
         for side, side_level in self.levels.items():
             if level == side_level:
-                totals = pd.DataFrame(self.totals[side], places.index, self.counts)
+                totals = pd.DataFrame(self.totals[side], points.index, self.counts)
                 columns |= {f"{side}_{name}": totals[name] for name in self.counts}
-        shapes = self.release.polygons(level)
-        if shapes is None:
-            longitude = places["longitude"] - 360 * np.sign(places["longitude"]) * (
-                places["longitude"].abs() > 180
-            )
-            geometry = gpd.GeoSeries.from_xy(longitude, places["latitude"])
-            geometry[places["latitude"].isna()] = None
+        if level in self._shapes:
+            geometry = self._shapes[level].set_index("unit").geometry.reindex(points.index)
         else:
-            geometry = shapes.set_index("unit").geometry.reindex(places.index)
+            geometry = gpd.GeoSeries.from_xy(points["longitude"], points["latitude"])
+            geometry[points["latitude"].isna()] = None
         return gpd.GeoDataFrame(columns, geometry=geometry.array, crs="EPSG:4326")
+
+    @cached_property
+    def _shapes(self) -> dict[str, gpd.GeoDataFrame]:
+        own = {level: self.release.polygons(level) for level in self.release.levels}
+        present = {level: shapes[shapes["unit"] >= 0] for level, shapes in own.items() if shapes is not None}
+        return with_coarser(self.release, present, set(self.levels.values()))
+
+    def points(self, level: str) -> pd.DataFrame:
+        """Return a point for each unit of a level.
+
+        Returns
+        -------
+        DataFrame
+            A row for each unit, in order: ``code`` (text), ``name`` where the level has names ("" where a
+            unit has none), ``latitude`` and ``longitude`` in degrees WGS84, NaN for external zones.
+        """
+        points = self.release.places(level)
+        west = points["longitude"] - 360 * np.sign(points["longitude"]) * (points["longitude"].abs() > 180)
+        points = points.assign(longitude=west)
+        if level in self._names:
+            points.insert(1, "name", self._names[level])
+        return points
+
+    @cached_property
+    def _names(self) -> dict[str, NDArray[np.object_]]:
+        names = {level: unit_names(self.release, level) for level in dict.fromkeys(self.levels.values())}
+        return {level: named for level, named in names.items() if (named != "").any()}
 
     def flow_tables(self) -> Iterator[pd.DataFrame]:
         """Yield the flows with codes instead of numbers.
@@ -190,11 +217,16 @@ class Source:
         Yields
         ------
         DataFrame
-            Rows of a batch of `flow_tables`, with ``home_longitude``, ``home_latitude``, ``work_longitude``
-            and ``work_latitude`` (degrees, WGS84) of the zones' points before the counts. Where a region
-            crosses 180 degrees, longitudes go on beyond, so that lines do not go round the earth.
+            Rows of a batch of `flow_tables`, with ``work_name`` and ``home_name`` where there are names, and
+            ``home_longitude``, ``home_latitude``, ``work_longitude`` and ``work_latitude`` (degrees,
+            WGS84) of the zones' points before the counts. Where a region crosses 180 degrees, longitudes go
+            on beyond, so that lines do not go round the earth.
         """
-        codes = self._codes
+        words = self._codes | {
+            f"{side}_name": pd.Index(self._names[self.levels[side]], dtype="str")
+            for side in self._codes
+            if self.levels[side] in self._names
+        }
         points = {
             side: self.release.places(level)[["longitude", "latitude"]].to_numpy()
             for side, level in self.levels.items()
@@ -203,7 +235,10 @@ class Source:
             home, work = points["home"][flows["home"]], points["work"][flows["work"]]
             drawn = np.isfinite(home).all(axis=1) & np.isfinite(work).all(axis=1) & (home != work).any(axis=1)
             ends = pd.DataFrame(np.hstack([home, work]), columns=ENDS)
-            named = {side: codes[side].take(flows[side].to_numpy()) for side in codes}
+            named = {
+                name: labels.take(flows[name.removesuffix("_name")].to_numpy())
+                for name, labels in words.items()
+            }
             table = pd.concat([pd.DataFrame(named), ends, flows[self.columns]], axis=1)
             yield table[drawn].reset_index(drop=True)
 
@@ -244,24 +279,21 @@ class Source:
         """What a file of flows is called: ``flows_<home level>_to_<work level>``."""
         return f"flows_{self.home_level}_to_{self.work_level}"
 
-    @property
+    @cached_property
     def about(self) -> dict[str, str]:
-        """What belongs to every copy of the data, for formats that hold metadata."""
-        certificate = self.release.certificate
-        return {
-            "title": certificate.release.name,
-            "description": self.sentence,
-            "epsilon": certificate.run.epsilon,
-            "delta": certificate.run.delta,
-            "plan_sha256": certificate.plan_sha256,
-        }
+        """What belongs to every copy of the data (`provenance`), for formats that hold metadata."""
+        return provenance(self.release)
+
+    @cached_property
+    def meanings(self) -> dict[str, str]:
+        """The meaning of every column of the zones, the flows and the journeys."""
+        return column_meanings(self.release, self.levels)
+
+    def of(self, columns: Iterable[str]) -> dict[str, str]:
+        """Return the meanings of some columns, those without one (geometry) left out."""
+        return {name: self.meanings[name] for name in columns if name in self.meanings}
 
     @property
     def sentence(self) -> str:
-        """The same as `about` in one sentence."""
-        certificate = self.release.certificate
-        status = "" if certificate.for_release else "NOT FOR RELEASE. "
-        return (
-            f"{status}Synthetic workers: no row is a real person. {certificate.release.name}; epsilon "
-            f"{certificate.run.epsilon}, delta {certificate.run.delta}, plan {certificate.plan_sha256}."
-        )
+        """The most important of `about` in one sentence."""
+        return self.about["description"]

@@ -6,9 +6,15 @@ GeoJSON are for drawing, so flows are straight lines there, of two points each.
 
 from __future__ import annotations
 
+import gzip
+import io
 import itertools
-from collections.abc import Iterator
+import json
+import shutil
+import struct
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import geopandas as gpd
 import numpy as np
@@ -31,57 +37,71 @@ def write_geoparquet(source: Source, folder: Path) -> list[str]:
     for level, zones in source.zones.items():
         described = zones.copy(deep=False)
         described.attrs = source.about
-        described.to_parquet(
-            folder / source.name(f"zones_{level}", "parquet"),
-            index=False,
-            compression="zstd",
-            schema_version="1.1.0",
-            write_covering_bbox=True,
-        )
-    batches = _batches(source.flow_tables())
-    schema = batches.schema.with_metadata(source.about)
+        written = io.BytesIO()
+        described.to_parquet(written, index=False, schema_version="1.1.0", write_covering_bbox=True)
+        table = pq.read_table(written)
+        schema = pa.schema([_field(source, field) for field in table.schema])
+        metadata = {**table.schema.metadata, **_key_values(source, zones)}
+        table = pa.Table.from_arrays(table.columns, schema=schema.with_metadata(metadata))
+        pq.write_table(table, folder / source.name(f"zones_{level}", "parquet"), compression="zstd")
+    batches = _batches(source, source.flow_tables())
+    metadata = _key_values(source, batches.schema.names)
+    schema = batches.schema.with_metadata(metadata)
     with pq.ParquetWriter(
         folder / source.name(source.flows_name, "parquet"), schema, compression="zstd"
     ) as file:
         for batch in batches:
-            file.write_batch(batch.replace_schema_metadata(source.about))
+            file.write_batch(batch.replace_schema_metadata(metadata))
     return source.without_shape("have no geometry")
 
 
+def _key_values(source: Source, columns: Iterable[str]) -> dict[str, str]:
+    return source.about | {"columns": json.dumps(source.of(columns), ensure_ascii=False)}
+
+
 def write_geopackage(source: Source, folder: Path) -> list[str]:
-    """Write one GeoPackage: a layer of zones for each level, and the flows as a table without geometry."""
+    """Write one GeoPackage: a layer of zones for each level, and the flows as a table without geometry.
+
+    Notes
+    -----
+    Provenance is in ``gpkg_metadata``, the columns' meanings are in ``gpkg_data_columns``.
+    """
     path = folder / source.name(source.flows_name, "gpkg")
     for level, zones in source.zones.items():
-        pyogrio.write_dataframe(
-            zones,
-            path,
-            layer=f"zones_{level}",
-            driver="GPKG",
-            layer_metadata=source.about,
-        )
-    flows = _batches(source.flow_tables())
+        _write_zones(source, zones, path, f"zones_{level}", "GPKG", layer_metadata=source.about)
+    flows = _batches(source, source.flow_tables())
     pyogrio.write_arrow(flows, path, layer="flows", driver="GPKG", layer_metadata=source.about)
     return source.without_shape("have no geometry")
 
 
 def write_flatgeobuf(source: Source, folder: Path) -> list[str]:
     """Write zones and flow lines as FlatGeobuf files with a spatial index."""
-    return _write_layers(
-        source, folder, "fgb", "FlatGeobuf", TITLE=source.about["title"], DESCRIPTION=source.sentence
-    )
+
+    def options(columns: Iterable[str]) -> dict[str, Any]:  # a column's meaning goes with the column
+        title = {"TITLE": source.about["title"], "DESCRIPTION": source.sentence}
+        return title | {"layer_metadata": source.about}
+
+    return _write_layers(source, folder, "fgb", "FlatGeobuf", options)
 
 
 def write_geojson(source: Source, folder: Path) -> list[str]:
-    """Write zones and flow lines as GeoJSON (RFC 7946)."""
-    return _write_layers(source, folder, "geojson", "GeoJSON", RFC7946="YES", DESCRIPTION=source.sentence)
+    """Write zones and flow lines as GeoJSON (RFC 7946), with foreign members that say what they are."""
+
+    def options(columns: Iterable[str]) -> dict[str, Any]:
+        members = {"type": "FeatureCollection", **source.about, "columns": source.of(columns)}
+        native = {"NATIVE_DATA": json.dumps(members), "NATIVE_MEDIA_TYPE": "application/vnd.geo+json"}
+        return native | {"RFC7946": "YES"}
+
+    return _write_layers(source, folder, "geojson", "GeoJSON", options)
 
 
 def write_pmtiles(source: Source, folder: Path) -> list[str]:
     """Write the zones as vector tiles in one PMTiles archive for each level."""
     for level, zones in source.placed_zones.items():
+        path = folder / source.name(f"zones_{level}", "pmtiles")
         pyogrio.write_dataframe(
             zones,
-            folder / source.name(f"zones_{level}", "pmtiles"),
+            path,
             layer="zones",
             driver="PMTiles",
             MINZOOM=_first_zoom(zones),
@@ -91,8 +111,43 @@ def write_pmtiles(source: Source, folder: Path) -> list[str]:
             NAME=source.about["title"],
             DESCRIPTION=source.sentence,
         )
+        _describe_tiles(source, path, zones)
     projection = "Tiles are in Web Mercator (EPSG:3857), which their format demands."
     return [projection, *source.without_shape("are not in the tiles")]
+
+
+def _describe_tiles(source: Source, path: Path, zones: gpd.GeoDataFrame) -> None:
+    """Put provenance and the meanings of columns, as TileJSON has them, into the metadata of an archive.
+
+    An archive of PMTiles 3 has a header of 127 bytes, a directory, the metadata, further directories and the
+    tiles; from byte 8 on, the header says where each of these four begins and how long it is. It is written
+    anew with longer metadata, without a gap, so that checkers find every byte accounted for.
+    """
+    described = path.with_suffix(".described")
+    with path.open("rb") as file, described.open("wb") as target:
+        header = bytearray(file.read(127))
+        numbers = struct.unpack("<8Q", header[8:72])
+        root, old, leaves, tiles = ((numbers[i], numbers[i + 1]) for i in range(0, 8, 2))
+        metadata = json.loads(gzip.decompress(_part(file, old)))
+        for layer in metadata["vector_layers"]:
+            layer["fields"] |= source.of(zones)
+        new = gzip.compress(json.dumps(metadata | source.about, ensure_ascii=False).encode(), mtime=0)
+        begin = root[0] + root[1]
+        after = begin + len(new)
+        header[8:72] = struct.pack(
+            "<8Q", *root, begin, len(new), after, leaves[1], after + leaves[1], tiles[1]
+        )
+        target.write(header)
+        target.seek(root[0])
+        target.write(_part(file, root) + new + _part(file, leaves))
+        file.seek(tiles[0])
+        shutil.copyfileobj(file, target)
+    described.replace(path)
+
+
+def _part(file: BinaryIO, place: tuple[int, int]) -> bytes:
+    file.seek(place[0])
+    return file.read(place[1])
 
 
 def _first_zoom(zones: gpd.GeoDataFrame) -> int:
@@ -102,11 +157,20 @@ def _first_zoom(zones: gpd.GeoDataFrame) -> int:
     return int(np.clip(np.floor(np.log2(360 / degrees)) - 2, 0, _CLOSEST_ZOOM))
 
 
-def _write_layers(source: Source, folder: Path, suffix: str, driver: str, **options: str) -> list[str]:
-    """Write zones and lines, each to a file of its own, without what has no geometry."""
+def _write_layers(
+    source: Source,
+    folder: Path,
+    suffix: str,
+    driver: str,
+    options: Callable[[Iterable[str]], dict[str, Any]],
+) -> list[str]:
+    """Write zones and lines, each to a file of its own, without what has no geometry.
+
+    `options` gives those of the driver, for the columns of a file.
+    """
     for level, zones in source.placed_zones.items():
         path = folder / source.name(f"zones_{level}", suffix)
-        pyogrio.write_dataframe(zones, path, layer=f"zones_{level}", driver=driver, **options)
+        _write_zones(source, zones, path, f"zones_{level}", driver, **options(zones))
     drawn = 0
 
     def lines() -> Iterator[pd.DataFrame]:
@@ -117,26 +181,61 @@ def _write_layers(source: Source, folder: Path, suffix: str, driver: str, **opti
             shapes = shapely.linestrings(points) if len(points) else np.array([], object)
             yield journeys.drop(columns=ENDS).assign(geometry=shapely.to_wkb(shapes))
 
+    batches = _batches(source, lines())
     pyogrio.write_arrow(
-        _batches(lines(), geometry=pa.binary()),
+        batches,
         folder / source.name(source.flows_name, suffix),
         layer="flows",
         driver=driver,
         geometry_name="geometry",
         geometry_type="LineString",
         crs="EPSG:4326",
-        **options,
+        **options(batches.schema.names),
     )
     return [*source.without_shape("are left out"), *source.not_drawn(drawn)]
 
 
-def _batches(tables: Iterator[pd.DataFrame], **others: pa.DataType) -> pa.RecordBatchReader:
-    """Return a stream of tables, of which one at a time is in memory; codes are text."""
-    kinds = {"work": pa.string(), "home": pa.string(), **others}
+def _write_zones(
+    source: Source, zones: gpd.GeoDataFrame, path: Path, layer: str, driver: str, **options: Any
+) -> None:
+    """Write a layer of zones; polygons are multipolygons where one of them is."""
+    shapes = zones.geometry.to_numpy()
+    kinds = set(zones.geom_type.dropna())
+    if kinds == {"Polygon", "MultiPolygon"}:
+        single = zones.geom_type.to_numpy() == "Polygon"
+        shapes[single] = shapely.multipolygons(shapes[single][:, None])
+        kinds = {"MultiPolygon"}
+    table = pd.DataFrame(zones.drop(columns="geometry")).assign(geometry=shapely.to_wkb(shapes))
+    pyogrio.write_arrow(
+        _batches(source, iter([table])),
+        path,
+        layer=layer,
+        driver=driver,
+        geometry_name="geometry",
+        geometry_type=kinds.pop() if len(kinds) == 1 else "Unknown",
+        crs="EPSG:4326",
+        **options,
+    )
+
+
+def _batches(source: Source, tables: Iterator[pd.DataFrame]) -> pa.RecordBatchReader:
+    """Return a stream of tables, of which one at a time is in memory; columns have their meanings."""
     first = next(tables)
-    schema = pa.schema([(name, kinds.get(name, pa.int64())) for name in first.columns.tolist()])
+    schema = pa.schema([_field(source, pa.field(name, _kind(column))) for name, column in first.items()])
     batches = (
         pa.RecordBatch.from_pandas(table, schema, preserve_index=False)
         for table in itertools.chain([first], tables)
     )
     return pa.RecordBatchReader.from_batches(schema, batches)
+
+
+def _kind(column: pd.Series) -> pa.DataType:
+    if column.name == "geometry":
+        return pa.binary()
+    return pa.int64() if pd.api.types.is_integer_dtype(column) else pa.string()
+
+
+def _field(source: Source, field: pa.Field) -> pa.Field:
+    """Return a field with the meaning of its column, under the key from which GDAL takes it."""
+    meaning = source.of([field.name]).get(field.name)
+    return field if meaning is None else field.with_metadata({"GDAL:OGR:comment": meaning})

@@ -1,23 +1,28 @@
-"""Plain tables: aggregated flows as CSV, and the two CSV files of flowmap.gl and flowmap.blue."""
+"""Plain tables: aggregated flows and zones as CSV, and the CSV files of flowmap.gl and flowmap.blue."""
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
 import pandas as pd
 
+from pipelines.views.exports.describing import describe_csv
 from pipelines.views.exports.source import Source
 
-__all__ = ["write_csv", "write_flowmap"]
+__all__ = ["write_csv", "write_flowmap", "write_zone_table"]
+
+_DECIMALS = 6  # of degrees: 0.1 m
 
 
 def write_csv(source: Source, folder: Path) -> list[str]:
-    """Write the flows of the pair of levels with all counts, as csv.gz."""
-    path = folder / source.name(source.flows_name, "csv.gz")
-    with path.open("wb") as file, gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
+    """Write the flows of the pair of levels with all counts, and the zones, as CSV."""
+    path = folder / source.name(source.flows_name, "csv")
+    with path.open("wb") as file:
         for number, flows in enumerate(source.flow_tables()):
-            flows.to_csv(packed, header=number == 0, index=False, lineterminator="\n")
+            flows.to_csv(file, header=number == 0, index=False, lineterminator="\n")
+    describe_csv(path, flows, source.about, source.meanings)
+    for level in source.zones:
+        write_zone_table(source, level, folder)
     external = source.release.geography.external_zones
     return (
         [f"External zones are zones, too: {', '.join(external)}, each filled up with 9s or cut."]
@@ -26,26 +31,45 @@ def write_csv(source: Source, folder: Path) -> list[str]:
     )
 
 
+def write_zone_table(source: Source, level: str, folder: Path) -> Path:
+    """Write the zones of a level as CSV: number, code, name, point and totals; return its path."""
+    points = source.points(level).round({"latitude": _DECIMALS, "longitude": _DECIMALS})
+    totals = source.zones[level].drop(columns=["geometry", *points.columns], errors="ignore")
+    table = pd.concat([points, pd.DataFrame(totals)], axis=1)
+    table.insert(0, "zone", range(1, len(table) + 1))
+    path = folder / source.name(f"zones_{level}", "csv")
+    table.to_csv(path, index=False, lineterminator="\n")
+    describe_csv(path, table, source.about, source.meanings)
+    return path
+
+
 def write_flowmap(source: Source, folder: Path) -> list[str]:
-    """Write ``locations.csv`` and ``flows.csv``; flows inside a zone are among them.
+    """Write ``locations.csv``, ``flows.csv`` and ``properties.csv``; flows inside a zone are among them.
 
     Notes
     -----
     Zones without a place on a map (external zones) are left out. Where homes and workplaces have different
-    levels, the id of a location is its level and its code.
+    levels, the id of a location is its level and its code. A location without a name is called by its code.
     """
     locations = {}
     for level in dict.fromkeys(source.levels.values()):
-        places = source.release.places(level)
-        ids = places["code"] if source.home_level == source.work_level else f"{level}:" + places["code"]
+        points = source.points(level)
+        code = points["code"]
+        names = points["name"].where(points["name"] != "", code) if "name" in points else code
+        ids = code if source.home_level == source.work_level else f"{level}:" + code
         locations[level] = pd.DataFrame(
-            {"id": ids, "name": places["code"], "lat": places["latitude"], "lon": places["longitude"]}
+            {"id": ids, "name": names, "lat": points["latitude"], "lon": points["longitude"]}
         )
-    placed = pd.concat(locations.values()).dropna().round({"lat": 6, "lon": 6})
-    placed.to_csv(folder / "locations.csv", index=False, lineterminator="\n")
+    placed = pd.concat(locations.values()).dropna().round({"lat": _DECIMALS, "lon": _DECIMALS})
+    _write(source, placed, folder / "locations.csv")
+    words = [(name, source.about[name]) for name in ("title", "description")]
+    origin = f"odsynth release, version {source.about['version']}"
+    words += [("source.name", f"{origin}; licence: {source.about['licence']}")]
+    _write(source, pd.DataFrame(words, columns=["property", "value"]), folder / "properties.csv")
     ends = {"origin": locations[source.home_level], "dest": locations[source.work_level]}
     missing = 0
-    with (folder / "flows.csv").open("wb") as file:
+    path = folder / "flows.csv"
+    with path.open("wb") as file:
         for number, flows in enumerate(source.flows()):
             homes, works = ends["origin"].iloc[flows["home"]], ends["dest"].iloc[flows["work"]]
             table = pd.DataFrame(
@@ -54,8 +78,27 @@ def write_flowmap(source: Source, folder: Path) -> list[str]:
             shown = homes["lat"].notna().to_numpy() & works["lat"].notna().to_numpy()
             table[shown].to_csv(file, header=number == 0, index=False, lineterminator="\n")
             missing += int(table["count"][~shown].sum())
+    describe_csv(path, table, source.about, _FLOWMAP)
     return (
         [f"{missing:,} workers are left out: they live in external zones, which have no place on a map."]
         if missing
         else []
     )
+
+
+_FLOWMAP = {
+    "id": "code of the zone, text; where two levels are in the file, the level and a colon are before it",
+    "name": "name of the zone, or its code where it has none",
+    "lat": "latitude of the zone's point, the mean of its blocks' centroids; degrees, WGS84",
+    "lon": "longitude of the zone's point, the mean of its blocks' centroids; degrees, WGS84",
+    "origin": "id of the zone where they live",
+    "dest": "id of the zone where they work",
+    "count": "all jobs: number of synthetic workers",
+    "property": "what of the map, as flowmap.blue calls it",
+    "value": "what it says",
+}
+
+
+def _write(source: Source, table: pd.DataFrame, path: Path) -> None:
+    table.to_csv(path, index=False, lineterminator="\n")
+    describe_csv(path, table, source.about, _FLOWMAP)

@@ -28,20 +28,24 @@ _STYLE: Any = {
     "text.parse_math": False,  # a name is no formula
     "svg.hashsalt": "odsynth",  # the same figure gives the same bytes
     "svg.fonttype": "none",  # words that can be searched, read aloud and edited, not their outlines
+    "pdf.fonttype": 42,  # the same
 }
 # What matplotlib would write of its own: the day, and where it can be had.
 _METADATA: dict[str, dict[str, Any]] = {
     ".png": {"Software": None},
     ".svg": dict.fromkeys(("Creator", "Date", "Format", "Type")),
+    ".pdf": dict.fromkeys(("Creator", "Producer", "CreationDate")),
 }
 
 
 def write_figure(subject: FigureSubject, kind: str, path: Path) -> None:
-    """Draw one panel, or "all", and write the figure to a path that ends with .png or .svg."""
+    """Draw one panel, or "all", and write the figure to a path that ends with .png, .svg or .pdf."""
     with matplotlib.rc_context(_STYLE):
         figure = _compose(subject, list(_PANELS) if kind == "all" else [kind])
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=200, metadata=_METADATA[path.suffix.lower()])
+        suffix = path.suffix.lower()
+        words = {"Title": subject.title, "Subject": subject.source} if suffix == ".pdf" else {}
+        figure.savefig(path, dpi=200, metadata=_METADATA[suffix] | words)
 
 
 def _compose(subject: FigureSubject, kinds: list[str]) -> Figure:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from geo_data.arguments import PathLike, expect, path_of
 from pipelines.release.reader import PublicRelease, PublicReleaseError, check_target
 from pipelines.views.commutes import Side, find_area
 from pipelines.views.figures.subject import FigureSubject
@@ -11,12 +10,12 @@ from pipelines.views.figures.subject import FigureSubject
 __all__ = ["KINDS", "draw_figure"]
 
 KINDS = ("all", "choropleth", "flows", "rose", "distance")
-_SUFFIXES = (".png", ".svg")
+_SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def draw_figure(
     release: PublicRelease,
-    path: Path,
+    path: PathLike,
     *,
     area: str | None = None,
     of: Side = "workers",
@@ -24,13 +23,13 @@ def draw_figure(
     count: str = "S000",
     kind: str = "all",
 ) -> None:
-    """Draw the commutes of an area, as PNG or SVG.
+    """Draw the commutes of an area, as PNG, SVG or PDF.
 
     Parameters
     ----------
     release : PublicRelease
-    path : Path
-        The file; its name ends with .png or .svg. Its folder is made if it is not there.
+    path : str or path
+        The file; its name ends with .png, .svg or .pdf. Its folder is made if it is not there.
     area : str, optional
         Code of an area or a work block, at any level; by default the whole release.
     of : {"workers", "residents"}
@@ -49,10 +48,12 @@ def draw_figure(
         If there is no such area, level, count or kind, nobody is in the area, the name of the file ends
         otherwise, or it lies in the public folder.
     """
+    expect(release, PublicRelease, "release", "read_public_release")
+    path = path_of(path, "path")
     if kind not in KINDS:
         raise PublicReleaseError(f"there is no kind {kind!r}; there are: {', '.join(KINDS)}")
     if path.suffix.lower() not in _SUFFIXES:
-        raise PublicReleaseError(f"{path.name}: the name of a figure ends with {' or '.join(_SUFFIXES)}")
+        raise PublicReleaseError(f"{path.name}: the name of a figure ends with .png, .svg or .pdf")
     check_target(path, release.folder)
     subject = FigureSubject(release, None if area is None else find_area(release, area), of, count, level)
     from pipelines.views.figures.composition import write_figure  # matplotlib takes its time

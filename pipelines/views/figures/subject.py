@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pyproj import CRS
 
 from pipelines.release.reader import PublicRelease, PublicReleaseError
-from pipelines.views.commutes import Area, Side, add_travel, area_flows
+from pipelines.views.commutes import Area, Side, add_travel, area_block_flows
 from pipelines.views.labels import singular, unit_names
 from synth import decimal_up
 
@@ -58,8 +58,8 @@ class FigureSubject:
 
     @cached_property
     def flows(self) -> pd.DataFrame:
-        """Flows from block to block (`area_flows`), with distances and directions (`add_travel`)."""
-        flows = area_flows(self.release, self.area, self.of, self.count)
+        """Flows from block to block (`area_block_flows`), with distances and directions (`add_travel`)."""
+        flows = area_block_flows(self.release, self.area, self.of, self.count)
         return add_travel(flows, self._blocks, self._blocks)
 
     @cached_property

@@ -20,8 +20,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import synth
+from geo_data.arguments import PathLike, expect, path_of
 from geo_data.od_files import count_columns
-from pipelines.release.reader import PublicRelease, PublicReleaseError, read_public_release
+from pipelines.release.reader import PublicRelease, PublicReleaseError, read_public_release, with_units
 from pipelines.storage.checksums import CHECKSUMS
 from pipelines.storage.errors import MEMORY_ERRORS
 from synth.intervals import LEVEL
@@ -91,7 +92,9 @@ class PosteriorDraws:
         By whose categories jobs can be counted.
     """
 
-    def __init__(self, release: PublicRelease, path: Path) -> None:
+    def __init__(self, release: PublicRelease, path: PathLike) -> None:
+        expect(release, PublicRelease, "release", "read_public_release")
+        path = path_of(path, "path")
         self.release, self.path = release, path
         with _blame(path):
             schema = pq.read_schema(path)
@@ -107,6 +110,10 @@ class PosteriorDraws:
         self.attributes = tuple(name for name in release.categories if name in said["attributes"])
         if self.home_level not in release.levels:
             raise PublicReleaseError(f"{path}: the release has no level {self.home_level!r}")
+
+    def __repr__(self) -> str:
+        what = f"{self.draws:,} of homes by {self.home_level}, in {self.path}"
+        return f"<PosteriorDraws: {what}; {self.release!r}>"
 
     def flows(
         self,
@@ -195,7 +202,7 @@ class PosteriorDraws:
         Parameters
         ----------
         pairs : DataFrame
-            ``work`` and ``home``: units of the levels, as `PublicRelease.flows` numbers them.
+            ``work`` and ``home``: codes of areas of the levels, or the numbers of `PublicRelease.unit_flows`.
         home_level, work_level : str
         count : str
             Of ``release.counts``: which jobs.
@@ -212,6 +219,7 @@ class PosteriorDraws:
         geography, attribute = self.release.geography, self._attribute(count)
         names = () if attribute is None else (attribute[0],)
         wide = geography.n_units(home_level)
+        pairs = with_units(pairs, geography, home_level, work_level)
         key = pairs["work"].to_numpy().astype(np.int64) * wide + pairs["home"].to_numpy()
         order = np.argsort(key)
         low, high = np.zeros(key.size, np.int64), np.zeros(key.size, np.int64)
@@ -410,14 +418,14 @@ class PosteriorDraws:
         return first[found // wide] * wide + found % wide, counts
 
 
-def intervals(folder: Path, file: Path | None = None) -> PosteriorDraws:
+def intervals(folder: PathLike, file: PathLike | None = None) -> PosteriorDraws:
     """Open posterior draws of a release, for intervals of any of its counts and of their sums.
 
     Parameters
     ----------
-    folder : Path
+    folder : str or path
         The public folder of a release.
-    file : Path, optional
+    file : str or path, optional
         What `write_intervals` wrote; by default ``intervals/draws.parquet`` beside the public folder.
 
     Returns
@@ -433,10 +441,12 @@ def intervals(folder: Path, file: Path | None = None) -> PosteriorDraws:
     --------
     Flows between towns, of which the release knows nothing::
 
-        draws = pipelines.intervals(Path("out/demo/public"))
+        draws = pipelines.intervals("out/demo/public")
         towns = {"10001000100": "Northton", "10001000200": "Northton", "10001000300": "Southton"}
         draws.flows(towns, towns)
     """
+    folder = path_of(folder, "folder")
+    file = None if file is None else path_of(file, "file")
     release = read_public_release(folder)
     path = file or folder.resolve().parent / "intervals" / DRAWS_FILE
     if not path.is_file():

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from geo_data.arguments import PathLike, path_of
 from geo_data.geography import Geography
 from pipelines.planning.workload import Table
 from pipelines.release.reader import PublicRelease, PublicReleaseError, check_target, read_public_release
@@ -35,7 +36,7 @@ FEWEST = 19  # an interval of 90 % needs them
 _JOBS, _OF_BLOCKS = 20_000, 2_000  # of a row group, at most, but for a row: of homes by unit, and by block
 
 
-def write_intervals(folder: Path, to: Path | None = None, *, draws: int = DRAWS) -> dict[str, Path]:
+def write_intervals(folder: PathLike, to: PathLike | None = None, *, draws: int = DRAWS) -> dict[str, Path]:
     """Write posterior draws of a release, and the intervals of every table that it is for.
 
     Nothing but the public folder is read, so it costs no privacy. The key of the draws is derived from the
@@ -44,9 +45,9 @@ def write_intervals(folder: Path, to: Path | None = None, *, draws: int = DRAWS)
 
     Parameters
     ----------
-    folder : Path
+    folder : str or path
         The public folder of a release. It is not verified: `verify` does that.
-    to : Path, optional
+    to : str or path, optional
         A new folder for the files; by default ``intervals`` beside the public one.
     draws : int
         Of the homes of all jobs; at least 19, which an interval of 90 % needs.
@@ -62,6 +63,8 @@ def write_intervals(folder: Path, to: Path | None = None, *, draws: int = DRAWS)
         If the folder is not the public folder of a release or damaged, nothing is known of its counts, there
         are too few draws, or files would be overwritten.
     """
+    folder = path_of(folder, "folder")
+    to = None if to is None else path_of(to, "to")
     release = read_public_release(folder)
     to = to or folder.resolve().parent / "intervals"
     if draws < FEWEST:

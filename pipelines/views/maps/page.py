@@ -21,6 +21,7 @@ from pipelines.release.signing import SIGNED, UNSIGNED, is_signed
 from pipelines.storage.durable import write_whole
 from pipelines.views.accuracy import accuracy_words
 from pipelines.views.intervals import PosteriorDraws
+from pipelines.views.maps.backdrop import Backdrop
 from pipelines.views.maps.payload import make_payload
 from synth import decimal_up
 
@@ -28,12 +29,17 @@ __all__ = ["build_map", "certificate_words", "write_map"]
 
 _HERE = files("pipelines.views.maps")
 # One module in the end: each file uses the names of those before it.
-_SCRIPTS = ("dom", "data", "places", "flows", "scale", "charts", "mapview", "panel", "search", "main")
+_SCRIPTS = (
+    *("dom", "data", "places", "flows", "scale", "charts", "labels", "clusters", "mapview", "selection"),
+    *("geojson", "panel", "search", "tools", "address", "download", "compare", "main"),
+)
 # With the library and the page less than 15 MB; only a coarsest level may be larger.
 _PAYLOAD_LIMIT = 13_500_000
 
 
-def build_map(folder: Path, implicate: int = 1, intervals: Path | None = None) -> str:
+def build_map(
+    folder: Path, implicate: int = 1, intervals: Path | None = None, backdrop: Backdrop | None = None
+) -> str:
     """Return the map of a release as one HTML page that needs nothing else.
 
     Parameters
@@ -45,6 +51,8 @@ def build_map(folder: Path, implicate: int = 1, intervals: Path | None = None) -
     intervals : Path, optional
         A file of posterior draws of this release (`pipelines.write_intervals`): the panel's table of areas
         then has intervals.
+    backdrop : Backdrop, optional
+        Files of water and roads, for orientation.
 
     Returns
     -------
@@ -57,13 +65,15 @@ def build_map(folder: Path, implicate: int = 1, intervals: Path | None = None) -
     ------
     PublicReleaseError
         If the folder is not a public folder, or the file none of draws of it.
+    InputError
+        If a file of the backdrop cannot be drawn.
     FileNotFoundError
         If the library that draws the map has not been set up.
     """
     release = read_public_release(folder, implicate)
     library = {name: _library(name) for name in ("maplibre-gl.js", "maplibre-gl.css", "LICENSE.txt")}
     draws = None if intervals is None else PosteriorDraws(release, intervals)
-    payload = make_payload(release, _PAYLOAD_LIMIT, draws)
+    payload = make_payload(release, _PAYLOAD_LIMIT, draws, backdrop)
     library_script = _without_addresses(library["maplibre-gl.js"])
     script = "\n" + "\n".join(_text(f"js/{name}.js") for name in _SCRIPTS)
     library_version = re.search(r"maplibre-gl-js/blob/v([\d.]+)/", library["maplibre-gl.js"])
@@ -79,6 +89,8 @@ def build_map(folder: Path, implicate: int = 1, intervals: Path | None = None) -
         # Where blocks were left out, as in `PublicRelease.places`.
         mean_of=" (the mean of their blocks' centroids)" if payload.meta["left_out"] else "",
         certificate=certificate_words(release.certificate, signed=is_signed(release.folder)),
+        release_version=html.escape(payload.meta["release"]["version"]),
+        certificate_sha256=payload.meta["release"]["certificate_sha256"],
         accuracy=accuracy_words(release.accuracy),
         # "<" could end the element that the text stands in.
         meta=json.dumps(payload.meta, separators=(",", ":")).replace("<", "\\u003c"),
@@ -90,7 +102,11 @@ def build_map(folder: Path, implicate: int = 1, intervals: Path | None = None) -
 
 
 def write_map(
-    folder: Path, target: Path | None = None, implicate: int = 1, intervals: Path | None = None
+    folder: Path,
+    target: Path | None = None,
+    implicate: int = 1,
+    intervals: Path | None = None,
+    backdrop: Backdrop | None = None,
 ) -> Path:
     """Write the map of a release into one HTML file.
 
@@ -103,7 +119,7 @@ def write_map(
         is made if it is not there; a map that is there already is replaced when the new one is complete.
     implicate : int
         Which of its synthetic data sets.
-    intervals : Path, optional
+    intervals, backdrop
         As for `build_map`.
 
     Returns
@@ -113,12 +129,12 @@ def write_map(
 
     Raises
     ------
-    PublicReleaseError, FileNotFoundError
+    PublicReleaseError, InputError, FileNotFoundError
         As `build_map`; also if the target lies in the public folder.
     """
     target = target or folder.resolve().parent / "map.html"
     check_target(target, folder)
-    page = build_map(folder, implicate, intervals)
+    page = build_map(folder, implicate, intervals, backdrop)
     target.parent.mkdir(parents=True, exist_ok=True)
     write_whole(target, page, mode=None)
     return target

@@ -15,8 +15,10 @@ from pyproj import CRS
 
 import geo_data
 from pipelines.release.reader import PublicRelease
+from pipelines.storage.checksums import sha256_of
 from pipelines.views.intervals import PosteriorDraws
 from pipelines.views.labels import external_zones, level_words, unit_names
+from pipelines.views.maps.backdrop import Backdrop, backdrop_shapes
 from pipelines.views.maps.ring import ring_places
 from pipelines.views.maps.shapes import centroid_cells, geojson, level_shapes
 
@@ -24,6 +26,7 @@ __all__ = ["Payload", "make_payload"]
 
 _LEVEL = 7  # of gzip; 9 is 4 % smaller, and takes twelve times as long
 _DEGREE = 1_000_000  # places are whole millionths of a degree, about a tenth of a metre
+_ATTRIBUTES = {"SA": "age", "SE": "earnings", "SI": "industry"}  # of LODES
 # A row of flows takes 3.5 to 8 bytes of a map. Where two bytes a row are too much already, not even the table
 # of flows is made.
 _LEAST_BYTES = 2
@@ -55,7 +58,12 @@ class Payload:
         return len(self.arrays) + len(self.texts)
 
 
-def make_payload(release: PublicRelease, limit: int, draws: PosteriorDraws | None = None) -> Payload:
+def make_payload(
+    release: PublicRelease,
+    limit: int,
+    draws: PosteriorDraws | None = None,
+    backdrop: Backdrop | None = None,
+) -> Payload:
     """Pack a release for a map.
 
     Parameters
@@ -65,32 +73,60 @@ def make_payload(release: PublicRelease, limit: int, draws: PosteriorDraws | Non
         Largest size in bytes. The finest levels are left out as far as this demands, never the coarsest.
     draws : PosteriorDraws, optional
         Of the release: flows and residents of the levels that they have homes by get intervals of all jobs.
+    backdrop : Backdrop, optional
+        Files of water and roads.
 
     Returns
     -------
     Payload
         ``meta["left_out"]`` names the levels that did not fit.
+
+    Raises
+    ------
+    InputError
+        As `backdrop_shapes`.
     """
+    behind = None if backdrop is None else backdrop_shapes(release, backdrop, _bounds(release))
     rows = sum(part.count_rows() for part in release.rows.values())
     for n in range(len(release.levels), 0, -1):
         finest_of_all = n == len(release.levels)
         if n > 1 and finest_of_all and rows * _LEAST_BYTES > limit:
             continue
-        payload = _payload(release, release.levels[:n], draws)
+        payload = _payload(release, release.levels[:n], draws, behind)
         if payload.size <= limit:
             break
+    if backdrop is not None:
+        payload.meta["attribution"] = backdrop.attribution
     return payload
 
 
-def _payload(release: PublicRelease, levels: tuple[str, ...], draws: PosteriorDraws | None) -> Payload:
+def _bounds(release: PublicRelease) -> tuple[float, float, float, float]:
+    """West, south, east and north of the centroids."""
+    longitude, latitude = release.unbroken(release.geography.longitude), release.geography.latitude
+    ends = [float(end(values)) for end in (np.nanmin, np.nanmax) for values in (longitude, latitude)]
+    return ends[0], ends[1], ends[2], ends[3]
+
+
+def _payload(
+    release: PublicRelease,
+    levels: tuple[str, ...],
+    draws: PosteriorDraws | None,
+    behind: dict[str, list[Any]] | None,
+) -> Payload:
     geography, finest = release.geography, levels[-1]
-    flows = release.flows(finest, finest, list(release.counts))
+    flows = release.unit_flows(finest, finest, list(release.counts))
     arrays = _flow_arrays(flows, geography.n_units(finest), list(release.counts))
-    texts: dict[str, Any] = {"codes": {}, "names": {}, "shapes": {}}
+    texts: dict[str, Any] = {"codes": {}, "names": {}, "shapes": {}, "backdrop": behind or {}}
     shapes_of = level_shapes(release, levels)
     drawn_around = not shapes_of
     if drawn_around:
         shapes_of = centroid_cells(release, levels)
+    layers, layer_meta = _layers(release, finest)
+    arrays |= {f"area_of:{name}": layer.area for name, layer in layers.items()}
+    for name, layer in layers.items():
+        texts["codes"][name] = layer.codes.tolist()
+        if layer.names.any():
+            texts["names"][name] = [found or None for found in layer.names]
     zones = _zones(release, flows, finest, next(iter(shapes_of.values()), None))
     for level in levels:
         places = release.places(level)
@@ -112,20 +148,56 @@ def _payload(release: PublicRelease, levels: tuple[str, ...], draws: PosteriorDr
         texts["shapes"][level] = geojson(shapes)
         if not drawn_around:
             arrays[f"area:{level}"] = _areas(shapes, geography.n_units(level))
-    noise = _noise(release)
+    noise, made_by = _noise(release), release.certificate.software.version
     meta = {
         "levels": [
             {"id": level, **level_words(level), **({"noise": noise[level]} if level in noise else {})}
             for level in levels
         ],
+        "layers": layer_meta,
         "left_out": [level_words(level)["many"] for level in release.levels[len(levels) :]],
         "counts": _count_groups(release),
         "external_zones": [{name: zone[name] for name in ("unit", "name", "code")} for zone in zones],
         "drawn_around_centroids": drawn_around,
         "degree": _DEGREE,
+        "release": {
+            "name": release.certificate.release.name,
+            "version": f"made {release.certificate.created} by odsynth {made_by}",
+            "certificate_sha256": sha256_of(release.folder / "certificate.json"),
+        },
     }
     meta["arrays"], packed = _concatenated(arrays)
     return Payload(meta, _embedded(packed), _embedded(_json(texts)))
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """Areas that cut across the levels: codes, names, and in which of them each unit of a level is, or -1."""
+
+    codes: np.ndarray
+    names: np.ndarray
+    area: np.ndarray
+
+
+def _layers(release: PublicRelease, finest: str) -> tuple[dict[str, _Layer], list[dict[str, Any]]]:
+    """Return the non-nesting areas of a release by units of a level: each is where most of its blocks are."""
+    geography = release.geography
+    blocks = np.arange(geography.n_blocks)
+    unit, inside = geography.unit_of(finest, blocks), ~geography.is_external(blocks)
+    layers = {}
+    for name, part in geography.non_nesting_areas.items():
+        # What is in no area has a code of 9s.
+        real = np.array([bool(code.strip("9")) for code in part.codes], bool)
+        rows = pd.DataFrame({"unit": unit, "area": part.area})[inside]
+        sizes = (
+            rows.groupby(["unit", "area"]).size().sort_values(ascending=False, kind="stable").reset_index()
+        )
+        most = sizes.drop_duplicates("unit").set_index("unit")["area"]
+        area = np.full(geography.n_units(finest), -1, np.int32)
+        area[most.index] = np.where(real[most], (np.cumsum(real) - 1)[most], -1)
+        names = release.names.get(name, np.full(len(real), "", object))
+        layers[name] = _Layer(part.codes[real], names[real], area)
+    return layers, [{"id": name, **level_words(name)} for name in layers]
 
 
 def _zones(
@@ -184,7 +256,7 @@ def _interval_arrays(draws: PosteriorDraws, level: str) -> dict[str, np.ndarray]
     """The intervals of flows between the units of a level, sorted by work, and of its residents."""
     release = draws.release
     n_units = release.geography.n_units(level)
-    flows = release.flows(level, level)
+    flows = release.unit_flows(level, level)
     low, high = draws.between(flows, level, level)
     found = draws.flows(level, None)
     residents = np.zeros((2, n_units), np.int64)
@@ -211,7 +283,10 @@ def _count_groups(release: PublicRelease) -> list[dict[str, Any]]:
     words = release.counts
     groups = {"": ["S000"], **geo_data.count_columns(release.categories)}
     return [
-        {"attribute": attribute, "columns": [{"id": column, "words": words[column]} for column in columns]}
+        {
+            "attribute": _ATTRIBUTES.get(attribute, attribute),
+            "columns": [{"id": column, "words": words[column]} for column in columns],
+        }
         for attribute, columns in groups.items()
     ]
 

@@ -11,6 +11,7 @@ import shapely
 from numpy.typing import NDArray
 
 from pipelines.release.reader import PublicRelease
+from pipelines.views.dissolving import with_coarser
 
 __all__ = ["centroid_cells", "geojson", "level_shapes"]
 
@@ -44,7 +45,7 @@ def level_shapes(release: PublicRelease, levels: Sequence[str]) -> dict[str, gpd
         for level, shapes in own.items()
         if shapes is not None
     }
-    return _with_coarser(release, simplified, levels)
+    return with_coarser(release, simplified, levels)
 
 
 def centroid_cells(
@@ -85,7 +86,7 @@ def centroid_cells(
         diagram = shapely.voronoi_polygons(shapely.multipoints(centroids), extend_to=around, ordered=True)
         cells = shapely.get_parts(diagram)
     whole = gpd.GeoDataFrame({"unit": places.index.to_numpy()}, geometry=cells)
-    shapes = _with_coarser(release, {finest: whole}, drawn)
+    shapes = with_coarser(release, {finest: whole}, drawn)
 
     def clipped(cells: gpd.GeoDataFrame) -> gpd.GeoDataFrame:
         inside = shapely.intersection(np.asarray(cells.geometry.array), land)
@@ -116,26 +117,6 @@ def geojson(shapes: gpd.GeoDataFrame) -> dict[str, Any]:
             if not shape.is_empty
         ],
     }
-
-
-def _with_coarser(
-    release: PublicRelease, own: dict[str, gpd.GeoDataFrame], levels: Sequence[str]
-) -> dict[str, gpd.GeoDataFrame]:
-    """Shapes of the levels: their own, else put together from the next finer level that has any."""
-    geography = release.geography
-    found: dict[str, gpd.GeoDataFrame] = {}
-    latest: tuple[str, gpd.GeoDataFrame] | None = None
-    for level in reversed(release.levels):
-        if level in own:
-            latest = level, own[level]
-        elif latest is not None:
-            finer, shapes = latest
-            unit = geography.unit_of(level, geography.starts(finer)[shapes["unit"]])
-            together = shapes.assign(unit=unit).dissolve("unit", grid_size=10**-_DECIMALS / 10)
-            latest = level, together.reset_index()[["unit", "geometry"]]
-        if latest is not None and level in levels:
-            found[level] = latest[1]
-    return found
 
 
 def _unbroken(release: PublicRelease, shapes: gpd.GeoDataFrame) -> gpd.GeoDataFrame:

@@ -6,10 +6,12 @@ import runpy
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -21,6 +23,7 @@ from pipelines.planning import public_inputs
 from pipelines.planning.auxiliary_tables import read_auxiliary
 from pipelines.planning.form import PLAN_FILES
 from pipelines.planning.storage import load_plan, save_plan
+from pipelines.release.names import check_names, read_names, write_names
 from pipelines.storage.checksums import sha256_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -83,7 +86,7 @@ def test_without_non_nesting_areas_their_tables_are_left_out(
     assert [table.origin_level for table in read_auxiliary(whole, geography)] == ["cty", "trct"]
 
 
-def test_a_plan_has_the_areas_that_its_workload_names(
+def test_a_plan_has_its_areas(
     small_config: Callable[..., pipelines.ReleaseConfig],
     cut_release: pipelines.Release,
     strips: dict[str, Any],
@@ -98,9 +101,26 @@ def test_a_plan_has_the_areas_that_its_workload_names(
     save_plan(plan, tmp_path / "again")
     for name in PLAN_FILES:
         assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
-    unnamed = pipelines.make_plan(small_config(strips))
+    unnamed = pipelines.make_plan(small_config(strips))  # no table of the workload is by them
     save_plan(unnamed, tmp_path / "unnamed")
-    assert load_plan(tmp_path / "unnamed").geography.non_nesting_areas == {}
+    assert load_plan(tmp_path / "unnamed").geography.non_nesting_areas.keys() == {"stplc"}
+
+
+def test_names_of_areas(cut_release: pipelines.Release, tmp_path: Path, strips: dict[str, Any]) -> None:
+    """A column called like theirs with "name" appended: read, kept in a release, checked."""
+    table = pd.read_csv(strips["geography.file"], dtype="str")
+    name = "Strip " + table["stplc"].str[:4]
+    table["stplcname"] = name.mask(table["stplc"] == "9999999")
+    table.to_csv(tmp_path / "crosswalk.csv", index=False)
+    levels = ("st", "cty", "trct", "bgrp")
+    read = partial(geo_data.read_crosswalk, tmp_path / "crosswalk.csv", block="tabblk2010", levels=levels)
+    places = {"latitude": "blklatdd", "longitude": "blklondd"}
+    geography = read(non_nesting_areas=["stplc"], **places)
+    assert geography.names["stplc"].tolist() == ["Strip 0311", "Strip 0312", "Strip 0313", ""]
+    assert "stplc" not in read(non_nesting_areas=["stplc"], names={}, **places).names
+    write_names(geography.names, geography, tmp_path)
+    assert read_names(tmp_path, geography)["stplc"].tolist() == geography.names["stplc"].tolist()
+    assert "3 of 4 stplc" in check_names(tmp_path, geography)
 
 
 @pytest.mark.parametrize("change", ["absent", "blank"])

@@ -659,7 +659,7 @@ def test_names_become_safe_folders() -> None:
         ("../../etc", "etc"),
         ("通勤", f"release-{hashlib.sha256('通勤'.encode()).hexdigest()[:8]}"),
     ):
-        assert publishing._slug(name) == publishing._slug(slug) == slug
+        assert publishing.folder_name(name) == publishing.folder_name(slug) == slug
 
 
 @storage

@@ -51,7 +51,7 @@ def test_every_release_is_verified_and_read(folder: Path) -> None:
     assert ("signed by the key given" in found["signature"]) == signed
     for implicate in range(1, certificate_of(folder)["implicates"]["number"] + 1):
         release = read_public_release(folder, implicate)
-        flows = release.flows("trct", "trct")
+        flows = release.unit_flows("trct", "trct")
         assert flows["S000"].sum() == release.certificate.totals.synthetic_workers == 600
 
 

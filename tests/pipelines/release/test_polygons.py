@@ -76,7 +76,7 @@ def test_a_release_keeps_them(small_release: Release, small_region: dict[str, Pa
 
 def test_without_them_the_same_is_drawn(small_config: Configs, clean_source: object) -> None:
     folders = [run(small_config(change), key=synth.RunKey.from_seed(1)).public for change in ({}, WITHOUT)]
-    one, other = (pipelines.read_public_release(folder).flows("trct", "trct") for folder in folders)
+    one, other = (pipelines.read_public_release(folder).unit_flows("trct", "trct") for folder in folders)
     assert one.equals(other)
     assert not (folders[1] / "geo").exists()
     assert "shapes" not in (folders[1] / "README.md").read_text(encoding="utf-8")

@@ -67,7 +67,7 @@ def named(release: PublicRelease, flows: pd.DataFrame, home_level: str, work_lev
 def test_flows_are_those_of_the_csv(release: PublicRelease) -> None:
     counts, rows = ["S000", "SE03"], table(release)
     for home_level, work_level in itertools.product(LEVELS, repeat=2):
-        flows = release.flows(home_level, work_level, counts)
+        flows = release.unit_flows(home_level, work_level, counts)
         assert list(flows.columns) == ["work", "home", *counts]
         assert flows[["work", "home"]].dtypes.eq(np.int32).all()
         assert flows[counts].dtypes.eq(np.int64).all()
@@ -79,16 +79,16 @@ def test_flows_are_those_of_the_csv(release: PublicRelease) -> None:
 
 def test_every_count_of_every_job(release: PublicRelease) -> None:
     counts = list(release.counts)
-    flows = release.flows("trct", "cty", counts)
+    flows = release.unit_flows("trct", "cty", counts)
     pd.testing.assert_frame_equal(
         named(release, flows, "trct", "cty"), plain(table(release), "trct", "cty", counts)
     )
 
 
 def test_no_count_asks_for_the_pairs_alone(release: PublicRelease) -> None:
-    pairs = release.flows("trct", "trct", [])
+    pairs = release.unit_flows("trct", "trct", [])
     assert list(pairs.columns) == ["work", "home"]
-    pd.testing.assert_frame_equal(pairs, release.flows("trct", "trct")[["work", "home"]])
+    pd.testing.assert_frame_equal(pairs, release.unit_flows("trct", "trct")[["work", "home"]])
 
 
 def test_row_groups_add_up(release: PublicRelease, public_copy: Path) -> None:
@@ -97,12 +97,14 @@ def test_row_groups_add_up(release: PublicRelease, public_copy: Path) -> None:
     for table, rows in ((whole[:30], 1), (whole, 7), (whole, 100)):
         pq.write_table(table, path, row_group_size=len(table))
         at_once = release if table is whole else read_public_release(public_copy)
-        expected = {levels: at_once.flows(*levels) for levels in (("trct", "trct"), ("tabblk2010", "st"))}
+        expected = {
+            levels: at_once.unit_flows(*levels) for levels in (("trct", "trct"), ("tabblk2010", "st"))
+        }
         pq.write_table(table, path, row_group_size=rows)
         assert pq.ParquetFile(path).num_row_groups == -(-len(table) // rows)
         again = read_public_release(public_copy)
         for levels, flows in expected.items():
-            pd.testing.assert_frame_equal(again.flows(*levels), flows)
+            pd.testing.assert_frame_equal(again.unit_flows(*levels), flows)
 
 
 def test_a_folder_of_parts_is_read_like_a_file(release: PublicRelease, public_copy: Path) -> None:
@@ -115,7 +117,7 @@ def test_a_folder_of_parts_is_read_like_a_file(release: PublicRelease, public_co
     assert len(list(path.iterdir())) >= 5
     again = read_public_release(public_copy)
     for levels in itertools.product(("cty", "tabblk2010"), repeat=2):
-        pd.testing.assert_frame_equal(again.flows(*levels), release.flows(*levels))
+        pd.testing.assert_frame_equal(again.unit_flows(*levels), release.unit_flows(*levels))
 
 
 @pytest.mark.parametrize(("rows", "levels"), [(10, ("trct", "tabblk2010")), (40, ("tabblk2010", "trct"))])
@@ -149,7 +151,7 @@ def test_batches_of_flows(
     assert len(batches) >= 5
     ends = [(batch["work"].min(), batch["work"].max()) for batch in batches if len(batch)]
     assert all(last < first for (_, last), (first, _) in itertools.pairwise(ends))
-    pd.testing.assert_frame_equal(pd.concat(batches, ignore_index=True), with_aux.flows(*levels))
+    pd.testing.assert_frame_equal(pd.concat(batches, ignore_index=True), with_aux.unit_flows(*levels))
 
 
 def test_rows_in_another_order_are_refused(release: PublicRelease, public_copy: Path) -> None:
@@ -158,7 +160,7 @@ def test_rows_in_another_order_are_refused(release: PublicRelease, public_copy: 
     whole = pq.read_table(path)
     pq.write_table(whole.take(np.arange(len(whole))[::-1]), path, row_group_size=50)
     with pytest.raises(PublicReleaseError, match="main rows are not in the order of their work blocks"):
-        read_public_release(public_copy).flows("trct", "trct")
+        read_public_release(public_copy).unit_flows("trct", "trct")
 
 
 def test_workers_from_outside_are_counted_with_the_others(with_aux: PublicRelease) -> None:
@@ -166,7 +168,7 @@ def test_workers_from_outside_are_counted_with_the_others(with_aux: PublicReleas
     main, aux = table(with_aux), table(with_aux, "aux")
     assert len(aux) > 0
     for kinds, rows in (((), pd.concat([main, aux])), (("main",), main), (("aux",), aux)):
-        flows = with_aux.flows("cty", "trct", kinds=kinds)
+        flows = with_aux.unit_flows("cty", "trct", kinds=kinds)
         keys = [rows["w_geocode"].str[:11], rows["h_geocode"].str[:5]]
         expected = rows["S000"].groupby(keys).sum().rename_axis(["work", "home"]).reset_index()
         pd.testing.assert_frame_equal(named(with_aux, flows, "cty", "trct"), expected)
@@ -178,7 +180,7 @@ def test_nobody_from_outside(with_aux: PublicRelease, tmp_path: Path) -> None:
     path = folder / file_names(with_aux.plan_document["configuration"])["aux_parquet"]
     pq.write_table(pq.read_schema(path).empty_table(), path)
     release = read_public_release(folder)
-    none = release.flows("trct", "trct", ["S000", "SA01"], kinds=["aux"])
+    none = release.unit_flows("trct", "trct", ["S000", "SA01"], kinds=["aux"])
     assert none.empty
     assert none.dtypes.astype(str).to_dict() == {
         "work": "int32",
@@ -186,8 +188,8 @@ def test_nobody_from_outside(with_aux: PublicRelease, tmp_path: Path) -> None:
         "S000": "int64",
         "SA01": "int64",
     }
-    main = with_aux.flows("trct", "trct", kinds=["main"])
-    pd.testing.assert_frame_equal(release.flows("trct", "trct"), main)
+    main = with_aux.unit_flows("trct", "trct", kinds=["main"])
+    pd.testing.assert_frame_equal(release.unit_flows("trct", "trct"), main)
 
 
 def test_levels_need_no_prefixes(british: Callable[..., pipelines.ReleaseConfig]) -> None:
@@ -198,7 +200,7 @@ def test_levels_need_no_prefixes(british: Callable[..., pipelines.ReleaseConfig]
     rows = table(made)
     keys = [rows["w_geocode"].map(crosswalk["msoa"]), rows["h_geocode"].map(crosswalk["lad"])]
     expected = rows["S000"].groupby(keys).sum().rename_axis(["work", "home"]).reset_index()
-    pd.testing.assert_frame_equal(named(made, made.flows("lad", "msoa"), "lad", "msoa"), expected)
+    pd.testing.assert_frame_equal(named(made, made.unit_flows("lad", "msoa"), "lad", "msoa"), expected)
 
 
 # --- what is known of units and counts
@@ -264,7 +266,7 @@ def test_other_counts_are_told_from_attribute_and_category(
     assert made.counts["age_old"] == "jobs whose age is old"
     rows = table(made)
     assert [*made.counts] == [c for c in rows.columns if c not in ("w_geocode", "h_geocode", "createdate")]
-    flows = made.flows("cty", "cty", ["age_old", "sector_field"])
+    flows = made.unit_flows("cty", "cty", ["age_old", "sector_field"])
     pd.testing.assert_frame_equal(
         named(made, flows, "cty", "cty"), plain(rows, "cty", "cty", ["age_old", "sector_field"])
     )
@@ -288,11 +290,11 @@ def test_shapes_are_numbered_like_units(release: PublicRelease) -> None:
 
 def test_what_is_not_there_is_named(release: PublicRelease) -> None:
     with pytest.raises(PublicReleaseError, match="there is no level 'tract'; there are: st, cty, trct, bgrp"):
-        release.flows("trct", "tract")
+        release.unit_flows("trct", "tract")
     with pytest.raises(PublicReleaseError, match="there is no level 'tract'"):
-        release.flows("tract", "trct")
+        release.unit_flows("tract", "trct")
     with pytest.raises(PublicReleaseError, match="there is no count 'SA99'; there are: S000, SA01"):
-        release.flows("trct", "trct", ["S000", "SA99"])
+        release.unit_flows("trct", "trct", ["S000", "SA99"])
 
 
 def test_a_folder_that_is_no_release(public_copy: Path) -> None:
@@ -354,10 +356,10 @@ def test_rows_of_another_geography(public_copy: Path, release: PublicRelease, tm
     rows.loc[0, "h_geocode"] = "440070001011000"
     rows.to_parquet(path, index=False)
     with pytest.raises(PublicReleaseError, match="blocks that are not in the plan's geography") as caught:
-        read_public_release(public_copy).flows("trct", "trct")
+        read_public_release(public_copy).unit_flows("trct", "trct")
     assert "44007" not in str(caught.value)
 
 
 def test_nothing_but_the_public_folder_is_read(small_release: Release, tmp_path: Path) -> None:
     moved = Path(shutil.copytree(small_release.public, tmp_path / "elsewhere"))
-    assert read_public_release(moved).flows("st", "st")["S000"].tolist() == [600]
+    assert read_public_release(moved).unit_flows("st", "st")["S000"].tolist() == [600]

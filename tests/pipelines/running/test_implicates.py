@@ -266,7 +266,9 @@ def test_an_evaluation_says_how_much_implicates_differ(
     measures = pipelines.evaluate(three.out, tmp_path / "truth.toml", tmp_path / "evaluation")
     found = measures[measures["measure"] == "implicate_deviation"].set_index("level")["value"]
     flows = [
-        read_public_release(three.public, number).flows("trct", "trct").set_index(["work", "home"])["S000"]
+        read_public_release(three.public, number)
+        .unit_flows("trct", "trct")
+        .set_index(["work", "home"])["S000"]
         for number in (1, 2, 3)
     ]
     variances = pd.concat(flows, axis=1).fillna(0).var(axis=1)
@@ -286,7 +288,7 @@ def test_readers_choose_an_implicate(three: pipelines.Release, tmp_path: Path) -
         read_public_release(three.public, 0)
     files = pipelines.export(three.public, ["csv"], tmp_path / "exports", implicate=2)["csv"]
     flows = next(pd.read_csv(path) for path in files if path.suffix != ".txt")
-    expected = second.flows("trct", "trct")["S000"]
+    expected = second.unit_flows("trct", "trct")["S000"]
     assert sorted(flows["S000"]) == sorted(expected)
     assert "Implicate 2 of 3." in (tmp_path / "exports" / "csv" / "README.txt").read_text(encoding="utf-8")
 

@@ -72,7 +72,7 @@ def test_readers_need_not_know(both: list[pipelines.Release]) -> None:
     parts, whole = (pipelines.read_public_release(release.public) for release in both)
     assert parts.rows["main"].count_rows() == whole.rows["main"].count_rows()
     for levels in (("trct", "bgrp"), ("bgrp", "bgrp")):
-        flows = (one.flows(*levels, ["S000", "age_old"]) for one in (parts, whole))
+        flows = (one.unit_flows(*levels, ["S000", "age_old"]) for one in (parts, whole))
         pd.testing.assert_frame_equal(*flows)
 
 

@@ -99,7 +99,7 @@ def microdata_protected(
 
 def totals_of(release: Release) -> dict[str, int]:
     level = release.plan.geography.block_level
-    flows = pipelines.read_public_release(release.public).flows(level, level)
+    flows = pipelines.read_public_release(release.public).unit_flows(level, level)
     counts = flows.groupby("work")["S000"].sum()
     return {release.plan.geography.blocks[block]: int(jobs) for block, jobs in counts.items()}
 

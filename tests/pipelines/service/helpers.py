@@ -25,7 +25,7 @@ from sqlalchemy.exc import DBAPIError
 import pipelines
 from pipelines.service import ServiceSettings, Store, load_settings
 from pipelines.service.access.tokens import Principal, create_token
-from pipelines.service.operators.operations import submit_input
+from pipelines.service.operators.run_operations import submit_input
 from pipelines.service.queue.claims import claim
 from pipelines.service.queue.runs import get_run, list_events
 from pipelines.service.queue.workers import Workers

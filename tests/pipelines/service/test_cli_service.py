@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from fastapi.testclient import TestClient
 
 from pipelines.cli.main import main
+from pipelines.service import ServiceSettings, create_app, load_settings
 
 LIBRARIES = ("fastapi", "starlette", "uvicorn", "sqlalchemy", "duckdb", "prometheus_client")
 
@@ -95,3 +98,37 @@ def test_tokens_that_cannot_be(state: Path) -> None:
         result = invoke("token", *arguments)
         assert result.exit_code == 1
         assert message in result.output
+
+
+def test_a_service_begins_with_a_ledger_an_input_and_two_people(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[ServiceSettings] = []
+    # Not by its path: a test above takes the modules of the service away, and imports them anew.
+    monkeypatch.setattr(sys.modules["pipelines.service"], "serve", started.append)
+    monkeypatch.chdir(tmp_path)
+    result = invoke("serve", "--init")
+    assert result.exit_code == 0, result.output
+    (settings,) = started
+    assert load_settings(tmp_path / "service.toml").model_dump() == settings.model_dump()
+    app = create_app(settings)
+    operator, approver = (
+        TestClient(app, headers={"Authorization": f"Bearer {secret}"})
+        for secret in re.findall("odsynth_[0-9a-f]{8}_[A-Za-z0-9_-]{43}", result.output)
+    )
+    assert operator.get("/api/v1/operator/whoami").json()["role"] == "operator"
+    assert approver.get("/api/v1/operator/whoami").json()["role"] == "approver"
+    (found,) = operator.get("/api/v1/operator/inputs").json()["inputs"]
+    assert (found["name"], found["usable"]) == ("demo", True)
+    assert operator.post("/api/v1/operator/runs", json={"input": "demo"}).status_code == 201
+    ours = settings.inputs["demo"].read_text().replace("../out", "../demo/out").replace("../../l", "../l")
+    (settings.inputs_folder / "other.toml").write_text(ours)  # while the service is at work
+    (settings.inputs_folder / "no name.toml").write_text(ours)
+    names = [each["name"] for each in operator.get("/api/v1/operator/inputs").json()["inputs"]]
+    assert names == ["demo", "other"]
+    assert operator.post("/api/v1/operator/runs", json={"input": "other"}).status_code == 201
+    app.state.store.close()
+    app.state.log.close()
+    again = invoke("serve", "--init")
+    assert again.exit_code == 1
+    assert "service.toml: it exists. Start it without --init" in again.output

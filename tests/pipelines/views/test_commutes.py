@@ -10,7 +10,7 @@ import pytest
 
 import geo_data
 from pipelines import PublicRelease, PublicReleaseError
-from pipelines.views.commutes import add_travel, area_flows, find_area
+from pipelines.views.commutes import add_travel, area_block_flows, find_area
 
 BLOCK = "tabblk2010"
 
@@ -29,13 +29,13 @@ def test_an_area_that_is_not_there(release: PublicRelease) -> None:
 
 
 def test_flows_of_an_area_are_its_part_of_all_flows(release: PublicRelease) -> None:
-    every = release.flows(BLOCK, BLOCK, ["SE01"]).rename(columns={"SE01": "jobs"})
+    every = release.unit_flows(BLOCK, BLOCK, ["SE01"]).rename(columns={"SE01": "jobs"})
     every = every[every["jobs"] > 0]
     ends = (("workers", "work"), ("residents", "home"))
     for level, (of, end) in itertools.product(("st", "cty", "trct", "bgrp", BLOCK), ends):
         busiest = release.geography.unit_of(level, every["work"]).max()
         area = find_area(release, release.geography.codes(level)[busiest])
-        flows = area_flows(release, area, of, "SE01")  # type: ignore[arg-type]
+        flows = area_block_flows(release, area, of, "SE01")  # type: ignore[arg-type]
         own = every[release.geography.unit_of(level, every[end]) == busiest]
         assert len(own) or level == BLOCK
         pd.testing.assert_frame_equal(
@@ -44,13 +44,13 @@ def test_flows_of_an_area_are_its_part_of_all_flows(release: PublicRelease) -> N
 
 
 def test_without_an_area_all_are_meant(release: PublicRelease) -> None:
-    assert area_flows(release, None)["jobs"].sum() == 600
+    assert area_block_flows(release, None)["jobs"].sum() == 600
 
 
 def test_a_count_that_is_not_there(release: PublicRelease) -> None:
     for area in (None, find_area(release, release.geography.codes("st")[0])):
         with pytest.raises(PublicReleaseError, match="there is no count 'S999'; there are: S000"):
-            area_flows(release, area, count="S999")
+            area_block_flows(release, area, count="S999")
 
 
 def test_distance_and_directions() -> None:
@@ -65,7 +65,7 @@ def test_distance_and_directions() -> None:
 
 
 def test_homes_and_workplaces_may_be_of_different_levels(release: PublicRelease) -> None:
-    flows = release.flows("trct", "cty")
+    flows = release.unit_flows("trct", "cty")
     homes, works = release.places("trct"), release.places("cty")
     travel = add_travel(flows, homes, works)
     row = travel.iloc[-1]

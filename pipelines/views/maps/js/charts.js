@@ -60,15 +60,18 @@ function drawRose(host, found) {
 function drawDistances(host, found, unit) {
   const largest = Math.max(...found.classes, 1);
   host.replaceChildren(
-    ...Array.from(found.classes, (jobs, i) => {
-      const row = document.createElement("div");
-      row.className = "bar";
-      const bar = svg("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" });
-      bar.append(svg("rect", { width: (100 * jobs) / largest, height: 10, class: `distance-${i}` }));
-      row.append(text("span", distanceWords(i, unit)), bar, text("span", share(jobs, found.placed)));
-      return row;
-    }),
+    ...Array.from(found.classes, (jobs, i) => bar(distanceWords(i, unit), jobs, largest, found.placed, `distance-${i}`)),
   );
+}
+
+/** A number as a bar: as long as it is beside the largest, with its share of all. */
+function bar(words, jobs, largest, all, className) {
+  const row = document.createElement("div");
+  row.className = "bar";
+  const drawn = svg("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" });
+  drawn.append(svg("rect", { width: largest > 0 ? (100 * jobs) / largest : 0, height: 10, class: className }));
+  row.append(text("span", words), drawn, text("span", share(jobs, all)));
+  return row;
 }
 
 /** The numbers of both charts. */

@@ -1,8 +1,8 @@
 // What the page's data elements hold, as typed arrays. Compressed by gzip and written as base64, because an HTML
 // file is text; the browser itself undoes both.
 
-async function unpack(id) {
-  const text = document.getElementById(id).textContent.trim();
+async function unpack(page, id) {
+  const text = page.getElementById(id).textContent.trim();
   const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Response(stream).arrayBuffer();
@@ -18,10 +18,11 @@ function readIntervals(array) {
   return { first, home: array("home"), low: array("low"), high: array("high"), residents };
 }
 
-async function readData() {
-  const meta = JSON.parse(document.getElementById("meta").textContent);
-  const [packed, texts] = await Promise.all([unpack("arrays"), unpack("texts")]);
-  const { codes, names, shapes } = JSON.parse(new TextDecoder().decode(texts));
+/** The data of a page: this one, or that of another map. */
+async function readData(page = document) {
+  const meta = JSON.parse(page.getElementById("meta").textContent);
+  const [packed, texts] = await Promise.all([unpack(page, "arrays"), unpack(page, "texts")]);
+  const { codes, names, shapes, backdrop } = JSON.parse(new TextDecoder().decode(texts));
   const array = (name) => {
     const [type, offset, length] = meta.arrays[name];
     return new ARRAY_TYPES[type](packed, offset, length);
@@ -53,6 +54,15 @@ async function readData() {
     };
   });
 
+  // Areas that cut across the levels; each holds whole finest areas of the page.
+  const layers = meta.layers.map((layer) => ({
+    ...layer,
+    codes: codes[layer.id],
+    names: names[layer.id] ?? [],
+    areaOf: array(`area_of:${layer.id}`), // -1: in none
+    externalZones: new Map(),
+  }));
+
   // Rows are sorted by workplace: those of finest unit u are firstRow[u] up to firstRow[u + 1].
   const rowsOfWork = array("rows_of_work");
   const firstRow = new Uint32Array(nFinest + 1);
@@ -68,5 +78,5 @@ async function readData() {
     counts[id] = array(`count:${id}`);
     meanings[id] = words;
   }
-  return { meta, meanings, levels, finest: levels.at(-1), nFinest, firstRow, work, home, counts, externalZones, isExternal };
+  return { meta, meanings, levels, layers, backdrop, finest: levels.at(-1), nFinest, firstRow, work, home, counts, externalZones, isExternal };
 }

@@ -10,6 +10,9 @@ function text(name, words, className = "") {
   return element;
 }
 
+/** Whether a click adds to what is chosen, or takes away from it. */
+const wantsMore = (event) => event.shiftKey || event.ctrlKey || event.metaKey || byId("add").checked;
+
 function tableRow(name, cells) {
   const row = document.createElement("tr");
   row.append(...cells.map((cell) => text(name, cell)));

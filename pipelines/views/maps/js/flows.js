@@ -1,19 +1,59 @@
 // Sums over the rows of the release. A row has a work unit and a home unit of the finest level, and its counts;
 // every other level is a range of them, so one pass over typed arrays adds up anything in milliseconds.
 //
-// `side` says what the reader picks: "work" (where do its workers live?) or "home" (where do its people work?).
-// A selection is {level, unit}, or null for the whole region.
+// `side` says what the reader picks: "work" (where do its workers live?), "home" (where do its people work?) or, of a
+// selection, "both". A selection is a `Selection`, or null for the whole region.
 
 /** Call visit(row) for each row of a selection. */
 function eachRow(data, side, selection, visit) {
-  const [first, end] = selection ? rangeOf(selection.level, selection.unit) : [0, data.nFinest];
   if (side === "work" || !selection) {
-    for (let row = data.firstRow[first]; row < data.firstRow[end]; row++) visit(row);
+    for (const [first, end] of selection?.ranges ?? [[0, data.nFinest]]) {
+      for (let row = data.firstRow[first]; row < data.firstRow[end]; row++) visit(row);
+    }
     return;
   }
+  const { has } = selection;
+  const both = side === "both";
   for (let row = 0; row < data.home.length; row++) {
-    if (data.home[row] >= first && data.home[row] < end) visit(row);
+    if (has[data.home[row]] || (both && has[data.work[row]])) visit(row);
   }
+}
+
+/** Jobs of a selection: whose workers come from elsewhere, who live and work in it, who leave it for work. */
+function balanceOf(data, selection, column) {
+  const count = data.counts[column];
+  const { has } = selection;
+  const { home, work } = data;
+  let [come, stay, leave] = [0, 0, 0];
+  for (let row = 0; row < home.length; row++) {
+    if (has[work[row]]) {
+      if (has[home[row]]) stay += count[row];
+      else come += count[row];
+    } else if (has[home[row]]) leave += count[row];
+  }
+  return { come, stay, leave };
+}
+
+/** All jobs of a selection, by column. */
+function sumsOf(data, side, selection) {
+  const sums = Object.entries(data.counts).map(([id, count]) => {
+    let sum = 0;
+    eachRow(data, side, selection, (row) => (sum += count[row]));
+    return [id, sum];
+  });
+  return Object.fromEntries(sums);
+}
+
+/** Jobs between a selection and each unit of a level beyond it, who stays left out: {come: from there, leave: there}. */
+function partnersOf(data, selection, level, column) {
+  const count = data.counts[column];
+  const [come, leave] = [new Float64Array(level.codes.length), new Float64Array(level.codes.length)];
+  eachRow(data, "both", selection, (row) => {
+    const [home, work] = [data.home[row], data.work[row]];
+    if (!selection.has[home]) come[level.unitOf[home]] += count[row];
+    else if (!selection.has[work]) leave[level.unitOf[work]] += count[row];
+  });
+  return { come, leave };
 }
 
 /** Jobs of a selection by unit of a level: by place "work" where they are, by place "home" where workers live. */
@@ -27,6 +67,10 @@ function totalsOf(data, place, level, column, side = "work", selection = null) {
 
 /** What the map colours: the selection's partners, or without one every area that could be picked. */
 function mapped(data, side, selection, level, column) {
+  if (side === "both") {
+    const { come, leave } = partnersOf(data, selection, level, column);
+    return come.map((jobs, unit) => jobs + leave[unit]);
+  }
   const other = side === "work" ? "home" : "work";
   return totalsOf(data, selection ? other : side, level, column, side, selection);
 }
@@ -45,12 +89,19 @@ function flowsOf(data, side, selection, level, column) {
 
 function selectedFlows(data, side, selection, level, column) {
   const flows = [];
-  const [own, last] = overlapping(level, selection);
-  let inside = 0;
-  mapped(data, side, selection, level, column).forEach((jobs, unit) => {
-    if (unit >= own && unit <= last) inside += jobs;
-    else if (jobs > 0) flows.push(side === "work" ? { home: unit, work: null, jobs } : { home: null, work: unit, jobs });
-  });
+  const { over } = selection.cover(level);
+  let inside = side === "both" ? balanceOf(data, selection, column).stay : 0;
+  const add = (values, flowOf) =>
+    values.forEach((jobs, unit) => {
+      if (over[unit]) inside += jobs;
+      else if (jobs > 0) flows.push({ ...flowOf(unit), jobs });
+    });
+  const [to, from] = [(unit) => ({ home: unit, work: null }), (unit) => ({ home: null, work: unit })];
+  if (side === "both") {
+    const { come, leave } = partnersOf(data, selection, level, column);
+    add(come, to);
+    add(leave, from);
+  } else add(mapped(data, side, selection, level, column), side === "work" ? to : from);
   return { flows, inside };
 }
 
@@ -107,7 +158,9 @@ function commutes(data, side, selection, column, kmPerUnit) {
       externalZones.set(home, (externalZones.get(home) ?? 0) + n);
       return;
     }
-    const [from, to] = side === "work" ? [work, home] : [home, work];
+    // As seen from the selection; of who stays in it, from work.
+    const atWork = side === "work" || (side === "both" && selection.has[work]);
+    const [from, to] = atWork ? [work, home] : [home, work];
     const km = distanceKm(latitude[from], longitude[from], latitude[to], longitude[to]);
     placed += n;
     sum += n * km;

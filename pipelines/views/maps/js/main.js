@@ -1,6 +1,6 @@
 // What the reader has chosen, and everything that follows from it.
 
-const MOST_LINES = 1000; // more would hide the map
+const MOST_LINES = 1000; // more are drawn as fewer
 const FIRST_LINES = { all: 80, chosen: 40 }; // drawn before the reader moves the slider
 const UNITS = { km: { id: "km", km: 1 }, mi: { id: "mi", km: 1.609344 } };
 
@@ -13,23 +13,80 @@ function firstLevel() {
   return (sound.length ? sound : data.levels).reduce((best, level) => (off(level) < off(best) ? level : best));
 }
 
-const state = { side: "work", level: firstLevel(), column: EVERYBODY, density: false, unit: UNITS.km, selection: null };
+const state = { side: "work", level: firstLevel(), column: EVERYBODY, density: null, unit: UNITS.km, selection: null };
+state.other = null; // a choice that is set beside the one that is looked at
 let shown = null; // what follows from the state
 let found = { of: null }; // commutes of the selection; another level of the map does not change them
 let sliderOf = null; // the flows that the slider was set for; from then on it is the reader's
+let balance = { of: null }; // who comes, stays and leaves, and who they are
+let otherMap = null; // the data of another release
+let waitingToKeep = null; // the state, in the address
 const warned = new Set(); // levels of noise that the reader has chosen to see
 let waiting = null; // the level that a warning is about
 let themeChosen = false; // by the reader, not by the system
 
+/** Choose a part alone; or add it to what is chosen, or take it away if it is chosen already. */
+function choosePart(part, add = false) {
+  const parts = state.selection?.parts ?? [];
+  const others = parts.filter((each) => partKey(each) !== partKey(part));
+  choose(selectionOf(data, !add ? [part] : others.length < parts.length ? others : [...parts, part]));
+}
+
 function choose(selection) {
   state.selection = selection;
   // Nobody works in an external zone: there is nothing to see but where its residents work.
-  if (selection && isExternal(selection)) setSide("home");
+  if (selection?.external) setSide("home");
+  // Without a choice nobody comes or leaves.
+  if (!selection && state.side === "both") setSide("work");
   field.clear();
+  tools.stop();
   render();
   if (selection && view) view.reveal(selection);
   // Where the button that was pressed is no longer there, keys go on from what it chose.
   if (document.activeElement === document.body) byId("chosen").focus();
+}
+
+/** Whether colours are per square kilometre: as the reader wants, or else where areas differ much in size. */
+const isDense = () => state.level.area !== null && (state.density ?? isUneven(state.level));
+
+/** Keep the state in the address; as a step that Back and Undo return from, or in place of the one before. */
+function remember() {
+  clearTimeout(waitingToKeep);
+  waitingToKeep = setTimeout(keep, 100); // changes in one blink are one step
+}
+
+function keep() {
+  clearTimeout(waitingToKeep);
+  const address = addressOf(state, view?.camera);
+  const [kept, now] = [withoutView(location.hash), withoutView(address)];
+  if (kept !== now && kept !== "") history.pushState({ steps: (history.state?.steps ?? 0) + 1 }, "", address);
+  else history.replaceState(history.state, "", address);
+  byId("undo").disabled = !history.state?.steps;
+}
+
+/** An address without the part of the map that is seen, which is no step. */
+const withoutView = (address) => address.replace(/&view=[^&]*/, "").replace(/^#(?!level=).*$/, "");
+
+/** Show what an address says; nothing where it says nothing of a map. */
+function follow(address) {
+  const said = readAddress(data, address);
+  if (!said) return false;
+  const { level, missing, view: camera, ...rest } = said;
+  const other = level.noise && !warned.has(level);
+  Object.assign(state, rest, other ? {} : { level });
+  setSide(state.side);
+  byId("level").value = state.level.id;
+  byId("count").value = state.column;
+  byId("unit").value = state.unit.id;
+  tools.stop();
+  render();
+  if (missing) tools.say(`${missing} of the areas in the link ${missing === 1 ? "is" : "are"} not in this map.`, true);
+  if (camera) view?.setCamera(camera);
+  clearTimeout(waitingToKeep); // it is no step
+  history.replaceState(history.state, "", addressOf(state, view?.camera));
+  byId("undo").disabled = !history.state?.steps;
+  if (other) openLevel(level);
+  return true;
 }
 
 function setSide(side) {
@@ -49,72 +106,101 @@ const tell = {
     const box = text("div", "");
     box.append(text("strong", areaName(level, unit)), text("div", areaCode(level, unit), "code"));
     if (selection) {
-      const words = side === "work" ? "of the chosen workers live here" : "of the chosen residents work here";
-      box.append(text("div", `${whole.format(shown.values[unit])} ${words}`));
+      const { values, between } = shown;
+      const [come, leave] = between ? [between.come, between.leave] : [values, values];
+      if (side !== "home") box.append(text("div", `${whole.format(come[unit])} of the chosen workers live here`));
+      if (side !== "work") box.append(text("div", `${whole.format(leave[unit])} of the chosen residents work here`));
     }
     const jobs = (place) => whole.format(shown.totals[place](level, column)[unit]);
     box.append(text("div", `${jobs("home")} workers live here`), text("div", `${jobs("work")} jobs are here`));
     return counted(box);
   },
-  flow({ home, work, jobs }) {
+  flow({ home, work, jobs, n }) {
     const { level, selection } = state;
+    const { cells } = shown;
     const end = (word, unit) => {
-      const area = unit == null ? [selection.level, selection.unit] : [level, unit];
-      const line = text("div", `${word} ${areaName(...area)}`);
-      line.append(text("span", areaCode(...area), "code"));
+      const own = unit == null;
+      if (!own && cells) {
+        const { unit: largest, n: all } = cells[unit];
+        return text("div", `${word} ${areaName(level, largest)}${all > 1 ? ` and ${all - 1} near it` : ""}`);
+      }
+      const line = text("div", `${word} ${own ? selectionName(selection, data.finest) : areaName(level, unit)}`);
+      line.append(text("span", own ? selectionCode(selection) : areaCode(level, unit), "code"));
       return line;
     };
     const box = text("div", "");
-    box.append(text("strong", `${whole.format(jobs)} jobs`), end("from", home), end("to", work));
+    const flows = n > 1 ? ` in ${whole.format(n)} flows` : "";
+    box.append(text("strong", `${whole.format(jobs)} ${jobs === 1 ? "job" : "jobs"}${flows}`), end("from", home), end("to", work));
     return counted(box);
   },
 };
 
-const field = new SearchField(data, choose);
+const pick = (level, unit, event) => choosePart({ kind: "area", level, unit }, wantsMore(event));
+
+const field = new SearchField(data, choosePart);
 let view = null;
 try {
-  view = new MapView(data, (unit) => choose({ level: state.level, unit }), tell);
+  view = new MapView(data, (unit, event) => pick(state.level, unit, event), tell);
 } catch {
   byId("no-map").hidden = false; // the panel works without
 }
+const tools = new Tools(data, view, choosePart);
 
 function render() {
   const { side, selection, level, column, unit } = state;
+  const between = side === "both" ? partnersOf(data, selection, level, column) : null;
   const values = mapped(data, side, selection, level, column);
-  const dense = state.density && level.area !== null;
+  const compared = otherMap && differencesOf(data, otherMap, state, values);
+  const differences = Boolean(compared?.values);
+  const dense = isDense() && !differences;
+  byId("density").checked = dense;
+  byId("density").disabled = differences;
   // Areas without a shape are on no map.
-  const coloured = dense ? values.map((value, at) => (level.area[at] > 0 ? value / level.area[at] : 0)) : values;
+  const density = (value, at) => (level.area[at] > 0 ? value / level.area[at] : 0);
+  const coloured = differences ? compared.values : dense ? values.map(density) : values;
   // Classes are made for the areas; an external zone, often larger than any, has one of theirs.
   const inside = coloured.filter((_, at) => !level.externalZones.has(at));
-  const breaks = classBreaks(inside, dense ? 0.001 : 1);
+  const breaks = differences ? differenceBreaks(inside) : classBreaks(inside, dense ? 0.001 : 1);
   const drawable = flowsOf(data, side, selection, level, column);
   const { flows } = drawable;
   const known = {};
   const total = (place) => (l, c) => (known[place] ??= totalsOf(data, place, l, c));
-  shown = { values, coloured, dense, breaks, drawable, totals: { home: total("home"), work: total("work") } };
+  shown = { values, between, differences, coloured, dense, breaks, drawable, totals: { home: total("home"), work: total("work") } };
 
-  const of = [side, column, unit.id, selection?.level.id, selection?.unit].join(" ");
+  const of = [side, column, unit.id, selection?.key].join(" ");
   if (found.of !== of) found = { of, ...commutes(data, side, selection, column, unit.km) };
+  if (balance.of !== `${side} ${column} ${selection?.key}`) {
+    balance = { of: `${side} ${column} ${selection?.key}`, sums: sumsOf(data, side, selection) };
+    if (selection) Object.assign(balance, balanceOf(data, selection, column));
+  }
   showCounted(countedWords(data, column));
   showSides(state);
   showSummary(state, found, unit, data);
-  showTop(state, values, found.jobs, (at) => choose({ level, unit: at }));
-  showExternalZones(found, data, choose);
+  tools.show(selection, (part) => choosePart(part, true));
+  showBalance(state, balance);
+  const all = between ? balance.come + balance.leave : found.jobs;
+  showTop(state, shown, all, (at, event) => pick(level, at, event));
+  showExternalZones(found, data, (at, event) => pick(data.levels[0], at, event));
+  showProfile(data, state, balance.sums);
+  showComparison(data, state);
+  byId("keep").hidden = !selection;
+  showOther(otherMap, compared, values, state, (at, event) => pick(level, at, event));
   showCommutes(found, unit, data);
   showLegend(state, shown, data.meta.drawn_around_centroids);
   showNoise(level);
-  byId("density").closest("label").hidden = level.area === null;
-  const ofFlows = [side, column, level.id, selection?.level.id, selection?.unit].join(" ");
+  byId("density").closest("label").hidden = byId("density-rule").hidden = level.area === null;
+  const ofFlows = [side, column, level.id, selection?.key].join(" ");
   if (sliderOf !== ofFlows) {
     sliderOf = ofFlows;
     const many = selection ? FIRST_LINES.chosen : FIRST_LINES.all;
     const first = flows[Math.min(many, flows.length) - 1]?.jobs ?? 1;
     byId("threshold").value = Math.ceil(toSlider(first, flows[0]?.jobs ?? 1));
   }
-  view?.showAreas(level, coloured, breaks, dense);
+  view?.showAreas(level, coloured, breaks, dense, differences);
   view?.showSelection(selection);
   view?.setUnit(unit.id);
   renderFlows();
+  remember();
 }
 
 function renderFlows() {
@@ -122,11 +208,16 @@ function renderFlows() {
   const largest = flows[0]?.jobs ?? 1;
   const threshold = fromSlider(byId("threshold").value, largest);
   const chosen = flows.filter((flow) => flow.jobs >= threshold);
-  const drawn = chosen.slice(0, MOST_LINES);
+  // Of more lines than can be told apart, those between ends that are near each other are one.
+  const together = chosen.length > MOST_LINES && view ? clusteredFlows(chosen, state.level, view.map.getZoom()) : null;
+  const drawn = together ? together.flows.slice(0, MOST_TOGETHER) : chosen;
+  Object.assign(shown, { drawn: chosen, cells: together?.cells });
   byId("threshold").setAttribute("aria-valuetext", `at least ${threshold} jobs`);
-  showFlowWords(state, shown.drawable, drawn, threshold, chosen.length - drawn.length);
-  showFlowLegend(state, drawn, largest);
-  view?.showFlows(drawn, state.selection, state.level, largest);
+  const widest = together ? (drawn[0]?.jobs ?? 1) : largest;
+  showFlowWords(state, shown.drawable, drawn, threshold, { chosen, together });
+  showFlowLegend(state, drawn, widest);
+  const { selection, level, side } = state;
+  view?.showFlows(drawn, { selection, level, cells: shown.cells, largest: widest, arrowed: !selection || side === "both" });
 }
 
 /** Show a level; of one that is noise say so first, once. */
@@ -182,6 +273,78 @@ function listen() {
   });
   byId("threshold").addEventListener("input", renderFlows);
   byId("clear").addEventListener("click", () => choose(null));
+  byId("keep").addEventListener("click", () => {
+    state.other = state.selection;
+    render();
+    tools.say("Kept: choose again, and both are compared below.");
+  });
+  byId("swap").addEventListener("click", () => {
+    const { other } = state;
+    state.other = state.selection ?? wholeRegion(data);
+    choose(other === data.region ? null : other);
+  });
+  byId("end-comparison").addEventListener("click", () => {
+    state.other = null;
+    render();
+    byId("chosen").focus();
+  });
+  byId("other-file").addEventListener("change", async (event) => {
+    const [file] = event.target.files;
+    event.target.value = "";
+    if (!file) return;
+    try {
+      otherMap = await readOtherMap(file);
+      tools.say("");
+      render();
+    } catch (error) {
+      if (!(error instanceof FileError)) throw error;
+      tools.say(`${file.name}: ${error.message}`, true);
+    }
+  });
+  byId("end-other").addEventListener("click", () => {
+    otherMap = null;
+    render();
+    byId("chosen").focus();
+  });
+  const fileName = () => ["map", state.side, state.level.id].join("-");
+  const downloads = {
+    "save-csv": () => save(`${fileName()}.csv`, csvOf(areaRows(state, shown), sourceOf(data, state)), "text/csv"),
+    "save-flows": () => {
+      const table = csvOf(flowRows(state, shown.drawn), sourceOf(data, state), FLOW_COLUMNS);
+      save(`flows-${fileName()}.csv`, table, "text/csv");
+    },
+    "save-geojson": () =>
+      save(`${fileName()}.geojson`, geojsonOf(state, shown, sourceOf(data, state)), "application/geo+json"),
+    "save-png": async () => save(`${fileName()}.png`, await pictureOf(view.map, sourceOf(data, state), data.meta.attribution), "image/png"),
+  };
+  Object.entries(downloads).forEach(([id, work]) => byId(id).addEventListener("click", work));
+  byId("save-png").hidden = !view;
+  byId("report").addEventListener("click", () => {
+    document.body.classList.add("report");
+    window.print();
+  });
+  window.addEventListener("afterprint", () => document.body.classList.remove("report"));
+  byId("undo").addEventListener("click", () => history.back());
+  byId("link").addEventListener("click", async () => {
+    keep();
+    try {
+      await navigator.clipboard.writeText(location.href);
+      tools.say("The link is copied.");
+    } catch {
+      tools.say("This browser does not copy it here: the link is the page's address.");
+    }
+  });
+  window.addEventListener("popstate", () => {
+    clearTimeout(waitingToKeep);
+    follow(location.hash);
+  });
+  view?.map.on("moveend", remember);
+  view?.map.on("zoomend", () => shown?.cells && renderFlows());
+  byId("backdrop").closest("label").hidden = !view || !Object.keys(data.backdrop).length;
+  byId("backdrop").addEventListener("change", (event) => view.showBackdrop(event.target.checked));
+  byId("labels").closest("label").hidden = !view?.labels.length;
+  byId("labels").addEventListener("change", (event) => view.showLabels(event.target.checked));
+  byId("zoom").addEventListener("click", () => view?.zoomTo(state.selection));
   const theme = () => document.documentElement.dataset.theme;
   byId("theme").addEventListener("click", () => {
     themeChosen = true;
@@ -203,6 +366,8 @@ function listen() {
   });
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && state.selection && !byId("warning").open) choose(null);
+    const writes = event.target.matches?.("input:not([type=radio], [type=checkbox], [type=range])");
+    if (event.key === "z" && (event.ctrlKey || event.metaKey) && !writes && history.state?.steps) history.back();
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => {
     if (!themeChosen) setTheme(event.matches ? "dark" : "light");
@@ -213,9 +378,11 @@ fillChoices(data);
 byId("legend").open = window.innerWidth > 800; // on a small screen it would hide the map
 byId("level").value = state.level.id;
 setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
-listen();
 await view?.ready;
-render();
-if (state.level.noise) openLevel(state.level); // every level is
+listen();
+if (!follow(location.hash)) {
+  render();
+  if (state.level.noise) openLevel(state.level); // every level is
+}
 // For whoever waits for the page: milliseconds from its opening until it answers.
 document.documentElement.dataset.ready = Math.round(performance.now());

@@ -10,22 +10,29 @@ function pointFeature(level, unit, properties = {}) {
   return { type: "Feature", id: unit, properties, geometry: { type: "Point", coordinates: placeOf(level, unit) } };
 }
 
+const hasShape = (level, unit) => level.shapes?.features.some(({ id }) => id === unit) ?? false;
+
 function pointFeatures(level) {
   const inside = Array.from(level.codes.keys()).filter((unit) => !level.externalZones.has(unit));
   return { type: "FeatureCollection", features: inside.map((unit) => pointFeature(level, unit)) };
 }
 
+const emptyBox = () => [[Infinity, Infinity], [-Infinity, -Infinity]];
+
+/** Make a box of [west, south] and [east, north] hold the places of a geometry. */
+function addToBox(box, coordinates) {
+  if (typeof coordinates[0] !== "number") return coordinates.forEach((part) => addToBox(box, part));
+  const [x, y] = coordinates;
+  box[0] = [Math.min(box[0][0], x), Math.min(box[0][1], y)];
+  box[1] = [Math.max(box[1][0], x), Math.max(box[1][1], y)];
+}
+
 /** [[west, south], [east, north]] of everything that can be drawn. */
 function extentOf(data) {
-  const box = [[180, 90], [-180, -90]];
-  const add = ([x, y]) => {
-    box[0] = [Math.min(box[0][0], x), Math.min(box[0][1], y)];
-    box[1] = [Math.max(box[1][0], x), Math.max(box[1][1], y)];
-  };
-  const visit = (coordinates) => (typeof coordinates[0] === "number" ? add(coordinates) : coordinates.forEach(visit));
+  const box = emptyBox();
   const shown = data.levels.find((level) => level.shapes)?.shapes ?? pointFeatures(data.finest);
-  shown.features.forEach((feature) => visit(feature.geometry.coordinates));
-  data.finest.externalZones.forEach((_, unit) => add(placeOf(data.finest, unit)));
+  shown.features.forEach((feature) => addToBox(box, feature.geometry.coordinates));
+  data.finest.externalZones.forEach((_, unit) => addToBox(box, placeOf(data.finest, unit)));
   return box;
 }
 
@@ -45,10 +52,10 @@ function zoneFeatures(data, level) {
 }
 
 /** A name as an image: fonts of the map's library would have to be fetched. */
-function nameImage(name) {
+function nameImage(name, size = 24) {
   const canvas = document.createElement("canvas");
   const context = canvas.getContext("2d");
-  const font = `24px ${getComputedStyle(document.body).fontFamily}`;
+  const font = `${size}px ${getComputedStyle(document.body).fontFamily}`;
   context.font = font;
   [canvas.width, canvas.height] = [Math.ceil(context.measureText(name).width) + 12, 36];
   Object.assign(context, { font, textBaseline: "middle", lineJoin: "round", lineWidth: 6 });
@@ -94,12 +101,18 @@ function paddingOf(data) {
   return { top: 24 + lines, bottom: 34 + lines, left: legend + names, right: 60 + names };
 }
 
+/** What always stands on the map, as markup, which the library takes it for. */
+function attributions({ meta: { attribution } }) {
+  return [NOTE, ...(attribution ? [text("span", attribution).innerHTML] : [])];
+}
+
 class MapView {
-  /** `pick` is called with the unit that is clicked, `tell` with what is under the pointer; it returns words. */
+  /** `pick` is called with the unit and the event of a click, `tell` with what is under the pointer; it returns words. */
   constructor(data, pick, tell) {
     this.data = data;
     this.drawn = null; // the level whose areas are in the map
     this.noise = false; // whether the flows in it are
+    this.tool = null; // what a click does instead of choosing an area
     this.map = new maplibregl.Map({
       container: "map",
       // No transitions: paper is drawn at once in its own colours.
@@ -113,6 +126,7 @@ class MapView {
       fitBoundsOptions: { padding: paddingOf(data) },
       attributionControl: false,
       maxPitch: 0,
+      boxZoom: false, // a click with Shift adds to what is chosen
       maxZoom: 16,
       fadeDuration: 0,
       // Without it browsers print an empty map.
@@ -122,7 +136,7 @@ class MapView {
     this.map.addControl(new maplibregl.NavigationControl({ visualizePitch: false }), "top-right");
     this.scale = new maplibregl.ScaleControl({ maxWidth: 120 });
     this.map.addControl(this.scale, "bottom-left");
-    this.map.addControl(new maplibregl.AttributionControl({ compact: false, customAttribution: NOTE }), "bottom-right");
+    this.map.addControl(new maplibregl.AttributionControl({ compact: false, customAttribution: attributions(data) }), "bottom-right");
     this.popup = new maplibregl.Popup({ closeButton: false, closeOnClick: false, offset: 10, maxWidth: "280px" });
     byId("map").map = this.map; // for whoever looks at the page from a console, or tests it
     this.ready = this.map.once("load").then(() => this.#prepare(pick, tell));
@@ -130,7 +144,7 @@ class MapView {
 
   #prepare(pick, tell) {
     const { map } = this;
-    for (const source of ["areas", "borders", "zones", "flows", "arrows", "selected"]) {
+    for (const source of ["areas", "borders", "labels", "zones", "flows", "arrows", "selected", "dots", "drawing"]) {
       map.addSource(source, { type: "geojson", data: NOTHING, tolerance: 0 });
     }
     this.startZoom = map.getZoom();
@@ -140,6 +154,14 @@ class MapView {
     map.addLayer({ id: "land", type: "fill", source: "borders" });
     map.addLayer({ id: "fill", type: "fill", source: "areas", filter: polygons });
     map.addLayer({ id: "outline", type: "line", source: "areas", filter: polygons });
+    for (const kind of ["water", "roads"]) {
+      const geometries = this.data.backdrop[kind] ?? [];
+      const features = geometries.map((geometry) => ({ type: "Feature", properties: {}, geometry }));
+      map.addSource(kind, { type: "geojson", data: { type: "FeatureCollection", features }, tolerance: 0 });
+    }
+    map.addLayer({ id: "water", type: "fill", source: "water", filter: polygons });
+    map.addLayer({ id: "river", type: "line", source: "water" });
+    map.addLayer({ id: "roads", type: "line", source: "roads", layout: { "line-cap": "round" } });
     map.addLayer({ id: "borders", type: "line", source: "borders" });
     map.addLayer({ id: "circle", type: "circle", source: "areas", filter: points });
     map.addLayer({ id: "zone", type: "circle", source: "zones" });
@@ -176,9 +198,24 @@ class MapView {
         "symbol-sort-key": ["-", ["get", "jobs"]], // where there is room for one, the name of the larger
       },
     });
+    this.labels = labelFeatures(this.data);
+    this.#set("labels", this.labels);
+    map.addLayer({
+      id: "label",
+      type: "symbol",
+      source: "labels",
+      layout: {
+        "icon-image": ["concat", "label ", ["get", "name"]],
+        "icon-padding": 3,
+        "symbol-sort-key": ["-", ["get", "jobs"]], // where there is room for one, the name of the larger
+      },
+    });
     map.addLayer({ id: "chosen-halo", type: "line", source: "selected", filter: polygons });
     map.addLayer({ id: "chosen-line", type: "line", source: "selected", filter: polygons });
     map.addLayer({ id: "chosen-circle", type: "circle", source: "selected", filter: points });
+    map.addLayer({ id: "chosen-dot", type: "circle", source: "dots" });
+    map.addLayer({ id: "drawing", type: "line", source: "drawing" });
+    map.addLayer({ id: "corner", type: "circle", source: "drawing", filter: points });
     const width = (extra) => ["+", extra, ["interpolate", ["linear"], jobs, 0, lineWidth(0), 1, lineWidth(1)]];
     map.setPaintProperty("flow", "line-width", width(0));
     map.setPaintProperty("casing", "line-width", width(1.5));
@@ -191,15 +228,16 @@ class MapView {
     const zoneAt = (point) => under(point, ["zone", "zone-name"], 4);
     const areaAt = (point) => zoneAt(point) ?? under(point, ["circle"], 4) ?? under(point, ["fill"], 0);
     map.on("click", (event) => {
+      if (this.tool) return this.tool([event.lngLat.lng, event.lngLat.lat]);
       const area = areaAt(event.point);
-      if (area) pick(area.id);
+      if (area) pick(area.id, event.originalEvent);
     });
     map.on("mousemove", (event) => {
       // Lines end at external zones, which are as small.
       const flow = zoneAt(event.point) ? null : under(event.point, ["flow"], 1);
       const area = areaAt(event.point);
-      map.getCanvas().style.cursor = area ? "pointer" : "";
-      const words = flow ? tell.flow(flow.properties) : area ? tell.area(area.id) : null;
+      map.getCanvas().style.cursor = this.tool ? "crosshair" : area ? "pointer" : "";
+      const words = this.tool ? null : flow ? tell.flow(flow.properties) : area ? tell.area(area.id) : null;
       if (words) this.popup.setLngLat(event.lngLat).setDOMContent(words).addTo(map);
       else this.popup.remove();
     });
@@ -235,8 +273,12 @@ class MapView {
     });
   }
 
-  /** Draw areas of a level, coloured by `values` in classes between `breaks`; densities are none of external zones. */
-  showAreas(level, values, breaks, dense) {
+  /**
+   * Draw areas of a level, coloured by `values` in classes between `breaks`; densities are none of external zones.
+   *
+   * Of differences, which may be negative, say so.
+   */
+  showAreas(level, values, breaks, dense, differences) {
     const { map } = this;
     if (this.drawn !== level) {
       map.getSource("areas").setData(level.shapes ?? pointFeatures(level));
@@ -246,47 +288,75 @@ class MapView {
       map.getSource("zones").setData(zoneFeatures(this.data, level));
       this.drawn = level;
     }
-    Object.assign(this, { values, breaks, dense });
+    Object.assign(this, { values, breaks, dense, differences });
     this.paint();
   }
 
   /** Colours are states of the areas and not of their layer, which would need a while to change them. */
   #paintAreas() {
     const { drawn, values, breaks, dense } = this;
-    const largest = Math.max(1, largestInside(drawn, values));
+    const largest = Math.max(1, largestInside(drawn, values.map(Math.abs)));
     const [ramp, land] = [rampColours(breaks.length + 1), colour("land")];
+    const known = new Map(); // reading a colour from the style sheet takes a while
+    const inClass = (value) => ramp[classOf(value, breaks)] ?? land;
+    const differing = (value) => {
+      const key = Math.sign(value) * (1 + classOf(Math.abs(value), breaks));
+      if (!known.has(key)) known.set(key, differenceColour(value, breaks));
+      return known.get(key);
+    };
+    const fillOf = this.differences ? differing : inClass;
     values.forEach((value, unit) => {
-      const state = { colour: ramp[classOf(value, breaks)] ?? land, size: Math.sqrt(value / largest) };
+      const state = { colour: fillOf(value), size: Math.sqrt(Math.abs(value) / largest) };
       this.map.setFeatureState({ source: "areas", id: unit }, state);
     });
     for (const unit of drawn.externalZones.keys()) {
-      const fill = dense ? "transparent" : (ramp[classOf(values[unit], breaks)] ?? land);
+      const fill = dense ? "transparent" : fillOf(values[unit]);
       this.map.setFeatureState({ source: "zones", id: unit }, { colour: fill });
     }
   }
 
-  /** Names of external zones, in the theme's colours. */
+  #setImage(id, image) {
+    if (this.map.hasImage(id)) this.map.removeImage(id);
+    this.map.addImage(id, image, { pixelRatio: 2 });
+  }
+
+  showBackdrop(shown) {
+    ["water", "river", "roads"].forEach((id) => this.map.setLayoutProperty(id, "visibility", shown ? "visible" : "none"));
+  }
+
+  showLabels(shown) {
+    this.map.setLayoutProperty("label", "visibility", shown ? "visible" : "none");
+  }
+
+  /** Names of external zones and on the map, in the theme's colours. */
   #paintNames() {
     if (this.named === colour("ink")) return;
     this.named = colour("ink");
     for (const unit of this.data.externalZones.keys()) {
       const name = areaName(this.data.finest, unit);
-      if (this.map.hasImage(`zone ${name}`)) this.map.removeImage(`zone ${name}`);
-      this.map.addImage(`zone ${name}`, nameImage(name), { pixelRatio: 2 });
+      this.#setImage(`zone ${name}`, nameImage(name));
     }
+    this.labels.forEach(({ properties: { name } }) => this.#setImage(`label ${name}`, nameImage(name, 22)));
   }
 
-  /** Draw flows; ends that are null are the selection's. */
-  showFlows(flows, selection, level, largest) {
-    const end = (unit) => (unit === null ? placeOf(selection.level, selection.unit) : placeOf(level, unit));
+  /**
+   * Draw flows; ends that are null are the selection's, others are units of the level, or of the cells if there are any.
+   *
+   * Arrows say which way they go, where that is not clear.
+   */
+  showFlows(flows, { selection, level, cells, largest, arrowed }) {
+    const own = selection?.place;
+    const isZone = (unit) => level.externalZones.has(cells && unit !== null ? cells[unit].unit : unit);
+    // Of many lines that cross each other the small ones are faint.
+    const weightOf = ({ home, jobs }) => (cells ? 0.2 + 0.8 * (jobs / largest) ** 0.5 : selection || !isZone(home) ? 1 : 0.35);
+    const end = (unit) => (unit === null ? own : (cells?.[unit].place ?? placeOf(level, unit)));
     const features = flows.map((flow) => ({
       type: "Feature",
       // Those from external zones lie over all others, unless they are what was asked for.
-      properties: { ...flow, width: flow.jobs / largest, weight: selection || !level.externalZones.has(flow.home) ? 1 : 0.35 },
+      properties: { ...flow, width: flow.jobs / largest, weight: weightOf(flow) },
       geometry: { type: "LineString", coordinates: bow(end(flow.home), end(flow.work)) },
     }));
-    // All flows of a selection begin or end there.
-    const both = selection ? [] : features;
+    const both = arrowed ? features : [];
     const arrows = both.map(({ properties, geometry }) => arrowOn(geometry.coordinates, properties));
     if (this.noise !== Boolean(level.noise)) {
       this.noise = Boolean(level.noise);
@@ -297,15 +367,53 @@ class MapView {
   }
 
   showSelection(selection) {
-    const shape = selection?.level.shapes?.features.find((feature) => feature.id === selection.unit);
-    const point = selection && pointFeature(selection.level, selection.unit);
-    this.map.getSource("selected").setData(shape ?? point ?? NOTHING);
+    const areas = selection?.parts.filter(({ kind, level, unit }) => kind === "area" && !hasShape(level, unit)) ?? [];
+    const points = areas.map(({ level, unit }) => pointFeature(level, unit));
+    const dots = selection?.dots().map((unit) => pointFeature(this.data.finest, unit)) ?? [];
+    this.#set("selected", [...(selection?.shapes() ?? []), ...points]);
+    this.#set("dots", dots);
+  }
+
+  #set(source, features) {
+    this.map.getSource(source).setData({ type: "FeatureCollection", features });
   }
 
   /** Bring a selection into view where it is not. */
   reveal(selection) {
-    const place = placeOf(selection.level, selection.unit);
-    if (!this.map.getBounds().contains(place)) this.map.panTo(place, { animate: false });
+    if (!this.map.getBounds().contains(selection.place)) this.map.panTo(selection.place, { animate: false });
+  }
+
+  zoomTo(selection) {
+    const padding = paddingOf(this.data);
+    this.map.fitBounds(selection ? selection.bounds : extentOf(this.data), { padding, maxZoom: 15, animate: false });
+  }
+
+  /** Call `tool` with the place of each click, instead of choosing what is there; null: choose again. */
+  setTool(tool) {
+    this.tool = tool;
+    this.map.getCanvas().style.cursor = tool ? "crosshair" : "";
+    if (tool) this.map.doubleClickZoom.disable();
+    else this.map.doubleClickZoom.enable();
+    this.showDrawing([]);
+  }
+
+  /** Draw the corners of an outline that is being made. */
+  showDrawing(corners) {
+    const line = { type: "Feature", properties: {}, geometry: { type: "LineString", coordinates: [...corners, corners[0]] } };
+    const points = corners.map((coordinates) => ({ type: "Feature", properties: {}, geometry: { type: "Point", coordinates } }));
+    this.#set("drawing", corners.length > 1 ? [line, ...points] : points);
+  }
+
+  /** What part of the map is seen, as text: latitude, longitude, zoom, and which way is up where it is not north. */
+  get camera() {
+    const { lng, lat } = this.map.getCenter();
+    const turn = this.map.getBearing();
+    return [lat.toFixed(4), lng.toFixed(4), this.map.getZoom().toFixed(2), ...(turn ? [turn.toFixed(0)] : [])].join(",");
+  }
+
+  setCamera(words) {
+    const [lat, lng, zoom, bearing = 0] = words.split(",").map(Number);
+    if ([lat, lng, zoom, bearing].every(Number.isFinite)) this.map.jumpTo({ center: [lng, lat], zoom, bearing });
   }
 
   setUnit(unit) {
@@ -328,6 +436,9 @@ class MapView {
       fill: { "fill-color": fill },
       outline: { "line-color": colour("border"), "line-width": 0.5 },
       land: { "fill-color": colour("land") },
+      water: { "fill-color": colour("water-body") },
+      river: { "line-color": colour("water-body"), "line-width": 1 },
+      roads: { "line-color": colour("road"), "line-width": ["interpolate", ["linear"], ["zoom"], 8, 0.8, 14, 3] },
       // Under circles they are no more than a background.
       borders: {
         "line-color": colour(this.drawn.shapes ? "border-strong" : "border"),
@@ -364,6 +475,9 @@ class MapView {
       },
       "chosen-halo": { "line-color": colour("flow-casing") },
       "chosen-line": { "line-color": colour("chosen") },
+      "chosen-dot": { "circle-color": colour("chosen"), "circle-radius": 1.6 },
+      drawing: { "line-color": colour("chosen"), "line-width": 2, "line-dasharray": [2, 1.5] },
+      corner: { "circle-color": colour("chosen"), "circle-radius": 5 },
       "chosen-circle": {
         "circle-color": "transparent",
         "circle-radius": 10,

@@ -64,28 +64,69 @@ function showCounted(words) {
 /** Whether the numbers by area are of residents, and not of jobs where they are. */
 const countsHomes = ({ side, selection }) => (selection ? side === "work" : side === "home");
 
+/** What the numbers by area are of: in one word. */
+const countedThing = (state) => (state.side === "both" ? "Commuters" : countsHomes(state) ? "Residents" : "Jobs");
+
 /** What each side of the switch shows, with a choice and without. */
 function showSides({ selection }) {
   const words = selection
-    ? { work: "Where its workers live", home: "Where its residents work" }
-    : { work: "Where people work", home: "Where people live" };
+    ? { work: "Where its workers live", home: "Where its residents work", both: "Both" }
+    : { work: "Where people work", home: "Where people live", both: "Both" };
   Object.entries(words).forEach(([side, label]) => (byId(`side-${side}`).textContent = label));
+  byId("side-both").closest("label").hidden = !selection; // without a choice nobody comes or leaves
+}
+
+/** Of a selection: who comes, who stays, who leaves. */
+function showBalance({ selection }, balance) {
+  byId("balance").hidden = !selection;
+  if (!selection) return;
+  byId("balance-table").classList.toggle("of-noise", isNoise(selection));
+  const { come, stay, leave } = balance;
+  const row = (words, jobs, all) => tableRow("td", [words, whole.format(jobs), all ? share(jobs, all) : ""]);
+  const [workers, residents] = [come + stay, stay + leave];
+  byId("balance-table").replaceChildren(
+    tableRow("th", ["Who", "Workers", "Share"]),
+    row("Work here", workers, workers),
+    row("· come from elsewhere", come, workers),
+    row("· live here too", stay, workers),
+    row("Live here", residents, residents),
+    row("· work here too", stay, residents),
+    row("· leave for work elsewhere", leave, residents),
+    row("Come, leave or stay", come + leave + stay, 0),
+  );
+}
+
+/** Who the workers are, attribute by attribute. */
+function showProfile(data, { side, selection, column }, sums) {
+  const jobs = sums[EVERYBODY];
+  const groups = data.meta.counts.filter(({ attribute }) => attribute);
+  byId("profile").hidden = !groups.length;
+  const who = { work: "workers with a job here", home: "workers who live here", both: "workers who live or work here" };
+  const of = selection ? who[side] : "workers";
+  byId("profile-of").textContent =
+    `Shares of the ${whole.format(jobs)} ${of}.` + (column === EVERYBODY ? "" : " All of them, not only those counted above.");
+  const bars = groups.flatMap(({ attribute, columns }) => [
+    text("h4", capital(attribute)),
+    ...columns.map(({ id, words }) => bar(capital(words), sums[id], jobs, jobs, "profile-bar")),
+  ]);
+  byId("profile-bars").replaceChildren(...bars);
 }
 
 function showSummary(state, found, unit, data) {
   const { side, selection } = state;
-  const kind = side === "work" ? "Workplace" : "Residence";
-  byId("chosen").textContent = selection ? areaName(selection.level, selection.unit) : "The whole region";
+  const kind = { work: "Workplace", home: "Residence", both: "Workplace and residence" }[side];
+  byId("chosen").textContent = selection ? selectionName(selection, data.finest) : "The whole region";
   byId("chosen-kind").textContent = selection ? kind : "";
-  byId("chosen-code").textContent = selection ? areaCode(selection.level, selection.unit) : "";
+  byId("chosen-code").textContent = selection ? selectionCode(selection) : "";
+  byId("counts-of").textContent = selection ? countsWords(selection, data) : "";
   byId("clear").hidden = !selection;
   byId("hint").hidden = Boolean(selection);
   byId("hint").textContent =
     side === "work"
       ? "Choose a workplace on the map, in the table or by search, and see where its workers live."
       : "Choose a residence on the map, in the table or by search, and see where its residents work.";
-  const many = side === "work" ? "synthetic workers with a job here" : "synthetic workers who live here";
-  byId("jobs-words").textContent = selection ? many : "synthetic workers";
+  const many = { work: "with a job here", home: "who live here", both: "who live or work here" }[side];
+  byId("jobs-words").textContent = selection ? `synthetic workers ${many}` : "synthetic workers";
   byId("jobs").textContent = whole.format(found.jobs);
   const length = (km) => (Number.isNaN(km) ? "–" : `${oneDecimal.format(km / unit.km)} ${unit.id}`);
   byId("mean").textContent = length(found.mean);
@@ -94,20 +135,28 @@ function showSummary(state, found, unit, data) {
   byId("commute-of").textContent =
     `Commutes are measured between centroids of ${data.finest.many}` +
     (beyond > 0 ? `, without the ${whole.format(beyond)} who live in external zones.` : ".");
-  byId("nobody").hidden = !(selection && isExternal(selection) && side === "work");
+  byId("nobody").hidden = !(selection?.external && side === "work");
 }
 
-/** From where to where the true number of a row of the table may be, as text; "" where that is not known. */
-function intervalWords({ side, selection, level, column }, homes, unit) {
+/** From where to where the true number of a row of the table may be; null where that is not known. */
+function intervalOf({ side, selection, level, column }, homes, unit) {
   const intervals = level.intervals;
-  const own = selection ? asUnitOf(level, selection) : -1;
-  if (!intervals || column !== EVERYBODY || (selection ? own < 0 : !homes)) return "";
-  const words = ({ low, high }, at) => `${whole.format(low[at])} to ${whole.format(high[at])}`;
-  if (!selection) return words(intervals.residents, unit);
+  const own = selection && side !== "both" ? selection.asUnitOf(level) : -1;
+  if (!intervals || column !== EVERYBODY || (selection ? own < 0 : !homes)) return null;
+  const ends = ({ low, high }, at) => [low[at], high[at]];
+  if (!selection) return ends(intervals.residents, unit);
   const [work, home] = side === "work" ? [own, unit] : [unit, own];
-  const row = intervals.home.subarray(intervals.first[work], intervals.first[work + 1]).indexOf(home);
-  return row < 0 ? "" : words(intervals, intervals.first[work] + row);
+  return flowInterval(intervals, home, work);
 }
+
+/** The interval of the flow between two units; null where none is released. */
+function flowInterval(intervals, home, work) {
+  const first = intervals.first[work];
+  const row = intervals.home.subarray(first, intervals.first[work + 1]).indexOf(home);
+  return row < 0 ? null : [intervals.low[first + row], intervals.high[first + row]];
+}
+
+const intervalWords = (ends) => (ends ? ends.map(whole.format).join(" to ") : "");
 
 /** A button that chooses an area. */
 function areaButton(level, unit, words, choose) {
@@ -120,12 +169,11 @@ function areaButton(level, unit, words, choose) {
 }
 
 /** The strongest partners, or without a selection the largest areas; each can be chosen. */
-function showTop(state, values, jobs, choose) {
-  const { selection, level } = state;
+function showTop(state, { values, between }, jobs, choose) {
+  const { selection, level, side } = state;
   const homes = countsHomes(state);
-  byId("top-title").textContent = selection
-    ? homes ? "Where its workers live" : "Where its residents work"
-    : homes ? "Where most people live" : "Where most people work";
+  const titles = { work: "Where its workers live", home: "Where its residents work", both: "Between it and elsewhere" };
+  byId("top-title").textContent = selection ? titles[side] : homes ? "Where most people live" : "Where most people work";
   const units = Array.from(values.keys()).filter((unit) => values[unit] > 0 && !level.externalZones.has(unit));
   const shown = units.sort((a, b) => values[b] - values[a]).slice(0, TOP);
   const beyond = [...level.externalZones.keys()].reduce((total, unit) => total + values[unit], 0);
@@ -135,17 +183,25 @@ function showTop(state, values, jobs, choose) {
       : `All ${whole.format(units.length)} ${units.length === 1 ? level.one : level.many} with any.`) +
     // Nobody works in an external zone.
     (beyond > 0 ? ` ${whole.format(beyond)} (${share(beyond, jobs)}) live in external zones.` : "");
-  const intervals = new Map(shown.map((unit) => [unit, intervalWords(state, homes, unit)]));
+  const intervals = new Map(shown.map((unit) => [unit, intervalWords(intervalOf(state, homes, unit))]));
   const bounded = [...intervals.values()].some(Boolean);
   const more = (words) => (bounded ? [words] : []);
   if (bounded) byId("top-count").textContent += " Interval: 90 % of the posterior draws of the true number are in it.";
+  // Of the level's table of flows; totals of areas are another one.
+  byId("top").classList.toggle("of-noise", Boolean(level.noise && selection));
   byId("top").replaceChildren(
-    tableRow("th", [capital(level.one), homes ? "Residents" : "Jobs", ...more("Interval"), "Share"]),
+    tableRow("th", [
+      capital(level.one),
+      ...(between ? ["Come from", "Go to"] : [homes ? "Residents" : "Jobs"]),
+      ...more("Interval"),
+      "Share",
+    ]),
     ...shown.map((unit) => {
-      const cells = ["", whole.format(values[unit]), ...more(intervals.get(unit)), share(values[unit], jobs)];
+      const counts = between ? [between.come[unit], between.leave[unit]] : [values[unit]];
+      const cells = ["", ...counts.map(whole.format), ...more(intervals.get(unit)), share(values[unit], jobs)];
       const row = tableRow("td", cells);
       const code = readable(level, level.codes[unit]);
-      row.firstChild.append(areaButton(level, unit, level.names[unit] ?? code, () => choose(unit)));
+      row.firstChild.append(areaButton(level, unit, level.names[unit] ?? code, (event) => choose(unit, event)));
       if (level.names[unit]) row.firstChild.append(text("span", code, "code"));
       row.style.setProperty("--part", `${(100 * values[unit]) / values[shown[0]]}%`);
       return row;
@@ -179,36 +235,40 @@ function showExternalZones(found, data, choose) {
     ...beyond.map(([finest, jobs]) => {
       const unit = level.unitOf[finest];
       const row = tableRow("td", ["", whole.format(jobs), share(jobs, found.jobs)]);
-      row.firstChild.append(areaButton(level, unit, areaName(level, unit), () => choose({ level, unit })));
+      row.firstChild.append(areaButton(level, unit, areaName(level, unit), (event) => choose(unit, event)));
       return row;
     }),
   );
 }
 
-/** The areas of a level that overlap the selection: itself, or the larger one that it lies in. */
+/** The areas of a level that overlap the selection: itself, or larger ones. */
 function ownWords(level, selection) {
-  const [unit, last] = overlapping(level, selection);
-  const size = ([first, end]) => end - first;
-  const larger = unit === last && size(rangeOf(level, unit)) > size(rangeOf(selection.level, selection.unit));
-  return larger ? `the ${level.one} that the chosen area lies in` : "the chosen area itself";
+  const { n, whole: all } = selection.cover(level);
+  const one = selection.parts.length === 1;
+  if (all) return one ? "the chosen area itself" : "the chosen areas themselves";
+  if (n === 1) return `the ${level.one} that the chosen area${one ? " lies" : "s lie"} in`;
+  return `${level.many} that the chosen area${one ? " overlaps" : "s overlap"}`;
 }
 
-function showFlowWords({ side, selection, level }, { flows, inside }, shown, threshold, left) {
+function showFlowWords({ side, selection, level }, { flows, inside }, shown, threshold, { chosen, together }) {
   const sum = (list) => list.reduce((total, flow) => total + flow.jobs, 0);
   const between = sum(flows);
   byId("threshold-words").textContent =
     `${whole.format(threshold)} ${threshold === 1 ? "job" : "jobs"} or more`;
-  const drawn = flows.length
-    ? `${whole.format(shown.length)} of ${whole.format(flows.length)} flows drawn, with ${share(sum(shown), between)} ` +
-      `of the ${whole.format(between)} jobs that all of them have.`
-    : "There are no flows to draw.";
-  const most = left ? ` No more than ${whole.format(shown.length)} lines are drawn, the largest.` : "";
+  const of = `${whole.format(chosen.length)} of ${whole.format(flows.length)} flows`;
+  const part = `${share(sum(shown), between)} of the ${whole.format(between)} jobs that all of them have.`;
+  const left = together ? together.flows.length - shown.length : 0;
+  const drawn = together
+    ? `${of} have as many. They are drawn as ${whole.format(shown.length)} lines, with ${part} Ends near each other at this zoom ` +
+      `are one` + (together.near ? `, and ${whole.format(together.near)} jobs between such ends have no line.` : ".") +
+      (left ? ` ${whole.format(left)} smaller lines are left out.` : "")
+    : flows.length ? `${of} drawn, with ${part}` : "There are no flows to draw.";
   const own = selection ? ownWords(level, selection) : `the ${level.one} where they work`;
   const who = side === "work" || !selection ? "of workers who live in" : "at workplaces in";
-  const rest = inside
-    ? ` ${whole.format(inside)} (${share(inside, between + inside)}) are ${who} ${own}, and have no line.`
-    : "";
-  byId("flow-count").textContent = drawn + most + rest;
+  const without = `${whole.format(inside)} (${share(inside, between + inside)})`;
+  const stay = side === "both" && selection ? `${without} stay, or have their other end in ${own}, and have no line.` : "";
+  const rest = inside ? ` ${stay || `${without} are ${who} ${own}, and have no line.`}` : "";
+  byId("flow-count").textContent = drawn + rest;
 }
 
 function legendEntry(label, style, className = "") {
@@ -228,19 +288,21 @@ function showFlowLegend({ side, selection }, drawn, largest) {
   });
   const arrow = legendEntry("from home to work", {}, "arrow");
   const star = text("li", side === "work" ? "to the chosen workplace" : "from the chosen residence");
-  byId("legend-flows").replaceChildren(selection ? star : arrow, ...lines);
+  byId("legend-flows").replaceChildren(selection && side !== "both" ? star : arrow, ...lines);
   byId("legend-flows").hidden = !jobs.length;
 }
 
-function showLegend(state, { coloured, dense, breaks }, drawnAround) {
+function showLegend(state, { coloured, dense, breaks, differences }, drawnAround) {
   const { selection, level } = state;
-  const homes = countsHomes(state);
-  byId("legend-title").textContent = `${homes ? "Residents" : "Jobs"}${dense ? " per km²" : ""} by ${level.one}`;
+  byId("legend-title").textContent = `${countedThing(state)}${dense ? " per km²" : ""} by ${level.one}`;
   const words = (dense ? densityWords : classWords)(breaks, coloured.reduce((most, value) => Math.max(most, value), 0));
   const entry = (fill, label) => legendEntry(label, { background: fill });
   const colours = rampColours(words.length);
-  const entries = words.map((label, i) => entry(colours[i], label));
-  byId("legend-classes").replaceChildren(...entries.reverse(), entry(colour("land"), "none"));
+  const entries = differences
+    ? differenceWords(breaks, coloured).map(([value, label]) => entry(differenceColour(value, breaks), label))
+    : words.map((label, i) => entry(colours[i], label));
+  byId("legend-classes").replaceChildren(...entries.reverse(), entry(colour("land"), differences ? "no difference" : "none"));
+  if (differences) byId("legend-title").textContent += ": difference";
   byId("legend-circles").hidden = Boolean(level.shapes);
   byId("legend-chosen").hidden = !selection;
   byId("legend-zones").hidden = !level.externalZones.size;

@@ -28,21 +28,6 @@ function areaCode(level, unit) {
   return level.names[unit] ? codeWords(level, unit) : "";
 }
 
-const isExternal = ({ level, unit }) => level.externalZones.has(unit);
-
-/** The units of a level that overlap a selection, first and last: those in it, or the one that it lies in. */
-function overlapping(level, selection) {
-  const [first, end] = rangeOf(selection.level, selection.unit);
-  return [level.unitOf[first], level.unitOf[end - 1]];
-}
-
-/** The unit of a level that is the selection itself, -1 where there is none. */
-function asUnitOf(level, selection) {
-  const [unit, last] = overlapping(level, selection);
-  const same = rangeOf(level, unit).join() === rangeOf(selection.level, selection.unit).join();
-  return unit === last && same ? unit : -1;
-}
-
 const RADIANS = Math.PI / 180;
 // WGS84
 const EQUATOR_KM = 6378.137;

@@ -31,6 +31,13 @@ function classBreaks(values, smallestUnit = 1) {
   return breaks;
 }
 
+/** Whether areas of a level, without the largest and the smallest tenth, differ more than tenfold in size. */
+function isUneven({ area }) {
+  const sorted = Float64Array.from(area.filter((size) => size > 0)).sort();
+  const at = (part) => sorted[Math.floor(part * (sorted.length - 1))];
+  return at(0.9) > 10 * at(0.1);
+}
+
 /** The largest value of an area that is on the map. */
 function largestInside(level, values) {
   return values.reduce((most, value, unit) => (level.externalZones.has(unit) ? most : Math.max(most, value)), 0);
@@ -69,6 +76,37 @@ function colour(name) {
 function rampColours(n) {
   const last = CUTS.length;
   return Array.from({ length: n }, (_, i) => colour(`ramp-${n === 1 ? last : Math.round((i * last) / (n - 1))}`));
+}
+
+// Differences: one colour for more here, one for more there, the stronger the more.
+const MORE = ["ramp-2", "ramp-4", "ramp-5"];
+const LESS = ["distance-1", "distance-2", "distance-4"];
+
+/** Upper ends of the classes of differences but the last, of either sign. */
+const differenceBreaks = (values) => {
+  const breaks = classBreaks(values.map(Math.abs));
+  return [breaks[1], breaks[3]].filter((end, at, all) => end !== undefined && end !== all[at - 1]);
+};
+
+/** The colour of a difference. */
+function differenceColour(value, breaks) {
+  if (value === 0) return colour("land");
+  return colour((value > 0 ? MORE : LESS)[Math.max(0, classOf(Math.abs(value), breaks))]);
+}
+
+/** [a value, words] of each class that has an area, from the most that is less to the most that is more. */
+function differenceWords(breaks, values) {
+  return [-1, 1].flatMap((sign) => {
+    const own = values.filter((value) => value * sign > 0).map(Math.abs);
+    const largest = own.reduce((most, value) => Math.max(most, value), 0);
+    const starts = [1, ...breaks].filter((start) => start <= largest);
+    const words = starts.map((start, i) => {
+      const end = i < starts.length - 1 ? starts[i + 1] - 1 : largest;
+      const range = end === start ? whole.format(start) : `${whole.format(start)}–${whole.format(end)}`;
+      return [sign * start, `${range} ${sign > 0 ? "more" : "fewer"} here`];
+    });
+    return sign > 0 ? words : words.reverse();
+  });
 }
 
 /** Width in pixels of the line of a flow, by its share of the largest. */

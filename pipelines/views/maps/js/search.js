@@ -14,24 +14,25 @@ const plainWords = (words) => words.split(/\s+/).map(plainName).filter(Boolean);
 function plainTexts(level) {
   const zone = (unit) => level.externalZones.get(unit);
   level.plain ??= {
-    codes: level.codes.map((code, unit) => plainCode(zone(unit)?.code ?? code)),
+    codes: Array.from(level.codes, (code, unit) => plainCode(zone(unit)?.code ?? code)),
     names: Array.from(level.codes, (_, unit) => plainName(zone(unit)?.name ?? level.names[unit] ?? "")),
   };
   return level.plain;
 }
 
 /**
- * Areas whose code or name is, begins with or else contains what was typed, in this order; coarse ones first, external
- * zones last.
+ * Areas whose code or name is, begins with or else contains what was typed, in this order; coarse ones first, then those
+ * that cut across the levels, external zones last.
  *
  * Several words may stand anywhere in a name. The word for a level may stand before a code or a name: "tract
- * 44007000800". Returns {areas: [{level, unit}], sure}; sure is false where it is open which of several is meant.
+ * 44007000800". Returns {areas: parts of a selection, sure}; sure is false where it is open which of several is meant.
  */
 function search(data, typed) {
   const ranked = [[], [], []]; // is, begins, contains
   const byCode = new Set();
   // An external zone is the same at all levels, and found once.
-  const groups = [...data.levels.map((level) => [level, level.one, false]), [data.levels[0], "external zone", true]];
+  const levels = [...data.levels, ...data.layers];
+  const groups = [...levels.map((level) => [level, level.one, false]), [data.levels[0], "external zone", true]];
   for (const [level, kind, ofZones] of groups) {
     const { codes, names } = plainTexts(level);
     const own = plainWords(kind);
@@ -52,7 +53,7 @@ function search(data, typed) {
       const ofCode = rankOf(codes[unit], codeParts, inCode);
       const rank = Math.min(ofCode, names[unit] ? rankOf(names[unit], nameParts, inName) : 3);
       if (rank > 2 || ranked[rank].length === MOST_FOUND) continue;
-      const area = { level, unit };
+      const area = { kind: level.areaOf ? "layer" : "area", level, unit };
       ranked[rank].push(area);
       if (ofCode === rank) byCode.add(area);
     }
@@ -64,7 +65,11 @@ function search(data, typed) {
   return { areas, sure };
 }
 
-/** The field with its list below: arrows go through the list, Enter chooses, Escape closes it. `choose` empties it. */
+/**
+ * The field with its list below: arrows go through the list, Enter chooses, with Shift it adds, Escape closes the list.
+ *
+ * `choose(part, add)` empties it.
+ */
 class SearchField {
   #data;
   #choose;
@@ -76,7 +81,7 @@ class SearchField {
   constructor(data, choose) {
     this.#data = data;
     this.#choose = choose;
-    if (data.externalZones.size || data.levels.some(({ names }) => names.length)) {
+    if (data.externalZones.size || [...data.levels, ...data.layers].some(({ names }) => names.length)) {
       byId("search-label").textContent = "Find an area by its name or code";
       this.#field.placeholder = "a name, or first digits of a code";
     }
@@ -86,11 +91,12 @@ class SearchField {
     this.#list.addEventListener("mousedown", (event) => event.preventDefault()); // which would take the focus
     this.#list.addEventListener("click", (event) => {
       const option = event.target.closest("li");
-      if (option) this.#choose(this.#areas[option.dataset.at]);
+      const add = wantsMore(event) || event.target.matches(".add");
+      if (option) this.#choose(this.#areas[option.dataset.at], add);
     });
     byId("search-form").addEventListener("submit", (event) => {
       event.preventDefault();
-      this.#submit();
+      this.#submit(event.submitter === byId("search-add"));
     });
   }
 
@@ -108,10 +114,10 @@ class SearchField {
     return { areas, sure };
   }
 
-  #submit() {
-    if (this.#active >= 0) return this.#choose(this.#areas[this.#active]);
+  #submit(add) {
+    if (this.#active >= 0) return this.#choose(this.#areas[this.#active], add);
     const { areas, sure } = this.#look();
-    if (sure) return this.#choose(areas[0]);
+    if (sure) return this.#choose(areas[0], add);
     this.#say(areas.length ? SEVERAL : NOT_FOUND);
     this.#field.focus(); // the list closes without it
   }
@@ -127,6 +133,9 @@ class SearchField {
       ...areas.map(({ level, unit }, at) => {
         const option = text("li", areaName(level, unit));
         option.append(text("span", areaCode(level, unit), "code"));
+        const more = text("span", "+ add", "add"); // as Shift and Enter do
+        more.ariaHidden = "true";
+        option.prepend(more);
         option.setAttribute("role", "option");
         option.id = `found-${at}`;
         option.dataset.at = at;
@@ -148,7 +157,10 @@ class SearchField {
 
   #press(event) {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (event.key === "Escape" && this.#areas.length) {
+    if (event.key === "Enter" && event.shiftKey) {
+      event.preventDefault();
+      this.#submit(true);
+    } else if (event.key === "Escape" && this.#areas.length) {
       event.stopPropagation(); // the chosen area stays
       this.#show([]);
     } else if (step) {

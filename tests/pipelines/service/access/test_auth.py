@@ -105,10 +105,10 @@ def test_a_session_ends_after_a_day_of_work(
 
 def test_forms_need_the_text_of_the_page(browser: Browser, app: FastAPI) -> None:
     client, _, csrf = browser
-    form = {"plan_sha256": PLAN_SHA256}
+    form = {"plan_sha256": PLAN_SHA256, "seen": "yes"}
     assert client.post(ACT, data={**form, "csrf": csrf}).status_code == 404
     assert client.post(ACT, data=form, headers={"X-CSRF-Token": csrf}).status_code == 404
-    multipart = {"plan_sha256": (None, PLAN_SHA256), "csrf": (None, csrf)}
+    multipart = {name: (None, value) for name, value in {**form, "csrf": csrf}.items()}
     assert client.post(ACT, files=multipart).status_code == 404
     wrong: list[dict[str, Any]] = [
         {"data": form},

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import signal
+import sqlite3
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +23,22 @@ import pipelines
 from pipelines.service import create_app
 from pipelines.service.operators import api as operator_api
 from pipelines.service.operators.models import PlanEntry
-from pipelines.service.queue.claims import finish, note
+from pipelines.service.queue.claims import fail, finish, note
+from pipelines.service.queue.runs import get_run
 from pipelines.service.store import runs
 
-from ..helpers import PLAN, PLAN_SHA256, World, claimed, client_of, spend_quarter
+from ..helpers import (
+    CONTENT,
+    FIT,
+    NAME,
+    PLAN,
+    PLAN_SHA256,
+    World,
+    claimed,
+    client_of,
+    spend_quarter,
+    state,
+)
 
 API = "/api/v1/operator"
 ROLE = {  # the least that each route needs; a new route must be entered here
@@ -37,6 +53,8 @@ ROLE = {  # the least that each route needs; a new route must be entered here
     "POST /runs/{run}/queue": "operator",
     "POST /runs/{run}/cancel": "operator",
     "POST /runs/{run}/retry": "operator",
+    "POST /runs/{run}/close": "operator",
+    "POST /runs/{run}/rename": "operator",
     "POST /runs/{run}/approve": "approver",
     "POST /runs/{run}/reject": "approver",
     "POST /releases/{name}/{version}/withdraw": "approver",
@@ -72,6 +90,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "errata": {"text": "wrong"},
     "end": {"person": "nobody"},
     "queue": {"plan_sha256": PLAN_SHA256},
+    "rename": {"version": "v2"},
 }
 
 
@@ -156,6 +175,94 @@ def test_what_a_run_would_refuse_is_refused_when_it_is_submitted(people: People,
     assert "small cannot be run now: none.pem: there is no such key" in answer.json()["detail"]
     assert "CANARY" not in answer.text
     assert people["vic"].get(f"{API}/runs").json()["runs"] == []
+
+
+def test_a_version_name_that_is_taken_is_refused_while_nothing_is_paid(
+    app: FastAPI, people: People, small_release: pipelines.Release
+) -> None:
+    """Published, or asked for by another run: when it is submitted, queued, and approved."""
+    ann, store = people["ann"], app.state.store
+
+    def submit(version: str) -> Any:
+        return ann.post(f"{API}/runs", json={"input": "small", "version": version})
+
+    def refused(answer: Any, words: str) -> None:
+        assert (answer.status_code, answer.json()["error"]) == (409, "version")
+        assert words in answer.json()["detail"]
+        assert "CANARY" not in answer.text
+
+    publish = partial(pipelines.publish, small_release.public.parent, app.state.settings.releases)
+    publish(version="v1")
+    refused(submit("v1"), "v1 stands for another content. Fix: ")
+    assert submit("v2").status_code == 201
+    refused(submit("v2"), "Run 1 has the version name v2. Fix: ")
+    finish(store, claimed(store), plan=json.dumps(PLAN))
+    publish(version="v2")
+    refused(ann.post(f"{API}/runs/1/queue", json=BODIES["queue"]), "v2 stands for another content")
+    pipelines.withdraw(app.state.settings.releases, NAME, "v1", "wrong")
+    refused(submit("v1"), "v1 was withdrawn")
+    assert submit("v3").status_code == 201
+    finish(store, claimed(store), plan=json.dumps(PLAN))
+    ann.post(f"{API}/runs/2/queue", json=BODIES["queue"])
+    finish(store, claimed(store), certificate=FIT, content=CONTENT)
+    publish(version="v3")
+    verdict = {"content_sha256": CONTENT, "version": "v3"}
+    refused(people["bob"].post(f"{API}/runs/2/approve", json=verdict), "v3 stands for another content")
+    refused(ann.post(f"{API}/runs/2/rename", json={"version": "v2"}), "v2 stands for another content")
+    assert ann.post(f"{API}/runs/2/rename", json={"version": "v4"}).json()["version"] == "v4"
+    for sent in (verdict, {"content_sha256": CONTENT}):
+        refused(people["bob"].post(f"{API}/runs/2/approve", json=sent), "is not the version name under which")
+    verdict = {"content_sha256": CONTENT, "version": "v4"}
+    assert people["bob"].post(f"{API}/runs/2/approve", json=verdict).json()["state"] == "approved"
+
+
+def test_what_was_approved_and_could_not_be_published_is_decided_about_again(
+    app: FastAPI, people: People
+) -> None:
+    ann, bob, store = people["ann"], people["bob"], app.state.store
+    assert (
+        ann.post(f"{API}/runs", json={"input": "small", "version": "v1", "dry_run": False}).status_code == 201
+    )
+    finish(store, claimed(store), certificate=FIT, content=CONTENT)
+    verdict = {"content_sha256": CONTENT, "version": "v1"}
+    assert bob.post(f"{API}/runs/1/approve", json=verdict).json()["decision"]["decision"] == "approved"
+    assert ann.post(f"{API}/runs/1/rename", json={"version": "v2"}).json()["error"] == "state"
+    fail(store, claimed(store), "PublishError", "v1 stands for another content")
+    run = ann.post(f"{API}/runs/1/rename", json={"version": "v2"}).json()
+    assert (run["state"], run["version"], run["error"], run["decision"]) == ("finished", "v2", None, None)
+    assert (
+        ann.post(f"{API}/runs/1/rename", json={"version": "v1"}).json()["error"] == "version"
+    )  # decided about
+    assert bob.post(f"{API}/runs/1/approve", json=verdict).json()["error"] == "version"
+    run = bob.post(f"{API}/runs/1/approve", json=verdict | {"version": "v2"}).json()
+    assert (run["state"], run["decision"]["decision"]) == ("approved", "approved")
+    assert claimed(store).version == "v2"
+    acts = [act["action"] for act in people["vic"].get(f"{API}/audit").json()["acts"]]
+    assert [act for act in acts if act in ("approved", "renamed")] == ["approved", "renamed", "approved"]
+
+
+def test_closing_a_run_removes_its_homes_and_keeps_what_it_spent(
+    app: FastAPI, people: People, world: World
+) -> None:
+    ann, store = people["ann"], app.state.store
+    world.hold("debit")
+    ann.post(f"{API}/runs", json={"input": "small", "dry_run": False})
+    assert ann.post(f"{API}/runs/1/close").json()["error"] == "state"
+    with world.at_work(store, lease=1, look=0.1):
+        os.kill(world.held(), signal.SIGKILL)
+        world.release_hold()
+    row = claimed(store) if state(store, 1) == "queued" else get_run(store, 1)
+    fail(store, row, "OSError", "m")
+    left = list(app.state.settings.outs.glob(".run-000001.unfinished/confidential/*"))
+    assert left
+    assert ann.post(f"{API}/runs/1/close").json()["state"] == "closed"
+    assert not list(app.state.settings.outs.glob(".run-000001*"))
+    (budget,) = people["vic"].get(f"{API}/ledger").json()["budgets"]
+    assert budget["spent_epsilon"] != "0"
+    with sqlite3.connect(world.ledger) as ledger:
+        assert ledger.execute("SELECT count(*) FROM releases WHERE kind = 'abandoned'").fetchone() == (1,)
+    assert ann.post(f"{API}/runs/1/retry").json()["error"] == "state"
+    assert ann.post(f"{API}/runs/1/close").json()["state"] == "closed"  # again, where the disk had a fault
 
 
 def test_submission_queue_and_cancellation(people: People) -> None:

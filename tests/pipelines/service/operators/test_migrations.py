@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
@@ -15,14 +16,15 @@ from sqlalchemy import create_engine, delete, insert, inspect, select, text
 from sqlalchemy.exc import DBAPIError
 
 from pipelines.service import migrations
+from pipelines.service.migrations.versions import first
 from pipelines.service.store import ServiceError, Store, audit, list_audit, metadata, record, runs
 
-SECOND = """
+LATER = """
 from alembic import op
 from sqlalchemy import Column, Text
-revision, down_revision = "0002", "0001"
+revision, down_revision = "0003", "0002"
 def upgrade():
-    op.execute("UPDATE odsynth_schema SET version = 2")
+    op.execute("UPDATE odsynth_schema SET version = 3")
     with op.batch_alter_table("audit", recreate="auto", table_kwargs={"sqlite_autoincrement": True}) as table:
         table.add_column(Column("reason", Text(), nullable=True))
         table.alter_column("detail", nullable=True)
@@ -38,8 +40,8 @@ def old(database: str) -> str:
             made: Any = connection.connection.dbapi_connection
             made.executescript(Path(__file__).with_name("version_0_1_0.sql").read_text())
     else:  # the first revision without alembic's table
-        Store.open(database).close()
         with engine.begin() as connection:
+            command.upgrade(migrations._config(connection), first.revision)
             connection.execute(text("DROP TABLE alembic_version"))
     row = dict.fromkeys(("input", "data_set", "title", "configuration", "state", "task", "submitted_by"), "x")
     with engine.begin() as connection:
@@ -51,10 +53,10 @@ def old(database: str) -> str:
 
 @pytest.fixture
 def later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Make the program one that has a second revision, until the function is called."""
+    """Make the program one that has a further revision, until the function is called."""
     folder = tmp_path / "a 50% later version"
     shutil.copytree(migrations._scripts().dir, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "versions" / "second.py").write_text(SECOND)
+    (folder / "versions" / "later.py").write_text(LATER)
     monkeypatch.setattr(migrations, "_scripts", lambda: ScriptDirectory(str(folder)))
     return monkeypatch.undo
 
@@ -127,8 +129,8 @@ def test_tables_that_no_version_made_are_refused_and_left_alone(old: str, change
 
 
 def test_a_step_that_fails_changes_nothing(old: str, later: Callable[[], None]) -> None:
-    step = Path(migrations._scripts().dir) / "versions" / "second.py"
-    step.write_text(SECOND + '    op.execute("SELECT * FROM nothing")\n')
+    step = Path(migrations._scripts().dir) / "versions" / "later.py"
+    step.write_text(LATER + '    op.execute("SELECT * FROM nothing")\n')
     before = rows(old)
     with pytest.raises(ServiceError, match="cannot be used"):
         Store.open(old)

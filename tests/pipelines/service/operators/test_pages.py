@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,13 @@ import pipelines
 from pipelines.service import Oidc, create_app
 from pipelines.service.access.tokens import create_token
 from pipelines.service.operators import pages as operator_pages
-from pipelines.service.operators import run_pages
+from pipelines.service.operators import review, run_pages
 from pipelines.service.queue import previews
 from pipelines.service.queue.claims import fail, finish
 from pipelines.service.queue.previews import waiting
 from pipelines.service.queue.runs import get_run
 
-from ..helpers import PLAN, PLAN_SHA256, Page, claimed
+from ..helpers import PLAN, PLAN_SHA256, Page, claimed, spend_quarter
 
 PAGES = ("", "/inputs", "/runs", "/compare", "/releases", "/calendar", "/ledger", "/audit", "/tokens")
 
@@ -104,8 +104,11 @@ def planned(
     return address
 
 
+LOOKED_AT = dict.fromkeys(("certificate", "accuracy", "map", "name"), "yes")
+
+
 def queue(visitor: Visitor, address: str, sha256: str = PLAN_SHA256) -> Any:
-    return visitor.send(f"{address}/queue", plan_sha256=sha256)
+    return visitor.send(f"{address}/queue", plan_sha256=sha256, seen="yes")
 
 
 def test_who_is_not_signed_in_is_asked_to_and_comes_back(app: FastAPI) -> None:
@@ -175,13 +178,14 @@ def test_forms_are_for_those_who_may(app: FastAPI, visitors: Visitors) -> None:
     posts = [route.path for route in routes if isinstance(route, APIRoute) and "POST" in route.methods]
     filled = [re.sub(r"\{\w+\}", "1", path.removeprefix("/operator")) for path in posts]
     needed = [path for path in filled if path not in ("/login", "/logout", "/tokens/1/revoke")]
-    assert len(needed) == 9
+    assert len(needed) == 11
     fields = {"input": "small", "key": "x", "content_sha256": "c" * 64, "text": "wrong", "person": "ann"}
-    fields["plan_sha256"] = PLAN_SHA256
+    fields |= {"plan_sha256": PLAN_SHA256, "seen": "yes", "version": "v2", **LOOKED_AT}
     for path in needed:
         form = {
-            "runs": ("input", "key"), "approve": ("content_sha256",), "reject": ("content_sha256",),
-            "withdraw": ("text",), "errata": ("text",), "end": ("person",), "queue": ("plan_sha256",),
+            "runs": ("input", "key"), "approve": ("content_sha256", *LOOKED_AT), "close": ("seen",),
+            "reject": ("content_sha256", "seen"), "withdraw": ("text", "seen"), "errata": ("text",),
+            "end": ("person",), "queue": ("plan_sha256", "seen"), "rename": ("version",),
         }.get(path.rpartition("/")[2], ())  # fmt: skip
         sent = {field: fields[field] for field in form}
         assert visitors["vic"].send(path, **sent).status_code == 403, path
@@ -221,6 +225,8 @@ def test_from_the_plan_to_the_queue(app: FastAPI, visitors: Visitors) -> None:
         assert f'<tr><th scope="row">{name}</th><td><code class="hash">{sha256}</code></td></tr>' in page
     assert queue(ann, address, "0" * 64).status_code == 409  # another plan
     assert queue(ann, address, "").status_code == 422
+    assert ann.send(f"{address}/queue", plan_sha256=PLAN_SHA256).status_code == 422  # not ticked
+    assert "left of the budget: \u03b5 91.4 and \u03b4 0.4999." in page
     assert queue(ann, address).headers["location"] == f"/operator{address}"
     page = ann.see(address)
     assert "operator.js" in page
@@ -232,8 +238,15 @@ def test_from_the_plan_to_the_queue(app: FastAPI, visitors: Visitors) -> None:
 
 
 def test_a_budget_that_does_not_suffice(app: FastAPI, visitors: Visitors, world: Any) -> None:
-    world.input.write_text(world.input.read_text().replace('epsilon = "100"', 'epsilon = "8.5"'))
-    assert "No budget of jobs has enough left" in visitors["ann"].see(planned(app, visitors["ann"]))
+    address = planned(app, visitors["ann"])
+    assert "No budget" not in visitors["ann"].see(address)
+    for _ in range(4):
+        spend_quarter(world.ledger, world.input)
+    assert "No budget of jobs has enough left" in visitors["ann"].see(address)
+    assert "does not allow this release" in queue(visitors["ann"], address).text
+    again = visitors["ann"].send("/runs", input="small", key="k2")
+    assert (again.status_code, "does not allow this release" in again.text) == (409, True)
+    assert get_run(app.state.store, 1).state == "planned"
 
 
 def test_a_run_that_failed(app: FastAPI, visitors: Visitors) -> None:
@@ -252,6 +265,42 @@ def test_a_run_that_failed(app: FastAPI, visitors: Visitors) -> None:
     assert "This release</th>" not in page  # it may have been paid for
     assert "Cancel the run" not in page
     assert visitors["ann"].send(f"{address}/cancel").status_code == 409
+
+
+def test_a_run_that_failed_is_closed(app: FastAPI, visitors: Visitors) -> None:
+    address = planned(app, visitors["ann"])
+    queue(visitors["ann"], address)
+    fail(app.state.store, claimed(app.state.store), "InputError", "no such column")
+    assert "Close the run" in visitors["ann"].see(address)
+    assert visitors["ann"].send(f"{address}/close").status_code == 422  # not ticked
+    assert visitors["ann"].send(f"{address}/close", seen="yes").status_code == 303
+    assert get_run(app.state.store, 1).state == "closed"
+    page = visitors["ann"].see(address)
+    assert not any(word in page for word in ("Close the run", "Try again", "Another version name"))
+    assert "Run 1" not in visitors["ann"].see("")
+    assert visitors["ann"].send(f"{address}/retry").status_code == 409
+
+
+def test_what_is_made_gets_another_version_name(
+    app: FastAPI, visitors: Visitors, release: Release, small_release: pipelines.Release
+) -> None:
+    ann, bob, plan = visitors["ann"], visitors["bob"], small_release.certificate.plan_sha256
+    address = planned(app, ann, sha256=plan)
+    queue(ann, address, plan)
+    assert "Another version name" not in ann.see(address)
+    content = release()
+    assert "Another version name" in ann.see(address)
+    assert "Another version name" not in bob.see(address)
+    before = bob.see(f"{address}/approval")
+    assert '<input type="hidden" name="version" value="">' in before
+    assert visitors["oz"].send(f"{address}/rename", version="v2").status_code == 303
+    form = {"content_sha256": content, **LOOKED_AT}
+    assert (
+        bob.send(f"{address}/approve", version="", **form).status_code == 409
+    )  # another name than was shown
+    assert '<input type="hidden" name="version" value="v2">' in bob.see(f"{address}/approval")
+    assert bob.send(f"{address}/approve", version="v2", **form).status_code == 303
+    assert get_run(app.state.store, 1).version == "v2"
 
 
 def test_plans_side_by_side(app: FastAPI, visitors: Visitors) -> None:
@@ -292,13 +341,40 @@ def test_another_person_decides_with_certificate_and_map_in_view(
     assert "frame-src 'self'" in page.headers["Content-Security-Policy"]
     drawn = bob.client.get(f"/operator{address}/map")
     assert (drawn.text, drawn.headers["X-Frame-Options"]) == ("<html>the map</html>", "SAMEORIGIN")
-    form = {"content_sha256": content, "comment": "Well <done>"}
+    form = {"content_sha256": content, "comment": "Well <done>", **LOOKED_AT}
+    for part in LOOKED_AT:
+        less = {name: value for name, value in form.items() if name != part}
+        assert bob.send(f"{address}/approve", **less).status_code == 422, part
     assert ann.send(f"{address}/approve", **form).status_code == 403
     assert bob.send(f"{address}/approve", **form | {"content_sha256": "0" * 64}).status_code == 409
     assert bob.send(f"{address}/approve", **form).headers["location"] == f"/operator{address}"
     assert "Well &lt;done&gt;" in visitors["vic"].see(address)
     assert "<form" not in bob.see(f"{address}/approval").split("<h1>")[1]
+    form = {"content_sha256": content, "seen": "yes"}
     assert bob.send(f"{address}/reject", **form).status_code == 409
+
+
+def test_an_approver_sees_what_is_expected_of_it_and_what_differs_from_before(
+    app: FastAPI, visitors: Visitors, release: Release, small_release: pipelines.Release
+) -> None:
+    expected = json.loads((small_release.public / "accuracy.json").read_text())
+    queue(visitors["ann"], planned(app, visitors["ann"]))
+    release()
+    page = visitors["bob"].see("/runs/1/approval")
+    assert "No other version of this name is published" in page
+    for one in expected["tables"]:
+        assert f"{100 * one['loss']:.1f} %" in page
+    assert page.count(">noise<") == sum(one["noise"] for one in expected["tables"])
+    done = pipelines.publish(small_release.public.parent, app.state.settings.releases, version="v1")
+    app.state.catalog.refresh()
+    page = visitors["bob"].see("/runs/1/approval")
+    assert "Nothing but the draws" in page
+    assert "not said" not in page  # the version before has each table
+    earlier = app.state.catalog.version(done.name, "v1")
+    subject = earlier.certificate.release.model_copy(update={"year": 1999})
+    other = replace(earlier, certificate=earlier.certificate.model_copy(update={"release": subject}))
+    changes = review._changes(other, earlier.certificate)
+    assert changes == (("Year", "1999", str(earlier.certificate.release.year)),)
 
 
 def test_nobody_is_offered_to_approve_what_he_retried(
@@ -325,8 +401,9 @@ def test_nobody_is_offered_to_approve_his_own_run(app: FastAPI, visitors: Visito
     assert "Approve and publish" not in page
     assert "Reject" in page
     assert "Run 1" not in again.see("").partition("At work")[0]
-    assert again.send(f"{address}/approve", content_sha256=content).status_code == 403
-    assert again.send(f"{address}/reject", content_sha256=content, comment="my mistake").status_code == 303
+    form = {"content_sha256": content}
+    assert again.send(f"{address}/approve", **form, **LOOKED_AT).status_code == 403
+    assert again.send(f"{address}/reject", **form, comment="my mistake", seen="yes").status_code == 303
     assert get_run(app.state.store, 1).state == "rejected"
 
 
@@ -360,10 +437,11 @@ def test_withdrawal_and_errata(app: FastAPI, visitors: Visitors, small_release: 
         bob.send(f"{path}/errata", text="Table <2> is\r\nof 2018").headers["location"] == f"/operator{path}"
     )
     assert "Table &lt;2&gt; is" in bob.see(path)
-    assert bob.send(f"{path}/withdraw", text="all wrong").status_code == 303
+    assert bob.send(f"{path}/withdraw", text="all wrong").status_code == 422  # not ticked
+    assert bob.send(f"{path}/withdraw", text="all wrong", seen="yes").status_code == 303
     assert bob.see(path).count("<textarea") == 1
     assert "all wrong" in visitors["vic"].see(path)
-    assert bob.send(f"{path}/withdraw", text="again").status_code == 409
+    assert bob.send(f"{path}/withdraw", text="again", seen="yes").status_code == 409
 
 
 def test_ledger_and_audit_trail(app: FastAPI, visitors: Visitors, release: Release) -> None:

@@ -79,7 +79,7 @@ def test_the_files(client: TestClient, base: str, release: PublicRelease) -> Non
 def test_the_largest_flows(client: TestClient, base: str, release: PublicRelease) -> None:
     for side in ("work", "home"):
         other = "home" if side == "work" else "work"
-        flows = release.flows(**{f"{side}_level": "cty", f"{other}_level": "trct"}, counts=["SE03"])
+        flows = release.unit_flows(**{f"{side}_level": "cty", f"{other}_level": "trct"}, counts=["SE03"])
         mine = flows[(flows[side] == 1) & (flows["SE03"] > 0)].sort_values(
             ["SE03", other], ascending=[False, True]
         )
@@ -107,7 +107,7 @@ def test_the_largest_flows(client: TestClient, base: str, release: PublicRelease
 
 def flows_of(release: PublicRelease, *counts: str) -> pd.DataFrame:
     """What the release itself says of flows between tracts of work and counties of homes, by code."""
-    flows = release.flows("cty", "trct", counts)
+    flows = release.unit_flows("cty", "trct", counts)
     codes = {side: release.geography.codes(level) for side, level in (("work", "trct"), ("home", "cty"))}
     return flows.assign(**{side: codes[side][flows[side]] for side in codes})
 
@@ -197,7 +197,7 @@ def test_areas_have_names_places_and_shapes(client: TestClient, base: str, relea
             np.testing.assert_allclose(areas[axis], places[axis], atol=1e-6)
         names = unit_names(release, level)
         assert list(areas["name"].fillna("") if "name" in areas else names) == list(names)
-        flows = release.flows(level, level)
+        flows = release.unit_flows(level, level)
         for side in ("home", "work"):
             jobs = flows.groupby(side)["S000"].sum().reindex(range(len(areas)), fill_value=0)
             assert list(areas[f"{side}_S000"]) == list(jobs)

@@ -59,7 +59,7 @@ def all_rows(release: PublicRelease, folder: Path, question: FlowQuestion, **how
 
 def expected(release: PublicRelease, home_level: str, work_level: str, *counts: str) -> Rows:
     """The release's own numbers."""
-    flows = release.flows(home_level, work_level, counts)
+    flows = release.unit_flows(home_level, work_level, counts)
     return [
         row for row in flows[["work", "home", *counts]].itertuples(index=False, name=None) if any(row[2:])
     ]

@@ -112,7 +112,7 @@ def test_gdal_reads_features(address: str, release: PublicRelease, monkeypatch: 
         codes, places = release.geography.codes(level), release.places(level)
         areas = pyogrio.read_dataframe(source, layer=f"areas_{level}")
         assert areas["code"].tolist() == list(codes[places["latitude"].notna()])
-        expected, point = release.flows(level, level), places[["longitude", "latitude"]].to_numpy()
+        expected, point = release.unit_flows(level, level), places[["longitude", "latitude"]].to_numpy()
         ends = point[expected["home"]], point[expected["work"]]
         drawn = np.isfinite(np.hstack(ends)).all(axis=1) & (ends[0] != ends[1]).any(axis=1)
         if not drawn.any():

@@ -148,7 +148,7 @@ def test_whoever_retried_cannot_approve(store: Store, submit: Submit) -> None:
         life.retry(store, Principal(name, "operator", "cccccccc"), run)
     finish(store, claimed(store), certificate=FIT, content=CONTENT)
     assert life.movers(store, run) == {"ann", "zoe", "oz"}
-    with pytest.raises(ServiceError, match="retried a run cannot approve it; somebody else must"):
+    with pytest.raises(ServiceError, match="retried or renamed a run cannot approve it; somebody else must"):
         life.decide(store, Principal("zoe", "approver", "dddddddd"), run, "approved", CONTENT)
     assert state(store, run) == "finished"
 

@@ -149,6 +149,7 @@ def walked(served: Served, browser: Any) -> Walked:
         live = progress(served, ann)
         at_work.start()
         try:
+            ann.get_by_label("this cannot be taken back").check()
             ann.get_by_role("button", name="Queue the release").click()
             ann.get_by_role("heading", name="It waits for approval").wait_for()
             steps = ann.locator("#progress").inner_text()
@@ -161,7 +162,10 @@ def walked(served: Served, browser: Any) -> Walked:
             preview = bob.locator("iframe").content_frame
             preview.locator("html[data-ready]").wait_for(state="attached")
             approval = f"{bob.locator('.words').inner_text()}\n{preview.locator('#jobs').inner_text()}"
-            bob.get_by_label("Comment").fill("Looks right.")
+            form = bob.locator("form", has=bob.get_by_role("button", name="Approve and publish"))
+            for box in form.get_by_role("checkbox").all():
+                box.check()
+            form.get_by_label("Comment").fill("Looks right.")
             bob.get_by_role("button", name="Approve and publish").click()
             bob.get_by_role("link", name="Public page of the release").click()
         finally:

@@ -358,7 +358,7 @@ def test_pairs_that_a_table_never_shows_are_left_out(
 ) -> None:
     """A table of flows within counties says nothing of those between them."""
     release = pipelines.read_public_release(out / "public")
-    flows = release.flows("trct", "trct")
+    flows = release.unit_flows("trct", "trct")
     county = small_geography.unit_of("cty", small_geography.starts("trct"))
     within = flows[county[flows["work"]] == county[flows["home"]]]
     codes = small_geography.codes("trct")

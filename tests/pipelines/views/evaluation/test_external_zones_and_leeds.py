@@ -29,7 +29,7 @@ def test_workers_from_external_zones_are_counted(
     assert 0 < only(measures, "residence_variation", "st") < 0.2
     # Means are over those whose home has a place, as in the measure that compares jobs one by one.
     public = pipelines.read_public_release(zoned_release.public)
-    flows = public.flows(block, block)
+    flows = public.unit_flows(block, block)
     homes, work = (np.repeat(flows[side], flows["S000"]).to_numpy() for side in ("home", "work"))
     assert geography.is_external(homes).any()
     expected = pipelines.mean_commute(geography, work, homes)

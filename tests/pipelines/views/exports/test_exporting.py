@@ -124,7 +124,7 @@ def test_levels(public: Path, tmp_path: Path) -> None:
     ):
         to = tmp_path / f"{home} {work}"
         export(public, ["csv"], to, home_level=home, work_level=work)
-        assert (to / "csv" / f"demo_flows_{name}_JT00_2019.csv.gz").is_file()
+        assert (to / "csv" / f"demo_flows_{name}_JT00_2019.csv").is_file()
 
 
 def test_the_usual_level(public: Path, tmp_path: Path) -> None:

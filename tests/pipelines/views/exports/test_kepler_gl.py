@@ -83,7 +83,7 @@ def test_kepler_gl_opens_it(levels: tuple[str, str], exported: Exporter, opened:
     flows = datasets["flows"]
     ends = ["home_longitude", "home_latitude", "work_longitude", "work_latitude"]
     assert flows["fields"] == [
-        *([side, "string"] for side in ("work", "home")),
+        *([side, "string"] for side in ("work", "home", "work_name", "home_name")),
         *([end, "real"] for end in ends),
         *([count, "integer"] for count in source.counts),
     ]
@@ -96,10 +96,11 @@ def test_kepler_gl_opens_it(levels: tuple[str, str], exported: Exporter, opened:
 
     for level, table in zones.items():
         dataset, layer = datasets[f"zones_{level}"], layers[f"zones_{level}"]
-        counts = [name for name in table.columns if name not in ("code", "geometry")]
-        kinds = [["code", "string"], *([name, "integer"] for name in counts), ["_geojson", "geojson"]]
-        assert dataset["fields"] == kinds
-        assert [row[:-1] for row in dataset["rows"]] == table[["code", *counts]].to_numpy().tolist()
+        words = ["code", "name"]
+        counts = [name for name in table.columns if name not in (*words, "geometry")]
+        kinds = [*([name, "string"] for name in words), *([name, "integer"] for name in counts)]
+        assert dataset["fields"] == [*kinds, ["_geojson", "geojson"]]
+        assert [row[:-1] for row in dataset["rows"]] == table[[*words, *counts]].to_numpy().tolist()
         color = "work_S000" if level == levels[1] else "home_S000"
         assert (layer["type"], layer["color"], layer["isVisible"]) == ("geojson", color, True)
         assert layer["drawn"] == len(table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import shutil
 import subprocess
@@ -49,7 +50,7 @@ def test_od_of_parquet_alone(public: Path, tmp_path: Path) -> None:
         for number, start in enumerate(range(0, len(table), 70)):
             pq.write_table(table.slice(start, 70), path / f"part-{number:06}.parquet")
     write_lodes(Source(pipelines.read_public_release(copy), "st", "st", tmp_path, batch_rows=50), tmp_path)
-    written = sorted(tmp_path.glob("*_od_*"))
+    written = sorted(tmp_path.glob("*_od_*.csv.gz"))
     assert len(written) == 2
     for path in written:
         assert gzip.decompress(path.read_bytes()) == gzip.decompress((public / path.name).read_bytes())
@@ -82,8 +83,30 @@ def test_rac_counts_residents_inside(exported: Exporter, rows: pd.DataFrame) -> 
 
 def test_what_is_left_out_is_said(exported: Exporter) -> None:
     readme = (exported("lodes")[0] / "README.txt").read_text(encoding="utf-8")
-    assert "CNS01 to CNS20" in readme
     assert "codes end in 9s" in readme
+    folder, _ = exported("lodes")
+    for file in ("rac", "wac"):
+        path = folder / f"demo_{file}_S000_JT00_2019.csv.gz"
+        lacking = json.loads(path.with_name(f"{path.name}-metadata.json").read_text())["notes"][1]
+        assert lacking in readme
+        for column in ("CNS01 to CNS20", "CR01", "CT01", "CD01", "CS01", "CFA01", "CFS01"):
+            assert f"{column} " in lacking
+        assert "CE01" not in lacking
+        assert not pd.read_csv(path).isna().any(axis=None), "empty, which adds up to 0"
+
+
+def test_the_crosswalk_has_areas_and_names(exported: Exporter) -> None:
+    folder, source = exported("lodes")
+    found = pd.read_csv(folder / "demo_xwalk.csv.gz", dtype="str")
+    geography = source.release.geography
+    inside = ~geography.is_external(np.arange(geography.n_blocks))
+    assert found["tabblk2010"].tolist() == geography.blocks[inside].tolist()
+    for level, length in (("st", 2), ("cty", 5), ("trct", 11), ("bgrp", 12)):
+        assert (found[level] == found["tabblk2010"].str[:length]).all()
+    counties = dict(zip(geography.codes("cty"), source.release.names["cty"], strict=True))
+    assert found["ctyname"].tolist() == [counties[code] for code in found["cty"]]
+    assert (found["ctyname"] != "").all()
+    np.testing.assert_allclose(found["blklatdd"].astype(float), geography.latitude[inside])
 
 
 def test_without_lodes_categories(british: Callable[..., pipelines.ReleaseConfig], tmp_path: Path) -> None:
@@ -92,6 +115,9 @@ def test_without_lodes_categories(british: Callable[..., pipelines.ReleaseConfig
     wac = pd.read_csv(tmp_path / "lodes" / "leeds_wac_S000_JT00_2021.csv.gz", dtype=TEXT)
     assert list(wac.columns) == ["w_geocode", "C000", "createdate"]
     assert wac["C000"].sum() == 300
+    assert "RAC and WAC lack these columns of LODES: CA01, CA02" in (
+        tmp_path / "lodes" / "README.txt"
+    ).read_text(encoding="utf-8")
 
 
 MEASURE = """

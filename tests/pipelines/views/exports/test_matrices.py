@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,9 +12,10 @@ import h5py
 import numpy as np
 import openmatrix
 import pandas as pd
+import pytest
 
 from pipelines import read_public_release
-from pipelines.views.exports import Source
+from pipelines.views.exports import Source, matrices
 from pipelines.views.exports.matrices import write_omx
 
 Exporter = Callable[..., tuple[Path, Source]]
@@ -34,22 +36,31 @@ def test_a_matrix_for_each_count(exported: Exporter, tract_flows: pd.Series, row
         assert file.version() == b"0.2"
         assert file.shape() == (len(codes), len(codes))
         assert sorted(file.list_matrices()) == sorted(source.counts)
-        assert sorted(file.list_mappings()) == ["home", "work"]
-        for side in ("home", "work"):
-            assert [code.decode() for code in file.map_entries(side)] == codes.tolist()
+        assert file.list_mappings() == ["zone"]  # ActivitySim takes no two that differ
+        assert file.map_entries("zone") == list(range(1, len(codes) + 1))
+        zones = pd.read_csv(folder / "demo_zones_trct_JT00_2019.csv", dtype={"code": "str"})
+        assert zones["code"].tolist() == codes.tolist()
+        assert zones["zone"].tolist() == file.map_entries("zone")
+        inside = file.root.zones.zone
+        assert [code.decode() for code in inside.code] == codes.tolist()
+        assert [name.decode() for name in inside.name] == source.zones["trct"]["name"].tolist()
         np.testing.assert_array_equal(file["S000"][:], expected)
         for name in source.counts:
             assert file[name][:].sum() == rows[name].sum()
-        # Homes are rows: a cell found by the lookups alone.
+        # Homes are rows: a cell found by the lookup alone.
+        row = file.mapping("zone")
+        number = dict(zip(zones["code"], zones["zone"], strict=True))
         (work, home), workers = next(iter(tract_flows[tract_flows > 1].items()))
-        cell = file.mapping("home")[home.encode()], file.mapping("work")[work.encode()]
+        cell = row[number[home]], row[number[work]]
         assert file["S000"][cell] == workers
-        outside = [file.mapping("home")[code] for code in (b"09999999999", b"25999999999")]
+        outside = [row[number[code]] for code in ("09999999999", "25999999999")]
         assert file["S000"][outside, :].sum() == rows["h_geocode"].str[:2].isin(["09", "25"]).dot(
             rows["S000"]
         )
         assert file["S000"][:, outside].sum() == 0
-        assert file.root._v_attrs["plan_sha256"].decode() == source.release.certificate.plan_sha256
+        for name, text in source.about.items():
+            assert file.root._v_attrs[name].decode() == text
+        assert b"age 29 or younger" in file["SA01"].attrs["description"]
 
 
 def test_levels_may_differ(exported: Exporter, tract_flows: pd.Series) -> None:
@@ -58,7 +69,20 @@ def test_levels_may_differ(exported: Exporter, tract_flows: pd.Series) -> None:
     expected = matrix(by_county, *(source.release.geography.codes(level) for level in ("cty", "trct")))
     with openmatrix.open_file(str(folder / "demo_flows_cty_to_trct_JT00_2019.omx")) as file:
         assert file.shape() == expected.shape
+        assert sorted(file.list_mappings()) == ["home", "work"]
+        for side, level in source.levels.items():
+            codes = source.release.geography.codes(level)
+            assert file.map_entries(side) == list(range(1, len(codes) + 1))
+            assert [code.decode() for code in file.root.zones._f_get_child(side).code] == codes.tolist()
         np.testing.assert_array_equal(file["S000"][:], expected)
+
+
+def test_the_read_me_says_whether_there_is_one_zone_system(exported: Exporter) -> None:
+    for levels, words in ((("trct", "trct"), "have one zone system"), (("cty", "trct"), "are not square")):
+        readme = (exported("omx", *levels)[0] / "README.txt").read_text(encoding="utf-8")
+        assert [text in readme for text in ("have one zone system", "are not square")].count(True) == 1
+        assert words in readme
+        assert "External zones are zones, too" in readme
 
 
 def test_only_tiles_with_flows_are_in_the_file(public: Path, rows: pd.DataFrame, tmp_path: Path) -> None:
@@ -84,7 +108,7 @@ def test_only_tiles_with_flows_are_in_the_file(public: Path, rows: pd.DataFrame,
             assert 0 < tiles < np.ceil(len(codes) / side) ** 2
 
 
-def test_a_large_state(tmp_path: Path) -> None:
+def test_a_large_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A matrix of 300,000 x 300,000 cells, 360 GB in memory, of which few are not 0."""
     zones = 300_000
     rng = np.random.default_rng(1)
@@ -104,16 +128,20 @@ def test_a_large_state(tmp_path: Path) -> None:
         levels={"home": "block", "work": "block"},
         counts=["S000"],
         about={},
+        meanings=defaultdict(str),
+        of=lambda names: dict.fromkeys(names, ""),
+        points=lambda _: pd.DataFrame({"code": codes}),
         flows=lambda: iter([flows[:30], flows[30:]]),
         flows_name="flows",
         name=lambda what, suffix: f"{what}.{suffix}",
     )
+    monkeypatch.setattr(matrices, "write_zone_table", lambda *_: None)
     remarks = write_omx(source, tmp_path)
     path = tmp_path / "flows.omx"
     assert path.stat().st_size < 2 * zones * 16 + 1e6  # the lookups, and little more
     with openmatrix.open_file(str(path)) as file:
         assert file.shape() == (zones, zones)
-        assert file.mapping("home")[codes[-1].encode()] == zones - 1
+        assert file.mapping("zone")[zones] == zones - 1
         total = 0
         for (home, work), jobs in flows.groupby(["home", "work"])["S000"].sum().items():
             part = file["S000"][home : home + 1, max(0, work - 5) : work + 5]

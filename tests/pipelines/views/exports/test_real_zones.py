@@ -49,6 +49,6 @@ def test_leeds(shared_data: Path, clean_source: object, tmp_path: Path) -> None:
 
     with openmatrix.open_file(str(tmp_path / "omx" / f"leeds_flows_{COMMUTES}.omx")) as matrices:
         assert matrices.list_matrices() == ["S000"]
-        zone = [code.decode() for code in matrices.map_entries("work")]
+        zone = [code.decode() for code in matrices.root.zones.zone.code]
         columns = pd.Series(matrices["S000"][:].sum(axis=0), index=zone)
     assert columns[columns > 0].to_dict() == jobs[jobs > 0].to_dict()

@@ -64,14 +64,27 @@ def test_a_name_is_no_formula(release: PublicRelease, tmp_path: Path) -> None:
     assert f"Where the workers of {name} (county {code}) live" in words
 
 
-def test_png_names_no_address(release: PublicRelease, tmp_path: Path) -> None:
-    path = tmp_path / "figure.png"
-    draw_figure(release, path, kind="distance")
-    assert b"http" not in path.read_bytes()
+def test_png_and_pdf_name_no_address_and_are_equal(release: PublicRelease, tmp_path: Path) -> None:
+    for suffix in ("png", "pdf"):
+        path, again = tmp_path / f"figure.{suffix}", tmp_path / f"again.{suffix}"
+        for target in (path, again):
+            draw_figure(release, target, kind="distance")
+        assert b"http" not in path.read_bytes()
+        assert path.read_bytes() == again.read_bytes()
+
+
+def test_pdf_says_what_it_is(release: PublicRelease, tmp_path: Path) -> None:
+    path = tmp_path / "figure.PDF"
+    draw_figure(release, path, kind="choropleth")
+    content = path.read_bytes()
+    assert content.startswith(b"%PDF-")
+    assert b"/Subject (Synthetic workers, no real person. Release: " in content
+    assert b"/Title (Where the workers of the whole region" in content
+    assert b"/FontFile2" in content, "words are in a font, not outlines"
 
 
 def test_every_level_of_area_and_of_map(release: PublicRelease, tmp_path: Path) -> None:
-    block = int(release.flows("tabblk2010", "tabblk2010")["work"].mode()[0])
+    block = int(release.unit_flows("tabblk2010", "tabblk2010")["work"].mode()[0])
     for level, shown in zip(release.levels, itertools.cycle(["trct", "tabblk2010", "st"]), strict=False):
         code = release.geography.codes(level)[release.geography.unit_of(level, [block])[0]]
         path = tmp_path / f"{level}-{shown}.png"
@@ -83,7 +96,7 @@ def test_a_release_with_one_level_and_no_polygons(british: object, tmp_path: Pat
     config = british((), tables=False)  # type: ignore[operator]
     made = read_public_release(pipelines.run(config).public)
     path = tmp_path / "figure.png"
-    draw_figure(made, path, area=made.geography.blocks[made.flows("oa", "oa")["work"][0]])
+    draw_figure(made, path, area=made.geography.blocks[made.unit_flows("oa", "oa")["work"][0]])
     assert ink(path) > 0.03
 
 
@@ -115,9 +128,9 @@ def test_workers_who_all_live_in_an_external_zone(
 
 def test_names_of_files_and_kinds(release: PublicRelease, tmp_path: Path) -> None:
     with pytest.raises(
-        PublicReleaseError, match=r"figure\.pdf: the name of a figure ends with \.png or \.svg"
+        PublicReleaseError, match=r"figure\.gif: the name of a figure ends with \.png, \.svg or \.pdf"
     ):
-        draw_figure(release, tmp_path / "figure.pdf")
+        draw_figure(release, tmp_path / "figure.gif")
     with pytest.raises(PublicReleaseError, match="there is no kind 'pie'; there are: all, choropleth"):
         draw_figure(release, tmp_path / "figure.png", kind="pie")
     assert not list(tmp_path.iterdir())

@@ -20,7 +20,7 @@ from pipelines.views.figures.subject import FigureSubject
 
 @pytest.fixture(scope="module")
 def busiest(release: PublicRelease) -> FigureSubject:
-    unit = int(release.flows("trct", "trct").groupby("work")["S000"].sum().idxmax())
+    unit = int(release.unit_flows("trct", "trct").groupby("work")["S000"].sum().idxmax())
     return FigureSubject(
         release, find_area(release, release.geography.codes("trct")[unit]), "workers", "S000"
     )
@@ -56,7 +56,7 @@ def test_darker_is_denser(busiest: FigureSubject) -> None:
 
 
 def test_units_without_workers_are_grey(release: PublicRelease) -> None:
-    flows = release.flows("tabblk2010", "tabblk2010")
+    flows = release.unit_flows("tabblk2010", "tabblk2010")
     work = int(flows.groupby("work")["home"].nunique().idxmin())  # few homes
     subject = FigureSubject(release, find_area(release, release.geography.blocks[work]), "workers", "S000")
     axis = drawn(draw_choropleth, subject)

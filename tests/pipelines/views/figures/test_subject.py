@@ -13,7 +13,7 @@ from pipelines.views.figures.subject import FigureSubject
 
 def of_busiest(release: PublicRelease, level: str = "trct", **how: object) -> FigureSubject:
     """The subject of the area with the most jobs."""
-    flows = release.flows(level, level)
+    flows = release.unit_flows(level, level)
     unit = int(flows.groupby("work")["S000"].sum().idxmax())
     given: dict = {"of": "workers", "count": "S000"} | how
     return FigureSubject(release, find_area(release, release.geography.codes(level)[unit]), **given)
@@ -21,7 +21,7 @@ def of_busiest(release: PublicRelease, level: str = "trct", **how: object) -> Fi
 
 def test_jobs_are_counted_where_the_other_end_is(release: PublicRelease) -> None:
     workers, residents = of_busiest(release), of_busiest(release, of="residents")
-    flows = release.flows("trct", "trct")
+    flows = release.unit_flows("trct", "trct")
     assert workers.area is not None
     unit = workers.area.unit
     homes = flows[flows["work"] == unit].set_index("home")["S000"]
@@ -41,7 +41,7 @@ def test_the_level_is_the_finest_that_can_be_drawn(release: PublicRelease, bare:
 
 
 def test_nobody_there_is_an_error(release: PublicRelease) -> None:
-    flows = release.flows("tabblk2010", "tabblk2010")
+    flows = release.unit_flows("tabblk2010", "tabblk2010")
     empty = sorted(set(range(120)) - set(flows["work"]))[0]
     code = release.geography.blocks[empty]
     with pytest.raises(PublicReleaseError, match=f"there are no workers of block {code}"):

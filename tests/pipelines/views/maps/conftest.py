@@ -8,6 +8,7 @@ from typing import Any
 
 import geopandas as gpd
 import numpy as np
+import pandas as pd
 import pytest
 
 from helpers import edit_json
@@ -15,6 +16,8 @@ from pipelines import PublicRelease, Release, read_public_release
 from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.names import NAME_FILE
 from pipelines.views.maps import write_map
+
+from .layers import add_areas
 
 
 @pytest.fixture(scope="session")
@@ -24,6 +27,20 @@ def mapped(zoned_release: Release, tmp_path_factory: pytest.TempPathFactory) -> 
     write_tracts(folder)
     (folder / ACCURACY_FILE).unlink()
     return read_public_release(folder)
+
+
+@pytest.fixture(scope="session")
+def layered(mapped: PublicRelease, tmp_path_factory: pytest.TempPathFactory) -> PublicRelease:
+    """The same release with areas that cut across its levels."""
+    folder = Path(shutil.copytree(mapped.folder, tmp_path_factory.mktemp("layered") / "public"))
+    write_areas(folder)
+    return read_public_release(folder)
+
+
+@pytest.fixture(scope="session")
+def layered_file(layered: PublicRelease, library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its map."""
+    return write_map(layered.folder, tmp_path_factory.mktemp("layered-map") / "map.html")
 
 
 @pytest.fixture(scope="session")
@@ -44,6 +61,19 @@ def noisy(
     shutil.copyfile(zoned_release.public / ACCURACY_FILE, folder / ACCURACY_FILE)
     edit_json(folder / ACCURACY_FILE, say)
     return read_public_release(folder)
+
+
+def write_areas(public: Path) -> None:
+    """Give a release towns, which cut across tracts, and ZIP areas, which do not cover it."""
+    blocks = pd.read_parquet(public / "plan" / "blocks.parquet").set_index("tabblk2010")
+    inside = blocks[blocks["latitude"].notna()]
+    west = inside["longitude"] < inside["longitude"].median()
+    names = {"4400374300": "Warwick city (Kent, RI)", "4400378440": "Westerly town (Kent, RI)"}
+    codes = pd.Series(np.where(west, *names), inside.index)
+    add_areas(public, "ctycsub", codes, names)
+    north = inside["latitude"].rank(pct=True)
+    zips = pd.Series(np.select([north > 0.8, north > 0.4], ["02903", "02905"], "99999"), inside.index)
+    add_areas(public, "zcta", zips, {})
 
 
 def write_tracts(public: Path) -> None:

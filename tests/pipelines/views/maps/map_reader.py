@@ -6,6 +6,7 @@ import json
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pandas as pd
@@ -29,6 +30,7 @@ RESET = """() => {
         document.getElementById(id).dispatchEvent(new Event("change"));
     };
     document.getElementById("clear").click();
+    if (document.getElementById("add").checked) document.getElementById("add").click();
     document.querySelector("input[name=side][value=work]").click();
     if (document.getElementById("density").checked) document.getElementById("density").click();
     Object.entries({ unit: "km", count: "S000" }).forEach(([id, value]) => set(id, value));
@@ -62,6 +64,8 @@ class Reader:
         self.page.goto(self.file.as_uri())
         self.page.wait_for_selector("html[data-ready]", timeout=60_000, state="attached")
         self.page.evaluate(KEEP)
+        if self.page.is_checked("#density"):  # tests of densities ask for them
+            self.page.click("#density")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -70,6 +74,11 @@ class Reader:
     def reset(self) -> None:
         """Undo every choice."""
         self.page.evaluate(RESET)
+
+    def address(self) -> dict[str, list[str]]:
+        """What the address says of what is seen, once the page has written it."""
+        self.page.wait_for_timeout(250)
+        return parse_qs(urlsplit(self.page.url).fragment)
 
     def text(self, element: str) -> str:
         return self.page.inner_text(f"#{element}").replace("\xa0", " ")
@@ -90,7 +99,7 @@ class Reader:
         self.page.fill("#search", "")
         self.page.locator("#search").press_sequentially(words)
         found = self.page.locator("#found li").all_inner_texts()
-        return [lines.replace("\xa0", " ").splitlines() for lines in found]
+        return [lines.replace("\xa0", " ").removeprefix("+ add").strip().splitlines() for lines in found]
 
     def pick_side(self, side: str) -> None:
         self.page.locator(f"input[name=side][value={side}]").check(force=True)
@@ -149,7 +158,7 @@ class Reader:
 @lru_cache(maxsize=2)
 def _flows(release: PublicRelease, count: str) -> pd.DataFrame:
     block = release.levels[-1]
-    return release.flows(block, block, [count]).rename(columns={count: "jobs"})
+    return release.unit_flows(block, block, [count]).rename(columns={count: "jobs"})
 
 
 def expected(

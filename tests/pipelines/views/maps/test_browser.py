@@ -266,7 +266,7 @@ def test_the_rose_diagram(reader: Reader, mapped: PublicRelease) -> None:
 
 def test_the_slider(reader: Reader, mapped: PublicRelease) -> None:
     reader.page.select_option("#level", "trct")
-    rows = mapped.flows("trct", "trct").rename(columns={"S000": "jobs"})
+    rows = mapped.unit_flows("trct", "trct").rename(columns={"S000": "jobs"})
     flows = rows[rows["home"] != rows["work"]]["jobs"]
     seen = []
     for position in (0, 30, 60, 100):

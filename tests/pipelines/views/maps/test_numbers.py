@@ -192,7 +192,7 @@ def test_every_interval(browser: Any, library: Path, mapped: PublicRelease, tmp_
     pipelines.write_intervals(mapped.folder, tmp_path / "intervals", draws=19)
     draws = pipelines.intervals(mapped.folder, tmp_path / "intervals" / "draws.parquet")
     codes = mapped.geography.codes("trct")
-    flows = mapped.flows("trct", "trct")
+    flows = mapped.unit_flows("trct", "trct")
     flows["low"], flows["high"] = draws.between(flows, "trct", "trct")
     flows = flows.assign(home=codes[flows["home"]], work=codes[flows["work"]])
     residents = (

@@ -47,7 +47,9 @@ def test_the_flows_are_those_of_the_release(payload: Payload, mapped: PublicRele
             **{name: arrays[f"count:{name}"] for name in mapped.counts},
         }
     )
-    pd.testing.assert_frame_equal(found, mapped.flows(block, block, list(mapped.counts)), check_dtype=False)
+    pd.testing.assert_frame_equal(
+        found, mapped.unit_flows(block, block, list(mapped.counts)), check_dtype=False
+    )
 
 
 def test_places_codes_and_ranges(payload: Payload, mapped: PublicRelease) -> None:
@@ -145,7 +147,7 @@ def test_intervals_are_those_of_the_draws(mapped: PublicRelease, tmp_path: Path)
     pipelines.write_intervals(mapped.folder, tmp_path / "intervals", draws=19)
     draws = pipelines.intervals(mapped.folder, tmp_path / "intervals" / "draws.parquet")
     arrays = arrays_of(make_payload(mapped, LARGE, draws))
-    flows = mapped.flows("trct", "trct")
+    flows = mapped.unit_flows("trct", "trct")
     n_rows = arrays["interval_rows:trct"]
     assert np.array_equal(np.repeat(np.arange(len(n_rows)), n_rows), flows["work"])
     assert np.array_equal(arrays["interval_home:trct"], flows["home"])

@@ -1,0 +1,88 @@
+"""What functions that users call are given: paths and names as users have them, words for other things."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["PathLike", "expect", "path_of", "paths_of", "texts_of"]
+
+PathLike = str | os.PathLike[str]
+"""A path as users give it: text, or any object that stands for a path."""
+
+
+def path_of(value: PathLike, name: str) -> Path:
+    """Return a path that a function was given.
+
+    Parameters
+    ----------
+    value : str or path
+    name : str
+        Of the argument.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    TypeError
+        If it is something else; also for bytes.
+    """
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(text, str):
+        raise TypeError(f"{name}: a path is expected, as text or pathlib.Path, not {_called(value)}")
+    return Path(text)
+
+
+def paths_of(values: PathLike | Iterable[PathLike], name: str) -> list[Path]:
+    """Return the paths that a function was given, one or several, as `path_of` does."""
+    if isinstance(values, (str, bytes, os.PathLike)) or not isinstance(values, Iterable):
+        values = [values]
+    return [path_of(value, name) for value in values]
+
+
+def texts_of(values: str | Iterable[str], name: str) -> tuple[str, ...]:
+    """Return the texts that a function was given, one or several.
+
+    Raises
+    ------
+    TypeError
+        If one is no text.
+    """
+    texts = (values,) if isinstance(values, str) or not isinstance(values, Iterable) else tuple(values)
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"{name}: text is expected, or a sequence of texts, not {_called(text)}")
+    return texts
+
+
+def expect(value: object, kind: type[Any] | tuple[type[Any], ...], name: str, made_by: str) -> None:
+    """Refuse an argument of another type.
+
+    Parameters
+    ----------
+    value : object
+    kind : type or tuple of types
+        What it must be an instance of.
+    name : str
+        Of the argument.
+    made_by : str
+        Where such objects come from: the name of a function.
+
+    Raises
+    ------
+    TypeError
+        If it is something else.
+    """
+    if not isinstance(value, kind):
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        wanted = " or ".join(one.__name__ for one in kinds)
+        raise TypeError(f"{name}: {wanted} is expected, as {made_by} returns it, not {_called(value)}")
+
+
+def _called(value: object) -> str:
+    """Name the type of an argument; its content may be anything, and is not shown."""
+    return "None" if value is None else f"an object of type {type(value).__name__}"

@@ -1,0 +1,124 @@
+"""What an approver weighs: how far off a release may be, and what differs from the version before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipelines.planning.accuracy import ExpectedAccuracy, ExpectedTable
+from pipelines.publishing.publishing import folder_name
+from pipelines.release.accuracy import read_accuracy
+from pipelines.release.certificate import Certificate
+from pipelines.service.public.catalog import Catalog, Version
+from pipelines.views.accuracy import table_title
+
+__all__ = ["ExpectedLoss", "Review", "review"]
+
+
+@dataclass(frozen=True)
+class ExpectedLoss:
+    """A table of a release.
+
+    Attributes
+    ----------
+    title : str
+    workload : bool
+        Whether the release is for it.
+    loss : float
+        Share of its jobs that are expected to be counted where they are not.
+    public_model : float
+        The same of public data alone.
+    noise : bool
+        Whether a reader is better off without it.
+    before : float or None
+        The loss that the version before expected; None if it said none.
+    """
+
+    title: str
+    workload: bool
+    loss: float
+    public_model: float
+    noise: bool
+    before: float | None
+
+
+@dataclass(frozen=True)
+class Review:
+    """A release, beside the latest version of the same name that is published and not withdrawn.
+
+    Attributes
+    ----------
+    tables : tuple of ExpectedLoss
+        Empty where the release has no sheet of accuracy.
+    previous : Version or None
+    changes : tuple of (str, str, str)
+        What differs from the version before: what it is, there and here.
+    """
+
+    tables: tuple[ExpectedLoss, ...]
+    previous: Version | None
+    changes: tuple[tuple[str, str, str], ...]
+
+
+def review(catalog: Catalog, public: Path, certificate: Certificate, published: str | None) -> Review:
+    """Put together what is known of a release that waits for approval, or was published.
+
+    Parameters
+    ----------
+    catalog : Catalog
+    public : Path
+        Its public folder, as the run made it.
+    certificate : Certificate
+    published : str or None
+        Its own version, which is not the one before.
+    """
+    name = folder_name(certificate.release.name)
+    usable = (
+        each
+        for each in catalog.versions()
+        if each.state.name == name and each.status == "complete" and each.state.version != published
+    )
+    previous = next(usable, None)
+    now, then = _sheet(public, certificate.plan_sha256), None
+    if previous is not None and previous.certificate is not None:
+        then = _sheet(previous.folder, previous.certificate.plan_sha256)
+    before = {_key(one): one.loss for one in (then.tables if then else ())}
+    tables = tuple(
+        ExpectedLoss(
+            table_title(one), one.workload, one.loss, one.public_model, one.noise, before.get(_key(one))
+        )
+        for one in (now.tables if now else ())
+    )
+    return Review(tables, previous, _changes(previous, certificate))
+
+
+def _changes(previous: Version | None, certificate: Certificate) -> tuple[tuple[str, str, str], ...]:
+    if previous is None or previous.certificate is None:
+        return ()
+    there, here = _facts(previous.certificate), _facts(certificate)
+    return tuple((what, there[what], here[what]) for what in here if there[what] != here[what])
+
+
+def _facts(certificate: Certificate) -> dict[str, str]:
+    return {
+        "Year": str(certificate.release.year),
+        "Job type": certificate.release.job_type,
+        "Mechanism": certificate.mechanism,
+        "\u03b5 of the run": str(certificate.run.epsilon),
+        "\u03b4 of the run": str(certificate.run.delta),
+        "Most jobs of a person": str(certificate.user_level.records),
+        "Presence of a job": "not protected" if certificate.presence is None else "protected",
+        "Synthetic workers": f"{certificate.totals.synthetic_workers:,}",
+        "Version of odsynth": certificate.software.version,
+    }
+
+
+def _sheet(folder: Path, plan_sha256: str) -> ExpectedAccuracy | None:
+    try:
+        return read_accuracy(folder, plan_sha256)
+    except (OSError, ValueError):
+        return None
+
+
+def _key(one: ExpectedTable) -> tuple[str, str | None, tuple[str, ...]]:
+    return one.home, one.work, tuple(one.attributes)

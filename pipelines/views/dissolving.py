@@ -1,0 +1,50 @@
+"""Shapes of areas that have none of their own, put together from those of their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import geopandas as gpd
+
+from pipelines.release.reader import PublicRelease
+
+__all__ = ["with_coarser"]
+
+_GRID = (
+    1e-6  # of a degree, a tenth of a metre: neighbours whose borders differ by less have no gap between them
+)
+
+
+def with_coarser(
+    release: PublicRelease, own: Mapping[str, gpd.GeoDataFrame], levels: Collection[str]
+) -> dict[str, gpd.GeoDataFrame]:
+    """Return the shapes of levels: their own, else put together from the next finer level that has any.
+
+    Parameters
+    ----------
+    release : PublicRelease
+    own : mapping of str to GeoDataFrame
+        By level, those that have shapes: ``unit`` (int, no two alike, 0 or more) and geometry.
+    levels : collection of str
+        Levels that are asked for.
+
+    Returns
+    -------
+    dict of str to GeoDataFrame
+        In the same form, by level, finest first; levels that have no shapes, nor have their parts, are left
+        out.
+    """
+    geography = release.geography
+    found: dict[str, gpd.GeoDataFrame] = {}
+    latest: tuple[str, gpd.GeoDataFrame] | None = None
+    for level in reversed(release.levels):
+        if level in own:
+            latest = level, own[level]
+        elif latest is not None:
+            finer, shapes = latest
+            unit = geography.unit_of(level, geography.starts(finer)[shapes["unit"]])
+            together = shapes.assign(unit=unit).dissolve("unit", grid_size=_GRID)
+            latest = level, together.reset_index()[["unit", "geometry"]]
+        if latest is not None and level in levels:
+            found[level] = latest[1]
+    return found

@@ -1,0 +1,130 @@
+"""Water and main roads on a map, for orientation, from files that whoever makes the map names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import geopandas as gpd
+import numpy as np
+import shapely
+
+import geo_data
+from pipelines.release.reader import PublicRelease
+
+__all__ = ["Backdrop", "backdrop_shapes"]
+
+_AROUND = 0.15  # of the region's larger side: so far beyond it
+_DETAIL = 1 / 5000  # of that side; finer detail is left out, as of the areas
+_DECIMALS = 5
+_PLACES = 250_000  # which take about 3 MB of a map
+_KINDS = {"water": ("Polygon", "LineString"), "roads": ("LineString",)}
+_SIMPLE = {"LinearRing": "LineString"}
+
+
+@dataclass(frozen=True)
+class Backdrop:
+    """Files of shapes that are drawn over the areas of a map, and choose nothing.
+
+    Attributes
+    ----------
+    attribution : str
+        Who made them, as their licence asks to be named: stands on the map.
+    water : Path, optional
+        Polygons and lines: GeoPackage, FlatGeobuf, or whatever else GDAL reads, or GeoParquet.
+    roads : Path, optional
+        Lines.
+    """
+
+    attribution: str
+    water: Path | None = None
+    roads: Path | None = None
+
+
+def backdrop_shapes(
+    release: PublicRelease, backdrop: Backdrop, bounds: tuple[float, float, float, float]
+) -> dict[str, list[list[Any]]]:
+    """Return what is drawn of the files, near the region and simplified.
+
+    Parameters
+    ----------
+    release : PublicRelease
+        Whose longitudes go on where 180 is crossed.
+    backdrop : Backdrop
+    bounds : tuple of float
+        West, south, east and north of the region, in degrees.
+
+    Returns
+    -------
+    dict of str to list
+        ``water`` and ``roads``, as far as there are files: GeoJSON geometries.
+
+    Raises
+    ------
+    InputError
+        If a file is not there or none of shapes, has no coordinate reference system, has no shape of the
+        kind near the region, or remains too detailed.
+    """
+    found = {}
+    for kind, wanted in _KINDS.items():
+        path = getattr(backdrop, kind)
+        if path is not None:
+            found[kind] = _shapes(release, path, kind, wanted, bounds)
+    return found
+
+
+def _shapes(
+    release: PublicRelease,
+    path: Path,
+    kind: str,
+    wanted: tuple[str, ...],
+    bounds: tuple[float, float, float, float],
+) -> list[Any]:
+    west, south, east, north = bounds
+    side = max(east - west, north - south)
+    geometry = np.asarray(_read(path).to_crs("EPSG:4326").array)
+    geometry = shapely.force_2d(geometry[~(shapely.is_missing(geometry) | shapely.is_empty(geometry))])
+    geometry = shapely.transform(geometry, lambda xy: np.column_stack([release.unbroken(xy[:, 0]), xy[:, 1]]))
+    around = _AROUND * side
+    # It takes any shape, invalid ones too, and in little time.
+    clipped = shapely.clip_by_rect(geometry, west - around, south - around, east + around, north + around)
+    simple = shapely.simplify(clipped, _DETAIL * side, preserve_topology=False)
+    parts = shapely.get_parts(shapely.get_parts(simple))  # of collections, those of several
+    kinds = np.array([_SIMPLE.get(part.geom_type, part.geom_type) for part in parts], object)
+    size = np.where(kinds == "Polygon", np.sqrt(shapely.area(parts)), shapely.length(parts))
+    # What is no larger than a pixel or two is not seen.
+    parts = parts[np.isin(kinds, wanted) & (size > 2 * _DETAIL * side)]
+    if not parts.size:
+        raise geo_data.InputError(
+            path,
+            f"there are no {' or '.join(name.lower() + 's' for name in wanted)} near the region",
+            fix=f"name a file with {kind} of the region",
+        )
+    if (places := int(shapely.get_num_coordinates(parts).sum())) > _PLACES:
+        raise geo_data.InputError(
+            path,
+            f"its {kind} have {places:,} corners near the region; a map holds {_PLACES:,}",
+            fix="leave out what is small: keep main roads, or the larger waters",
+        )
+    rounded = shapely.transform(parts, lambda xy: np.round(xy, _DECIMALS))
+    return [shapely.geometry.mapping(part) for part in rounded]
+
+
+def _read(path: Path) -> gpd.GeoSeries:
+    if not path.is_file():
+        raise geo_data.InputError(path, "there is no such file", fix="name one that is there")
+    try:
+        read = gpd.read_parquet if path.suffix == ".parquet" else gpd.read_file
+        shapes = read(path).geometry
+    except Exception:
+        raise geo_data.InputError(
+            path,
+            "it is no file of shapes",
+            fix="give a GeoPackage, FlatGeobuf or what else GDAL reads",
+        ) from None
+    if shapes.crs is None:
+        raise geo_data.InputError(
+            path, "it names no coordinate reference system", fix="write it with one, as EPSG:4326"
+        )
+    return shapes

@@ -1,0 +1,137 @@
+// What is seen, as files: tables, shapes and a picture. Each says that it is synthetic, and of which release.
+
+/** What every file says of itself. */
+function sourceOf(data, { selection, column }) {
+  const { name, version, certificate_sha256 } = data.meta.release;
+  return {
+    synthetic: NOTE,
+    release: name,
+    version,
+    certificate_sha256,
+    chosen: selection?.parts.map((part) => `${partName(part)}${isArea(part) ? ` (${partKey(part)})` : ""}`).join("; ") ?? "",
+    counted: data.meanings[column],
+  };
+}
+
+/** Numbers by area as they are seen: {name of a column: its values by unit}. */
+function columnsOf(state, { values, between }) {
+  if (between) return { come_from_here: between.come, go_to_here: between.leave };
+  const { selection, side } = state;
+  if (selection) return { [side === "work" ? "live_here" : "work_here"]: values };
+  return { [side === "work" ? "jobs" : "residents"]: values };
+}
+
+/** A row for each area of the level: code, name, numbers, and their intervals where they have any. */
+function areaRows(state, shown) {
+  const { level } = state;
+  const columns = Object.entries(columnsOf(state, shown));
+  const homes = countsHomes(state);
+  return Array.from(level.codes, (_, unit) => {
+    const zone = level.externalZones.get(unit);
+    const interval = intervalOf(state, homes, unit);
+    return {
+      level: zone ? "external zone" : level.id,
+      code: zone?.code ?? level.codes[unit],
+      name: zone?.name ?? level.names[unit] ?? "",
+      ...Object.fromEntries(columns.map(([name, values]) => [name, values[unit]])),
+      ...(level.intervals ? { low: interval?.[0] ?? "", high: interval?.[1] ?? "" } : {}),
+    };
+  });
+}
+
+const FLOW_COLUMNS = ["home_code", "home_name", "work_code", "work_name", "jobs"];
+
+/** A row for each line that is drawn. */
+function flowRows({ level, selection }, flows) {
+  const end = (word, unit) =>
+    unit === null
+      ? { [`${word}_code`]: "", [`${word}_name`]: `chosen: ${selection.parts.map(partName).join("; ")}` }
+      : {
+          [`${word}_code`]: level.externalZones.get(unit)?.code ?? level.codes[unit],
+          [`${word}_name`]: level.externalZones.get(unit)?.name ?? level.names[unit] ?? "",
+        };
+  return flows.map(({ home, work, jobs }) => ({ ...end("home", home), ...end("work", work), jobs }));
+}
+
+/** CSV as RFC 4180 has it; the columns of `source` come last and are the same in every row. */
+function csvOf(rows, source, columns = Object.keys(rows[0])) {
+  const quoted = (value) => (/[",\r\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : String(value));
+  const names = [...columns, ...Object.keys(source)];
+  const tail = Object.values(source).map(quoted).join(",");
+  const lines = rows.map((row) => `${Object.values(row).map(quoted).join(",")},${tail}`);
+  return [names.join(","), ...lines, ""].join("\r\n");
+}
+
+/** The areas of the level with their numbers, those without a shape as points; what all share is in `odsynth`. */
+function geojsonOf(state, shown, source) {
+  const { level } = state;
+  const shapes = new Map(level.shapes?.features.map(({ id, geometry }) => [id, geometry]));
+  const features = areaRows(state, shown).flatMap((properties, id) => {
+    if (level.externalZones.has(id)) return []; // which are not where the map draws them
+    return [{ type: "Feature", id, properties, geometry: shapes.get(id) ?? pointFeature(level, id).geometry }];
+  });
+  return JSON.stringify({ type: "FeatureCollection", odsynth: source, features });
+}
+
+/** The map as it is drawn, with its legend above and what it is of below. */
+function pictureOf(map, source, attribution) {
+  map.redraw();
+  const drawn = map.getCanvas();
+  const scale = drawn.width / map.getContainer().clientWidth;
+  const entries = [...byId("legend-classes").querySelectorAll("li")];
+  const [line, margin] = [20 * scale, 10 * scale];
+  const canvas = document.createElement("canvas");
+  const context = canvas.getContext("2d");
+  canvas.width = drawn.width;
+  const font = `${13 * scale}px ${getComputedStyle(document.body).fontFamily}`;
+  context.font = font;
+  // Words and swatches go on in the next line where there is no room.
+  const pieces = entries.map((item) => ({ words: item.textContent, fill: item.querySelector("i").style.backgroundColor }));
+  const titles = [source.release, source.chosen, byId("legend-title").textContent, source.counted].filter(Boolean);
+  const notes = [NOTE, source.release, source.version, `certificate SHA-256 ${source.certificate_sha256}`];
+  if (attribution) notes.push(attribution);
+  const rows = [[]];
+  for (const group of [titles.map((words) => ({ words })), pieces, notes.map((words) => ({ words }))]) {
+    let x = margin;
+    for (const piece of group) {
+      const width = context.measureText(piece.words).width + (piece.fill ? 22 : 0) * scale;
+      if (x + width > canvas.width - margin && x > margin) {
+        rows.push([]);
+        x = margin;
+      }
+      rows.at(-1).push({ ...piece, x });
+      x += width + 16 * scale;
+    }
+    rows.push([]);
+  }
+  rows.pop();
+  const below = rows.findIndex((row) => row[0].words === NOTE);
+  const top = below * line + margin;
+  canvas.height = drawn.height + rows.length * line + 2 * margin;
+  Object.assign(context, { font, textBaseline: "middle", fillStyle: colour("paper") });
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  context.fillStyle = colour("water");
+  context.fillRect(0, top, drawn.width, drawn.height);
+  context.drawImage(drawn, 0, top);
+  rows.forEach((row, at) => {
+    const y = margin / 2 + (at + 0.5) * line + (at < below ? 0 : drawn.height + margin / 2);
+    for (const { words, fill, x } of row) {
+      if (fill) {
+        context.fillStyle = fill;
+        context.fillRect(x, y - 6 * scale, 16 * scale, 12 * scale);
+      }
+      context.fillStyle = colour("ink");
+      context.fillText(words, x + (fill ? 22 * scale : 0), y);
+    }
+  });
+  return new Promise((done) => canvas.toBlob(done, "image/png"));
+}
+
+/** Have the browser save a file that the page made. */
+function save(name, content, type) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([content], { type }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}

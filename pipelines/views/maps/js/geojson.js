@@ -1,0 +1,57 @@
+// A file of polygons that a reader opens: GeoJSON, of which only the outlines are used. It stays in the browser.
+
+const MOST_BYTES = 20_000_000;
+
+/** A file that is not what it should be; the message names the rule. */
+class FileError extends Error {}
+
+/**
+ * The rings of all polygons of a GeoJSON text.
+ *
+ * `middle` is a longitude of the region: the file's longitudes are turned to be less than 180 degrees from it, as
+ * those of the page are.
+ */
+function ringsOfGeojson(words, middle) {
+  let content;
+  try {
+    content = JSON.parse(words);
+  } catch {
+    throw new FileError("it is not JSON. Take a GeoJSON file.");
+  }
+  const crs = JSON.stringify(content?.crs ?? "");
+  if (content?.crs && !/CRS84|4326|4269/.test(crs)) {
+    throw new FileError("its coordinates are of another reference system. Write it in longitude and latitude (EPSG:4326).");
+  }
+  const rings = [];
+  const visit = (part) => {
+    if (part?.type === "FeatureCollection" && Array.isArray(part.features)) part.features.forEach(visit);
+    else if (part?.type === "Feature") visit(part.geometry);
+    else if (part?.type === "GeometryCollection" && Array.isArray(part.geometries)) part.geometries.forEach(visit);
+    else if (part?.type === "Polygon") add(part.coordinates);
+    else if (part?.type === "MultiPolygon" && Array.isArray(part.coordinates)) part.coordinates.forEach(add);
+  };
+  const add = (polygon) => {
+    const isPlace = (place) => Array.isArray(place) && place.slice(0, 2).length === 2 && place.slice(0, 2).every(Number.isFinite);
+    const isRing = (ring) => Array.isArray(ring) && ring.length > 3 && ring.every(isPlace);
+    if (!Array.isArray(polygon) || !polygon.every(isRing)) {
+      throw new FileError("a polygon has a ring that is no list of four or more [longitude, latitude].");
+    }
+    if (polygon.flat().some(([x, y]) => Math.abs(x) > 360 || Math.abs(y) > 90)) {
+      throw new FileError("its coordinates are not degrees. Write it in longitude and latitude (EPSG:4326).");
+    }
+    rings.push(...polygon.map((ring) => ring.map(([x, y]) => [x - 360 * Math.floor((x - middle + 180) / 360), y])));
+  };
+  visit(content);
+  if (!rings.length) throw new FileError("there is no polygon in it. Take a GeoJSON file with a Polygon or MultiPolygon.");
+  return rings;
+}
+
+/** The part of a selection that a file stands for. */
+async function partOfFile(data, file) {
+  if (file.size > MOST_BYTES) throw new FileError("it is larger than 20 MB. Simplify its outlines.");
+  const [[west], [east]] = extentOf(data);
+  const rings = ringsOfGeojson(await file.text(), (west + east) / 2);
+  const units = unitsInside(data, rings);
+  if (!units.length) throw new FileError(`no centroid of a ${data.finest.one} of this map is inside its polygons.`);
+  return { kind: "file", name: file.name, units, rings };
+}

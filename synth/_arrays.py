@@ -1,0 +1,44 @@
+"""Arrays that users give as any sequence of whole numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["integers"]
+
+
+def integers(values: npt.ArrayLike, kind: npt.DTypeLike, name: str) -> npt.NDArray[np.integer]:
+    """Return whole numbers as an array; one of this kind is returned as it is.
+
+    Parameters
+    ----------
+    values : array_like of int
+    kind : dtype
+        Of the array.
+    name : str
+        Of the argument.
+
+    Returns
+    -------
+    ndarray of `kind`
+
+    Raises
+    ------
+    TypeError
+        If these are no whole numbers; 2.0 is none.
+    ValueError
+        If one does not fit.
+    """
+    array = np.asarray(values)
+    wanted = np.dtype(kind)
+    if array.dtype == wanted:
+        return array
+    if array.size == 0 and array.dtype == np.float64:  # as of an empty list
+        return array.astype(wanted)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name}: whole numbers are expected, in a sequence or an array, not {array.dtype}")
+    limits = np.iinfo(wanted)
+    if array.size and not limits.min <= int(array.min()) <= int(array.max()) <= limits.max:
+        raise ValueError(f"{name}: numbers from {limits.min} to {limits.max} are expected")
+    return array.astype(wanted)

@@ -1,0 +1,180 @@
+"""The address of a map says what is seen: links, Back, Undo, reload."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import geopandas as gpd
+import pytest
+import shapely
+
+from pipelines.release.reader import PublicRelease
+from pipelines.views.maps import write_map
+
+from .map_reader import Reader, expected
+
+pytestmark = pytest.mark.slow
+
+SEEN = ("chosen", "jobs", "balance-table", "top-title", "legend-title", "mean", "chips", "counts-of")
+
+
+@pytest.fixture
+def reader(browser: Any, layered_file: Path) -> Iterator[Reader]:
+    with Reader(browser, layered_file) as reader:
+        yield reader
+        assert reader.complaints == []
+
+
+def seen(reader: Reader) -> list[str]:
+    words = [reader.text(element) if reader.page.is_visible(f"#{element}") else "" for element in SEEN]
+    return [*words, *(reader.page.input_value(f"#{choice}") for choice in ("level", "count", "unit"))]
+
+
+def test_a_link_shows_the_same(
+    reader: Reader, browser: Any, layered_file: Path, layered: PublicRelease
+) -> None:
+    """Level, side, filter, unit, areas of all kinds, the part of the map: after a reload, elsewhere."""
+    page = reader.page
+    code = layered.geography.codes("trct")[0]
+    page.click("#several summary")
+    page.select_option("#level", "cty")
+    page.select_option("#count", "SA02")
+    page.select_option("#unit", "mi")
+    reader.search(code)
+    for more in ("warwick", "02903"):
+        page.fill("#search", more)
+        page.press("#search", "Shift+Enter")
+    page.check("#add")
+    page.fill("#radius", "2")
+    page.click("#around-chosen")
+    places = layered.places(layered.levels[-1]).dropna()
+    west, east = places["longitude"].min() - 1, places["longitude"].max() + 1
+    ring = shapely.to_geojson(shapely.box(west, -80, east, places["latitude"].quantile(0.3)))
+    page.set_input_files("#file", {"name": "a b:c;.json", "mimeType": "text/plain", "buffer": ring.encode()})
+    page.wait_for_selector("#chips li:nth-child(5)")
+    reader.pick_side("both")
+    page.click("#zoom")
+    page.click("#theme")  # the reader's own, and no part of what is seen
+    address = reader.address()
+    assert address["chosen"][0] == f"trct:{code}"
+    assert len(address["chosen"]) == 5
+    before, url = seen(reader), page.url
+    assert "dark" not in url
+    page.reload()
+    page.wait_for_selector("html[data-ready]", state="attached")
+    assert (seen(reader), reader.address()) == (before, address)
+    with Reader(browser, layered_file) as other:
+        other.page.goto("about:blank")
+        other.page.goto(url)
+        other.page.wait_for_selector("html[data-ready]", state="attached")
+        assert (seen(other), other.address()) == (before, address)
+        assert other.complaints == []
+
+
+def test_back_and_undo(reader: Reader, layered: PublicRelease) -> None:
+    """Each choice is a step; the part of the map that is seen is none."""
+    page = reader.page
+    assert page.is_disabled("#undo")
+    states, codes = [], layered.geography.codes("trct")[:2]
+    for step in (
+        lambda: page.select_option("#level", "cty"),
+        lambda: reader.search(codes[0]),
+        lambda: reader.pick_side("both"),
+        lambda: page.select_option("#count", "SE01"),
+        lambda: reader.search(codes[1]),
+    ):
+        states.append((seen(reader), reader.address()))
+        step()
+        page.click(".maplibregl-ctrl-zoom-in")
+        reader.still()
+    reader.address()
+    for back, (state, address) in zip(
+        (
+            lambda: page.click("#undo"),
+            lambda: page.go_back(),
+            lambda: page.keyboard.press("Control+z"),
+            lambda: page.click("#undo"),
+            lambda: page.go_back(),
+        ),
+        reversed(states),
+        strict=True,
+    ):
+        back()
+        page.wait_for_timeout(250)
+        assert seen(reader) == state
+        now = reader.address()
+        assert {**now, "view": 0} == {**address, "view": 0}
+    assert page.is_disabled("#undo")
+    page.go_forward()
+    assert page.input_value("#level") == "cty"
+    rows = expected(layered, work=("trct", codes[0]))
+    page.go_forward()
+    page.wait_for_timeout(250)
+    assert reader.number("jobs") == rows["jobs"].sum()
+
+
+def test_a_link_that_is_not_of_this_map(reader: Reader) -> None:
+    """What it does not know is left out, and said."""
+    page, url = reader.page, reader.file.as_uri()
+    page.goto("about:blank")
+    page.goto(
+        f"{url}#level=trct&side=both&count=X&chosen=trct:1&chosen=circle:a,b+3&chosen=file:zz&chosen=outline:1,2"
+    )
+    page.wait_for_selector("html[data-ready]", state="attached")
+    assert "4 of the areas in the link are not in this map" in reader.text("tool-words")
+    assert reader.text("chosen") == "The whole region"
+    assert page.is_checked("input[value=work]")
+    for words in ("#search", "#level=nothing", "#%", "#level"):
+        page.goto("about:blank")
+        page.goto(url + words)
+        page.wait_for_selector("html[data-ready]", state="attached")
+        assert reader.text("chosen") == "The whole region"
+
+
+def test_a_link_to_a_level_of_noise_warns_first(browser: Any, noisy_file: Path) -> None:
+    with Reader(browser, noisy_file) as reader:
+        reader.page.goto("about:blank")
+        reader.page.goto(noisy_file.as_uri() + "#level=tabblk2010")
+        reader.page.wait_for_selector("html[data-ready]", state="attached")
+        assert reader.page.is_visible("#warning")
+        assert reader.page.input_value("#level") != "tabblk2010"
+        reader.page.click("#warning-show")
+        assert reader.page.input_value("#level") == "tabblk2010"
+
+
+def test_the_link_is_copied(browser: Any, layered_file: Path) -> None:
+    permissions = ["clipboard-read", "clipboard-write"]
+    with Reader(browser, layered_file, permissions=permissions) as reader:
+        reader.page.click("#link")
+        assert "is copied" in reader.text("tool-words")
+        assert reader.page.evaluate("navigator.clipboard.readText()") == reader.page.url
+        assert "level=" in reader.page.url
+
+
+def test_densities_are_shown_at_first_where_sizes_differ(
+    browser: Any, layered: PublicRelease, library: Path, tmp_path: Path
+) -> None:
+    """Not by the largest and the smallest tenth; what the reader ticks stays."""
+    for factor, dense in ((4, True), (2, False)):
+        public = tmp_path / f"x{factor}" / "public"
+        shutil.copytree(layered.folder, public)
+        path = public / "geo" / "trct.parquet"
+        shapes = gpd.read_parquet(path)
+        middle = shapes.to_crs("EPSG:6933").centroid.to_crs("EPSG:4326")
+        sizes = [0.002 * (factor if i % 2 else 1) for i in range(len(shapes))]
+        shapes.geometry = [point.buffer(size, cap_style=3) for point, size in zip(middle, sizes, strict=True)]
+        shapes.to_parquet(path)
+        with Reader(browser, write_map(public)) as reader:
+            reader.page.goto("about:blank")
+            reader.page.goto(reader.file.as_uri())
+            reader.page.wait_for_selector("html[data-ready]", state="attached")
+            reader.page.select_option("#level", "trct")
+            assert reader.page.is_checked("#density") == dense
+            assert ("per km²" in reader.text("legend-title")) == dense
+            reader.page.click("#density")
+            reader.page.select_option("#level", "cty")
+            reader.page.select_option("#level", "trct")
+            assert reader.page.is_checked("#density") != dense

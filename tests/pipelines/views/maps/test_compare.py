@@ -1,0 +1,225 @@
+"""Two choices side by side, and two releases: every number against plain pandas on the released files."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pipelines
+from pipelines.release.reader import PublicRelease, read_public_release
+from pipelines.views.maps import write_map
+
+from .map_reader import Reader, expected, mean_km, median_km
+
+pytestmark = pytest.mark.slow
+
+
+def numbers(words: str) -> list[float]:
+    return [float(n.replace(",", "")) for n in re.findall(r"\d[\d,]*\.?\d*", words)]
+
+
+def facts(release: PublicRelease, code: str, count: str) -> list[float]:
+    works = expected(release, work=("trct", code), count=count)
+    lives = expected(release, home=("trct", code), count=count)
+    here = release.geography.unit_number("trct", [code])[0]
+    stay = works["jobs"][release.geography.unit_of("trct", works["home"].to_numpy()) == here].sum()
+    come, leave = works["jobs"].sum() - stay, lives["jobs"].sum() - stay
+    lengths = [
+        f(rows) if len(rows.dropna()) else np.nan for rows in (works, lives) for f in (mean_km, median_km)
+    ]
+    return [come + stay, come, stay, stay + leave, leave, *lengths]
+
+
+def check_column(reader: Reader, at: int, release: PublicRelease, code: str, count: str, side: str) -> None:
+    rows = reader.table("comparison-table")
+    shown = [numbers(row[at].splitlines()[0]) for row in rows]
+    for found, true in zip(shown, facts(release, code, count), strict=False):
+        assert found == ([] if np.isnan(true) else [pytest.approx(true, abs=0.061)])
+    ends = {side: ("trct", code)}
+    sums = [expected(release, count=name, **ends)["jobs"].sum() for name in release.counts]
+    true = [100 * n / sums[0] if sums[0] else 0 for n in sums[1:]]
+    assert [n for (n,) in shown[9:]] == pytest.approx(true, abs=0.051)
+
+
+def test_two_choices(browser: Any, map_file: Path, mapped: PublicRelease) -> None:
+    flows = mapped.flows("trct", "trct")
+    jobs = flows[flows["home"] == flows["work"]].groupby("work")["S000"].sum().nlargest(2)
+    a, b = mapped.geography.codes("trct")[jobs.index]
+    with Reader(browser, map_file) as reader:
+        page = reader.page
+        assert not page.is_visible("#keep")
+        reader.search(a)
+        page.click("#keep")
+        assert page.is_visible("#comparison")
+        reader.search(b)
+        for count in ("S000", "SE03"):
+            page.select_option("#count", count)
+            for side in ("work", "home"):
+                reader.pick_side(side)
+                check_column(reader, 1, mapped, b, count, side)
+                check_column(reader, 2, mapped, a, count, side)
+        page.click("#swap")
+        check_column(reader, 1, mapped, a, "SE03", "home")
+        check_column(reader, 2, mapped, b, "SE03", "home")
+        before = reader.text("comparison-table")
+        assert "beside" in reader.address()
+        page.reload()
+        page.wait_for_selector("html[data-ready]", state="attached")
+        assert reader.text("comparison-table") == before
+        page.click("#clear")  # beside the whole region
+        reader.pick_side("work")
+        page.select_option("#count", "S000")
+        inside = expected(mapped)
+        known = ~mapped.geography.is_external(inside["home"].to_numpy())
+        shown = [numbers(row[1].splitlines()[0]) for row in reader.table("comparison-table")][:5]
+        total, stay = inside["jobs"].sum(), inside["jobs"][known].sum()
+        assert shown == [[total], [total - stay], [stay], [stay], [0]]
+        page.click("#end-comparison")
+        assert not page.is_visible("#comparison")
+        assert reader.complaints == []
+
+
+def test_intervals_beside_numbers(browser: Any, library: Path, mapped: PublicRelease, tmp_path: Path) -> None:
+    pipelines.write_intervals(mapped.folder, tmp_path / "intervals", draws=19)
+    file = tmp_path / "intervals" / "draws.parquet"
+    draws = pipelines.intervals(mapped.folder, file)
+    flows = mapped.flows("trct", "trct")
+    low, high = draws.between(flows, "trct", "trct")
+    own = flows.assign(low=low, high=high)[flows["home"] == flows["work"]].nlargest(2, "S000")
+    residents = (
+        draws.flows("trct", None).assign(home=lambda found: found["home"].astype(str)).set_index("home")
+    )
+    with Reader(browser, write_map(mapped.folder, tmp_path / "map.html", intervals=file)) as reader:
+        codes = mapped.geography.codes("trct")[own["work"]]
+        reader.search(codes[1])
+        reader.page.click("#keep")
+        reader.search(codes[0])
+        rows = reader.table("comparison-table")
+        for at, code in enumerate(codes):
+            stay, live = (rows[i][1 + at].splitlines()[1] for i in (2, 3))
+            assert numbers(stay) == own.iloc[at][["low", "high"]].tolist()
+            assert numbers(live) == residents.loc[code, ["low", "high"]].tolist()
+        assert "90 % of the posterior draws" in reader.text("comparison-words")
+        reader.page.select_option("#count", "SE03")
+        assert "posterior" not in reader.text("comparison-words")
+
+
+def test_numbers_that_are_noise_are_grey(browser: Any, noisy_file: Path, noisy: PublicRelease) -> None:
+    """Flows of units of such a level; not their totals, nor flows of a level that is none."""
+    with Reader(browser, noisy_file) as reader:
+        page = reader.page
+
+        def colour(selector: str) -> str:
+            return str(page.evaluate("(q) => getComputedStyle(document.querySelector(q)).color", selector))
+
+        ink = colour("#top td:last-child")
+        tract, group = noisy.geography.codes("trct")[0], noisy.geography.codes("bgrp")[0]
+        reader.search(tract)
+        assert colour("#balance-table td:nth-child(2)") == ink == colour("#top td:last-child")
+        page.click("#keep")
+        reader.search(group)
+        grey = colour("#balance-table td:nth-child(2)")
+        assert grey != ink
+        column = "#comparison-table tr:nth-child({}) td:nth-child({})"
+        assert [colour(column.format(row, 2)) for row in (2, 3, 4, 5)] == [ink, grey, grey, ink]
+        assert [colour(column.format(row, 3)) for row in (2, 3, 4, 5)] == [ink] * 4
+        assert "expected to be noise" in reader.text("comparison-words")
+        assert colour("#top td:last-child") == ink  # by tract
+        page.select_option("#level", "bgrp")
+        page.click("#warning-show")
+        assert colour("#top td:last-child") == grey
+        assert reader.complaints == []
+
+
+@pytest.fixture(scope="module")
+def later(mapped: PublicRelease, tmp_path_factory: pytest.TempPathFactory) -> PublicRelease:
+    """Another release of the region: some flows twice as large, a third of them gone."""
+    folder = Path(shutil.copytree(mapped.folder, tmp_path_factory.mktemp("later") / "public"))
+    for path in folder.glob("*_od_*.parquet"):
+        rows = pd.read_parquet(path)
+        counts = [name for name in rows if name[0] == "S"]
+        rows.loc[rows.index % 5 == 0, counts] *= 2
+        rows[rows.index % 3 != 1].to_parquet(path, index=False)
+    return read_public_release(folder)
+
+
+def test_two_releases(
+    browser: Any, map_file: Path, mapped: PublicRelease, later: PublicRelease, library: Path, tmp_path: Path
+) -> None:
+    codes = mapped.geography.codes("trct")
+    code = str(codes[0])
+    file = write_map(later.folder, tmp_path / "later.html")
+    with Reader(browser, map_file) as reader:
+        page = reader.page
+        page.click("#several summary")
+        page.select_option("#level", "trct")
+        page.set_input_files("#other-file", {"name": "x.html", "mimeType": "text/html", "buffer": b"<p>"})
+        page.wait_for_selector("#tool-words.warning")
+        assert reader.text("tool-words").startswith("x.html: it is no map")
+        page.set_input_files("#other-file", file)
+        page.wait_for_selector("#other:not([hidden])")
+        assert later.certificate.release.name in reader.text("other-title")
+        for side, chosen, end in (
+            ("work", None, "work"),
+            ("home", None, "home"),
+            ("work", code, "home"),
+            ("home", code, "work"),
+        ):
+            page.keyboard.press("Escape")
+            reader.pick_side(side)
+            if chosen:
+                reader.search(chosen)
+            sums = []
+            for release in (mapped, later):
+                rows = expected(release, **({side: ("trct", chosen)} if chosen else {}))
+                units = release.geography.unit_of("trct", rows[end].to_numpy())
+                jobs = rows["jobs"].groupby(units).sum()
+                sums.append(jobs.reindex(range(len(codes)), fill_value=0))
+            here, there = sums
+            difference = here - there
+            total = here.sum() - there.sum()
+            assert numbers(reader.text("other-words"))[:3] == [here.sum(), there.sum(), abs(total)]
+            inside = ~mapped.geography.is_external(mapped.geography.starts("trct"))
+            largest = difference[inside].abs().sort_values(ascending=False)
+            rows = reader.table("other-table")
+            assert len(rows) == min(10, (largest > 0).sum())
+            buttons = page.locator("#other-table button").all()
+            found = [codes.tolist().index(button.get_attribute("data-code")) for button in buttons]
+            assert difference[found].abs().tolist() == largest.head(len(rows)).tolist()
+            for unit, (_, ours, theirs, less) in zip(found, rows, strict=True):
+                signed = float(less.replace("−", "-").replace(",", ""))
+                assert [*numbers(ours), *numbers(theirs), signed] == [
+                    here[unit],
+                    there[unit],
+                    difference[unit],
+                ]
+            states = page.evaluate(
+                """(n) => JSON.stringify(Array.from({ length: n }, (_, id) =>
+                    document.getElementById("map").map.getFeatureState({ source: "areas", id }).colour))""",
+                len(codes),
+            )
+            legend = {
+                item.evaluate("(li) => li.querySelector('i').style.backgroundColor"): item.inner_text()
+                for item in page.locator("#legend-classes li").all()
+            }
+            assert ": difference" in reader.text("legend-title")
+            rgb = "(c) => { const i = document.createElement('i'); i.style.color = c; return i.style.color; }"
+            for unit, fill in enumerate(json.loads(states)):
+                words, value = legend[page.evaluate(rgb, fill)], difference[unit]
+                if value == 0:
+                    assert words == "no difference"
+                else:
+                    low, high = (numbers(words) * 2)[:2]
+                    assert low <= abs(value) <= high
+                    assert words.endswith("more here" if value > 0 else "fewer here")
+        page.click("#end-other")
+        assert not page.is_visible("#other")
+        assert "difference" not in reader.text("legend-title")
+        assert reader.complaints == []

@@ -1,0 +1,345 @@
+"""Several areas, areas that cut across levels, outlines and files: what they count, against plain pandas."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import shapely
+from pyproj import Geod
+
+from pipelines.release.reader import PublicRelease
+
+from .map_reader import PHONE, Reader
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def blocks(layered: PublicRelease) -> pd.DataFrame:
+    """Those of the region: places, and the areas that they are in."""
+    table = pd.read_parquet(layered.folder / "plan" / "blocks.parquet").set_index("tabblk2010")
+    return table[table["latitude"].notna()]
+
+
+@pytest.fixture(scope="module")
+def jobs(layered: PublicRelease) -> pd.DataFrame:
+    return pd.concat(
+        [pd.read_parquet(path) for path in layered.folder.glob("*_od_*.parquet")], ignore_index=True
+    )
+
+
+@pytest.fixture(scope="module")
+def opened(browser: Any, layered_file: Path) -> Iterator[Reader]:
+    with Reader(browser, layered_file) as reader:
+        reader.page.click("#several summary")
+        yield reader
+
+
+@pytest.fixture
+def reader(opened: Reader) -> Iterator[Reader]:
+    opened.reset()
+    opened.page.select_option("#level", "trct")
+    yield opened
+    assert opened.complaints == []
+
+
+def words(reader: Reader, element: str) -> list[float]:
+    return [float(n.replace(",", "")) for n in re.findall(r"\d[\d,]*\.?\d*", reader.text(element))]
+
+
+def check_selection(reader: Reader, jobs: pd.DataFrame, chosen: pd.Index) -> None:
+    """Everything about who comes, leaves and stays, and who they are, from each side."""
+    lives, works = jobs["h_geocode"].isin(chosen), jobs["w_geocode"].isin(chosen)
+    count = reader.page.input_value("#count")
+    sums = [jobs.loc[rows, count].sum() for rows in (works & ~lives, works & lives, lives & ~works)]
+    come, stay, leave = sums
+    for side, rows in {"work": works, "home": lives, "both": lives | works}.items():
+        reader.pick_side(side)
+        shown = [float(row[1].replace(",", "")) for row in reader.table("balance-table")]
+        assert shown == [come + stay, come, stay, stay + leave, stay, leave, come + stay + leave]
+        assert reader.number("jobs") == jobs.loc[rows, count].sum(), side
+        assert words(reader, "profile-of") == [jobs.loc[rows, "S000"].sum()]
+        bars = reader.text("profile-bars").splitlines()
+        shares = [float(line.removesuffix(" %")) for line in bars if line.endswith(" %")]
+        columns = [name for name in jobs if re.fullmatch("S[AEI]0[123]", name)]
+        everybody = max(jobs.loc[rows, "S000"].sum(), 1)
+        assert shares == pytest.approx(
+            [100 * jobs.loc[rows, c].sum() / everybody for c in columns], abs=0.051
+        )
+        # Origins and destinations, by tract
+        tracts = {side: jobs[side].str[:11] for side in ("h_geocode", "w_geocode")}
+        real = ~jobs["h_geocode"].str.endswith("9" * 13)
+        origins = (
+            jobs[works & real & ~(lives if side == "both" else False)]
+            .groupby(tracts["h_geocode"])[count]
+            .sum()
+        )
+        ends = jobs[lives & ~(works if side == "both" else False)].groupby(tracts["w_geocode"])[count].sum()
+        expected = {"work": origins, "home": ends, "both": origins.add(ends, fill_value=0)}[side]
+        expected = expected[expected > 0]
+        codes = [button.get_attribute("data-code") for button in reader.page.locator("#top button").all()]
+        for code, row in zip(codes, reader.table("top"), strict=True):
+            numbers = [float(cell.replace(",", "")) for cell in row[1:-1]]
+            pair = [origins.get(code, 0), ends.get(code, 0)] if side == "both" else [expected[code]]
+            assert numbers == pair, (side, code)
+            of = come + leave if side == "both" else jobs.loc[rows, count].sum()
+            assert float(row[-1].removesuffix(" %")) == pytest.approx(100 * expected[code] / of, abs=0.051)
+        assert [expected[code] for code in codes] == expected.nlargest(10).tolist()
+        # Lines to areas that it does not overlap, external zones among them
+        cut = chosen.str[:11].unique()
+        flows = [jobs[works].groupby(tracts["h_geocode"])[count].sum()] if side != "home" else []
+        flows += [jobs[lives].groupby(tracts["w_geocode"])[count].sum()] if side != "work" else []
+        between = pd.concat([found[~found.index.isin(cut)] for found in flows])
+        least, lines = words(reader, "threshold-words")[0], reader.features("flows")
+        drawn = sorted(line["properties"]["jobs"] for line in lines)
+        assert drawn == sorted(between[between >= least])
+
+
+def counted(reader: Reader) -> int:
+    return int(words(reader, "counts-of")[0])
+
+
+def test_several_areas(reader: Reader, jobs: pd.DataFrame, blocks: pd.DataFrame) -> None:
+    """By search with Shift or the button, by the switch, by click; taken away by chip, by click, and all."""
+    codes = sorted(blocks.index.str[:11].unique())
+    page, chosen = reader.page, codes[:3]
+    reader.search(chosen[0])
+    page.fill("#search", chosen[1])
+    page.press("#search", "Shift+Enter")
+    page.fill("#search", chosen[2])
+    page.click("#search-add")
+    assert reader.text("chosen") == "3 areas"
+    for count in ("S000", "SE03"):
+        page.select_option("#count", count)
+        check_selection(reader, jobs, blocks.index[blocks.index.str[:11].isin(chosen)])
+    page.select_option("#count", "S000")
+    page.locator("#chips button").nth(1).focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.ariaLabel").startswith("Remove ")
+    check_selection(reader, jobs, blocks.index[blocks.index.str[:11].isin([chosen[0], chosen[2]])])
+    reader.pick_side("work")
+    page.check("#add")
+    page.locator(f"#top button[data-code='{chosen[0]}']").click()  # which is chosen
+    assert reader.chosen().endswith(chosen[2])
+    page.uncheck("#add")
+    reader.search(chosen[0])
+    page.fill("#search", chosen[0])
+    page.press("#search", "Shift+Enter")  # which is chosen already
+    assert reader.text("chosen") == "The whole region"
+    assert not page.is_visible("#balance")
+    assert not page.is_visible("#side-both")
+
+
+def test_a_click_adds_with_a_key_or_the_switch(reader: Reader, layered: PublicRelease) -> None:
+    reader.page.select_option("#level", "tabblk2010")
+    reader.still()
+    places = layered.places("tabblk2010").dropna()
+    pixels = [reader.pixel_of((row.longitude, row.latitude)) for row in places.itertuples()]
+    xy = np.array([[pixel["x"], pixel["y"]] for pixel in pixels])
+    apart = np.linalg.norm(xy[:, None] - xy, axis=2) + 1e9 * np.eye(len(xy))
+    free = np.argsort(-apart.min(axis=1))[:3]
+    (a, b, c), mouse = xy[free].tolist(), reader.page.mouse
+    mouse.click(*a)
+    first = reader.text("chosen")
+    for key, at in (("Shift", b), ("Control", c)):
+        reader.page.keyboard.down(key)
+        mouse.click(*at)
+        reader.page.keyboard.up(key)
+    assert reader.text("chosen") == "3 areas"
+    reader.page.check("#add")
+    mouse.click(*b)
+    mouse.click(*c)
+    assert reader.text("chosen") == first
+    reader.page.uncheck("#add")
+    mouse.click(*b)
+    assert reader.text("chosen") != first
+
+
+def test_areas_that_cut_across_the_levels(reader: Reader, jobs: pd.DataFrame, blocks: pd.DataFrame) -> None:
+    """Found by name and code, with names; they count their blocks, which the page says."""
+    for typed, column, code, name in (
+        ("warwick", "ctycsub", "4400374300", "Warwick city (Kent, RI)"),
+        ("02903", "zcta", "02903", "ZIP code area 02903"),
+    ):
+        assert reader.type(typed)[0][0] == name
+        reader.page.keyboard.press("Enter")
+        inside = blocks.index[blocks[column] == code]
+        assert reader.text("chosen") == name
+        assert counted(reader) == len(inside)
+        assert len(reader.features("dots")) == len(inside)
+        check_selection(reader, jobs, inside)
+    assert reader.type("99999") == []  # which stands for none
+    reader.page.fill("#search", "warwick")
+    reader.page.press("#search", "Shift+Enter")
+    union = blocks.index[(blocks["ctycsub"] == "4400374300") | (blocks["zcta"] == "02903")]
+    check_selection(reader, jobs, union)
+    assert counted(reader) == len(union)
+
+
+def within(blocks: pd.DataFrame, shape: Any) -> pd.Index:
+    return blocks.index[shapely.contains_xy(shape, blocks["longitude"], blocks["latitude"])]
+
+
+def test_a_drawn_outline(reader: Reader, jobs: pd.DataFrame, blocks: pd.DataFrame) -> None:
+    """By clicks, with Finish, Enter or a double click; by taps on a phone; Escape leaves all as it was."""
+    page = reader.page
+    west, east = blocks["longitude"].quantile([0.1, 0.7])
+    south, north = blocks["latitude"].quantile([0.15, 0.8])
+    corners = [
+        (west, south),
+        (east, south),
+        ((west + east) / 2, (south + north) / 2),
+        (east, north),
+        (west, north),
+    ]
+    reader.still()
+    for finish in ("button", "Enter", "double"):
+        page.click("#clear") if page.is_visible("#clear") else None
+        page.click("#draw")
+        pixels = [reader.pixel_of(corner) for corner in corners]
+        for pixel in pixels[: -1 if finish == "double" else None]:
+            page.mouse.click(pixel["x"], pixel["y"])
+            page.wait_for_timeout(450)  # or two of them are a double click
+        if finish == "button":
+            page.click("#draw")
+        elif finish == "Enter":
+            page.locator(".maplibregl-canvas").focus()
+            page.keyboard.press("Enter")
+        else:
+            page.mouse.dblclick(pixels[-1]["x"], pixels[-1]["y"])
+        assert reader.text("chosen") == "Drawn outline"
+        drawn = reader.features("selected")[0]["geometry"]["coordinates"][0][0]
+        assert np.abs(np.array(drawn[:-1]) - corners).max() < 0.01
+        inside = within(blocks, shapely.Polygon(drawn))
+        assert 10 < len(inside) == counted(reader) < len(blocks)
+        if finish == "button":
+            check_selection(reader, jobs, inside)
+            assert "whose centroid is inside" in reader.text("counts-of")
+    before = reader.text("jobs")
+    page.click("#draw")
+    page.mouse.click(pixels[0]["x"], pixels[0]["y"])
+    page.click("#draw")
+    assert "three corners" in reader.text("tool-words")
+    page.keyboard.press("Escape")
+    assert (reader.text("jobs"), page.is_visible("#tool-words")) == (before, False)
+    assert page.inner_text("#draw") == "Draw an outline"
+
+
+def test_outlines_by_touch(browser: Any, layered_file: Path, blocks: pd.DataFrame) -> None:
+    with Reader(browser, layered_file, PHONE, has_touch=True) as reader:
+        page = reader.page
+        reader.still()
+        page.click("#several summary")
+        page.click("#draw")
+        places = blocks[["longitude", "latitude"]].quantile([0.1, 0.9]).to_numpy()
+        (west, south), (east, north) = places.tolist()
+        for corner in ((west, south), (east, south), (west, north)):
+            pixel = reader.pixel_of(corner)
+            page.touchscreen.tap(pixel["x"], pixel["y"])
+            page.wait_for_timeout(450)
+        page.click("#draw")
+        drawn = reader.features("selected")[0]["geometry"]["coordinates"][0][0]
+        assert counted(reader) == len(within(blocks, shapely.Polygon(drawn))) > 5
+        page.check("#add")
+        page.click("#around-place")
+        pixel = reader.pixel_of((east, north))
+        page.touchscreen.tap(pixel["x"], pixel["y"])
+        reader.page.wait_for_selector("#chips li")
+        assert page.locator("#chips li").count() == 2
+        assert reader.complaints == []
+
+
+def test_a_radius(reader: Reader, jobs: pd.DataFrame, blocks: pd.DataFrame, layered: PublicRelease) -> None:
+    """Around a place on the map, and around the chosen area by keys alone."""
+    page = reader.page
+    middle = blocks[["longitude", "latitude"]].median().tolist()
+    reader.still()
+    page.fill("#radius", "4.5")
+    page.click("#around-place")
+    pixel = reader.pixel_of(tuple(middle))
+    page.mouse.click(pixel["x"], pixel["y"])
+    assert reader.text("chosen").startswith("4.5 km around ")
+    (key,) = reader.address()["chosen"]
+    south, east, radius = (float(n) for n in re.findall(r"[-\d.]+", key))
+    assert radius == 4.5
+    n = len(blocks)
+    km = Geod(ellps="WGS84").inv([east] * n, [south] * n, blocks["longitude"], blocks["latitude"])[2]
+    km = np.array(km) / 1000
+    check_selection(reader, jobs, blocks.index[km < 4.5])
+    assert abs(east - middle[0]) < 0.01
+    code = blocks.index[0][:11]
+    reader.search(code)
+    page.locator("#radius").focus()
+    page.keyboard.press("Control+A")
+    page.keyboard.type("3")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    place = layered.places("trct").set_index("code").loc[code]
+    km = Geod(ellps="WGS84").inv(
+        [place["longitude"]] * n, [place["latitude"]] * n, blocks["longitude"], blocks["latitude"]
+    )[2]
+    check_selection(reader, jobs, blocks.index[np.array(km) < 3000])
+    page.fill("#radius", "-1")
+    page.click("#around-chosen")
+    assert "above 0" in reader.text("tool-words")
+
+
+def test_a_file_of_outlines(reader: Reader, jobs: pd.DataFrame, blocks: pd.DataFrame) -> None:
+    """Holes and several polygons; a file that is not right is refused with the rule, and nothing changes."""
+    (west, south), (east, north) = blocks[["longitude", "latitude"]].quantile([0.1, 0.9]).to_numpy().tolist()
+    x, y = (west + east) / 2, (south + north) / 2
+    shape = shapely.box(west, south, x, north).difference(
+        shapely.box(west, south, (west + x) / 2, y).buffer(-0.001)
+    )
+    shape = shapely.MultiPolygon([shape, shapely.box((x + east) / 2, y, east, north)])
+    feature = {"type": "Feature", "properties": {}, "geometry": shapely.geometry.mapping(shape)}
+    collection = {"type": "FeatureCollection", "features": [feature]}
+    turned = json.loads(json.dumps(collection))
+    for polygon in turned["features"][0]["geometry"]["coordinates"]:
+        for ring in polygon:
+            for place in ring:
+                place[0] += 360
+    for content in (collection, feature, feature["geometry"], turned):
+        give(reader, json.dumps(content))
+        assert reader.text("chosen") == "mine.geojson"
+        inside = within(blocks, shape)
+        assert counted(reader) == len(inside) > 10
+    check_selection(reader, jobs, inside)
+    before = reader.text("jobs")
+    square = [[west, south], [east, south], [east, north], [west, south]]
+    for content, rule in (
+        ("PK\x03\x04", "it is not JSON"),
+        ('{"type": "Point", "coordinates": [0, 0]}', "there is no polygon in it"),
+        ("null", "there is no polygon in it"),
+        (
+            '{"type": "Polygon", "coordinates": [[[300000, 80000], [1, 1], [2, 2], [300000, 80000]]]}',
+            "not degrees",
+        ),
+        (
+            '{"type": "Polygon", "coordinates": [[["a", 1], [1, 1], [2, 2], [3, 3]]]}',
+            "a ring that is no list",
+        ),
+        ('{"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [1, 1], [0, 0]]]}', "no centroid of a block"),
+        (
+            json.dumps({"crs": {"name": "EPSG:3857"}, "type": "Polygon", "coordinates": [square]}),
+            "another reference system",
+        ),
+    ):
+        give(reader, content)
+        assert reader.text("tool-words").startswith("mine.geojson: ")
+        assert rule in reader.text("tool-words")
+        assert reader.text("jobs") == before
+
+
+def give(reader: Reader, content: str) -> None:
+    file = {"name": "mine.geojson", "mimeType": "application/geo+json", "buffer": content.encode()}
+    reader.page.evaluate("document.getElementById('tool-words').textContent = 'waiting'")
+    reader.page.set_input_files("#file", file)
+    reader.page.wait_for_selector("#tool-words:not(:text-is('waiting'))", state="attached")

@@ -1,0 +1,208 @@
+"""The documentation: links lead somewhere, the site has all pages and objects, tutorial and examples run."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib
+import io
+import itertools
+import re
+import shlex
+import shutil
+import tomllib
+from collections import Counter
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import click.testing
+import pytest
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+import pipelines
+from pipelines.cli.main import main
+from pipelines.release.provenance import SourceState
+
+ROOT = Path(__file__).resolve().parent.parent
+SITE = ROOT / "docs" / "site"
+LIBRARY = ROOT / "pipelines" / "views" / "maps" / "vendor" / "maplibre-gl.js"
+PACKAGES = ("pipelines", "geo_data", "synth")
+TEXTS = [ROOT, ROOT / "docs", ROOT / "notebooks"]
+PAGES = sorted(path for folder in [*TEXTS, SITE, SITE / "reference"] for path in folder.glob("*.md"))
+
+
+def tokens(text: str) -> list[Token]:
+    """Every block of a page, and every part of its lines, in order."""
+    parsed = MarkdownIt().parse(text)
+    return [one for token in parsed for one in (token, *(token.children or []))]
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of the headings of a page, as the checkout's host and the site make them."""
+    found: set[str] = set()
+    times: Counter[str] = Counter()
+    blocks = MarkdownIt().parse(page.read_text(encoding="utf-8"))
+    for before, line in itertools.pairwise(blocks):
+        if before.type == "heading_open":
+            words = "".join(one.content for one in line.children or [])
+            slug = re.sub(r"[^\w\- ]", "", words.strip().lower()).replace(" ", "-")
+            found.add(f"{slug}-{times[slug]}" if times[slug] else slug)
+            times[slug] += 1
+    return found
+
+
+def links(page: Path) -> list[str]:
+    """Where a page's links and pictures lead, outside of the network."""
+    text = page.read_text(encoding="utf-8")
+    found = [str(token.attrs.get("href") or token.attrs.get("src") or "") for token in tokens(text)]
+    found += re.findall(r'<img src="([^"]+)"', text)
+    return [link for link in found if link and not urlsplit(link).scheme]
+
+
+def test_every_link_leads_to_a_file_and_a_heading() -> None:
+    broken, tried = [], 0
+    for page in PAGES:
+        for link in links(page):
+            path, _, anchor = unquote(link).partition("#")
+            target = (page.parent / path).resolve() if path else page
+            if not target.exists() or (anchor and anchor not in anchors(target)):
+                broken.append(f"{page.relative_to(ROOT)}: {link}")
+            tried += 1
+    assert not broken
+    assert tried > 200
+
+
+def test_what_a_broken_link_is(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A `b`: c, d\n\n## Twice\n\n## Twice\n\n[x](#twice-1) ![y](z.png) [w](https://host/)\n")
+    assert anchors(page) == {"a-b-c-d", "twice", "twice-1"}
+    assert links(page) == ["#twice-1", "z.png"]
+
+
+def test_the_site_has_every_page_once() -> None:
+    trees = re.findall(
+        r"```\{toctree\}\n(?::[^\n]*\n)*\n(.*?)```", (SITE / "index.md").read_text(), re.DOTALL
+    )
+    names = [re.sub(r".*<(.*)>", r"\1", line) for line in "".join(trees).splitlines()]
+    listed = [(SITE / name).resolve() for name in names]
+    notebooks = (path.with_suffix("") for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
+    pages = (path.with_suffix("") for path in PAGES if path != SITE / "index.md")
+    assert sorted(listed) == sorted([*pages, *notebooks]), (
+        "docs/site/index.md has not every page, or one twice"
+    )
+
+
+def test_the_reference_has_every_public_object_once() -> None:
+    for name in PACKAGES:
+        listed = re.findall(r"^   (\w+)$", (SITE / "reference" / f"{name}.md").read_text(), re.MULTILINE)
+        public = set(importlib.import_module(name).__all__)
+        if name == "pipelines":
+            public.remove("ShownError")  # that of synth, which has it
+        assert Counter(listed) == Counter(public), f"docs/site/reference/{name}.md"
+
+
+def test_what_the_site_needs_is_locked_apart_from_what_tests_need() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needed = {re.split(r"[<>=]", one)[0] for one in extras["optional-dependencies"]["docs"]}
+    site, tests = (
+        set(re.findall(r"^([a-z0-9.-]+)==", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE))
+        for name in ("requirements-docs.lock", "requirements.lock")
+    )
+    assert needed <= site
+    assert not site & tests
+
+
+# What users call first has an example.
+WITH_EXAMPLE = {
+    *("load_config", "load_plan", "run", "certify", "verify", "read_public_release", "PublicRelease.flows"),
+    *("find_area", "area_flows", "combine", "exact", "decimal_up", "compose", "Guarantee", "distance_km"),
+    "read_crosswalk",
+}
+
+
+def test_examples_in_docstrings_run(
+    small_release: pipelines.Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all public objects, each by itself, in a folder with a small demo region and its release."""
+    pipelines.demo_inputs(tmp_path, counties=2, tracts=6, blocks=120, jobs=600)
+    shutil.copytree(small_release.out, tmp_path / "out" / "demo")
+    monkeypatch.chdir(tmp_path)
+    finder, runner = doctest.DocTestFinder(), doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    said: list[str] = []
+    tried = set()
+    for package in map(importlib.import_module, PACKAGES):
+        for name in package.__all__:
+            made = getattr(package, name)
+            if not callable(made) or not getattr(made, "__module__", "").startswith(package.__name__):
+                continue
+            for test in finder.find(made, name, globs={}):
+                if test.examples:
+                    tried.add(test.name)
+                    runner.run(test, out=said.append)
+    assert not said, "".join(said)
+    assert tried >= WITH_EXAMPLE
+
+
+# The tutorial.
+
+TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+SAVED = re.compile(r"[Ss]ave this as `([^`]+)`")
+
+
+def said_by(line: str, runner: click.testing.CliRunner) -> str:
+    """Run a line of the shell in this folder, and return what it prints."""
+    program, *arguments = shlex.split(line)
+    if program == "python":
+        return said_by_python(Path(arguments[0]).read_text(encoding="utf-8"), {})
+    assert program == "odsynth"
+    if arguments[0] == "map" and not LIBRARY.exists():
+        return ""  # `make library` fetches it
+    result = runner.invoke(main, arguments)
+    assert result.exit_code == 0, f"{line}\n{result.output}"
+    return result.stdout
+
+
+def said_by_python(text: str, names: dict[str, object]) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(compile(text, "tutorial", "exec"), names)
+    return out.getvalue()
+
+
+@pytest.mark.slow
+def test_the_tutorial_prints_what_it_says(
+    clean_source: SourceState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    runner = click.testing.CliRunner(env={"ODSYNTH_DEBUG": ""})
+    target, printed, steps = None, None, 0
+    for token in MarkdownIt().parse(TUTORIAL):
+        if token.type == "inline" and (named := SAVED.search(token.content)):
+            target = Path(named[1])
+        if token.type != "fence":
+            continue
+        if target is not None:
+            target.parent.mkdir(exist_ok=True)
+            target.write_text(token.content, encoding="utf-8")
+            target = None
+        elif token.info == "bash":
+            printed = "".join(said_by(line, runner) for line in token.content.splitlines())
+        elif token.info == "python":
+            printed = said_by_python(token.content, {})
+        else:
+            assert token.info == "text"
+            assert printed is not None, "output of nothing"
+            texts = token.content.strip(), printed.strip()
+            assert doctest.OutputChecker().check_output(*texts, doctest.ELLIPSIS), "\n--\n".join(texts)
+            printed = None
+            steps += 1
+    assert steps > 5
+
+
+def test_the_tutorials_prose_has_no_other_figures() -> None:
+    """Those of its text are in what it saves, runs or prints, which the test above compares."""
+    blocks = list(MarkdownIt().parse(TUTORIAL))
+    shown = " ".join(token.content for token in blocks if token.type == "fence")
+    prose = " ".join(token.content for token in blocks if token.type == "inline")
+    prose = re.sub(r"`[^`]*`|\]\([^)]*\)|\be\^\d+|^\d\. |steps? \d( and \d)?", "", prose)
+    assert {figure for figure in re.findall(r"\d[\d.,]*\d|\d", prose) if figure not in shown} <= set()

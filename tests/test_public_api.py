@@ -1,0 +1,200 @@
+"""What users of Python meet: paths as text, lists as arrays, short names of things, words for wrong types."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import geo_data
+import pipelines
+import synth
+
+THIRD = Fraction(10**40 + 1, 3 * 10**40)  # its fraction fills a line
+
+
+@pytest.fixture
+def public(small_release: pipelines.Release, tmp_path: Path) -> Path:
+    """A copy of the public folder of the small release."""
+    return Path(shutil.copytree(small_release.public, tmp_path / "release" / "public"))
+
+
+def test_a_path_may_be_text_or_stand_for_one(
+    small_config: Callable[..., pipelines.ReleaseConfig], public: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a user has it: text, relative or not."""
+    monkeypatch.chdir(public.parent)
+    config = small_config().with_out("other")
+    assert config.release.out == public.parent / "other"
+    pipelines.demo_inputs("demo", counties=1, tracts=2, blocks=20, jobs=30)
+    assert pipelines.load_config("demo/examples/demo.toml").release.state == "demo"
+    assert pipelines.parse_config(
+        Path("demo/examples/demo.toml").read_text(), "there", "x"
+    ).release.out.is_absolute()
+    release = pipelines.read_public_release("public")
+    assert release.folder == Path("public")
+    assert [one.name for one in pipelines.verify("public")] == [one.name for one in pipelines.verify(public)]
+    assert not pipelines.is_signed("public")
+    assert pipelines.evaluation_folder(".", confidential=True) == Path("confidential/evaluation")
+    plan = pipelines.load_plan("public/plan")
+    assert pipelines.save_plan(plan, "plan") == pipelines.plan_hash("plan") == release.certificate.plan_sha256
+    assert [path.parent for path in pipelines.generate_keys("keys")] == [Path("keys")] * 2
+    assert pipelines.unfinished_runs(".") == []
+    made = pipelines.export("public", "csv", "exports")["csv"]
+    assert {path.parent for path in made} == {Path("exports/csv")}
+    pipelines.draw_figure(release, "homes.png", kind="distance")
+    assert Path("homes.png").is_file()
+    assert not pipelines.published(os.fspath(public.parent / "web"))
+
+
+def test_what_is_no_path_is_told_so(small_release: pipelines.Release) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: pipelines.read_public_release(small_release),
+        lambda: pipelines.load_config(3),
+        lambda: pipelines.load_plan(b"bytes"),
+        lambda: pipelines.plan_hash(None),
+        lambda: list(pipelines.verify(small_release)),
+        lambda: pipelines.debits_of(7),
+        lambda: pipelines.evaluate_public(small_release.out, [3]),
+        lambda: pipelines.published(3),
+        lambda: pipelines.export(small_release.public, "csv", 3),
+        lambda: pipelines.draw_figure(pipelines.read_public_release(small_release.public), None),
+        lambda: pipelines.Ledger(3),
+        lambda: geo_data.read_crosswalk(3, block="zone", levels=["ward"]),
+        lambda: geo_data.read_weights(3, None, level="ward", area="ward", weight="people"),
+        lambda: geo_data.write_demo_region(3),
+        lambda: geo_data.fetch("https://host/file.csv", 3),
+        lambda: geo_data.MicrodataJobs(3, small_release.plan.geography, "home", "work").slots(),
+    ]
+    for call in calls:
+        with pytest.raises(TypeError, match=r"\w+: a path is expected, as text or pathlib\.Path, not "):
+            call()
+
+
+def test_an_object_of_another_kind_is_told_what_was_expected(
+    small_config: Callable[..., pipelines.ReleaseConfig], small_release: pipelines.Release
+) -> None:
+    config, plan = small_config(), small_release.plan
+    cases: list[tuple[Callable[[], object], str]] = [
+        (
+            lambda: pipelines.plan("demo.toml"),
+            "config: ReleaseConfig is expected, as load_config",
+        ),
+        (lambda: pipelines.run(plan), "config: ReleaseConfig is expected"),
+        (lambda: pipelines.run(config, plan=plan), "plan: a path is expected"),
+        (lambda: pipelines.read_public_inputs({}), "config: ReleaseConfig is expected"),
+        (lambda: pipelines.tune(config, {}), "sweep: Sweep is expected"),
+        (lambda: pipelines.certify(config), "plan: ReleasePlan is expected"),
+        (lambda: pipelines.simulate_utility(plan, None), "PublicModel is expected, .* not None"),
+        (lambda: pipelines.find_area(small_release, "03"), "release: PublicRelease is expected"),
+        (lambda: pipelines.area_flows(small_release.out), "release: PublicRelease is expected"),
+        (lambda: pipelines.Sweep(epsilon=4.0), r'epsilon: texts are expected, such as \("2", "4"\)'),
+        (lambda: pipelines.every_mechanism({}), "config: ReleaseConfig is expected"),
+        (lambda: pipelines.recommend({}, config), "results: DataFrame is expected, as tune"),
+        (lambda: pipelines.wipe_run("out"), "run: UnfinishedRun is expected"),
+        (lambda: pipelines.parse_config(3, ".", "x"), "text: text is expected"),
+        (lambda: geo_data.LodesJobs("od.csv", None), "geography: Geography is expected, as read_crosswalk"),
+        (lambda: geo_data.uniform_weights(3), "geography: Geography is expected"),
+        (lambda: geo_data.read_crosswalk("x.csv", block="b", levels=[3]), "levels: text is expected"),
+        (lambda: synth.Pools([2.5], [1], [0]), "n: whole numbers are expected"),
+    ]
+    for call, words in cases:
+        with pytest.raises(TypeError, match=words):
+            call()
+
+
+def test_lists_stand_for_arrays(small_release: pipelines.Release) -> None:
+    pools = synth.Pools([3, 4], [3, 4], (0, 0))
+    domains = synth.Domains(5, [0, 2], [0, 3], np.zeros(2, np.int64))
+    assert (pools.n.dtype, pools.domain.dtype, domains.cuts.dtype) == (np.int64, np.int32, np.int32)
+    assert synth.Pools(pools.n, pools.m, pools.domain).n is pools.n, "an array that fits is not copied"
+    with pytest.raises(ValueError, match="stratum: numbers from 0 to 255"):
+        synth.Domains(5, [0, 1], [0], [256])
+    geography = small_release.plan.geography
+    assert pipelines.mean_commute(geography, [0, 1], [1, 0]) > 0
+    assert pipelines.total_variation(geography, geography.block_level, [0, 1], [1, 0], (0, 0)) == 0.5
+    assert pipelines.Sweep(epsilon="8.6", delta=["0", "1e-5"]).epsilon == ("8.6",)
+
+
+def test_a_text_stands_for_a_sequence_of_one(small_region: dict[str, Path]) -> None:
+    at = {"block": "tabblk2010", "latitude": "blklatdd", "longitude": "blklondd"}
+    for levels in ("cty", ["cty"]):
+        made = geo_data.read_crosswalk(small_region["crosswalk"], levels=levels, **at)
+        assert made.levels == ("cty",)
+    jobs = geo_data.MicrodataJobs("jobs.csv", made, "home", "work", attributes="sector")
+    assert jobs.attributes == ("sector",)
+
+
+def test_results_name_areas_by_code(public: Path) -> None:
+    release = pipelines.read_public_release(public)
+    for levels in (("trct", "trct"), ("cty", "tabblk2010")):
+        flows, numbered = release.flows(*levels, "S000"), release.unit_flows(*levels)
+        for side, level in zip(("home", "work"), levels, strict=True):
+            assert flows[side].dtype == "str"
+            codes = np.asarray(release.geography.codes(level), object)
+            assert flows[side].to_list() == codes[numbered[side]].tolist()
+        pd.testing.assert_series_equal(flows["S000"], numbered["S000"])
+    tract = release.flows("trct", "trct")["work"][0]
+    of_tract = pipelines.area_flows(release, tract)
+    assert of_tract["work"].str.startswith(tract).all()
+    assert of_tract["jobs"].sum() == release.flows("st", "trct").set_index("work")["S000"][tract]
+    places = release.places("trct")
+    flows, numbered = release.flows("trct", "trct"), release.unit_flows("trct", "trct")
+    found = pipelines.add_travel(flows, places, places)["km"]
+    pd.testing.assert_series_equal(found, pipelines.add_travel(numbered, places, places)["km"])
+    with pytest.raises(pipelines.PublicReleaseError, match="no place of the area 'moon'"):
+        pipelines.add_travel(flows.assign(home="moon"), places, places)
+
+
+def test_what_is_printed_of_an_object_is_short(
+    small_config: Callable[..., pipelines.ReleaseConfig], small_release: pipelines.Release
+) -> None:
+    plan, config = small_release.plan, small_config()
+    inputs = pipelines.read_public_inputs(config)
+    utility = pipelines.simulate_utility(plan, inputs.model)
+    guarantee = replace(plan.certify(), epsilon=THIRD, delta=THIRD / 10**9)
+    presence = synth.Presence(THIRD, THIRD, THIRD, THIRD)
+    release = pipelines.read_public_release(small_release.public)
+    numeric = plan.numeric
+    report = pipelines.PlanReport(plan, guarantee, utility, 1, 1, small_release.out, "0" * 64, {})
+    shown: list[object] = [
+        *(
+            config,
+            plan,
+            guarantee,
+            replace(guarantee, presence=presence),
+            presence,
+            *guarantee.classes,
+            *(utility, utility.accuracy),
+        ),
+        *(utility.workload[0], report, small_release, release, release.certificate, inputs, inputs.model),
+        *(numeric, numeric.pools, numeric.domains, numeric.parameters, plan.pools, plan.shares),
+        synth.Table(numeric.pools.n, numeric.pools.domain, numeric.domains),
+        synth.GeometricParameters(2, 3, (synth.GeometricParameters(10**17, 10**18 + 1),)),
+        synth.AuditResult(THIRD, THIRD, THIRD, "cell 1", 9, 5, 4),
+        pipelines.Budget(THIRD, THIRD, "2026"),
+        geo_data.Polygons(pd.DataFrame(), ("one is missing",)),
+        *(numeric.parameters.classes if isinstance(numeric.parameters, synth.DirichletParameters) else ()),
+    ]
+    for one in shown:
+        for text in (repr(one), str(one)):
+            assert len(text) < 600, text
+            assert "\n" not in text
+            assert not re.search(r"Fraction\(|array\(|\d{25}(?!\d*;)|PosixPath", text), text
+            assert type(one).__name__ in text
+
+
+def test_rounding_is_on_the_safe_side(small_release: pipelines.Release) -> None:
+    guarantee = replace(small_release.plan.certify(), epsilon=THIRD, delta=THIRD / 10**9)
+    assert "epsilon at most 0.333334, delta at most 0.000000000333334 for the run" in repr(guarantee)
+    assert "epsilon 0.333333, delta 0.333333" in repr(pipelines.Budget(THIRD, THIRD))
+    assert "epsilon at least 0.333333" in repr(synth.AuditResult(THIRD, THIRD, THIRD, "cell 1", 9, 5, 4))
+    assert "0.333333" in repr(synth.GeometricParameters(10**17, 3 * 10**17 - 1))
