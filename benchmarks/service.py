@@ -1,6 +1,6 @@
 """The service under load: latency of flow queries with concurrent clients, and many reads at the same moment.
 
-Usage: python benchmarks/service.py OUT [--clients 20] [--queries 2000] [--reads 1000]
+Usage: python benchmarks/service.py OUT [--clients 32] [--queries 2000] [--reads 1000]
 
 OUT is the folder of a release that is fit for publication. It is published into a temporary folder, and the
 service is started on it in a process of its own; the clients are another process on the same machine, and
@@ -45,7 +45,7 @@ public = "10000000/minute"
 
 @click.command()
 @click.argument("out", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option("--clients", default=20, show_default=True)
+@click.option("--clients", default=32, show_default=True)
 @click.option("--queries", default=2000, show_default=True)
 @click.option("--reads", default=1000, show_default=True)
 def main(out: Path, clients: int, queries: int, reads: int) -> None:
@@ -84,8 +84,9 @@ def questions(public: Path) -> Iterator[str]:
             for level in levels[:-1]:
                 codes = release.geography.codes(level)
                 for code in codes[:: max(1, len(codes) // 40)]:
-                    yield f"/flows?work={code}&work_level={level}&home_level={other}&attribute={attribute}"
-                    yield f"/flows?home={code}&home_level={level}&work_level={other}&attribute={attribute}"
+                    about = f"attribute={attribute}&top=20"
+                    yield f"/flows?work={code}&work_level={level}&home_level={other}&{about}"
+                    yield f"/flows?home={code}&home_level={level}&work_level={other}&{about}"
 
 
 @contextmanager

@@ -63,6 +63,8 @@ from .views.commutes import Area as Area
 from .views.commutes import add_travel as add_travel
 from .views.commutes import area_flows as area_flows
 from .views.commutes import find_area as find_area
+from .views.data import ReleaseData as ReleaseData
+from .views.data import read as read
 from .views.evaluation import evaluate as evaluate
 from .views.evaluation import evaluate_public as evaluate_public
 from .views.evaluation import evaluation_folder as evaluation_folder

@@ -206,13 +206,16 @@ def published(
 ) -> tuple[Published, ...]:
     """List what has been published at a destination, in order of name and time."""
     with open_place(destination, storage_options) as place:
-        found = set()
+        found: dict[tuple[str, str], set[str]] = {}  # files of a version, and records beside it
         for path in place.files(place.root):
             name, _, rest = path.partition("/")
-            match = _RECORD.fullmatch(rest)
-            if match and match[2] == "publication" and name == folder_name(name):
-                found.add((name, match[1]))
-        states = (_Title(place, name, version).state() for name, version in found)
+            match, folder = _RECORD.fullmatch(rest), rest.partition("/")[0]
+            found.setdefault((name, match[1] if match else folder), set()).add(rest)
+        states = (
+            _Title(place, name, version).state(files)
+            for (name, version), files in found.items()
+            if name == folder_name(name) and f"{version}.publication.json" in files
+        )
         return tuple(sorted(states, key=lambda state: (state.name, state.begun, state.version)))
 
 
@@ -304,10 +307,11 @@ class _Title:
             if self.place.sha256(f"{self.folder}/{name}") != digest:
                 raise PublishError(f"{self.location}/{name} is not what was published, or did not arrive")
 
-    def state(self) -> Published:
-        """What the place says about the version."""
+    def state(self, around: set[str] | None = None) -> Published:
+        """What the place says about the version; `around` are its files and records, if they are known."""
         record = self.place.record(self.beside("publication"))
-        around = self.place.files(self.folder.rpartition("/")[0])
+        if around is None:
+            around = self.place.files(self.folder.rpartition("/")[0])
         inside = f"{self.version}/"
         present = {path.removeprefix(inside) for path in around if path.startswith(inside)}
         records = {m[2]: m[0] for p in around if (m := _RECORD.fullmatch(p)) and m[1] == self.version}

@@ -12,7 +12,7 @@ from importlib.metadata import version
 
 import uvicorn
 from anyio import CapacityLimiter
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -23,8 +23,9 @@ from pipelines.service.log import ServiceLog
 from pipelines.service.metrics import Metrics, RunMetrics
 from pipelines.service.operators import api as operator_api
 from pipelines.service.operators import pages as operator_pages
+from pipelines.service.parameters import known_parameters
 from pipelines.service.public import api as public_api
-from pipelines.service.public import downloads
+from pipelines.service.public import downloads, geo
 from pipelines.service.public import pages as public_pages
 from pipelines.service.public.catalog import Catalog
 from pipelines.service.queue.previews import waiting
@@ -84,8 +85,16 @@ def create_app(settings: ServiceSettings, *, worker: Sequence[str] = COMMAND) ->
     app.state.flow_limiter = CapacityLimiter(max(2, os.cpu_count() or 2))
     app.state.workers = Workers(settings, app.state.store, command=worker)
     add_error_handlers(app)
-    app.add_api_route("/api/v1/openapi.json", _openapi, include_in_schema=False)
-    routers = public_api.router, downloads.router, metrics.router, operator_api.router, operator_pages.router
+    known = [Depends(known_parameters)]
+    app.add_api_route("/api/v1/openapi.json", _openapi, include_in_schema=False, dependencies=known)
+    routers = (
+        public_api.router,
+        geo.router,
+        downloads.router,
+        metrics.router,
+        operator_api.router,
+        operator_pages.router,
+    )
     for router in routers:
         app.include_router(router)
     if settings.oidc is not None:

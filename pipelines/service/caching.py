@@ -18,29 +18,37 @@ STATEMENT = "public, no-cache"
 
 
 def tag(*parts: object) -> str:
-    """Return the ETag of what is determined by these parts."""
-    return f'"{hashlib.sha256(repr(parts).encode()).hexdigest()[:32]}"'
+    """Return the ETag of what is determined by these parts: weak, as answers may be sent compressed."""
+    return f'W/"{hashlib.sha256(repr(parts).encode()).hexdigest()[:32]}"'
 
 
 def is_fresh(request: Request, etag: str) -> bool:
     """Whether the client holds this content (If-None-Match)."""
     held = request.headers.get("if-none-match", "")
-    return held.strip() == "*" or etag in {each.strip().removeprefix("W/") for each in held.split(",")}
+    return held.strip() == "*" or etag.removeprefix("W/") in {
+        each.strip().removeprefix("W/") for each in held.split(",")
+    }
 
 
-def answer(request: Request, content: BaseModel | bytes, kind: str = STATEMENT) -> Response:
-    """Answer with JSON, or with 304 if the client holds it.
+def answer(
+    request: Request,
+    content: BaseModel | bytes,
+    kind: str = STATEMENT,
+    media_type: str = "application/json",
+) -> Response:
+    """Answer with JSON (or another type), or with 304 if the client holds it.
 
     Parameters
     ----------
     request : Request
     content : BaseModel or bytes
-        A model of the API, or JSON.
+        A model of the API, or the content itself.
     kind : str
         `CONTENT` or `STATEMENT`.
+    media_type : str
     """
     body = content if isinstance(content, bytes) else content.model_dump_json().encode()
-    headers = {"ETag": f'"{hashlib.sha256(body).hexdigest()[:32]}"', "Cache-Control": kind}
+    headers = {"ETag": tag(hashlib.sha256(body).digest()), "Cache-Control": kind}
     if is_fresh(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)
-    return Response(body, headers=headers, media_type="application/json")
+    return Response(body, headers=headers, media_type=media_type)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -14,6 +15,8 @@ from starlette.responses import JSONResponse, Response
 
 from pipelines.service.rendering import render
 from pipelines.service.store import ServiceError
+
+_OGC = re.compile("/api/v1/releases/[^/]+/[^/]+/ogc(/|$)")
 
 __all__ = ["Problem", "add_error_handlers", "answers", "not_found", "refusal"]
 
@@ -73,6 +76,7 @@ def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     phrase = HTTPStatus(error.status_code).phrase
     detail = {
+        307: "It is at the address that Location names.",
         404: "There is nothing at this address.",
         405: "This address does not answer that method.",
         413: "The body of the request is too large.",
@@ -104,6 +108,8 @@ def refusal(
 ) -> Response:
     """Return an error as the address was asked for: JSON or a page."""
     headers = {"Cache-Control": "no-store", **(headers or {})}
+    if status == 422 and _OGC.match(request.url.path):
+        status = 400  # which OGC API demands, where others say 422
     if request.url.path.startswith("/api/"):
         return JSONResponse({"error": error, "detail": detail}, status, headers)
     title = HTTPStatus(status).phrase

@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse
 
 from synth import decimal_down, decimal_up
 
-__all__ = ["render"]
+__all__ = ["render", "text"]
 
 
 def render(
@@ -38,8 +38,12 @@ def render(
     **context
         What the template shows. Whatever it is, it is escaped.
     """
-    page = _environment().get_template(template).render(request=request, **context)
-    return HTMLResponse(page, status, dict(headers or {}))
+    return HTMLResponse(text(template, request=request, **context), status, dict(headers or {}))
+
+
+def text(template: str, **context: Any) -> str:
+    """Return what a template makes of this, which is escaped."""
+    return _environment().get_template(template).render(**context)
 
 
 @cache

@@ -18,6 +18,7 @@ from limits.strategies import SlidingWindowCounterRateLimiter
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -44,6 +45,8 @@ _HEADERS = {
 }
 _NUMBER = re.compile("[0-9]{1,18}")  # of a length; Python refuses to read numbers of thousands of digits
 _MONITORING = ("/health", "/ready", "/metrics")
+_FILE = re.compile("/releases/[^/]+/[^/]+/files/")
+_COMPRESSION = 5  # of 1 to 9: beyond it answers hardly get smaller
 _PUBLIC = ("/api/v1/releases", "/api/v1/openapi.json", "/releases")
 
 
@@ -161,6 +164,16 @@ class _Guard:
             self._state.log.write("request", **what, seconds=round(seconds, 4))
 
 
+class _Compression(GZipMiddleware):
+    """Answers with gzip, for who takes it; files go out as they are, whose digests the list of files has."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not _FILE.match(scope["path"]):
+            await super().__call__(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+
 class _PublicCors(CORSMiddleware):
     """Scripts of other sites may read the public side, and nothing else."""
 
@@ -179,6 +192,7 @@ def add_security(app: FastAPI) -> None:
     app : FastAPI
         With ``state.settings``, ``state.metrics`` and ``state.log``.
     """
+    app.add_middleware(_Compression, minimum_size=1_000, compresslevel=_COMPRESSION)
     app.add_middleware(
         _PublicCors,
         allow_origins=app.state.settings.cors_origins,

@@ -154,6 +154,11 @@ class ServiceSettings(BaseSettings):
         return (self.public_url or "").startswith("https://")
 
     @property
+    def address(self) -> str:
+        """What links to the service begin with. Not from the Host header, which anybody writes."""
+        return self.public_url.rstrip("/") if self.public_url else f"http://{self.host}:{self.port}"
+
+    @property
     def inputs_folder(self) -> Path:
         """Where a release configuration NAME.toml may be run as soon as it is put there."""
         return self.folder / "inputs"

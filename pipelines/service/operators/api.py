@@ -35,7 +35,7 @@ from pipelines.service.operators.models import (
     TokenList,
     Verdict,
 )
-from pipelines.service.parameters import LARGEST, Before, Name, RunNumber, VersionName
+from pipelines.service.parameters import LARGEST, Before, Name, RunNumber, VersionName, known_parameters
 from pipelines.service.public.models import ReleaseEntry
 from pipelines.service.queue import runs
 from pipelines.service.queue.records import STATES
@@ -47,7 +47,7 @@ __all__ = ["router"]
 router = APIRouter(
     prefix="/api/v1/operator",
     tags=["operator"],
-    dependencies=[Depends(principal)],
+    dependencies=[Depends(principal), Depends(known_parameters)],
     responses=answers(401, 403, 422, 429),
 )
 

@@ -1,45 +1,95 @@
-"""The public API: releases, certificates, files, flows. Read-only; what it knows is what was published."""
+"""The public API: releases, certificates, files, areas, flows. It reads what was published, and no more."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from anyio import to_thread
 from fastapi import APIRouter, Depends, Query, Request
+from pydantic import StringConstraints
 from starlette.responses import Response
 
 from pipelines.release.certificate import Certificate
 from pipelines.service.caching import CONTENT, answer, is_fresh, tag
 from pipelines.service.errors import answers
-from pipelines.service.parameters import Name, VersionName
-from pipelines.service.public.catalog import Catalog
-from pipelines.service.public.flow_queries import FlowQuestion
+from pipelines.service.parameters import (
+    Name,
+    VersionName,
+    known_parameters,
+    latest_version,
+    separated,
+)
+from pipelines.service.public import feed
+from pipelines.service.public.answers import Paging, Written, answered, area_table, flow_table
+from pipelines.service.public.catalog import Catalog, Version
+from pipelines.service.public.flow_queries import FlowQuestion, invalid, no_level, select
+from pipelines.service.public.formats import MEDIA_TYPES, Format
 from pipelines.service.public.models import (
+    AreaList,
+    AttributeEntry,
+    Contents,
     FileEntry,
     FileList,
-    FlowEntry,
     FlowList,
+    LevelEntry,
     ReleaseEntry,
     ReleaseList,
 )
-from pipelines.service.store import ServiceError
-from pipelines.views.intervals import COVERAGE_WORDS
+from pipelines.views.labels import plural, singular
 
-__all__ = ["flow_question", "router"]
+__all__ = ["router"]
 
-_MOST_FLOWS = 1_000
+MOST_CODES = 1_000
+_MOST_TOP = 1_000
+_MOST_ROWS = 10_000  # of a page
 
-router = APIRouter(prefix="/api/v1/releases", tags=["public"], responses=answers(404, 422, 429))
+router = APIRouter(
+    prefix="/api/v1/releases",
+    tags=["public"],
+    responses=answers(404, 422, 429),
+    dependencies=[Depends(known_parameters), Depends(latest_version)],
+)
 
-_Code = Annotated[str | None, Query(min_length=1, max_length=100)]
+Codes = list[Annotated[str, StringConstraints(min_length=1, max_length=20_000)]]
 _Level = Annotated[str | None, Query(min_length=1, max_length=100)]
+_Limit = Annotated[
+    int | None,
+    Query(ge=1, le=_MOST_ROWS, description="Rows of a page; left out, all are sent as they are read."),
+]
+_After = Annotated[
+    str | None, Query(min_length=1, max_length=300, description="Where a page goes on: as its `next` says.")
+]
+_Format = Annotated[Format, Query(description="json, csv, geojson, or arrow (a stream of Apache Arrow).")]
+_IN_FORMATS: dict[int | str, dict[str, Any]] = {
+    200: {"content": {kind: {} for kind in MEDIA_TYPES.values()}, "description": "In the format asked for"},
+    304: {"description": "The client holds it"},
+    307: {"description": "From latest to the newest version"},
+    **answers(410, 503),
+}
 
 
 @router.get("", response_model=ReleaseList, summary="List what has been published")
 def list_releases(request: Request) -> Response:
     """All versions, newest first. Withdrawn ones stay in the list, with the reason."""
     catalog: Catalog = request.app.state.catalog
-    return answer(request, ReleaseList(releases=[ReleaseEntry.of(v) for v in catalog.versions()]))
+
+    def made(versions: list[Version]) -> bytes:
+        return ReleaseList(releases=[ReleaseEntry.of(v) for v in versions]).model_dump_json().encode()
+
+    return answer(request, catalog.once("list", made))
+
+
+@router.get(
+    ".atom",
+    response_class=Response,
+    responses={200: {"content": {feed.MEDIA_TYPE: {}}, "description": "The feed"}},
+    summary="Releases as an Atom feed",
+)
+def get_feed(request: Request) -> Response:
+    """What was published, withdrawn or corrected, newest first, for readers of feeds."""
+    catalog: Catalog = request.app.state.catalog
+    address = request.app.state.settings.address
+    content = catalog.once("feed", lambda versions: feed.atom(versions, address))
+    return answer(request, content, media_type=feed.MEDIA_TYPE)
 
 
 @router.get("/{name}/{version}", response_model=ReleaseEntry, summary="One version")
@@ -79,74 +129,153 @@ def list_files(request: Request, name: Name, version: VersionName) -> Response:
     return answer(request, FileList(files=files))
 
 
+@router.get(
+    "/{name}/{version}/contents",
+    response_model=Contents,
+    responses=answers(410, 503),
+    summary="Levels and attributes",
+)
+def get_contents(request: Request, name: Name, version: VersionName) -> Response:
+    """What can be asked of a version: levels of areas, and counts of jobs, with what they are called."""
+    catalog: Catalog = request.app.state.catalog
+    found = catalog.find_usable(name, version)
+    release = catalog.release(found)
+    of_attributes = {
+        count: (variable, category)
+        for variable, categories in release.categories.items()
+        for category in categories
+        for count in (category, f"{variable}_{category}")
+        if count in release.counts
+    }
+    here = f"/api/v1/releases/{found.state.name}/{found.state.version}"
+    contents = Contents(
+        levels=[
+            LevelEntry(
+                level=level,
+                one=singular(level),
+                many=plural(level),
+                areas=release.geography.n_units(level),
+                shapes=catalog.shapes(found, level).kind,
+                href=f"{here}/areas?level={level}",
+                tiles=f"{here}/tiles/{level}",
+                style=f"{here}/tiles/{level}/style",
+            )
+            for level in release.levels
+        ],
+        attributes=[
+            AttributeEntry(
+                attribute=count,
+                meaning=meaning,
+                **dict(zip(("variable", "category"), of_attributes.get(count, (None, None)), strict=True)),
+            )
+            for count, meaning in release.counts.items()
+        ],
+        implicates=release.implicates,
+        intervals=catalog.draws(found) is not None,
+    )
+    return answer(request, contents)
+
+
+@router.get(
+    "/{name}/{version}/areas", response_model=AreaList, responses=_IN_FORMATS, summary="Areas of a level"
+)
+async def get_areas(
+    request: Request,
+    name: Name,
+    version: VersionName,
+    level: Annotated[str, Query(min_length=1, max_length=100, description="As in contents, such as trct.")],
+    within: Annotated[
+        str | None,
+        Query(min_length=1, max_length=100, description="Only areas in this one, of any coarser level."),
+    ] = None,
+    form: Annotated[_Format, Query(alias="format")] = "json",
+    limit: _Limit = None,
+    after: _After = None,
+) -> Response:
+    """Codes, names, coordinates, and how many live and work there; as GeoJSON with their shapes."""
+
+    def written() -> Written | Response:
+        catalog: Catalog = request.app.state.catalog
+        found = catalog.find_usable(name, version)
+        release = catalog.release(found)
+        if level not in release.levels:
+            raise no_level(release, "level")
+        table = area_table(catalog, found, level, within, Paging(request, limit, after))
+        parts = request.app.version, found.sha256, level, within, form, limit, after
+        headers = {"ETag": tag(*parts), "Cache-Control": CONTENT}
+        if is_fresh(request, headers["ETag"]):
+            return Response(status_code=304, headers=headers)
+        return table.written(form, headers)
+
+    return await answered(request, written)
+
+
 async def flow_question(
-    work: Annotated[_Code, Query(description="Code of a work area: where do its workers live?")] = None,
-    home: Annotated[_Code, Query(description="Code of a home area: where do its residents work?")] = None,
-    work_level: Annotated[_Level, Query(description="Level of the workplaces, such as trct.")] = None,
-    home_level: Annotated[_Level, Query(description="Level of the homes.")] = None,
+    work: Annotated[
+        Codes,
+        Query(description="Codes of work areas, separated by commas: who works there; left out, everywhere."),
+    ] = [],  # noqa: B006 - FastAPI copies it
+    home: Annotated[
+        Codes, Query(description="Codes of home areas: who lives there; left out, everywhere.")
+    ] = [],  # noqa: B006
+    work_level: Annotated[
+        _Level,
+        Query(
+            description="Level of the workplaces in the answer, such as trct; by default that of the areas."
+        ),
+    ] = None,
+    home_level: Annotated[_Level, Query(description="Level of the homes in the answer.")] = None,
     attribute: Annotated[
-        str, Query(min_length=1, max_length=100, description="Which jobs: S000 is all, SA01 the young, ...")
-    ] = "S000",
+        Codes, Query(description="Which jobs, separated by commas: S000 is all; the others are in contents.")
+    ] = ["S000"],  # noqa: B006
     implicate: Annotated[int, Query(ge=1, le=1_000, description="Which synthetic data set.")] = 1,
-    top: Annotated[int, Query(ge=1, le=_MOST_FLOWS, description="How many flows, the largest first.")] = 20,
 ) -> FlowQuestion:
-    """Return the query of `get_flows` as a question: one area, on one side."""
-    if (work is None) == (home is None):
-        raise ServiceError(422, "invalid", "Give one area: either work=CODE or home=CODE.")
+    """Return the query of `get_flows` as a question."""
+    lists = {"work": separated(work), "home": separated(home), "attribute": separated(attribute)}
+    for name, codes in lists.items():
+        if len(codes) > MOST_CODES:
+            raise invalid(
+                f"{name}: {len(codes):,} codes, and at most {MOST_CODES:,} are answered at once. Name areas "
+                "of a coarser level, or ask in parts."
+            )
     return FlowQuestion(
-        area=work or home or "",
-        of="residents" if work is None else "workers",
-        level=home_level if work is None else work_level,
-        other_level=work_level if work is None else home_level,
-        attribute=attribute,
-        implicate=implicate,
-        top=top,
+        lists["work"], lists["home"], work_level, home_level, lists["attribute"] or ("S000",), implicate
     )
 
 
 @router.get(
-    "/{name}/{version}/flows",
-    response_model=FlowList,
-    responses=answers(410, 503),
-    summary="Flows of an area",
+    "/{name}/{version}/flows", response_model=FlowList, responses=_IN_FORMATS, summary="Flows between areas"
 )
 async def get_flows(
-    request: Request, name: Name, version: VersionName, ask: Annotated[FlowQuestion, Depends(flow_question)]
+    request: Request,
+    name: Name,
+    version: VersionName,
+    ask: Annotated[FlowQuestion, Depends(flow_question)],
+    top: Annotated[
+        int | None, Query(ge=1, le=_MOST_TOP, description="Only so many, the largest first.")
+    ] = None,
+    form: Annotated[_Format, Query(alias="format")] = "json",
+    places: Annotated[bool, Query(description="With names and coordinates of both ends.")] = False,
+    limit: _Limit = None,
+    after: _After = None,
 ) -> Response:
-    """Where the workers of a work area live, or where the residents of a home area work.
+    """Where the workers of work areas live, where the residents of home areas work, or all of it.
 
-    The level of the area is the coarsest that has the code, unless it is given; the level of the other side
-    is the same, unless it is given.
+    Jobs are added up between areas of two levels. Levels are by default that of the areas asked for (the
+    coarsest that has the first code), the other side's, or the finest that is usual for the release. An area
+    may be of a coarser level than the answer: work=44007&work_level=trct asks for the tracts of a county.
     """
+
+    def written() -> Written | Response:
+        catalog: Catalog = request.app.state.catalog
+        found = catalog.find_usable(name, version)
+        selection = select(catalog.release(found), ask)
+        parts = request.app.version, found.sha256, ask, top, form, places, limit, after
+        headers = {"ETag": tag(*parts, catalog.draws_mark(found)), "Cache-Control": CONTENT}
+        if is_fresh(request, headers["ETag"]):  # not before: of an area that there is not, nothing is fresh
+            return Response(status_code=304, headers=headers)
+        table = flow_table(catalog, found, selection, Paging(request, limit, after), top=top, places=places)
+        return table.written(form, headers)
+
     # A few threads of their own: more would only wait for each other, and others not wait for them.
-    return await to_thread.run_sync(
-        _flows, request, name, version, ask, limiter=request.app.state.flow_limiter
-    )
-
-
-def _flows(request: Request, name: str, version: str, ask: FlowQuestion) -> Response:
-    catalog: Catalog = request.app.state.catalog
-    found = catalog.find_usable(name, version)
-    said = catalog.flows(found, ask)
-    headers = {"ETag": tag(found.sha256, ask, catalog.draws_mark(found)), "Cache-Control": CONTENT}
-    if is_fresh(request, headers["ETag"]):  # not before: of an area that there is not, nothing is fresh
-        return Response(status_code=304, headers=headers)
-    flows = FlowList(
-        name=name,
-        version=version,
-        side="work" if ask.of == "workers" else "home",
-        area=said.area.code,
-        level=said.area.level,
-        other_level=said.other_level,
-        attribute=ask.attribute,
-        meaning=catalog.release(found).counts[ask.attribute],
-        implicate=ask.implicate,
-        jobs=said.jobs,
-        areas=said.areas,
-        flows=[
-            FlowEntry(code=f.code, jobs=f.jobs, external=f.external, low=f.low, high=f.high)
-            for f in said.flows
-        ],
-        about_intervals=" ".join(COVERAGE_WORDS) if said.bounded else None,
-    )
-    return Response(flows.model_dump_json(exclude_none=True), headers=headers, media_type="application/json")
+    return await answered(request, written)

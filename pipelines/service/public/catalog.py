@@ -11,7 +11,7 @@ import hashlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -24,7 +24,15 @@ from pipelines.release.formats import parse_certificate
 from pipelines.release.reader import PublicRelease, PublicReleaseError, read_public_release
 from pipelines.release.signing import SIGNATURES
 from pipelines.service.errors import not_found
-from pipelines.service.public.flow_queries import FlowAnswer, FlowQuestion, FlowTables, ask_flows
+from pipelines.service.public.areas import Areas, Shapes, read_areas
+from pipelines.service.public.flow_queries import (
+    Flows,
+    FlowTables,
+    LargestFlows,
+    Selection,
+    flow_batches,
+    largest_flows,
+)
 from pipelines.service.public.preparation import Preparation, Prepared
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError
@@ -33,9 +41,12 @@ from pipelines.views.intervals import PosteriorDraws
 
 __all__ = ["Catalog", "File", "Version"]
 
-_KEPT_SECONDS = 2.0  # a withdrawal is seen that late
+_KEPT_SECONDS = 4.0  # a withdrawal is seen that late
+_LOOK_SECONDS = 1.0  # after which the thread that prepares looks itself, so that nobody who asks waits for it
+_SETTLED_NS = 2_000_000_000
 _AGAIN_SECONDS = 0.1  # after which a version that is not known is looked for once more
 _OPEN_RELEASES = 8
+_OPEN_LEVELS = 16
 _log = logging.getLogger(__name__)
 
 
@@ -118,12 +129,17 @@ class Catalog:
         self._preparation = Preparation(settings.cache)
         self._lock = threading.Lock()
         self._versions: dict[tuple[str, str], Version] = {}
-        self._wanted, self._read_for, self._read_at = 1, 0, 0.0
+        self._made: dict[str, bytes] = {}
+        self._wanted, self._read_for, self._looked_at = 1, 0, 0.0
+        self._marks: dict[Path, tuple[int, int, int] | None] = {}
+        self._newest, self._read_at = 0, 0  # of the clock of files
         self._whole: dict[Path, tuple[int, int, int, str]] = {}
         # Folders of versions do not change, so what was read of them is kept by their content's hash.
         self._describe = lru_cache(maxsize=1024)(_describe)
         self._release = lru_cache(maxsize=_OPEN_RELEASES)(self._read_release)
         self._draws = lru_cache(maxsize=_OPEN_RELEASES)(self._read_draws)
+        self._areas = lru_cache(maxsize=_OPEN_LEVELS)(self._read_areas)
+        self._shapes = lru_cache(maxsize=_OPEN_LEVELS)(self._read_shapes)
 
     def start(self, waiting: Callable[[], Iterable[tuple[str, Path]]] = tuple) -> None:
         """Begin to prepare, in the background, maps and tables of all that is or will be published.
@@ -133,9 +149,12 @@ class Catalog:
         waiting : callable
             Says what else should be prepared, whenever it is called: hashes of contents and their folders.
         """
-        self._preparation.start(
-            lambda: [*((v.sha256, v.folder) for v in self.versions() if v.status == "complete"), *waiting()]
-        )
+
+        def versions() -> list[tuple[str, Path]]:
+            current = self._current(_LOOK_SECONDS).values()
+            return [*((v.sha256, v.folder) for v in current if v.status == "complete"), *waiting()]
+
+        self._preparation.start(versions)
 
     def stop(self) -> None:
         """End the preparation; what is unfinished is begun again at the next start."""
@@ -151,6 +170,14 @@ class Catalog:
         """Return all versions, newest first, withdrawn and damaged ones too."""
         return sorted(self._current().values(), key=lambda v: (v.state.begun, v.state.name), reverse=True)
 
+    def once(self, name: str, make: Callable[[list[Version]], bytes]) -> bytes:
+        """Return what is made of all versions; it is made again when they have been read again."""
+        self._current()
+        made = self._made  # before the versions, which are then at least as new
+        if name not in made:
+            made[name] = make(self.versions())
+        return made[name]
+
     def version(self, name: str, version: str) -> Version:
         """Return a version.
 
@@ -160,12 +187,27 @@ class Catalog:
             404 if nothing was published under these names.
         """
         found = self._current().get((name, version))
-        if found is None and time.monotonic() - self._read_at > _AGAIN_SECONDS:
+        if found is None and time.monotonic() - self._looked_at > _AGAIN_SECONDS:
             self.refresh()  # perhaps published just now, by another process
             found = self._current().get((name, version))
         if found is None:
             raise not_found("No such release and version was published; /api/v1/releases lists what was.")
         return found
+
+    def latest(self, name: str) -> Version:
+        """Return the newest version of a release whose data may be given out.
+
+        Raises
+        ------
+        ServiceError
+            404 if there is none.
+        """
+        for found in self.versions():
+            if found.state.name == name and found.status == "complete":
+                return found
+        raise not_found(
+            "No version of this name can be given out; /api/v1/releases lists what was published."
+        )
 
     def find_usable(self, name: str, version: str) -> Version:
         """Return a version whose data may be given out.
@@ -222,23 +264,42 @@ class Catalog:
         except PublicReleaseError:
             raise _damaged() from None
 
-    def flows(self, version: Version, ask: FlowQuestion) -> FlowAnswer:
-        """Answer a question about a usable version.
+    def flows(
+        self, version: Version, selection: Selection, after: tuple[int, int] | None = None
+    ) -> Iterator[Flows]:
+        """Return the flows of a usable version, some at a time (`flow_batches`).
 
         Raises
         ------
         ServiceError
-            404 if the release has no such area, level, attribute or implicate; 503 while its tables are made.
+            503 while its tables are made.
         """
-        prepared = self.prepared(version.sha256)
-        if not prepared.flows.is_file():
+        return flow_batches(self.tables, self._flow_tables(version), selection, self.draws(version), after)
+
+    def largest_flows(self, version: Version, selection: Selection, top: int) -> LargestFlows:
+        """Return the largest flows of a usable version; as `flows`."""
+        return largest_flows(self.tables, self._flow_tables(version), selection, top, self.draws(version))
+
+    def areas(self, version: Version, level: str) -> Areas:
+        """Return the areas of a level of a usable version.
+
+        Raises
+        ------
+        ServiceError
+            503 while its tables are made.
+        """
+        return self._areas(version.folder, version.sha256, self._flow_tables(version), level)
+
+    def shapes(self, version: Version, level: str) -> Shapes:
+        """Return the shapes of the areas of a level of a usable version; as `areas`."""
+        return self._shapes(version.folder, version.sha256, self._flow_tables(version), level)
+
+    def _flow_tables(self, version: Version) -> Path:
+        folder = self.prepared(version.sha256).flows
+        if not folder.is_dir():
             detail = "The tables of this release are being made; ask again in a few seconds."
             raise ServiceError(503, "preparing", detail)
-        try:
-            with self.tables.cursor(prepared.flows) as cursor:
-                return ask_flows(self.release(version), cursor, ask, self.draws(version))
-        except PublicReleaseError as error:
-            raise ServiceError(404, "not_found", f"{error}.") from None
+        return folder
 
     def draws(self, version: Version) -> PosteriorDraws | None:
         """Return the posterior draws that lie beside a usable version, as ``VERSION.draws.parquet``.
@@ -260,36 +321,55 @@ class Catalog:
         """Return where the map and the tables of a content are, or will be."""
         return self._preparation.of(sha256)
 
-    def _current(self) -> dict[tuple[str, str], Version]:
+    def _current(self, kept: float | None = None) -> dict[tuple[str, str], Version]:
         # One thread reads; the others go on with what was known, or wait for it after `refresh`.
         stale = self._read_for != self._wanted
-        late = time.monotonic() - self._read_at > _KEPT_SECONDS
+        late = time.monotonic() - self._looked_at > (_KEPT_SECONDS if kept is None else kept)
         if (stale or late) and self._lock.acquire(blocking=stale):
             try:
-                if self._read_for != self._wanted or late:
-                    wanted, begun = self._wanted, time.monotonic()
-                    self._versions = self._read()
-                    self._read_for, self._read_at = wanted, begun
+                wanted, begun = self._wanted, time.monotonic()
+                if self._read_for != wanted or (late and self._has_changed()):
+                    self._read()
+                self._read_for, self._looked_at = wanted, begun
             finally:
                 self._lock.release()
         return self._versions
 
-    def _read(self) -> dict[tuple[str, str], Version]:
-        versions = {}
-        for state in published(self.place):
+    def _has_changed(self) -> bool:
+        """Whether the place may hold something else than when it was read; without reading it."""
+        # A change within the same tick of the clock as the reading leaves no trace, so that what was new
+        # then is read again.
+        return self._newest > self._read_at - _SETTLED_NS or _marks(self._marks) != self._marks
+
+    def _read(self) -> None:
+        begun = time.time_ns()
+        states = published(self.place)
+        watched, versions = {self.place}, {}
+        for state in states:
+            folder = self.place / state.name / state.version
+            watched |= {folder.parent, folder}
             if state.status == "incomplete":
                 continue
-            folder = self.place / state.name / state.version
             certificate, files = self._describe(folder, state.sha256)
+            watched |= {file.path.parent for file in files.values()}
+            watched |= {folder / CHECKSUMS, folder / "certificate.json"}
             status = state.status
             if status == "complete" and (certificate is None or not files):
                 status = "damaged"
             versions[state.name, state.version] = Version(state, status, folder, certificate, files)
-        return versions
+        self._marks = _marks(watched)
+        self._newest = max((mark[0] for mark in self._marks.values() if mark is not None), default=0)
+        self._versions, self._made, self._read_at = versions, {}, begun
 
     @staticmethod
     def _read_release(folder: Path, _: str) -> PublicRelease:
         return read_public_release(folder)
+
+    def _read_areas(self, folder: Path, sha256: str, flows: Path, level: str) -> Areas:
+        return read_areas(self._release(folder, sha256), self.tables, flows, level)
+
+    def _read_shapes(self, folder: Path, sha256: str, flows: Path, level: str) -> Shapes:
+        return Shapes.of(self._release(folder, sha256), self._areas(folder, sha256, flows, level))
 
     def _read_draws(self, folder: Path, sha256: str, _: tuple[int, int]) -> PosteriorDraws | None:
         try:
@@ -297,6 +377,19 @@ class Catalog:
         except (PublicReleaseError, OSError) as error:
             _log.warning("%s is not used: %s", _draws_file(folder).name, type(error).__name__)
             return None
+
+
+def _marks(paths: Iterable[Path]) -> dict[Path, tuple[int, int, int] | None]:
+    """Return what changes when names in a folder, or the content of a file, do; None where nothing is."""
+    marks: dict[Path, tuple[int, int, int] | None] = {}
+    for path in paths:
+        try:
+            info = path.stat()
+        except OSError:
+            marks[path] = None
+        else:
+            marks[path] = info.st_mtime_ns, info.st_size, info.st_ino
+    return marks
 
 
 def _draws_file(folder: Path) -> Path:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Depends, Path, Request
 from starlette.responses import FileResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from pipelines.service.caching import CONTENT, is_fresh
 from pipelines.service.errors import answers
-from pipelines.service.parameters import Name, VersionName
+from pipelines.service.parameters import Name, VersionName, latest_version
 from pipelines.service.public.catalog import Catalog
 
 __all__ = ["ServedFile", "router"]
@@ -24,7 +24,7 @@ _TYPES = {
 }
 _KINDS = {kind.partition(";")[0] for kind in _TYPES.values()} | {"application/octet-stream"}
 
-router = APIRouter(tags=["public"])
+router = APIRouter(tags=["public"], dependencies=[Depends(latest_version)])
 
 
 class ServedFile(FileResponse):
@@ -45,6 +45,7 @@ class ServedFile(FileResponse):
             "description": "The ranges that were asked for",
         },
         304: {"description": "The client holds it"},
+        307: {"description": "From latest to the newest version"},
         416: {"description": "The range is not in the file"},
         **answers(404, 410, 422, 429, 503, pages=True),
     },

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from pipelines.publishing.publishing import Remark
 from pipelines.release.signing import PUBLIC_KEY
 from pipelines.service.public.catalog import Version
 
-__all__ = ["FileEntry", "FileList", "FlowEntry", "FlowList", "ReleaseEntry", "ReleaseList"]
+__all__ = [
+    "SYNTHETIC",
+    "AreaEntry",
+    "AreaList",
+    "AttributeEntry",
+    "Contents",
+    "FileEntry",
+    "FileList",
+    "FlowEntry",
+    "FlowList",
+    "LevelEntry",
+    "ReleaseEntry",
+    "ReleaseList",
+]
 
 SYNTHETIC = "Synthetic workers: no row is a real person."
 
@@ -114,21 +127,125 @@ class FileList(BaseModel):
     files: list[FileEntry]
 
 
-class FlowEntry(BaseModel):
-    """Jobs between the area that was asked for and another; external: an external zone.
+class LevelEntry(BaseModel):
+    """A level of areas.
 
-    low, high: interval of the true number, of 90 % of posterior draws, where the publisher gave draws.
+    Attributes
+    ----------
+    level : str
+        As parameters name it.
+    one, many : str
+        What its areas are called.
+    areas : int
+        How many there are, external zones included.
+    shapes : str
+        polygon or point: what areas are on a map.
+    href, tiles, style : str
+        Where its areas are, its TileJSON, and its MapLibre style.
+    """
+
+    level: str
+    one: str
+    many: str
+    areas: int
+    shapes: str
+    href: str
+    tiles: str
+    style: str
+
+
+class AttributeEntry(BaseModel):
+    """A column that counts jobs.
+
+    Attributes
+    ----------
+    attribute : str
+        As parameters and columns name it.
+    meaning : str
+    variable, category : str or None
+        Of the jobs that are counted; None for all jobs.
+    """
+
+    attribute: str
+    meaning: str
+    variable: str | None = None
+    category: str | None = None
+
+
+class Contents(BaseModel):
+    """What can be asked of a version.
+
+    Attributes
+    ----------
+    levels : list of LevelEntry
+        Coarsest first.
+    attributes : list of AttributeEntry
+        S000, all jobs, is the first.
+    implicates : int
+        Synthetic data sets.
+    intervals : bool
+        Whether flows have intervals, where homes are no finer than those of the publisher's draws.
+    """
+
+    levels: list[LevelEntry]
+    attributes: list[AttributeEntry]
+    implicates: int
+    intervals: bool
+
+
+class AreaEntry(BaseModel):
+    """An area; external: an external zone, which has no place.
+
+    home_S000, work_S000: who lives, and who works there, in the first synthetic data set.
     """
 
     code: str
-    jobs: int
+    name: str | None = None
     external: bool
+    longitude: float | None = None
+    latitude: float | None = None
+    home_S000: int  # noqa: N815 - as files have it
+    work_S000: int  # noqa: N815
+
+
+class AreaList(BaseModel):
+    """Areas of a level.
+
+    Attributes
+    ----------
+    level : str
+    areas : list of AreaEntry
+        In the order of the geography.
+    returned : int
+        How many these are.
+    next : str or None
+        Where it goes on, if `limit` was reached.
+    """
+
+    level: str
+    areas: list[AreaEntry]
+    returned: int
+    next: str | None = None
+
+
+class FlowEntry(BaseModel):
+    """Jobs between a work area and a home area: a number for each attribute, under its name.
+
+    low, high: interval of the true number of the first attribute, of 90 % of posterior draws, where the
+    publisher gave draws. With places: names and coordinates of both ends.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, int | float | str]
+
+    work: str
+    home: str
     low: int | None = None
     high: int | None = None
 
 
 class FlowList(BaseModel):
-    """Flows of an area.
+    """Flows.
 
     Attributes
     ----------
@@ -136,37 +253,37 @@ class FlowList(BaseModel):
         What the numbers are.
     name, version : str
         Of the release.
-    side : str
-        home or work: which end of the flows the area is.
-    area, level : str
-        The area that was asked for.
-    other_level : str
-        Level of the areas in `flows`.
-    attribute, meaning : str
-        Which jobs are counted.
+    work_level, home_level : str
+        Between whose areas jobs are added up.
+    attributes : dict of str to str
+        What the counts of a flow mean.
     implicate : int
         Of which synthetic data set.
-    jobs : int
-        Of the area, with all areas together.
-    areas : int
-        How many areas it has flows with.
-    flows : list of FlowEntry
-        The largest of them.
-    about_intervals : str
+    about_intervals : str or None
         What low and high are, where flows have them.
+    flows : list of FlowEntry
+        In the order of the geography, by work area or, where only home areas were asked for, by home area;
+        with `top` the largest first.
+    returned : int
+        How many these are.
+    matched : int or None
+        How many there are, and
+    jobs : dict of str to int, or None
+        their jobs by attribute; not with `limit`.
+    next : str or None
+        Where it goes on, if `limit` was reached.
     """
 
     note: str = SYNTHETIC
     name: str
     version: str
-    side: str
-    area: str
-    level: str
-    other_level: str
-    attribute: str
-    meaning: str
+    work_level: str
+    home_level: str
+    attributes: dict[str, str]
     implicate: int
-    jobs: int
-    areas: int
-    flows: list[FlowEntry]
     about_intervals: str | None = None
+    flows: list[FlowEntry]
+    returned: int
+    matched: int | None = None
+    jobs: dict[str, int] | None = None
+    next: str | None = None

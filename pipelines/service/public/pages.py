@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from pipelines.release.signing import PUBLIC_KEY
 from pipelines.service.caching import CONTENT, STATEMENT, is_fresh, tag
-from pipelines.service.parameters import Name, VersionName
+from pipelines.service.parameters import Name, VersionName, latest_version
 from pipelines.service.public.catalog import Catalog, Version
 from pipelines.service.public.downloads import ServedFile
-from pipelines.service.public.flow_queries import FlowQuestion
+from pipelines.service.public.flow_queries import FlowQuestion, Side, select
 from pipelines.service.rendering import render
 from pipelines.service.store import ServiceError
 from pipelines.views.accuracy import accuracy_words
@@ -28,7 +28,9 @@ __all__ = ["add_pages"]
 _MAP_POLICY = "frame-ancestors 'none'"
 _TOP = 25
 
-_router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+_router = APIRouter(
+    include_in_schema=False, default_response_class=HTMLResponse, dependencies=[Depends(latest_version)]
+)
 
 
 def add_pages(app: FastAPI) -> None:
@@ -50,7 +52,6 @@ def release(request: Request, name: Name, version: VersionName) -> Response:
     """Everything about a version."""
     catalog: Catalog = request.app.state.catalog
     found = catalog.version(name, version)
-    settings = request.app.state.settings
     levels = catalog.release(found).levels if found.status == "complete" else ()
     return _page(
         request,
@@ -61,8 +62,7 @@ def release(request: Request, name: Name, version: VersionName) -> Response:
         files=[(file, found.address(file)) for file in found.files.values()],
         has_map=found.status == "complete" and catalog.prepared(found.sha256).map.is_file(),
         levels=[(level, singular(level)) for level in levels],
-        # Not the Host header, which anybody writes: people paste this into a shell.
-        address=settings.public_url or f"http://{settings.host}:{settings.port}",
+        address=request.app.state.settings.address,
     )
 
 
@@ -115,16 +115,7 @@ def flows(
     problem, said = None, None
     if area.strip():
         try:
-            said = catalog.flows(
-                found,
-                FlowQuestion(
-                    area=area.strip(),
-                    of="workers" if side == "work" else "residents",
-                    other_level=level or None,
-                    attribute=attribute,
-                    top=_TOP,
-                ),
-            )
+            said = _largest(catalog, found, area.strip(), side, level or None, attribute)
         except ServiceError as error:
             if error.status != 404:
                 raise
@@ -137,11 +128,36 @@ def flows(
         counts=opened.counts,
         asked={"area": area.strip(), "side": side, "level": level, "attribute": attribute},
         said=said,
-        other_word=singular(said.other_level) if said else "",
+        other_word=singular(said["other_level"]) if said else "",
         implicates=opened.implicates,
         problem=problem,
         about_intervals=" ".join(COVERAGE_WORDS),
     )
+
+
+def _largest(
+    catalog: Catalog, found: Version, area: str, side: str, level: str | None, attribute: str
+) -> dict[str, Any]:
+    """The largest flows of an area, with names."""
+    own_side: Side = "work" if side == "work" else "home"
+    other: Side = "home" if side == "work" else "work"
+    question = {side: (area,), f"{other}_level": level, "attributes": (attribute,)}
+    selection = select(catalog.release(found), FlowQuestion(**question))  # type: ignore[arg-type]
+    largest = catalog.largest_flows(found, selection, _TOP)
+    areas = {each: catalog.areas(found, selection.levels[each]).table for each in ("work", "home")}
+    (own,) = areas[side].take(selection.units[own_side]).to_pylist()
+    flows = areas[other].take(largest.flows.units[other]).to_pylist()
+    low, high = largest.flows.bounds or ([None] * len(flows),) * 2
+    for flow, jobs, *bounds in zip(flows, largest.flows.counts[0], low, high, strict=True):
+        flow.update(jobs=jobs, low=bounds[0], high=bounds[1])
+    return {
+        "area": own,
+        "other_level": selection.levels[other],
+        "jobs": largest.jobs[0],
+        "areas": largest.number,
+        "flows": flows,
+        "bounded": largest.flows.bounds is not None,
+    }
 
 
 @_router.get("/api")
@@ -154,7 +170,7 @@ def api(request: Request) -> Response:
         for method, operation in methods.items()
         if "public" in operation.get("tags", ())
     ]
-    return _page(request, "api.html", routes=routes)
+    return _page(request, "api.html", routes=routes, address=request.app.state.settings.address)
 
 
 def _page(request: Request, template: str, **context: Any) -> Response:

@@ -1,9 +1,10 @@
-"""What is made of a release once, when it is published, so that readers do not wait: its map and flow tables.
+"""What is made of a release once, when it is published, so that readers do not wait.
 
 ::
 
-    CACHE/SHA256.map.html     the map, in one file (`pipelines.build_map`)
-    CACHE/SHA256.duckdb       the flows, ready for queries (`pipelines.service.public.flow_tables`)
+    CACHE/SHA256/map.html   the map, in one file (`pipelines.build_map`)
+    CACHE/SHA256/flows/     the flows, ready for questions (`pipelines.service.public.flow_tables`)
+    CACHE/SHA256/tiles/     areas as vector tiles (`pipelines.service.public.tiles`)
 
 The names are of the content, so nothing here is ever out of date, and all of it may be deleted at any time.
 """
@@ -22,6 +23,7 @@ from pathlib import Path
 
 from pipelines.release.reader import read_public_release
 from pipelines.service.public.flow_tables import write_flow_tables
+from pipelines.service.public.tiles import write_tiles
 from pipelines.storage.durable import whole_file, write_whole
 from pipelines.views.maps import build_map
 
@@ -37,17 +39,30 @@ class Prepared:
 
     Attributes
     ----------
-    map : Path
-    flows : Path
+    folder : Path
     """
 
-    map: Path
-    flows: Path
+    folder: Path
+
+    @property
+    def map(self) -> Path:
+        """The map."""
+        return self.folder / "map.html"
+
+    @property
+    def flows(self) -> Path:
+        """The folder of flow tables."""
+        return self.folder / "flows"
+
+    @property
+    def tiles(self) -> Path:
+        """The folder of vector tiles."""
+        return self.folder / "tiles"
 
     @property
     def complete(self) -> bool:
         """Whether everything has been made."""
-        return self.map.is_file() and self.flows.is_file()
+        return self.map.is_file() and self.flows.is_dir() and self.tiles.is_dir()
 
 
 def prepare(folder: Path, prepared: Prepared) -> None:
@@ -60,9 +75,13 @@ def prepare(folder: Path, prepared: Prepared) -> None:
     prepared : Prepared
         Where to put it.
     """
-    if not prepared.flows.is_file():
-        with whole_file(prepared.flows, mode=None) as target:
-            write_flow_tables(read_public_release(folder), target)
+    prepared.folder.mkdir(exist_ok=True)
+    if not prepared.flows.is_dir():
+        with whole_file(prepared.flows, mode=None) as made:
+            write_flow_tables(read_public_release(folder), made)
+    if not prepared.tiles.is_dir():
+        with whole_file(prepared.tiles, mode=None) as made:
+            write_tiles(read_public_release(folder), prepared.flows, made)
     if not prepared.map.is_file():
         # Without the library that draws maps there is none, and all else works.
         with suppress(FileNotFoundError):
@@ -82,7 +101,7 @@ class Preparation:
 
     def of(self, sha256: str) -> Prepared:
         """Return where what is made of a content lies."""
-        return Prepared(self._cache / f"{sha256}.map.html", self._cache / f"{sha256}.duckdb")
+        return Prepared(self._cache / sha256)
 
     def start(self, versions: Callable[[], Iterable[tuple[str, Path]]]) -> None:
         """Begin; `versions` gives, whenever it is called, hashes and public folders of what to prepare."""

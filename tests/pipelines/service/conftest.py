@@ -29,8 +29,7 @@ def service_state(small_release: pipelines.Release, tmp_path_factory: pytest.Tem
     folder = tmp_path_factory.mktemp("service") / "state"
     done = pipelines.publish(small_release.public.parent, folder / "published", version="v1")
     (folder / "cache").mkdir()
-    stem = folder / "cache" / done.sha256
-    prepare(Path(done.location), Prepared(stem.with_suffix(".map.html"), stem.with_suffix(".duckdb")))
+    prepare(Path(done.location), Prepared(folder / "cache" / done.sha256))
     return folder
 
 

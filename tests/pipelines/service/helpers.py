@@ -187,9 +187,9 @@ def at_once(act: Callable[[int], object], number: int) -> None:
 
 
 @contextmanager
-def serving(app: FastAPI) -> Iterator[str]:
+def serving(app: FastAPI, port: int = 0) -> Iterator[str]:
     """The address of a real server of an application."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, ws="none", log_config=None, access_log=False))
+    server = uvicorn.Server(uvicorn.Config(app, port=port, ws="none", log_config=None, access_log=False))
     thread = threading.Thread(target=server.run)
     thread.start()
     wait_for(lambda: server.started or not thread.is_alive())

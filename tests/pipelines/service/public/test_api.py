@@ -5,14 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
+from shutil import rmtree
+from xml.etree import ElementTree
 
+import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 import pipelines
 from pipelines import PublicRelease
+from pipelines.service.public import answers, flow_queries
+from pipelines.service.public.formats import MEDIA_TYPES
+from pipelines.views.labels import unit_names
 
 from ..helpers import NAME
 
@@ -67,7 +76,7 @@ def test_the_files(client: TestClient, base: str, release: PublicRelease) -> Non
         assert entries[name]["size"] == len(content)
 
 
-def test_flows(client: TestClient, base: str, release: PublicRelease) -> None:
+def test_the_largest_flows(client: TestClient, base: str, release: PublicRelease) -> None:
     for side in ("work", "home"):
         other = "home" if side == "work" else "work"
         flows = release.unit_flows(**{f"{side}_level": "cty", f"{other}_level": "trct"}, counts=["SE03"])
@@ -82,44 +91,225 @@ def test_flows(client: TestClient, base: str, release: PublicRelease) -> None:
         assert said == {
             "name": NAME,
             "version": "v1",
-            "side": side,
-            "area": code,
-            "level": "cty",
-            "other_level": "trct",
-            "attribute": "SE03",
-            "meaning": release.counts["SE03"],
+            f"{side}_level": "cty",
+            f"{other}_level": "trct",
+            "attributes": {"SE03": release.counts["SE03"]},
             "implicate": 1,
-            "jobs": mine["SE03"].sum(),
-            "areas": len(mine),
             "flows": [
-                {"code": codes[row[other]], "jobs": row["SE03"], "external": False}
+                {side: code, other: codes[row[other]], "SE03": row["SE03"]}
                 for _, row in mine.head(2).iterrows()
             ],
+            "returned": 2,
+            "matched": len(mine),
+            "jobs": {"SE03": mine["SE03"].sum()},
         }
 
 
-def test_refusals_of_a_question(client: TestClient, base: str, release: PublicRelease) -> None:
-    for query, status, word in (
-        ("", 422, "Give one area"),
-        ("work=01&home=01", 422, "Give one area"),
-        ("work=", 422, "query.work"),
-        ("work=1&top=0", 422, "query.top"),
-        ("work=1&top=1001", 422, "query.top"),
-        ("work=1&top=many", 422, "query.top"),
-        ("work=1&implicate=0", 422, "query.implicate"),
-        (f"work={'9' * 101}", 422, "query.work"),
-        ("work=nowhere", 404, "there is no area 'nowhere'"),
-        ("work=%00", 404, "there is no area"),
-        ("work=%27%20OR%201=1", 404, "there is no area"),
-        ("work=%F0%9F%9A%B2", 404, "there is no area"),
-        ("home={code}&work_level=nowhere", 404, "there is no such level"),
-        ("home={code}&attribute=S999", 404, "there is no such attribute"),
-        ("home={code}&implicate=2", 404, "there is no such implicate"),
+def flows_of(release: PublicRelease, *counts: str) -> pd.DataFrame:
+    """What the release itself says of flows between tracts of work and counties of homes, by code."""
+    flows = release.unit_flows("cty", "trct", counts)
+    codes = {side: release.geography.codes(level) for side, level in (("work", "trct"), ("home", "cty"))}
+    return flows.assign(**{side: codes[side][flows[side]] for side in codes})
+
+
+def test_every_format_has_the_same_flows(client: TestClient, base: str, release: PublicRelease) -> None:
+    query = f"{base}/flows?work_level=trct&home_level=cty&attribute=S000,SE03&places=true&format="
+    expected = flows_of(release, "S000", "SE03")
+    got = {form: client.get(query + form) for form in ("json", "csv", "arrow", "geojson")}
+    kinds = {form: answer.headers["Content-Type"].partition(";")[0] for form, answer in got.items()}
+    assert kinds == MEDIA_TYPES
+    features = got["geojson"].json()["features"]
+    tables = {
+        "json": pd.DataFrame(got["json"].json()["flows"]),
+        "csv": pd.read_csv(BytesIO(got["csv"].content), dtype={"work": str, "home": str}),
+        "arrow": pa.ipc.open_stream(got["arrow"].content).read_pandas(),
+        "geojson": pd.DataFrame([each["properties"] for each in features]),
+    }
+    for form, table in tables.items():
+        pd.testing.assert_frame_equal(table[list(expected.columns)], expected, check_dtype=False, obj=form)
+        assert set(table.columns) == set(tables["csv"].columns)
+    places = {level: release.places(level).set_index("code") for level in ("trct", "cty")}
+    for feature in features:
+        row = feature["properties"]
+        ends = [
+            places[level].loc[row[side], ["longitude", "latitude"]].to_numpy(float)
+            for side, level in (("home", "cty"), ("work", "trct"))
+        ]
+        assert feature["id"] == f"{row['work']}:{row['home']}"
+        if feature["geometry"] is None:
+            assert np.isnan(ends).any() or (ends[0] == ends[1]).all()
+        else:
+            assert feature["geometry"]["type"] == "LineString"
+            np.testing.assert_allclose(feature["geometry"]["coordinates"], ends, atol=1e-6)
+    assert sum(feature["geometry"] is not None for feature in features) > 5
+
+
+def test_an_answer_of_any_size_is_sent_while_it_is_read(
+    client: TestClient, base: str, release: PublicRelease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same content, without a length beforehand; HEAD reads none of it."""
+    queries = [f"{base}/flows?work_level=trct&home_level=cty&format={form}" for form in MEDIA_TYPES]
+    whole = [client.get(query) for query in queries]
+    monkeypatch.setattr(answers, "_WHOLE_BYTES", 10)
+    monkeypatch.setattr(flow_queries, "_FIRST_ROWS", 5)
+    for query, before in zip(queries, whole, strict=True):
+        parts = client.get(query)
+        assert "Content-Length" not in parts.headers
+        assert parts.headers["ETag"] == before.headers["ETag"]
+        if "arrow" in query:
+            assert (
+                pa.ipc.open_stream(parts.content).read_all() == pa.ipc.open_stream(before.content).read_all()
+            )
+        else:
+            assert parts.content == before.content
+        assert client.head(query).content == b""
+
+
+def test_pages_together_are_the_whole(client: TestClient, base: str) -> None:
+    county = client.get(f"{base}/areas?level=cty").json()["areas"][1]["code"]
+    for query, key in (
+        ("flows?work_level=trct&home_level=cty", "flows"),
+        (f"flows?home={county}&home_level=trct&work_level=cty", "flows"),
+        ("areas?level=trct", "areas"),
     ):
-        response = client.get(f"{base}/flows?{query.format(code=release.geography.codes('st')[0])}")
-        assert response.status_code == status
+        whole = client.get(f"{base}/{query}").json()
+        for limit in (1, 3, len(whole[key])):
+            rows, address, pages = [], f"{base}/{query}&limit={limit}", 0
+            while address:
+                page = client.get(address)
+                said = page.json()
+                rows, pages = rows + said[key], pages + 1
+                assert said["returned"] == len(said[key]) <= limit
+                address = said.get("next")
+                assert page.links.get("next", {}).get("url") == address
+            assert rows == whole[key]
+            assert pages == -(-len(rows) // limit)
+
+
+def test_areas_have_names_places_and_shapes(client: TestClient, base: str, release: PublicRelease) -> None:
+    county = release.geography.codes("cty")[1]
+    for level in release.levels:
+        query = f"{base}/areas?level={level}"
+        areas = pd.DataFrame(client.get(query).json()["areas"])
+        places = release.places(level)
+        assert list(areas["code"]) == list(places["code"])
+        for axis in ("longitude", "latitude"):
+            np.testing.assert_allclose(areas[axis], places[axis], atol=1e-6)
+        names = unit_names(release, level)
+        assert list(areas["name"].fillna("") if "name" in areas else names) == list(names)
+        flows = release.unit_flows(level, level)
+        for side in ("home", "work"):
+            jobs = flows.groupby(side)["S000"].sum().reindex(range(len(areas)), fill_value=0)
+            assert list(areas[f"{side}_S000"]) == list(jobs)
+        features = client.get(f"{query}&format=geojson").json()["features"]
+        assert [feature["id"] for feature in features] == list(areas["code"])
+        kinds = {feature["geometry"]["type"] for feature in features if feature["geometry"]}
+        (said,) = (each for each in client.get(f"{base}/contents").json()["levels"] if each["level"] == level)
+        assert said["areas"] == len(areas)
+        assert kinds <= ({"Point"} if said["shapes"] == "point" else {"Polygon", "MultiPolygon"})
+        if level not in ("st", "cty"):
+            within = [each["code"] for each in client.get(f"{query}&within={county}").json()["areas"]]
+            unit = release.geography.unit_of("cty", release.geography.starts(level))
+            assert within == list(release.geography.codes(level)[unit == 1])
+
+
+def test_the_contents(client: TestClient, base: str, release: PublicRelease) -> None:
+    contents = client.get(f"{base}/contents").json()
+    assert [level["level"] for level in contents["levels"]] == list(release.levels)
+    assert {each["attribute"]: each["meaning"] for each in contents["attributes"]} == release.counts
+    known = {(each["variable"], each["category"]) for each in contents["attributes"] if each["variable"]}
+    assert known == {(name, value) for name, values in release.categories.items() for value in values}
+    for level in contents["levels"]:
+        for address in ("href", "tiles", "style"):
+            assert client.get(level[address]).status_code == 200
+
+
+def test_the_latest_version(client: TestClient, base: str, page: str) -> None:
+    """Whatever is asked of it is asked of the newest that can be given out."""
+    for address in (base, f"{base}/flows?work_level=cty&home_level=cty", f"{page}/files/README.md", page):
+        latest = f"/{NAME}/latest".join(address.split(f"/{NAME}/v1"))
+        moved = client.get(latest, follow_redirects=False)
+        assert (moved.status_code, moved.headers["Location"]) == (307, address)
+        assert moved.headers["Cache-Control"] == "public, no-cache"
+    for address in ("/api/v1/releases/nothing/latest", f"/api/v1/releases/%64{NAME[1:]}/latest"):
+        assert client.get(address, follow_redirects=False).status_code == 404
+
+
+def test_what_is_sent_compressed(client: TestClient, base: str, page: str) -> None:
+    for address in (f"{base}/areas?level=trct", page, f"{base}/tiles/cty"):
+        plain = client.get(address, headers={"Accept-Encoding": "identity"})
+        packed = client.get(address, headers={"Accept-Encoding": "gzip"})
+        assert "Content-Encoding" not in plain.headers
+        assert packed.content == plain.content
+        assert packed.headers["ETag"] == plain.headers["ETag"]
+        assert packed.headers["ETag"].startswith("W/")  # the same content in other bytes
+        if len(plain.content) > 1_000:
+            assert packed.headers["Content-Encoding"] == "gzip"
+            assert "Accept-Encoding" in packed.headers["Vary"]
+            assert int(packed.headers["Content-Length"]) < len(plain.content)
+    file = client.get(f"{page}/files/README.md", headers={"Accept-Encoding": "gzip"})
+    assert "Content-Encoding" not in file.headers  # whose digest is that of the list of files
+    assert not file.headers["ETag"].startswith("W/")
+
+
+def test_the_feed(make_app: MakeApp, new_state: Path) -> None:
+    place, atom = new_state / "published", "{http://www.w3.org/2005/Atom}"
+    pipelines.erratum(place, NAME, "v1", "A <b>wrong</b>\x01 county.")
+    client = TestClient(make_app(new_state, PUBLIC_URL="https://data.example.org/"))
+    answer = client.get("/api/v1/releases.atom")
+    assert answer.headers["Content-Type"] == "application/atom+xml"
+    feed = ElementTree.fromstring(answer.content)
+    for part in ("id", "title", "updated", "author"):
+        assert feed.find(f"{atom}{part}") is not None
+    (entry,) = feed.findall(f"{atom}entry")
+    assert entry.find(f"{atom}link").get("href") == f"https://data.example.org/releases/{NAME}/v1"  # type: ignore[union-attr]
+    assert "A <b>wrong</b> county." in str(entry.findtext(f"{atom}content"))
+    (state,) = pipelines.published(place)
+    assert feed.findtext(f"{atom}updated") == entry.findtext(f"{atom}updated") == state.errata[0].date
+    held = {"If-None-Match": answer.headers["ETag"]}
+    assert client.get("/api/v1/releases.atom", headers=held).status_code == 304
+
+
+def test_refusals_of_a_question(client: TestClient, base: str, release: PublicRelease) -> None:
+    tract = release.geography.codes("trct")[0]
+    for query, status, word in (
+        ("flows?work=", 422, "query.work"),
+        ("flows?work=1&top=0", 422, "query.top"),
+        ("flows?work=1&top=1001", 422, "query.top"),
+        ("flows?work=1&top=many", 422, "query.top"),
+        ("flows?work=1&implicate=0", 422, "query.implicate"),
+        ("flows?limit=10001", 422, "query.limit"),
+        ("flows?format=xml", 422, "query.format"),
+        ("flows?top=1&limit=1", 422, "top: "),
+        ("flows?top=1&top=2", 422, "top: is there 2 times"),
+        ("flows?colour=red", 422, "colour: there is no such parameter here; it has: top, format"),
+        (f"flows?{'9' * 101}=1", 422, "A parameter: there is no such parameter here"),
+        ("files?x=1", 422, "it has none"),
+        ("?x=1", 422, "it has none"),
+        ("flows?after=nowhere", 422, "after: "),
+        ("flows?after=a,b", 422, "after: "),
+        (f"flows?work={','.join(map(str, range(1001)))}", 422, "work: 1,001 codes, and at most 1,000"),
+        (f"flows?work={'9' * 20_001}", 422, "query.work"),
+        (f"flows?work={tract}&work_level=cty", 422, "work: an area of the level trct"),
+        ("flows?work=nowhere", 404, "work: there is no area"),
+        ("flows?work=%00", 404, "work: there is no area"),
+        ("flows?work=%27%20OR%201=1", 404, "work: there is no area"),
+        ("flows?work=%F0%9F%9A%B2", 404, "work: there is no area"),
+        ("flows?work_level=nowhere", 404, "work_level: there is no such level"),
+        ("flows?attribute=S999", 404, "attribute: there is no such attribute"),
+        ("flows?implicate=2", 404, "implicate: there is no such implicate"),
+        ("areas", 422, "query.level"),
+        ("areas?level=nowhere", 404, "level: there is no such level"),
+        ("areas?level=trct&within=nowhere", 404, "within: no level coarser than trct"),
+        ("areas?level=trct&after=nowhere", 422, "after: "),
+        ("tiles/nowhere", 404, "level: there is no such level"),
+        ("tiles/cty/1/2/0.mvt", 404, "There is no such tile"),
+        ("tiles/cty/99/0/0.mvt", 422, "path.z"),
+    ):
+        response = client.get(f"{base}/{query}".replace("/?", "?"))
+        assert response.status_code == status, (query, response.text)
         assert response.json().keys() == {"error", "detail"}
-        assert word in response.json()["detail"]
+        assert word in response.json()["detail"], query
         assert "9" * 50 not in response.text  # what was sent is not repeated at length
 
 
@@ -138,7 +328,16 @@ def test_what_was_not_published(client: TestClient) -> None:
             assert response.json()["error"] == "not_found"
 
 
-ALL = ("", "/certificate", "/files", "/flows?work={code}")
+ALL = (
+    "",
+    "/certificate",
+    "/files",
+    "/flows?work={code}",
+    "/contents",
+    "/areas?level=trct",
+    "/tiles/cty",
+    "/ogc",
+)
 
 
 def test_what_is_held_is_not_sent_again(client: TestClient, base: str, release: PublicRelease) -> None:
@@ -146,7 +345,7 @@ def test_what_is_held_is_not_sent_again(client: TestClient, base: str, release: 
         address = base + end.format(code=release.geography.codes("cty")[0])
         first = client.get(address)
         tag = first.headers["ETag"]
-        for held in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+        for held in (tag, tag.removeprefix("W/"), f'"other", {tag}', "*"):
             again = client.get(address, headers={"If-None-Match": held})
             assert (again.status_code, again.content) == (304, b"")
             assert again.headers["ETag"] == tag
@@ -155,7 +354,7 @@ def test_what_is_held_is_not_sent_again(client: TestClient, base: str, release: 
 
 
 def test_what_there_is_not_is_held_by_nobody(client: TestClient, base: str) -> None:
-    for question in ("work=none", "work=01&attribute=none", "work=01&implicate=99"):
+    for question in ("work=none", "attribute=none", "implicate=99"):
         assert client.get(f"{base}/flows?{question}", headers={"If-None-Match": "*"}).status_code == 404
 
 
@@ -171,6 +370,7 @@ def test_what_only_a_new_version_changes_is_kept_and_asked_for_again(client: Tes
 def test_tags_differ_where_answers_do(client: TestClient, base: str, release: PublicRelease) -> None:
     code = release.geography.codes("cty")[0]
     queries = ["work={}", "home={}", "work={}&top=1", "work={}&attribute=SA01", "work={}&home_level=trct"]
+    queries += ["work={}&format=csv", "work={}&places=true", "work={}&limit=1"]
     tags = {client.get(f"{base}/flows?{query.format(code)}").headers["ETag"] for query in queries}
     assert len(tags) == len(queries)
 
@@ -250,11 +450,12 @@ def test_damaged(make_app: MakeApp, new_state: Path, base: str, page: str) -> No
 
 def test_what_is_not_prepared_yet(make_app: MakeApp, new_state: Path, base: str, page: str) -> None:
     for path in (new_state / "cache").iterdir():
-        path.unlink()
+        rmtree(path)
     client = TestClient(make_app(new_state))
-    response = client.get(f"{base}/flows?work=01")
-    assert (response.status_code, response.json()["error"]) == (503, "preparing")
-    assert int(response.headers["Retry-After"]) > 0
+    for end in ("flows", "areas?level=cty", "contents", "tiles/cty", "ogc/collections/areas_cty/items"):
+        response = client.get(f"{base}/{end}")
+        assert (response.status_code, response.json()["error"]) == (503, "preparing")
+        assert int(response.headers["Retry-After"]) > 0
     assert client.get(f"{page}/map").status_code == 503
     assert "No map has been drawn yet" in client.get(page).text
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -124,6 +125,50 @@ def test_nobody_sees_what_was_read_before_a_refresh(
     first.join()
     refreshed.join()
     assert catalog.version(NAME, "v1").status == "withdrawn"
+
+
+def test_the_place_is_read_only_when_it_has_changed(
+    open_catalog: Open, new_state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And again while it may still change within the same tick of the clock."""
+    clock, reads, real = [100.0], [0], module.published
+
+    def counted(place: Path) -> object:
+        reads[0] += 1
+        return real(place)
+
+    monkeypatch.setattr(module, "published", counted)
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    for path in (new_state / "published", *(new_state / "published").rglob("*")):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    catalog, folder = open_catalog(new_state), new_state / "published" / NAME / "v1"
+    lists = []
+
+    def looked() -> list[str]:
+        clock[0] += module._KEPT_SECONDS + 0.1
+        lists.append(catalog.once("list", lambda versions: repr([v.status for v in versions]).encode()))
+        return [version.status for version in catalog.versions()]
+
+    assert [looked() for _ in range(5)] == [["complete"]] * 5
+    assert reads == [1]
+    assert len(set(lists)) == 1
+    content = (folder / "README.md").read_bytes()
+    for change, status in (
+        ((folder / "README.md").unlink, "damaged"),
+        (lambda: (folder / "README.md").write_bytes(content), "complete"),
+        (lambda: (folder / "SHA256SUMS").write_bytes(b"x"), "damaged"),
+        (lambda: pipelines.withdraw(new_state / "published", NAME, "v1", "A mistake."), "withdrawn"),
+    ):
+        change()
+        assert looked() == [status]
+        assert status.encode() in lists[-1]
+    assert reads[0] > 4  # what is new is read again until it is settled
+    for path in (new_state / "published", *(new_state / "published").rglob("*")):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    looked()
+    before = reads[0]
+    assert [looked() for _ in range(3)] == [["withdrawn"]] * 3
+    assert reads[0] == before
 
 
 def edit(path: Path, old: str, new: str) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
@@ -13,8 +13,17 @@ from starlette.testclient import TestClient
 import pipelines
 from pipelines.release.reader import PublicRelease, PublicReleaseError
 from pipelines.service.public import flow_queries
-from pipelines.service.public.flow_queries import FlowQuestion, FlowTables, ask_flows
+from pipelines.service.public.flow_queries import (
+    FlowQuestion,
+    Flows,
+    FlowTables,
+    flow_batches,
+    largest_flows,
+    select,
+)
 from pipelines.service.public.flow_tables import write_flow_tables
+from pipelines.service.store import ServiceError
+from pipelines.views.exports.source import usual_level
 
 from ..helpers import NAME
 
@@ -27,94 +36,135 @@ def release(small_release: pipelines.Release) -> PublicRelease:
 
 
 @pytest.fixture(scope="module")
-def tables(
-    release: PublicRelease, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[FlowTables, Path]]:
-    path = tmp_path_factory.mktemp("tables") / "flows.duckdb"
+def folder(release: PublicRelease, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tables") / "flows"
     write_flow_tables(release, path)
-    opened = FlowTables()
-    yield opened, path
-    opened.close()
+    return path
 
 
-@pytest.fixture
-def ask(release: PublicRelease, tables: tuple[FlowTables, Path]) -> Callable[..., object]:
-    def answer(**question: object) -> object:
-        with tables[0].cursor(tables[1]) as cursor:
-            return ask_flows(release, cursor, FlowQuestion(**question))  # type: ignore[arg-type]
-
-    return answer
+Rows = list[tuple[int, ...]]
 
 
-def test_every_area_of_every_level_has_the_flows_of_the_release(
-    release: PublicRelease, ask: Callable[..., object]
+def rows_of(flows: Flows) -> Rows:
+    """Work unit, home unit, and the counts."""
+    return list(
+        zip(*(flows.units[side].tolist() for side in ("work", "home")), *flows.counts.tolist(), strict=True)
+    )
+
+
+def all_rows(release: PublicRelease, folder: Path, question: FlowQuestion, **how: Any) -> Rows:
+    parts = flow_batches(FlowTables(), folder, select(release, question), **how)
+    return [row for flows in parts for row in rows_of(flows)]
+
+
+def expected(release: PublicRelease, home_level: str, work_level: str, *counts: str) -> Rows:
+    """The release's own numbers."""
+    flows = release.unit_flows(home_level, work_level, counts)
+    return [
+        row for row in flows[["work", "home", *counts]].itertuples(index=False, name=None) if any(row[2:])
+    ]
+
+
+def test_every_pair_of_levels_has_the_flows_of_the_release(
+    release: PublicRelease, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for of in ("workers", "residents"):
-        own, other = ("work", "home") if of == "workers" else ("home", "work")
-        for k, (level, other_level) in enumerate((a, b) for a in release.levels for b in release.levels):
-            count = list(release.counts)[k % len(release.counts)]
-            flows = release.unit_flows(
-                **{f"{own}_level": level, f"{other}_level": other_level}, counts=[count]
-            )
-            flows = flows[flows[count] > 0]
-            codes, other_codes = release.geography.codes(level), release.geography.codes(other_level)
-            for unit in {0, len(codes) // 2, len(codes) - 1}:
-                expected = flows[flows[own] == unit].sort_values([count, other], ascending=[False, True])
-                said = ask(
-                    area=codes[unit], of=of, level=level, other_level=other_level, attribute=count, top=1_000
-                )
-                assert (said.jobs, said.areas) == (expected[count].sum(), len(expected))
-                assert [flow.code for flow in said.flows] == list(other_codes[expected[other]])
-                assert [flow.jobs for flow in said.flows] == list(expected[count])
-                fewer = ask(
-                    area=codes[unit], of=of, level=level, other_level=other_level, attribute=count, top=3
-                )
-                assert fewer.flows == said.flows[:3]
-                assert (fewer.jobs, fewer.areas) == (said.jobs, said.areas)
+    """Whole, and those of areas of every level on both sides; in one part, and in many."""
+    counts = list(release.counts)
+    for most in (1, 250_000):
+        monkeypatch.setattr(flow_queries, "_FIRST_ROWS", most)
+        monkeypatch.setattr(flow_queries, "_MOST_ROWS", most)
+        for k, (work, home) in enumerate((a, b) for a in release.levels for b in release.levels):
+            names = (counts[k % len(counts)], counts[(k + 1) % len(counts)])
+            rows = expected(release, home, work, *names)
+            levels = {"work_level": work, "home_level": home, "attributes": names}
+            assert all_rows(release, folder, FlowQuestion(**levels)) == rows
+            codes = {side: release.geography.codes(level) for side, level in (("work", work), ("home", home))}
+            some = {side: {0, len(codes[side]) // 2, len(codes[side]) - 1} for side in codes}
+            given = {side: tuple(codes[side][unit] for unit in units) for side, units in some.items()}
+            for sides in (("work",), ("home",), ("work", "home")):
+                question = FlowQuestion(**levels, **{side: given[side] for side in sides})
+                mine = [r for r in rows if all(r[side == "home"] in some[side] for side in sides)]
+                if sides == ("home",):
+                    mine.sort(key=lambda row: row[1])
+                assert all_rows(release, folder, question) == mine, (work, home, sides)
 
 
-def test_levels_have_defaults(release: PublicRelease, ask: Callable[..., object]) -> None:
-    said = ask(area=release.geography.codes("cty")[1], of="workers")
-    assert (said.area.level, said.other_level) == ("cty", "cty")
+def test_areas_of_a_coarser_level_stand_for_those_in_them(release: PublicRelease, folder: Path) -> None:
+    geography = release.geography
+    for finer in release.levels[1:]:
+        of = geography.unit_of("cty", geography.starts(finer))
+        for side in ("work", "home"):
+            levels = {"work_level": finer, "home_level": finer}
+            question = FlowQuestion(**levels, **{side: (geography.codes("cty")[1],)})
+            mine = [r for r in expected(release, finer, finer, "S000") if of[r[side == "home"]] == 1]
+            assert sorted(all_rows(release, folder, question)) == mine
 
 
-def test_what_the_release_does_not_have(release: PublicRelease, ask: Callable[..., object]) -> None:
-    for question, message in (
-        ({"area": "no such code"}, "there is no area 'no such code' at any level"),
-        ({"area": "1'; DROP TABLE flows; --"}, "there is no area"),
-        ({"area": "99", "level": "cty"}, "there is no area of this code at the level cty"),
-        ({"level": "w0"}, "there is no such level; there are: st, cty"),
-        ({"other_level": "h0 FROM flows; --"}, "there is no such level"),
-        ({"attribute": "c0"}, "there is no such attribute; there are: S000, SA01"),
-        ({"implicate": 2}, "there is no such implicate; there are 1"),
-        ({"implicate": 0}, "there is no such implicate"),
+def test_the_largest_flows(release: PublicRelease, folder: Path) -> None:
+    rows = expected(release, "trct", "cty", "SE03")
+    mine = sorted((r for r in rows if r[0] == 1), key=lambda row: (-row[2], row[1]))
+    question = FlowQuestion((release.geography.codes("cty")[1],), home_level="trct", attributes=("SE03",))
+    for top in (1, 3, 1000):
+        said = largest_flows(FlowTables(), folder, select(release, question), top)
+        assert rows_of(said.flows) == mine[:top]
+        assert (said.jobs.tolist(), said.number) == ([sum(r[2] for r in mine)], len(mine))
+
+
+def test_what_comes_after_a_flow(release: PublicRelease, folder: Path) -> None:
+    for question in (
+        FlowQuestion(work_level="cty", home_level="trct"),
+        FlowQuestion(home=tuple(release.geography.codes("trct")[:4]), work_level="cty"),
     ):
-        with pytest.raises(PublicReleaseError, match=message.split("'")[0]):
-            ask(**{"area": release.geography.codes("st")[0], "of": "workers", **question})
+        rows, own = all_rows(release, folder, question), select(release, question).own == "home"
+        for k, row in enumerate(rows):
+            after = (row[own], row[not own])
+            assert all_rows(release, folder, question, after=after) == rows[k + 1 :]
+
+
+def test_levels_have_defaults(release: PublicRelease) -> None:
+    codes = release.geography.codes
+    for question, levels in (
+        (FlowQuestion((codes("cty")[1],)), ("cty", "cty")),
+        (FlowQuestion(home=(codes("trct")[1],)), ("trct", "trct")),
+        (FlowQuestion((codes("cty")[1],), (codes("trct")[1],)), ("cty", "trct")),
+        (FlowQuestion((codes("cty")[1],), work_level="trct"), ("trct", "trct")),
+        (FlowQuestion(), (usual_level(release),) * 2),
+    ):
+        found = select(release, question).levels
+        assert (found["work"], found["home"]) == levels
+
+
+def test_what_the_release_does_not_have(release: PublicRelease) -> None:
+    state, tract = release.geography.codes("st")[0], release.geography.codes("trct")[0]
+    for question, status, message in (
+        ({"work": ("no such code",)}, 404, "work: there is no area"),
+        ({"work": (state, "1'; DROP TABLE flows; --")}, 404, "work: there is no area"),
+        ({"home": ("99",), "home_level": "cty"}, 404, "home: there is no area"),
+        ({"work": (tract,), "work_level": "cty"}, 422, "work: an area of the level trct"),
+        ({"work_level": "w0"}, 404, "work_level: there is no such level; there are: st, cty"),
+        ({"home_level": "h0 FROM flows; --"}, 404, "home_level: there is no such level"),
+        ({"attributes": ("S000", "c0")}, 404, "attribute: there is no such attribute; there are: S000, SA01"),
+        ({"implicate": 2}, 404, "implicate: there is no such implicate; there are 1"),
+        ({"implicate": 0}, 404, "implicate: there is no such implicate"),
+    ):
+        with pytest.raises(ServiceError) as error:
+            select(release, FlowQuestion(**question))  # type: ignore[arg-type]
+        assert error.value.status == status
+        assert error.value.detail.startswith(message)
 
 
 def test_implicates_are_kept_apart(small_config: Configs, tmp_path: Path) -> None:
     """Each has flows of its own, and the same number of workers at every workplace."""
     made = pipelines.run(small_config({"release.implicates": 2}))
-    first, second = (pipelines.read_public_release(made.public, number) for number in (1, 2))
-    write_flow_tables(first, tmp_path / "flows.duckdb")
-    tables = FlowTables()
-    level = first.levels[-2]
-    with tables.cursor(tmp_path / "flows.duckdb") as cursor:
-        for release in (first, second):
-            flows = release.unit_flows(level, level)
-            for unit in np.unique(flows["work"])[:3]:
-                code = first.geography.codes(level)[unit]
-                said = ask_flows(
-                    first,
-                    cursor,
-                    FlowQuestion(code, "workers", level, implicate=release.implicate, top=1_000),
-                )
-                mine = flows[flows["work"] == unit]
-                assert {flow.code: flow.jobs for flow in said.flows} == dict(
-                    zip(first.geography.codes(level)[mine["home"]], mine["S000"], strict=True)
-                )
-    tables.close()
+    opened = [pipelines.read_public_release(made.public, number) for number in (1, 2)]
+    write_flow_tables(opened[0], tmp_path / "flows")
+    level = opened[0].levels[-2]
+    found = []
+    for number, release in enumerate(opened, 1):
+        question = FlowQuestion(work_level=level, home_level=level, implicate=number)
+        found.append(all_rows(opened[0], tmp_path / "flows", question))
+        assert found[-1] == expected(release, level, level, "S000")
+    assert found[0] != found[1]
 
 
 def test_data_of_another_geography_are_refused(public_copy: Path, tmp_path: Path) -> None:
@@ -125,27 +175,7 @@ def test_data_of_another_geography_are_refused(public_copy: Path, tmp_path: Path
     table.loc[0, "h_geocode"] = "999999999999999"
     table.to_parquet(path, index=False)
     with pytest.raises(PublicReleaseError, match="blocks that are not in the plan"):
-        write_flow_tables(pipelines.read_public_release(public_copy), tmp_path / "flows.duckdb")
-
-
-def test_tables_are_read_only_and_few_are_open(
-    release: PublicRelease, tables: tuple[FlowTables, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(flow_queries, "_OPEN", 1)
-    opened, content = FlowTables(), tables[1].read_bytes()
-    question = FlowQuestion(release.geography.codes("st")[0], "workers")
-    answers = []
-    for name in ("a.duckdb", "b.duckdb", "a.duckdb"):
-        (tmp_path / name).write_bytes(content)
-        with opened.cursor(tmp_path / name) as cursor:
-            answers.append(ask_flows(release, cursor, question))
-            with pytest.raises(Exception, match="read-only"):
-                cursor.execute("DELETE FROM flows")
-            with pytest.raises(Exception, match="disabled"):
-                cursor.execute("SELECT * FROM read_csv('/etc/hostname')")
-    assert answers[0] == answers[1] == answers[2]
-    assert opened._connection.cache_info().currsize == 1
-    opened.close()
+        write_flow_tables(pipelines.read_public_release(public_copy), tmp_path / "flows")
 
 
 def test_flows_have_intervals_where_draws_lie_beside_the_version(
@@ -166,7 +196,7 @@ def test_flows_have_intervals_where_draws_lie_beside_the_version(
         said = pipelines.intervals(folder, beside).flows("trct", "cty", "SE")
         said = said[(said["work"] == code) & (said["SE"] == "SE03")].set_index("home")
         for flow in answer.json()["flows"]:
-            assert (flow["low"], flow["high"]) == tuple(said.loc[flow["code"], ["low", "high"]])
+            assert (flow["low"], flow["high"]) == tuple(said.loc[flow["home"], ["low", "high"]])
         assert "docs/intervals.md" in answer.json()["about_intervals"]
         assert "low" in client.get(f"{base}/flows", params={"home": home}).json()["flows"][0]
         fine = {"work": code, "home_level": "tabblk2010"}

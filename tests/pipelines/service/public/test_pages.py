@@ -132,7 +132,7 @@ def test_an_area_is_asked_about_without_a_script(client: TestClient, page: str, 
     assert re.search(rf"Where those who live in [^<]+ <small>{code}</small> work", text)
     for flow in said["flows"]:
         assert re.search(
-            rf"<small>{flow['code']}</small></th><td class=\"number\">{flow['jobs']:,}</td>", text
+            rf"<small>{flow['work']}</small></th><td class=\"number\">{flow['SA02']:,}</td>", text
         )
     assert '<option value="SA02" selected>' in text
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 from fastapi import FastAPI
@@ -23,11 +24,10 @@ def test_a_service_prepares_what_it_finds(
     make_app: Callable[..., FastAPI], new_state: Path, service_state: Path, page: str, base: str
 ) -> None:
     """In a process of its own; queries are answered as soon as it has ended."""
-    made = {path.name: path.stat().st_size for path in (service_state / "cache").iterdir()}
-    for path in (new_state / "cache").iterdir():
-        path.unlink()
+    (made,) = (path.name for path in (service_state / "cache").iterdir())
+    rmtree(new_state / "cache" / made)
     with TestClient(make_app(new_state)) as client:
-        wait_for(lambda: {p.name for p in (new_state / "cache").iterdir()} == made.keys())
+        wait_for(lambda: Prepared(new_state / "cache" / made).complete)
         assert client.get(f"{base}/flows?work=01&work_level=st").status_code in (200, 404)
         assert "No map has been drawn yet" not in client.get(page).text
 
@@ -66,9 +66,11 @@ def test_what_cannot_be_prepared_is_logged_and_not_tried_again(
 
 
 def test_what_is_there_is_not_made_again(service_state: Path, tmp_path: Path) -> None:
-    there = Prepared(tmp_path / "map", tmp_path / "flows")
-    for path in (there.map, there.flows):
-        path.write_text("made before")
+    there = Prepared(tmp_path)
+    there.map.write_text("made before")
+    for folder in (there.flows, there.tiles):
+        folder.mkdir()
+    assert there.complete
     prepare(service_state / "published" / NAME / "v1", there)
-    assert there.map.read_text() == there.flows.read_text() == "made before"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["flows", "map"]
+    assert there.map.read_text() == "made before"
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["flows", "map.html", "tiles"]

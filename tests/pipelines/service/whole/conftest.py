@@ -109,7 +109,8 @@ class Whole:
         async def receive() -> dict[str, Any]:
             if pieces:
                 return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
-            return {"type": "http.disconnect"}
+            await asyncio.Event().wait()  # whoever asks stays until the answer is there
+            raise AssertionError
 
         async def send(message: Any) -> None:
             sent.append(message)

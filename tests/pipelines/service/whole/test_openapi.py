@@ -33,8 +33,11 @@ def known_names(app: FastAPI) -> dict[str, list[str | int]]:
         "path.version": ["v0", "v1"],
         "path.path": ["README.md", "SHA256SUMS", "plan.json"],
         "path.run": list(range(1, 9)),
-        "query.work": [str(geography.block_codes[0])],
-        "query.home": [str(geography.block_codes[-1])],
+        "path.level": list(geography.levels),
+        "path.collection": ["areas_cty", "flows_trct"],
+        "path.feature": [str(geography.codes("cty")[0])],
+        "path.z": [0],
+        "query.level": list(geography.levels),
         "path.token": ["00000000"],
         "body.input": ["small", "other", "broken"],
         "body.content_sha256": ["c" * 64],
@@ -66,12 +69,18 @@ def test_every_answer_is_as_the_document_says(make_whole: Callable[..., Any], ro
             "ensure_resource_availability": {"enabled": False},
         },
         "operations": [
-            # What a document cannot say: one of two parameters must be given, and no version ends in .json.
+            # What a document cannot say: that one parameter excludes another, what the codes of a version
+            # are, how times and boxes are written, and that no version ends in .json.
             {
                 "include-path": [path],
-                "checks": {"positive_data_acceptance": {"expected-statuses": [*allowed, 422]}},
+                "checks": {"positive_data_acceptance": {"expected-statuses": [*allowed, status]}},
             }
-            for path in ("/api/v1/releases/{name}/{version}/flows", f"{API}/runs")
+            for path, status in (
+                ("/api/v1/releases/{name}/{version}/flows", 422),
+                ("/api/v1/releases/{name}/{version}/areas", 422),
+                ("/api/v1/releases/{name}/{version}/ogc/collections/{collection}/items", 400),
+                (f"{API}/runs", 422),
+            )
         ]
         # Nor which names are no person's.
         + [

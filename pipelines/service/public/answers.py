@@ -1,0 +1,370 @@
+"""Answers with tables: areas and flows in pages or whole, sent while they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import shapely
+from anyio import to_thread
+from numpy.typing import NDArray
+from shapely import Polygon
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from pipelines.service.public.areas import Areas, Shapes
+from pipelines.service.public.catalog import Catalog, Version
+from pipelines.service.public.flow_queries import Flows, Selection, Side, invalid
+from pipelines.service.public.formats import MEDIA_TYPES, Document, Format, Part, written
+from pipelines.service.public.models import SYNTHETIC
+from pipelines.service.store import ServiceError
+from pipelines.views.intervals import COVERAGE_WORDS
+
+__all__ = ["Paging", "Table", "Written", "answered", "area_part", "area_table", "flow_table"]
+
+_WHOLE_BYTES = 500_000  # up to which an answer is sent at once
+_AREAS_AT_ONCE = 5_000
+_SIDES: tuple[Side, ...] = ("work", "home")
+
+
+@dataclass(frozen=True)
+class Paging:
+    """Which rows of a table, in whose order, are sent.
+
+    Attributes
+    ----------
+    request : Request
+        Whose address, with another ``after``, is the next page.
+    limit : int or None
+        How many at most; None is all.
+    after : str or None
+        The last row of the page before.
+    """
+
+    request: Request
+    limit: int | None = None
+    after: str | None = None
+
+    def next(self, after: str) -> str:
+        """Return the address of the page after a row."""
+        url = self.request.url.include_query_params(after=after)
+        return f"{url.path}?{url.query}"
+
+
+@dataclass(frozen=True)
+class Written:
+    """An answer that is being made.
+
+    Attributes
+    ----------
+    chunks : iterator of bytes
+    headers : mapping of str to str
+    media_type : str
+    """
+
+    chunks: Iterator[bytes]
+    headers: Mapping[str, str]
+    media_type: str
+
+
+@dataclass
+class Table:
+    """Rows, and what is said around them.
+
+    Attributes
+    ----------
+    schema : Schema
+    parts : iterable of Part
+    rows : str
+        What JSON calls them.
+    head : dict
+        What JSON says before them.
+    tail : dict
+        What JSON says after them; whole when all parts have been taken.
+    next : str or None
+        Address of the next page.
+    """
+
+    schema: pa.Schema
+    parts: Iterable[Part]
+    rows: str
+    head: dict[str, Any]
+    tail: dict[str, Any] = field(default_factory=dict)
+    next: str | None = None
+
+    def written(self, form: Format, headers: Mapping[str, str]) -> Written:
+        """Return it in a format."""
+        link = {} if self.next is None else {"Link": f'<{self.next}>; rel="next"'}
+
+        def tail() -> dict[str, Any]:
+            return self.tail | ({} if self.next is None else {"next": self.next})
+
+        document = Document(self.rows, self.head, tail)
+        chunks = written(form, self.schema, self.parts, document)
+        return Written(chunks, {**headers, **link}, MEDIA_TYPES[form])
+
+
+async def answered(request: Request, make: Callable[[], Written | Response]) -> Response:
+    """Make an answer in a thread, and send it: at once if it is small, else while it is made.
+
+    Parameters
+    ----------
+    request : Request
+    make : callable
+        What it raises before the first half megabyte is answered as an error; after that the connection is
+        broken, which the client notices.
+    """
+    limiter = request.app.state.flow_limiter
+
+    def begin() -> tuple[Written | Response, list[bytes], bool]:
+        made = make()
+        if isinstance(made, Response):
+            return made, [], True
+        first, size = [], 0
+        for chunk in made.chunks:
+            first.append(chunk)
+            size += len(chunk)
+            if size > _WHOLE_BYTES:
+                return made, first, False
+        return made, first, True
+
+    made, first, whole = await to_thread.run_sync(begin, limiter=limiter)
+    if isinstance(made, Response):
+        return made
+    headers = dict(made.headers)
+    if whole:
+        return Response(b"".join(first), headers=headers, media_type=made.media_type)
+    if request.scope.get("method_asked") == "HEAD":
+        return StreamingResponse(iter(()), headers=headers, media_type=made.media_type)
+
+    async def chunks() -> Any:
+        yield b"".join(first)
+        while (chunk := await to_thread.run_sync(next, made.chunks, None, limiter=limiter)) is not None:
+            yield chunk
+
+    return StreamingResponse(chunks(), headers=headers, media_type=made.media_type)
+
+
+def area_part(areas: Areas, shapes: Shapes, units: NDArray[np.integer]) -> Part:
+    """Return some areas as rows."""
+    table = areas.table.take(pa.array(units))
+    return Part(table, table.column("code").to_pylist, lambda: shapes.shapes[units])
+
+
+def area_table(
+    catalog: Catalog,
+    version: Version,
+    level: str,
+    within: str | None,
+    paging: Paging,
+    box: Polygon | None = None,
+) -> Table:
+    """Return the areas of a level.
+
+    Parameters
+    ----------
+    catalog, version
+        A usable version.
+    level : str
+        Of its release.
+    within : str or None
+        Code of an area of a coarser level.
+    paging : Paging
+        ``after`` is a code.
+    box : Polygon, optional
+        Only areas that have a place, and a point in common with it.
+    """
+    release = catalog.release(version)
+    areas, shapes = catalog.areas(version, level), catalog.shapes(version, level)
+    units = np.arange(len(areas.codes)) if box is None else shapes.within(box)
+    if within is not None:
+        units = units[np.isin(units, _units_in(release, level, within))]
+    if paging.after is not None:
+        units = units[units > _after(release, level, paging.after)]
+    matched, further = len(units), None
+    if paging.limit is not None and matched > paging.limit:
+        units = units[: paging.limit]
+        further = paging.next(areas.codes[int(units[-1])].as_py())
+    split = np.split(units, range(_AREAS_AT_ONCE, len(units), _AREAS_AT_ONCE))
+    parts = (area_part(areas, shapes, some) for some in split)
+    tail = {"returned": len(units)}
+    return Table(areas.table.schema, parts, "areas", {"level": level}, tail, further)
+
+
+def flow_table(
+    catalog: Catalog,
+    version: Version,
+    selection: Selection,
+    paging: Paging,
+    *,
+    top: int | None = None,
+    places: bool = False,
+    box: Polygon | None = None,
+) -> Table:
+    """Return the flows of a question.
+
+    Parameters
+    ----------
+    catalog, version
+        A usable version.
+    selection : Selection
+    paging : Paging
+        ``after`` are the codes of the work and the home area, with a comma between them.
+    top : int, optional
+        Only so many, the largest first.
+    places : bool
+        With names and coordinates of both ends.
+    box : Polygon, optional
+        Only flows whose line has a point in common with it.
+    """
+    if top is not None and (paging.limit is not None or paging.after is not None):
+        raise invalid("top: the largest flows have no further pages. Leave out limit and after, or top.")
+    rows = _FlowRows(catalog, version, selection, places)
+    table = Table(rows.schema, (), "flows", rows.head)
+    if top is not None:
+        largest = catalog.largest_flows(version, selection, top)
+        jobs = dict(zip(selection.question.attributes, largest.jobs.tolist(), strict=True))
+        table.parts = [rows.part(largest.flows)]
+        table.tail = {"returned": largest.flows.size, "matched": largest.number, "jobs": jobs}
+        return table
+    after = None if paging.after is None else rows.units(paging.after)
+    batches = catalog.flows(version, selection, after)
+    if box is not None:
+        batches = (flows.take(np.flatnonzero(rows.crosses(flows, box))) for flows in batches)
+    if paging.limit is not None:
+        flows, more = _page(batches, paging.limit)
+        table.parts = [rows.part(each) for each in flows]
+        table.tail = {"returned": sum(each.size for each in flows)}
+        table.next = paging.next(",".join(rows.codes(flows[-1], -1))) if more else None
+        return table
+    table.parts = _all(batches, rows, table.tail, selection.question.attributes)
+    return table
+
+
+def _all(
+    batches: Iterator[Flows], rows: _FlowRows, tail: dict[str, Any], attributes: tuple[str, ...]
+) -> Iterator[Part]:
+    number, jobs = 0, np.zeros(len(attributes), np.int64)
+    for flows in batches:
+        number += flows.size
+        jobs += flows.counts.sum(axis=1)
+        yield rows.part(flows)
+    tail.update(returned=number, matched=number, jobs=dict(zip(attributes, jobs.tolist(), strict=True)))
+
+
+def _page(batches: Iterator[Flows], limit: int) -> tuple[list[Flows], bool]:
+    """The first flows, and whether there are more."""
+    found: list[Flows] = []
+    left = limit
+    for flows in batches:
+        if flows.size > left or (flows.size and not left):
+            return [*found, *([flows.take(slice(left))] if left else [])], True
+        if flows.size:
+            found.append(flows)
+        left -= flows.size
+    return found, False
+
+
+class _FlowRows:
+    """Flows as rows, with codes instead of numbers."""
+
+    def __init__(self, catalog: Catalog, version: Version, selection: Selection, places: bool) -> None:
+        question, release = selection.question, selection.release
+        self._selection, self._places = selection, places
+        self._areas = {side: catalog.areas(version, selection.levels[side]) for side in _SIDES}
+        draws = catalog.draws(version)
+        self._bounded = draws is not None and draws.has(selection.levels["home"], question.attributes[0])
+        columns = dict.fromkeys(_SIDES, pa.string())
+        if places:
+            columns |= {f"{side}_name": pa.string() for side in _SIDES}
+            columns |= {
+                f"{side}_{axis}": pa.float64() for side in _SIDES for axis in ("longitude", "latitude")
+            }
+        columns |= dict.fromkeys(question.attributes, pa.int64())
+        if self._bounded:
+            columns |= {"low": pa.int64(), "high": pa.int64()}
+        self.schema = pa.schema(list(columns.items()))
+        self.head = {
+            "note": SYNTHETIC,
+            "name": version.state.name,
+            "version": version.state.version,
+            "work_level": selection.levels["work"],
+            "home_level": selection.levels["home"],
+            "attributes": {name: release.counts[name] for name in question.attributes},
+            "implicate": question.implicate,
+            **({"about_intervals": " ".join(COVERAGE_WORDS)} if self._bounded else {}),
+        }
+
+    def part(self, flows: Flows) -> Part:
+        """Return flows as rows."""
+        columns: dict[str, Any] = {
+            side: self._areas[side].column("code", flows.units[side]) for side in _SIDES
+        }
+        if self._places:
+            for side in _SIDES:
+                for name in ("name", "longitude", "latitude"):
+                    columns[f"{side}_{name}"] = self._areas[side].column(name, flows.units[side])
+        columns |= dict(zip(self._selection.question.attributes, map(pa.array, flows.counts), strict=True))
+        if self._bounded:
+            # Nothing where the publisher's file is damaged, which is seen when it is read.
+            none = pa.nulls(flows.size, pa.int64())
+            low, high = (none, none) if flows.bounds is None else map(pa.array, flows.bounds)
+            columns |= {"low": low, "high": high}
+        table = pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
+
+        def ids() -> list[str]:
+            pairs = zip(*(table.column(side).to_pylist() for side in _SIDES), strict=True)
+            return [f"{work}:{home}" for work, home in pairs]
+
+        return Part(table, ids, lambda: self.lines(flows))
+
+    def lines(self, flows: Flows) -> NDArray[np.object_]:
+        """Return lines from home to work; None where an end has no place, or both are the same."""
+        ends = np.stack([self._areas[side].points(flows.units[side]) for side in ("home", "work")], axis=1)
+        drawn = np.isfinite(ends).all(axis=(1, 2)) & (ends[:, 0] != ends[:, 1]).any(axis=1)
+        lines = np.full(len(ends), None, object)
+        lines[drawn] = shapely.linestrings(ends[drawn])
+        return lines
+
+    def crosses(self, flows: Flows, box: Polygon) -> NDArray[np.bool_]:
+        """Say which lines have a point in common with a box."""
+        shapely.prepare(box)
+        return np.asarray(shapely.intersects(self.lines(flows), box), bool)
+
+    def codes(self, flows: Flows, row: int) -> list[str]:
+        """Return the codes of the work and the home area of a flow."""
+        return [self._areas[side].codes[int(flows.units[side][row])].as_py() for side in _SIDES]
+
+    def units(self, after: str) -> tuple[int, int]:
+        """Return the units of the own and the other side that two codes name."""
+        release, levels = self._selection.release, self._selection.levels
+        codes = after.split(",")
+        if len(codes) != 2:
+            raise _not_of_a_page("the codes of a work and a home area, with a comma between them")
+        units = {side: _after(release, levels[side], code) for side, code in zip(_SIDES, codes, strict=True)}
+        return units[self._selection.own], units[self._selection.other]
+
+
+def _after(release: Any, level: str, code: str) -> int:
+    unit = int(release.geography.unit_number(level, [code])[0])
+    if unit < 0:
+        raise _not_of_a_page(f"a code of the level {level}")
+    return unit
+
+
+def _not_of_a_page(rule: str) -> ServiceError:
+    return invalid(f"after: this is not {rule}. Take it from `next` of the page before.")
+
+
+def _units_in(release: Any, level: str, within: str) -> NDArray[np.integer]:
+    """Units of a level in an area of a coarser one."""
+    geography = release.geography
+    for coarser in release.levels[: release.levels.index(level)]:
+        area = int(geography.unit_number(coarser, [within])[0])
+        if area >= 0:
+            return np.flatnonzero(geography.unit_of(coarser, geography.starts(level)) == area)
+    detail = f"within: no level coarser than {level} has an area of this code."
+    raise ServiceError(404, "not_found", detail)

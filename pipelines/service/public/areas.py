@@ -1,0 +1,134 @@
+"""Areas of a release at a level: codes, names, places, shapes, and how many live and work in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import shapely
+from numpy.typing import NDArray
+
+from pipelines.release.reader import PublicRelease
+from pipelines.service.public.flow_queries import FlowQuestion, FlowTables, flow_batches, select
+from pipelines.views.labels import unit_names
+from pipelines.views.maps.shapes import level_shapes
+
+__all__ = ["Areas", "Shapes", "read_areas"]
+
+_DECIMALS = 6  # of a degree: a tenth of a metre
+
+
+@dataclass(frozen=True, eq=False)
+class Areas:
+    """The areas of a level, in the order of the geography.
+
+    Attributes
+    ----------
+    level : str
+    table : RecordBatch
+        A row for each: ``code``, ``name`` (null where there is none), ``external``, ``longitude`` and
+        ``latitude`` (null for external zones), ``home_S000`` and ``work_S000`` (who lives, and who works
+        there, in the first synthetic data set).
+    """
+
+    level: str
+    table: pa.RecordBatch
+    _points: NDArray[np.float64]
+
+    @property
+    def codes(self) -> pa.Array:
+        """Codes, as text."""
+        return self.table.column("code")
+
+    def points(self, units: NDArray[np.integer]) -> NDArray[np.float64]:
+        """Return longitude and latitude of some of them, of shape (n, 2); NaN without a place."""
+        return self._points[units]
+
+    def column(self, name: str, units: NDArray[np.integer]) -> pa.Array:
+        """Return a column of `table` for some of them."""
+        return self.table.column(name).take(pa.array(units))
+
+
+def read_areas(release: PublicRelease, tables: FlowTables, folder: Path, level: str) -> Areas:
+    """Read the areas of a level.
+
+    Parameters
+    ----------
+    release : PublicRelease
+    tables, folder
+        Of its flows.
+    level : str
+        Of ``release.levels``.
+    """
+    places = release.places(level)
+    points = np.round(places[["longitude", "latitude"]].to_numpy(), _DECIMALS)
+    names = unit_names(release, level)
+    columns: dict[str, Any] = {
+        "code": pa.array(places["code"], pa.string()),
+        "name": pa.array([name or None for name in names], pa.string()),
+        "external": pa.array(release.geography.is_external(release.geography.starts(level))),
+        "longitude": pa.array(points[:, 0], from_pandas=True),
+        "latitude": pa.array(points[:, 1], from_pandas=True),
+    }
+    coarsest = release.levels[0]
+    for side, question in (
+        ("home", FlowQuestion(work_level=coarsest, home_level=level)),
+        ("work", FlowQuestion(work_level=level, home_level=coarsest)),
+    ):
+        jobs = np.zeros(len(places), np.int64)
+        for flows in flow_batches(tables, folder, select(release, question)):
+            np.add.at(jobs, flows.units[side], flows.counts[0])  # type: ignore[index]
+        columns[f"{side}_S000"] = pa.array(jobs)
+    return Areas(level, pa.RecordBatch.from_pydict(columns), points)
+
+
+@dataclass(frozen=True, eq=False)
+class Shapes:
+    """Shapes of the areas of a level, None where an area has no place.
+
+    Polygons as the release has them; for a level without its own, put together from simplified ones of a
+    finer level; without any, the point in the middle of its blocks.
+
+    Attributes
+    ----------
+    shapes : array of shapely geometries or None
+    kind : {"polygon", "point"}
+    """
+
+    shapes: NDArray[np.object_]
+    kind: str
+
+    @classmethod
+    def of(cls, release: PublicRelease, areas: Areas) -> Shapes:
+        """Read them."""
+        own = release.polygons(areas.level)
+        if own is None:
+            own = level_shapes(release, [areas.level]).get(areas.level)
+        shapes = np.full(len(areas.codes), None, object)
+        if own is None:
+            points = areas.points(np.arange(len(shapes)))
+            placed = np.isfinite(points).all(axis=1)
+            shapes[placed] = shapely.points(points[placed])
+            return cls(shapes, "point")
+        within = (own["unit"] >= 0).to_numpy()
+        shapes[own["unit"][within]] = shapely.transform(
+            np.asarray(own.geometry.array[within], object), lambda xy: np.round(xy, _DECIMALS)
+        )
+        return cls(shapes, "polygon")
+
+    def bounds(self) -> tuple[float, float, float, float]:
+        """Return west, south, east and north of all."""
+        west, south, east, north = shapely.total_bounds(self.shapes)
+        return float(west), float(south), float(east), float(north)
+
+    @cached_property
+    def _tree(self) -> shapely.STRtree:
+        return shapely.STRtree(self.shapes)
+
+    def within(self, box: shapely.Polygon) -> NDArray[np.intp]:
+        """Return which of them have a point in common with a box."""
+        return np.sort(self._tree.query(box, predicate="intersects"))
