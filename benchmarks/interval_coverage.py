@@ -228,7 +228,7 @@ def draw_picture(results: pd.DataFrame) -> None:
             some = (many["case"] == case) & (many["size"] == size)
             at = [order.index(kind) + 0.24 - 0.16 * i for kind in kinds[some]]
             axis.scatter(many["held"][some], at, s=9, color=colour, label=size, linewidths=0)
-        axis.set(title=case, xlabel="% of intervals that hold the truth", xlim=(40, 101))
+        axis.set(title=case, xlabel="% of intervals that hold the truth", xlim=(0, 101))
     np.atleast_1d(axes)[0].set_yticks(range(len(order)), order)
     figure.legend(
         *np.atleast_1d(axes)[0].get_legend_handles_labels(), title="jobs", loc="outside lower center", ncols=4
