@@ -326,6 +326,8 @@ class _Fit:
             counts, size = (noisy[part.cells], part.table.offsets), part.table.n
             own = expected[part.cells]
             mean, variance[part.cells] = posterior(*counts, own, size, concentration, ratio)
+            if not np.isfinite(mean).all():  # every row that has such a cell would come out uniform
+                raise ArithmeticError("posterior means of noisy counts are not finite: a fault of odsynth")
             if best is not None:
                 mean = best(*counts, own, size, concentration, ratio)
             if kin is not None:

@@ -27,6 +27,7 @@ _GRID = 2.0 ** np.arange(-1, 15)  # concentrations that are tried
 _SAMPLE = 512  # groups, and
 _SAMPLE_CELLS = 400_000  # cells to which a concentration is fitted, at most
 _NOTHING = 1e-13
+_LARGE = 1e200  # weights above are divided by it, with all that they were added to: floats end at 1e308
 _LEAST = 1e-9  # prior mean of a cell, of which nobody can be sure that it is empty
 
 
@@ -106,7 +107,7 @@ def _moments(y, shape, z, p, most, far):  # type: ignore[no-untyped-def]
         return mean, mean / rest
     y = min(max(y, 0), most)  # others say the same of all x that there can be
     total, first, second = 1.0, 0.0, 0.0  # moments of x - y
-    weight, d = 1.0, 0
+    weight, at_y, d = 1.0, 1.0, 0
     while y + d < most:
         weight *= (shape + y + d) / (y + d + 1) * z * p
         d += 1
@@ -115,13 +116,19 @@ def _moments(y, shape, z, p, most, far):  # type: ignore[no-untyped-def]
         second += weight * d * d
         if weight * d * d < 1e-10 * total:
             break
-    weight, d = 1.0, 0
+        if weight > _LARGE:
+            weight, at_y = weight / _LARGE, at_y / _LARGE
+            total, first, second = total / _LARGE, first / _LARGE, second / _LARGE
+    weight, d = at_y, 0
     while d < y:
         weight *= (y - d) / (max(shape + y - d - 1, 1e-300) * z) * p
         d += 1
         total += weight
         first -= weight * d
         second += weight * d * d
+        if weight > _LARGE:
+            weight /= _LARGE
+            total, first, second = total / _LARGE, first / _LARGE, second / _LARGE
         # Going down, weights may fall and rise again towards 0 only while this factor is above 1.
         if weight * d * d < 1e-10 * total and (y - d) * p < (shape + y - d - 1) * z:
             break
@@ -178,17 +185,24 @@ def _quantile(y, shape, z, p, most, mean, level, weights):  # type: ignore[no-un
     if mean < level:  # Markov's inequality
         return 0
     y = min(max(y, 0), most)
-    total, weight, above = 1.0, 1.0, 0
+    total, weight, at_y, above = 1.0, 1.0, 1.0, 0
     weights[0] = 1.0
     while above + 1 < weights.size and y + above < most and (weight >= 1e-12 * total or above < mean - y):
         weight *= (shape + y + above) / (y + above + 1) * z * p
         above += 1
         weights[above] = weight
         total += weight
-    below, weight = 0.0, 1.0
+        if weight > _LARGE:
+            weight, at_y, total = weight / _LARGE, at_y / _LARGE, total / _LARGE
+            weights[: above + 1] /= _LARGE
+    below, weight = 0.0, at_y
     for d in range(y):
         weight *= (y - d) / (max(shape + y - d - 1, 1e-300) * z) * p
         below += weight
+        if weight > _LARGE:
+            weight, at_y = weight / _LARGE, at_y / _LARGE
+            below, total = below / _LARGE, total / _LARGE
+            weights[: above + 1] /= _LARGE
         if weight < 1e-12 * (total + below) and (y - d) * p < (shape + y - d - 1) * z:
             break
     total += below
@@ -197,7 +211,7 @@ def _quantile(y, shape, z, p, most, mean, level, weights):  # type: ignore[no-un
         tail += weights[d]
         if tail >= level * total:
             return y + d
-    weight = 1.0
+    weight = at_y
     for d in range(y):
         weight *= (y - d) / (max(shape + y - d - 1, 1e-300) * z) * p
         tail += weight
@@ -256,18 +270,27 @@ def _log_likelihood(noisy, offsets, expected, n, concentration, p):  # type: ign
             if y <= 0:
                 result += shape * (math.log(1.0 - z) - math.log(1.0 - z * p))
                 continue
-            total, weight, d = 1.0, 1.0, 0
+            total, weight, at_y, d = 1.0, 1.0, 1.0, 0
+            divided = 0
             while weight * (d + 1) >= 1e-10 * total:
                 weight *= (shape + y + d) / (y + d + 1) * z * p
                 d += 1
                 total += weight
-            weight, d = 1.0, 0
+                if weight > _LARGE:
+                    weight, at_y, total = weight / _LARGE, at_y / _LARGE, total / _LARGE
+                    divided += 1
+            weight, d = at_y, 0
             while d < y:
                 weight *= (y - d) / (max(shape + y - d - 1, 1e-300) * z) * p
                 d += 1
                 total += weight
+                if weight > _LARGE:
+                    weight, total = weight / _LARGE, total / _LARGE
+                    divided += 1
                 if weight * d < 1e-10 * total and (y - d) * p < (shape + y - d - 1) * z:
                     break
             result += math.lgamma(shape + y) - math.lgamma(shape) - math.lgamma(y + 1.0)
             result += shape * math.log(1.0 - z) + y * math.log(z) + math.log(total)
+            if divided:
+                result += divided * math.log(_LARGE)
     return result

@@ -65,6 +65,8 @@ def test_what_is_no_path_is_told_so(small_release: pipelines.Release) -> None:
         lambda: pipelines.debits_of(7),
         lambda: pipelines.evaluate_public(small_release.out, [3]),
         lambda: pipelines.published(3),
+        lambda: pipelines.write_map(3),
+        lambda: pipelines.build_map(None),
         lambda: pipelines.export(small_release.public, "csv", 3),
         lambda: pipelines.draw_figure(pipelines.read_public_release(small_release.public), None),
         lambda: pipelines.Ledger(3),

@@ -45,6 +45,7 @@ templates_path = [str(ROOT / "docs" / "site" / "templates")]
 
 # Headings have the anchors that the checkout's host gives them; a link to one that is not there is a warning.
 myst_heading_anchors = 6
+myst_enable_extensions = ["dollarmath"]  # formulas of notebooks
 
 # In docstrings, what stands in single backticks is a name, linked where it has a page.
 default_role = "py:obj"

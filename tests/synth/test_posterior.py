@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import brentq
+from scipy.special import gammaln, softmax
 
 from synth.posterior import _log_likelihood, least_loss, likeliest_concentration, posterior
 
@@ -81,6 +83,44 @@ def test_the_concentration_of_drawn_counts_is_found() -> None:
             counts + noise, np.arange(101) * k, np.tile(n * share, 100), np.full(100, n), p
         )
         assert kappa / 2 <= found <= kappa * 2
+
+
+def means_by_logarithms(y: np.ndarray, expected: np.ndarray, n: int, kappa: float, p: float) -> np.ndarray:
+    """Posterior means where weights are larger than floats hold."""
+    x = np.arange(n + 1)
+    shape = kappa * expected[:, np.newaxis] / n
+    logs = gammaln(shape + x) - gammaln(shape) - gammaln(x + 1) + np.abs(y[:, np.newaxis] - x) * np.log(p)
+
+    def means(tilt: float) -> np.ndarray:
+        weights = softmax(logs + x * tilt, axis=1)
+        return (weights * x).sum(axis=1)
+
+    return means(brentq(lambda tilt: means(tilt).sum() - n, -80.0, 5.0, xtol=1e-12))
+
+
+@pytest.mark.parametrize(
+    ("n", "y", "expected"),
+    [
+        (900, [300, 100, 40, 5, 0, -2], [500.0, 300, 50, 25, 20, 5]),  # half as many were counted
+        (900, [1500, 700, 400, 5, 0, -2], [500.0, 300, 50, 25, 20, 5]),  # three times as many
+        (2000, [3, 1990, 0, 1], [1950.0, 10, 20, 20]),  # what was expected is elsewhere
+        (2000, [0, 0, 0, 0], [1950.0, 10, 20, 20]),
+    ],
+)
+def test_counts_far_from_what_was_expected_have_a_posterior(
+    n: int, y: list[int], expected: list[float]
+) -> None:
+    """As with a public table of workplaces, or public flows, that are wrong of a large group."""
+    counts, means, offsets, sizes = np.array(y), np.array(expected), np.array([0, len(y)]), np.array([n])
+    for kappa, p in itertools.product((0.5, 512.0, 16384.0), (0.015, 0.3, 0.9)):
+        mean, variance = posterior(counts, offsets, means, sizes, kappa, p)
+        assert np.isfinite(variance).all(), (kappa, p)
+        # Where nothing was counted, sums go on beyond the size of the group, which costs a little.
+        assert mean == pytest.approx(means_by_logarithms(counts, means, n, kappa, p), rel=5e-3, abs=2.0)
+        whole = least_loss(counts, offsets, means, sizes, kappa, p)
+        assert whole.sum() == pytest.approx(n)
+        assert (whole >= 0).all()
+    assert likeliest_concentration(counts, offsets, means, sizes, 0.9) in 2.0 ** np.arange(-1, 15)
 
 
 def test_a_count_without_noise_is_believed() -> None:

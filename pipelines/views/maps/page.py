@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
+from geo_data.arguments import PathLike, path_of
 from pipelines.release.certificate import Certificate, population_in_words
 from pipelines.release.reader import check_target, read_public_release
 from pipelines.release.readme import odds_in_words, presence_in_words
@@ -38,17 +39,17 @@ _PAYLOAD_LIMIT = 13_500_000
 
 
 def build_map(
-    folder: Path, implicate: int = 1, intervals: Path | None = None, backdrop: Backdrop | None = None
+    folder: PathLike, implicate: int = 1, intervals: PathLike | None = None, backdrop: Backdrop | None = None
 ) -> str:
     """Return the map of a release as one HTML page that needs nothing else.
 
     Parameters
     ----------
-    folder : Path
+    folder : str or path
         The public folder of a release. Nothing else is read.
     implicate : int
         Which of its synthetic data sets.
-    intervals : Path, optional
+    intervals : str or path, optional
         A file of posterior draws of this release (`pipelines.write_intervals`): the panel's table of areas
         then has intervals.
     backdrop : Backdrop, optional
@@ -102,19 +103,19 @@ def build_map(
 
 
 def write_map(
-    folder: Path,
-    target: Path | None = None,
+    folder: PathLike,
+    target: PathLike | None = None,
     implicate: int = 1,
-    intervals: Path | None = None,
+    intervals: PathLike | None = None,
     backdrop: Backdrop | None = None,
 ) -> Path:
     """Write the map of a release into one HTML file.
 
     Parameters
     ----------
-    folder : Path
+    folder : str or path
         The public folder of a release.
-    target : Path, optional
+    target : str or path, optional
         By default ``map.html`` beside the public folder, whose files are sealed by its checksums. Its folder
         is made if it is not there; a map that is there already is replaced when the new one is complete.
     implicate : int
@@ -132,7 +133,8 @@ def write_map(
     PublicReleaseError, InputError, FileNotFoundError
         As `build_map`; also if the target lies in the public folder.
     """
-    target = target or folder.resolve().parent / "map.html"
+    folder = path_of(folder, "folder")
+    target = folder.resolve().parent / "map.html" if target is None else path_of(target, "target")
     check_target(target, folder)
     page = build_map(folder, implicate, intervals, backdrop)
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -49,7 +49,7 @@ def check_column(reader: Reader, at: int, release: PublicRelease, code: str, cou
 
 
 def test_two_choices(browser: Any, map_file: Path, mapped: PublicRelease) -> None:
-    flows = mapped.flows("trct", "trct")
+    flows = mapped.unit_flows("trct", "trct")
     jobs = flows[flows["home"] == flows["work"]].groupby("work")["S000"].sum().nlargest(2)
     a, b = mapped.geography.codes("trct")[jobs.index]
     with Reader(browser, map_file) as reader:
@@ -90,7 +90,7 @@ def test_intervals_beside_numbers(browser: Any, library: Path, mapped: PublicRel
     pipelines.write_intervals(mapped.folder, tmp_path / "intervals", draws=19)
     file = tmp_path / "intervals" / "draws.parquet"
     draws = pipelines.intervals(mapped.folder, file)
-    flows = mapped.flows("trct", "trct")
+    flows = mapped.unit_flows("trct", "trct")
     low, high = draws.between(flows, "trct", "trct")
     own = flows.assign(low=low, high=high)[flows["home"] == flows["work"]].nlargest(2, "S000")
     residents = (

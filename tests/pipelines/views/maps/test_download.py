@@ -107,7 +107,7 @@ def test_the_table_of_areas(reader: Reader, layered: PublicRelease) -> None:
 
 
 def test_the_drawn_lines(reader: Reader, layered: PublicRelease) -> None:
-    rows = layered.flows("trct", "trct").rename(columns={"S000": "jobs"})
+    rows = layered.unit_flows("trct", "trct").rename(columns={"S000": "jobs"})
     rows = rows[rows["home"] != rows["work"]]
     reader.slide(30)
     least, drawn, _ = reader.flow_words()

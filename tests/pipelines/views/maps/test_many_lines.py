@@ -48,7 +48,7 @@ def test_ends_near_each_other_are_one(
         return read(name).replace("const MOST_LINES = 1000", "const MOST_LINES = 100")
 
     monkeypatch.setattr(page_module, "_text", fewer)
-    flows = mapped.flows("tabblk2010", "tabblk2010")
+    flows = mapped.unit_flows("tabblk2010", "tabblk2010")
     flows = flows[flows["home"] != flows["work"]]
     with Reader(browser, write_map(mapped.folder, tmp_path / "map.html")) as reader:
         page = reader.page
