@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import resource
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -37,6 +38,8 @@ from pipelines.service.store import Store
 __all__ = ["create_app", "serve"]
 
 _CONNECTIONS = 65_536  # that may be open; each is an open file, of which the usual soft limit is 1,024
+
+_SWITCH_SECONDS = 0.0005  # after which a thread that computes lets the one that answers go on; usually 0.005
 
 _DESCRIPTION = """
 Synthetic commuting data with certificates of differential privacy. No row is a real person.
@@ -125,6 +128,7 @@ def serve(settings: ServiceSettings) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, _CONNECTIONS)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+    sys.setswitchinterval(_SWITCH_SECONDS)
     app = create_app(settings)
     for name in ("uvicorn", "pipelines.service"):
         logging.getLogger(name).setLevel(logging.INFO)

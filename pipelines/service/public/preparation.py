@@ -29,7 +29,7 @@ from pipelines.views.maps import build_map
 
 __all__ = ["Preparation", "Prepared", "prepare"]
 
-_LOOK_SECONDS = 2.0
+_LOOK_SECONDS = 3.0
 _log = logging.getLogger(__name__)
 
 
