@@ -11,6 +11,7 @@ browser is a headless chromium.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -26,16 +27,12 @@ from urllib.parse import urlsplit
 import click
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from pipelines.running.demo import demo_inputs
-
 FLAGS = [
     "--no-sandbox",
     "--disable-background-networking",
     "--use-angle=swiftshader",
     "--enable-unsafe-swiftshader",
 ]
-LEDGER = '\n[ledger]\nfile = "ledger.sqlite"\ndata_set = "demo jobs"\nepsilon = "30"\ndelta = "1e-4"\n'
-CONFIG = 'folder = "state"\nport = {port}\nlog = "service.log"\n[inputs]\ndemo = "{input}"\n'
 IDLE = """() => new Promise((done) => {
     const { map } = document.getElementById("map");
     map.once("idle", done);
@@ -61,23 +58,16 @@ def main(images: Path | None) -> None:
 
 @contextmanager
 def service(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """The service with the demo region as its input; its address, and the tokens of two people."""
-    configuration = demo_inputs(folder / "region")
-    with configuration.open("a", encoding="utf-8") as file:
-        file.write(LEDGER)
+    """The service as `odsynth serve --init` begins it; its address, and the tokens of two people."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
-    config = folder / "service.toml"
-    config.write_text(CONFIG.format(port=port, input=configuration), encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ODSYNTH_")}
-    odsynth = [sys.executable, "-m", "pipelines.cli"]
-    tokens = {}
-    for name, role in (("ann", "operator"), ("bob", "approver")):
-        command = [*odsynth, "token", "create", "--config", str(config), "--role", role, name]
-        made = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-        tokens[name] = made.stdout.splitlines()[-1]
-    process = subprocess.Popen([*odsynth, "serve", str(config)], env=environment)
+    environment |= {"ODSYNTH_PORT": str(port), "ODSYNTH_LOG": str(folder / "service.log")}
+    command = [sys.executable, "-m", "pipelines.cli", "serve", "--init", str(folder / "service.toml")]
+    said = folder / "said"
+    with said.open("w") as file:
+        process = subprocess.Popen(command, env=environment, stdout=file, stderr=file)
     try:
         end = time.monotonic() + 60
         while time.monotonic() < end and process.poll() is None:
@@ -85,7 +75,8 @@ def service(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break
             time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}", tokens
+        secrets = re.findall(r"odsynth_[0-9a-f]{8}_[\w-]{43}", said.read_text())
+        yield f"http://127.0.0.1:{port}", dict(zip(("ann", "bob"), secrets, strict=True))
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
@@ -125,6 +116,7 @@ def walk(chromium: Browser, address: str, tokens: dict[str, str], images: Path |
     print(f"planned in {time.perf_counter() - begin:.1f} s")
 
     begin = time.perf_counter()
+    ann.get_by_label("this cannot be taken back").check()
     ann.get_by_role("button", name="Queue the release").click()
     ann.get_by_role("cell", name="Drawing synthetic workers").wait_for()
     picture(ann, "run", whole=True)
@@ -147,6 +139,9 @@ def walk(chromium: Browser, address: str, tokens: dict[str, str], images: Path |
     bob.locator("iframe").content_frame.locator("html").evaluate(IDLE)
     picture(bob, "approval", whole=True)
     begin = time.perf_counter()
+    approval = bob.locator("form", has=bob.get_by_role("button", name="Approve and publish"))
+    for box in approval.get_by_role("checkbox").all():
+        box.check()
     bob.get_by_role("button", name="Approve and publish").click()
     bob.get_by_role("link", name="Public page of the release").click()
     print(f"published in {time.perf_counter() - begin:.1f} s")
