@@ -458,7 +458,7 @@ class GeographySettings(Section):
         into which a unit of the next coarser level is divided.
     non_nesting_areas : tuple of str
         Columns of areas that cut across the levels, such as places; auxiliary tables, and tables of the
-        workload, may be about them.
+        workload, may be about them; maps find them.
     names : dict of str to str or None
         Columns of the names of units, by level; names are kept in the release for maps. Left out, each level
         `X` has the column `Xname` where the file has one, as in LODES; {} for no names.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,13 @@ def _each_public_table_once() -> Iterator[None]:
     known: dict[tuple[object, ...], tuple[Any, dict[str, int], object]] = {}
 
     def once(read: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(read)  # tests of docstrings, which run in the same process, look at these functions too
         def reading(path: Path, *geography: geo_data.Geography, **how: object) -> Any:
-            path = Path(path)
-            if not path.is_file() or path.stat().st_size > 1_000_000:
+            if (
+                not isinstance(path, str | Path)
+                or not (path := Path(path)).is_file()
+                or path.stat().st_size > 1_000_000
+            ):
                 return read(path, *geography, **how)
             content = hashlib.sha256(path.read_bytes()).digest()
             key = read, path, content, *map(id, geography), repr(how)

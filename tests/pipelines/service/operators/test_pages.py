@@ -335,6 +335,7 @@ def test_another_person_decides_with_certificate_and_map_in_view(
     assert "The map is being drawn, or there is none" in page
     assert bob.client.get(f"/operator{address}/map").status_code == 404
     prepared = app.state.catalog.prepared(content).map
+    prepared.parent.mkdir(exist_ok=True)
     prepared.write_text("<html>the map</html>")
     page = bob.client.get(f"/operator{address}/approval")
     assert f'<iframe class="map" src="/operator{address}/map"' in page.text

@@ -75,4 +75,4 @@ def test_every_printed_sheet_says_it(browser: Browser, report: Path, tmp_path: P
     assert len(sheets) > 2
     assert rest == ""
     assert all("CONFIDENTIAL" in sheet for sheet in sheets)
-    assert "Share of long ones, error" in " ".join(text.split())  # the widest table is not cut off
+    assert "Share of long ones, difference" in " ".join(text.split())  # the widest table is not cut off
