@@ -31,7 +31,19 @@ __all__ = ["build_map", "certificate_words", "write_map"]
 _HERE = files("pipelines.views.maps")
 # One module in the end: each file uses the names of those before it.
 _SCRIPTS = (
-    *("dom", "data", "places", "flows", "scale", "charts", "labels", "clusters", "mapview", "selection"),
+    *(
+        "dom",
+        "data",
+        "places",
+        "flows",
+        "scale",
+        "charts",
+        "labels",
+        "clusters",
+        "mapview",
+        "selection",
+        "draws",
+    ),
     *("geojson", "panel", "search", "tools", "address", "download", "compare", "main"),
 )
 # With the library and the page less than 15 MB; only a coarsest level may be larger.
@@ -50,8 +62,8 @@ def build_map(
     implicate : int
         Which of its synthetic data sets.
     intervals : str or path, optional
-        A file of posterior draws of this release (`pipelines.write_intervals`): the panel's table of areas
-        then has intervals.
+        A file of posterior draws of this release (`pipelines.write_intervals`): numbers of the page then have
+        intervals, as far as the draws have room in it.
     backdrop : Backdrop, optional
         Files of water and roads, for orientation.
 
@@ -97,6 +109,7 @@ def build_map(
         meta=json.dumps(payload.meta, separators=(",", ":")).replace("<", "\\u003c"),
         arrays=payload.arrays,
         texts=payload.texts,
+        draws=payload.draws,
         library=library_script,
         script=script,
     )

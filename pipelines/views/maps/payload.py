@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import geopandas as gpd
@@ -19,6 +19,7 @@ from pipelines.storage.checksums import sha256_of
 from pipelines.views.intervals import PosteriorDraws
 from pipelines.views.labels import external_zones, level_words, unit_names
 from pipelines.views.maps.backdrop import Backdrop, backdrop_shapes
+from pipelines.views.maps.draws import draw_tables, draws_meta, smallest
 from pipelines.views.maps.ring import ring_places
 from pipelines.views.maps.shapes import centroid_cells, geojson, level_shapes
 
@@ -30,6 +31,7 @@ _ATTRIBUTES = {"SA": "age", "SE": "earnings", "SI": "industry"}  # of LODES
 # A row of flows takes 3.5 to 8 bytes of a map. Where two bytes a row are too much already, not even the table
 # of flows is made.
 _LEAST_BYTES = 2
+_FOR_DRAWS = 1 / 4  # of the limit, that levels leave to draws; these take what is left
 
 
 @dataclass(frozen=True)
@@ -46,16 +48,19 @@ class Payload:
     texts : str
         JSON with the codes, the names (null where there is none) and the shapes of each level; gzip,
         base64.
+    draws : str
+        Posterior draws, as `arrays`; ``meta["draws"]`` says which, and where. Empty without them.
     """
 
     meta: dict[str, Any]
     arrays: str
     texts: str
+    draws: str = ""
 
     @property
     def size(self) -> int:
         """Length in a page, in bytes."""
-        return len(self.arrays) + len(self.texts)
+        return len(self.arrays) + len(self.texts) + len(self.draws)
 
 
 def make_payload(
@@ -72,7 +77,7 @@ def make_payload(
     limit : int
         Largest size in bytes. The finest levels are left out as far as this demands, never the coarsest.
     draws : PosteriorDraws, optional
-        Of the release: flows and residents of the levels that they have homes by get intervals of all jobs.
+        Of the release: whatever is a sum of what they have room for has its interval.
     backdrop : Backdrop, optional
         Files of water and roads.
 
@@ -88,13 +93,21 @@ def make_payload(
     """
     behind = None if backdrop is None else backdrop_shapes(release, backdrop, _bounds(release))
     rows = sum(part.count_rows() for part in release.rows.values())
+    room = limit if draws is None else round(limit * (1 - _FOR_DRAWS))
     for n in range(len(release.levels), 0, -1):
         finest_of_all = n == len(release.levels)
-        if n > 1 and finest_of_all and rows * _LEAST_BYTES > limit:
+        if n > 1 and finest_of_all and rows * _LEAST_BYTES > room:
             continue
-        payload = _payload(release, release.levels[:n], draws, behind)
-        if payload.size <= limit:
+        payload = _payload(release, release.levels[:n], behind)
+        if payload.size <= room:
             break
+    if draws is not None:
+        tables = draw_tables(draws, release.levels[:n], max(limit - payload.size, 0))
+        where, packed = _concatenated(
+            {f"{k}:{i}": v for i, t in enumerate(tables) for k, v in t.arrays.items()}
+        )
+        meta = {**payload.meta, "draws": {**draws_meta(draws, tables), "arrays": where}}
+        payload = replace(payload, meta=meta, draws=_embedded(packed))
     if backdrop is not None:
         payload.meta["attribution"] = backdrop.attribution
     return payload
@@ -110,7 +123,6 @@ def _bounds(release: PublicRelease) -> tuple[float, float, float, float]:
 def _payload(
     release: PublicRelease,
     levels: tuple[str, ...],
-    draws: PosteriorDraws | None,
     behind: dict[str, list[Any]] | None,
 ) -> Payload:
     geography, finest = release.geography, levels[-1]
@@ -142,8 +154,6 @@ def _payload(
         # A level's units as ranges of the finest level's.
         starts = geography.unit_of(finest, geography.starts(level))
         arrays[f"starts:{level}"] = starts.astype(np.int32)
-        if draws is not None and draws.has(level):
-            arrays |= _interval_arrays(draws, level)
     for level, shapes in shapes_of.items():
         texts["shapes"][level] = geojson(shapes)
         if not drawn_around:
@@ -249,33 +259,7 @@ def _flow_arrays(flows: pd.DataFrame, n_units: int, counts: list[str]) -> dict[s
         "home": flows["home"].to_numpy(),
         **{f"count:{name}": flows[name].to_numpy() for name in counts},
     }
-    return {name: _smallest(values) for name, values in arrays.items()}
-
-
-def _interval_arrays(draws: PosteriorDraws, level: str) -> dict[str, np.ndarray]:
-    """The intervals of flows between the units of a level, sorted by work, and of its residents."""
-    release = draws.release
-    n_units = release.geography.n_units(level)
-    flows = release.unit_flows(level, level)
-    low, high = draws.between(flows, level, level)
-    found = draws.flows(level, None)
-    residents = np.zeros((2, n_units), np.int64)
-    residents[:, release.geography.unit_number(level, found["home"])] = found[["low", "high"]].to_numpy().T
-    arrays = {
-        "rows": np.bincount(flows["work"], minlength=n_units),
-        "home": flows["home"].to_numpy(),
-        "low": low,
-        "high": high,
-        "residents_low": residents[0],
-        "residents_high": residents[1],
-    }
-    return {f"interval_{name}:{level}": _smallest(values) for name, values in arrays.items()}
-
-
-def _smallest(values: np.ndarray) -> np.ndarray:
-    """Non-negative integers in the smallest unsigned type that a browser has an array for."""
-    largest = int(values.max(initial=0))
-    return values.astype(next(t for t in (np.uint8, np.uint16, np.uint32) if largest <= np.iinfo(t).max))
+    return {name: smallest(values) for name, values in arrays.items()}
 
 
 def _count_groups(release: PublicRelease) -> list[dict[str, Any]]:

@@ -8,25 +8,22 @@ async function unpack(page, id) {
   return new Response(stream).arrayBuffer();
 }
 
-const ARRAY_TYPES = { uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array, int32: Int32Array };
-
-/** Intervals of the flows of a level: those to work unit u are at first[u] up to first[u + 1]; and of residents. */
-function readIntervals(array) {
-  const first = new Uint32Array(array("rows").length + 1);
-  array("rows").forEach((n, unit) => (first[unit + 1] = first[unit] + n));
-  const residents = { low: array("residents_low"), high: array("residents_high") };
-  return { first, home: array("home"), low: array("low"), high: array("high"), residents };
+/** The arrays of a data element, by name. */
+function arraysOf(packed, where) {
+  return (name) => {
+    const [type, offset, length] = where[name];
+    return new ARRAY_TYPES[type](packed, offset, length);
+  };
 }
+
+const ARRAY_TYPES = { uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array, int32: Int32Array };
 
 /** The data of a page: this one, or that of another map. */
 async function readData(page = document) {
   const meta = JSON.parse(page.getElementById("meta").textContent);
   const [packed, texts] = await Promise.all([unpack(page, "arrays"), unpack(page, "texts")]);
   const { codes, names, shapes, backdrop } = JSON.parse(new TextDecoder().decode(texts));
-  const array = (name) => {
-    const [type, offset, length] = meta.arrays[name];
-    return new ARRAY_TYPES[type](packed, offset, length);
-  };
+  const array = arraysOf(packed, meta.arrays);
   const degrees = (name) => Float64Array.from(array(name), (whole) => whole / meta.degree);
 
   const finest = meta.levels.at(-1).id;
@@ -46,7 +43,6 @@ async function readData(page = document) {
       area: meta.arrays[`area:${level.id}`] ? Float64Array.from(array(`area:${level.id}`), (n) => n / 1000) : null,
       starts,
       unitOf,
-      intervals: meta.arrays[`interval_low:${level.id}`] ? readIntervals((name) => array(`interval_${name}:${level.id}`)) : null,
       latitude: degrees(`latitude:${level.id}`),
       longitude: degrees(`longitude:${level.id}`),
       // An external zone is one unit at every level. Its place is on a ring around the region.
@@ -78,5 +74,6 @@ async function readData(page = document) {
     counts[id] = array(`count:${id}`);
     meanings[id] = words;
   }
-  return { meta, meanings, levels, layers, backdrop, finest: levels.at(-1), nFinest, firstRow, work, home, counts, externalZones, isExternal };
+  const draws = meta.draws ? new Draws(levels, meta.draws, arraysOf(await unpack(page, "draws"), meta.draws.arrays)) : null;
+  return { meta, meanings, levels, layers, backdrop, finest: levels.at(-1), nFinest, firstRow, work, home, counts, externalZones, isExternal, draws };
 }

@@ -108,8 +108,10 @@ const tell = {
     if (selection) {
       const { values, between } = shown;
       const [come, leave] = between ? [between.come, between.leave] : [values, values];
-      if (side !== "home") box.append(text("div", `${whole.format(come[unit])} of the chosen workers live here`));
-      if (side !== "work") box.append(text("div", `${whole.format(leave[unit])} of the chosen residents work here`));
+      const { values: own, come: comeEnds = own, leave: leaveEnds = own } = shown.intervals;
+      const line = (n, ends, words) => text("div", `${whole.format(n)}${ends ? ` (${intervalWords(ends(unit))})` : ""} ${words}`);
+      if (side !== "home") box.append(line(come[unit], comeEnds, "of the chosen workers live here"));
+      if (side !== "work") box.append(line(leave[unit], leaveEnds, "of the chosen residents work here"));
     }
     const jobs = (place) => whole.format(shown.totals[place](level, column)[unit]);
     box.append(text("div", `${jobs("home")} workers live here`), text("div", `${jobs("work")} jobs are here`));
@@ -165,23 +167,30 @@ function render() {
   const { flows } = drawable;
   const known = {};
   const total = (place) => (l, c) => (known[place] ??= totalsOf(data, place, l, c));
-  shown = { values, between, differences, coloured, dense, breaks, drawable, totals: { home: total("home"), work: total("work") } };
+  const intervals = partnerIntervals(data, side, selection, level, column);
+  shown = { values, intervals, between, differences, coloured, dense, breaks, drawable, totals: { home: total("home"), work: total("work") } };
 
   const of = [side, column, unit.id, selection?.key].join(" ");
-  if (found.of !== of) found = { of, ...commutes(data, side, selection, column, unit.km) };
+  if (found.of !== of) {
+    found = { of, ...commutes(data, side, selection, column, unit.km), meanInterval: meanInterval(data, side, selection, column) };
+  }
   if (balance.of !== `${side} ${column} ${selection?.key}`) {
     balance = { of: `${side} ${column} ${selection?.key}`, sums: sumsOf(data, side, selection) };
-    if (selection) Object.assign(balance, balanceOf(data, selection, column));
+    balance.shares = shareIntervals(data, side, selection);
+    balance.intervals = {};
+    if (selection) {
+      Object.assign(balance, balanceOf(data, selection, column), { intervals: balanceIntervals(data, selection, column) });
+    }
   }
   showCounted(countedWords(data, column));
   showSides(state);
-  showSummary(state, found, unit, data);
+  showSummary(state, found, unit, data, balance.intervals);
   tools.show(selection, (part) => choosePart(part, true));
-  showBalance(state, balance);
+  showBalance(state, balance, balance.intervals);
   const all = between ? balance.come + balance.leave : found.jobs;
   showTop(state, shown, all, (at, event) => pick(level, at, event));
-  showExternalZones(found, data, (at, event) => pick(data.levels[0], at, event));
-  showProfile(data, state, balance.sums);
+  showExternalZones(found, data, zoneIntervals(data, state), (at, event) => pick(data.levels[0], at, event));
+  showProfile(data, state, balance.sums, balance.shares);
   showComparison(data, state);
   byId("keep").hidden = !selection;
   showOther(otherMap, compared, values, state, (at, event) => pick(level, at, event));
@@ -310,7 +319,7 @@ function listen() {
   const downloads = {
     "save-csv": () => save(`${fileName()}.csv`, csvOf(areaRows(state, shown), sourceOf(data, state)), "text/csv"),
     "save-flows": () => {
-      const table = csvOf(flowRows(state, shown.drawn), sourceOf(data, state), FLOW_COLUMNS);
+      const table = csvOf(flowRows(state, shown.drawn, endsOfFlows(data, state, shown, shown.drawn)), sourceOf(data, state), FLOW_COLUMNS);
       save(`flows-${fileName()}.csv`, table, "text/csv");
     },
     "save-geojson": () =>
