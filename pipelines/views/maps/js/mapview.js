@@ -225,8 +225,10 @@ class MapView {
     const under = ({ x, y }, layers, reach) =>
       map.queryRenderedFeatures([[x - reach, y - reach], [x + reach, y + reach]], { layers })[0];
     // A finger is less exact than a pointer; a polygon needs no reach, and with it would take in its neighbours.
-    const zoneAt = (point) => under(point, ["zone", "zone-name"], 4);
-    const areaAt = (point) => zoneAt(point) ?? under(point, ["circle"], 4) ?? under(point, ["fill"], 0);
+    // Of what is small under a name, the name leaves the click to it.
+    const zoneAt = (point) => under(point, ["zone"], 4);
+    const nameAt = (point) => under(point, ["zone-name"], 0);
+    const areaAt = (point) => zoneAt(point) ?? under(point, ["circle"], 4) ?? nameAt(point) ?? under(point, ["fill"], 0);
     map.on("click", (event) => {
       if (this.tool) return this.tool([event.lngLat.lng, event.lngLat.lat]);
       const area = areaAt(event.point);
@@ -234,7 +236,7 @@ class MapView {
     });
     map.on("mousemove", (event) => {
       // Lines end at external zones, which are as small.
-      const flow = zoneAt(event.point) ? null : under(event.point, ["flow"], 1);
+      const flow = (zoneAt(event.point) ?? nameAt(event.point)) ? null : under(event.point, ["flow"], 1);
       const area = areaAt(event.point);
       map.getCanvas().style.cursor = this.tool ? "crosshair" : area ? "pointer" : "";
       const words = this.tool ? null : flow ? tell.flow(flow.properties) : area ? tell.area(area.id) : null;
