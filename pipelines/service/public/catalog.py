@@ -33,11 +33,12 @@ from pipelines.service.public.flow_queries import (
     flow_batches,
     largest_flows,
 )
-from pipelines.service.public.preparation import Preparation, Prepared
+from pipelines.service.public.preparation import Preparation, Prepared, draws_file
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
 from pipelines.views.intervals import PosteriorDraws
+from pipelines.views.maps import Backdrop
 
 __all__ = ["Catalog", "File", "Version"]
 
@@ -126,7 +127,9 @@ class Catalog:
 
     def __init__(self, settings: ServiceSettings) -> None:
         self.place, self.tables = settings.releases, FlowTables()
-        self._preparation = Preparation(settings.cache)
+        files = settings.backdrop
+        backdrop = None if files is None else Backdrop(files.attribution, files.water, files.roads)
+        self._preparation = Preparation(settings.cache, backdrop)
         self._lock = threading.Lock()
         self._versions: dict[tuple[str, str], Version] = {}
         self._made: dict[str, bytes] = {}
@@ -295,7 +298,7 @@ class Catalog:
         return self._shapes(version.folder, version.sha256, self._flow_tables(version), level)
 
     def _flow_tables(self, version: Version) -> Path:
-        folder = self.prepared(version.sha256).flows
+        folder = self.prepared(version.sha256, version.folder).flows
         if not folder.is_dir():
             detail = "The tables of this release are being made; ask again in a few seconds."
             raise ServiceError(503, "preparing", detail)
@@ -312,14 +315,14 @@ class Catalog:
     def draws_mark(self, version: Version) -> tuple[int, int] | None:
         """Return size and time of the file of draws of a version; None if there is none."""
         try:
-            info = _draws_file(version.folder).stat()
+            info = draws_file(version.folder).stat()
         except OSError:
             return None
         return info.st_size, info.st_mtime_ns
 
-    def prepared(self, sha256: str) -> Prepared:
-        """Return where the map and the tables of a content are, or will be."""
-        return self._preparation.of(sha256)
+    def prepared(self, sha256: str, folder: Path | None = None) -> Prepared:
+        """Return where the map and the tables of a content are, or will be; a version's, with its folder."""
+        return self._preparation.of(sha256, folder)
 
     def _current(self, kept: float | None = None) -> dict[tuple[str, str], Version]:
         # One thread reads; the others go on with what was known, or wait for it after `refresh`.
@@ -373,9 +376,9 @@ class Catalog:
 
     def _read_draws(self, folder: Path, sha256: str, _: tuple[int, int]) -> PosteriorDraws | None:
         try:
-            return PosteriorDraws(self._release(folder, sha256), _draws_file(folder))
+            return PosteriorDraws(self._release(folder, sha256), draws_file(folder))
         except (PublicReleaseError, OSError) as error:
-            _log.warning("%s is not used: %s", _draws_file(folder).name, type(error).__name__)
+            _log.warning("%s is not used: %s", draws_file(folder).name, type(error).__name__)
             return None
 
 
@@ -390,10 +393,6 @@ def _marks(paths: Iterable[Path]) -> dict[Path, tuple[int, int, int] | None]:
         else:
             marks[path] = info.st_mtime_ns, info.st_size, info.st_ino
     return marks
-
-
-def _draws_file(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name}.draws.parquet")
 
 
 def _describe(folder: Path, sums: str) -> tuple[Certificate | None, dict[str, File]]:

@@ -60,7 +60,7 @@ def release(request: Request, name: Name, version: VersionName) -> Response:
         words=_words(found),
         accuracy=_accuracy(catalog, found),
         files=[(file, found.address(file)) for file in found.files.values()],
-        has_map=found.status == "complete" and catalog.prepared(found.sha256).map.is_file(),
+        has_map=found.status == "complete" and catalog.prepared(found.sha256, found.folder).map.is_file(),
         levels=[(level, singular(level)) for level in levels],
         address=request.app.state.settings.address,
     )
@@ -83,7 +83,7 @@ def map_page(request: Request, name: Name, version: VersionName) -> Response:
     """The map, in one file."""
     catalog: Catalog = request.app.state.catalog
     found = catalog.find_usable(name, version)
-    path = catalog.prepared(found.sha256).map
+    path = catalog.prepared(found.sha256, found.folder).map
     if not path.is_file():
         raise ServiceError(
             503, "preparing", "No map of this release has been drawn yet; try again in a minute."

@@ -2,11 +2,12 @@
 
 ::
 
-    CACHE/SHA256/map.html   the map, in one file (`pipelines.build_map`)
+    CACHE/SHA256/map*.html  the map, in one file (`pipelines.build_map`)
     CACHE/SHA256/flows/     the flows, ready for questions (`pipelines.service.public.flow_tables`)
     CACHE/SHA256/tiles/     areas as vector tiles (`pipelines.service.public.tiles`)
 
-The names are of the content, so nothing here is ever out of date, and all of it may be deleted at any time.
+The names are of the content, and that of a map is of the draws, water and roads too that went into it. So
+nothing here is ever out of date, and all of it may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -18,16 +19,20 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
 from multiprocessing import get_context
 from pathlib import Path
 
-from pipelines.release.reader import read_public_release
+from geo_data.errors import InputError
+from pipelines.release.reader import PublicReleaseError, read_public_release
 from pipelines.service.public.flow_tables import write_flow_tables
 from pipelines.service.public.tiles import write_tiles
 from pipelines.storage.durable import whole_file, write_whole
-from pipelines.views.maps import build_map
+from pipelines.views.intervals import PosteriorDraws
+from pipelines.views.maps import Backdrop, build_map
 
-__all__ = ["Preparation", "Prepared", "prepare"]
+__all__ = ["Preparation", "Prepared", "draws_file", "prepare"]
 
 _LOOK_SECONDS = 3.0
 _log = logging.getLogger(__name__)
@@ -40,14 +45,24 @@ class Prepared:
     Attributes
     ----------
     folder : Path
+    draws : Path or None
+        Posterior draws, for intervals in the map.
+    backdrop : Backdrop or None
+        Water and roads of the map.
     """
 
     folder: Path
+    draws: Path | None = None
+    backdrop: Backdrop | None = None
 
-    @property
+    @cached_property  # the name is of the files before they are read
     def map(self) -> Path:
-        """The map."""
-        return self.folder / "map.html"
+        """The map; another file when draws, water or roads are others."""
+        files = [self.draws, *((self.backdrop.water, self.backdrop.roads) if self.backdrop else ())]
+        if not any(files):
+            return self.folder / "map.html"
+        state = [self.backdrop and self.backdrop.attribution, *map(_mark, files)]
+        return self.folder / f"map-{sha256(repr(state).encode()).hexdigest()[:16]}.html"
 
     @property
     def flows(self) -> Path:
@@ -85,7 +100,42 @@ def prepare(folder: Path, prepared: Prepared) -> None:
     if not prepared.map.is_file():
         # Without the library that draws maps there is none, and all else works.
         with suppress(FileNotFoundError):
-            write_whole(prepared.map, build_map(folder), mode=None)
+            write_whole(prepared.map, _map(folder, prepared), mode=None)
+
+
+def _map(folder: Path, prepared: Prepared) -> str:
+    """Return the map, without draws or a backdrop that cannot be used."""
+    draws, backdrop = prepared.draws, prepared.backdrop
+    if draws is not None:
+        try:
+            PosteriorDraws(read_public_release(folder), draws)
+        except (PublicReleaseError, OSError) as error:
+            _log.warning("%s is not used: %s", draws.name, type(error).__name__)
+            draws = None
+    try:
+        return build_map(folder, intervals=draws, backdrop=backdrop)
+    except InputError as error:
+        _log.warning("water and roads are not used: %s", type(error).__name__)
+        return build_map(folder, intervals=draws)
+
+
+def _mark(path: Path | None) -> tuple[str, int, int] | None:
+    try:
+        info = None if path is None else path.stat()
+    except OSError:
+        return None
+    return info and (str(path), info.st_size, info.st_mtime_ns)
+
+
+def draws_file(folder: Path) -> Path:
+    """Return where posterior draws of a version are, if there are any.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the version.
+    """
+    return folder.with_name(f"{folder.name}.draws.parquet")
 
 
 class Preparation:
@@ -94,14 +144,17 @@ class Preparation:
     A process, so that the seconds that the map of a large release takes are not taken from those who ask.
     """
 
-    def __init__(self, cache: Path) -> None:
-        self._cache = cache
+    def __init__(self, cache: Path, backdrop: Backdrop | None = None) -> None:
+        self._cache, self._backdrop = cache, backdrop
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def of(self, sha256: str) -> Prepared:
-        """Return where what is made of a content lies."""
-        return Prepared(self._cache / sha256)
+    def of(self, content: str, folder: Path | None = None) -> Prepared:
+        """Return where what is made of a content lies; with draws, if they are beside its folder."""
+        draws = None if folder is None else draws_file(folder)
+        return Prepared(
+            self._cache / content, draws if draws is not None and draws.is_file() else None, self._backdrop
+        )
 
     def start(self, versions: Callable[[], Iterable[tuple[str, Path]]]) -> None:
         """Begin; `versions` gives, whenever it is called, hashes and public folders of what to prepare."""
@@ -116,20 +169,21 @@ class Preparation:
             self._thread.join()
 
     def _work(self, versions: Callable[[], Iterable[tuple[str, Path]]]) -> None:
-        tried: set[str] = set()  # what cannot be prepared is not tried again before the next start
+        tried: set[Path] = set()  # what cannot be prepared is not tried again before the next start
         while not self._end.is_set():
             with suppress(Exception):  # the folder may be on a disk that is away for a while
                 for sha256, folder in versions():
-                    if sha256 not in tried and not self.of(sha256).complete:
-                        tried.add(sha256)
-                        self._prepare(sha256, folder)
+                    prepared = self.of(sha256, folder)
+                    if prepared.map not in tried and not prepared.complete:
+                        tried.add(prepared.map)
+                        self._prepare(sha256, folder, prepared)
                     if self._end.is_set():
                         return
             self._end.wait(_LOOK_SECONDS)
 
-    def _prepare(self, sha256: str, folder: Path) -> None:
+    def _prepare(self, sha256: str, folder: Path, prepared: Prepared) -> None:
         pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
-        future = pool.submit(prepare, folder, self.of(sha256))
+        future = pool.submit(prepare, folder, prepared)
         try:
             while not future.done():
                 if self._end.wait(0.1):
