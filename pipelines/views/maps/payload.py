@@ -31,6 +31,7 @@ _ATTRIBUTES = {"SA": "age", "SE": "earnings", "SI": "industry"}  # of LODES
 # A row of flows takes 3.5 to 8 bytes of a map. Where two bytes a row are too much already, not even the table
 # of flows is made.
 _LEAST_BYTES = 2
+_AT_ONCE = 500_000  # rows of flows; of more, finer levels wait until a reader wants them
 _FOR_DRAWS = 1 / 4  # of the limit, that levels leave to draws; these take what is left
 
 
@@ -50,17 +51,25 @@ class Payload:
         base64.
     draws : str
         Posterior draws, as `arrays`; ``meta["draws"]`` says which, and where. Empty without them.
+    backdrop : str
+        JSON of water and roads; gzip, base64. Empty without them.
+    whole : Payload or None
+        What takes the place of this, once a reader opens one of the levels ``meta["later"]`` or asks for what
+        only they tell; None where all is here.
     """
 
     meta: dict[str, Any]
     arrays: str
     texts: str
     draws: str = ""
+    backdrop: str = ""
+    whole: Payload | None = None
 
     @property
     def size(self) -> int:
         """Length in a page, in bytes."""
-        return len(self.arrays) + len(self.texts) + len(self.draws)
+        own = len(self.arrays) + len(self.texts) + len(self.draws) + len(self.backdrop)
+        return own + (self.whole.size if self.whole else 0)
 
 
 def make_payload(
@@ -91,26 +100,49 @@ def make_payload(
     InputError
         As `backdrop_shapes`.
     """
-    behind = None if backdrop is None else backdrop_shapes(release, backdrop, _bounds(release))
+    behind = ""
+    if backdrop is not None:
+        behind = _embedded(_json(backdrop_shapes(release, backdrop, _bounds(release))))
     rows = sum(part.count_rows() for part in release.rows.values())
     room = limit if draws is None else round(limit * (1 - _FOR_DRAWS))
     for n in range(len(release.levels), 0, -1):
         finest_of_all = n == len(release.levels)
         if n > 1 and finest_of_all and rows * _LEAST_BYTES > room:
             continue
-        payload = _payload(release, release.levels[:n], behind)
+        payload = replace(_in_parts(release, release.levels[:n]), backdrop=behind)
         if payload.size <= room:
             break
+    about: dict[str, Any] = {} if backdrop is None else {"attribution": backdrop.attribution}
     if draws is not None:
-        tables = draw_tables(draws, release.levels[:n], max(limit - payload.size, 0))
-        where, packed = _concatenated(
-            {f"{k}:{i}": v for i, t in enumerate(tables) for k, v in t.arrays.items()}
-        )
-        meta = {**payload.meta, "draws": {**draws_meta(draws, tables), "arrays": where}}
-        payload = replace(payload, meta=meta, draws=_embedded(packed))
-    if backdrop is not None:
-        payload.meta["attribution"] = backdrop.attribution
+        levels = [level["id"] for level in payload.meta["levels"]]
+        tables = draw_tables(draws, levels, max(limit - payload.size, 0))
+        arrays = {f"{name}:{i}": values for i, t in enumerate(tables) for name, values in t.arrays.items()}
+        where, packed = _concatenated(arrays)
+        about["draws"] = {**draws_meta(draws, tables), "arrays": where}
+        payload = replace(payload, draws=_embedded(packed))
+    for part in (payload, payload.whole):
+        if part is not None:
+            part.meta.update(about)
     return payload
+
+
+def _in_parts(release: PublicRelease, levels: tuple[str, ...]) -> Payload:
+    """Return the payload of levels; where it is large, behind one of the coarser levels that opens sooner."""
+    whole = _payload(release, levels)
+    if _rows(whole) <= _AT_ONCE:
+        return whole
+    for n in range(len(levels) - 1, 0, -1):
+        first = _payload(release, levels[:n])
+        if _rows(first) <= _AT_ONCE:
+            break
+    else:
+        return whole
+    first.meta.update(left_out=whole.meta["left_out"], later=whole.meta["levels"][n:])
+    return replace(first, whole=whole)
+
+
+def _rows(payload: Payload) -> int:
+    return int(payload.meta["arrays"]["home"][2])
 
 
 def _bounds(release: PublicRelease) -> tuple[float, float, float, float]:
@@ -123,12 +155,11 @@ def _bounds(release: PublicRelease) -> tuple[float, float, float, float]:
 def _payload(
     release: PublicRelease,
     levels: tuple[str, ...],
-    behind: dict[str, list[Any]] | None,
 ) -> Payload:
     geography, finest = release.geography, levels[-1]
     flows = release.unit_flows(finest, finest, list(release.counts))
     arrays = _flow_arrays(flows, geography.n_units(finest), list(release.counts))
-    texts: dict[str, Any] = {"codes": {}, "names": {}, "shapes": {}, "backdrop": behind or {}}
+    texts: dict[str, Any] = {"codes": {}, "names": {}, "shapes": {}}
     shapes_of = level_shapes(release, levels)
     drawn_around = not shapes_of
     if drawn_around:
@@ -165,6 +196,7 @@ def _payload(
             for level in levels
         ],
         "layers": layer_meta,
+        "later": [],
         "left_out": [level_words(level)["many"] for level in release.levels[len(levels) :]],
         "counts": _count_groups(release),
         "external_zones": [{name: zone[name] for name in ("unit", "name", "code")} for zone in zones],

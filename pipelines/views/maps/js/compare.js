@@ -42,7 +42,8 @@ function showComparison(data, { side, column, selection, other, unit }) {
   const cell = ([, value, ends, flow, kind], { noise }) => {
     const words = kind === "length" ? length : whole.format;
     const made = text("td", words(value), flow && noise ? "muted" : "");
-    if (ends) made.append(text("span", ends.map(words).join(" to "), "code"));
+    const number = kind === "length" ? (km) => oneDecimal.format(km / unit.km) : words;
+    if (ends) made.append(text("span", `${number(ends[0])} to ${words(ends[1])}`, "code"));
     return made;
   };
   const rows = facts[0].rows.map((row, at) => {
@@ -74,7 +75,7 @@ function showComparison(data, { side, column, selection, other, unit }) {
 async function readOtherMap(file) {
   const page = new DOMParser().parseFromString(await file.text(), "text/html"); // which runs nothing of it
   try {
-    const other = await readData(page);
+    const other = await readData(page, true);
     return { ...other, name: other.meta.release?.name ?? page.title, file: file.name };
   } catch {
     throw new FileError("it is no map that this version of odsynth wrote, or not a whole one.");

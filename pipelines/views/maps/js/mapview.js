@@ -108,8 +108,8 @@ function attributions({ meta: { attribution } }) {
 
 class MapView {
   /** `pick` is called with the unit and the event of a click, `tell` with what is under the pointer; it returns words. */
-  constructor(data, pick, tell) {
-    this.data = data;
+  constructor(data, backdrop, pick, tell) {
+    Object.assign(this, { data, backdrop });
     this.drawn = null; // the level whose areas are in the map
     this.noise = false; // whether the flows in it are
     this.tool = null; // what a click does instead of choosing an area
@@ -155,7 +155,7 @@ class MapView {
     map.addLayer({ id: "fill", type: "fill", source: "areas", filter: polygons });
     map.addLayer({ id: "outline", type: "line", source: "areas", filter: polygons });
     for (const kind of ["water", "roads"]) {
-      const geometries = this.data.backdrop[kind] ?? [];
+      const geometries = this.backdrop[kind] ?? [];
       const features = geometries.map((geometry) => ({ type: "Feature", properties: {}, geometry }));
       map.addSource(kind, { type: "geojson", data: { type: "FeatureCollection", features }, tolerance: 0 });
     }
@@ -245,6 +245,20 @@ class MapView {
     });
     map.on("mouseout", () => this.popup.remove());
     this.#fitPaper();
+  }
+
+  /** Take data with more levels. */
+  setData(data) {
+    this.data = data;
+    this.drawn = null;
+  }
+
+  /** Wait until everything that was shown is drawn. */
+  whenDrawn() {
+    return new Promise((done) => {
+      this.map.once("idle", () => done());
+      this.map.triggerRepaint();
+    });
   }
 
   /** Show the same part of the map on paper, which has another shape than the window. */

@@ -5,7 +5,7 @@ const EVERYBODY = "S000"; // the column that counts all jobs
 
 /** Fill the lists from which a reader chooses. */
 function fillChoices(data) {
-  const levels = data.levels.map((level) => new Option(capital(level.one) + (level.noise ? " (noise)" : ""), level.id));
+  const levels = [...data.levels, ...data.meta.later].map((level) => new Option(capital(level.one) + (level.noise ? " (noise)" : ""), level.id));
   byId("level").append(...levels);
   for (const { attribute, columns } of data.meta.counts) {
     const options = columns.map(({ id, words }) => new Option(capital(words), id));
@@ -23,7 +23,7 @@ function fillChoices(data) {
   if (data.meta.left_out.length) {
     byId("left-out").textContent =
       `Left out, because this page would grow too large: ${data.meta.left_out.join(", ")}. ` +
-      `Numbers are of whole ${data.finest.many}.`;
+      `Numbers are of whole ${(data.meta.later.at(-1) ?? data.finest).many}.`;
   }
 }
 
@@ -137,8 +137,12 @@ function showSummary(state, found, unit, data, intervals) {
   byId("mean").textContent = length(found.mean);
   byId("median").textContent = length(found.median);
   const beyond = found.jobs - found.placed;
+  // Of coarser areas than the release has, centroids are means of those of blocks.
+  const coarse = data.meta.later.length || data.meta.left_out.length;
+  byId("measured-between").textContent = data.finest.many + (coarse ? " (the mean of their blocks’ centroids)" : "");
   byId("commute-of").textContent =
     `Commutes are measured between centroids of ${data.finest.many}` +
+    (data.meta.later.length ? `, until ${data.meta.later.at(-1).many} are opened` : "") +
     (beyond > 0 ? `, without the ${whole.format(beyond)} who live in external zones.` : ".") +
     (found.meanInterval ? ` ${meanWords(found.meanInterval, unit)}` : "");
   byId("jobs-interval").textContent = data.draws ? boundWords(data, state, intervals) : "";
@@ -149,7 +153,10 @@ function showSummary(state, found, unit, data, intervals) {
 function boundWords({ draws }, { side, selection, column }, intervals) {
   if (side === "work" || !selection) return "Jobs by place of work are public totals, and exact.";
   const ends = { home: intervals.live, both: intervals.all }[side];
-  if (ends) return `True number: ${intervalWords(ends)}, in 90 % of its posterior draws.`;
+  if (ends) {
+    const noise = "What is counted above may lie outside: it has noise, or was drawn.";
+    return `True number: ${intervalWords(ends)}, in 90 % of its posterior draws. ${noise}`;
+  }
   const [table] = draws.tables.filter((each) => each.column === column && (side === "home" || each.works));
   return `No interval: the draws ${table ? `in this page are of whole ${table.homes.many}` : "do not tell these jobs apart"}.`;
 }
