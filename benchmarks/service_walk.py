@@ -4,12 +4,12 @@ Usage: python benchmarks/service_walk.py [--images FOLDER] [--views FOLDER]
 
 An operator compares plans of the demo region, makes one of them and queues it; another person is sent a mail,
 looks at certificate and map, and approves it by keyboard alone; anybody opens its page and its map. A second
-run fails, as a public file has changed, and is tried again and rejected; a third is closed. Prints how long
-each took. Every page of the operators, in every state on the way, is looked at by axe-core on a phone and on a
-laptop, in light and in dark; what it finds, what is wider than the screen, what is asked of other hosts and
-what the browser complains of, is an error. --images writes the pictures of the documentation, --views one of
-each of those pages at two widths. Needs a checkout without changes: releases of another cannot be published.
-npm fetches axe-core; the browser is a headless chromium.
+run fails, as a public file has changed, and is tried again and rejected; a comparison that fails is closed; the
+release is withdrawn. Prints how long each took. Every page of the operators, in every state on the way, is
+looked at by axe-core on a phone in dark and on a laptop in light; what it finds, what is wider than the screen,
+what is asked of other hosts and what the browser complains of, is an error. --images writes the pictures of
+the documentation, --views two of each of those pages. Needs a checkout without changes: releases of another
+cannot be published. npm fetches axe-core; the browser is a headless chromium.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ IDLE = """() => new Promise((done) => {
     map.triggerRepaint();
 })"""
 MILLISECONDS = 300_000
-SIZES = {"phone": {"width": 390, "height": 844}, "laptop": {"width": 1280, "height": 800}}
+SIZES = {"dark": {"width": 390, "height": 844}, "light": {"width": 1280, "height": 800}}
 WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 FOCUSED = "document.activeElement.innerText || document.activeElement.name || ''"
 MOST_KEYS = 60
@@ -108,24 +108,22 @@ class Looker:
             views.mkdir(parents=True, exist_ok=True)
 
     def at(self, page: Page, name: str) -> None:
-        """Look on a phone and on a laptop, in light and in dark; leave the page as it was."""
+        """Look on a phone in dark and on a laptop in light, as which the page is left."""
         self.pages += 1
         opened = "details:not([open]) > summary"
         page.evaluate(
             "(selector) => document.querySelectorAll(selector).forEach((e) => (e.parentElement.open = true))",
             opened,
         )
-        for size, viewport in SIZES.items():
+        for scheme, viewport in SIZES.items():
             page.set_viewport_size(viewport)  # type: ignore[arg-type]
-            for scheme in ("dark", "light"):
-                page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-                where = f"{name}, {size}, {scheme}"
-                self.number += 1
-                self.problems += [f"{where}: {each}" for each in violations(page, self._axe)]
-                if self._views is not None and (scheme == "light" or size == "phone"):
-                    page.screenshot(path=self._views / f"{name}-{size}-{scheme}.png", full_page=True)
+            page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+            self.number += 1
+            self.problems += [f"{name}, {scheme}: {each}" for each in violations(page, self._axe)]
             if (wider := page.evaluate(WIDER)) > 0:
-                self.problems.append(f"{name}, {size}: {wider} pixels wider than the screen")
+                self.problems.append(f"{name}, {scheme}: {wider} pixels wider than the screen")
+            if self._views is not None:
+                page.screenshot(path=self._views / f"{name}-{scheme}.png", full_page=True)
 
 
 def keys_to(page: Page, wanted: str, key: str = "Tab") -> int:
