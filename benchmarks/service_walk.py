@@ -2,14 +2,14 @@
 
 Usage: python benchmarks/service_walk.py [--images FOLDER] [--views FOLDER]
 
-An operator compares plans of the demo region, makes one of them and queues it; another person is sent a mail,
-looks at certificate and map, and approves it by keyboard alone; anybody opens its page and its map. A second
-run fails, as a public file has changed, and is tried again and rejected; a comparison that fails is closed; the
-release is withdrawn. Prints how long each took. Every page of the operators, in every state on the way, is
-looked at by axe-core on a phone in dark and on a laptop in light; what it finds, what is wider than the screen,
-what is asked of other hosts and what the browser complains of, is an error. --images writes the pictures of
-the documentation, --views two of each of those pages. Needs a checkout without changes: releases of another
-cannot be published. npm fetches axe-core; the browser is a headless chromium.
+An operator compares plans of the demo region, makes one of them and queues it; another person is sent a
+mail, looks at certificate and map, and approves it by keyboard alone; anybody opens its page and its map. A
+second run fails, as a public file has changed, and is tried again and rejected; a comparison that fails is
+closed; the release is withdrawn. Prints how long each took. Every page of the operators, in every state on
+the way, is looked at by axe-core on a phone in dark and on a laptop in light; what it finds, what is wider
+than the screen, what is asked of other hosts and what the browser complains of, is an error. --images
+writes the pictures of the documentation, --views two of each of those pages. Needs a checkout without
+changes: releases of another cannot be published. npm fetches axe-core; the browser is a headless chromium.
 """
 
 from __future__ import annotations

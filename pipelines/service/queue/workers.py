@@ -72,6 +72,7 @@ class Workers:
         self._lease, self._look, self._grace = lease, look, grace
         self._end = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._teller: threading.Thread | None = None
 
     def start(self) -> None:
         """Begin to work, to submit what the release calendar says is due, and to tell who is to decide."""
@@ -79,17 +80,20 @@ class Workers:
         jobs = [self._work] * self._settings.workers
         if jobs and self._settings.calendar is not None:
             jobs.append(self._keep_calendar)
-        if jobs and self._settings.notices is not None:
-            jobs.append(self._tell)
         self._threads = [threading.Thread(target=job, daemon=True, name="worker") for job in jobs]
         for thread in self._threads:
             thread.start()
+        if jobs and self._settings.notices is not None:
+            self._teller = threading.Thread(target=self._tell, daemon=True, name="teller")
+            self._teller.start()
 
     def stop(self) -> None:
         """Claim nothing more, and return a few seconds later; what is not done by then is resumed."""
         self._end.set()
         for thread in self._threads:
             thread.join()
+        if self._teller is not None:  # a mail server may be silent for longer
+            self._teller.join(self._grace)
 
     @property
     def alive(self) -> bool:
