@@ -14,7 +14,10 @@ from starlette.responses import HTMLResponse
 
 from synth import decimal_down, decimal_up
 
-__all__ = ["render", "text"]
+__all__ = ["HTML", "render", "text"]
+
+HTML = "text/html; charset=utf-8"
+"""The media type of pages."""
 
 
 def render(

@@ -63,7 +63,8 @@ class Limits(_Table):
     Attributes
     ----------
     public, operator, login : str
-        Requests to the public side, to the operator's side, and attempts to log in, as in "600/minute".
+        Requests to the public side, to the operator's side, and attempts to log in that failed, as in
+        "600/minute".
     body : int
         Largest body of a request, in bytes.
     """

@@ -130,6 +130,7 @@ class Catalog:
         self._lock = threading.Lock()
         self._versions: dict[tuple[str, str], Version] = {}
         self._made: dict[str, bytes] = {}
+        self._making = threading.Lock()
         self._wanted, self._read_for, self._looked_at = 1, 0, 0.0
         self._marks: dict[Path, tuple[int, int, int] | None] = {}
         self._newest, self._read_at = 0, 0  # of the clock of files
@@ -171,11 +172,13 @@ class Catalog:
         return sorted(self._current().values(), key=lambda v: (v.state.begun, v.state.name), reverse=True)
 
     def once(self, name: str, make: Callable[[list[Version]], bytes]) -> bytes:
-        """Return what is made of all versions; it is made again when they have been read again."""
+        """Return what one thread makes of all versions; made again when they have been read again."""
         self._current()
         made = self._made  # before the versions, which are then at least as new
         if name not in made:
-            made[name] = make(self.versions())
+            with self._making:
+                if name not in made:
+                    made[name] = make(self.versions())
         return made[name]
 
     def version(self, name: str, version: str) -> Version:

@@ -10,12 +10,12 @@ from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from pipelines.release.signing import PUBLIC_KEY
-from pipelines.service.caching import CONTENT, STATEMENT, is_fresh, tag
+from pipelines.service.caching import CONTENT, answer, is_fresh, tag
 from pipelines.service.parameters import Name, VersionName, latest_version
 from pipelines.service.public.catalog import Catalog, Version
 from pipelines.service.public.downloads import ServedFile
 from pipelines.service.public.flow_queries import FlowQuestion, Side, select
-from pipelines.service.rendering import render
+from pipelines.service.rendering import HTML, text
 from pipelines.service.store import ServiceError
 from pipelines.views.accuracy import accuracy_words
 from pipelines.views.intervals import COVERAGE_WORDS
@@ -43,8 +43,12 @@ def add_pages(app: FastAPI) -> None:
 def releases(request: Request) -> Response:
     """The list of releases, those to be used first."""
     catalog: Catalog = request.app.state.catalog
-    versions = sorted(catalog.versions(), key=lambda version: version.status != "complete")
-    return _page(request, "releases.html", versions=versions)
+    return answer(request, catalog.once("home", _home), media_type=HTML)
+
+
+def _home(versions: list[Version]) -> bytes:
+    versions = sorted(versions, key=lambda version: version.status != "complete")
+    return text("releases.html", versions=versions).encode()
 
 
 @_router.get("/releases/{name}/{version}")
@@ -95,7 +99,7 @@ def map_page(request: Request, name: Name, version: VersionName) -> Response:
     }
     if is_fresh(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)
-    return ServedFile(path, headers=headers, media_type="text/html; charset=utf-8")
+    return ServedFile(path, headers=headers, media_type=HTML)
 
 
 @_router.get("/releases/{name}/{version}/flows")
@@ -174,8 +178,4 @@ def api(request: Request) -> Response:
 
 
 def _page(request: Request, template: str, **context: Any) -> Response:
-    response = render(request, template, headers={"Cache-Control": STATEMENT}, **context)
-    response.headers["ETag"] = tag(bytes(response.body))
-    if is_fresh(request, response.headers["ETag"]):
-        return Response(status_code=304, headers={k: response.headers[k] for k in ("ETag", "Cache-Control")})
-    return response
+    return answer(request, text(template, request=request, **context).encode(), media_type=HTML)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -15,8 +16,9 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 import pipelines
+from pipelines.service.public import pages
 
-from ..helpers import NAME, Page
+from ..helpers import NAME, Page, at_once
 
 PAGES = (
     "/",
@@ -58,6 +60,25 @@ def test_the_list(client: TestClient, page: str) -> None:
     text = client.get("/").text
     assert f'<a href="{page}">Demo region 2019, all jobs</a>' in text
     assert "Published" in text
+
+
+def test_the_list_is_made_once_for_each_change(
+    make_app: Callable[..., FastAPI], new_state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, real = [], pages.text
+    monkeypatch.setattr(
+        pages, "text", lambda *names, **context: made.append(names) or real(*names, **context)
+    )
+    app = make_app(new_state)
+    client = TestClient(app)
+    for path in (new_state / "published", *(new_state / "published").rglob("*")):
+        os.utime(path, (1_000_000_000, 1_000_000_000))  # what is new may be read twice
+    at_once(lambda _: client.get("/"), 8)
+    assert len(made) == 1
+    pipelines.withdraw(new_state / "published", NAME, "v1", "A mistake.")
+    app.state.catalog.refresh()
+    assert "withdrawn" in client.get("/").text
+    assert len(made) == 2
 
 
 def test_an_empty_list(make_app: Callable[..., FastAPI], tmp_path: Path) -> None:
