@@ -35,7 +35,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from pipelines.config.fields import absolute, shown
+from pipelines.config.fields import Line, absolute, shown
 from pipelines.config.problems import describe
 from pipelines.config.toml import ConfigError, read_toml
 
@@ -49,6 +49,9 @@ INPUT_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 _Rate = Annotated[str, StringConstraints(pattern="^[1-9][0-9]{0,8}/(second|minute|hour)$")]
 _Role = Literal["viewer", "operator", "approver"]
 _Url = Annotated[str, StringConstraints(pattern=r"^https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?$")]
+_Contact = Annotated[
+    str, StringConstraints(pattern=r"^(https?://[^\s]+|[^\s@/:]+@[^\s@/:]+)$", max_length=300)
+]
 _Path = Annotated[Path, AfterValidator(lambda path: absolute(Path.cwd(), path))]
 
 
@@ -225,6 +228,10 @@ class ServiceSettings(BaseSettings):
         Address of a Dask cluster to draw on.
     public_url : str or None
         What readers type; begins with https:// where a proxy encrypts.
+    publisher : str or None
+        Who publishes, as pages and citations name them.
+    contact : str or None
+        Where readers ask: a mail address, or the address of a page.
     proxies : tuple of str
         Addresses of proxies whose word about the client's address is taken.
     cors_origins : tuple of str
@@ -257,6 +264,8 @@ class ServiceSettings(BaseSettings):
     workers: Annotated[int, Field(ge=0, le=64)] = 1
     scheduler: str | None = None
     public_url: _Url | None = None
+    publisher: Line | None = None
+    contact: _Contact | None = None
     proxies: tuple[str, ...] = ()
     cors_origins: tuple[str, ...] = ("*",)
     log: _Path | None = None
@@ -273,6 +282,12 @@ class ServiceSettings(BaseSettings):
     def address(self) -> str:
         """What links to the service begin with. Not from the Host header, which anybody writes."""
         return self.public_url.rstrip("/") if self.public_url else f"http://{self.host}:{self.port}"
+
+    @property
+    def contact_link(self) -> str | None:
+        """`contact` as an address that browsers open."""
+        mail = self.contact is not None and not self.contact.startswith("http")
+        return f"mailto:{self.contact}" if mail else self.contact
 
     @property
     def inputs_folder(self) -> Path:
@@ -391,6 +406,8 @@ def _problem(error: ErrorDetails) -> str:
             return f"{key}: this is not a path; write it as text, in quotes"
         case "string_pattern_mismatch" if key.endswith(("public_url", "issuer")):
             return f"{key}: this is not an address; write one like https://data.example.org"
+        case "string_pattern_mismatch" if key == "contact":
+            return "contact: not a mail address nor the address of a page; write one like data@example.org"
         case "string_pattern_mismatch" if key.startswith("limits."):
             return f'{key}: {shown(error["input"])} is not a rate; write for example "600/minute"'
         case "string_pattern_mismatch":

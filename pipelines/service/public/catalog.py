@@ -12,11 +12,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from pipelines.publishing.publishing import Published, published
 from pipelines.release.certificate import Certificate
@@ -33,7 +34,8 @@ from pipelines.service.public.flow_queries import (
     flow_batches,
     largest_flows,
 )
-from pipelines.service.public.preparation import Preparation, Prepared
+from pipelines.service.public.key_figures import KeyFigures
+from pipelines.service.public.preparation import DrawsMark, Preparation, Prepared, draws_file, draws_mark
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
@@ -104,9 +106,14 @@ class Version:
         """Hash of all its content."""
         return self.state.sha256
 
+    @property
+    def page(self) -> str:
+        """Where its page is, from the root of the service; below ``/api/v1`` the API has the version."""
+        return f"/releases/{self.state.name}/{self.state.version}"
+
     def address(self, file: File) -> str:
         """Return where a file is downloaded, from the root of the service."""
-        return f"/releases/{self.state.name}/{self.state.version}/files/{file.name}"
+        return f"{self.page}/files/{file.name}"
 
 
 class Catalog:
@@ -312,13 +319,17 @@ class Catalog:
         mark = self.draws_mark(version)
         return None if mark is None else self._draws(version.folder, version.sha256, mark)
 
-    def draws_mark(self, version: Version) -> tuple[int, int] | None:
+    def draws_mark(self, version: Version) -> DrawsMark | None:
         """Return size and time of the file of draws of a version; None if there is none."""
-        try:
-            info = _draws_file(version.folder).stat()
-        except OSError:
-            return None
-        return info.st_size, info.st_mtime_ns
+        return draws_mark(version.folder)
+
+    def key_figures(self, version: Version) -> KeyFigures | None:
+        """Return the key figures of a usable version; None until they are made, and where there are none."""
+        prepared = self.prepared(version.sha256)
+        for mark in (self.draws_mark(version), None):
+            with suppress(OSError):
+                return TypeAdapter(KeyFigures | None).validate_json(prepared.figures(mark).read_bytes())
+        return None
 
     def prepared(self, sha256: str) -> Prepared:
         """Return where the map and the tables of a content are, or will be."""
@@ -350,12 +361,15 @@ class Catalog:
         watched, versions = {self.place}, {}
         for state in states:
             folder = self.place / state.name / state.version
+            prepared = self.prepared(state.sha256)
             watched |= {folder.parent, folder}
             if state.status == "incomplete":
                 continue
             certificate, files = self._describe(folder, state.sha256)
             watched |= {file.path.parent for file in files.values()}
             watched |= {folder / CHECKSUMS, folder / "certificate.json"}
+            # What the home page shows as soon as it is there.
+            watched |= {prepared.figures(mark) for mark in (None, draws_mark(folder))} | {draws_file(folder)}
             status = state.status
             if status == "complete" and (certificate is None or not files):
                 status = "damaged"
@@ -376,9 +390,9 @@ class Catalog:
 
     def _read_draws(self, folder: Path, sha256: str, _: tuple[int, int]) -> PosteriorDraws | None:
         try:
-            return PosteriorDraws(self._release(folder, sha256), _draws_file(folder))
+            return PosteriorDraws(self._release(folder, sha256), draws_file(folder))
         except (PublicReleaseError, OSError) as error:
-            _log.warning("%s is not used: %s", _draws_file(folder).name, type(error).__name__)
+            _log.warning("%s is not used: %s", draws_file(folder).name, type(error).__name__)
             return None
 
 
@@ -393,10 +407,6 @@ def _marks(paths: Iterable[Path]) -> dict[Path, tuple[int, int, int] | None]:
         else:
             marks[path] = info.st_mtime_ns, info.st_size, info.st_ino
     return marks
-
-
-def _draws_file(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name}.draws.parquet")
 
 
 def _describe(folder: Path, sums: str) -> tuple[Certificate | None, dict[str, File]]:

@@ -2,9 +2,12 @@
 
 ::
 
-    CACHE/SHA256/map.html   the map, in one file (`pipelines.build_map`)
-    CACHE/SHA256/flows/     the flows, ready for questions (`pipelines.service.public.flow_tables`)
-    CACHE/SHA256/tiles/     areas as vector tiles (`pipelines.service.public.tiles`)
+    CACHE/SHA256/map.html       the map, in one file (`pipelines.build_map`)
+    CACHE/SHA256/flows/         the flows, ready for questions (`pipelines.service.public.flow_tables`)
+    CACHE/SHA256/tiles/         areas as vector tiles (`pipelines.service.public.tiles`)
+    CACHE/SHA256/picture.svg    the map at a glance (`pipelines.service.public.pictures`)
+    CACHE/SHA256/figures*.json  key figures (`pipelines.service.public.key_figures`), and once more with
+                                intervals where posterior draws lie beside the version
 
 The names are of the content, so nothing here is ever out of date, and all of it may be deleted at any time.
 """
@@ -21,13 +24,20 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-from pipelines.release.reader import read_public_release
+from pydantic import TypeAdapter
+
+from pipelines.release.reader import PublicRelease, PublicReleaseError, read_public_release
 from pipelines.service.public.flow_tables import write_flow_tables
+from pipelines.service.public.key_figures import KeyFigures, key_figures
+from pipelines.service.public.pictures import write_picture
 from pipelines.service.public.tiles import write_tiles
 from pipelines.storage.durable import whole_file, write_whole
+from pipelines.views.intervals import PosteriorDraws
 from pipelines.views.maps import build_map
 
-__all__ = ["Preparation", "Prepared", "prepare"]
+__all__ = ["DrawsMark", "Preparation", "Prepared", "draws_file", "draws_mark", "prepare"]
+
+DrawsMark = tuple[int, int]
 
 _LOOK_SECONDS = 3.0
 _log = logging.getLogger(__name__)
@@ -60,9 +70,32 @@ class Prepared:
         return self.folder / "tiles"
 
     @property
-    def complete(self) -> bool:
+    def picture(self) -> Path:
+        """The picture of the map."""
+        return self.folder / "picture.svg"
+
+    def figures(self, draws: DrawsMark | None) -> Path:
+        """The key figures, with intervals from draws with this mark (`draws_mark`)."""
+        return self.folder / ("figures.json" if draws is None else f"figures-{draws[0]}-{draws[1]}.json")
+
+    def complete(self, draws: DrawsMark | None) -> bool:
         """Whether everything has been made."""
-        return self.map.is_file() and self.flows.is_dir() and self.tiles.is_dir()
+        files = (self.map, self.picture, self.figures(None), self.figures(draws))
+        return self.flows.is_dir() and self.tiles.is_dir() and all(file.is_file() for file in files)
+
+
+def draws_file(folder: Path) -> Path:
+    """Return where posterior draws of a version lie, if there are any: beside its folder."""
+    return folder.with_name(f"{folder.name}.draws.parquet")
+
+
+def draws_mark(folder: Path) -> DrawsMark | None:
+    """Return size and time of the file of draws of a version; None if there is none."""
+    try:
+        info = draws_file(folder).stat()
+    except OSError:
+        return None
+    return info.st_size, info.st_mtime_ns
 
 
 def prepare(folder: Path, prepared: Prepared) -> None:
@@ -86,6 +119,21 @@ def prepare(folder: Path, prepared: Prepared) -> None:
         # Without the library that draws maps there is none, and all else works.
         with suppress(FileNotFoundError):
             write_whole(prepared.map, build_map(folder), mode=None)
+    if not prepared.picture.is_file():
+        write_picture(read_public_release(folder), prepared.flows, prepared.picture)
+    if not prepared.figures(None).is_file():
+        _write_figures(read_public_release(folder), prepared, None)
+    if not prepared.figures(mark := draws_mark(folder)).is_file():
+        _write_figures(read_public_release(folder), prepared, mark)
+
+
+def _write_figures(release: PublicRelease, prepared: Prepared, mark: DrawsMark | None) -> None:
+    found = key_figures(release, prepared.flows)
+    if mark is not None:
+        # Draws of another content, or damaged ones, give no intervals.
+        with suppress(PublicReleaseError, OSError):
+            found = key_figures(release, prepared.flows, PosteriorDraws(release, draws_file(release.folder)))
+    write_whole(prepared.figures(mark), TypeAdapter(KeyFigures | None).dump_json(found), mode=None)
 
 
 class Preparation:
@@ -116,12 +164,15 @@ class Preparation:
             self._thread.join()
 
     def _work(self, versions: Callable[[], Iterable[tuple[str, Path]]]) -> None:
-        tried: set[str] = set()  # what cannot be prepared is not tried again before the next start
+        tried: set[tuple[str, DrawsMark | None]] = (
+            set()
+        )  # what cannot be prepared is not tried again before the next start
         while not self._end.is_set():
             with suppress(Exception):  # the folder may be on a disk that is away for a while
                 for sha256, folder in versions():
-                    if sha256 not in tried and not self.of(sha256).complete:
-                        tried.add(sha256)
+                    mark = draws_mark(folder)
+                    if (sha256, mark) not in tried and not self.of(sha256).complete(mark):
+                        tried.add((sha256, mark))
                         self._prepare(sha256, folder)
                     if self._end.is_set():
                         return

@@ -237,6 +237,7 @@ class Page(HTMLParser):
         self.addresses: list[str] = []
         self.fields: list[tuple[str, str | None]] = []
         self.headings: list[int] = []
+        self.described: Any = None  # linked data, which is no script
         self.feed(text)
         assert self.open == []
         assert len(self.ids) == len(set(self.ids))
@@ -244,8 +245,8 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag not in EMPTY:
             self.open.append(tag)
-        assert tag != "script"
         names = dict(attrs)
+        assert tag != "script" or names == {"type": "application/ld+json"}
         assert not any(name.startswith("on") or name == "style" for name in names)
         self.ids += [names["id"] or ""] if "id" in names else []
         self.addresses += [names[key] or "" for key in ("href", "src", "action") if key in names]
@@ -253,6 +254,10 @@ class Page(HTMLParser):
             self.fields.append((tag, names.get("id")))
         if re.fullmatch("h[1-6]", tag):
             self.headings.append(int(tag[1]))
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] == ["script"]:
+            self.described = json.loads(data)
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag

@@ -27,7 +27,7 @@ def test_a_service_prepares_what_it_finds(
     (made,) = (path.name for path in (service_state / "cache").iterdir())
     rmtree(new_state / "cache" / made)
     with TestClient(make_app(new_state)) as client:
-        wait_for(lambda: Prepared(new_state / "cache" / made).complete)
+        wait_for(lambda: Prepared(new_state / "cache" / made).complete(None))
         assert client.get(f"{base}/flows?work=01&work_level=st").status_code in (200, 404)
         assert "No map has been drawn yet" not in client.get(page).text
 
@@ -41,7 +41,7 @@ def test_the_end_does_not_wait(new_state: Path, caplog: pytest.LogCaptureFixture
     begun = time.monotonic()
     work.stop()
     assert time.monotonic() - begun < 10
-    assert not work.of("0" * 64).complete
+    assert not work.of("0" * 64).complete(None)
 
 
 def test_what_cannot_be_prepared_is_logged_and_not_tried_again(
@@ -67,10 +67,14 @@ def test_what_cannot_be_prepared_is_logged_and_not_tried_again(
 
 def test_what_is_there_is_not_made_again(service_state: Path, tmp_path: Path) -> None:
     there = Prepared(tmp_path)
-    there.map.write_text("made before")
+    files = (there.map, there.picture, there.figures(None))
+    for file in files:
+        assert not there.complete(None)
+        file.write_text("made before")
     for folder in (there.flows, there.tiles):
         folder.mkdir()
-    assert there.complete
+    assert there.complete(None)
+    assert not there.complete((1, 1))  # draws
     prepare(service_state / "published" / NAME / "v1", there)
-    assert there.map.read_text() == "made before"
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["flows", "map.html", "tiles"]
+    assert {file.read_text() for file in files} == {"made before"}
+    assert {*tmp_path.rglob("*")} == {*files, there.flows, there.tiles}
