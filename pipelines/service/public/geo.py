@@ -410,7 +410,7 @@ def _archive_name(level: str) -> str:
 def _archive(service: _Service, level: str) -> FilePath:
     if level not in service.release.levels:
         raise no_level(service.release, "level")
-    folder = service.catalog.prepared(service.version.sha256).tiles
+    folder = service.catalog.prepared(service.version.sha256, service.version.folder).tiles
     if not folder.is_dir():
         raise ServiceError(503, "preparing", "Tiles of this release are being made; ask again in a minute.")
     archive = folder / _archive_name(level)

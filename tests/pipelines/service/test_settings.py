@@ -83,6 +83,7 @@ def test_the_environment_lies_over_the_file(tmp_path: Path, monkeypatch: pytest.
         ('public_url = "https://a.example\\r\\nX: y"', "public_url: this is not an address"),
         ('[oidc]\nissuer = "https://a.example"\nclient_id = "x"', "oidc.client_secret: missing"),
         ("[oidc]\nclient_secret = 5", "oidc.client_secret: this is not text"),
+        ('[backdrop]\nwater = "lakes.gpkg"', "backdrop.attribution: missing"),
         ("cors_origins = 5", "cors_origins"),
         ("[notices]", "notices: names neither smtp nor webhook"),
         ('[notices]\nsmtp = "smtps://a.example"', "notices: smtp needs sender, and operators or approvers"),
