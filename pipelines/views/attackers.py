@@ -95,7 +95,8 @@ The best share of correct guesses, if without your job all candidates were equal
   says{self._coins()}.
 - {self._exactness()}
 - Not counted is what the release teaches about everybody, with your job or without. One job in one release
-  of this plan is meant; for several jobs, or several releases, epsilon and delta are what adds up.
+  of this plan is meant, and a belief about the homes of one pool by itself; for several jobs, or several
+  releases, epsilon and delta are what adds up.
 """
 
     def odds(self, pools: NDArray[np.bool_]) -> list[synth.Change]:
@@ -174,7 +175,7 @@ The best share of correct guesses, if without your job all candidates were equal
     def _coins(self) -> str:
         if set(self.plan.numeric.parameters.to_json()["retention"]) == {"1"}:
             return ""
-        return ", but for what the coins of\n  empty cells may add, which the other rows count"
+        return ", but for what coins of empty cells may add, which the other rows count"
 
     def _exactness(self) -> str:
         if any(change.exact for changes in self.changes for change in changes):

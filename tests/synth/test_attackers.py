@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -182,6 +183,12 @@ def test_simulated_attackers_find_what_their_class_may_and_stronger_ones_more(na
     bounded, found = case.bound, case.found(100_000, seed=1)
     assert (found > bounded) == case.stronger
     assert found > 1 + (bounded - 1) / 10, "an attacker who finds nothing shows nothing"
+
+
+def test_the_page_has_every_case_as_expected() -> None:
+    page = (Path(__file__).resolve().parent.parent.parent / "docs" / "attack-model.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| (.+?) \|.*\| (yes|no) \|$", page, re.MULTILINE))
+    assert rows == {name: "yes" if case.stronger else "no" for name, case in CASES.items()}
 
 
 def test_shares_of_correct_guesses() -> None:
