@@ -116,14 +116,19 @@ def prepare(folder: Path, prepared: Prepared) -> None:
     if not prepared.tiles.is_dir():
         with whole_file(prepared.tiles, mode=None) as made:
             write_tiles(read_public_release(folder), prepared.flows, made)
+    if not prepared.picture.is_file():
+        write_picture(read_public_release(folder), prepared.flows, prepared.picture)
+    if prepared.map.is_file() and prepared.figures.is_file():
+        return
+    draws = _draws(folder, prepared)
     if not prepared.map.is_file():
         # Without the library that draws maps there is none, and all else works.
         with suppress(FileNotFoundError):
-            write_whole(prepared.map, _map(folder, prepared), mode=None)
-    if not prepared.picture.is_file():
-        write_picture(read_public_release(folder), prepared.flows, prepared.picture)
+            write_whole(
+                prepared.map, _map(folder, prepared.draws if draws else None, prepared.backdrop), mode=None
+            )
     if not prepared.figures.is_file():
-        figures = key_figures(read_public_release(folder), prepared.flows, _draws(folder, prepared))
+        figures = key_figures(read_public_release(folder), prepared.flows, draws)
         write_whole(prepared.figures, TypeAdapter(KeyFigures | None).dump_json(figures), mode=None)
 
 
@@ -138,11 +143,10 @@ def _draws(folder: Path, prepared: Prepared) -> PosteriorDraws | None:
         return None
 
 
-def _map(folder: Path, prepared: Prepared) -> str:
-    """Return the map, without draws or a backdrop that cannot be used."""
-    draws = None if _draws(folder, prepared) is None else prepared.draws
+def _map(folder: Path, draws: Path | None, backdrop: Backdrop | None) -> str:
+    """Return the map, without a backdrop that cannot be used."""
     try:
-        return build_map(folder, intervals=draws, backdrop=prepared.backdrop)
+        return build_map(folder, intervals=draws, backdrop=backdrop)
     except InputError as error:
         _log.warning("water and roads are not used: %s", type(error).__name__)
         return build_map(folder, intervals=draws)
