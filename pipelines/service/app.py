@@ -27,7 +27,7 @@ from pipelines.service.metrics import Metrics, RunMetrics
 from pipelines.service.operators import api as operator_api
 from pipelines.service.operators import pages as operator_pages
 from pipelines.service.parameters import known_parameters
-from pipelines.service.protocol import PatientProtocol
+from pipelines.service.protocol import TimedProtocol
 from pipelines.service.public import api as public_api
 from pipelines.service.public import downloads, geo
 from pipelines.service.public import pages as public_pages
@@ -149,7 +149,7 @@ def server_options(settings: ServiceSettings) -> dict[str, Any]:
     return {
         "host": settings.host,
         "port": settings.port,
-        "http": PatientProtocol,
+        "http": TimedProtocol,
         "ws": "none",
         "log_config": None,
         "access_log": False,  # ours has a fixed set of fields (security.py)

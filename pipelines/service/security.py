@@ -116,7 +116,8 @@ class _Guard:
             detail = f"Too many requests from this address; try again in {wait} seconds."
             return refusal(Request(scope), 429, "too_many", detail, {"Retry-After": str(wait)})
         if scope["method"] not in SAFE_METHODS and self._came_from_elsewhere(headers):
-            detail = "This was sent by a page of another site. Fix: use the pages of this service."
+            fix = "use the pages of this service; if a proxy is before it, set public_url"
+            detail = f"This was sent by a page of another site. Fix: {fix}."
             return refusal(Request(scope), 403, "origin", detail)
         return None
 

@@ -49,7 +49,7 @@ def two(postgresql: Any, service_state: Path, tmp_path: Path) -> Iterator[tuple[
             running.callback(process.kill)
             addresses.append(f"http://127.0.0.1:{port}")
         for address in addresses:
-            wait_for(lambda address=address: answers(address), 60)
+            wait_for(lambda address=address: answers(address), 240)
         yield addresses[0], addresses[1], secret
 
 
