@@ -148,10 +148,8 @@ def walk(chromium: Browser, address: str, tokens: dict[str, str], images: Path |
 
     reader.goto(address)
     reader.get_by_role("link", name="Demo region").wait_for()
-    picture(reader, "releases")
     reader.get_by_role("link", name="Demo region").click()
     reader.get_by_role("link", name="Open the map").wait_for()
-    picture(reader, "release_page")
     reader.get_by_role("link", name="Open the map").click()
     reader.wait_for_selector("html[data-ready]", state="attached")
     reader.locator("#top button").first.click()

@@ -6,7 +6,7 @@
     CACHE/SHA256/flows/         the flows, ready for questions (`pipelines.service.public.flow_tables`)
     CACHE/SHA256/tiles/         areas as vector tiles (`pipelines.service.public.tiles`)
     CACHE/SHA256/picture.svg    the map at a glance (`pipelines.service.public.pictures`)
-    CACHE/SHA256/figures*.json  key figures (`pipelines.service.public.key_figures`), and once more with
+    CACHE/SHA256/figures*.json  key figures (`pipelines.views.key_figures`), and once more with
                                 intervals where posterior draws lie beside the version
 
 The names are of the content, so nothing here is ever out of date, and all of it may be deleted at any time.
@@ -28,11 +28,11 @@ from pydantic import TypeAdapter
 
 from pipelines.release.reader import PublicRelease, PublicReleaseError, read_public_release
 from pipelines.service.public.flow_tables import write_flow_tables
-from pipelines.service.public.key_figures import KeyFigures, key_figures
 from pipelines.service.public.pictures import write_picture
 from pipelines.service.public.tiles import write_tiles
 from pipelines.storage.durable import whole_file, write_whole
 from pipelines.views.intervals import PosteriorDraws
+from pipelines.views.key_figures import KeyFigures, key_figures
 from pipelines.views.maps import build_map
 
 __all__ = ["DrawsMark", "Preparation", "Prepared", "draws_file", "draws_mark", "prepare"]
@@ -128,11 +128,11 @@ def prepare(folder: Path, prepared: Prepared) -> None:
 
 
 def _write_figures(release: PublicRelease, prepared: Prepared, mark: DrawsMark | None) -> None:
-    found = key_figures(release, prepared.flows)
+    found = key_figures(release)
     if mark is not None:
         # Draws of another content, or damaged ones, give no intervals.
         with suppress(PublicReleaseError, OSError):
-            found = key_figures(release, prepared.flows, PosteriorDraws(release, draws_file(release.folder)))
+            found = key_figures(release, PosteriorDraws(release, draws_file(release.folder)))
     write_whole(prepared.figures(mark), TypeAdapter(KeyFigures | None).dump_json(found), mode=None)
 
 
