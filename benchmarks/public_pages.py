@@ -28,6 +28,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import click
+from barriers import fetch_axe, violations
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -36,7 +37,6 @@ from pipelines.service.public.catalog import Catalog, Version
 from pipelines.service.public.preparation import draws_file, draws_mark
 from pipelines.service.settings import load_settings
 
-AXE = Path(__file__).resolve().parents[1] / "tests" / "pipelines" / "views" / "maps" / "axe"
 SIZES = {"phone": {"width": 390, "height": 844}, "laptop": {"width": 1280, "height": 800}}
 SCHEMES = ("light", "dark")
 TALL, COLOURS, GAP = 1900, 128, 24  # of pictures
@@ -50,10 +50,6 @@ publisher = "Office of Statistics"
 contact = "data@example.org"
 public_url = "https://data.example.org"
 """
-VIOLATIONS = """async () => {
-    const { violations } = await axe.run(document, { resultTypes: ["violations"] });
-    return violations.flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html.slice(0, 200)}`));
-}"""
 OPEN = "document.querySelectorAll('details').forEach((part) => { part.open = true; })"
 WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 CONTROLS = "a[href], button, input, select, summary"
@@ -76,7 +72,7 @@ def main(outs: tuple[Path, ...], images: Path | None) -> None:
         sync_playwright() as driver,
     ):
         chromium = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        look = Look(chromium, address, axe(Path(folder)))
+        look = Look(chromium, address, fetch_axe(Path(folder)))
         newest: Version = catalog.versions()[0]
         pages = addresses(catalog, newest)
         for page in pages:
@@ -125,15 +121,6 @@ def published(folder: Path, outs: tuple[Path, ...]) -> Iterator[tuple[str, Catal
         process.wait(30)
 
 
-def axe(folder: Path) -> str:
-    """The program that looks for barriers, as the tests of the map have it."""
-    for name in ("package.json", "package-lock.json"):
-        shutil.copyfile(AXE / name, folder / name)
-    command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-    subprocess.run(command, cwd=folder, capture_output=True, check=True)
-    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
-
-
 def addresses(catalog: Catalog, newest: Version) -> list[str]:
     """Every public page: of all versions, and of the newest its answers, too."""
     release = catalog.release(newest)
@@ -147,8 +134,8 @@ def addresses(catalog: Catalog, newest: Version) -> list[str]:
 class Look:
     """Looks at pages, and keeps what is wrong with them."""
 
-    def __init__(self, chromium: Browser, address: str, program: str) -> None:
-        self._chromium, self._address, self._axe = chromium, address, program
+    def __init__(self, chromium: Browser, address: str, axe: str) -> None:
+        self._chromium, self._address, self._axe = chromium, address, axe
         self.number, self.problems = 0, list[str]()
 
     @contextmanager
@@ -178,8 +165,7 @@ class Look:
                     self.number += 1
                     where = f"{path}, {size}, {scheme}"
                     page.evaluate(OPEN)
-                    page.evaluate(self._axe)
-                    self.problems += [f"{where}: {each}" for each in page.evaluate(VIOLATIONS)]
+                    self.problems += [f"{where}: {each}" for each in violations(page, self._axe)]
                     if (wider := page.evaluate(WIDER)) > 0:
                         self.problems.append(f"{where}: {wider} pixels wider than the screen")
 

@@ -6,12 +6,25 @@ publishes below it.
 
 from __future__ import annotations
 
+import base64
+import ipaddress
 import os
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import SplitResult, urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
@@ -26,7 +39,7 @@ from pipelines.config.fields import Line, absolute, shown
 from pipelines.config.problems import describe
 from pipelines.config.toml import ConfigError, read_toml
 
-__all__ = ["INPUT_NAME", "Limits", "Oidc", "ServiceSettings", "load_settings"]
+__all__ = ["INPUT_NAME", "Limits", "Notices", "Oidc", "ServiceSettings", "is_loopback", "load_settings"]
 
 _PREFIX = "ODSYNTH_"
 _OTHERS = ("ODSYNTH_DEBUG",)  # of the command line, not of the service
@@ -86,6 +99,106 @@ class Oidc(_Table):
     roles: dict[str, _Role] = {}
 
 
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, by a name or number that needs nobody to be looked up."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _parts(value: str, *schemes: str) -> SplitResult | None:
+    """The parts of an address, which names a host, perhaps a port, and nobody's password."""
+    with suppress(ValueError):
+        parts = urlsplit(value)
+        plain = value.isascii() and value.isprintable() and " " not in value and "@" not in parts.netloc
+        if plain and parts.scheme in schemes and parts.hostname and parts.port != 0:
+            return parts
+    return None
+
+
+def _mail_server(value: str) -> str:
+    parts = _parts(value, "smtp", "smtps")
+    if parts is None or parts.path or parts.query or parts.fragment:
+        raise ValueError("this is not a mail server; write smtps://mail.example.org or smtp://HOST:PORT")
+    return value
+
+
+def _webhook(value: str) -> str:
+    parts = _parts(value, "https", "http")
+    if parts is None or parts.fragment or (parts.scheme == "http" and not is_loopback(parts.hostname or "")):
+        raise ValueError(
+            "this is not the address of a webhook; write https://..., or http:// to this machine"
+        )
+    return value
+
+
+def _webhook_secret(value: str) -> str:
+    with suppress(ValueError):
+        key = base64.b64decode(value.removeprefix("whsec_"), validate=True)
+        if value.startswith("whsec_") and 24 <= len(key) <= 64:
+            return value
+    raise ValueError(
+        "this is not a secret of a webhook; write whsec_ and 24 to 64 random bytes in Base64 "
+        "(openssl rand -base64 32)"
+    )
+
+
+def _mail_address(value: str) -> str:
+    if len(value) > 254 or not re.fullmatch(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9.-]+", value):
+        raise ValueError("this is not a mail address; write one like ann@example.org")
+    return value
+
+
+_MailAddress = Annotated[str, AfterValidator(_mail_address)]
+
+
+class Notices(_Table):
+    """Who is told, by mail or webhook, that a decision waits.
+
+    Attributes
+    ----------
+    smtp : str or None
+        Mail server: ``smtps://HOST`` encrypts from the beginning, ``smtp://HOST:PORT`` by STARTTLS, which
+        only a server on this machine may lack.
+    user, password : str or None
+        If the mail server asks who sends. The password is better given as ODSYNTH_NOTICES__PASSWORD.
+    sender : str or None
+        Address that mails come from.
+    operators, approvers : tuple of str
+        Addresses of those who queue plans and look at failures, and of those who approve.
+    webhook : str or None
+        Address that is told too, in JSON: https, or a server on this machine.
+    webhook_secret : str or None
+        With which it can check who told it; better given as ODSYNTH_NOTICES__WEBHOOK_SECRET.
+    """
+
+    smtp: Annotated[str, AfterValidator(_mail_server)] | None = None
+    user: str | None = None
+    password: str | None = None
+    sender: _MailAddress | None = None
+    operators: tuple[_MailAddress, ...] = ()
+    approvers: tuple[_MailAddress, ...] = ()
+    webhook: Annotated[str, AfterValidator(_webhook)] | None = None
+    webhook_secret: Annotated[str, AfterValidator(_webhook_secret)] | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.smtp is None and self.webhook is None:
+            raise ValueError("names neither smtp nor webhook; name one, or leave the table out")
+        if self.smtp is not None and (self.sender is None or not (self.operators or self.approvers)):
+            raise ValueError("smtp needs sender, and operators or approvers; name them")
+        if self.smtp is None and (self.sender or self.operators or self.approvers or self.user):
+            raise ValueError("mail needs a server; name smtp")
+        if (self.user is None) != (self.password is None):
+            raise ValueError("user and password go together; name both or neither")
+        if (self.webhook is None) != (self.webhook_secret is None):
+            raise ValueError("webhook and webhook_secret go together; name both or neither")
+        return self
+
+
 class ServiceSettings(BaseSettings):
     """Everything that the service is told. Made by `load_settings`.
 
@@ -125,6 +238,7 @@ class ServiceSettings(BaseSettings):
     log : Path or None
         File of the log; by default, standard output.
     limits : Limits
+    notices : Notices or None
     oidc : Oidc or None
     """
 
@@ -155,6 +269,7 @@ class ServiceSettings(BaseSettings):
     cors_origins: tuple[str, ...] = ("*",)
     log: _Path | None = None
     limits: Limits = Limits()
+    notices: Notices | None = None
     oidc: Oidc | None = None
 
     @property
@@ -258,11 +373,13 @@ class _Environment(EnvSettingsSource):
 _KEYS = {
     (): tuple(ServiceSettings.model_fields),
     ("limits",): tuple(Limits.model_fields),
+    ("notices",): tuple(Notices.model_fields),
     ("oidc",): tuple(Oidc.model_fields),
 }
-_TABLES = ("limits", "oidc", "inputs")
-_LISTS = ("proxies", "cors_origins")
+_TABLES = ("limits", "notices", "oidc", "inputs")
+_LISTS = ("proxies", "cors_origins", "operators", "approvers")
 _PATHS = ("folder", "releases", "outs", "signer", "calendar", "log")
+_SECRET = ("database", "oidc.client_secret", "notices.password", "notices.webhook", "notices.webhook_secret")
 _FOLLOWS = "default_factory_not_called"  # of a default in a folder that is refused itself
 
 
@@ -294,6 +411,6 @@ def _problem(error: ErrorDetails) -> str:
             return f'{key}: {shown(error["input"])} is not a rate; write for example "600/minute"'
         case "string_pattern_mismatch":
             return f"{key}: not a name of an input; use letters, digits, dots, dashes and underscores"
-        case "string_type" if key in ("database", "oidc.client_secret"):
+        case "string_type" if key in _SECRET:
             return f"{key}: this is not text; write it in quotes"
     return describe(error, _KEYS)

@@ -19,7 +19,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from pipelines.service.migrations import ForeignDatabaseError, is_current, migrate
-from pipelines.service.migrations.versions import first, second
+from pipelines.service.migrations.versions import first, operators_outbox, second
 from pipelines.storage.errors import ShownError
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "events",
     "list_audit",
     "metadata",
+    "outbox",
     "record",
     "runs",
     "sessions",
@@ -44,6 +45,9 @@ metadata = MetaData()
 for _table in first.metadata.sorted_tables:
     _table.to_metadata(metadata)
 metadata.tables["approvals"].append_column(second.decided_version(primary_key=True))
+for _column in operators_outbox.run_columns():
+    metadata.tables["runs"].append_column(_column)
+outbox = operators_outbox.add_outbox(metadata)
 tokens, runs, approvals, events, audit, sessions = (
     metadata.tables[name] for name in ("tokens", "runs", "approvals", "events", "audit", "sessions")
 )

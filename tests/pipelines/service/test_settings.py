@@ -11,6 +11,7 @@ from pipelines import ConfigError
 from pipelines.service import ServiceSettings, load_settings
 
 SECRET = "CANARYsecret"
+WEBHOOK = f'webhook = "http://localhost/x"\nwebhook_secret = "whsec_{"YWFh" * 10}"\n'
 
 
 def test_nothing_needs_to_be_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,6 +81,18 @@ def test_the_environment_lies_over_the_file(tmp_path: Path, monkeypatch: pytest.
         ('[oidc]\nissuer = "https://a.example"\nclient_id = "x"', "oidc.client_secret: missing"),
         ("[oidc]\nclient_secret = 5", "oidc.client_secret: this is not text"),
         ("cors_origins = 5", "cors_origins"),
+        ("[notices]", "notices: names neither smtp nor webhook"),
+        ('[notices]\nsmtp = "smtps://a.example"', "notices: smtp needs sender, and operators or approvers"),
+        ('[notices]\noperators = ["a@b.example"]\n' + WEBHOOK, "notices: mail needs a server"),
+        ('[notices]\nuser = "a"\n' + WEBHOOK, "notices: mail needs a server"),
+        ('[notices]\nsmtp = "smtp://a.example/x"', "notices.smtp: this is not a mail server"),
+        (
+            '[notices]\nsender = "a@b.example\\nBcc: c@d"',
+            "notices.sender: this is not a mail address",
+        ),
+        ('[notices]\nwebhook = "http://a.example"', "notices.webhook: this is not the address of a webhook"),
+        ('[notices]\nwebhook = "https://a.example"', "webhook and webhook_secret go together"),
+        ('[notices]\nwebhook_secret = "whsec_c2hvcnQ="', "notices.webhook_secret: this is not a secret"),
         ("port = ", "not valid TOML"),
         ("_env_file = 1", "_env_file: unknown key"),
     ],
@@ -120,10 +133,14 @@ def test_a_bad_variable_is_one_clear_error() -> None:
 
 def test_secrets_are_not_quoted(tmp_path: Path) -> None:
     file = tmp_path / "service.toml"
-    file.write_text(f'database = ["{SECRET}"]\n[oidc]\nissuer = "x"\nclient_secret = ["{SECRET}"]\n')
+    file.write_text(
+        f'database = ["{SECRET}"]\n[oidc]\nissuer = "x"\nclient_secret = ["{SECRET}"]\n'
+        f'[notices]\nsmtp = "smtp://{SECRET}@a.example"\npassword = ["{SECRET}"]\n'
+        f'webhook = "http://a.example/{SECRET}"\nwebhook_secret = "{SECRET}"\n'
+    )
     with pytest.raises(ConfigError) as error:
         load_settings(file, {})
-    assert len(error.value.problems) >= 3
+    assert len(error.value.problems) == 8
     assert SECRET not in str(error.value)
 
 

@@ -46,6 +46,8 @@ ROLE = {  # the least that each route needs; a new route must be entered here
     "GET /inputs": "viewer",
     "GET /runs": "viewer",
     "POST /runs": "operator",
+    "POST /comparisons": "operator",
+    "POST /runs/{run}/plans": "operator",
     "GET /runs/{run}": "viewer",
     "GET /runs/{run}/events": "viewer",
     "GET /runs/{run}/log": "viewer",
@@ -84,6 +86,8 @@ def filled(path: str) -> str:
 
 BODIES: dict[str, dict[str, Any]] = {
     "runs": {"input": "small"},
+    "comparisons": {"input": "small"},
+    "plans": {"row": 1},
     "approve": {"content_sha256": "c" * 64},
     "reject": {"content_sha256": "c" * 64},
     "withdraw": {"text": "wrong"},
