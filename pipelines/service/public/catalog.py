@@ -12,11 +12,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from pipelines.publishing.publishing import Published, published
 from pipelines.release.certificate import Certificate
@@ -38,6 +39,7 @@ from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
 from pipelines.views.intervals import PosteriorDraws
+from pipelines.views.key_figures import KeyFigures
 from pipelines.views.maps import Backdrop
 
 __all__ = ["Catalog", "File", "Version"]
@@ -105,9 +107,14 @@ class Version:
         """Hash of all its content."""
         return self.state.sha256
 
+    @property
+    def page(self) -> str:
+        """Where its page is, from the root of the service; below ``/api/v1`` the API has the version."""
+        return f"/releases/{self.state.name}/{self.state.version}"
+
     def address(self, file: File) -> str:
         """Return where a file is downloaded, from the root of the service."""
-        return f"/releases/{self.state.name}/{self.state.version}/files/{file.name}"
+        return f"{self.page}/files/{file.name}"
 
 
 class Catalog:
@@ -133,6 +140,7 @@ class Catalog:
         self._lock = threading.Lock()
         self._versions: dict[tuple[str, str], Version] = {}
         self._made: dict[str, bytes] = {}
+        self._making = threading.Lock()
         self._wanted, self._read_for, self._looked_at = 1, 0, 0.0
         self._marks: dict[Path, tuple[int, int, int] | None] = {}
         self._newest, self._read_at = 0, 0  # of the clock of files
@@ -174,11 +182,13 @@ class Catalog:
         return sorted(self._current().values(), key=lambda v: (v.state.begun, v.state.name), reverse=True)
 
     def once(self, name: str, make: Callable[[list[Version]], bytes]) -> bytes:
-        """Return what is made of all versions; it is made again when they have been read again."""
+        """Return what one thread makes of all versions; made again when they have been read again."""
         self._current()
         made = self._made  # before the versions, which are then at least as new
         if name not in made:
-            made[name] = make(self.versions())
+            with self._making:
+                if name not in made:
+                    made[name] = make(self.versions())
         return made[name]
 
     def version(self, name: str, version: str) -> Version:
@@ -320,6 +330,14 @@ class Catalog:
             return None
         return info.st_size, info.st_mtime_ns
 
+    def key_figures(self, version: Version) -> KeyFigures | None:
+        """Return the key figures of a usable version; None until they are made, and where there are none."""
+        # Those without intervals are good until the ones with new draws are made.
+        for prepared in (self.prepared(version.sha256, version.folder), self.prepared(version.sha256)):
+            with suppress(OSError):
+                return TypeAdapter(KeyFigures | None).validate_json(prepared.figures.read_bytes())
+        return None
+
     def prepared(self, sha256: str, folder: Path | None = None) -> Prepared:
         """Return where the map and the tables of a content are, or will be; a version's, with its folder."""
         return self._preparation.of(sha256, folder)
@@ -356,6 +374,9 @@ class Catalog:
             certificate, files = self._describe(folder, state.sha256)
             watched |= {file.path.parent for file in files.values()}
             watched |= {folder / CHECKSUMS, folder / "certificate.json"}
+            # What the home page shows as soon as it is there.
+            watched |= {self.prepared(state.sha256, each).figures for each in (None, folder)}
+            watched.add(draws_file(folder))
             status = state.status
             if status == "complete" and (certificate is None or not files):
                 status = "damaged"

@@ -345,7 +345,7 @@ def _area(service: _Service, level: str, code: str) -> Part | None:
 
 def _flow(service: _Service, level: str, pair: str, request: Request) -> Part | None:
     work, _, home = pair.partition(":")
-    if not home or (service.release.geography.unit_number(level, [work, home]) < 0).any():
+    if not home or min(service.release.geography.find_unit(level, code) for code in (work, home)) < 0:
         return None
     asked = FlowQuestion((work,), (home,), level, level, tuple(service.release.counts))
     selection, paging = select(service.release, asked), Paging(request, 1)

@@ -2,12 +2,14 @@
 
 ::
 
-    CACHE/SHA256/map*.html  the map, in one file (`pipelines.build_map`)
-    CACHE/SHA256/flows/     the flows, ready for questions (`pipelines.service.public.flow_tables`)
-    CACHE/SHA256/tiles/     areas as vector tiles (`pipelines.service.public.tiles`)
+    CACHE/SHA256/map*.html      the map, in one file (`pipelines.build_map`)
+    CACHE/SHA256/flows/         the flows, ready for questions (`pipelines.service.public.flow_tables`)
+    CACHE/SHA256/tiles/         areas as vector tiles (`pipelines.service.public.tiles`)
+    CACHE/SHA256/picture.svg    the map at a glance (`pipelines.service.public.pictures`)
+    CACHE/SHA256/figures*.json  key figures (`pipelines.views.key_figures`)
 
-The names are of the content, and that of a map is of the draws, water and roads too that went into it. So
-nothing here is ever out of date, and all of it may be deleted at any time.
+The names are of the content, and those of maps and key figures are of the draws, water and roads too that
+went into them. So nothing here is ever out of date, and all of it may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -24,12 +26,16 @@ from hashlib import sha256
 from multiprocessing import get_context
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from geo_data.errors import InputError
 from pipelines.release.reader import PublicReleaseError, read_public_release
 from pipelines.service.public.flow_tables import write_flow_tables
+from pipelines.service.public.pictures import write_picture
 from pipelines.service.public.tiles import write_tiles
 from pipelines.storage.durable import whole_file, write_whole
 from pipelines.views.intervals import PosteriorDraws
+from pipelines.views.key_figures import KeyFigures, key_figures
 from pipelines.views.maps import Backdrop, build_map
 
 __all__ = ["Preparation", "Prepared", "draws_file", "prepare"]
@@ -46,7 +52,7 @@ class Prepared:
     ----------
     folder : Path
     draws : Path or None
-        Posterior draws, for intervals in the map.
+        Posterior draws, for intervals in the map and of key figures.
     backdrop : Backdrop or None
         Water and roads of the map.
     """
@@ -59,10 +65,22 @@ class Prepared:
     def map(self) -> Path:
         """The map; another file when draws, water or roads are others."""
         files = [self.draws, *((self.backdrop.water, self.backdrop.roads) if self.backdrop else ())]
-        if not any(files):
-            return self.folder / "map.html"
-        state = [self.backdrop and self.backdrop.attribution, *map(_mark, files)]
-        return self.folder / f"map-{sha256(repr(state).encode()).hexdigest()[:16]}.html"
+        return self._named("map{}.html", files, self.backdrop.attribution if self.backdrop else None)
+
+    @cached_property
+    def figures(self) -> Path:
+        """The key figures; another file when draws are others."""
+        return self._named("figures{}.json", [self.draws])
+
+    def _named(self, name: str, files: list[Path | None], *others: str | None) -> Path:
+        state = repr([*others, *map(_mark, files)])
+        mark = f"-{sha256(state.encode()).hexdigest()[:16]}" if any(files) else ""
+        return self.folder / name.format(mark)
+
+    @property
+    def picture(self) -> Path:
+        """The picture of the map."""
+        return self.folder / "picture.svg"
 
     @property
     def flows(self) -> Path:
@@ -77,7 +95,8 @@ class Prepared:
     @property
     def complete(self) -> bool:
         """Whether everything has been made."""
-        return self.map.is_file() and self.flows.is_dir() and self.tiles.is_dir()
+        files = (self.map, self.picture, self.figures)
+        return self.flows.is_dir() and self.tiles.is_dir() and all(file.is_file() for file in files)
 
 
 def prepare(folder: Path, prepared: Prepared) -> None:
@@ -97,21 +116,35 @@ def prepare(folder: Path, prepared: Prepared) -> None:
     if not prepared.tiles.is_dir():
         with whole_file(prepared.tiles, mode=None) as made:
             write_tiles(read_public_release(folder), prepared.flows, made)
+    if not prepared.picture.is_file():
+        write_picture(read_public_release(folder), prepared.flows, prepared.picture)
+    if prepared.map.is_file() and prepared.figures.is_file():
+        return
+    draws = _draws(folder, prepared)
     if not prepared.map.is_file():
         # Without the library that draws maps there is none, and all else works.
         with suppress(FileNotFoundError):
-            write_whole(prepared.map, _map(folder, prepared), mode=None)
+            write_whole(
+                prepared.map, _map(folder, prepared.draws if draws else None, prepared.backdrop), mode=None
+            )
+    if not prepared.figures.is_file():
+        figures = key_figures(read_public_release(folder), draws)
+        write_whole(prepared.figures, TypeAdapter(KeyFigures | None).dump_json(figures), mode=None)
 
 
-def _map(folder: Path, prepared: Prepared) -> str:
-    """Return the map, without draws or a backdrop that cannot be used."""
-    draws, backdrop = prepared.draws, prepared.backdrop
-    if draws is not None:
-        try:
-            PosteriorDraws(read_public_release(folder), draws)
-        except (PublicReleaseError, OSError) as error:
-            _log.warning("%s is not used: %s", draws.name, type(error).__name__)
-            draws = None
+def _draws(folder: Path, prepared: Prepared) -> PosteriorDraws | None:
+    """Return the draws, if there are any that can be used."""
+    if prepared.draws is None:
+        return None
+    try:
+        return PosteriorDraws(read_public_release(folder), prepared.draws)
+    except (PublicReleaseError, OSError) as error:
+        _log.warning("%s is not used: %s", prepared.draws.name, type(error).__name__)
+        return None
+
+
+def _map(folder: Path, draws: Path | None, backdrop: Backdrop | None) -> str:
+    """Return the map, without a backdrop that cannot be used."""
     try:
         return build_map(folder, intervals=draws, backdrop=backdrop)
     except InputError as error:

@@ -70,13 +70,17 @@ def test_what_cannot_be_prepared_is_logged_and_not_tried_again(
 
 def test_what_is_there_is_not_made_again(service_state: Path, tmp_path: Path) -> None:
     there = Prepared(tmp_path)
-    there.map.write_text("made before")
+    files = (there.map, there.picture, there.figures)
+    for file in files:
+        assert not there.complete
+        file.write_text("made before")
     for folder in (there.flows, there.tiles):
         folder.mkdir()
     assert there.complete
+    assert not Prepared(tmp_path, draws=tmp_path / "draws.parquet").complete
     prepare(service_state / "published" / NAME / "v1", there)
-    assert there.map.read_text() == "made before"
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["flows", "map.html", "tiles"]
+    assert {file.read_text() for file in files} == {"made before"}
+    assert {*tmp_path.rglob("*")} == {*files, there.flows, there.tiles}
 
 
 def test_a_map_has_draws_beside_the_version_and_water_of_the_service(
