@@ -39,7 +39,16 @@ from pipelines.config.fields import Line, absolute, shown
 from pipelines.config.problems import describe
 from pipelines.config.toml import ConfigError, read_toml
 
-__all__ = ["INPUT_NAME", "Limits", "Notices", "Oidc", "ServiceSettings", "is_loopback", "load_settings"]
+__all__ = [
+    "INPUT_NAME",
+    "BackdropFiles",
+    "Limits",
+    "Notices",
+    "Oidc",
+    "ServiceSettings",
+    "is_loopback",
+    "load_settings",
+]
 
 _PREFIX = "ODSYNTH_"
 _OTHERS = ("ODSYNTH_DEBUG",)  # of the command line, not of the service
@@ -66,7 +75,8 @@ class Limits(_Table):
     Attributes
     ----------
     public, operator, login : str
-        Requests to the public side, to the operator's side, and attempts to log in, as in "600/minute".
+        Requests to the public side, to the operator's side, and attempts to log in that failed, as in
+        "600/minute".
     body : int
         Largest body of a request, in bytes.
     """
@@ -75,6 +85,22 @@ class Limits(_Table):
     operator: _Rate = "1200/minute"
     login: _Rate = "20/minute"
     body: Annotated[int, Field(ge=1_000, le=100_000_000)] = 1_000_000
+
+
+class BackdropFiles(_Table):
+    """Files of water and roads that maps of releases are drawn with (`pipelines.views.maps.Backdrop`).
+
+    Attributes
+    ----------
+    attribution : str
+        Who made them.
+    water, roads : Path or None
+        At least one of them.
+    """
+
+    attribution: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+    water: _Path | None = None
+    roads: _Path | None = None
 
 
 class Oidc(_Table):
@@ -237,6 +263,8 @@ class ServiceSettings(BaseSettings):
         Sites whose scripts may read the public API.
     log : Path or None
         File of the log; by default, standard output.
+    backdrop : BackdropFiles or None
+        Water and roads on maps.
     limits : Limits
     notices : Notices or None
     oidc : Oidc or None
@@ -268,6 +296,7 @@ class ServiceSettings(BaseSettings):
     proxies: tuple[str, ...] = ()
     cors_origins: tuple[str, ...] = ("*",)
     log: _Path | None = None
+    backdrop: BackdropFiles | None = None
     limits: Limits = Limits()
     notices: Notices | None = None
     oidc: Oidc | None = None
@@ -372,11 +401,12 @@ class _Environment(EnvSettingsSource):
 # Keys of every table, by its path, for the messages.
 _KEYS = {
     (): tuple(ServiceSettings.model_fields),
+    ("backdrop",): tuple(BackdropFiles.model_fields),
     ("limits",): tuple(Limits.model_fields),
     ("notices",): tuple(Notices.model_fields),
     ("oidc",): tuple(Oidc.model_fields),
 }
-_TABLES = ("limits", "notices", "oidc", "inputs")
+_TABLES = ("backdrop", "limits", "notices", "oidc", "inputs")
 _LISTS = ("proxies", "cors_origins", "operators", "approvers")
 _PATHS = ("folder", "releases", "outs", "signer", "calendar", "log")
 _SECRET = ("database", "oidc.client_secret", "notices.password", "notices.webhook", "notices.webhook_secret")
@@ -387,9 +417,11 @@ def _with_absolute_paths(data: dict[str, Any], folder: Path) -> dict[str, Any]:
     def whole(value: Any) -> Any:
         return absolute(folder, value) if isinstance(value, str) and value else value
 
-    inputs = data.get("inputs")
-    if isinstance(inputs, dict):
-        data = {**data, "inputs": {name: whole(value) for name, value in inputs.items()}}
+    for table, text in (("inputs", ""), ("backdrop", "attribution")):
+        found = data.get(table)
+        if isinstance(found, dict):
+            paths = {name: value if name == text else whole(value) for name, value in found.items()}
+            data = {**data, table: paths}
     return data | {key: whole(data[key]) for key in _PATHS if key in data}
 
 

@@ -34,12 +34,13 @@ from pipelines.service.public.flow_queries import (
     flow_batches,
     largest_flows,
 )
-from pipelines.service.public.preparation import DrawsMark, Preparation, Prepared, draws_file, draws_mark
+from pipelines.service.public.preparation import Preparation, Prepared, draws_file
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
 from pipelines.views.intervals import PosteriorDraws
 from pipelines.views.key_figures import KeyFigures
+from pipelines.views.maps import Backdrop
 
 __all__ = ["Catalog", "File", "Version"]
 
@@ -133,7 +134,9 @@ class Catalog:
 
     def __init__(self, settings: ServiceSettings) -> None:
         self.place, self.tables = settings.releases, FlowTables()
-        self._preparation = Preparation(settings.cache)
+        files = settings.backdrop
+        backdrop = None if files is None else Backdrop(files.attribution, files.water, files.roads)
+        self._preparation = Preparation(settings.cache, backdrop)
         self._lock = threading.Lock()
         self._versions: dict[tuple[str, str], Version] = {}
         self._made: dict[str, bytes] = {}
@@ -305,7 +308,7 @@ class Catalog:
         return self._shapes(version.folder, version.sha256, self._flow_tables(version), level)
 
     def _flow_tables(self, version: Version) -> Path:
-        folder = self.prepared(version.sha256).flows
+        folder = self.prepared(version.sha256, version.folder).flows
         if not folder.is_dir():
             detail = "The tables of this release are being made; ask again in a few seconds."
             raise ServiceError(503, "preparing", detail)
@@ -319,21 +322,25 @@ class Catalog:
         mark = self.draws_mark(version)
         return None if mark is None else self._draws(version.folder, version.sha256, mark)
 
-    def draws_mark(self, version: Version) -> DrawsMark | None:
+    def draws_mark(self, version: Version) -> tuple[int, int] | None:
         """Return size and time of the file of draws of a version; None if there is none."""
-        return draws_mark(version.folder)
+        try:
+            info = draws_file(version.folder).stat()
+        except OSError:
+            return None
+        return info.st_size, info.st_mtime_ns
 
     def key_figures(self, version: Version) -> KeyFigures | None:
         """Return the key figures of a usable version; None until they are made, and where there are none."""
-        prepared = self.prepared(version.sha256)
-        for mark in (self.draws_mark(version), None):
+        # Those without intervals are good until the ones with new draws are made.
+        for prepared in (self.prepared(version.sha256, version.folder), self.prepared(version.sha256)):
             with suppress(OSError):
-                return TypeAdapter(KeyFigures | None).validate_json(prepared.figures(mark).read_bytes())
+                return TypeAdapter(KeyFigures | None).validate_json(prepared.figures.read_bytes())
         return None
 
-    def prepared(self, sha256: str) -> Prepared:
-        """Return where the map and the tables of a content are, or will be."""
-        return self._preparation.of(sha256)
+    def prepared(self, sha256: str, folder: Path | None = None) -> Prepared:
+        """Return where the map and the tables of a content are, or will be; a version's, with its folder."""
+        return self._preparation.of(sha256, folder)
 
     def _current(self, kept: float | None = None) -> dict[tuple[str, str], Version]:
         # One thread reads; the others go on with what was known, or wait for it after `refresh`.
@@ -361,7 +368,6 @@ class Catalog:
         watched, versions = {self.place}, {}
         for state in states:
             folder = self.place / state.name / state.version
-            prepared = self.prepared(state.sha256)
             watched |= {folder.parent, folder}
             if state.status == "incomplete":
                 continue
@@ -369,7 +375,8 @@ class Catalog:
             watched |= {file.path.parent for file in files.values()}
             watched |= {folder / CHECKSUMS, folder / "certificate.json"}
             # What the home page shows as soon as it is there.
-            watched |= {prepared.figures(mark) for mark in (None, draws_mark(folder))} | {draws_file(folder)}
+            watched |= {self.prepared(state.sha256, each).figures for each in (None, folder)}
+            watched.add(draws_file(folder))
             status = state.status
             if status == "complete" and (certificate is None or not files):
                 status = "damaged"

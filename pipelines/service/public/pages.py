@@ -90,7 +90,8 @@ def _shown(catalog: Catalog, version: Version) -> dict[str, Any] | None:
         accuracy = release.accuracy
     except (ServiceError, PublicReleaseError):
         return None
-    prepared, figures = catalog.prepared(version.sha256), catalog.key_figures(version)
+    prepared = catalog.prepared(version.sha256, version.folder)
+    figures = catalog.key_figures(version)
     tables = {} if accuracy is None else {table.flows_of: table for table in accuracy.tables}
     between = {level: tables[level] for level in release.levels if level in tables}
     table = between.get(figures.level) if figures else None
@@ -193,7 +194,7 @@ def map_page(request: Request, name: Name, version: VersionName) -> Response:
     """The map, in one file."""
     catalog: Catalog = request.app.state.catalog
     found = catalog.find_usable(name, version)
-    path = catalog.prepared(found.sha256).map
+    path = catalog.prepared(found.sha256, found.folder).map
     if not path.is_file():
         raise ServiceError(
             503, "preparing", "No map of this release has been drawn yet; try again in a minute."

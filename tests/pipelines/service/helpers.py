@@ -25,6 +25,7 @@ from sqlalchemy.exc import DBAPIError
 import pipelines
 from pipelines.service import ServiceSettings, Store, load_settings
 from pipelines.service.access.tokens import Principal, create_token
+from pipelines.service.app import server_options
 from pipelines.service.operators.run_operations import submit_input
 from pipelines.service.queue.claims import claim
 from pipelines.service.queue.runs import get_run, list_events
@@ -189,7 +190,7 @@ def at_once(act: Callable[[int], object], number: int) -> None:
 @contextmanager
 def serving(app: FastAPI, port: int = 0) -> Iterator[str]:
     """The address of a real server of an application."""
-    server = uvicorn.Server(uvicorn.Config(app, port=port, ws="none", log_config=None, access_log=False))
+    server = uvicorn.Server(uvicorn.Config(app, **{**server_options(app.state.settings), "port": port}))
     thread = threading.Thread(target=server.run)
     thread.start()
     wait_for(lambda: server.started or not thread.is_alive())
