@@ -308,11 +308,7 @@ def walk(
     look(ann, "release")
 
     reader.goto(address)
-    reader.get_by_role("link", name="Demo region").first.wait_for()
-    picture(reader, "releases")
     reader.get_by_role("link", name="Demo region").first.click()
-    reader.get_by_role("link", name="Open the map").first.wait_for()
-    picture(reader, "release_page")
     reader.get_by_role("link", name="Open the map").first.click()
     reader.wait_for_selector("html[data-ready]", state="attached")
     reader.locator("#top button").first.click()

@@ -35,11 +35,20 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from pipelines.config.fields import absolute, shown
+from pipelines.config.fields import Line, absolute, shown
 from pipelines.config.problems import describe
 from pipelines.config.toml import ConfigError, read_toml
 
-__all__ = ["INPUT_NAME", "Limits", "Notices", "Oidc", "ServiceSettings", "is_loopback", "load_settings"]
+__all__ = [
+    "INPUT_NAME",
+    "BackdropFiles",
+    "Limits",
+    "Notices",
+    "Oidc",
+    "ServiceSettings",
+    "is_loopback",
+    "load_settings",
+]
 
 _PREFIX = "ODSYNTH_"
 _OTHERS = ("ODSYNTH_DEBUG",)  # of the command line, not of the service
@@ -49,6 +58,9 @@ INPUT_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 _Rate = Annotated[str, StringConstraints(pattern="^[1-9][0-9]{0,8}/(second|minute|hour)$")]
 _Role = Literal["viewer", "operator", "approver"]
 _Url = Annotated[str, StringConstraints(pattern=r"^https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?$")]
+_Contact = Annotated[
+    str, StringConstraints(pattern=r"^(https?://[^\s]+|[^\s@/:]+@[^\s@/:]+)$", max_length=300)
+]
 _Path = Annotated[Path, AfterValidator(lambda path: absolute(Path.cwd(), path))]
 
 
@@ -63,7 +75,8 @@ class Limits(_Table):
     Attributes
     ----------
     public, operator, login : str
-        Requests to the public side, to the operator's side, and attempts to log in, as in "600/minute".
+        Requests to the public side, to the operator's side, and attempts to log in that failed, as in
+        "600/minute".
     body : int
         Largest body of a request, in bytes.
     """
@@ -72,6 +85,22 @@ class Limits(_Table):
     operator: _Rate = "1200/minute"
     login: _Rate = "20/minute"
     body: Annotated[int, Field(ge=1_000, le=100_000_000)] = 1_000_000
+
+
+class BackdropFiles(_Table):
+    """Files of water and roads that maps of releases are drawn with (`pipelines.views.maps.Backdrop`).
+
+    Attributes
+    ----------
+    attribution : str
+        Who made them.
+    water, roads : Path or None
+        At least one of them.
+    """
+
+    attribution: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+    water: _Path | None = None
+    roads: _Path | None = None
 
 
 class Oidc(_Table):
@@ -224,12 +253,18 @@ class ServiceSettings(BaseSettings):
         Address of a Dask cluster to draw on.
     public_url : str or None
         What readers type; begins with https:// where a proxy encrypts.
+    publisher : str or None
+        Who publishes, as pages and citations name them.
+    contact : str or None
+        Where readers ask: a mail address, or the address of a page.
     proxies : tuple of str
         Addresses of proxies whose word about the client's address is taken.
     cors_origins : tuple of str
         Sites whose scripts may read the public API.
     log : Path or None
         File of the log; by default, standard output.
+    backdrop : BackdropFiles or None
+        Water and roads on maps.
     limits : Limits
     notices : Notices or None
     oidc : Oidc or None
@@ -256,9 +291,12 @@ class ServiceSettings(BaseSettings):
     workers: Annotated[int, Field(ge=0, le=64)] = 1
     scheduler: str | None = None
     public_url: _Url | None = None
+    publisher: Line | None = None
+    contact: _Contact | None = None
     proxies: tuple[str, ...] = ()
     cors_origins: tuple[str, ...] = ("*",)
     log: _Path | None = None
+    backdrop: BackdropFiles | None = None
     limits: Limits = Limits()
     notices: Notices | None = None
     oidc: Oidc | None = None
@@ -272,6 +310,12 @@ class ServiceSettings(BaseSettings):
     def address(self) -> str:
         """What links to the service begin with. Not from the Host header, which anybody writes."""
         return self.public_url.rstrip("/") if self.public_url else f"http://{self.host}:{self.port}"
+
+    @property
+    def contact_link(self) -> str | None:
+        """`contact` as an address that browsers open."""
+        mail = self.contact is not None and not self.contact.startswith("http")
+        return f"mailto:{self.contact}" if mail else self.contact
 
     @property
     def inputs_folder(self) -> Path:
@@ -357,11 +401,12 @@ class _Environment(EnvSettingsSource):
 # Keys of every table, by its path, for the messages.
 _KEYS = {
     (): tuple(ServiceSettings.model_fields),
+    ("backdrop",): tuple(BackdropFiles.model_fields),
     ("limits",): tuple(Limits.model_fields),
     ("notices",): tuple(Notices.model_fields),
     ("oidc",): tuple(Oidc.model_fields),
 }
-_TABLES = ("limits", "notices", "oidc", "inputs")
+_TABLES = ("backdrop", "limits", "notices", "oidc", "inputs")
 _LISTS = ("proxies", "cors_origins", "operators", "approvers")
 _PATHS = ("folder", "releases", "outs", "signer", "calendar", "log")
 _SECRET = ("database", "oidc.client_secret", "notices.password", "notices.webhook", "notices.webhook_secret")
@@ -372,9 +417,11 @@ def _with_absolute_paths(data: dict[str, Any], folder: Path) -> dict[str, Any]:
     def whole(value: Any) -> Any:
         return absolute(folder, value) if isinstance(value, str) and value else value
 
-    inputs = data.get("inputs")
-    if isinstance(inputs, dict):
-        data = {**data, "inputs": {name: whole(value) for name, value in inputs.items()}}
+    for table, text in (("inputs", ""), ("backdrop", "attribution")):
+        found = data.get(table)
+        if isinstance(found, dict):
+            paths = {name: value if name == text else whole(value) for name, value in found.items()}
+            data = {**data, table: paths}
     return data | {key: whole(data[key]) for key in _PATHS if key in data}
 
 
@@ -390,6 +437,8 @@ def _problem(error: ErrorDetails) -> str:
             return f"{key}: this is not a path; write it as text, in quotes"
         case "string_pattern_mismatch" if key.endswith(("public_url", "issuer")):
             return f"{key}: this is not an address; write one like https://data.example.org"
+        case "string_pattern_mismatch" if key == "contact":
+            return "contact: not a mail address nor the address of a page; write one like data@example.org"
         case "string_pattern_mismatch" if key.startswith("limits."):
             return f'{key}: {shown(error["input"])} is not a rate; write for example "600/minute"'
         case "string_pattern_mismatch":

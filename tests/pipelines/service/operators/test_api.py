@@ -198,6 +198,7 @@ def test_a_version_name_that_is_taken_is_refused_while_nothing_is_paid(
     publish = partial(pipelines.publish, small_release.public.parent, app.state.settings.releases)
     publish(version="v1")
     refused(submit("v1"), "v1 stands for another content. Fix: ")
+    refused(submit("latest"), "means the newest version in addresses. Fix: ")
     assert submit("v2").status_code == 201
     refused(submit("v2"), "Run 1 has the version name v2. Fix: ")
     finish(store, claimed(store), plan=json.dumps(PLAN))

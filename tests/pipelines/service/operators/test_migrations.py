@@ -22,7 +22,7 @@ from pipelines.service.store import ServiceError, Store, audit, list_audit, meta
 LATER = """
 from alembic import op
 from sqlalchemy import Column, Text
-revision, down_revision = "later", "{head}"
+revision, down_revision = "later", "HEAD"
 def upgrade():
     op.execute("UPDATE odsynth_schema SET version = 3")
     with op.batch_alter_table("audit", recreate="auto", table_kwargs={"sqlite_autoincrement": True}) as table:
@@ -56,8 +56,9 @@ def later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]
     """Make the program one that has a further revision, until the function is called."""
     folder = tmp_path / "a 50% later version"
     shutil.copytree(migrations._scripts().dir, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    later = LATER.replace("{head}", str(migrations._scripts().get_current_head()))
-    (folder / "versions" / "later.py").write_text(later)
+    head = migrations._scripts().get_current_head()
+    assert head is not None
+    (folder / "versions" / "later.py").write_text(LATER.replace("HEAD", head))
     monkeypatch.setattr(migrations, "_scripts", lambda: ScriptDirectory(str(folder)))
     return monkeypatch.undo
 

@@ -22,6 +22,7 @@ import pipelines
 from pipelines.service import Limits, Notices, Oidc, ServiceSettings, create_app, load_settings
 from pipelines.service.access.tokens import create_token
 from pipelines.service.queue.records import STATES
+from pipelines.service.settings import BackdropFiles
 
 from ..helpers import PLAN, copy_state, serving, settings_of
 
@@ -73,8 +74,8 @@ def test_the_table_of_settings_is_that_of_the_program(
             value = field.get_default(call_default_factory=True) if made is None else getattr(made, name)
             if name == "limits":
                 add(Limits, "limits.", loaded.limits)
-            elif name in ("notices", "oidc"):
-                add({"notices": Notices, "oidc": Oidc}[name], f"{name}.", None)
+            elif name in ("backdrop", "notices", "oidc"):
+                add({"backdrop": BackdropFiles, "notices": Notices, "oidc": Oidc}[name], f"{name}.", None)
             else:
                 expected[prefix + name] = value
 
