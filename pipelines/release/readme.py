@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 
-from geo_data.od_files import count_columns
 from pipelines.planning.accuracy import ExpectedAccuracy
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.release.accuracy import ACCURACY_FILE, accuracy_in_words
 from pipelines.release.certificate import CERTIFICATE_FORMAT, Certificate, population_in_words
+from pipelines.release.description import count_meanings
 from pipelines.release.formats import FIRST_FORMAT
 from pipelines.release.measurements import MEASUREMENT_FOLDER
 from pipelines.release.names import NAME_FILE
@@ -23,7 +22,6 @@ from synth import decimal_up, exp_up, group_privacy
 __all__ = [
     "LATEST_WORDING",
     "WORDINGS",
-    "count_meanings",
     "odds_in_words",
     "presence_in_words",
     "release_readme",
@@ -32,40 +30,6 @@ __all__ = [
 LATEST_WORDING = 2
 WORDINGS = {FIRST_FORMAT: (1,), CERTIFICATE_FORMAT: (2,)}
 """Wordings of the read-me by format of the certificate. To put something better is to add the next number."""
-
-_LODES_MEANING = {
-    "S000": "all jobs",
-    "SA01": "age 29 or younger",
-    "SA02": "age 30 to 54",
-    "SA03": "age 55 or older",
-    "SE01": "earnings of 1,250 dollars a month or less",
-    "SE02": "earnings of 1,251 to 3,333 dollars a month",
-    "SE03": "earnings of more than 3,333 dollars a month",
-    "SI01": "goods producing industries",
-    "SI02": "trade, transportation and utilities",
-    "SI03": "all other services",
-}
-
-
-def count_meanings(categories: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """Say in words what each count of an OD file counts.
-
-    Parameters
-    ----------
-    categories : mapping of str to tuple of str
-        The categories of each attribute, in order.
-
-    Returns
-    -------
-    dict of str to str
-        By column, in the order of the file; the first is S000.
-    """
-    meanings = {"S000": _LODES_MEANING["S000"]}
-    for attribute, columns in count_columns(categories).items():
-        for column, category in zip(columns, categories[attribute], strict=True):
-            lodes = column == category
-            meanings[column] = _LODES_MEANING[column] if lodes else f"jobs whose {attribute} is {category}"
-    return meanings
 
 
 def release_readme(
@@ -105,7 +69,7 @@ def release_readme(
     columns = [
         ("w_geocode", "work block, text"),
         ("h_geocode", "home block of the synthetic workers, text"),
-        *count_meanings(plan.pools.slots.categories).items(),
+        *count_meanings(plan.pools.slots.categories, plan.configuration).items(),
     ]
     columns.append(("createdate", "day of this release, YYYYMMDD"))
     table = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in columns)
