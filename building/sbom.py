@@ -20,7 +20,7 @@ from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
 from backend import source_date
-from cyclonedx.factory.license import LicenseFactory
+from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model import HashAlgorithm, HashType
 from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentScope, ComponentType
@@ -49,7 +49,7 @@ _MAPS = """
 ## Inside the packages: the library that draws maps
 
 Wheel and source archive hold MapLibre GL JS, built from these packages; their licences are in
-`pipelines/views/maps/vendor/`, and in every map.
+`pipelines/views/maps/vendor/`; that of MapLibre is in every map too.
 
 | package | licence |
 | --- | --- |

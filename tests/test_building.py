@@ -4,12 +4,16 @@ import gzip
 import importlib
 import io
 import os
+import re
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -61,6 +65,15 @@ def test_archives_of_one_commit_have_the_same_bytes(backend: ModuleType, tmp_pat
             ("a/one.py", 1_700_000_000, 0o644),
             ("a/two.py", 1_700_000_000, 0o644),
         ]
+
+
+def test_the_page_of_licences_has_every_library_that_is_asked_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    asked = [*project["dependencies"], *extras["service"], *extras["oidc"]]
+    names = {canonicalize_name(Requirement(text).name) for text in asked} - {"odsynth"}
+    page = (ROOT / "docs" / "licences.md").read_text(encoding="utf-8")
+    assert names <= set(re.findall(r"(?m)^\| ([a-z0-9-]+) \| [^|]+ \| [^|]+ \|$", page)), "make licences"
 
 
 def test_no_package_without_the_library(
