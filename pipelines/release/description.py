@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
+from uuid import NAMESPACE_URL, uuid5
 
 import numpy as np
 
@@ -92,7 +93,14 @@ class Column:
     meaning: str
     kind: Literal["text", "integer", "number", "boolean", "geometry"] = "text"
     unit: str | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def words(self) -> str:
+        """Meaning, unit and labels of codes in one line."""
+        unit = f" ({self.unit})" if self.unit and self.unit != JOBS else ""
+        labels = "; ".join(f"{code}: {label}" for code, label in self.labels.items() if code != label)
+        return f"{self.meaning}{unit}{f'. {labels}' if labels else ''}"
 
 
 @dataclass(frozen=True)
@@ -130,8 +138,10 @@ class ReleaseDescription:
         Of the jobs.
     created : str
         Time of the release, UTC, ISO 8601.
+    version : str
+        Its day, in the form of a version number.
     identifier : str
-        URN of the plan with the time of the release: no two releases have the same.
+        URN, of the plan and the time of the release.
     licence, publisher, contact : str or None
         As the configuration has them; None where it has none.
     citation : str
@@ -149,6 +159,7 @@ class ReleaseDescription:
     summary: str
     year: int
     created: str
+    version: str
     identifier: str
     licence: str | None
     publisher: str | None
@@ -254,7 +265,8 @@ def describe_release(
         summary=_summary(certificate),
         year=certificate.release.year,
         created=certificate.created,
-        identifier=f"urn:odsynth:{plan}:{certificate.created}",
+        version=".".join(str(int(number)) for number in certificate.created[:10].split("-")),
+        identifier=uuid5(NAMESPACE_URL, f"{plan} {certificate.created}").urn,
         licence=licence,
         publisher=publisher,
         contact=release.get("contact"),
@@ -305,25 +317,26 @@ def _tables(
         work,
         home,
         *(
-            Column(name, meaning, "integer", JOBS)
+            Column(name, f"number of jobs: {meaning}", "integer", JOBS)
             for name, meaning in count_meanings(categories, configuration).items()
         ),
         Column("createdate", "day of this release, YYYYMMDD"),
     )
-    kinds = {"od": "", "aux": " of workers who live in external zones"}
+    kinds = {"od": "home block", "aux": "external zone, where workers live,"}
     for number, folder in enumerate(implicates.folders, start=1):
         of = f"-{number:02}" if implicates.number > 1 else ""
         in_words = f" of implicate {number}" if implicates.number > 1 else ""
-        for kind, who in kinds.items():
+        for kind, homes in kinds.items():
             forms = [f"{kind}_{form}" for form in ("csv", "parquet")]
             files = tuple(f"{folder}{names[form]}" for form in forms if form in names)
             if files:
-                meaning = f"jobs{who}{in_words}, counted by work block and home block"
+                meaning = f"a pair of work block and {homes} with its jobs{in_words}"
                 yield Table(f"{kind}{of}", meaning, files, pairs)
         if "jobs_parquet" in names:
             files = (f"{folder}{names['jobs_parquet']}",)
             yield Table(f"workers{of}", f"a synthetic worker{in_words}", files, (work, home, *coded))
-    yield Table("blocks", "a block, or an external zone", ("plan/blocks.parquet",), _of_blocks(geography))
+    zones = " or an external zone" if geography.external_zones else ""
+    yield Table("blocks", f"a block{zones}", ("plan/blocks.parquet",), _of_blocks(geography))
     if named:
         unit_names = (
             Column("level", "level of the area, or kind of area that cuts across levels"),
@@ -331,24 +344,28 @@ def _tables(
             Column("name", "name of the area"),
         )
         yield Table("names", "a named area", (NAME_FILE,), unit_names)
-    for level in polygon_levels(configuration):
-        shape = Column(level, f"code of the {level}"), Column("geometry", "its shape", "geometry")
-        yield Table(f"shapes-{level}", f"the shape of a {level}", (polygon_file(level),), shape)
+    for number, level in enumerate(polygon_levels(configuration), start=1):
+        shape = Column(level, "code of the area"), Column("geometry", "its shape", "geometry")
+        meaning = f"an area of level {level} with its shape"
+        yield Table(f"shapes-{number}", meaning, (polygon_file(level),), shape)
     jobs = (
         Column("pool", "row of plan/pools.parquet, from 0", "integer"),
         Column("work", "code of the work block"),
         *coded,
-        Column("count", "jobs that are alike in these", "integer", JOBS),
+        Column("count", "number of these jobs", "integer", JOBS),
     )
-    yield Table("slots", "public jobs of a pool that are alike", ("plan/slots.parquet",), jobs)
+    yield Table("slots", "some jobs of one pool that are alike", ("plan/slots.parquet",), jobs)
 
 
 def _of_blocks(geography: Geography) -> tuple[Column, ...]:
+    code, place = "code of the block", "of its centroid, WGS84"
+    if geography.external_zones:
+        code, place = f"{code}; prefix and 9s for an external zone", f"{place}; missing for an external zone"
     return (
-        Column(geography.block_level, "code of the block, or 9s behind the prefix of an external zone"),
+        Column(geography.block_level, code),
         *(Column(level, f"code of its {level}") for level in geography.levels),
         *(Column(area, f"code of its {area}, or empty") for area in geography.non_nesting_areas),
-        Column("latitude", "of its centroid, WGS84; missing for an external zone", "number", "degrees"),
-        Column("longitude", "of its centroid, WGS84; missing for an external zone", "number", "degrees"),
+        Column("latitude", place, "number", "degrees"),
+        Column("longitude", place, "number", "degrees"),
         Column("weight", "public weight with which homes are spread over blocks", "integer"),
     )

@@ -11,17 +11,26 @@ from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.release.accuracy import ACCURACY_FILE, accuracy_in_words
 from pipelines.release.certificate import CERTIFICATE_FORMAT, Certificate, population_in_words
-from pipelines.release.description import count_meanings
+from pipelines.release.description import ReleaseDescription, count_meanings, describe_release
 from pipelines.release.formats import FIRST_FORMAT
+from pipelines.release.guide import (
+    columns_in_words,
+    first_steps,
+    implicates_in_words,
+    pools_in_words,
+    terms_in_words,
+)
 from pipelines.release.measurements import MEASUREMENT_FOLDER
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
+from pipelines.release.records import record_files
 from pipelines.release.signing import SIGNED, UNSIGNED
 from synth import decimal_up, exp_up, group_privacy
 
 __all__ = [
     "LATEST_WORDING",
     "WORDINGS",
+    "describe_plan",
     "odds_in_words",
     "presence_in_words",
     "release_readme",
@@ -72,7 +81,8 @@ def release_readme(
         *count_meanings(plan.pools.slots.categories, plan.configuration).items(),
     ]
     columns.append(("createdate", "day of this release, YYYYMMDD"))
-    table = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in columns)
+    table = "| column | meaning |\n| --- | --- |\n"
+    table += "\n".join(f"| `{name}` | {meaning} |" for name, meaning in columns) + "\n"
     where = "outside, in coarse areas whose codes" if wording == 1 else "in external zones, whose codes"
     signature = "" if wording == 1 else f"\n{textwrap.fill(SIGNED if signed else UNSIGNED, 110)}\n"
     aux = (
@@ -101,6 +111,16 @@ def release_readme(
         if implicates.number > 1
         else ""
     )
+    records = use = terms = ""
+    if wording != 1:
+        about = describe_plan(plan, certificate, names, named=named)
+        several += f"\n{implicates_in_words(implicates)}" if several else ""
+        table = f"{columns_in_words(about)}\n"
+        use = f"## First steps\n\n{first_steps(plan, names, named=named)}\n"
+        use += f"## Which work blocks share homes\n\n{pools_in_words(plan)}\n"
+        terms = f"\n## Licence, contact, citation\n\n{terms_in_words(about)}"
+        listed = ", ".join(f"`{name}`" for name in record_files(plan.configuration))
+        records = f"- {listed}: the same for machines: files, columns, licence, citation\n"
     levels = polygon_levels(plan.configuration)
     shapes = (
         f"- {', '.join(f'`{polygon_file(level)}`' for level in levels)}: shapes of public units, for maps\n"
@@ -135,16 +155,14 @@ random from {plan.mechanism.words}.
 {aux}{jobs}{noisy}\
 - `certificate.json`: the privacy certificate; `certificate.schema.json` describes its fields
 - `plan/`: the public plan from which the certificate can be computed again
-{shapes}{words}{sheet}- `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)
+{shapes}{words}{sheet}{records}\
+- `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)
 
 `odsynth verify` on this folder repeats every check; it needs no confidential data.
 {signature}
 ## Columns
 
-| column | meaning |
-| --- | --- |
-{table}
-{trust}
+{table}{use}{trust}
 ## What is guaranteed
 
 Epsilon {run.epsilon}, delta {run.delta}.
@@ -157,7 +175,16 @@ private with epsilon {user.epsilon} and delta {user.delta}.
 Not protected: {"; ".join(certificate.definition.not_covered)}.
 
 Assumed to be public already: {"; ".join(certificate.definition.assumed_public)}.
-"""
+{terms}"""
+
+
+def describe_plan(
+    plan: ReleasePlan, certificate: Certificate, names: dict[str, str], *, named: bool
+) -> ReleaseDescription:
+    """Return the description of a release that is being written or checked (`describe_release`)."""
+    return describe_release(
+        certificate, plan.configuration, plan.pools.slots.categories, plan.geography, names, named=named
+    )
 
 
 def presence_in_words(certificate: Certificate) -> str:
