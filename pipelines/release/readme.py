@@ -22,15 +22,17 @@ from pipelines.release.guide import (
 )
 from pipelines.release.measurements import MEASUREMENT_FOLDER
 from pipelines.release.names import NAME_FILE
-from pipelines.release.polygons import polygon_file
-from pipelines.release.records import record_files
+from pipelines.release.polygons import POLYGON_FOLDER, polygon_file
+from pipelines.release.records import RECORDS, record_files
 from pipelines.release.signing import SIGNED, UNSIGNED
 from synth import decimal_up, exp_up, group_privacy
 
 __all__ = [
+    "FILE_MEANINGS",
     "LATEST_WORDING",
     "WORDINGS",
     "describe_plan",
+    "file_meaning",
     "odds_in_words",
     "presence_in_words",
     "release_readme",
@@ -39,6 +41,36 @@ __all__ = [
 LATEST_WORDING = 2
 WORDINGS = {FIRST_FORMAT: (1,), CERTIFICATE_FORMAT: (2,)}
 """Wordings of the read-me by format of the certificate. To put something better is to add the next number."""
+
+# Of files by what is in their names, the first that fits.
+_FILES = {
+    "_od_main_": "jobs counted by work block and home block, in the layout of LODES",
+    "_od_aux_": "those of workers who live in external zones, whose codes end in 9s",
+    "_jobs_main_": "one row a synthetic worker, with the attributes of the job",
+    f"{MEASUREMENT_FOLDER}/": "the noisy counts that homes were estimated from",
+    ACCURACY_FILE: "how far numbers are expected to be from the truth",
+    NAME_FILE: "names of public units, for maps",
+    f"{POLYGON_FOLDER}/": "shapes of public units, for maps",
+    "README.md": "what is in the release, in words",
+    **dict.fromkeys(RECORDS, "what is in the release, for machines: files, columns, licence, citation"),
+    "certificate.json.sig": "a signature of the certificate",
+    "certificate.json": "the privacy certificate",
+    "certificate.schema.json": "the fields of the certificate, described",
+    "plan/": "the public plan from which the certificate can be computed again",
+    "MANIFEST.json": "sizes and checksums, with what the release is",
+    "SHA256SUMS.sig": "a signature of the checksums",
+    "SHA256SUMS": "checksums of all files",
+    "signing-key.pub": "the public key that signatures are checked with",
+}
+
+
+FILE_MEANINGS = tuple(dict.fromkeys((*_FILES.values(), "another file")))
+"""What files of a release can be, data first."""
+
+
+def file_meaning(name: str) -> str:
+    """Say what a file of a release is: one of `FILE_MEANINGS`."""
+    return next((meaning for part, meaning in _FILES.items() if part in name), FILE_MEANINGS[-1])
 
 
 def release_readme(
@@ -91,11 +123,7 @@ def release_readme(
         if "aux_parquet" in names
         else ""
     )
-    jobs = (
-        f"- `{names['jobs_parquet']}`: one row a synthetic worker, with the attributes of the job\n"
-        if "jobs_parquet" in names
-        else ""
-    )
+    jobs = f"- `{names['jobs_parquet']}`: {_FILES['_jobs_main_']}\n" if "jobs_parquet" in names else ""
     noisy = (
         f"- `{MEASUREMENT_FOLDER}/`: the noisy counts that homes were estimated from; nothing else was\n"
         "  computed from confidential homes\n"
@@ -120,15 +148,14 @@ def release_readme(
         use += f"## Which work blocks share homes\n\n{pools_in_words(plan)}\n"
         terms = f"\n## Licence, contact, citation\n\n{terms_in_words(about)}"
         listed = ", ".join(f"`{name}`" for name in record_files(plan.configuration))
-        records = f"- {listed}: the same for machines: files, columns, licence, citation\n"
+        records = f"- {listed}: {_FILES[RECORDS[0]]}\n"
     levels = polygon_levels(plan.configuration)
+    polygons = [polygon_file(level) for level in levels]
     shapes = (
-        f"- {', '.join(f'`{polygon_file(level)}`' for level in levels)}: shapes of public units, for maps\n"
-        if levels
-        else ""
+        f"- {', '.join(f'`{name}`' for name in polygons)}: {file_meaning(polygons[0])}\n" if polygons else ""
     )
-    words = f"- `{NAME_FILE}`: names of public units, for maps\n" if named else ""
-    sheet = f"- `{ACCURACY_FILE}`: how far numbers are expected to be from the truth\n" if accuracy else ""
+    words = f"- `{NAME_FILE}`: {_FILES[NAME_FILE]}\n" if named else ""
+    sheet = f"- `{ACCURACY_FILE}`: {_FILES[ACCURACY_FILE]}\n" if accuracy else ""
     trust = f"\n## How far to trust a number\n\n{accuracy_in_words(accuracy)}\n" if wording != 1 else ""
     status = (
         "Every check of the program passed: this release is **for publication**."
@@ -151,10 +178,10 @@ random from {plan.mechanism.words}.
 
 ## Files
 {several}
-- {_files(names, "od")}: jobs counted by work block and home block, in the layout of LODES
+- {_files(names, "od")}: {_FILES["_od_main_"]}
 {aux}{jobs}{noisy}\
-- `certificate.json`: the privacy certificate; `certificate.schema.json` describes its fields
-- `plan/`: the public plan from which the certificate can be computed again
+- `certificate.json`: {_FILES["certificate.json"]}; `certificate.schema.json` describes its fields
+- `plan/`: {_FILES["plan/"]}
 {shapes}{words}{sheet}{records}\
 - `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)
 
