@@ -104,12 +104,13 @@ def of_a_state(folder: Path, jobs: int) -> str:
     begin, load = time.perf_counter(), os.getloadavg()[0]
     path = write_map(folder / "release" / "public", folder / "map.html")
     took = time.perf_counter() - begin
-    pictures, answers, opened, later, memory = [], [], [], [], []
+    pictures, worked, answers, opened, later, memory = [], [], [], [], [], []
     for _ in range(LOADS):
         with sync_playwright() as driver, Memory() as peak:
             chromium = driver.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
             page = open_map(chromium, path)
             pictures.append(page.evaluate("Number(document.documentElement.dataset.ready)"))
+            worked.append(1000 * processor_seconds())
             answers += choose_some(page)
             before = peak.most
             levels = [option.get_attribute("value") for option in page.locator("#level option").all()]
@@ -125,9 +126,10 @@ def of_a_state(folder: Path, jobs: int) -> str:
         ["jobs; areas", f"{workers:,}; {sizes}", ""],
         ["size of the file; time to make it", f"{path.stat().st_size / 1e6:.1f} MB; {took:.0f} s", ""],
         ["first picture", *seconds(pictures)],
-        ["an answer", *milliseconds_of(answers)],
+        ["processor time of the browser until then", *seconds(worked)],
+        ["an answer", *both(answers)],
         ["the finest areas opened and drawn", *seconds(opened)],
-        ["an answer after that", *milliseconds_of(later)],
+        ["an answer after that", *both(later)],
         ["memory of the browser: at first; with the finest areas", *gigabytes(memory)],
     ]
     head = f"Load average at the start {load:.1f}, on {os.cpu_count()} cores; medians of {LOADS} openings."
@@ -139,9 +141,10 @@ def seconds(milliseconds: list[float]) -> list[str]:
     return [f"{f(milliseconds) / 1000:.2f} s" for f in (statistics.median, max)]
 
 
-def milliseconds_of(values: list[float]) -> list[str]:
+def both(values: list[tuple[float, float]]) -> list[str]:
     """Median and largest."""
-    return [f"{f(values):.0f} ms" for f in (statistics.median, max)]
+    pairs = [[f(each) for each in zip(*values, strict=True)] for f in (statistics.median, max)]
+    return [f"{wall:.0f} ms; {processor:.0f} ms of processor time" for wall, processor in pairs]
 
 
 def gigabytes(memory: list[tuple[int, int]]) -> list[str]:
@@ -150,14 +153,35 @@ def gigabytes(memory: list[tuple[int, int]]) -> list[str]:
     return ["; ".join(f"{value:.2f} GB" for value in pair) for pair in pairs]
 
 
-def choose_some(page: Page) -> list[float]:
-    """Choose areas, one after the other: how long each took until it was shown, in milliseconds."""
+def choose_some(page: Page) -> list[tuple[float, float]]:
+    """Choose areas one by one: milliseconds until each was shown, and of the browser's processor time."""
     took = []
     for row in range(5):
         page.evaluate("document.getElementById('clear').click()")
         page.evaluate(IDLE)
-        took.append(page.evaluate(ANSWER, row))
+        before = processor_seconds()
+        wall = page.evaluate(ANSWER, row)
+        took.append((wall, 1000 * (processor_seconds() - before)))
     return took
+
+
+def browser_processes() -> list[psutil.Process]:
+    """Return the processes of the browser, also those that end meanwhile."""
+    return [one for one in psutil.Process().children(recursive=True) if "chrom" in name_of(one)]
+
+
+def name_of(process: psutil.Process) -> str:
+    """Return the name of a process, none if it has ended."""
+    try:
+        return str(process.name())
+    except psutil.Error:
+        return ""
+
+
+def processor_seconds() -> float:
+    """Return what the browser has worked so far, all its processes."""
+    times = [one.cpu_times() for one in browser_processes()]
+    return sum(time.user + time.system for time in times)
 
 
 class Memory:
@@ -178,13 +202,13 @@ class Memory:
 
     def _look(self) -> None:
         while not self._end.wait(PAUSE):
-            self.most = max(self.most, sum(map(resident, psutil.Process().children(recursive=True))))
+            self.most = max(self.most, sum(map(resident, browser_processes())))
 
 
 def resident(process: psutil.Process) -> int:
-    """Return the memory of a process of the browser in bytes, 0 of another one or if it has ended."""
+    """Return the memory of a process in bytes, 0 if it has ended."""
     try:
-        return int(process.memory_full_info().pss) if "chrom" in process.name() else 0
+        return int(process.memory_full_info().pss)
     except psutil.Error:
         return 0
 

@@ -39,10 +39,9 @@ def render(
     status : int
     headers : mapping of str to str, optional
     **context
-        What the template shows, beside the settings of the service. Whatever it is, it is escaped.
+        What the template shows. Whatever it is, it is escaped.
     """
-    context |= {"request": request, "settings": request.app.state.settings}
-    return HTMLResponse(text(template, **context), status, dict(headers or {}))
+    return HTMLResponse(text(template, request=request, **context), status, dict(headers or {}))
 
 
 def text(template: str, **context: Any) -> str:

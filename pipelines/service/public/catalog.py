@@ -34,12 +34,12 @@ from pipelines.service.public.flow_queries import (
     flow_batches,
     largest_flows,
 )
-from pipelines.service.public.key_figures import KeyFigures
 from pipelines.service.public.preparation import Preparation, Prepared, draws_file
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
 from pipelines.views.intervals import PosteriorDraws
+from pipelines.views.key_figures import KeyFigures
 from pipelines.views.maps import Backdrop
 
 __all__ = ["Catalog", "File", "Version"]

@@ -25,7 +25,7 @@ from pipelines.service.rendering import HTML, text
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError
 from pipelines.views.accuracy import accuracy_words
-from pipelines.views.exports.describing import column_meanings
+from pipelines.views.exports.describing import NO_LICENCE, column_meanings
 from pipelines.views.intervals import COVERAGE_WORDS
 from pipelines.views.labels import job_type_words, plural, singular
 from pipelines.views.maps import certificate_words
@@ -65,6 +65,7 @@ def _home(catalog: Catalog, settings: ServiceSettings, versions: list[Version]) 
     return text(
         "home.html",
         settings=settings,
+        no_licence=NO_LICENCE,
         latest=latest,
         citation=cite(latest["version"], settings) if latest else None,
         groups=groups,
@@ -124,6 +125,7 @@ def release(request: Request, name: Name, version: VersionName) -> Response:
         "release.html",
         version=found,
         shown=shown,
+        no_licence=NO_LICENCE,
         others=[each for each in catalog.versions() if each.state.name == name and each is not found],
         newer=_newer(catalog, found),
         words=_words(found),

@@ -6,7 +6,7 @@
     CACHE/SHA256/flows/         the flows, ready for questions (`pipelines.service.public.flow_tables`)
     CACHE/SHA256/tiles/         areas as vector tiles (`pipelines.service.public.tiles`)
     CACHE/SHA256/picture.svg    the map at a glance (`pipelines.service.public.pictures`)
-    CACHE/SHA256/figures*.json  key figures (`pipelines.service.public.key_figures`)
+    CACHE/SHA256/figures*.json  key figures (`pipelines.views.key_figures`)
 
 The names are of the content, and those of maps and key figures are of the draws, water and roads too that
 went into them. So nothing here is ever out of date, and all of it may be deleted at any time.
@@ -31,11 +31,11 @@ from pydantic import TypeAdapter
 from geo_data.errors import InputError
 from pipelines.release.reader import PublicReleaseError, read_public_release
 from pipelines.service.public.flow_tables import write_flow_tables
-from pipelines.service.public.key_figures import KeyFigures, key_figures
 from pipelines.service.public.pictures import write_picture
 from pipelines.service.public.tiles import write_tiles
 from pipelines.storage.durable import whole_file, write_whole
 from pipelines.views.intervals import PosteriorDraws
+from pipelines.views.key_figures import KeyFigures, key_figures
 from pipelines.views.maps import Backdrop, build_map
 
 __all__ = ["Preparation", "Prepared", "draws_file", "prepare"]
@@ -128,7 +128,7 @@ def prepare(folder: Path, prepared: Prepared) -> None:
                 prepared.map, _map(folder, prepared.draws if draws else None, prepared.backdrop), mode=None
             )
     if not prepared.figures.is_file():
-        figures = key_figures(read_public_release(folder), prepared.flows, draws)
+        figures = key_figures(read_public_release(folder), draws)
         write_whole(prepared.figures, TypeAdapter(KeyFigures | None).dump_json(figures), mode=None)
 
 

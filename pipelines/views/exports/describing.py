@@ -13,9 +13,9 @@ from pipelines.release.reader import PublicRelease
 from pipelines.storage.checksums import sha256_of
 from pipelines.views.labels import singular
 
-__all__ = ["column_meanings", "describe_csv", "one_sentence", "provenance"]
+__all__ = ["NO_LICENCE", "column_meanings", "describe_csv", "one_sentence", "provenance"]
 
-_NO_LICENCE = "not stated in the release: ask who published it"
+NO_LICENCE = "not stated in the release: ask who published it"
 
 
 def provenance(release: PublicRelease) -> dict[str, str]:
@@ -34,7 +34,7 @@ def provenance(release: PublicRelease) -> dict[str, str]:
         "title": certificate.release.name,
         "description": one_sentence(release),
         "synthetic": "yes: no row is a real person",
-        "licence": release.licence or _NO_LICENCE,
+        "licence": release.licence or NO_LICENCE,
         "citation": said.citation,
         **{key: text for key in ("publisher", "contact") if (text := getattr(said, key))},
         "version": release.version,

@@ -100,7 +100,7 @@ class SearchField {
     });
     byId("search-form").addEventListener("submit", (event) => {
       event.preventDefault();
-      this.#submit(event.submitter === byId("search-add"));
+      this.#submit(event.submitter === byId("search-add") || byId("add").checked);
     });
   }
 

@@ -270,18 +270,29 @@ def test_plans_beside_each_other(app: FastAPI, visitors: Visitors, world: Any) -
         "certified": True, "chosen_mechanism": "geometric", "objective": 0.5, "total_variation": 0.125,
         "block_variation": 0.375, "mean_commute_error": None, "tables": tables,
     }  # fmt: skip
-    other = {"workload": "residents of trct by SE (weight 2)", "number": 1, "certified": False}
-    rows = [row | {"epsilon": "4"} | good, row | {"epsilon": "200"} | good, row | {"epsilon": "8.60"} | other]
+    other = {"workload": "residents of trct by SE (weight 2)", "number": 1}
+    of_other = {"tables": [{"table": "residents of trct by SE", "loss": 0.5, "public_model": 0.75}]}
+    rows = [row | {"epsilon": "4"} | good, row | {"epsilon": "200"} | good]
+    rows += [
+        row | other | {"epsilon": "8.60", "certified": False},
+        row | {"epsilon": "8.6"} | good | other | of_other,
+    ]
     assert finish(store, work, comparison=json.dumps({"rows": rows, "recommended": "# <this>"}))
     page = ann.see("/runs/1")
-    for said in ("residents of trct by SE (weight 2)", "cannot be certified", "25.0 %", "# &lt;this&gt;"):
+    for said in (
+        "residents of trct by SE (weight 2)",
+        "cannot be certified",
+        "25.0 %",
+        "# &lt;this&gt;",
+        "not for it",
+    ):
         assert said in page
-    assert (page.count("suffices"), page.count("too small")) == (1, 1)  # of a budget of 100
-    assert page.count('type="radio"') == 2
+    assert (page.count("suffices"), page.count("too small")) == (2, 1)  # of a budget of 100
+    assert page.count('type="radio"') == 3
     assert "<button" not in visitors["bob"].see("/runs/1").split("<h1>")[1]
     assert ann.client.get("/operator/runs/1/frontier.png").status_code == 404  # nobody has drawn one
     assert not world.ledger.exists()
-    for number, status in (("3", 409), ("4", 404), ("2", 409)):  # not certified, none, too dear
+    for number, status in (("3", 409), ("5", 404), ("2", 409)):  # not certified, none, too dear
         assert ann.send("/runs/1/plans", row=number, key=number).status_code == status
     assert ann.send("/runs/1/plans", row="1", version="v7", key="p").headers["location"] == "/operator/runs/2"
     made = get_run(store, 2)

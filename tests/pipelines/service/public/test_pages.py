@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import jsonschema
 import pandas as pd
@@ -70,6 +71,9 @@ def test_home_shows_the_newest_release(client: TestClient, page: str, base: str,
     assert f'<a href="{page}">Demo region 2019, all jobs</a>' in text
     picture = client.get(f"{page}/picture.svg")
     assert picture.headers["Content-Type"] == "image/svg+xml"
+    drawn = {each.tag.rpartition("}")[2] for each in ElementTree.fromstring(picture.text).iter()}
+    assert drawn == {"svg", "g", "path"}  # nothing that a policy would have to allow
+    assert "nan" not in picture.text
     assert f'src="{page}/picture.svg"' in text
     ends = [(flow["home"], flow["work"], flow["S000"]) for flow in counties(client, base)]
     crossing = sum(jobs for home, work, jobs in ends if home != work)

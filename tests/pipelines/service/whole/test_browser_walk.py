@@ -172,7 +172,7 @@ def walked(served: Served, browser: Any) -> Walked:
             at_work.stop()
     with served.person(browser) as reader:
         reader.goto("/")
-        reader.get_by_role("link", name="Demo region 2019").click()
+        reader.get_by_role("link", name="Demo region 2019").first.click()
         release = reader.locator("main").inner_text()
         reader.get_by_role("link", name="Open the map").click()
         reader.wait_for_selector("html[data-ready]", state="attached")

@@ -34,7 +34,7 @@ GEO = (
 )
 PUBLIC = OIDC | {
     *("/", "/api", "/api/v1/openapi.json", "/health", "/ready", "/metrics", "/static/{path:path}"),
-    *(V1, f"{V1}/map", f"{V1}/flows", f"{V1}/files/{{path:path}}"),
+    *(V1, f"{V1}/map", f"{V1}/picture.svg", f"{V1}/columns", f"{V1}/flows", f"{V1}/files/{{path:path}}"),
     *("/api/v1/releases", "/api/v1/releases.atom"),
     *(f"/api/v1{V1}{end}" for end in ("", "/certificate", "/files", "/contents", "/areas", "/flows", *GEO)),
     *("/operator/login",),

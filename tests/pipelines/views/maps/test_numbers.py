@@ -16,7 +16,6 @@ from pyproj import Geod
 from geo_data.od_files import count_columns
 from pipelines import PosteriorDraws
 from pipelines.release.reader import PublicRelease
-from pipelines.views.maps.draws import draw_tables
 from synth.intervals import quantiles
 
 from .map_reader import Reader
@@ -305,21 +304,6 @@ def test_every_interval(
         )
         assert "posterior" not in reader.text("top-count") + reader.text("commute-of")
         assert reader.complaints == []
-
-
-def test_draws_take_the_room_there_is(bounded: tuple[PosteriorDraws, Path]) -> None:
-    """With less of it they are of coarser levels, and then of residents only."""
-    draws, _ = bounded
-    levels = draws.release.levels
-    everything = draw_tables(draws, levels, 10_000_000)
-    for limit in (sum(table.size for table in everything) - 1, everything[0].size, 0):
-        tables = draw_tables(draws, levels, limit)
-        assert sum(table.size for table in tables) <= limit
-        coarser = [
-            levels.index(a.home) - levels.index(b.home) for a, b in zip(everything, tables, strict=False)
-        ]
-        assert len(tables) < len(everything) or max(coarser) > 0
-        assert min(coarser, default=0) >= 0
 
 
 def check_mean(truth: Truth, jobs: pd.DataFrame, side: str, choice: list[str], said: str) -> None:

@@ -128,6 +128,8 @@ def test_several_areas(reader: Reader, jobs: pd.DataFrame, blocks: pd.DataFrame)
     page.check("#add")
     page.locator(f"#top button[data-code='{chosen[0]}']").click()  # which is chosen
     assert reader.chosen().endswith(chosen[2])
+    reader.search(chosen[1])
+    assert reader.text("chosen") == "2 areas"
     page.uncheck("#add")
     reader.search(chosen[0])
     page.fill("#search", chosen[0])

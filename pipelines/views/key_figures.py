@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
-
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from pipelines.release.reader import PublicRelease
-from pipelines.service.public.flow_queries import FlowQuestion, FlowTables, flow_batches, select
 from pipelines.views.intervals import PosteriorDraws
 from pipelines.views.labels import named_area, unit_names
 from synth.intervals import intervals
 
 __all__ = ["Counted", "KeyFigures", "LargestCommute", "key_figures"]
 
-Int64 = NDArray[np.int64]
+Bounds = tuple[int | None, int | None]
 
 
 class Counted(BaseModel):
@@ -56,16 +51,12 @@ class KeyFigures(BaseModel):
     largest: LargestCommute | None
 
 
-def key_figures(
-    release: PublicRelease, flows: Path, draws: PosteriorDraws | None = None
-) -> KeyFigures | None:
+def key_figures(release: PublicRelease, draws: PosteriorDraws | None = None) -> KeyFigures | None:
     """Compute the key figures.
 
     Parameters
     ----------
     release : PublicRelease
-    flows : Path
-        Of its flow tables.
     draws : PosteriorDraws, optional
         Of the release.
 
@@ -77,32 +68,23 @@ def key_figures(
     level = _level(release)
     if level is None:
         return None
-    tables = FlowTables()
-    home, work, jobs = (
-        np.concatenate(column) for column in zip(*_flows(release, tables, flows, level), strict=True)
-    )
-    tables.close()
+    flows = release.unit_flows(level, level)
+    home, work, jobs = (flows[name].to_numpy() for name in ("home", "work", "S000"))
     external = release.geography.is_external(release.geography.starts(level))
-    among = np.flatnonzero((home != work) & ~external[home] & (jobs > 0))
-    at = among[np.argmax(jobs[among])] if among.size else None
+    among = np.flatnonzero((home != work) & ~external[home])
+    at = among[jobs[among].argmax()] if among.size else None
     pair = None if at is None else (int(home[at]), int(work[at]))
-    bounds: list[tuple[int | None, int | None]] = [(None, None), (None, None)]
+    bounds: list[Bounds] = [(None, None), (None, None)]
     if draws is not None and draws.has(level):
         bounds = _bounds(draws, level, pair)
-    crossing, largest = (dict(zip(("low", "high"), each, strict=True)) for each in bounds)
-    return KeyFigures(
-        level=level,
-        jobs=int(jobs.sum()),
-        crossing=Counted(jobs=int(jobs[home != work].sum()), **crossing),
-        largest=None
-        if pair is None
-        else LargestCommute(
-            home=named_area(release, level, pair[0]),
-            work=named_area(release, level, pair[1]),
-            jobs=int(jobs[at]),
-            **largest,
-        ),
-    )
+    (low, high), (least, most) = bounds
+    largest = None
+    if pair is not None:
+        ends = (named_area(release, level, unit) for unit in pair)
+        names = dict(zip(("home", "work"), ends, strict=True))
+        largest = LargestCommute(jobs=int(jobs[at]), low=least, high=most, **names)
+    crossing = Counted(jobs=int(jobs[home != work].sum()), low=low, high=high)
+    return KeyFigures(level=level, jobs=int(jobs.sum()), crossing=crossing, largest=largest)
 
 
 def _level(release: PublicRelease) -> str | None:
@@ -116,22 +98,12 @@ def _level(release: PublicRelease) -> str | None:
     return min(several)[2] if several else None
 
 
-def _flows(
-    release: PublicRelease, tables: FlowTables, folder: Path, level: str
-) -> Iterable[tuple[Int64, Int64, Int64]]:
-    for flows in flow_batches(
-        tables, folder, select(release, FlowQuestion(work_level=level, home_level=level))
-    ):
-        yield flows.units["home"], flows.units["work"], flows.counts[0]
-
-
-def _bounds(
-    draws: PosteriorDraws, level: str, pair: tuple[int, int] | None
-) -> list[tuple[int | None, int | None]]:
+def _bounds(draws: PosteriorDraws, level: str, pair: tuple[int, int] | None) -> list[Bounds]:
     """Intervals of all who cross a border, and of a pair of home and work area."""
     crossing, one = np.zeros(draws.draws, np.int64), np.zeros(draws.draws, np.int64)
     for cells in draws.cells(level, level):
         crossing += cells.counts[:, cells.home != cells.work].sum(axis=1)
         if pair is not None:
-            one += cells.counts[:, (cells.home == pair[0]) & (cells.work == pair[1])].sum(axis=1)
+            own = (cells.home == pair[0]) & (cells.work == pair[1])
+            one += cells.counts[:, own].sum(axis=1)
     return [(int(low), int(high)) for low, high in (intervals(each) for each in (crossing, one))]
