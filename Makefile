@@ -26,7 +26,7 @@ SUPPORTED := import sys; sys.exit(sys.version_info < (3, 11))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check deep lint library docs dist licences bench notebooks reference schema lock clean
+.PHONY: help demo test check deep lint proofs library docs dist licences bench notebooks reference schema lock clean
 
 help:  ## Show this list
 	@echo "odsynth: synthetic commuting data with a certificate of privacy. Targets:"
@@ -52,6 +52,10 @@ lint: $(STAMP)  ## Set up, then check style, formatting, import rules and types
 	@$(BIN)/ruff format --check
 	@$(BIN)/lint-imports --no-cache --no-logo
 	@$(BIN)/mypy
+
+# Needs Coq, and nothing of Python: docs/proofs/README.md names the packages.
+proofs:  ## Check the machine-read proofs of the guarantee, with Coq (docs/proofs)
+	@docs/proofs/check
 
 # Set-up happens once, and again when what it installs has changed. An environment that this rule began and did not
 # finish (the marker is still there), or one that cannot run a supported Python and pip, is made anew; any other
