@@ -18,6 +18,7 @@ from pipelines.release.measurements import MEASUREMENT_FOLDER
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
 from pipelines.release.signing import SIGNED, UNSIGNED
+from pipelines.release.verifier import VERIFIER
 from synth import decimal_up, exp_up, group_privacy
 
 __all__ = [
@@ -75,6 +76,7 @@ def release_readme(
     *,
     named: bool,
     signed: bool,
+    verifier: bool = False,
     accuracy: ExpectedAccuracy | None = None,
     wording: int = LATEST_WORDING,
 ) -> str:
@@ -90,6 +92,8 @@ def release_readme(
         Whether it has names of units.
     signed : bool
         Whether it is signed.
+    verifier : bool
+        Whether it has verify.py.
     accuracy : ExpectedAccuracy, optional
         Its accuracy sheet, where it has one.
     wording : int
@@ -145,6 +149,12 @@ def release_readme(
     )
     words = f"- `{NAME_FILE}`: names of public units, for maps\n" if named else ""
     sheet = f"- `{ACCURACY_FILE}`: how far numbers are expected to be from the truth\n" if accuracy else ""
+    alone = (
+        f"- `{VERIFIER}`: one file that checks this folder without odsynth, with Python and pyarrow. Whoever\n"
+        "  can change the data can change this copy too: do not trust it, take the file from the project\n"
+        if verifier
+        else ""
+    )
     trust = f"\n## How far to trust a number\n\n{accuracy_in_words(accuracy)}\n" if wording != 1 else ""
     status = (
         "Every check of the program passed: this release is **for publication**."
@@ -171,7 +181,7 @@ random from {plan.mechanism.words}.
 {aux}{jobs}{noisy}\
 - `certificate.json`: the privacy certificate; `certificate.schema.json` describes its fields
 - `plan/`: the public plan from which the certificate can be computed again
-{shapes}{words}{sheet}- `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)
+{shapes}{words}{sheet}{alone}- `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)
 
 `odsynth verify` on this folder repeats every check; it needs no confidential data.
 {signature}
