@@ -150,8 +150,8 @@ def release_readme(
     words = f"- `{NAME_FILE}`: names of public units, for maps\n" if named else ""
     sheet = f"- `{ACCURACY_FILE}`: how far numbers are expected to be from the truth\n" if accuracy else ""
     alone = (
-        f"- `{VERIFIER}`: one file that checks this folder without odsynth, with Python and pyarrow. Whoever\n"
-        "  can change the data can change this copy too: do not trust it, take the file from the project\n"
+        f"- `{VERIFIER}`: one file that checks this folder without odsynth, with Python and pyarrow.\n"
+        "  Whoever can change the data can change this copy too: take the file from the project instead\n"
         if verifier
         else ""
     )

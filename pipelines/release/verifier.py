@@ -50,6 +50,6 @@ def check_verifier(folder: Path, sha256: str, version: str) -> str:
         return f"{VERIFIER} is that of version {_EARLIER[sha256]}"
     raise VerifierError(
         f"{folder / VERIFIER} is not the program that this version puts into releases, nor an earlier one: it"
-        f" was changed, or another version wrote it. Fix: do not run it; verify with version {version}, which "
-        "the release says made it"
+        f" was changed, or another version wrote it. Fix: do not run it; verify with version {version}, "
+        "which the release says made it"
     )

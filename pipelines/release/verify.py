@@ -155,7 +155,8 @@ def tail(m: int, w: int, rest: int, q: int, first: int, value: Value | None = No
         if s == m:
             break
         if rest >= q and (s - first) % 8 == 7:
-            r = Fraction(q * (m - s), q * (m - s - 1) + rest) * max(Fraction(1), Fraction(w + q * s, q * (s + 1)))
+            second = max(Fraction(1), Fraction(w + q * s, q * (s + 1)))
+            r = Fraction(q * (m - s), q * (m - s - 1) + rest) * second
             if r < 1 and (more := UP.multiply(p, up(r / (1 - r)))) <= UP.multiply(result, _TINY):
                 return UP.add(result, more)
         p = next_mass(p, m, s, w, rest, q)
@@ -380,8 +381,8 @@ def inverse_moment(
             if u >= falls if sign > 0 else u <= rises:
                 distance = max(ZERO, UP.subtract(v, u) if sign > 0 else UP.subtract(u, v))
                 rest = UP.add(UP.add(ONE, UP.divide(distance, down(t))), geometric)
-                if (more := UP.multiply(f, rest)) <= UP.multiply(above, Decimal("1e-14")):
-                    above = UP.add(above, more)
+                if (left := UP.multiply(f, rest)) <= UP.multiply(above, Decimal("1e-14")):
+                    above = UP.add(above, left)
                     break
     ratio = UP.divide(UP.add(ONE, e), DOWN.subtract(ONE, e))
     return UP.multiply(ratio, UP.divide(above, below))
@@ -592,9 +593,16 @@ DEFINITIONS = {
     ("2", "geometric", True, None): "24868bfb22b8377f7ccf29f5d074d9ec",
     ("2", "geometric", True, "residents"): "4f69375d3a994c6e986c3d29d0fb38d5",
 }
-REQUESTS = {
-    "pdp": "(epsilon, delta)-probabilistic differential privacy of the run",
-    "dp": "(epsilon, delta)-differential privacy of one job record",
+# Of the other sentences, with N for the number of records of a person or of implicates.
+WORDS = {
+    "pdp": "dbddf81c2b6777e5ab7e60a8443eca17",
+    "dp": "09906e78d99f41859c3c824b50dcb8ee",
+    "user": "403077f8721d79556d9f29be76708110",
+    "presence": "b52f0f2ee82dab7f56626b0283ea3131",
+    "one": "daae48cf014b8f752d6475f6d8e5635f",
+    "one-urn": "fa332fb1aac188108bcb3a58201fff25",
+    "independent-runs": "ff2872ae58b9476fdbdee8c9c8909b6f",
+    "arithmetic": "fc67d992f889a21ead99009b780b574c",
 }
 SOURCES = {True: "the operating system's generator", False: "a seed (tests only)"}
 TABLES = ("blocks", "domains", "pools", "shares", "slots")
@@ -664,6 +672,11 @@ class Plan:
         number = int(release["implicates"])
         return number, number if release["implicate_source"] == "independent-runs" else 1
 
+    @property
+    def records(self) -> int:
+        """How many records a person may have."""
+        return int(self.config["jobs"].get("records_per_worker", 1))
+
 
 @dataclass
 class Bounds:
@@ -678,9 +691,9 @@ class Bounds:
 def check_guarantee(plan: Plan, stated: dict[str, Any]) -> Claims:
     """Compute every bound of a certificate again from the plan."""
     first = stated["format"] == "odsynth certificate 1"
-    claims, document, config = Claims(), plan.document, plan.config
+    claims, document = Claims(), plan.document
     number, runs = plan.implicates
-    records = int(config["jobs"].get("records_per_worker", 1))
+    records = plan.records
     asked, allowed = Fraction(document["epsilon"]), Fraction(document["delta"])
     user = stated["person"] if first else stated["user_level"]
     curve = user["curve"] if first else stated["record_level"]["curve"]
@@ -694,11 +707,8 @@ def check_guarantee(plan: Plan, stated: dict[str, Any]) -> Claims:
     epsilon = pure if tight else UP.multiply(times, bounds.epsilon)
     delta = ZERO if tight else min(ONE, UP.multiply(times, bounds.delta))
     requested = twelve_digits(runs * asked), twelve_digits(runs * allowed)
-    same(
-        "certificate.json: requested",
-        (stated["requested"]["epsilon"], stated["requested"]["delta"]),
-        requested,
-    )
+    given = stated["requested"]["epsilon"], stated["requested"]["delta"]
+    same("certificate.json: requested", given, requested)
 
     def pair(name: str, one: dict[str, Any], e: Decimal, d: Decimal) -> None:
         claims.check(f"{name}.epsilon", one["epsilon"], [e])
@@ -747,67 +757,40 @@ def check_guarantee(plan: Plan, stated: dict[str, Any]) -> Claims:
         pair("presence.record_level", presence["record_level"], UP.divide(own[0], half), own[1])
         of_person("presence.user_level", presence["user_level"], UP.divide(own[0], half), own[1])
     shown, d = own if document["guarantee"] == "dp" else (epsilon, delta)
-    need(
-        shown <= up(runs * asked) and d <= up(runs * allowed),
-        "the plan costs more than was requested",
-    )
-    cells = sum(len(cuts) for cuts in plan.column("domains", "cuts"))
-    same(
-        "certificate.json: totals",
-        stated["totals"],
-        {
-            "pools": plan.tables["pools"].num_rows,
-            "records": sum(plan.column("pools", "n")),
-            "synthetic_workers": sum(plan.column("pools", "m")) * runs // number,
-            "domains": plan.tables["domains"].num_rows,
-            "cells": cells,
-        },
-    )
+    need(shown <= up(runs * asked) and d <= up(runs * allowed), "the plan costs more than was requested")
+    n, cuts, drawn = plan.column("pools", "n"), plan.column("domains", "cuts"), sum(plan.column("pools", "m"))
+    values = len(n), sum(n), drawn * runs // number, len(cuts), sum(map(len, cuts))
+    names = ("pools", "records", "synthetic_workers", "domains", "cells")
+    same("certificate.json: totals", stated["totals"], dict(zip(names, values)))
     return claims
 
 
 def check_words(plan: Plan, stated: dict[str, Any], user: dict[str, Any], presence: Any) -> None:
     """Compare what is said in words, and what stands in the plan as it is, with what is known."""
-    version, document = stated["format"][-1], plan.document
-    number, _ = plan.implicates
-    records = int(plan.config["jobs"].get("records_per_worker", 1))
-    population = stated.get("population")
-    case = version, document["mechanism"], presence is not None, population
-    words = digest(stated["definition"])
-    need(words == DEFINITIONS.get(case), "certificate.json: definition is not in words that are known here")
-    same("certificate.json: mechanism", stated["mechanism"], document["mechanism"])
-    guarantee = document["guarantee"]
-    same("certificate.json: guarantee", stated["requested"]["guarantee"], guarantee)
-    same("certificate.json: requested.words", stated["requested"]["words"], REQUESTS[guarantee])
-    same("certificate.json: records", user["records"], records)
-    a_person = (
-        f"(epsilon, delta)-differential privacy for a person with at most {records} job record(s); a person "
-        "with c records has c times the epsilon of one record, and the delta of one record times 1 + "
-        "e^epsilon + ... + e^((c - 1) epsilon)"
-    )
-    same("certificate.json: statement", user["statement"], a_person)
-    if presence is not None:
-        one_more = (
-            "the same for two inputs of which one has one job record more, at any work block (add or remove "
-            f"one); of one person: at most {records} job record(s) more or less"
-        )
-        same("certificate.json: presence.statement", presence["statement"], one_more)
-    several = {
-        "one-urn": f"{number} synthetic data sets, cut from urns that were drawn from {number} times as often; "
-        "every number here is of all of them together.",
-        "independent-runs": f"{number} synthetic data sets from independent runs of the mechanism. Run and "
-        "person are of all of them together; classes and losses are of one, and losses add up.",
-    }
+    version, document, (number, _) = stated["format"][-1], plan.document, plan.implicates
+    records, guarantee = plan.records, document["guarantee"]
+    case = version, document["mechanism"], presence is not None, stated.get("population")
+    known = digest(stated["definition"]) == DEFINITIONS.get(case)
+    need(known, "certificate.json: definition is not in words that are known here")
     source = plan.config["release"]["implicate_source"]
-    of_all = "One synthetic data set." if number == 1 else several[source]
-    implicates = {"number": number, "source": source, "words": of_all}
-    same("certificate.json: implicates", stated["implicates"], implicates)
-    arithmetic = {
-        "method": "Arb ball arithmetic (python-flint), upper ends",
-        "precision_bits": 192,
-        "rounding": "up",
+    said = {
+        guarantee: stated["requested"]["words"],
+        "user": user["statement"].replace(f"at most {records} job", "at most N job"),
+        source if number > 1 else "one": re.sub(rf"\b{number}\b", "N", stated["implicates"]["words"]),
+        "arithmetic": stated["arithmetic"],
     }
-    same("certificate.json: arithmetic", stated["arithmetic"], arithmetic)
+    if presence is not None:
+        said["presence"] = presence["statement"].replace(f"at most {records} job", "at most N job")
+    for name, words in said.items():
+        need(digest(words) == WORDS[name], f"certificate.json: {name}: not in words that are known here")
+    facts = stated["mechanism"], stated["requested"]["guarantee"], user["records"]
+    same(
+        "certificate.json: mechanism, guarantee or records",
+        facts,
+        (document["mechanism"], guarantee, records),
+    )
+    implicates = {"number": number, "source": source, "words": stated["implicates"]["words"]}
+    same("certificate.json: implicates", stated["implicates"], implicates)
 
 
 def dirichlet_rows(plan: Plan, stated: dict[str, Any], claims: Claims, presence: bool) -> Bounds:
@@ -874,21 +857,20 @@ def geometric_rows(plan: Plan, stated: dict[str, Any], claims: Claims, presence:
     sizes = [(n, max(plan.column("pools", "m")), max(cells[d] for d in plan.column("pools", "domain")))]
     need(set(plan.column("pools", "class")) == {0}, "plan: a pool is of a class that there is not")
     for table in plan.document["choices"].get("tables", []):
-        jobs = Counter(dict(groups(plan, table)))
-        units = len(set(plan.column("blocks", table["home"])))
-        sizes.append(([*jobs.values()], max(jobs.values()), units))
+        jobs = [*groups(plan, table).values()]
+        sizes.append((jobs, max(jobs), len(set(plan.column("blocks", table["home"])))))
     noises = [parameters, *parameters.get("further", [])]
     same("certificate.json: classes", len(stated["classes"]), len(noises))
     same("plan.json: parameters.further", len(noises), len(sizes))
     loss = ZERO
-    for one, noise, (jobs, most, k) in zip(stated["classes"], noises, sizes):
+    for one, noise, (sizes_of, most, k) in zip(stated["classes"], noises, sizes):
         p, q = noise["numerator"], noise["denominator"]
         need(type(p) is int and type(q) is int and 0 < p < q, "plan.json: a ratio is not between 0 and 1")
         ratio = Fraction(p, q)
         expected = {
-            "pools": len(jobs),
-            "n_min": min(jobs),
-            "n_max": max(jobs),
+            "pools": len(sizes_of),
+            "n_min": min(sizes_of),
+            "n_max": max(sizes_of),
             "m_max": most,
             "cells": [k],
             "delta": "0",
@@ -981,10 +963,8 @@ def check_files(folder: Path, **_: Any) -> str:
         need(holds, f"{name} is neither a file nor a folder that holds one")
     apart = {"SHA256SUMS", *SIGNATURES.values()}
     actual = {name: sha256(path) for name, path in found.items() if path.is_file() and name not in apart}
-    stated = dict(
-        reversed(line.split("  ", 1))
-        for line in (folder / "SHA256SUMS").read_text(encoding="utf-8").splitlines()
-    )
+    sums = (folder / "SHA256SUMS").read_text(encoding="utf-8").splitlines()
+    stated = {name: value for value, _, name in (line.partition("  ") for line in sums)}
     for name in sorted({*actual, *stated}):
         need(name in actual, f"{name} is missing")
         need(name in stated, f"{name} does not belong to the release")
@@ -1055,8 +1035,8 @@ def check_signature(folder: Path, key: Path | None, **_: Any) -> str:
 
 FIELDS = {
     "1": "format release mechanism definition requested run person losses implicates totals classes",
-    "2": "format release mechanism definition requested run record_level user_level presence population losses"
-    " implicates totals classes",
+    "2": "format release mechanism definition requested run record_level user_level presence population "
+    "losses implicates totals classes",
 }
 AFTER = " arithmetic plan_sha256 software randomness created for_release not_for_release_because"
 
@@ -1137,8 +1117,9 @@ def check_plan(plan: Plan) -> str:
     level, below = settings.get("pool_level"), settings.get("pool_below")
     by = settings.get("pool_by")
     asked = Fraction(privacy["epsilon"]), Fraction(privacy["delta"])
-    keys = "attributes choices configuration delta epsilon files format geography guarantee mechanism model_level"
-    need(set(document) == {*keys.split(), "notes", "parameters", "pooling"}, "plan.json has other fields")
+    keys = "attributes choices configuration delta epsilon files format geography guarantee mechanism"
+    keys += " model_level notes parameters pooling"
+    need(sorted(document) == keys.split(), "plan.json has other fields")
     for what, agree in {
         "epsilon and delta": asked
         == (Fraction(document["epsilon"]) * runs, Fraction(document["delta"]) * runs),
@@ -1172,8 +1153,8 @@ def check_plan(plan: Plan) -> str:
         all(weight > 0 for weight in plan.column("blocks", "weight")),
         "plan/blocks.parquet: a weight is below 1",
     )
-    keys = list(zip(*(plan.column("blocks", name) for name in (*geography["levels"], geography["block"]))))
-    need(keys == sorted(keys), "plan/blocks.parquet is not in order")
+    codes = list(zip(*(plan.column("blocks", name) for name in (*geography["levels"], geography["block"]))))
+    need(codes == sorted(codes), "plan/blocks.parquet is not in order")
     for cuts, strata in zip(plan.column("domains", "cuts"), plan.column("domains", "stratum")):
         rising = cuts[:1] == [0] and all(a < b for a, b in zip(cuts, cuts[1:])) and cuts[-1] < len(blocks)
         need(rising and len(strata) == len(cuts), "plan/domains.parquet: cells are not runs of blocks")
@@ -1465,10 +1446,11 @@ def verify(
     yield "certificate", check_certificate(folder, stated, plan)
     yield "plan", check_plan(plan)
     claims, run = check_guarantee(plan, stated), stated["run"]
-    yield "guarantee", (
-        f"epsilon {run['epsilon']}, delta {run['delta']}: all {claims.count} bounds are proved again from the "
-        f"plan; the largest excess of one over its proof is {float(claims.factor - 1):.1e} of it"
+    said = (
+        f"epsilon {run['epsilon']}, delta {run['delta']}: all {claims.count} bounds are proved again from the"
     )
+    excess = f"{float(claims.factor - 1):.1e}"
+    yield "guarantee", f"{said} plan; the largest excess of one over its proof is {excess} of it"
     if not certificate_only:
         yield "names", check_names(folder, plan)
         yield "data", check_data(folder, plan, stated)
