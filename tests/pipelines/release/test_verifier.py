@@ -47,7 +47,7 @@ def run_alone(folders: list[Path], *options: str, allowed: str = '"pyarrow"') ->
         options=options,
     )
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
     return done.stdout.splitlines()
 
 
@@ -88,7 +88,10 @@ def test_it_says_what_it_cannot_do(small_release: pipelines.Release, tmp_path: P
     assert run_alone([data])[-1] == "1"
     said = run_alone([data], "--certificate-only")
     assert said[-1] == "0"
-    assert any("checksums, signature, data and read-me" in line for line in said)
+    assert any("checksums, data and read-me" in line for line in said)
+    assert run_alone([data], "--certificate-only", "--key", str(key))[-1] == "1", "it is not signed"
+    with pytest.raises(AssertionError, match="needs the Python library pyarrow"):
+        run_alone([data], allowed="")
 
 
 def test_a_signature_is_checked(tmp_path: Path) -> None:
