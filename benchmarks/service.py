@@ -1,12 +1,12 @@
-"""The service under load: latency of flow queries with concurrent clients, and many reads at the same moment.
+"""The service under load: flow questions by many clients, many reads at once, memory, 400 versions, idle.
 
-Usage: python benchmarks/service.py OUT [--clients 32] [--queries 2000] [--reads 1000]
+Usage: python benchmarks/service.py OUT [--page docs/service.md]
 
 OUT is the folder of a release that is fit for publication. It is published into a temporary folder, and the
-service is started on it in a process of its own; the clients are another process on the same machine, and
-take from the service what they use of the processors. No two queries are the same. Each client keeps its
-connection, and asks again as soon as it has an answer; each of the reads has a connection of its own, all
-open at the same time.
+service is started on it as a process of its own, on one processor; its clients have the others. No two
+questions are the same. Each client keeps its connection, and asks again as soon as it has an answer; each of
+the reads at once has a connection of its own, all open at the same time. Prints a table in about two minutes.
+What else the machine does lengthens times; the time of the service's processor it lengthens less.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import asyncio
 import itertools
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -25,73 +26,120 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 
 import click
 import numpy as np
+import report
 
 import pipelines
+from pipelines.release.reader import PublicRelease
 
+COMMAND = "python benchmarks/service.py"
+CLIENTS, QUESTIONS, READS = 32, 20_000, 1_000
+VERSIONS, PAGES, IDLE_SECONDS = 400, 300, 15
 CONFIG = """
 folder = "state"
 port = {port}
-workers = 0
 log = "service.log"
 [limits]        # every client here has the same address
 public = "10000000/minute"
 """
+Row = tuple[str, str]
 
 
 @click.command()
 @click.argument("out", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option("--clients", default=32, show_default=True)
-@click.option("--queries", default=2000, show_default=True)
-@click.option("--reads", default=1000, show_default=True)
-def main(out: Path, clients: int, queries: int, reads: int) -> None:
-    """Measure and print."""
-    with tempfile.TemporaryDirectory() as folder:
-        version = pipelines.publish(out, Path(folder) / "state" / "published")
+@click.option("--page", type=click.Path(path_type=Path, exists=True), help="Also fill its section.")
+def main(out: Path, page: Path | None) -> None:
+    """Measure, print, and fill the page."""
+    load, cores = os.getloadavg()[0], sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, cores[1:] or cores)
+    release = pipelines.read_public_release(out / "public")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        version = pipelines.publish(out, folder / "state" / "published")
         base = f"/api/v1/releases/{version.name}/{version.version}"
-        asked = list(itertools.islice(questions(out / "public"), queries))
-        with service(Path(folder)) as port:
-            wait_for(port, f"{base}{asked[0]}")
-            used = processor_seconds(port)
-            seconds, statuses, took = ask(port, [base + question for question in asked], clients)
-            print(f"{len(seconds):,} flow queries by {clients} clients: {dict(statuses)}")
-            for percent in (50, 99, 100):
-                print(f"  p{percent} {1000 * np.percentile(seconds, percent):.0f} ms")
-            used = processor_seconds(port) - used
-            each = 1000 * used / len(seconds)
-            print(
-                f"  {len(seconds) / took:.0f} a second; the service uses {each:.1f} ms of a processor for one"
-            )
-            alone = ask(port, [base + question for question in asked[:200]], 1)[0]
-            print(f"  one client alone: p50 {1000 * np.percentile(alone, 50):.1f} ms")
-            paths = ["/api/v1/releases", base, f"{base}/certificate", f"{base}/files", base[len("/api/v1") :]]
-            paths += [base + question for question in asked[:5]]
-            begun = time.perf_counter()
-            answers = asyncio.run(read_at_once(port, [paths[i % len(paths)] for i in range(reads)]))
-            print(f"{reads:,} reads at once: {dict(answers)}, in {time.perf_counter() - begun:.1f} s")
+        asked = [base + each for each in itertools.islice(questions(release), QUESTIONS)]
+        with service(folder, cores[0]) as running:
+            running.wait_for(asked[0])
+            rows = [
+                *of_questions(running, asked),
+                of_reads(running, base, asked),
+                *of_tables(running, f"{base}/flows?work_level={release.levels[-1]}"),
+            ]
+        multiply(Path(version.location))
+        with service(folder, cores[0]) as running:
+            running.wait_for(asked[0])
+            rows += of_many_versions(running)
+    about = (
+        f"{version.name}, {release.certificate.totals.records:,} jobs; {len(cores)} processors, of which "
+        f"the service uses one; at the beginning other programs were a load of {load:.1f}."
+    )
+    text = f"{about}\n\n{report.table(['what', 'measured'], rows)}"
+    print(text)
+    if page is not None:
+        report.fill(page, COMMAND, text)
 
 
-def questions(public: Path) -> Iterator[str]:
-    """Different queries, large areas and small ones, on both sides, of every attribute."""
-    release = pipelines.read_public_release(public)
+def questions(release: PublicRelease) -> Iterator[str]:
+    """Different questions, large areas and small ones, on both sides, of every attribute."""
     levels = release.levels
     for attribute in release.counts:
         for other in levels[-3:]:
             for level in levels[:-1]:
                 codes = release.geography.codes(level)
-                for code in codes[:: max(1, len(codes) // 40)]:
+                for code in codes[:: max(1, len(codes) // 120)]:
                     about = f"attribute={attribute}&top=20"
                     yield f"/flows?work={code}&work_level={level}&home_level={other}&{about}"
                     yield f"/flows?home={code}&home_level={level}&work_level={other}&{about}"
 
 
+@dataclass(frozen=True)
+class Service:
+    """A running service."""
+
+    port: int
+
+    def get(self, path: str) -> tuple[int, bytes]:
+        """Ask, on a new connection."""
+        return get(HTTPConnection("127.0.0.1", self.port), path)
+
+    def wait_for(self, question: str, seconds: float = 120) -> None:
+        """Wait until it answers, and has made its tables and its map."""
+        there = question.split("?")[0].replace("/api/v1", "").replace("/flows", "/map")
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            try:
+                if [self.get(path)[0] for path in (question, there)] == [200, 200]:
+                    return
+            except OSError:
+                pass
+            time.sleep(0.5)
+        raise click.ClickException("the service did not get ready")
+
+    def figure(self, name: str) -> float:
+        """One of its metrics."""
+        lines = self.get("/metrics")[1].decode().splitlines()
+        return float(next(line.split()[1] for line in lines if line.startswith(f"{name} ")))
+
+    @property
+    def processor(self) -> float:
+        """Seconds of a processor, of the program and of the system for it, that it has used so far."""
+        return self.figure("process_cpu_seconds_total")
+
+    @property
+    def megabytes(self) -> float:
+        """Its memory."""
+        return self.figure("process_resident_memory_bytes") / 1e6
+
+
 @contextmanager
-def service(folder: Path) -> Iterator[int]:
-    """The service, until the end of the context; its port."""
+def service(folder: Path, core: int) -> Iterator[Service]:
+    """The service on a processor, until the end of the context."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
@@ -99,41 +147,88 @@ def service(folder: Path) -> Iterator[int]:
     config.write_text(CONFIG.format(port=port), encoding="utf-8")
     command = [sys.executable, "-m", "pipelines.cli", "serve", str(config)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ODSYNTH_")}
-    process = subprocess.Popen(command, env=environment)
+    process = subprocess.Popen(command, env=environment, preexec_fn=partial(os.sched_setaffinity, 0, {core}))
     try:
-        yield port
+        yield Service(port)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
 
 
-def wait_for(port: int, path: str, seconds: float = 120) -> None:
-    """Wait until the service answers, and has made its tables and its map."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        try:
-            pages = [get(HTTPConnection("127.0.0.1", port), each)[0] for each in (path, map_of(path))]
-            if pages == [200, 200]:
-                return
-        except OSError:
-            pass
-        time.sleep(0.5)
-    raise click.ClickException("the service did not get ready")
+def of_questions(running: Service, asked: list[str]) -> Iterator[Row]:
+    """Latency, speed and processor time of flow questions, and what memory they take."""
+    first = asked[: len(asked) // 10]
+    ask(running.port, first[:100], CLIENTS)  # opens files
+    alone = Timed(ask(running.port, first[:200], 1)[0])
+    before = running.megabytes
+    used = running.processor
+    seconds, statuses, took = ask(running.port, asked, CLIENTS)
+    used = running.processor - used
+    if statuses.keys() != {200}:
+        raise click.ClickException(f"not all questions were answered: {dict(statuses)}")
+    what = f"{len(asked):,} different flow questions (`top=20`), {CLIENTS} clients"
+    yield what, f"{len(asked) / took:.0f} a second; {Timed(seconds)}"
+    yield "processor time of the service for one of them", f"{1000 * used / len(asked):.2f} ms"
+    yield "flow questions, one client alone", f"{alone}"
+    yield f"memory before and after {len(asked):,} questions", f"{before:.0f} and {running.megabytes:.0f} MB"
 
 
-def processor_seconds(port: int) -> float:
-    """What the service has used of the processors so far."""
-    text = get(HTTPConnection("127.0.0.1", port), "/metrics")[1].decode()
-    return float(
-        next(line.split()[1] for line in text.splitlines() if line.startswith("process_cpu_seconds_total"))
-    )
+def of_reads(running: Service, base: str, asked: list[str]) -> Row:
+    """Many connections that all ask at the same moment."""
+    paths = ["/api/v1/releases", base, f"{base}/certificate", f"{base}/files", base[len("/api/v1") :]]
+    paths += asked[:5]
+    begun = time.perf_counter()
+    answers = asyncio.run(read_at_once(running.port, [paths[i % len(paths)] for i in range(READS)]))
+    said = ", ".join(f"{number:,} with {status}" for status, number in answers.items())
+    return f"{READS:,} reads at the same moment", f"in {time.perf_counter() - begun:.1f} s: {said}"
 
 
-def map_of(path: str) -> str:
-    return path.split("?")[0].replace("/api/v1", "").replace("/flows", "/map")
+def of_tables(running: Service, path: str) -> Iterator[Row]:
+    """All flows between blocks, in each format."""
+    for form in ("csv", "arrow", "json", "geojson"):
+        begun = time.perf_counter()
+        status, body = running.get(f"{path}&format={form}")
+        if status != 200:
+            raise click.ClickException(f"{form}: {status}")
+        took = report.seconds(time.perf_counter() - begun)
+        yield f"all flows between blocks, as {form}", f"{took}, {len(body) / 1e6:.0f} MB"
+
+
+def of_many_versions(running: Service) -> Iterator[Row]:
+    """The home page, and a service that nobody asks."""
+    ask(running.port, ["/"], 1)
+    time.sleep(5)  # what is new is read again
+    yield f"`/` with {VERSIONS} versions, one client", f"{Timed(ask(running.port, ['/'] * PAGES, 1)[0])}"
+    used, begun = running.processor, time.perf_counter()
+    time.sleep(IDLE_SECONDS)
+    share = (running.processor - used) / (time.perf_counter() - begun)
+    yield f"idle, with {VERSIONS} versions", f"{100 * share:.1f} % of a processor"
+
+
+def multiply(version: Path) -> None:
+    """Publish what a version holds under many names."""
+    record = version.with_name(f"{version.name}.publication.json")
+    for number in range(1, VERSIONS):
+        shutil.copytree(version, version.with_name(f"v{number}"), copy_function=os.link)
+        shutil.copy(record, record.with_name(f"v{number}.publication.json"))
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Times of many."""
+
+    seconds: list[float]
+
+    def __str__(self) -> str:
+        p50, p99, most = np.percentile(self.seconds, (50, 99, 100))
+        said = (
+            f"{word} {report.seconds(time)}" for word, time in (("p50", p50), ("p99", p99), ("most", most))
+        )
+        return ", ".join(said)
 
 
 def get(connection: HTTPConnection, path: str) -> tuple[int, bytes]:
+    """Ask on a connection."""
     connection.request("GET", path)
     response = connection.getresponse()
     return response.status, response.read()
@@ -152,7 +247,8 @@ def ask(port: int, paths: list[str], clients: int) -> tuple[list[float], Counter
             begun = time.perf_counter()
             status, body = get(connection, path)
             seconds.append(time.perf_counter() - begun)
-            json.loads(body)
+            if path.startswith("/api/"):
+                json.loads(body)
             statuses[status] += 1
 
     threads = [threading.Thread(target=client) for _ in range(clients)]

@@ -61,14 +61,18 @@ pd.Series(invented, name="published pairs of blocks that are not true").map("{:.
 
 
 # %%
-def one_pool(n: int, cells: int, epsilon: str, delta: str = "0") -> tuple[Urns, synth.Guarantee]:
-    """Calibrate and certify a plan of one pool with as many draws as workers; return its urn."""
+def plan_of_one_pool(n: int, cells: int, epsilon: str, delta: str = "0") -> synth.Plan:
+    """Calibrate a plan of one pool with as many draws as workers."""
     domains = synth.Domains(
         cells, np.array([0, cells]), np.arange(cells, dtype=np.int32), np.zeros(cells, np.uint8)
     )
     pools = synth.Pools(np.array([n]), np.array([n]), np.zeros(1, np.int32))
-    mechanism = synth.Dirichlet()
-    plan = mechanism.calibrate(pools, domains, (Fraction(1),), Fraction(epsilon), Fraction(delta))
+    return synth.Dirichlet().calibrate(pools, domains, (Fraction(1),), Fraction(epsilon), Fraction(delta))
+
+
+def one_pool(n: int, cells: int, epsilon: str, delta: str = "0") -> tuple[Urns, synth.Guarantee]:
+    """Certify such a plan, too; return its urn."""
+    plan, mechanism = plan_of_one_pool(n, cells, epsilon, delta), synth.Dirichlet()
     return mechanism.urns(plan, slice(0, 1)), mechanism.certify(plan)
 
 
@@ -191,6 +195,40 @@ pd.Series(
     {"price of one release": once[0], "audited, two releases": result.epsilon, "price of both": both[0]},
     name="epsilon",
 ).astype(float).round(3)
+
+# %% [markdown]
+# ## Attackers who know less
+#
+# The attacker of the twentieth worker knew the other nineteen. Who knows half of them, one, or public tables
+# only cannot tell the homes that they do not know from the one that they look for. Lemma 34 of
+# docs/privacy.md bounds how much this one's own being in the input can change the odds between two homes,
+# whatever is released. It depends on how stubborn the attacker's belief about homes is, as the weight of so
+# many homes seen: who cannot be taught that others live in a far cell takes every synthetic worker from there
+# for the one.
+
+# %%
+plan = plan_of_one_pool(200, 60, "2", "1e-4")
+stubbornness = [10**power for power in range(6)]
+figure, axis = plt.subplots(figsize=(5.5, 3.6))
+for knowledge, marker in zip(synth.KNOWLEDGE, "os^v", strict=True):
+    classes = [synth.Attackers(knowledge, Fraction(sure)) for sure in stubbornness]
+    odds = [float(change.odds) for [change] in synth.largest_changes(plan, classes)]
+    axis.plot(stubbornness, odds, marker=marker, label=f"knows {knowledge}")
+axis.axhline(np.exp(2), color="0.3", ls="--", lw=1, label="ε = 2, but for δ")
+axis.set(xscale="log", yscale="log", xlabel="stubbornness, in homes seen", ylabel="odds change by at most")
+figure.legend(loc="outside lower center", ncols=2)
+plt.show()
+
+# %% [markdown]
+# These factors hold without exception; that of ε = 2 holds whatever the attacker knows and believes, but for
+# outcomes of probability δ. `odsynth attackers` says the same of a plan or a release, for the people whom it
+# is about:
+
+# %%
+try:
+    print(pipelines.attackers(release.public, stubbornness=["1", "10"]).text())
+except pipelines.PublicReleaseError as reason:  # noisy counts, or numbers of jobs that are confidential
+    print(reason)
 
 # %% [markdown]
 # docs/attacks.md has the whole list, with faults that no audit can find and the tests that do find them.

@@ -57,6 +57,8 @@ from .running.unfinished import unfinished_runs as unfinished_runs
 from .running.unfinished import wipe_run as wipe_run
 from .schedule.due import due as due
 from .storage.errors import ShownError as ShownError
+from .views.attackers import AttackersReport as AttackersReport
+from .views.attackers import attackers as attackers
 from .views.combining import CombinedEstimate as CombinedEstimate
 from .views.combining import combine as combine
 from .views.commutes import Area as Area

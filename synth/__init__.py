@@ -1,5 +1,6 @@
 """The mechanism and its mathematics: arrays in, arrays out; no files, no geography, no Dask."""
 
+from synth.attackers import KNOWLEDGE, Attackers, Change, best_share, largest_changes
 from synth.auditing import AuditResult, audit
 from synth.calibration import BudgetTooSmallError
 from synth.composition import compose, compose_curves, group_privacy, one_urn_implicates, record_share
@@ -19,10 +20,13 @@ from synth.solving import smallest_delta_plan, smallest_epsilon_plan
 from synth.tails import PRECISION_BITS, exp_up
 
 __all__ = [
+    "KNOWLEDGE",
     "MECHANISMS",
     "PRECISION_BITS",
+    "Attackers",
     "AuditResult",
     "BudgetTooSmallError",
+    "Change",
     "ClassGuarantee",
     "Dirichlet",
     "DirichletClass",
@@ -46,6 +50,7 @@ __all__ = [
     "Table",
     "WordStream",
     "audit",
+    "best_share",
     "block_chance",
     "compose",
     "compose_curves",
@@ -56,6 +61,7 @@ __all__ = [
     "exact",
     "exp_up",
     "group_privacy",
+    "largest_changes",
     "leave_out",
     "one_urn_implicates",
     "paper_prior",

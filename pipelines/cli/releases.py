@@ -10,6 +10,7 @@ import click
 import pipelines
 from pipelines.cli.common import FILE, FOLDER, PATH, kept_for_resume, say
 from pipelines.cli.summary import comparison, planned_summary, release_summary, unfinished_summary
+from pipelines.views.attackers import STUBBORNNESS
 
 __all__ = ["RELEASES"]
 
@@ -93,6 +94,28 @@ def tune(config: Path, out: Path | None, proxy_truth: Path | None, **values: tup
     click.echo(results.to_string(index=False, float_format="{:.4g}".format, na_rep="-"))
     click.echo(f"Written     {target}: tune.parquet, frontier.png")
     click.echo(pipelines.recommend(results, loaded))
+
+
+@click.command()
+@click.argument("plan", type=FOLDER)
+@click.option(
+    "--stubbornness",
+    default=",".join(STUBBORNNESS),
+    callback=_values,
+    show_default=True,
+    help="How stubborn attackers are: how many homes seen their belief weighs as much as.",
+)
+@click.option("--to", type=PATH, help="A new folder for this page and a figure.")
+def attackers(plan: Path, stubbornness: tuple[str, ...], to: Path | None) -> None:
+    """Say what somebody could learn about a home from a release of PLAN.
+
+    By how much the odds between two homes can change, for classes of attackers who know more or less of the
+    other jobs and are more or less sure of what they believe, beside epsilon. PLAN is the folder that odsynth
+    plan wrote, or the public folder of a release; nothing else is read.
+    """
+    click.echo(pipelines.attackers(plan, to, stubbornness=stubbornness).text(), nl=False)
+    if to is not None:
+        say(f"Written {to}")
 
 
 _SCHEDULER = click.option(
@@ -200,4 +223,4 @@ def keygen(folder: Path) -> None:
     click.echo(f"Private key {private} (keep it), public key {public} (publish it).")
 
 
-RELEASES = (demo, plan, tune, run, resume, runs, verify, keygen)
+RELEASES = (demo, plan, attackers, tune, run, resume, runs, verify, keygen)

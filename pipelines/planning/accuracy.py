@@ -101,6 +101,10 @@ class SizeClass(_Part):
     relative_error: Positive
     empty: Share
 
+    def holds(self, jobs: int) -> bool:
+        """Say whether a released number is one of these."""
+        return self.at_least <= jobs and (self.at_most is None or jobs <= self.at_most)
+
     @property
     def words(self) -> str:
         """Say which numbers these are."""

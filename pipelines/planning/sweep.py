@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from dask.base import compute
+from dask.callbacks import Callback
 from dask.delayed import delayed
 from dask.diagnostics.progress import ProgressBar
 from pydantic import ValidationError
@@ -202,6 +203,7 @@ def tune(
     proxy_truth: PathLike | None = None,
     seeds: Sequence[int] = (0,),
     progress: bool = False,
+    count: Callable[[int, int], None] | None = None,
     out: PathLike | None = None,
 ) -> pd.DataFrame:
     """Try every combination of a sweep on public homes.
@@ -217,6 +219,8 @@ def tune(
         Trials of each combination; measures are their means.
     progress : bool
         Show a bar on standard error.
+    count : callable, optional
+        Told how many combinations were tried, and how many there are.
     out : str or path, optional
         Folder, made if need be, for the measures (tune.parquet) and the figure (frontier.png).
 
@@ -251,7 +255,9 @@ def tune(
         check_pool_by(candidate, inputs.slots)
     records = _with_every_attribute(earlier, [*inputs.slots.attributes]) if earlier else None
     task = delayed(_try, pure=False, traverse=False)
-    with ProgressBar(out=sys.stderr) if progress else nullcontext():
+    numbers = itertools.count(1)
+    tried = Callback(posttask=lambda *_: count(next(numbers), len(candidates)) if count else None)
+    with ProgressBar(out=sys.stderr) if progress else nullcontext(), tried:
         rows = compute(
             *(task(candidate, inputs, records, seeds) for candidate in candidates),
             scheduler="threads",
@@ -334,7 +340,7 @@ def draw_frontier(results: pd.DataFrame, title: str, path: PathLike) -> None:
     Parameters
     ----------
     results : DataFrame
-        From `tune`.
+        From `tune`; several of them with a column ``workload`` each, which tells them apart.
     title : str
     path : str or path
     """
@@ -343,7 +349,8 @@ def draw_frontier(results: pd.DataFrame, title: str, path: PathLike) -> None:
 
     done = results[results["certified"]].copy()
     done["x"] = [float(Fraction(value)) for value in done["epsilon"]]
-    varied = [name for name in ("delta", "mechanism", *PLAN_SETTINGS) if len(set(results[name])) > 1]
+    settings = [name for name in ("delta", "mechanism", "workload", *PLAN_SETTINGS) if name in results]
+    varied = [name for name in settings if len(set(results[name])) > 1]
     panels = {
         "total_variation": "total variation of flows",
         "block_variation": "the same, to work blocks",

@@ -43,6 +43,7 @@ __all__ = [
 
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}(?<!\.json)", re.ASCII)
 _RECORD = re.compile(rf"({_VERSION.pattern})\.(publication|withdrawn|erratum-\d{{3,}})\.json")
+_NEWEST = "latest"  # in addresses of the service
 _FORMAT = "odsynth publication 1"
 
 
@@ -244,7 +245,7 @@ def check_free(
     Raises
     ------
     PublishError
-        If it cannot be a version, stands for another content, or was withdrawn.
+        If it cannot be a version, as "latest", stands for another content, or was withdrawn.
     """
     with open_place(destination, storage_options) as place:
         _Title(place, name, version).check_free(content)
@@ -269,7 +270,10 @@ class _Title:
             raise PublishError(f"{self.location}: no such version was published")
 
     def check_free(self, content: str | None) -> None:
-        """Refuse a version that was withdrawn, or that stands for another content."""
+        """Refuse a version that was withdrawn, stands for another content, or could not be asked for."""
+        if self.version.casefold() == _NEWEST:
+            fix = "choose another name, or leave it to the program"
+            raise PublishError(f"{self.version!r} means the newest version in addresses. Fix: {fix}")
         path = self.beside("publication")
         if self.place.exists(self.beside("withdrawn")):
             raise PublishError(f"{self.location} was withdrawn and is not published again")

@@ -21,6 +21,7 @@ from pipelines.storage.documents import read_json
 
 __all__ = [
     "ACCURACY_FILE",
+    "SIZE_COLUMNS",
     "accuracy_in_words",
     "check_accuracy",
     "parse_expected",
@@ -40,7 +41,7 @@ _NOISE = (
     "more than a tenth of them, and public data alone would do as well or nearly as well. Before relying on "
     "a number of it, look below for numbers of its size."
 )
-_SIZE_COLUMNS = (
+SIZE_COLUMNS = (
     "table",
     "a number of",
     "so many",
@@ -145,7 +146,7 @@ def accuracy_in_words(expected: ExpectedAccuracy | None) -> str:
             "| --- | --- | --- | --- |",
             f"{tables}\n{noise}",
             "By the size of a released number:\n",
-            f"| {' | '.join(_SIZE_COLUMNS)} |",
+            f"| {' | '.join(SIZE_COLUMNS)} |",
             "| --- | --- | --- | --- | --- | --- | --- |",
             sizes,
         ]

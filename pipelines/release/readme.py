@@ -16,15 +16,18 @@ from pipelines.release.certificate import CERTIFICATE_FORMAT, Certificate, popul
 from pipelines.release.formats import FIRST_FORMAT
 from pipelines.release.measurements import MEASUREMENT_FOLDER
 from pipelines.release.names import NAME_FILE
-from pipelines.release.polygons import polygon_file
+from pipelines.release.polygons import POLYGON_FOLDER, polygon_file
 from pipelines.release.signing import SIGNED, UNSIGNED
 from pipelines.release.verifier import VERIFIER
 from synth import decimal_up, exp_up, group_privacy
 
 __all__ = [
+    "FILE_MEANINGS",
     "LATEST_WORDING",
     "WORDINGS",
     "count_meanings",
+    "file_columns",
+    "file_meaning",
     "odds_in_words",
     "presence_in_words",
     "release_readme",
@@ -46,6 +49,52 @@ _LODES_MEANING = {
     "SI02": "trade, transportation and utilities",
     "SI03": "all other services",
 }
+
+
+# Of files by what is in their names, the first that fits.
+_FILES = {
+    "_od_main_": "jobs counted by work block and home block, in the layout of LODES",
+    "_od_aux_": "those of workers who live in external zones, whose codes end in 9s",
+    "_jobs_main_": "one row a synthetic worker, with the attributes of the job",
+    f"{MEASUREMENT_FOLDER}/": "the noisy counts that homes were estimated from",
+    ACCURACY_FILE: "how far numbers are expected to be from the truth",
+    NAME_FILE: "names of public units, for maps",
+    f"{POLYGON_FOLDER}/": "shapes of public units, for maps",
+    "README.md": "what is in the release, in words",
+    "certificate.json.sig": "a signature of the certificate",
+    "certificate.json": "the privacy certificate",
+    "certificate.schema.json": "the fields of the certificate, described",
+    "plan/": "the public plan from which the certificate can be computed again",
+    "MANIFEST.json": "sizes and checksums, with what the release is",
+    "SHA256SUMS.sig": "a signature of the checksums",
+    "SHA256SUMS": "checksums of all files",
+    "signing-key.pub": "the public key that signatures are checked with",
+}
+
+
+FILE_MEANINGS = tuple(dict.fromkeys((*_FILES.values(), "another file")))
+"""What files of a release can be, data first."""
+
+
+def file_meaning(name: str) -> str:
+    """Say what a file of a release is: one of `FILE_MEANINGS`."""
+    return next((meaning for part, meaning in _FILES.items() if part in name), FILE_MEANINGS[-1])
+
+
+def file_columns(categories: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Say what each column of an OD file is, in the order of the file.
+
+    Parameters
+    ----------
+    categories : mapping of str to tuple of str
+        As for `count_meanings`.
+    """
+    return {
+        "w_geocode": "work block, text",
+        "h_geocode": "home block of the synthetic workers, text",
+        **count_meanings(categories),
+        "createdate": "day of this release, YYYYMMDD",
+    }
 
 
 def count_meanings(categories: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
@@ -106,13 +155,8 @@ def release_readme(
         Markdown.
     """
     run, user = certificate.run, certificate.user_level
-    columns = [
-        ("w_geocode", "work block, text"),
-        ("h_geocode", "home block of the synthetic workers, text"),
-        *count_meanings(plan.pools.slots.categories).items(),
-    ]
-    columns.append(("createdate", "day of this release, YYYYMMDD"))
-    table = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in columns)
+    columns = file_columns(plan.pools.slots.categories)
+    table = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in columns.items())
     where = "outside, in coarse areas whose codes" if wording == 1 else "in external zones, whose codes"
     signature = "" if wording == 1 else f"\n{textwrap.fill(SIGNED if signed else UNSIGNED, 110)}\n"
     aux = (
@@ -121,11 +165,7 @@ def release_readme(
         if "aux_parquet" in names
         else ""
     )
-    jobs = (
-        f"- `{names['jobs_parquet']}`: one row a synthetic worker, with the attributes of the job\n"
-        if "jobs_parquet" in names
-        else ""
-    )
+    jobs = f"- `{names['jobs_parquet']}`: {_FILES['_jobs_main_']}\n" if "jobs_parquet" in names else ""
     noisy = (
         f"- `{MEASUREMENT_FOLDER}/`: the noisy counts that homes were estimated from; nothing else was\n"
         "  computed from confidential homes\n"
@@ -142,11 +182,11 @@ def release_readme(
         else ""
     )
     levels = polygon_levels(plan.configuration)
+    polygons = [polygon_file(level) for level in levels]
     shapes = (
-        f"- {', '.join(f'`{polygon_file(level)}`' for level in levels)}: shapes of public units, for maps\n"
-        if levels
-        else ""
+        f"- {', '.join(f'`{name}`' for name in polygons)}: {file_meaning(polygons[0])}\n" if polygons else ""
     )
+<<<<<<< HEAD
     words = f"- `{NAME_FILE}`: names of public units, for maps\n" if named else ""
     sheet = f"- `{ACCURACY_FILE}`: how far numbers are expected to be from the truth\n" if accuracy else ""
     alone = (
@@ -155,6 +195,10 @@ def release_readme(
         if verifier
         else ""
     )
+=======
+    words = f"- `{NAME_FILE}`: {_FILES[NAME_FILE]}\n" if named else ""
+    sheet = f"- `{ACCURACY_FILE}`: {_FILES[ACCURACY_FILE]}\n" if accuracy else ""
+>>>>>>> main
     trust = f"\n## How far to trust a number\n\n{accuracy_in_words(accuracy)}\n" if wording != 1 else ""
     status = (
         "Every check of the program passed: this release is **for publication**."
@@ -177,11 +221,17 @@ random from {plan.mechanism.words}.
 
 ## Files
 {several}
-- {_files(names, "od")}: jobs counted by work block and home block, in the layout of LODES
+- {_files(names, "od")}: {_FILES["_od_main_"]}
 {aux}{jobs}{noisy}\
+<<<<<<< HEAD
 - `certificate.json`: the privacy certificate; `certificate.schema.json` describes its fields
 - `plan/`: the public plan from which the certificate can be computed again
 {shapes}{words}{sheet}{alone}- `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)
+=======
+- `certificate.json`: {_FILES["certificate.json"]}; `certificate.schema.json` describes its fields
+- `plan/`: {_FILES["plan/"]}
+{shapes}{words}{sheet}- `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)
+>>>>>>> main
 
 `odsynth verify` on this folder repeats every check; it needs no confidential data.
 {signature}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import queue
 import sys
 import threading
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import dask
 from dask.base import compute
+from dask.callbacks import Callback
 from dask.delayed import delayed
 from dask.diagnostics.progress import ProgressBar
 from dask.system import CPU_COUNT
@@ -107,13 +109,21 @@ def _each_batch(
     progress: Progress,
 ) -> None:
     """Do what is not done yet of every batch; `made` says where a batch's result is."""
-    todo = [batch for batch in range(len(run.slices)) if not run.finished(made(batch))]
+    batches = range(len(run.slices))
+    todo = [batch for batch in batches if not run.finished(made(batch))]
+
+    def done(number: int) -> None:
+        progress.count(len(batches) - len(todo) + number, len(batches))
+
+    done(0)
     shown = progress.shown and sys.stderr.isatty()
     if client is not None:
-        _on_cluster(client, run.staging, name, task, todo, progress=shown)
+        _on_cluster(client, run.staging, name, task, todo, done, shown=shown)
         return
     work = delayed(getattr(run, task), pure=False, traverse=False)
-    with ProgressBar(out=sys.stderr) if shown else nullcontext():
+    numbers = itertools.count(1)
+    bar = ProgressBar(out=sys.stderr) if shown else nullcontext()
+    with bar, Callback(posttask=lambda *_: done(next(numbers))):
         # By its function: by its name, Dask would load its cluster first, half a second.
         compute(*(work(batch) for batch in todo), scheduler=compute_with_threads)
 
@@ -242,7 +252,14 @@ def _own_cluster(opened: ExitStack, workers: int, staging: RunFolder) -> LocalCl
 
 
 def _on_cluster(
-    client: Client, staging: RunFolder, name: str, task: str, todo: list[int], *, progress: bool
+    client: Client,
+    staging: RunFolder,
+    name: str,
+    task: str,
+    todo: list[int],
+    count: Callable[[int], None],
+    *,
+    shown: bool,
 ) -> None:
     """Draw batches on the workers of a cluster; one that dies is replaced, and gives the same bytes.
 
@@ -263,7 +280,8 @@ def _on_cluster(
             # the worker that drew it is gone.
             if future.status in ("error", "cancelled"):
                 future.result()
-            if progress:
+            count(done)
+            if shown:
                 end = "" if done < len(todo) else "\n"
                 print(f"\r{done} of {len(todo)} batches", end=end, file=sys.stderr, flush=True)
     except KilledWorker:

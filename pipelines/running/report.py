@@ -29,7 +29,7 @@ from pipelines.running.payment import cost_of
 from pipelines.running.preflight import check_ready, load_back
 from pipelines.running.reviewed_plan import PLAN_FOLDER, PLAN_NUMBERS
 from pipelines.running.run import certify
-from pipelines.running.steps import Progress, Step
+from pipelines.running.steps import PLAN_STEPS, Progress, Step
 from pipelines.storage.checksums import sha256_of
 from pipelines.storage.durable import whole_folder
 
@@ -168,7 +168,7 @@ def plan(
     # With a public table of workplaces a plan needs none of the jobs: their file may be elsewhere.
     check_ready(config, confidential=config.workplaces is None)
     _refuse_other(folder)
-    progress = Progress(report)
+    progress = Progress(report, steps=PLAN_STEPS)
     with progress.step(Step.READ_PUBLIC_INPUTS):
         inputs = read_public_inputs(config)
     with progress.step(Step.CHOOSE):

@@ -42,7 +42,7 @@ from pipelines.running.folder import RunFolder, RunState, other_version
 from pipelines.running.payment import check_payable, debit_of, pay, record_outcome, run_name
 from pipelines.running.preflight import check_ready, check_space, load_back
 from pipelines.running.reviewed_plan import blame_plan, refuse_other_slots, take_plan
-from pipelines.running.steps import Progress, Step
+from pipelines.running.steps import Progress, Step, resumed_steps, run_steps
 from pipelines.storage.durable import sync, sync_tree, write_whole
 from pipelines.storage.event_log import EventLog
 
@@ -122,6 +122,7 @@ def run(
     plan: PathLike | None = None,
     key: synth.RunKey | None = None,
     report: Callable[[str], None] | None = None,
+    count: Callable[[int, int], None] | None = None,
     scheduler: str | None = None,
 ) -> Release:
     """Make a release.
@@ -140,6 +141,8 @@ def run(
         For tests. By default a new key from the operating system. Destroyed at the end.
     report : callable, optional
         Told each step as it begins; progress is shown too when given.
+    count : callable, optional
+        Told of steps with batches how many of them are done, and how many there are.
     scheduler : str, optional
         Address of a Dask cluster (``tcp://...``) to draw on; by default threads of this process.
 
@@ -178,7 +181,7 @@ def run(
     out, reviewed = config.release.out, plan
     check_ready(config, new=True, public=reviewed is None)
     _refuse_unreachable(scheduler)
-    progress = Progress(report)
+    progress = Progress(report, count)
     signing_key = read_private_key(config.signature.key) if config.signature else None
     key = key or synth.RunKey.generate()
     staging = RunFolder.of(out)
@@ -186,6 +189,7 @@ def run(
         with staging.fresh():
             _refuse_existing(out)  # now that nobody else makes it
             made, guarantee, plan_sha256 = _write_plan(config, reviewed, staging.public, progress)
+            progress.steps = run_steps(reviewed=reviewed is not None, measures=bool(made.measures))
             certificate = make_certificate(made, guarantee, plan_sha256, secure=key.secure)
             state = RunState(config, certificate, {}, key.secure, run_name(config, secrets.token_hex(8)))
             check_payable(state)
@@ -215,7 +219,11 @@ def run(
 
 
 def resume(
-    out: PathLike, *, report: Callable[[str], None] | None = None, scheduler: str | None = None
+    out: PathLike,
+    *,
+    report: Callable[[str], None] | None = None,
+    count: Callable[[int, int], None] | None = None,
+    scheduler: str | None = None,
 ) -> Release:
     """Continue an interrupted run, with the result that it would have had, at no further cost.
 
@@ -225,7 +233,7 @@ def resume(
     ----------
     out : str or path
         Output folder of the run.
-    report, scheduler
+    report, count, scheduler
         As for `run`.
 
     Returns
@@ -246,11 +254,12 @@ def resume(
             return Release.of(out, state.certificate, load_plan(out / "public" / "plan"))
     _refuse_existing(out)
     _refuse_unreachable(scheduler)
-    progress = Progress(report)
+    progress = Progress(report, count)
     with staging.again() as state:
         check_ready(state.config.with_out(out), public=False, confidential=False)
         with blame_plan(staging.public, "Put back a copy of it, or give the run up with odsynth runs --wipe"):
             plan = load_plan(staging.public / "plan")
+        progress.steps = resumed_steps(measures=bool(plan.measures))
         certificate, guarantee = state.certificate, certify(plan)
         finished = Release.of(out, certificate, plan)
         now = make_certificate(plan, guarantee, certificate.plan_sha256, secure=state.secure)
@@ -285,6 +294,7 @@ def make_release(
     *,
     plan: Path | None = None,
     report: Callable[[str], None] | None = None,
+    count: Callable[[int, int], None] | None = None,
     scheduler: str | None = None,
 ) -> None:
     """Make a release; or go on with it, or leave it, if it is there already.
@@ -292,7 +302,7 @@ def make_release(
     Parameters
     ----------
     config : ReleaseConfig
-    plan, report, scheduler
+    plan, report, count, scheduler
         As for `run`.
 
     Raises
@@ -302,16 +312,16 @@ def make_release(
     """
     out = config.release.out
     if (staging := RunFolder.of(out)).begun and staging.load().config.release == config.release:
-        resume(out, report=report, scheduler=scheduler)
+        resume(out, report=report, count=count, scheduler=scheduler)
     elif RunFolder(out).checked and (state := RunFolder(out).load()).config.release == config.release:
         settings = state.config.ledger
         if settings is None or state.debit is None:
             return
         entries = Ledger(settings.file).entries()
         if not any(entry.kind == "finished" and entry.debit == state.debit for entry in entries):
-            resume(out, report=report, scheduler=scheduler)  # killed before the ledger was told
+            resume(out, report=report, count=count, scheduler=scheduler)  # killed before the ledger was told
     else:
-        run(config, plan=plan, report=report, scheduler=scheduler)
+        run(config, plan=plan, report=report, count=count, scheduler=scheduler)
 
 
 def _refuse_existing(out: Path) -> None:

@@ -21,7 +21,7 @@ from pydantic import Field, PlainValidator
 from pipelines.config.fields import shown
 from pipelines.config.sections import Section
 
-__all__ = ["Notify", "notify"]
+__all__ = ["Notify", "notify", "post"]
 
 
 def _command(value: object) -> tuple[str, ...]:
@@ -85,7 +85,7 @@ def notify(settings: Notify, document: Mapping[str, Any], folder: Path) -> tuple
     problems = []
     if settings.command is not None and (problem := _run(settings.command, body, settings.timeout, folder)):
         problems.append(f"notify.command: {problem}")
-    if settings.webhook is not None and (problem := _post(settings.webhook, body, settings.timeout)):
+    if settings.webhook is not None and (problem := post(settings.webhook, body, settings.timeout)):
         problems.append(f"notify.webhook: {problem}")
     return tuple(problems)
 
@@ -117,19 +117,39 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _post(address: str, body: bytes, timeout: int) -> str | None:
-    """Call a webhook in a thread that is not waited for longer: the timeout of urllib is for each byte."""
+def post(address: str, body: bytes, timeout: int, headers: Mapping[str, str] | None = None) -> str | None:
+    """Call a webhook.
+
+    Parameters
+    ----------
+    address : str
+    body : bytes
+        JSON.
+    timeout : int
+        Seconds.
+    headers : mapping of str to str, optional
+        Further ones.
+
+    Returns
+    -------
+    str or None
+        What did not work. Nothing is raised, and neither the address nor what was answered is shown.
+    """
     said: list[str | None] = []
-    thread = threading.Thread(target=lambda: said.append(_answer(address, body, timeout)), daemon=True)
+
+    def ask() -> None:
+        said.append(_answer(address, body, timeout, headers or {}))
+
+    # In a thread that is not waited for longer: the timeout of urllib is for each byte.
+    thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(timeout)
     return said[0] if said else f"no answer within {timeout} s"
 
 
-def _answer(address: str, body: bytes, timeout: int) -> str | None:
-    request = urllib.request.Request(
-        address, body, {"Content-Type": "application/json", "User-Agent": "odsynth"}, method="POST"
-    )
+def _answer(address: str, body: bytes, timeout: int, headers: Mapping[str, str]) -> str | None:
+    own = {"Content-Type": "application/json", "User-Agent": "odsynth"}
+    request = urllib.request.Request(address, body, {**own, **headers}, method="POST")
     try:
         with urllib.request.build_opener(_NoRedirect).open(request, timeout=timeout):
             return None

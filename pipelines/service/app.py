@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from typing import Any
 
 import uvicorn
 from anyio import CapacityLimiter
@@ -19,12 +20,14 @@ from starlette.responses import Response
 
 from pipelines.service import metrics
 from pipelines.service.caching import answer
+from pipelines.service.cautions import cautions
 from pipelines.service.errors import add_error_handlers
 from pipelines.service.log import ServiceLog
 from pipelines.service.metrics import Metrics, RunMetrics
 from pipelines.service.operators import api as operator_api
 from pipelines.service.operators import pages as operator_pages
 from pipelines.service.parameters import known_parameters
+from pipelines.service.protocol import TimedProtocol
 from pipelines.service.public import api as public_api
 from pipelines.service.public import downloads, geo
 from pipelines.service.public import pages as public_pages
@@ -35,12 +38,13 @@ from pipelines.service.security import add_security
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import Store
 
-__all__ = ["create_app", "serve"]
+__all__ = ["create_app", "serve", "server_options"]
 
 _CONNECTIONS = 65_536  # that may be open; each is an open file, of which the usual soft limit is 1,024
 
 _SWITCH_SECONDS = 0.0005  # after which a thread that computes lets the one that answers go on; usually 0.005
 
+_log = logging.getLogger(__name__)
 _DESCRIPTION = """
 Synthetic commuting data with certificates of differential privacy. No row is a real person.
 
@@ -133,15 +137,25 @@ def serve(settings: ServiceSettings) -> None:
     for name in ("uvicorn", "pipelines.service"):
         logging.getLogger(name).setLevel(logging.INFO)
         logging.getLogger(name).addHandler(app.state.log)
-    uvicorn.run(
-        app,
-        log_config=None,
-        host=settings.host,
-        port=settings.port,
-        access_log=False,  # ours has a fixed set of fields (security.py)
-        server_header=False,
-        proxy_headers=bool(settings.proxies),
-        forwarded_allow_ips=list(settings.proxies),
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=20,
-    )
+    for sentence in cautions(settings, app.state.store):
+        _log.warning(sentence)
+        if settings.log is not None:
+            print(f"Warning: {sentence}", file=sys.stderr)
+    uvicorn.run(app, **server_options(settings))
+
+
+def server_options(settings: ServiceSettings) -> dict[str, Any]:
+    """Return how uvicorn serves the application."""
+    return {
+        "host": settings.host,
+        "port": settings.port,
+        "http": TimedProtocol,
+        "ws": "none",
+        "log_config": None,
+        "access_log": False,  # ours has a fixed set of fields (security.py)
+        "server_header": False,
+        "proxy_headers": bool(settings.proxies),
+        "forwarded_allow_ips": list(settings.proxies),
+        "timeout_keep_alive": 30,
+        "timeout_graceful_shutdown": 20,
+    }

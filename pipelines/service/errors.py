@@ -10,6 +10,8 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
@@ -62,14 +64,23 @@ def add_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(ServiceError, _refused)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
+    for away in (OperationalError, InterfaceError, PoolTimeoutError):
+        app.add_exception_handler(away, _database)
 
 
 def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, ServiceError)
-    headers = {"Retry-After": "5"} if error.status == 503 else {}
+    headers = {"Retry-After": str(error.retry_after)} if error.status in (429, 503) else {}
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return refusal(request, error.status, error.error, error.detail, headers)
+
+
+def _database(request: Request, error: Exception) -> Response:
+    """The database is away: what it said may quote anything, so only its kind goes into the log."""
+    request.app.state.log.write("error", id=request.scope["request_id"], error=type(error).__name__)
+    detail = "The database of the service does not answer. Nothing was changed; try again."
+    return _refused(request, ServiceError(503, "database", detail))
 
 
 def _http(request: Request, error: Exception) -> Response:

@@ -12,7 +12,7 @@ from pipelines.service.access.tokens import Role, create_token
 from pipelines.service.settings import ServiceSettings, load_settings
 from pipelines.service.store import Store
 
-__all__ = ["begin_service"]
+__all__ = ["PEOPLE", "begin_service"]
 
 _SETTINGS = """\
 # A service of odsynth: odsynth serve {name}. docs/service.md has all keys; paths are relative to this file.
@@ -35,7 +35,8 @@ data_set = "Demo region 2019"
 epsilon = "50"
 delta = "1e-4"
 """
-_PEOPLE: tuple[tuple[str, Role], ...] = (("first operator", "operator"), ("first approver", "approver"))
+PEOPLE: tuple[tuple[str, Role], ...] = (("first operator", "operator"), ("first approver", "approver"))
+"""Owners and roles of the first tokens."""
 
 
 def begin_service(path: Path, report: Callable[[str], None]) -> ServiceSettings:
@@ -74,7 +75,7 @@ def begin_service(path: Path, report: Callable[[str], None]) -> ServiceSettings:
     report(f"Input       demo, the built-in region; your own configurations go into {settings.inputs_folder}")
     store = Store.open(settings.database)
     try:
-        for owner, role in _PEOPLE:
+        for owner, role in PEOPLE:
             secret, made = create_token(store, owner, role)
             report(f"Token       of {owner}, until {made.expires[:10]}: {secret}")
     finally:

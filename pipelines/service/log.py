@@ -14,7 +14,7 @@ from pipelines.storage.event_log import event_line, open_log
 
 __all__ = ["ServiceLog"]
 
-_EVENTS = ("request", "error", "message")
+_EVENTS = ("request", "guess", "error", "message")
 _FIELDS: dict[str, type] = {
     "id": str,
     "method": str,

@@ -42,6 +42,9 @@ class Metrics:
         self._requests = Counter(
             "odsynth_requests", "Requests answered.", ["method", "route", "status"], registry=self.registry
         )
+        self._guesses = Counter(
+            "odsynth_guesses", "Attempts to sign in with a token that is not valid.", registry=self.registry
+        )
         self._seconds = Histogram(
             "odsynth_request_seconds",
             "Time until an answer was sent.",
@@ -49,6 +52,10 @@ class Metrics:
             buckets=_SECONDS,
             registry=self.registry,
         )
+
+    def count_guess(self) -> None:
+        """Count an attempt to sign in that failed."""
+        self._guesses.inc()
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request."""

@@ -14,7 +14,10 @@ from starlette.responses import HTMLResponse
 
 from synth import decimal_down, decimal_up
 
-__all__ = ["render", "text"]
+__all__ = ["HTML", "render", "text"]
+
+HTML = "text/html; charset=utf-8"
+"""The media type of pages."""
 
 
 def render(
@@ -56,8 +59,10 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
+        "capital": _capital,
         "day": _day,
         "megabytes": _megabytes,
+        "percent": _percent,
         "short": _short,
         "short_down": _short_down,
         "thousands": "{:,}".format,
@@ -72,6 +77,15 @@ def _day(iso: str) -> str:
     except ValueError:
         return iso
     return f"{time.day} {time:%B %Y}"
+
+
+def _capital(words: str) -> str:
+    """With a capital at the beginning; the rest stays."""
+    return words[:1].upper() + words[1:]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}\u00a0%"
 
 
 def _short(bound: str) -> str:

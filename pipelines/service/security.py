@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import ipaddress
-import math
 import re
 import secrets
 import time
 import traceback
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI
-from limits import parse
-from limits.storage import MemoryStorage
-from limits.strategies import SlidingWindowCounterRateLimiter
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipelines.service.caching import STATEMENT
 from pipelines.service.errors import refusal
-from pipelines.service.settings import Limits, ServiceSettings
+from pipelines.service.rates import RateLimits
+from pipelines.service.settings import ServiceSettings
 
-__all__ = ["POLICY", "RateLimits", "add_security"]
+__all__ = ["POLICY", "SAFE_METHODS", "add_security"]
+
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+"""Which change nothing."""
 
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -37,42 +37,18 @@ _HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with no-referrer the forms of our own pages had no Origin
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cross-Origin-Opener-Policy": "same-origin",
     # Unless a route says otherwise: what a person is shown after login is nobody else's.
     "Cache-Control": "no-store",
 }
 _NUMBER = re.compile("[0-9]{1,18}")  # of a length; Python refuses to read numbers of thousands of digits
+_CLIENT_WENT = 499  # in the log, as others write it
 _MONITORING = ("/health", "/ready", "/metrics")
 _FILE = re.compile("/releases/[^/]+/[^/]+/files/")
 _COMPRESSION = 5  # of 1 to 9: beyond it answers hardly get smaller
 _PUBLIC = ("/api/v1/releases", "/api/v1/openapi.json", "/releases")
-
-
-class RateLimits:
-    """How often an address may ask: two windows of fixed length, the elder of which fades.
-
-    Counted in this process; it holds the addresses of two windows.
-    """
-
-    def __init__(self, limits: Limits) -> None:
-        self._rates = {rule: parse(getattr(limits, rule)) for rule in ("public", "operator", "login")}
-        self._counts = SlidingWindowCounterRateLimiter(MemoryStorage())
-
-    def wait(self, rule: str, address: str) -> int:
-        """Count a request, and return the seconds after which another is allowed; 0 if this one is.
-
-        Parameters
-        ----------
-        rule : {"public", "operator", "login"}
-        address : str
-            Of the client. Of an IPv6 address the network counts, which is what one client has.
-        """
-        counted = self._rates[rule], rule, _network(address)
-        if self._counts.hit(*counted):
-            return 0
-        return max(1, math.ceil(self._counts.get_window_stats(*counted).reset_time - time.time()))
 
 
 class _Guard:
@@ -82,9 +58,10 @@ class _Guard:
         self._app, self._state = app, owner.state
         self._settings: ServiceSettings = owner.state.settings
         self._limits = RateLimits(self._settings.limits)
-        self._headers = dict(_HEADERS)
+        headers = dict(_HEADERS)
         if self._settings.https:
-            self._headers["Strict-Transport-Security"] = "max-age=31536000"
+            headers["Strict-Transport-Security"] = "max-age=31536000"
+        self._headers = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -93,17 +70,19 @@ class _Guard:
         begun, identity, method, status = time.perf_counter(), secrets.token_hex(8), scope["method"], 0
         # Routes know GET only; HEAD is the same without the content.
         inner = {**scope, "method": "GET" if method == "HEAD" else method, "method_asked": method}
+        inner["request_id"] = identity
 
         async def sent(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
-                headers["X-Request-ID"] = identity
-                if scope["path"].startswith("/static/"):  # which have ETags
-                    headers.setdefault("Cache-Control", STATEMENT)
-                for name, value in self._headers.items():
-                    headers.setdefault(name, value)
+                given = list(message["headers"])
+                there = {name for name, _ in given}
+                if scope["path"].startswith("/static/") and b"cache-control" not in there:  # they have ETags
+                    given.append((b"cache-control", STATEMENT.encode()))
+                    there.add(b"cache-control")
+                given += [header for header in self._headers if header[0] not in there]
+                message = {**message, "headers": [*given, (b"x-request-id", identity.encode())]}
             elif message["type"] == "http.response.body" and method == "HEAD":
                 message = {**message, "body": b""}
             await send(message)
@@ -114,6 +93,8 @@ class _Guard:
                 await answer(inner, receive, sent)
             else:
                 await self._app(inner, self._limited(receive), sent)
+        except ClientDisconnect:  # before all of the request had come; nobody waits for an answer
+            status = _CLIENT_WENT
         except Exception as error:
             self._state.log.write("error", id=identity, error=_where(error))
             if status:  # too late for an answer; the server breaks the connection
@@ -125,17 +106,33 @@ class _Guard:
 
     def _refused(self, scope: Scope) -> Response | None:
         """The answer to a request that goes no further."""
-        length = Headers(scope=scope).get("content-length", "0")
+        headers = Headers(scope=scope)
+        length = headers.get("content-length", "0")
         if not (_NUMBER.fullmatch(length) and int(length) <= self._settings.limits.body):
             return refusal(Request(scope), 413, "too_large", f"The largest body is {self._body_words}.")
         rule = _rule(scope)
-        if rule is None:
-            return None
-        wait = self._limits.wait(rule, (scope.get("client") or ("",))[0])
-        if wait == 0:
-            return None
-        detail = f"Too many requests from this address; try again in {wait} seconds."
-        return refusal(Request(scope), 429, "too_many", detail, {"Retry-After": str(wait)})
+        wait = 0 if rule is None else self._limits.wait(rule, (scope.get("client") or ("",))[0])
+        if wait:
+            detail = f"Too many requests from this address; try again in {wait} seconds."
+            return refusal(Request(scope), 429, "too_many", detail, {"Retry-After": str(wait)})
+        if scope["method"] not in SAFE_METHODS and self._came_from_elsewhere(headers):
+            fix = "use the pages of this service; if a proxy is before it, set public_url"
+            detail = f"This was sent by a page of another site. Fix: {fix}."
+            return refusal(Request(scope), 403, "origin", detail)
+        return None
+
+    def _came_from_elsewhere(self, headers: Headers) -> bool:
+        """Whether a browser says that a page of another site had it send this. Programs say nothing of it.
+
+        Our pages may be seen at the public address, and at the one that was asked, as through a tunnel.
+        """
+        if headers.get("sec-fetch-site", "same-origin") != "same-origin":
+            return True
+        if (origin := headers.get("origin")) is None:
+            return False
+        site = origin.partition("://")[2]  # nothing of "null"
+        ours = (urlsplit(self._settings.address).netloc.lower(), headers.get("host", "").lower())
+        return not site or site not in ours
 
     @property
     def _body_words(self) -> str:
@@ -207,17 +204,7 @@ def _rule(scope: Scope) -> str | None:
     path = scope["path"]
     if path in _MONITORING:
         return None
-    if scope["method"] == "POST" and path.endswith("/login"):
-        return "login"
     return "operator" if path.startswith(("/api/v1/operator", "/operator")) else "public"
-
-
-def _network(address: str) -> str:
-    try:
-        host = ipaddress.ip_address(address)
-    except ValueError:
-        return address
-    return str(ipaddress.ip_network((host, 64), strict=False)) if host.version == 6 else address
 
 
 def _where(error: Exception) -> str:

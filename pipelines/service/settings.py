@@ -6,12 +6,25 @@ publishes below it.
 
 from __future__ import annotations
 
+import base64
+import ipaddress
 import os
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import SplitResult, urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
@@ -22,11 +35,20 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from pipelines.config.fields import absolute, shown
+from pipelines.config.fields import Line, absolute, shown
 from pipelines.config.problems import describe
 from pipelines.config.toml import ConfigError, read_toml
 
-__all__ = ["INPUT_NAME", "Limits", "Oidc", "ServiceSettings", "load_settings"]
+__all__ = [
+    "INPUT_NAME",
+    "BackdropFiles",
+    "Limits",
+    "Notices",
+    "Oidc",
+    "ServiceSettings",
+    "is_loopback",
+    "load_settings",
+]
 
 _PREFIX = "ODSYNTH_"
 _OTHERS = ("ODSYNTH_DEBUG",)  # of the command line, not of the service
@@ -36,6 +58,9 @@ INPUT_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 _Rate = Annotated[str, StringConstraints(pattern="^[1-9][0-9]{0,8}/(second|minute|hour)$")]
 _Role = Literal["viewer", "operator", "approver"]
 _Url = Annotated[str, StringConstraints(pattern=r"^https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?$")]
+_Contact = Annotated[
+    str, StringConstraints(pattern=r"^(https?://[^\s]+|[^\s@/:]+@[^\s@/:]+)$", max_length=300)
+]
 _Path = Annotated[Path, AfterValidator(lambda path: absolute(Path.cwd(), path))]
 
 
@@ -50,7 +75,8 @@ class Limits(_Table):
     Attributes
     ----------
     public, operator, login : str
-        Requests to the public side, to the operator's side, and attempts to log in, as in "600/minute".
+        Requests to the public side, to the operator's side, and attempts to log in that failed, as in
+        "600/minute".
     body : int
         Largest body of a request, in bytes.
     """
@@ -59,6 +85,22 @@ class Limits(_Table):
     operator: _Rate = "1200/minute"
     login: _Rate = "20/minute"
     body: Annotated[int, Field(ge=1_000, le=100_000_000)] = 1_000_000
+
+
+class BackdropFiles(_Table):
+    """Files of water and roads that maps of releases are drawn with (`pipelines.views.maps.Backdrop`).
+
+    Attributes
+    ----------
+    attribution : str
+        Who made them.
+    water, roads : Path or None
+        At least one of them.
+    """
+
+    attribution: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+    water: _Path | None = None
+    roads: _Path | None = None
 
 
 class Oidc(_Table):
@@ -81,6 +123,106 @@ class Oidc(_Table):
     client_secret: str
     claim: str = "groups"
     roles: dict[str, _Role] = {}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, by a name or number that needs nobody to be looked up."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _parts(value: str, *schemes: str) -> SplitResult | None:
+    """The parts of an address, which names a host, perhaps a port, and nobody's password."""
+    with suppress(ValueError):
+        parts = urlsplit(value)
+        plain = value.isascii() and value.isprintable() and " " not in value and "@" not in parts.netloc
+        if plain and parts.scheme in schemes and parts.hostname and parts.port != 0:
+            return parts
+    return None
+
+
+def _mail_server(value: str) -> str:
+    parts = _parts(value, "smtp", "smtps")
+    if parts is None or parts.path or parts.query or parts.fragment:
+        raise ValueError("this is not a mail server; write smtps://mail.example.org or smtp://HOST:PORT")
+    return value
+
+
+def _webhook(value: str) -> str:
+    parts = _parts(value, "https", "http")
+    if parts is None or parts.fragment or (parts.scheme == "http" and not is_loopback(parts.hostname or "")):
+        raise ValueError(
+            "this is not the address of a webhook; write https://..., or http:// to this machine"
+        )
+    return value
+
+
+def _webhook_secret(value: str) -> str:
+    with suppress(ValueError):
+        key = base64.b64decode(value.removeprefix("whsec_"), validate=True)
+        if value.startswith("whsec_") and 24 <= len(key) <= 64:
+            return value
+    raise ValueError(
+        "this is not a secret of a webhook; write whsec_ and 24 to 64 random bytes in Base64 "
+        "(openssl rand -base64 32)"
+    )
+
+
+def _mail_address(value: str) -> str:
+    if len(value) > 254 or not re.fullmatch(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9.-]+", value):
+        raise ValueError("this is not a mail address; write one like ann@example.org")
+    return value
+
+
+_MailAddress = Annotated[str, AfterValidator(_mail_address)]
+
+
+class Notices(_Table):
+    """Who is told, by mail or webhook, that a decision waits.
+
+    Attributes
+    ----------
+    smtp : str or None
+        Mail server: ``smtps://HOST`` encrypts from the beginning, ``smtp://HOST:PORT`` by STARTTLS, which
+        only a server on this machine may lack.
+    user, password : str or None
+        If the mail server asks who sends. The password is better given as ODSYNTH_NOTICES__PASSWORD.
+    sender : str or None
+        Address that mails come from.
+    operators, approvers : tuple of str
+        Addresses of those who queue plans and look at failures, and of those who approve.
+    webhook : str or None
+        Address that is told too, in JSON: https, or a server on this machine.
+    webhook_secret : str or None
+        With which it can check who told it; better given as ODSYNTH_NOTICES__WEBHOOK_SECRET.
+    """
+
+    smtp: Annotated[str, AfterValidator(_mail_server)] | None = None
+    user: str | None = None
+    password: str | None = None
+    sender: _MailAddress | None = None
+    operators: tuple[_MailAddress, ...] = ()
+    approvers: tuple[_MailAddress, ...] = ()
+    webhook: Annotated[str, AfterValidator(_webhook)] | None = None
+    webhook_secret: Annotated[str, AfterValidator(_webhook_secret)] | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.smtp is None and self.webhook is None:
+            raise ValueError("names neither smtp nor webhook; name one, or leave the table out")
+        if self.smtp is not None and (self.sender is None or not (self.operators or self.approvers)):
+            raise ValueError("smtp needs sender, and operators or approvers; name them")
+        if self.smtp is None and (self.sender or self.operators or self.approvers or self.user):
+            raise ValueError("mail needs a server; name smtp")
+        if (self.user is None) != (self.password is None):
+            raise ValueError("user and password go together; name both or neither")
+        if (self.webhook is None) != (self.webhook_secret is None):
+            raise ValueError("webhook and webhook_secret go together; name both or neither")
+        return self
 
 
 class ServiceSettings(BaseSettings):
@@ -111,13 +253,20 @@ class ServiceSettings(BaseSettings):
         Address of a Dask cluster to draw on.
     public_url : str or None
         What readers type; begins with https:// where a proxy encrypts.
+    publisher : str or None
+        Who publishes, as pages and citations name them.
+    contact : str or None
+        Where readers ask: a mail address, or the address of a page.
     proxies : tuple of str
         Addresses of proxies whose word about the client's address is taken.
     cors_origins : tuple of str
         Sites whose scripts may read the public API.
     log : Path or None
         File of the log; by default, standard output.
+    backdrop : BackdropFiles or None
+        Water and roads on maps.
     limits : Limits
+    notices : Notices or None
     oidc : Oidc or None
     """
 
@@ -142,10 +291,14 @@ class ServiceSettings(BaseSettings):
     workers: Annotated[int, Field(ge=0, le=64)] = 1
     scheduler: str | None = None
     public_url: _Url | None = None
+    publisher: Line | None = None
+    contact: _Contact | None = None
     proxies: tuple[str, ...] = ()
     cors_origins: tuple[str, ...] = ("*",)
     log: _Path | None = None
+    backdrop: BackdropFiles | None = None
     limits: Limits = Limits()
+    notices: Notices | None = None
     oidc: Oidc | None = None
 
     @property
@@ -157,6 +310,12 @@ class ServiceSettings(BaseSettings):
     def address(self) -> str:
         """What links to the service begin with. Not from the Host header, which anybody writes."""
         return self.public_url.rstrip("/") if self.public_url else f"http://{self.host}:{self.port}"
+
+    @property
+    def contact_link(self) -> str | None:
+        """`contact` as an address that browsers open."""
+        mail = self.contact is not None and not self.contact.startswith("http")
+        return f"mailto:{self.contact}" if mail else self.contact
 
     @property
     def inputs_folder(self) -> Path:
@@ -242,12 +401,15 @@ class _Environment(EnvSettingsSource):
 # Keys of every table, by its path, for the messages.
 _KEYS = {
     (): tuple(ServiceSettings.model_fields),
+    ("backdrop",): tuple(BackdropFiles.model_fields),
     ("limits",): tuple(Limits.model_fields),
+    ("notices",): tuple(Notices.model_fields),
     ("oidc",): tuple(Oidc.model_fields),
 }
-_TABLES = ("limits", "oidc", "inputs")
-_LISTS = ("proxies", "cors_origins")
+_TABLES = ("backdrop", "limits", "notices", "oidc", "inputs")
+_LISTS = ("proxies", "cors_origins", "operators", "approvers")
 _PATHS = ("folder", "releases", "outs", "signer", "calendar", "log")
+_SECRET = ("database", "oidc.client_secret", "notices.password", "notices.webhook", "notices.webhook_secret")
 _FOLLOWS = "default_factory_not_called"  # of a default in a folder that is refused itself
 
 
@@ -255,9 +417,11 @@ def _with_absolute_paths(data: dict[str, Any], folder: Path) -> dict[str, Any]:
     def whole(value: Any) -> Any:
         return absolute(folder, value) if isinstance(value, str) and value else value
 
-    inputs = data.get("inputs")
-    if isinstance(inputs, dict):
-        data = {**data, "inputs": {name: whole(value) for name, value in inputs.items()}}
+    for table, text in (("inputs", ""), ("backdrop", "attribution")):
+        found = data.get(table)
+        if isinstance(found, dict):
+            paths = {name: value if name == text else whole(value) for name, value in found.items()}
+            data = {**data, table: paths}
     return data | {key: whole(data[key]) for key in _PATHS if key in data}
 
 
@@ -273,10 +437,12 @@ def _problem(error: ErrorDetails) -> str:
             return f"{key}: this is not a path; write it as text, in quotes"
         case "string_pattern_mismatch" if key.endswith(("public_url", "issuer")):
             return f"{key}: this is not an address; write one like https://data.example.org"
+        case "string_pattern_mismatch" if key == "contact":
+            return "contact: not a mail address nor the address of a page; write one like data@example.org"
         case "string_pattern_mismatch" if key.startswith("limits."):
             return f'{key}: {shown(error["input"])} is not a rate; write for example "600/minute"'
         case "string_pattern_mismatch":
             return f"{key}: not a name of an input; use letters, digits, dots, dashes and underscores"
-        case "string_type" if key in ("database", "oidc.client_secret"):
+        case "string_type" if key in _SECRET:
             return f"{key}: this is not text; write it in quotes"
     return describe(error, _KEYS)

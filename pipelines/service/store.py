@@ -19,7 +19,8 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from pipelines.service.migrations import ForeignDatabaseError, is_current, migrate
-from pipelines.service.migrations.versions import first, second
+from pipelines.service.migrations.versions import first, operators_outbox, second
+from pipelines.service.migrations.versions.attempts import attempts as _attempts
 from pipelines.storage.errors import ShownError
 
 __all__ = [
@@ -27,10 +28,12 @@ __all__ = [
     "Store",
     "after",
     "approvals",
+    "attempts",
     "audit",
     "events",
     "list_audit",
     "metadata",
+    "outbox",
     "record",
     "runs",
     "sessions",
@@ -44,6 +47,10 @@ metadata = MetaData()
 for _table in first.metadata.sorted_tables:
     _table.to_metadata(metadata)
 metadata.tables["approvals"].append_column(second.decided_version(primary_key=True))
+for _column in operators_outbox.run_columns():
+    metadata.tables["runs"].append_column(_column)
+outbox = operators_outbox.add_outbox(metadata)
+attempts = _attempts(metadata)
 tokens, runs, approvals, events, audit, sessions = (
     metadata.tables[name] for name in ("tokens", "runs", "approvals", "events", "audit", "sessions")
 )
@@ -78,10 +85,12 @@ class ServiceError(ShownError):
         What kind of refusal, one word for programs.
     detail : str
         For people: the rule and the fix. Names nothing confidential and no path of the server.
+    retry_after : int
+        Seconds after which the same may be answered otherwise, for 429 and 503.
     """
 
-    def __init__(self, status: int, error: str, detail: str) -> None:
-        self.status, self.error, self.detail = status, error, detail
+    def __init__(self, status: int, error: str, detail: str, *, retry_after: int = 5) -> None:
+        self.status, self.error, self.detail, self.retry_after = status, error, detail, retry_after
         super().__init__(detail)
 
 
@@ -117,7 +126,7 @@ class Store:
         if kind not in ("sqlite", "postgresql"):
             raise _unusable("is neither SQLite nor PostgreSQL; name one of the two")
         try:
-            store = cls(_sqlite(address) if kind == "sqlite" else create_engine(address, pool_pre_ping=True))
+            store = cls(_sqlite(address) if kind == "sqlite" else _postgresql(address))
             try:
                 store._bring_up_to_date()
             except BaseException:
@@ -218,6 +227,13 @@ def _sqlite(address: URL) -> Engine:
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
     return engine
+
+
+def _postgresql(address: URL) -> Engine:
+    # A server that does not answer any more is given up after seconds, not after the hours of TCP.
+    patience = {"connect_timeout": 5, "tcp_user_timeout": 10_000}
+    given = {name: value for name, value in patience.items() if name not in address.query}
+    return create_engine(address, pool_pre_ping=True, pool_timeout=10, connect_args=given)
 
 
 def _prepare(connection: Any, _: Any) -> None:

@@ -8,6 +8,7 @@ import jinja2
 
 from pipelines.planning.accuracy import ExpectedAccuracy, ExpectedTable
 from pipelines.planning.measured import table_in_words
+from pipelines.release.accuracy import SIZE_COLUMNS
 from pipelines.views.labels import singular
 
 __all__ = ["accuracy_words", "table_title"]
@@ -34,7 +35,9 @@ def accuracy_words(expected: ExpectedAccuracy | None) -> str:
         lstrip_blocks=True,
     )
     page = environment.get_template("accuracy.html")
-    return page.render(expected=expected, title=table_title, percent=_percent)
+    return page.render(
+        expected=expected, title=table_title, percent=_percent, columns=SIZE_COLUMNS[2:], zip=zip
+    )
 
 
 def _percent(share: float) -> str:

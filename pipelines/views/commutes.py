@@ -63,7 +63,7 @@ def find_area(release: PublicRelease, code: str) -> Area:
     """
     expect(release, PublicRelease, "release", "read_public_release")
     for level in release.levels:
-        unit = int(release.geography.unit_number(level, [code])[0])
+        unit = release.geography.find_unit(level, code)
         if unit >= 0:
             return Area(level, unit, code)
     example = release.geography.codes(release.levels[-1])[0]

@@ -12,7 +12,16 @@ import geo_data
 from geo_data.states import STATES
 from pipelines.release.reader import PublicRelease
 
-__all__ = ["ExternalZone", "external_zones", "level_words", "plural", "singular", "unit_names"]
+__all__ = [
+    "ExternalZone",
+    "external_zones",
+    "job_type_words",
+    "level_words",
+    "named_area",
+    "plural",
+    "singular",
+    "unit_names",
+]
 
 # Singular, plural, and how many characters each level adds to the code of the one above it.
 _LODES = {
@@ -27,6 +36,14 @@ _AREAS = {
     "stplc": ("place", "places"),
     "zcta": ("ZIP code area", "ZIP code areas"),
 }
+_JOB_TYPES = {
+    "JT00": "all jobs",
+    "JT01": "primary jobs",
+    "JT02": "all private jobs",
+    "JT03": "private primary jobs",
+    "JT04": "all federal jobs",
+    "JT05": "federal primary jobs",
+}
 # The end of names of LODES: "(Providence, RI)", "(Tract 118, Providence, RI)".
 _IN_BRACKETS = re.compile(r"(?:\(|, )(?P<county>[^(), ][^(),]*)(?P<state>, [A-Z]{2})\)$")
 
@@ -39,6 +56,19 @@ def singular(level: str) -> str:
 def plural(level: str) -> str:
     """Return what several units of a level are called (`level_words`)."""
     return str(level_words(level)["many"])
+
+
+def job_type_words(job_type: str) -> str:
+    """Return what a LODES job type is called."""
+    return _JOB_TYPES[job_type]
+
+
+def named_area(release: PublicRelease, level: str, unit: int) -> str:
+    """Return what a sentence calls an area: its name, or else its code, with the level before a number."""
+    (name,) = unit_names(release, level, np.array([unit]))
+    if name and not name[0].isdigit():
+        return str(name)
+    return f"{singular(level)} {name or release.geography.codes(level)[unit]}"
 
 
 def level_words(level: str) -> dict[str, str | list[int]]:

@@ -55,6 +55,7 @@ def test_any_hierarchy_becomes_ranges(tmp_path_factory, rows):
         assert of_block.dtype == np.int32
         assert [units[u] for u in of_block] == [true_unit[b] for b in codes]
         assert geography.unit_number(level, list(units)).tolist() == list(range(geography.n_units(level)))
+        assert [geography.find_unit(level, unit) for unit in units] == list(range(geography.n_units(level)))
     # Nesting: every start of a coarse unit is the start of a fine one.
     assert set(geography.starts("coarse")) <= set(geography.starts("fine"))
 
@@ -72,6 +73,7 @@ def test_row_order_does_not_matter(demo_region, demo_geography, read_geography, 
 def test_unknown_codes_are_minus_one(demo_geography):
     assert demo_geography.number(["nowhere", demo_geography.blocks[3]]).tolist() == [-1, 3]
     assert demo_geography.unit_number("cty", ["99999", "03001"]).tolist() == [-1, 0]
+    assert [demo_geography.find_unit("cty", code) for code in ("99999", "03001", "")] == [-1, 0, -1]
     assert demo_geography.unit_of("trct", [-1, 0]).tolist() == [-1, 0]
     assert demo_geography.unit_of("tabblk2010", [-1, 5]).tolist() == [-1, 5]
 
@@ -86,6 +88,7 @@ def test_unknown_level_is_refused_with_the_allowed_ones(demo_geography):
     for call in (
         lambda: demo_geography.unit_of("ward", [0]),
         lambda: demo_geography.unit_number("ward", ["x"]),
+        lambda: demo_geography.find_unit("ward", "x"),
         lambda: demo_geography.codes("ward"),
         lambda: demo_geography.starts("ward"),
     ):

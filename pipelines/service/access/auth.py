@@ -24,7 +24,9 @@ from sqlalchemy import delete, insert, select
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from pipelines.service.access.tokens import Principal, Role, authenticate, person, still_valid
+from pipelines.service.access.attempts import authenticated
+from pipelines.service.access.tokens import Principal, Role, person, still_valid
+from pipelines.service.security import SAFE_METHODS
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError, Store, after, record, sessions, utc_now
 from pipelines.storage.durable import write_whole
@@ -43,7 +45,6 @@ __all__ = [
 ]
 
 _SESSION_SECONDS = 8 * 3600
-_SAFE = ("GET", "HEAD", "OPTIONS")
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 OIDC = "oidc"  # what stands for the id of a token where a provider of identities vouches
 
@@ -81,14 +82,14 @@ async def principal(request: Request, _: Annotated[object, Depends(_bearer)]) ->
     if scheme:
         who = None
         if scheme.lower() == "bearer":
-            who = await run_in_threadpool(authenticate, request.app.state.store, secret.strip())
+            who = await run_in_threadpool(_holder, request, secret)
         if who is None:
             raise ServiceError(401, "unauthorized", "This token is not valid, or not any more.")
         return who
     session = await run_in_threadpool(session_of, request)
     if session is None:
         raise ServiceError(401, "unauthorized", "This needs a token: Authorization: Bearer ...")
-    if request.method not in _SAFE and not hmac.compare_digest(
+    if request.method not in SAFE_METHODS and not hmac.compare_digest(
         (await _csrf_sent(request)).encode(errors="replace"), session.csrf.encode()
     ):
         raise ServiceError(403, "csrf", "This form is out of date or not ours. Fix: load the page again.")
@@ -118,6 +119,8 @@ def require(role: Role) -> Callable[..., Awaitable[Principal]]:
 def open_session(request: Request, response: Response, secret: str) -> Principal | None:
     """Log in with a token.
 
+    As with every other way to show one, what is not valid is counted (`pipelines.service.access.attempts`).
+
     Parameters
     ----------
     request : Request
@@ -131,10 +134,15 @@ def open_session(request: Request, response: Response, secret: str) -> Principal
     Principal or None
         None if the token is not valid.
     """
-    who = authenticate(request.app.state.store, secret.strip())
+    who = _holder(request, secret)
     if who is not None:
         start_session(request, response, who)
     return who
+
+
+def _holder(request: Request, secret: str) -> Principal | None:
+    sealer(request.app)  # reads the key
+    return authenticated(request, secret.strip(), request.app.state.session_key)
 
 
 def start_session(request: Request, response: Response, who: Principal) -> None:
@@ -246,7 +254,8 @@ def _cookie(app: FastAPI) -> str:
 def sealer(app: FastAPI) -> Fernet:
     """Return what seals cookies, with the key of the server."""
     if not hasattr(app.state, "sealer"):
-        app.state.sealer = Fernet(_key(app.state.settings.folder / "session.key"))
+        app.state.session_key = _key(app.state.settings.folder / "session.key")
+        app.state.sealer = Fernet(app.state.session_key)
     return app.state.sealer
 
 

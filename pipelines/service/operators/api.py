@@ -19,6 +19,7 @@ from pipelines.service.operators.models import (
     AuditEntry,
     AuditList,
     BudgetList,
+    ComparisonAsked,
     EndedSessions,
     EventEntry,
     EventList,
@@ -26,8 +27,10 @@ from pipelines.service.operators.models import (
     InputList,
     NewVersion,
     Person,
+    ProgressEntry,
     RemarkText,
     Reviewed,
+    RowAsked,
     RunEntry,
     RunList,
     SessionsOf,
@@ -99,6 +102,47 @@ def submit_run(
     return lookups.find_run(state.store, run)
 
 
+@router.post(
+    "/comparisons",
+    status_code=201,
+    responses={200: {"model": RunEntry, "description": "Submitted before"}, **answers(404, 409), **_BODY},
+    summary="Compare plans of an input",
+)
+def submit_comparison(
+    request: Request, response: Response, asked: ComparisonAsked, who: _Operator, idempotency_key: _Key = None
+) -> RunEntry:
+    """Every combination is planned and tried, as by `odsynth tune`: from public inputs, at no price."""
+    state = request.app.state
+    run, new = run_operations.submit_comparison(
+        state.store, state.settings, who, asked.input, asked.variation, key=idempotency_key
+    )
+    response.status_code = 201 if new else 200
+    return lookups.find_run(state.store, run)
+
+
+@router.post(
+    "/runs/{run}/plans",
+    status_code=201,
+    responses={200: {"model": RunEntry, "description": "Submitted before"}, **answers(404, 409), **_BODY},
+    summary="Make a plan that was compared",
+)
+def submit_row(
+    request: Request,
+    response: Response,
+    run: RunNumber,
+    asked: RowAsked,
+    who: _Operator,
+    idempotency_key: _Key = None,
+) -> RunEntry:
+    """Submits a dry run with the settings of a row of the comparison `run`."""
+    state = request.app.state
+    made, new = run_operations.submit_row(
+        state.store, state.settings, who, run, asked.row, version=asked.version, key=idempotency_key
+    )
+    response.status_code = 201 if new else 200
+    return lookups.find_run(state.store, made)
+
+
 @router.get("/runs", summary="Runs, newest first")
 def list_runs(
     request: Request, _: _Viewer, state: _State = None, before: Before = None, limit: _Limit = 50
@@ -117,11 +161,11 @@ def get_run(request: Request, run: RunNumber, _: _Viewer) -> RunEntry:
 def get_events(
     request: Request, run: RunNumber, _: _Viewer, after: Annotated[int, Query(ge=0, le=LARGEST)] = 0
 ) -> EventList:
-    """What happened since the event `after`: states and names of steps."""
+    """What happened since the event `after`: states and names of steps; and how far it is."""
     store: Store = request.app.state.store
-    state = runs.get_run(store, run).state
-    found = [EventEntry(**row._mapping) for row in runs.list_events(store, run, after)]
-    return EventList(state=state, events=found)
+    row = runs.get_run(store, run)
+    found = [EventEntry(**each._mapping) for each in runs.list_events(store, run, after)]
+    return EventList(state=row.state, progress=ProgressEntry.of_run(row), events=found)
 
 
 @router.get(

@@ -9,14 +9,20 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from sqlalchemy import Row
 
 import synth
+from pipelines.planning.sweep import AUTO
 from pipelines.release.certificate import EpsilonDelta, UserLevel
 from pipelines.running.payment import most_cost_of
 from pipelines.service.access.tokens import Principal, Token
 from pipelines.service.operators.operations import BudgetLine, RegisteredInput
+from pipelines.service.queue.comparisons import MOST, Variation, VariedTable
+from pipelines.service.queue.progress import Progress
 
 __all__ = [
     "AuditList",
     "BudgetList",
+    "Chosen",
+    "Comparison",
+    "ComparisonAsked",
     "Decision",
     "EndedSessions",
     "EventList",
@@ -26,6 +32,7 @@ __all__ = [
     "Person",
     "RemarkText",
     "Reviewed",
+    "RowAsked",
     "RunEntry",
     "RunList",
     "SessionsOf",
@@ -63,6 +70,41 @@ class Submission(_Asked):
     input: Annotated[str, StringConstraints(min_length=1, max_length=64)]
     version: _VersionName | None = None
     dry_run: bool = True
+
+
+# Exact: what is tried is what is written. As many digits as a budget may have, and then some.
+_Number = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,6}(\.[0-9]{1,30})?$")]
+_Mechanism = Annotated[str, StringConstraints(pattern=f"^({'|'.join((AUTO, *sorted(synth.MECHANISMS)))})$")]
+_Tables = Annotated[tuple[VariedTable, ...], Field(max_length=12)]
+
+
+class ComparisonAsked(_Asked):
+    """Plans that are to be compared: of what is left out, all have what the configuration says."""
+
+    input: Annotated[str, StringConstraints(min_length=1, max_length=64)]
+    epsilon: Annotated[tuple[_Number, ...], Field(max_length=MOST)] = ()
+    delta: Annotated[tuple[_Number, ...], Field(max_length=MOST)] = ()
+    mechanism: Annotated[
+        tuple[_Mechanism, ...], Field(max_length=MOST, description="auto is the planner's choice.")
+    ] = ()
+    workload: Annotated[
+        tuple[_Tables, ...],
+        Field(max_length=4, description="Tables that a release may be for; [] for the configuration's."),
+    ] = ()
+
+    @property
+    def variation(self) -> Variation:
+        """What is varied, each value once."""
+        once = {name: tuple(dict.fromkeys(getattr(self, name))) for name in ("epsilon", "delta", "mechanism")}
+        workload = tuple(one for n, one in enumerate(self.workload) if one not in self.workload[:n])
+        return Variation(**once, workload=workload)
+
+
+class RowAsked(_Asked):
+    """A plan that was compared, by the number of its row, and the version it would be published under."""
+
+    row: Annotated[int, Field(ge=1, le=MOST)]
+    version: _VersionName | None = None
 
 
 class Reviewed(_Asked):
@@ -187,6 +229,110 @@ class PlanEntry(BaseModel):
         return self.debit or EpsilonDelta(epsilon=self.epsilon, delta=self.delta)
 
 
+class ComparedTable(BaseModel):
+    """A table that a plan is for: share of its jobs counted elsewhere, and with public data alone."""
+
+    table: str
+    loss: float
+    public_model: float
+
+
+class ComparedPlan(BaseModel):
+    """A plan of a comparison: its settings, what the planner chose, and what it is expected to lose.
+
+    One that the privacy asked for cannot pay is not `certified`, and has nothing but its settings.
+    """
+
+    row: int
+    epsilon: str
+    delta: str
+    mechanism: str
+    workload: str
+    certified: bool
+    chosen_mechanism: str | None = None
+    chosen_tables: str | None = None
+    chosen_coarsening: str | None = None
+    chosen_pool_level: str | None = None
+    chosen_pool_by: str | None = None
+    total_variation: float | None = None
+    block_variation: float | None = None
+    mean_commute_error: float | None = None
+    destination_error: float | None = None
+    noise_share: float | None = None
+    objective: float | None = None
+    tables: list[ComparedTable] = []
+
+
+class Comparison(BaseModel):
+    """Plans beside each other; from public inputs, without a home and without a price.
+
+    Attributes
+    ----------
+    asked : Variation
+        What is varied.
+    rows : list of ComparedPlan
+        Empty until all were tried.
+    recommended : str or None
+        The combination that loses least at the configured price, as text for a configuration, and why.
+    """
+
+    asked: Variation
+    rows: list[ComparedPlan] = []
+    recommended: str | None = None
+
+
+class Chosen(BaseModel):
+    """Of a run that was asked for from a comparison: which row, and what it was that was varied."""
+
+    comparison: int
+    row: int
+    settings: dict[str, str]
+
+
+class ProgressEntry(BaseModel):
+    """How far the task of a run is; only while a worker has it.
+
+    Attributes
+    ----------
+    step : str
+        What it does, by a name of the program's.
+    number, of : int
+        Which step that is, and of how many, where that is known.
+    done, total, percent
+        Parts of this step that are done; none where it is not counted.
+    seconds_left : float or None
+        Of this step, at the rate measured so far; none where nothing was measured.
+    words : str
+    """
+
+    step: str
+    number: int
+    of: int | None
+    done: int | None
+    total: int | None
+    percent: int | None
+    seconds_left: float | None
+    words: str
+
+    @classmethod
+    def of_run(cls, row: Row[Any]) -> ProgressEntry | None:
+        """Describe the progress of a run."""
+        if row.progress is None:
+            return None
+        found = Progress.model_validate_json(row.progress)
+        counted = (found.done, found.total) if found.total else (None, None)
+        return cls(
+            step=found.step,
+            number=found.number,
+            of=found.of,
+            done=counted[0],
+            total=counted[1],
+            percent=found.percent,
+            seconds_left=found.seconds_left(),
+            words=found.words,
+        )
+
+
 class Decision(BaseModel):
     """What was decided about a finished run, by whom."""
 
@@ -224,6 +370,11 @@ class RunEntry(BaseModel):
     error, message : str or None
         Why it failed.
     published_name, published_version : str or None
+    progress : ProgressEntry or None
+    comparison : Comparison or None
+        Of a run that compares plans.
+    chosen : Chosen or None
+        Of a run whose plan was chosen from such a comparison.
     decision : Decision or None
     """
 
@@ -251,12 +402,16 @@ class RunEntry(BaseModel):
     message: str | None
     published_name: str | None
     published_version: str | None
+    progress: ProgressEntry | None = None
+    comparison: Comparison | None = None
+    chosen: Chosen | None = None
     decision: Decision | None = None
 
     @classmethod
     def of(cls, row: Row[Any], decision: Row[Any] | None = None) -> RunEntry:
         """Describe a run, with the decision about it."""
-        values = {k: v for k, v in row._mapping.items() if k in cls.model_fields and k != "plan"}
+        own = ("plan", "progress", "comparison")
+        values = {k: v for k, v in row._mapping.items() if k in cls.model_fields and k not in own}
         document = json.loads(row.certificate) if row.certificate else {}
         run, totals = document.get("run", {}), document.get("totals", {})
         plan = PlanEntry.model_validate_json(row.plan) if row.plan else None
@@ -271,10 +426,22 @@ class RunEntry(BaseModel):
             not_for_release_because=document.get("not_for_release_because", []),
             signed=bool(json.loads(row.configuration).get("signature")),
             content_sha256=row.content,
+            progress=ProgressEntry.of_run(row),
+            comparison=_comparison(row) if row.task == "compare" else None,
+            chosen=Chosen.model_validate_json(row.variation)
+            if row.variation and row.task != "compare"
+            else None,
             decision=None
             if decision is None
             else Decision(**{name: decision._mapping[name] for name in Decision.model_fields}),
         )
+
+
+def _comparison(row: Row[Any]) -> Comparison:
+    found = json.loads(row.comparison or "{}")
+    rows = [ComparedPlan(row=number, **each) for number, each in enumerate(found.get("rows", ()), start=1)]
+    asked = Variation.model_validate_json(row.variation)
+    return Comparison(asked=asked, rows=rows, recommended=found.get("recommended"))
 
 
 class RunList(BaseModel):
@@ -293,9 +460,10 @@ class EventEntry(BaseModel):
 
 
 class EventList(BaseModel):
-    """The progress of a run; `state` is that of now, and more comes `after` the last event."""
+    """What happened to a run, and its `state` and `progress` now; more comes `after` the last event."""
 
     state: str
+    progress: ProgressEntry | None
     events: list[EventEntry]
 
 

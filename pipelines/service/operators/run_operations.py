@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Row
 
 import synth
-from pipelines.config.loading import ReleaseConfig
+from pipelines.config.loading import ConfigError, ReleaseConfig
 from pipelines.ledger.ledger import LedgerError
 from pipelines.planning.guards import public_files
 from pipelines.publishing.publishing import PublishError, check_free, folder_name
@@ -24,12 +24,24 @@ from pipelines.running.unfinished import unfinished_runs, wipe_run
 from pipelines.service.access.tokens import Principal
 from pipelines.service.operators.operations import find_input
 from pipelines.service.queue import runs
+from pipelines.service.queue.comparisons import MOST, Variation, varied
 from pipelines.service.queue.worker_process import without_paths
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError, Store
 from pipelines.storage.errors import ShownError, shown_message
 
-__all__ = ["approve", "close_run", "config_of", "queue_run", "rename_run", "submit_input", "why_taken"]
+__all__ = [
+    "approve",
+    "close_run",
+    "config_of",
+    "queue_run",
+    "rename_run",
+    "row_costs",
+    "submit_comparison",
+    "submit_input",
+    "submit_row",
+    "why_taken",
+]
 
 
 def submit_input(
@@ -51,27 +63,144 @@ def submit_input(
         (`check_ready`), its budget does not suffice, or its version name is taken.
     """
     who.must("operator")
-    found = find_input(settings, name)
-    if found.config is None:
-        raise ServiceError(409, "input", f"{name} cannot be used: {found.problem}")
+    config = _usable(settings, name)
+    return _submit(store, settings, who, config, input=name, version=version, dry_run=dry_run, key=key)
+
+
+def submit_comparison(
+    store: Store,
+    settings: ServiceSettings,
+    who: Principal,
+    name: str,
+    variation: Variation,
+    *,
+    key: str | None = None,
+) -> tuple[int, bool]:
+    """Submit a comparison of plans of a registered input, which pays nothing and reads public inputs only.
+
+    Raises
+    ------
+    ServiceError
+        404 if there is no such input; 409 if it cannot be used now, a value cannot be tried with it, or
+        there are more than `MOST` combinations.
+    """
+    who.must("operator")
+    config = _usable(settings, name)
     try:
-        check_ready(found.config.with_out(settings.outs / "run-000000"))  # as the folder of a run is called
-    except (ShownError, OSError) as error:
-        said = _said(error, found.config, settings)
-        raise ServiceError(409, "input", f"{name} cannot be run now: {said}") from None
-    if not runs.is_submitted(store, who, key):  # its version name is taken by itself then
-        _must_be_payable(found.config, settings, most_cost_of(found.config))
-        _must_be_free(store, settings, found.config.release.name, version)
+        number = len(variation.configurations(config))
+    except ConfigError as error:
+        raise ServiceError(409, "comparison", shown_message(error, one_line=True)) from None
+    if number > MOST:
+        rule = f"{number} combinations are more than the {MOST} that are compared at once"
+        raise ServiceError(409, "comparison", f"{rule}. Fix: vary fewer values.")
+    text = variation.model_dump_json()
     return runs.submit(
         store,
         who,
-        found.config,
+        config,
         input=name,
+        outs=settings.outs,
+        home=settings.folder,
+        compare=True,
+        variation=text,
+        key=key,
+    )
+
+
+def submit_row(
+    store: Store,
+    settings: ServiceSettings,
+    who: Principal,
+    run: int,
+    number: int,
+    *,
+    version: str | None = None,
+    key: str | None = None,
+) -> tuple[int, bool]:
+    """Submit the dry run of a plan that was compared: with what the configuration said then.
+
+    Parameters
+    ----------
+    run : int
+        Of the comparison.
+    number : int
+        Of the row, from 1.
+
+    Raises
+    ------
+    ServiceError
+        404 if there is no such row; 409 as by `submit_input`, and of one that could not be certified.
+    """
+    who.must("operator")
+    compared = runs.get_run(store, run)
+    rows = json.loads(compared.comparison)["rows"] if compared.comparison else []
+    if not 1 <= number <= len(rows):
+        raise ServiceError(404, "not_found", f"Run {run} has compared no such plan.")
+    row = rows[number - 1]
+    if not row["certified"]:
+        raise ServiceError(409, "comparison", "This plan could not be certified. Fix: choose another.")
+    variation = Variation.model_validate_json(compared.variation)
+    try:
+        config = varied(config_of(settings, compared), variation, row)
+    except ConfigError as error:
+        raise ServiceError(409, "comparison", shown_message(error, one_line=True)) from None
+    said = {
+        name: row[name] for name in ("epsilon", "delta", "mechanism", "workload") if getattr(variation, name)
+    }
+    chosen = json.dumps({"comparison": run, "row": number, "settings": said})
+    return _submit(
+        store, settings, who, config, input=compared.input, version=version, variation=chosen, key=key
+    )
+
+
+def row_costs(settings: ServiceSettings, row: Row[Any]) -> dict[int, tuple[Fraction, Fraction]]:
+    """Return what a ledger is debited at most for the rows of a comparison, by their numbers from 1."""
+    if row.task != "compare" or not row.comparison:
+        return {}
+    config, variation = config_of(settings, row), Variation.model_validate_json(row.variation)
+    rows = enumerate(json.loads(row.comparison)["rows"], start=1)
+    return {number: most_cost_of(varied(config, variation, each)) for number, each in rows}
+
+
+def _usable(settings: ServiceSettings, name: str) -> ReleaseConfig:
+    found = find_input(settings, name)
+    if found.config is None:
+        raise ServiceError(409, "input", f"{name} cannot be used: {found.problem}")
+    return found.config
+
+
+def _submit(
+    store: Store,
+    settings: ServiceSettings,
+    who: Principal,
+    config: ReleaseConfig,
+    *,
+    input: str,
+    version: str | None,
+    dry_run: bool = True,
+    variation: str | None = None,
+    key: str | None,
+) -> tuple[int, bool]:
+    """Submit a run that would not be refused now."""
+    try:
+        check_ready(config.with_out(settings.outs / "run-000000"))  # as the folder of a run is called
+    except (ShownError, OSError) as error:
+        said = _said(error, config, settings)
+        raise ServiceError(409, "input", f"{input} cannot be run now: {said}") from None
+    if not runs.is_submitted(store, who, key):  # its version name is taken by itself then
+        _must_be_payable(config, settings, most_cost_of(config))
+        _must_be_free(store, settings, config.release.name, version)
+    return runs.submit(
+        store,
+        who,
+        config,
+        input=input,
         version=version,
         outs=settings.outs,
         home=settings.folder,
         signed=settings.signer is not None,
         dry_run=dry_run,
+        variation=variation,
         key=key,
     )
 

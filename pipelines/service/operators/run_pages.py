@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import secrets
-from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Form, Query, Request
 from markupsafe import Markup
-from pydantic import BaseModel, Field, field_validator
-from starlette.responses import HTMLResponse, Response
+from pydantic import BaseModel, Field, ValidationError, field_validator
+from sqlalchemy import Row
+from starlette.responses import FileResponse, HTMLResponse, Response
 
 import synth
+from geo_data.od_files import LODES_CATEGORIES
+from pipelines.config.loading import LodesJobsSettings
+from pipelines.planning.sweep import AUTO
 from pipelines.release.formats import parse_certificate
 from pipelines.service.errors import not_found
 from pipelines.service.operators import operations, run_operations
 from pipelines.service.operators.lookups import find_certificate, find_run, find_runs
 from pipelines.service.operators.models import (
+    ComparisonAsked,
     InputEntry,
     NewVersion,
     PlanEntry,
     Reviewed,
+    RowAsked,
     RunEntry,
     Submission,
     Verdict,
@@ -29,10 +35,11 @@ from pipelines.service.operators.models import (
 from pipelines.service.operators.operations import BudgetLine
 from pipelines.service.operators.page import Approver, Operator, Viewer, page, see
 from pipelines.service.operators.review import review
-from pipelines.service.parameters import LARGEST, Before, RunNumber
+from pipelines.service.parameters import LARGEST, Before, Name, RunNumber, separated
 from pipelines.service.public.catalog import Catalog
 from pipelines.service.public.downloads import ServedFile
 from pipelines.service.queue import runs
+from pipelines.service.queue.comparisons import FRONTIER, MOST, comparison_folder
 from pipelines.service.queue.records import STATES, TASKS
 from pipelines.service.security import POLICY
 from pipelines.service.settings import ServiceSettings
@@ -44,8 +51,9 @@ __all__ = ["WORKING", "router"]
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
 # States in which a worker has a run, or will take it: the page of such a run follows it.
-WORKING = tuple(state for task in TASKS.values() for state in (task.doing, task.waiting))
+WORKING = tuple(dict.fromkeys(state for task in TASKS.values() for state in (task.doing, task.waiting)))
 _STEPS = 50
+_FACTORS = Fraction(1, 2), Fraction(1), Fraction(2)  # of epsilon: what the form of a comparison begins with
 
 
 def _or_none(value: object) -> object:
@@ -54,6 +62,53 @@ def _or_none(value: object) -> object:
 
 
 class _SubmissionForm(Submission):
+    csrf: str = ""
+    key: Annotated[str, Form(pattern="^[!-~]{1,200}$")]
+
+    _none_given = field_validator("version", mode="before")(_or_none)
+
+
+class _ComparisonForm(BaseModel):
+    """Fields as browsers send them: values with commas between, and a list of tables, column by column."""
+
+    csrf: str = ""
+    key: Annotated[str, Form(pattern="^[!-~]{1,200}$")]
+    input: str
+    epsilon: Annotated[str, Form(max_length=500)] = ""
+    delta: Annotated[str, Form(max_length=500)] = ""
+    mechanism: list[str] = []
+    configured: Literal["yes"] | None = None
+    home: list[str] = []
+    work: list[str] = []
+    attribute: list[str] = []
+    weight: list[str] = []
+
+    def asked(self) -> ComparisonAsked:
+        """Return what is asked for.
+
+        Raises
+        ------
+        ServiceError
+            422 if it cannot be.
+        """
+        columns = zip(self.home, self.work, self.attribute, self.weight, strict=False)
+        tables = [
+            {"home": home, "work": work or None, "attributes": [by] if by else [], "weight": weight or "1"}
+            for home, work, by, weight in columns
+            if home
+        ]
+        workload = [[], tables] if self.configured else [tables]
+        values: dict[str, Any] = {"input": self.input, "mechanism": self.mechanism}
+        values |= {"epsilon": separated([self.epsilon]), "delta": separated([self.delta])}
+        try:
+            return ComparisonAsked.model_validate(values | ({"workload": workload} if tables else {}))
+        except ValidationError as errors:
+            fix = "write numbers as 8.6 or 0.00001, several with commas between; weights as 1"
+            what = sorted({str(error["loc"][0]) for error in errors.errors(include_url=False)})
+            raise ServiceError(422, "invalid", f"{', '.join(what)}: cannot be tried. Fix: {fix}.") from None
+
+
+class _RowForm(RowAsked):
     csrf: str = ""
     key: Annotated[str, Form(pattern="^[!-~]{1,200}$")]
 
@@ -122,6 +177,40 @@ def submit(request: Request, who: Operator, asked: Annotated[_SubmissionForm, Fo
     return see(f"/operator/runs/{run}")
 
 
+@router.get("/inputs/{name}/comparison")
+def vary(request: Request, who: Viewer, name: Name) -> Response:
+    """What of an input can be varied, with a form to compare the plans."""
+    found = operations.find_input(request.app.state.settings, name)
+    if (config := found.config) is None:
+        raise ServiceError(409, "input", f"{name} cannot be used: {found.problem}")
+    geography, jobs, epsilon = config.geography, config.jobs, config.privacy.epsilon
+    return page(
+        request,
+        "vary.html",
+        who,
+        name=name,
+        title=config.release.name,
+        key=secrets.token_urlsafe(16),
+        epsilon=", ".join(synth.decimal_up(epsilon * factor, 4) for factor in _FACTORS),
+        delta=synth.decimal_up(config.privacy.delta),
+        mechanisms=(AUTO, *sorted(synth.MECHANISMS)),
+        mechanism=config.release.mechanism or AUTO,
+        areas=(*geography.levels, geography.block, *geography.non_nesting_areas),
+        attributes=LODES_CATEGORIES if isinstance(jobs, LodesJobsSettings) else jobs.attributes,
+        most=MOST,
+    )
+
+
+@router.post("/comparisons")
+def submit_comparison(request: Request, who: Operator, form: Annotated[_ComparisonForm, Form()]) -> Response:
+    """Compare plans."""
+    state, asked = request.app.state, form.asked()
+    run, _ = run_operations.submit_comparison(
+        state.store, state.settings, who, asked.input, asked.variation, key=form.key
+    )
+    return see(f"/operator/runs/{run}")
+
+
 @router.get("/runs")
 def list_runs(
     request: Request,
@@ -178,7 +267,32 @@ def get_run(request: Request, who: Viewer, run: RunNumber) -> Response:
         budgets=budgets,
         problem=problem,
         short=unpaid is not None and not any(_pays(budget, unpaid) for budget in budgets),
+        payable=_payable(settings, runs.get_run(store, run), budgets),
+        key=secrets.token_urlsafe(16),
     )
+
+
+@router.get("/runs/{run}/frontier.png")
+def frontier(request: Request, who: Viewer, run: RunNumber) -> Response:
+    """The picture of a comparison."""
+    state = request.app.state
+    runs.get_run(state.store, run)
+    path = comparison_folder(state.settings.outs, run) / FRONTIER
+    if not path.is_file():
+        raise not_found("There is no picture of this run, or not yet.")
+    return FileResponse(path, media_type="image/png")
+
+
+@router.post("/runs/{run}/plans")
+def submit_row(
+    request: Request, who: Operator, run: RunNumber, asked: Annotated[_RowForm, Form()]
+) -> Response:
+    """Plan with the settings of a row of a comparison."""
+    state = request.app.state
+    made, _ = run_operations.submit_row(
+        state.store, state.settings, who, run, asked.row, version=asked.version, key=asked.key
+    )
+    return see(f"/operator/runs/{made}")
 
 
 @router.post("/runs/{run}/queue")
@@ -313,5 +427,16 @@ def _less(left: str, cost: str) -> str:
 
 
 def _pays(budget: BudgetLine, cost: PlanEntry) -> bool:
-    left = Decimal(budget.left_epsilon), Decimal(budget.left_delta)
-    return left[0] >= Decimal(cost.paid.epsilon) and left[1] >= Decimal(cost.paid.delta)
+    return _covers(budget, synth.exact(cost.paid.epsilon), synth.exact(cost.paid.delta))
+
+
+def _covers(budget: BudgetLine, epsilon: Fraction, delta: Fraction) -> bool:
+    return synth.exact(budget.left_epsilon) >= epsilon and synth.exact(budget.left_delta) >= delta
+
+
+def _payable(settings: ServiceSettings, row: Row[Any], budgets: list[BudgetLine]) -> frozenset[int]:
+    """The rows of a comparison that some budget of the data set can pay for."""
+    costs = run_operations.row_costs(settings, row)
+    return frozenset(
+        number for number, cost in costs.items() if any(_covers(each, *cost) for each in budgets)
+    )

@@ -349,7 +349,7 @@ class _FlowRows:
 
 
 def _after(release: Any, level: str, code: str) -> int:
-    unit = int(release.geography.unit_number(level, [code])[0])
+    unit = release.geography.find_unit(level, code)
     if unit < 0:
         raise _not_of_a_page(f"a code of the level {level}")
     return unit
@@ -363,7 +363,7 @@ def _units_in(release: Any, level: str, within: str) -> NDArray[np.integer]:
     """Units of a level in an area of a coarser one."""
     geography = release.geography
     for coarser in release.levels[: release.levels.index(level)]:
-        area = int(geography.unit_number(coarser, [within])[0])
+        area = geography.find_unit(coarser, within)
         if area >= 0:
             return np.flatnonzero(geography.unit_of(coarser, geography.starts(level)) == area)
     detail = f"within: no level coarser than {level} has an area of this code."

@@ -34,6 +34,7 @@ from pipelines.service.public.models import (
     ReleaseEntry,
     ReleaseList,
 )
+from pipelines.service.settings import ServiceSettings
 from pipelines.views.labels import plural, singular
 
 __all__ = ["router"]
@@ -87,8 +88,9 @@ def list_releases(request: Request) -> Response:
 def get_feed(request: Request) -> Response:
     """What was published, withdrawn or corrected, newest first, for readers of feeds."""
     catalog: Catalog = request.app.state.catalog
-    address = request.app.state.settings.address
-    content = catalog.once("feed", lambda versions: feed.atom(versions, address))
+    settings: ServiceSettings = request.app.state.settings
+    address, author = settings.address, settings.publisher or settings.address
+    content = catalog.once("feed", lambda versions: feed.atom(versions, address, author))
     return answer(request, content, media_type=feed.MEDIA_TYPE)
 
 

@@ -12,11 +12,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from pipelines.publishing.publishing import Published, published
 from pipelines.release.certificate import Certificate
@@ -33,11 +34,13 @@ from pipelines.service.public.flow_queries import (
     flow_batches,
     largest_flows,
 )
-from pipelines.service.public.preparation import Preparation, Prepared
+from pipelines.service.public.preparation import Preparation, Prepared, draws_file
 from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
 from pipelines.views.intervals import PosteriorDraws
+from pipelines.views.key_figures import KeyFigures
+from pipelines.views.maps import Backdrop
 
 __all__ = ["Catalog", "File", "Version"]
 
@@ -104,9 +107,14 @@ class Version:
         """Hash of all its content."""
         return self.state.sha256
 
+    @property
+    def page(self) -> str:
+        """Where its page is, from the root of the service; below ``/api/v1`` the API has the version."""
+        return f"/releases/{self.state.name}/{self.state.version}"
+
     def address(self, file: File) -> str:
         """Return where a file is downloaded, from the root of the service."""
-        return f"/releases/{self.state.name}/{self.state.version}/files/{file.name}"
+        return f"{self.page}/files/{file.name}"
 
 
 class Catalog:
@@ -126,10 +134,13 @@ class Catalog:
 
     def __init__(self, settings: ServiceSettings) -> None:
         self.place, self.tables = settings.releases, FlowTables()
-        self._preparation = Preparation(settings.cache)
+        files = settings.backdrop
+        backdrop = None if files is None else Backdrop(files.attribution, files.water, files.roads)
+        self._preparation = Preparation(settings.cache, backdrop)
         self._lock = threading.Lock()
         self._versions: dict[tuple[str, str], Version] = {}
         self._made: dict[str, bytes] = {}
+        self._making = threading.Lock()
         self._wanted, self._read_for, self._looked_at = 1, 0, 0.0
         self._marks: dict[Path, tuple[int, int, int] | None] = {}
         self._newest, self._read_at = 0, 0  # of the clock of files
@@ -171,11 +182,13 @@ class Catalog:
         return sorted(self._current().values(), key=lambda v: (v.state.begun, v.state.name), reverse=True)
 
     def once(self, name: str, make: Callable[[list[Version]], bytes]) -> bytes:
-        """Return what is made of all versions; it is made again when they have been read again."""
+        """Return what one thread makes of all versions; made again when they have been read again."""
         self._current()
         made = self._made  # before the versions, which are then at least as new
         if name not in made:
-            made[name] = make(self.versions())
+            with self._making:
+                if name not in made:
+                    made[name] = make(self.versions())
         return made[name]
 
     def version(self, name: str, version: str) -> Version:
@@ -295,7 +308,7 @@ class Catalog:
         return self._shapes(version.folder, version.sha256, self._flow_tables(version), level)
 
     def _flow_tables(self, version: Version) -> Path:
-        folder = self.prepared(version.sha256).flows
+        folder = self.prepared(version.sha256, version.folder).flows
         if not folder.is_dir():
             detail = "The tables of this release are being made; ask again in a few seconds."
             raise ServiceError(503, "preparing", detail)
@@ -312,14 +325,22 @@ class Catalog:
     def draws_mark(self, version: Version) -> tuple[int, int] | None:
         """Return size and time of the file of draws of a version; None if there is none."""
         try:
-            info = _draws_file(version.folder).stat()
+            info = draws_file(version.folder).stat()
         except OSError:
             return None
         return info.st_size, info.st_mtime_ns
 
-    def prepared(self, sha256: str) -> Prepared:
-        """Return where the map and the tables of a content are, or will be."""
-        return self._preparation.of(sha256)
+    def key_figures(self, version: Version) -> KeyFigures | None:
+        """Return the key figures of a usable version; None until they are made, and where there are none."""
+        # Those without intervals are good until the ones with new draws are made.
+        for prepared in (self.prepared(version.sha256, version.folder), self.prepared(version.sha256)):
+            with suppress(OSError):
+                return TypeAdapter(KeyFigures | None).validate_json(prepared.figures.read_bytes())
+        return None
+
+    def prepared(self, sha256: str, folder: Path | None = None) -> Prepared:
+        """Return where the map and the tables of a content are, or will be; a version's, with its folder."""
+        return self._preparation.of(sha256, folder)
 
     def _current(self, kept: float | None = None) -> dict[tuple[str, str], Version]:
         # One thread reads; the others go on with what was known, or wait for it after `refresh`.
@@ -353,6 +374,9 @@ class Catalog:
             certificate, files = self._describe(folder, state.sha256)
             watched |= {file.path.parent for file in files.values()}
             watched |= {folder / CHECKSUMS, folder / "certificate.json"}
+            # What the home page shows as soon as it is there.
+            watched |= {self.prepared(state.sha256, each).figures for each in (None, folder)}
+            watched.add(draws_file(folder))
             status = state.status
             if status == "complete" and (certificate is None or not files):
                 status = "damaged"
@@ -373,9 +397,9 @@ class Catalog:
 
     def _read_draws(self, folder: Path, sha256: str, _: tuple[int, int]) -> PosteriorDraws | None:
         try:
-            return PosteriorDraws(self._release(folder, sha256), _draws_file(folder))
+            return PosteriorDraws(self._release(folder, sha256), draws_file(folder))
         except (PublicReleaseError, OSError) as error:
-            _log.warning("%s is not used: %s", _draws_file(folder).name, type(error).__name__)
+            _log.warning("%s is not used: %s", draws_file(folder).name, type(error).__name__)
             return None
 
 
@@ -390,10 +414,6 @@ def _marks(paths: Iterable[Path]) -> dict[Path, tuple[int, int, int] | None]:
         else:
             marks[path] = info.st_mtime_ns, info.st_size, info.st_ino
     return marks
-
-
-def _draws_file(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name}.draws.parquet")
 
 
 def _describe(folder: Path, sums: str) -> tuple[Certificate | None, dict[str, File]]:

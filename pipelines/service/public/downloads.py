@@ -13,7 +13,7 @@ from pipelines.service.errors import answers
 from pipelines.service.parameters import Name, VersionName, latest_version
 from pipelines.service.public.catalog import Catalog
 
-__all__ = ["ServedFile", "router"]
+__all__ = ["ServedFile", "media_type", "router"]
 
 _TYPES = {
     ".csv.gz": "application/gzip",
@@ -65,5 +65,11 @@ def download(
     }
     if is_fresh(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)
-    kind = next((kind for end, kind in _TYPES.items() if path.endswith(end)), "application/octet-stream")
-    return ServedFile(file.path, headers=headers, media_type=kind, filename=file.name.rpartition("/")[2])
+    return ServedFile(
+        file.path, headers=headers, media_type=media_type(path), filename=file.name.rpartition("/")[2]
+    )
+
+
+def media_type(name: str) -> str:
+    """Return the media type of a file of a release, by its name."""
+    return next((kind for end, kind in _TYPES.items() if name.endswith(end)), "application/octet-stream")

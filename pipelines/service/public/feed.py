@@ -18,7 +18,7 @@ _NOT_XML = re.compile(
 )  # may be in an erratum
 
 
-def atom(versions: Iterable[Version], address: str) -> bytes:
+def atom(versions: Iterable[Version], address: str, author: str) -> bytes:
     """Write the feed.
 
     Parameters
@@ -26,12 +26,14 @@ def atom(versions: Iterable[Version], address: str) -> bytes:
     versions : iterable of Version
     address : str
         Of the service.
+    author : str
+        Who publishes.
     """
     entries = sorted(((_updated(version), version) for version in versions), key=lambda each: each[0])
     # Of the content: it stays when the service moves.
     latest = [(_id(v.state.name, v.state.version, v.sha256), when, v) for when, v in entries[::-1][:_MOST]]
     updated = latest[0][1] if latest else "1970-01-01T00:00:00+00:00"
-    feed = text("feed.xml", address=address, id=_id(address), updated=updated, entries=latest)
+    feed = text("feed.xml", address=address, author=author, id=_id(address), updated=updated, entries=latest)
     return _NOT_XML.sub("", feed).encode()
 
 

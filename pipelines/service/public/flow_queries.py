@@ -206,7 +206,7 @@ def select(release: PublicRelease, question: FlowQuestion) -> Selection:
 def _level_of(release: PublicRelease, side: str, code: str) -> str:
     """The coarsest level that has a code."""
     for level in release.levels:
-        if release.geography.unit_number(level, [code])[0] >= 0:
+        if release.geography.find_unit(level, code) >= 0:
             return level
     example = release.geography.codes(release.levels[0])[0]
     detail = (
@@ -220,13 +220,12 @@ def _units(release: PublicRelease, side: Side, codes: tuple[str, ...], level: st
     """The units of a level that are one of these areas, or lie in one."""
     if not codes:
         return None
-    left, found = np.array(codes, object), []
+    left, found = codes, []
     for each in reversed(release.levels[: release.levels.index(level) + 1]):
-        if left.size:
-            units = release.geography.unit_number(each, left)
-            found += [_inside(release, each, int(unit), level) for unit in units[units >= 0]]
-            left = left[units < 0]
-    if left.size:
+        units = {code: release.geography.find_unit(each, code) for code in left}
+        found += [_inside(release, each, unit, level) for unit in units.values() if unit >= 0]
+        left = tuple(code for code, unit in units.items() if unit < 0)
+    if left:
         finer = _level_of(release, side, left[0])
         raise invalid(
             f"{side}: an area of the level {finer} cannot be asked for with {side}_level={level}, which is "

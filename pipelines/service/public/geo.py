@@ -345,7 +345,7 @@ def _area(service: _Service, level: str, code: str) -> Part | None:
 
 def _flow(service: _Service, level: str, pair: str, request: Request) -> Part | None:
     work, _, home = pair.partition(":")
-    if not home or (service.release.geography.unit_number(level, [work, home]) < 0).any():
+    if not home or min(service.release.geography.find_unit(level, code) for code in (work, home)) < 0:
         return None
     asked = FlowQuestion((work,), (home,), level, level, tuple(service.release.counts))
     selection, paging = select(service.release, asked), Paging(request, 1)
@@ -410,7 +410,7 @@ def _archive_name(level: str) -> str:
 def _archive(service: _Service, level: str) -> FilePath:
     if level not in service.release.levels:
         raise no_level(service.release, "level")
-    folder = service.catalog.prepared(service.version.sha256).tiles
+    folder = service.catalog.prepared(service.version.sha256, service.version.folder).tiles
     if not folder.is_dir():
         raise ServiceError(503, "preparing", "Tiles of this release are being made; ask again in a minute.")
     archive = folder / _archive_name(level)

@@ -1,25 +1,33 @@
-"""The public pages: the list of releases, a page for each, its map, answers about an area, and the API."""
+"""The public pages: home; of each release its own, its columns, its map, and its flows; the API."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
+import pyarrow.compute as pc
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
+from pipelines.release.reader import PublicReleaseError
+from pipelines.release.readme import FILE_MEANINGS, file_columns, file_meaning
 from pipelines.release.signing import PUBLIC_KEY
-from pipelines.service.caching import CONTENT, STATEMENT, is_fresh, tag
+from pipelines.service.caching import CONTENT, answer, is_fresh, tag
 from pipelines.service.parameters import Name, VersionName, latest_version
-from pipelines.service.public.catalog import Catalog, Version
+from pipelines.service.public.catalog import Catalog, File, Version
+from pipelines.service.public.describing import Licence, Offer, cite, data_catalog, data_set
 from pipelines.service.public.downloads import ServedFile
 from pipelines.service.public.flow_queries import FlowQuestion, Side, select
-from pipelines.service.rendering import render
+from pipelines.service.public.pictures import picture_words
+from pipelines.service.rendering import HTML, text
+from pipelines.service.settings import ServiceSettings
 from pipelines.service.store import ServiceError
 from pipelines.views.accuracy import accuracy_words
+from pipelines.views.exports.describing import NO_LICENCE, column_meanings
 from pipelines.views.intervals import COVERAGE_WORDS
-from pipelines.views.labels import singular
+from pipelines.views.labels import job_type_words, plural, singular
 from pipelines.views.maps import certificate_words
 
 __all__ = ["add_pages"]
@@ -27,6 +35,8 @@ __all__ = ["add_pages"]
 # The map brings its own orders to the browser, which allow its scripts by their hashes.
 _MAP_POLICY = "frame-ancestors 'none'"
 _TOP = 25
+_MATCHES, _SUGGESTIONS = 20, 400
+_ABOUT_INTERVALS = " ".join([*COVERAGE_WORDS, "The number that was released need not lie in it."])
 
 _router = APIRouter(
     include_in_schema=False, default_response_class=HTMLResponse, dependencies=[Depends(latest_version)]
@@ -40,30 +50,108 @@ def add_pages(app: FastAPI) -> None:
 
 
 @_router.get("/")
-def releases(request: Request) -> Response:
-    """The list of releases, those to be used first."""
+def home(request: Request) -> Response:
+    """What has been published, with the newest release before the others."""
     catalog: Catalog = request.app.state.catalog
-    versions = sorted(catalog.versions(), key=lambda version: version.status != "complete")
-    return _page(request, "releases.html", versions=versions)
+    settings: ServiceSettings = request.app.state.settings
+    made = catalog.once("home", lambda versions: _home(catalog, settings, versions))
+    return answer(request, made, media_type=HTML)
+
+
+def _home(catalog: Catalog, settings: ServiceSettings, versions: list[Version]) -> bytes:
+    usable = [version for version in versions if version.status == "complete"]
+    latest = next((shown for version in usable if (shown := _shown(catalog, version))), None)
+    groups = _groups(versions)
+    return text(
+        "home.html",
+        settings=settings,
+        no_licence=NO_LICENCE,
+        latest=latest,
+        citation=cite(latest["version"], settings) if latest else None,
+        groups=groups,
+        described=data_catalog([group[0] for group in groups if group[0].status == "complete"], settings),
+    ).encode()
+
+
+def _groups(versions: list[Version]) -> list[list[Version]]:
+    """Versions of each release, that to be used first; releases with such a version before the others."""
+    groups: dict[str, list[Version]] = {}
+    for version in versions:  # newest first
+        groups.setdefault(version.state.name, []).append(version)
+    for group in groups.values():
+        group.sort(key=lambda version: version.status != "complete")
+    return sorted(groups.values(), key=lambda group: group[0].status != "complete")
+
+
+def _shown(catalog: Catalog, version: Version) -> dict[str, Any] | None:
+    """What pages show of a usable version; None if it cannot be read."""
+    try:
+        release = catalog.release(version)
+        accuracy = release.accuracy
+    except (ServiceError, PublicReleaseError):
+        return None
+    prepared = catalog.prepared(version.sha256, version.folder)
+    figures = catalog.key_figures(version)
+    tables = {} if accuracy is None else {table.flows_of: table for table in accuracy.tables}
+    between = {level: tables[level] for level in release.levels if level in tables}
+    table = between.get(figures.level) if figures else None
+    largest = figures.largest if figures else None
+    sizes = table.sizes if table else []
+    return {
+        "version": version,
+        "release": release,
+        "licence": Licence.of(release.licence),
+        "has_map": prepared.map.is_file(),
+        "picture": picture_words(release) if prepared.picture.is_file() else None,
+        "figures": figures,
+        "area_word": figures and singular(figures.level),
+        "jobs": job_type_words(release.certificate.release.job_type),
+        "about_intervals": _ABOUT_INTERVALS,
+        "table": table,
+        "size": next((size for size in sizes if largest and size.holds(largest.jobs)), None),
+        "between": [(plural(level), table) for level, table in between.items()],
+    }
 
 
 @_router.get("/releases/{name}/{version}")
 def release(request: Request, name: Name, version: VersionName) -> Response:
     """Everything about a version."""
     catalog: Catalog = request.app.state.catalog
+    settings: ServiceSettings = request.app.state.settings
     found = catalog.version(name, version)
-    levels = catalog.release(found).levels if found.status == "complete" else ()
+    shown = _shown(catalog, found) if found.status == "complete" else None
     return _page(
         request,
         "release.html",
         version=found,
+        shown=shown,
+        no_licence=NO_LICENCE,
+        others=[each for each in catalog.versions() if each.state.name == name and each is not found],
+        newer=_newer(catalog, found),
         words=_words(found),
-        accuracy=_accuracy(catalog, found),
-        files=[(file, found.address(file)) for file in found.files.values()],
-        has_map=found.status == "complete" and catalog.prepared(found.sha256).map.is_file(),
-        levels=[(level, singular(level)) for level in levels],
-        address=request.app.state.settings.address,
+        accuracy=shown and Markup(accuracy_words(shown["release"].accuracy)),  # escaped by itself
+        files=_alike(found.files.values()),
+        citation=found.certificate and cite(found, settings),
+        offers=[Offer.of(found, level) for level in shown["release"].levels] if shown else [],
+        described=shown and data_set(found, shown["release"], settings),
     )
+
+
+def _alike(files: Iterable[File]) -> dict[str, list[File]]:
+    """Files by what they are, data first."""
+    alike: dict[str, list[File]] = {meaning: [] for meaning in FILE_MEANINGS}
+    for file in files:
+        alike.setdefault(file_meaning(file.name), []).append(file)
+    return {meaning: those for meaning, those in alike.items() if those}
+
+
+def _newer(catalog: Catalog, found: Version) -> Version | None:
+    """The version to use in its place."""
+    try:
+        latest = catalog.latest(found.state.name)
+    except ServiceError:
+        return None
+    return None if latest is found else latest
 
 
 def _words(found: Version) -> Markup | None:
@@ -72,10 +160,33 @@ def _words(found: Version) -> Markup | None:
     return Markup(certificate_words(found.certificate, signed=PUBLIC_KEY in found.files))  # escaped by itself
 
 
-def _accuracy(catalog: Catalog, found: Version) -> Markup | None:
-    if found.status != "complete":  # a withdrawn one should not be used
-        return None
-    return Markup(accuracy_words(catalog.release(found).accuracy))  # escaped by itself
+@_router.get("/releases/{name}/{version}/columns")
+def columns(request: Request, name: Name, version: VersionName) -> Response:
+    """What the columns of its files, of its exports and of the answers of the API mean."""
+    catalog: Catalog = request.app.state.catalog
+    found = catalog.find_usable(name, version)
+    opened = catalog.release(found)
+    return _page(
+        request,
+        "columns.html",
+        version=found,
+        of_files=file_columns(opened.categories),
+        of_tables=column_meanings(opened, {"home": "area", "work": "area"}),
+        levels=[(level, singular(level), opened.geography.n_units(level)) for level in opened.levels],
+        categories=opened.categories,
+    )
+
+
+@_router.get("/releases/{name}/{version}/picture.svg")
+def picture(request: Request, name: Name, version: VersionName) -> Response:
+    """The map at a glance."""
+    catalog: Catalog = request.app.state.catalog
+    path = catalog.prepared(catalog.find_usable(name, version).sha256).picture
+    if not path.is_file():
+        raise ServiceError(
+            503, "preparing", "The picture of this release is being drawn; try again in a minute."
+        )
+    return answer(request, path.read_bytes(), CONTENT, "image/svg+xml")
 
 
 @_router.get("/releases/{name}/{version}/map")
@@ -83,7 +194,7 @@ def map_page(request: Request, name: Name, version: VersionName) -> Response:
     """The map, in one file."""
     catalog: Catalog = request.app.state.catalog
     found = catalog.find_usable(name, version)
-    path = catalog.prepared(found.sha256).map
+    path = catalog.prepared(found.sha256, found.folder).map
     if not path.is_file():
         raise ServiceError(
             503, "preparing", "No map of this release has been drawn yet; try again in a minute."
@@ -95,7 +206,7 @@ def map_page(request: Request, name: Name, version: VersionName) -> Response:
     }
     if is_fresh(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)
-    return ServedFile(path, headers=headers, media_type="text/html; charset=utf-8")
+    return ServedFile(path, headers=headers, media_type=HTML)
 
 
 @_router.get("/releases/{name}/{version}/flows")
@@ -112,27 +223,56 @@ def flows(
     catalog: Catalog = request.app.state.catalog
     found = catalog.find_usable(name, version)
     opened = catalog.release(found)
-    problem, said = None, None
-    if area.strip():
+    problem, said, matches = None, None, []
+    if area := area.strip():
         try:
-            said = _largest(catalog, found, area.strip(), side, level or None, attribute)
+            said = _largest(catalog, found, area, side, level or None, attribute)
         except ServiceError as error:
             if error.status != 404:
                 raise
-            problem = error.detail
+            matches = _matches(catalog, found, area)
+            problem = None if matches else error.detail
+            if len(matches) == 1:
+                said = _largest(catalog, found, matches.pop()["code"], side, level or None, attribute)
     return _page(
         request,
         "flows.html",
         version=found,
         levels=[(each, singular(each)) for each in opened.levels],
         counts=opened.counts,
-        asked={"area": area.strip(), "side": side, "level": level, "attribute": attribute},
+        asked={"area": area, "side": side, "level": level, "attribute": attribute},
         said=said,
         other_word=singular(said["other_level"]) if said else "",
         implicates=opened.implicates,
         problem=problem,
-        about_intervals=" ".join(COVERAGE_WORDS),
+        matches=matches,
+        suggested=_suggested(catalog, found),
+        about_intervals=_ABOUT_INTERVALS,
     )
+
+
+def _matches(catalog: Catalog, found: Version, words: str) -> list[dict[str, str]]:
+    """Areas of this name, of the coarsest level that has it; else areas with the words in their names."""
+    within: list[dict[str, str]] = []
+    for level in catalog.release(found).levels:
+        table = catalog.areas(found, level).table.select(["code", "name"])
+        rows = table.filter(pc.match_substring(table.column("name"), words, ignore_case=True)).to_pylist()
+        if exact := [row for row in rows if row["name"].casefold() == words.casefold()]:
+            return exact[:_MATCHES]
+        within += [row | {"level": singular(level)} for row in rows]
+    return within[:_MATCHES]
+
+
+def _suggested(catalog: Catalog, found: Version) -> list[str]:
+    """Names of areas to choose from while one types: of the coarsest levels that have some."""
+    names: list[str] = []
+    for level in catalog.release(found).levels:
+        table = catalog.areas(found, level).table
+        more = [name for name in table.column("name").to_pylist() if name is not None]
+        if len(names) + len(more) > _SUGGESTIONS:
+            break
+        names += more
+    return list(dict.fromkeys(names))
 
 
 def _largest(
@@ -163,6 +303,7 @@ def _largest(
 @_router.get("/api")
 def api(request: Request) -> Response:
     """The API in words, made from its OpenAPI document."""
+    catalog: Catalog = request.app.state.catalog
     document = request.app.openapi()
     routes = [
         {"method": method.upper(), "path": path, **operation}
@@ -170,12 +311,11 @@ def api(request: Request) -> Response:
         for method, operation in methods.items()
         if "public" in operation.get("tags", ())
     ]
-    return _page(request, "api.html", routes=routes, address=request.app.state.settings.address)
+    usable = (version for version in catalog.versions() if version.status == "complete")
+    return _page(request, "api.html", routes=routes, example=next(usable, None))
 
 
 def _page(request: Request, template: str, **context: Any) -> Response:
-    response = render(request, template, headers={"Cache-Control": STATEMENT}, **context)
-    response.headers["ETag"] = tag(bytes(response.body))
-    if is_fresh(request, response.headers["ETag"]):
-        return Response(status_code=304, headers={k: response.headers[k] for k in ("ETag", "Cache-Control")})
-    return response
+    return answer(
+        request, text(template, settings=request.app.state.settings, **context).encode(), media_type=HTML
+    )

@@ -2,11 +2,14 @@
 
 ::
 
-    CACHE/SHA256/map.html   the map, in one file (`pipelines.build_map`)
-    CACHE/SHA256/flows/     the flows, ready for questions (`pipelines.service.public.flow_tables`)
-    CACHE/SHA256/tiles/     areas as vector tiles (`pipelines.service.public.tiles`)
+    CACHE/SHA256/map*.html      the map, in one file (`pipelines.build_map`)
+    CACHE/SHA256/flows/         the flows, ready for questions (`pipelines.service.public.flow_tables`)
+    CACHE/SHA256/tiles/         areas as vector tiles (`pipelines.service.public.tiles`)
+    CACHE/SHA256/picture.svg    the map at a glance (`pipelines.service.public.pictures`)
+    CACHE/SHA256/figures*.json  key figures (`pipelines.views.key_figures`)
 
-The names are of the content, so nothing here is ever out of date, and all of it may be deleted at any time.
+The names are of the content, and those of maps and key figures are of the draws, water and roads too that
+went into them. So nothing here is ever out of date, and all of it may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -18,16 +21,24 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
 from multiprocessing import get_context
 from pathlib import Path
 
-from pipelines.release.reader import read_public_release
+from pydantic import TypeAdapter
+
+from geo_data.errors import InputError
+from pipelines.release.reader import PublicReleaseError, read_public_release
 from pipelines.service.public.flow_tables import write_flow_tables
+from pipelines.service.public.pictures import write_picture
 from pipelines.service.public.tiles import write_tiles
 from pipelines.storage.durable import whole_file, write_whole
-from pipelines.views.maps import build_map
+from pipelines.views.intervals import PosteriorDraws
+from pipelines.views.key_figures import KeyFigures, key_figures
+from pipelines.views.maps import Backdrop, build_map
 
-__all__ = ["Preparation", "Prepared", "prepare"]
+__all__ = ["Preparation", "Prepared", "draws_file", "prepare"]
 
 _LOOK_SECONDS = 3.0
 _log = logging.getLogger(__name__)
@@ -40,14 +51,36 @@ class Prepared:
     Attributes
     ----------
     folder : Path
+    draws : Path or None
+        Posterior draws, for intervals in the map and of key figures.
+    backdrop : Backdrop or None
+        Water and roads of the map.
     """
 
     folder: Path
+    draws: Path | None = None
+    backdrop: Backdrop | None = None
+
+    @cached_property  # the name is of the files before they are read
+    def map(self) -> Path:
+        """The map; another file when draws, water or roads are others."""
+        files = [self.draws, *((self.backdrop.water, self.backdrop.roads) if self.backdrop else ())]
+        return self._named("map{}.html", files, self.backdrop.attribution if self.backdrop else None)
+
+    @cached_property
+    def figures(self) -> Path:
+        """The key figures; another file when draws are others."""
+        return self._named("figures{}.json", [self.draws])
+
+    def _named(self, name: str, files: list[Path | None], *others: str | None) -> Path:
+        state = repr([*others, *map(_mark, files)])
+        mark = f"-{sha256(state.encode()).hexdigest()[:16]}" if any(files) else ""
+        return self.folder / name.format(mark)
 
     @property
-    def map(self) -> Path:
-        """The map."""
-        return self.folder / "map.html"
+    def picture(self) -> Path:
+        """The picture of the map."""
+        return self.folder / "picture.svg"
 
     @property
     def flows(self) -> Path:
@@ -62,7 +95,8 @@ class Prepared:
     @property
     def complete(self) -> bool:
         """Whether everything has been made."""
-        return self.map.is_file() and self.flows.is_dir() and self.tiles.is_dir()
+        files = (self.map, self.picture, self.figures)
+        return self.flows.is_dir() and self.tiles.is_dir() and all(file.is_file() for file in files)
 
 
 def prepare(folder: Path, prepared: Prepared) -> None:
@@ -82,10 +116,59 @@ def prepare(folder: Path, prepared: Prepared) -> None:
     if not prepared.tiles.is_dir():
         with whole_file(prepared.tiles, mode=None) as made:
             write_tiles(read_public_release(folder), prepared.flows, made)
+    if not prepared.picture.is_file():
+        write_picture(read_public_release(folder), prepared.flows, prepared.picture)
+    if prepared.map.is_file() and prepared.figures.is_file():
+        return
+    draws = _draws(folder, prepared)
     if not prepared.map.is_file():
         # Without the library that draws maps there is none, and all else works.
         with suppress(FileNotFoundError):
-            write_whole(prepared.map, build_map(folder), mode=None)
+            write_whole(
+                prepared.map, _map(folder, prepared.draws if draws else None, prepared.backdrop), mode=None
+            )
+    if not prepared.figures.is_file():
+        figures = key_figures(read_public_release(folder), draws)
+        write_whole(prepared.figures, TypeAdapter(KeyFigures | None).dump_json(figures), mode=None)
+
+
+def _draws(folder: Path, prepared: Prepared) -> PosteriorDraws | None:
+    """Return the draws, if there are any that can be used."""
+    if prepared.draws is None:
+        return None
+    try:
+        return PosteriorDraws(read_public_release(folder), prepared.draws)
+    except (PublicReleaseError, OSError) as error:
+        _log.warning("%s is not used: %s", prepared.draws.name, type(error).__name__)
+        return None
+
+
+def _map(folder: Path, draws: Path | None, backdrop: Backdrop | None) -> str:
+    """Return the map, without a backdrop that cannot be used."""
+    try:
+        return build_map(folder, intervals=draws, backdrop=backdrop)
+    except InputError as error:
+        _log.warning("water and roads are not used: %s", type(error).__name__)
+        return build_map(folder, intervals=draws)
+
+
+def _mark(path: Path | None) -> tuple[str, int, int] | None:
+    try:
+        info = None if path is None else path.stat()
+    except OSError:
+        return None
+    return info and (str(path), info.st_size, info.st_mtime_ns)
+
+
+def draws_file(folder: Path) -> Path:
+    """Return where posterior draws of a version are, if there are any.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the version.
+    """
+    return folder.with_name(f"{folder.name}.draws.parquet")
 
 
 class Preparation:
@@ -94,14 +177,17 @@ class Preparation:
     A process, so that the seconds that the map of a large release takes are not taken from those who ask.
     """
 
-    def __init__(self, cache: Path) -> None:
-        self._cache = cache
+    def __init__(self, cache: Path, backdrop: Backdrop | None = None) -> None:
+        self._cache, self._backdrop = cache, backdrop
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def of(self, sha256: str) -> Prepared:
-        """Return where what is made of a content lies."""
-        return Prepared(self._cache / sha256)
+    def of(self, content: str, folder: Path | None = None) -> Prepared:
+        """Return where what is made of a content lies; with draws, if they are beside its folder."""
+        draws = None if folder is None else draws_file(folder)
+        return Prepared(
+            self._cache / content, draws if draws is not None and draws.is_file() else None, self._backdrop
+        )
 
     def start(self, versions: Callable[[], Iterable[tuple[str, Path]]]) -> None:
         """Begin; `versions` gives, whenever it is called, hashes and public folders of what to prepare."""
@@ -116,20 +202,21 @@ class Preparation:
             self._thread.join()
 
     def _work(self, versions: Callable[[], Iterable[tuple[str, Path]]]) -> None:
-        tried: set[str] = set()  # what cannot be prepared is not tried again before the next start
+        tried: set[Path] = set()  # what cannot be prepared is not tried again before the next start
         while not self._end.is_set():
             with suppress(Exception):  # the folder may be on a disk that is away for a while
                 for sha256, folder in versions():
-                    if sha256 not in tried and not self.of(sha256).complete:
-                        tried.add(sha256)
-                        self._prepare(sha256, folder)
+                    prepared = self.of(sha256, folder)
+                    if prepared.map not in tried and not prepared.complete:
+                        tried.add(prepared.map)
+                        self._prepare(sha256, folder, prepared)
                     if self._end.is_set():
                         return
             self._end.wait(_LOOK_SECONDS)
 
-    def _prepare(self, sha256: str, folder: Path) -> None:
+    def _prepare(self, sha256: str, folder: Path, prepared: Prepared) -> None:
         pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
-        future = pool.submit(prepare, folder, self.of(sha256))
+        future = pool.submit(prepare, folder, prepared)
         try:
             while not future.done():
                 if self._end.wait(0.1):

@@ -8,10 +8,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, and_, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
+from pipelines.service.queue.outbox import await_decision
+from pipelines.service.queue.progress import Progress
 from pipelines.service.queue.records import TASKS, add_event, change, run_row
 from pipelines.service.store import Store, after, record, runs, utc_now
 
-__all__ = ["claim", "fail", "finish", "give_back", "note", "renew"]
+__all__ = ["claim", "count", "fail", "finish", "give_back", "note", "renew"]
 
 _INTERRUPTIONS = 5  # of one task in a row; then somebody should look
 
@@ -38,8 +40,10 @@ def claim(store: Store, seconds: float) -> Row[Any] | None:
                 if row.attempts < _INTERRUPTIONS:
                     break
                 said = f"its worker was interrupted {_INTERRUPTIONS} times"
-                change(connection, row.id, state="failed", lease=None, error="Interrupted", message=said)
+                values = {"state": "failed", "lease": None, "error": "Interrupted", "message": said}
+                change(connection, row.id, progress=None, **values)
                 add_event(connection, row.id, "failed", said)
+                await_decision(connection, row.id, "failed")
             if row is None:
                 return None
             change(
@@ -77,23 +81,36 @@ def give_back(store: Store, claimed: Row[Any], *, interrupted: bool, wait: float
     """
     with store.write() as connection:
         attempts = claimed.attempts if interrupted else claimed.attempts - 1
-        if _update_leased(connection, claimed, leased_until=after(wait), attempts=attempts):
+        if _update_leased(connection, claimed, leased_until=after(wait), attempts=attempts, progress=None):
             add_event(connection, claimed.id, "interrupted")
 
 
-def note(store: Store, claimed: Row[Any], step: str) -> None:
+def note(store: Store, claimed: Row[Any], step: str, number: int = 1, of: int | None = None) -> Progress:
     """Record that a step began; its name is one of the program's."""
+    progress = Progress(step=step, number=number, of=of)
     with store.write() as connection:
         add_event(connection, claimed.id, "step", step)
+        _update_leased(connection, claimed, progress=progress.model_dump_json())
+    return progress
+
+
+def count(store: Store, claimed: Row[Any], progress: Progress, done: int, total: int) -> Progress:
+    """Record how many parts of the step are done; return its progress."""
+    counted = progress.counted(done, total)
+    with store.write() as connection:
+        _update_leased(connection, claimed, progress=counted.model_dump_json())
+    return counted
 
 
 def finish(store: Store, claimed: Row[Any], **result: str) -> bool:
     """Record what a task came to, once; False if the lease was lost."""
     state = TASKS[claimed.task].done
     with store.write() as connection:
-        known = _update_leased(connection, claimed, state=state, lease=None, attempts=0, **result)
+        ended = {"state": state, "lease": None, "attempts": 0, "progress": None}
+        known = _update_leased(connection, claimed, **ended, **result)
         if known:
             add_event(connection, claimed.id, state)
+            await_decision(connection, claimed.id, state)
             record(connection, "service", "worker", state, f"run {claimed.id}")
         return known
 
@@ -102,9 +119,10 @@ def fail(store: Store, claimed: Row[Any], error: str, message: str) -> bool:
     """Record that a task failed, and why; False if the lease was lost."""
     with store.write() as connection:
         values = {"state": "failed", "lease": None, "error": error[:100], "message": message[:2000]}
-        known = _update_leased(connection, claimed, **values)
+        known = _update_leased(connection, claimed, progress=None, **values)
         if known:
             add_event(connection, claimed.id, "failed", error)
+            await_decision(connection, claimed.id, "failed")
             record(connection, "service", "worker", "failed", f"run {claimed.id}", error)
         return known
 

@@ -11,6 +11,8 @@ import json
 from functools import lru_cache
 from pathlib import Path
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from pipelines.service.queue.runs import list_runs
 from pipelines.service.store import Store
 from pipelines.storage.checksums import CHECKSUMS, parse_checksums, sha256_of
@@ -31,9 +33,14 @@ def waiting(store: Store, home: Path) -> list[tuple[str, Path]]:
     -------
     list of (str, Path)
         The hash of its SHA256SUMS, by which it is approved, and the folder of its public files. Newest first.
+        None while the database is away, which keeps nobody from what is published.
     """
     found = []
-    for row in list_runs(store, state="finished"):
+    try:
+        rows = list_runs(store, state="finished")
+    except SQLAlchemyError:
+        return []
+    for row in rows:
         folder = home / json.loads(row.configuration)["release"]["out"] / "public"
         if row.content is not None and (folder / CHECKSUMS).is_file() and _is_whole(folder, row.content):
             found.append((row.content, folder))

@@ -22,12 +22,13 @@ class Task:
 
 
 TASKS = {
+    "compare": Task("submitted", "comparing", "compared"),
     "plan": Task("submitted", "planning", "planned"),
     "release": Task("queued", "running", "finished"),
     "publish": Task("approved", "publishing", "published"),
 }
 STATES = (
-    *(state for task in TASKS.values() for state in (task.waiting, task.doing, task.done)),
+    *dict.fromkeys(state for task in TASKS.values() for state in (task.waiting, task.doing, task.done)),
     "cancelled",
     "closed",
     "failed",

@@ -2,6 +2,7 @@
 
 ::
 
+    submitted -> comparing -> compared          plans beside each other; nothing is spent
     submitted -> planning -> planned            dry run; nothing is spent
     queued -> running -> finished               the release
     approved -> publishing -> published         its publication; or rejected
@@ -26,6 +27,7 @@ from sqlalchemy.exc import IntegrityError
 
 from pipelines.config.loading import ReleaseConfig
 from pipelines.service.access.tokens import Principal
+from pipelines.service.queue.outbox import await_decision
 from pipelines.service.queue.records import TASKS, add_event, change, run_row
 from pipelines.service.store import ServiceError, Store, approvals, audit, events, record, runs, utc_now
 
@@ -73,9 +75,11 @@ def submit(
     home: Path | None = None,
     signed: bool = False,
     dry_run: bool = True,
+    compare: bool = False,
+    variation: str | None = None,
     key: str | None = None,
 ) -> tuple[int, bool]:
-    """Submit a run: for its dry run, or straight to the queue.
+    """Submit a run: for its dry run, straight to the queue, or to compare plans.
 
     Parameters
     ----------
@@ -96,6 +100,10 @@ def submit(
         Refuse a configuration that names no key: only signed releases are published here.
     dry_run : bool
         Only plan it; `queue` then lets it go on.
+    compare : bool
+        Only try plans beside each other, as `variation` says.
+    variation : str, optional
+        JSON: what is varied, or in what the configuration is another than the registered one.
     key : str, optional
         Of idempotency: the same person's second submission with it is the first.
 
@@ -117,7 +125,7 @@ def submit(
     if signed and config.signature is None:
         fix = "Fix: add [signature] to its configuration"
         raise ServiceError(409, "not_signed", f"Only signed releases are published here. {fix}.")
-    task = "plan" if dry_run else "release"
+    task = "compare" if compare else "plan" if dry_run else "release"
     now = utc_now()
     row: dict[str, Any] = {
         "input": input,
@@ -131,7 +139,8 @@ def submit(
         "submitted": now,
         "changed": now,
         "key": key,
-        "queued_by": None if dry_run else who.person,
+        "queued_by": who.person if task == "release" else None,
+        "variation": variation,
     }
     try:
         with store.write() as connection:
@@ -152,7 +161,8 @@ def submit(
         # It may have gone on from its dry run; what happened to it first says what was asked for.
         begin = select(events.c.event).where(events.c.run == first.id).order_by(events.c.id).limit(1)
         state = connection.execute(begin).scalar_one()
-    if (first.input, first.version, state) != (input, version, TASKS[task].waiting):
+    known = first.input, first.version, first.variation, state
+    if known != (input, version, variation, TASKS[task].waiting):
         fix = "Fix: a new key for a new submission"
         raise ServiceError(409, "idempotency", f"This idempotency key stands for another submission. {fix}.")
     return first.id, False
@@ -234,6 +244,7 @@ def rename(store: Store, who: Principal, run: int, version: str | None) -> Row[A
         values = {"state": "finished", "task": "release", "error": None, "message": None, "attempts": 0}
         change(connection, run, version=version, lease=None, **values)
         add_event(connection, run, "renamed", version or "")
+        await_decision(connection, run, "finished")
         record(connection, who.person, who.credential, "renamed", f"run {run}", version or "by its content")
         return run_row(connection, run)
 
@@ -289,6 +300,7 @@ def decide(
             task = {"task": "publish"} if decision == "approved" else {}
             change(connection, run, state=decision, **task)
             add_event(connection, run, decision)
+            await_decision(connection, run, decision)
             record(connection, who.person, who.credential, decision, f"run {run}", content)
             return run_row(connection, run)
     except IntegrityError:  # the other decision was made in the same moment
@@ -396,6 +408,7 @@ def _move(
             raise ServiceError(409, "state", f"Run {run} may have been paid for already. {fix}.")
         change(connection, run, **values)
         add_event(connection, run, action)
+        await_decision(connection, run, values["state"])
         record(connection, who.person, who.credential, action, f"run {run}", plan_sha256)
         return run_row(connection, run)
 

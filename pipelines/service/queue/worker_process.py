@@ -1,8 +1,9 @@
 """A process that does one task of one run and ends: ``python -m pipelines.service.queue.worker_main``.
 
 It is told its job in one line of JSON on standard input, and answers in lines of JSON on standard output: the
-names of steps as they begin, and last what came of it. It knows no database and no address; confidential data
-are read here and nowhere else. It ends with the service: gone, as if killed, when standard input is closed.
+names of steps as they begin, how many of their parts are done, and last what came of it. It knows no database
+and no address; confidential data are read here and nowhere else. It ends with the service: gone, as if
+killed, when standard input is closed.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import os
 import re
 import sys
 import threading
+import time
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -24,6 +25,7 @@ from pipelines.running.folder import BusyError, RunFolder
 from pipelines.running.process import ending_on_signals, exit_code, forbid_core_dumps
 from pipelines.running.run import make_release
 from pipelines.running.steps import StepBegins
+from pipelines.service.queue.comparisons import compare
 from pipelines.service.queue.plans import check_plan, keep_plan
 from pipelines.storage.checksums import CHECKSUMS
 from pipelines.storage.errors import private_message, shown_message
@@ -32,7 +34,7 @@ __all__ = ["EXIT_BUSY", "main", "without_paths"]
 
 EXIT_BUSY = 75  # EX_TEMPFAIL of sysexits.h: another process is making this release
 
-_Say = Callable[[str], None]
+_COUNT_SECONDS = 0.5  # between two counts of parts, of which there may be thousands
 
 _PATH = re.compile(r"(?<![\w.:/])/(?:[^\s/:;,'\"]+/)*")
 
@@ -55,7 +57,7 @@ def main() -> int:
     config = ReleaseConfig.model_validate(job["configuration"], context={"folder": Path(job["folder"])})
     try:
         with ending_on_signals():
-            result = _TASKS[job["task"]](config, job, lambda step: _answer(answers, step=step))
+            result = _TASKS[job["task"]](config, job, _Told(answers))
     except BusyError:
         return EXIT_BUSY
     except KeyboardInterrupt as stop:  # the outcome is noted; the service gives the run to another worker
@@ -88,37 +90,58 @@ def without_paths(text: str, paths: list[str]) -> str:
     return _PATH.sub("", text)
 
 
-def _plan(config: ReleaseConfig, job: dict[str, Any], say: _Say) -> dict[str, str]:
+class _Told:
+    """Says how far a task is."""
+
+    def __init__(self, answers: TextIO) -> None:
+        self._answers, self._counted = answers, 0.0
+
+    def step(self, title: str, number: int = 1, of: int | None = 1) -> None:
+        """Say that a step begins."""
+        _answer(self._answers, step=title, number=number, of=of)
+        self._counted = 0.0
+
+    def said(self, message: str) -> None:
+        """Tell the steps of a plan or a run, and none of the other words."""
+        if isinstance(message, StepBegins):
+            self.step(message.step.value, message.number, message.of)
+
+    def count(self, done: int, total: int) -> None:
+        """Say how many parts of the step are done; now and then, and the last."""
+        now = time.monotonic()
+        if done == total or now - self._counted > _COUNT_SECONDS:
+            _answer(self._answers, parts=[done, total])
+            self._counted = now
+
+
+def _compare(config: ReleaseConfig, job: dict[str, Any], told: _Told) -> dict[str, str]:
+    """What `odsynth tune` does; reads no home, and pays nothing."""
+    told.step("Reading public inputs, and trying plans")
+    found = compare(config, job["variation"], Path(job["comparison_folder"]), told.count)
+    return {"comparison": json.dumps(found)}
+
+
+def _plan(config: ReleaseConfig, job: dict[str, Any], told: _Told) -> dict[str, str]:
     """What `odsynth plan` does; reads no home."""
-    return {"plan": json.dumps(keep_plan(config, Path(job["plan_folder"]), _steps_of(say)))}
+    return {"plan": json.dumps(keep_plan(config, Path(job["plan_folder"]), told.said))}
 
 
-def _release(config: ReleaseConfig, job: dict[str, Any], say: _Say) -> dict[str, str]:
+def _release(config: ReleaseConfig, job: dict[str, Any], told: _Told) -> dict[str, str]:
     """What `odsynth run --plan` and `odsynth resume` do; a run that is not planned yet is planned first."""
     os.umask(os.umask(0) | 0o007)
 
-    folder, out, step = Path(job["plan_folder"]), config.release.out, _steps_of(say)
+    folder, out = Path(job["plan_folder"]), config.release.out
     if not (RunFolder.of(out).begun or RunFolder(out).checked):  # then it goes on with the plan that it has
-        check_plan(config, folder, job["plan"] or keep_plan(config, folder, step))
-    make_release(config, plan=folder, report=step, scheduler=job["scheduler"])
+        check_plan(config, folder, job["plan"] or keep_plan(config, folder, told.said))
+    make_release(config, plan=folder, report=told.said, count=told.count, scheduler=job["scheduler"])
     public = out / "public"
     certificate = (public / "certificate.json").read_text(encoding="utf-8")
     return {"certificate": certificate, "content": _content(public)}
 
 
-def _steps_of(say: _Say) -> _Say:
-    """Return what tells the steps of a plan or a run, and none of the other words."""
-
-    def tell(message: str) -> None:
-        if isinstance(message, StepBegins):
-            say(message.step.value)
-
-    return tell
-
-
-def _publish(config: ReleaseConfig, job: dict[str, Any], say: _Say) -> dict[str, str]:
+def _publish(config: ReleaseConfig, job: dict[str, Any], told: _Told) -> dict[str, str]:
     """What `odsynth publish` does, with the content that was approved and no other."""
-    say("Verifying and copying the public files")
+    told.step("Verifying and copying the public files")
     if _content(config.release.out / "public") != job["content"]:
         raise PublishError("the release was changed after it was approved; nothing was published")
     key = job["signer"] and Path(job["signer"])
@@ -126,7 +149,7 @@ def _publish(config: ReleaseConfig, job: dict[str, Any], say: _Say) -> dict[str,
     return {"published_name": done.name, "published_version": done.version}
 
 
-_TASKS = {"plan": _plan, "release": _release, "publish": _publish}
+_TASKS = {"compare": _compare, "plan": _plan, "release": _release, "publish": _publish}
 
 
 def _content(public: Path) -> str:

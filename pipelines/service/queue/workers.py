@@ -21,7 +21,10 @@ from typing import IO, Any
 from sqlalchemy import Row
 from sqlalchemy.exc import SQLAlchemyError
 
-from pipelines.service.queue.claims import claim, fail, finish, give_back, note, renew
+from pipelines.service.queue.claims import claim, count, fail, finish, give_back, note, renew
+from pipelines.service.queue.comparisons import comparison_folder
+from pipelines.service.queue.outbox import send_next
+from pipelines.service.queue.progress import Progress
 from pipelines.service.queue.schedules import submit_due
 from pipelines.service.queue.worker_process import EXIT_BUSY
 from pipelines.service.settings import ServiceSettings
@@ -31,6 +34,7 @@ __all__ = ["COMMAND", "Workers"]
 
 COMMAND = (sys.executable, "-m", "pipelines.service.queue.worker_main")
 _CALENDAR_SECONDS = 60.0
+_MESSAGE_SECONDS = 2.0
 _LONGEST_ANSWER = 10_000_000
 
 _log = logging.getLogger(__name__)
@@ -68,9 +72,10 @@ class Workers:
         self._lease, self._look, self._grace = lease, look, grace
         self._end = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._teller: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to work, and to submit what the release calendar says is due."""
+        """Begin to work, to submit what the release calendar says is due, and to tell who is to decide."""
         self._end.clear()
         jobs = [self._work] * self._settings.workers
         if jobs and self._settings.calendar is not None:
@@ -78,12 +83,17 @@ class Workers:
         self._threads = [threading.Thread(target=job, daemon=True, name="worker") for job in jobs]
         for thread in self._threads:
             thread.start()
+        if jobs and self._settings.notices is not None:
+            self._teller = threading.Thread(target=self._tell, daemon=True, name="teller")
+            self._teller.start()
 
     def stop(self) -> None:
         """Claim nothing more, and return a few seconds later; what is not done by then is resumed."""
         self._end.set()
         for thread in self._threads:
             thread.join()
+        if self._teller is not None:  # a mail server may be silent for longer
+            self._teller.join(self._grace)
 
     @property
     def alive(self) -> bool:
@@ -104,6 +114,13 @@ class Workers:
                 submit_due(self._store, self._settings)
             self._end.wait(_CALENDAR_SECONDS)
 
+    def _tell(self) -> None:
+        while not self._end.is_set():
+            with self._going_on("the sending of messages"):
+                if send_next(self._store, self._settings):
+                    continue
+            self._end.wait(_MESSAGE_SECONDS)
+
     @contextmanager
     def _going_on(self, what: str) -> Iterator[None]:
         """Outlive errors, as of a database that is away; their words may quote anything."""
@@ -121,6 +138,8 @@ class Workers:
             "folder": str(self._settings.folder),
             "plan": None if claimed.plan is None else json.loads(claimed.plan),
             "plan_folder": str(self._settings.outs / f"run-{claimed.id:06}-plan"),
+            "variation": None if claimed.variation is None else json.loads(claimed.variation),
+            "comparison_folder": str(comparison_folder(self._settings.outs, claimed.id)),
             "content": claimed.content,
             "version": claimed.version,
             "scheduler": self._settings.scheduler,
@@ -184,11 +203,15 @@ class Workers:
                         return
 
     def _listen(self, claimed: Row[Any], answers: IO[bytes], outcome: dict[str, Any]) -> None:
+        progress: Progress | None = None
         while line := answers.readline(_LONGEST_ANSWER):
             with self._going_on("progress"):
                 said = json.loads(line)
                 if "step" in said:
-                    note(self._store, claimed, said["step"])
+                    progress = note(self._store, claimed, said["step"], said["number"], said["of"])
+                elif "parts" in said:
+                    if progress is not None:
+                        progress = count(self._store, claimed, progress, *said["parts"])
                 else:
                     outcome.update(said)
 

@@ -1,7 +1,9 @@
-// Follows a run: adds what happens to it to the table, and loads the page again when its state is another.
+// Follows a run: adds what happens to it to the table, shows how far it is, and loads the page again when its state is another.
 "use strict";
 
 const table = document.getElementById("progress");
+const words = document.getElementById("how-far");
+const bar = document.getElementById("bar");
 const { run, state } = table.dataset;
 
 function row(event) {
@@ -15,6 +17,16 @@ function row(event) {
     line.append(cell);
   }
   return line;
+}
+
+function show(progress) {
+  words.textContent = progress ? progress.words : "";
+  if (progress && progress.total) {
+    bar.max = progress.total;
+    bar.value = progress.done;
+  } else {
+    bar.removeAttribute("value"); // it goes on, and nobody has counted how far
+  }
 }
 
 async function look() {
@@ -31,6 +43,7 @@ async function look() {
       table.tBodies[0].append(row(event));
       table.dataset.after = event.id;
     }
+    show(said.progress);
     if (said.state !== state) {
       location.reload();
       return;

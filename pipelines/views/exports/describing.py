@@ -13,9 +13,9 @@ from pipelines.release.reader import PublicRelease
 from pipelines.storage.checksums import sha256_of
 from pipelines.views.labels import singular
 
-__all__ = ["column_meanings", "describe_csv", "one_sentence", "provenance"]
+__all__ = ["NO_LICENCE", "column_meanings", "describe_csv", "one_sentence", "provenance"]
 
-_NO_LICENCE = "not stated in the release: ask who published it"
+NO_LICENCE = "not stated in the release: ask who published it"
 
 
 def provenance(release: PublicRelease) -> dict[str, str]:
@@ -33,7 +33,7 @@ def provenance(release: PublicRelease) -> dict[str, str]:
         "title": certificate.release.name,
         "description": one_sentence(release),
         "synthetic": "yes: no row is a real person",
-        "licence": release.licence or _NO_LICENCE,
+        "licence": release.licence or NO_LICENCE,
         "version": release.version,
         "created": certificate.created,
         "epsilon": certificate.run.epsilon,
@@ -57,19 +57,20 @@ def one_sentence(release: PublicRelease) -> str:
 
 
 def column_meanings(release: PublicRelease, levels: Mapping[str, str]) -> dict[str, str]:
-    """Return the meaning of every column that a table of an export can have.
+    """Return the meaning of every column that a table of an export, or an answer of the service, can have.
 
     Parameters
     ----------
     release : PublicRelease
     levels : mapping of str to str
-        The level of each side, ``home`` and ``work``.
+        The level of each side, ``home`` and ``work``; "area" for any.
     """
     home, work = (f"{singular(levels[side])} where they {verb}" for side, verb in _SIDES.items())
     return {
         "zone": "number of the zone, from 1, in the order of the codes; that of matrices",
         "code": "code of the zone, text",
         "name": "name of the zone",
+        "external": "whether the zone is an external one, which has no place",
         "latitude": "of the zone's point, the mean of its blocks' centroids; degrees, WGS84",
         "longitude": "of the zone's point, the mean of its blocks' centroids; degrees, WGS84",
         "home": f"code of the zone ({home}), text",

@@ -194,6 +194,19 @@ class PosteriorDraws:
         told_apart = attribute is None or attribute[0] in self.attributes
         return told_apart and levels.index(home_level) <= levels.index(self.home_level)
 
+    @property
+    def between_draws(self) -> tuple[int, int]:
+        """Which of the draws of a number, in their order, are the ends of its interval.
+
+        Raises
+        ------
+        PublicReleaseError
+            If draws are too few.
+        """
+        self._check_draws(LEVEL)
+        low, high = of_draws(np.arange(self.draws))
+        return int(low), int(high)
+
     def between(
         self, pairs: pd.DataFrame, home_level: str, work_level: str, count: str = "S000"
     ) -> tuple[Int64, Int64]:

@@ -8,6 +8,7 @@ import hashlib
 import html
 import json
 import re
+from collections.abc import Iterator
 from fractions import Fraction
 from importlib.metadata import version
 from importlib.resources import files
@@ -23,7 +24,7 @@ from pipelines.storage.durable import write_whole
 from pipelines.views.accuracy import accuracy_words
 from pipelines.views.intervals import PosteriorDraws
 from pipelines.views.maps.backdrop import Backdrop
-from pipelines.views.maps.payload import make_payload
+from pipelines.views.maps.payload import Payload, make_payload
 from synth import decimal_up
 
 __all__ = ["build_map", "certificate_words", "write_map"]
@@ -31,7 +32,19 @@ __all__ = ["build_map", "certificate_words", "write_map"]
 _HERE = files("pipelines.views.maps")
 # One module in the end: each file uses the names of those before it.
 _SCRIPTS = (
-    *("dom", "data", "places", "flows", "scale", "charts", "labels", "clusters", "mapview", "selection"),
+    *(
+        "dom",
+        "data",
+        "places",
+        "flows",
+        "scale",
+        "charts",
+        "labels",
+        "clusters",
+        "mapview",
+        "selection",
+        "draws",
+    ),
     *("geojson", "panel", "search", "tools", "address", "download", "compare", "main"),
 )
 # With the library and the page less than 15 MB; only a coarsest level may be larger.
@@ -50,8 +63,8 @@ def build_map(
     implicate : int
         Which of its synthetic data sets.
     intervals : str or path, optional
-        A file of posterior draws of this release (`pipelines.write_intervals`): the panel's table of areas
-        then has intervals.
+        A file of posterior draws of this release (`pipelines.write_intervals`): numbers of the page then have
+        intervals, as far as the draws have room in it.
     backdrop : Backdrop, optional
         Files of water and roads, for orientation.
 
@@ -86,17 +99,11 @@ def build_map(
         licence=html.escape(_without_addresses(library["LICENSE.txt"])).replace("--", "- -"),
         library_style=_without_addresses(library["maplibre-gl.css"]),
         style=_text("map.css"),
-        finest=html.escape(payload.meta["levels"][-1]["many"]),
-        # Where blocks were left out, as in `PublicRelease.places`.
-        mean_of=" (the mean of their blocks' centroids)" if payload.meta["left_out"] else "",
         certificate=certificate_words(release.certificate, signed=is_signed(release.folder)),
         release_version=html.escape(payload.meta["release"]["version"]),
         certificate_sha256=payload.meta["release"]["certificate_sha256"],
         accuracy=accuracy_words(release.accuracy),
-        # "<" could end the element that the text stands in.
-        meta=json.dumps(payload.meta, separators=(",", ":")).replace("<", "\\u003c"),
-        arrays=payload.arrays,
-        texts=payload.texts,
+        data="\n".join(_elements(payload)),
         library=library_script,
         script=script,
     )
@@ -144,6 +151,24 @@ def write_map(
 
 def _text(name: str) -> str:
     return _HERE.joinpath(name).read_text(encoding="utf-8")
+
+
+def _elements(payload: Payload, prefix: str = "") -> Iterator[str]:
+    """Yield the elements that hold a payload."""
+    # "<" could end the element that the text stands in.
+    meta = json.dumps(payload.meta, separators=(",", ":")).replace("<", "\\u003c")
+    yield f'<script type="application/json" id="{prefix}meta">{meta}</script>'
+    texts = {
+        "arrays": payload.arrays,
+        "texts": payload.texts,
+        "draws": payload.draws,
+        "backdrop-shapes": payload.backdrop,
+    }
+    for name, text in texts.items():
+        if text:
+            yield f'<script type="text/plain" id="{prefix}{name}">{text}</script>'
+    if payload.whole is not None:
+        yield from _elements(payload.whole, "whole-")
 
 
 def _library(name: str) -> str:

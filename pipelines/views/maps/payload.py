@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import geopandas as gpd
@@ -19,6 +19,7 @@ from pipelines.storage.checksums import sha256_of
 from pipelines.views.intervals import PosteriorDraws
 from pipelines.views.labels import external_zones, level_words, unit_names
 from pipelines.views.maps.backdrop import Backdrop, backdrop_shapes
+from pipelines.views.maps.draws import draw_tables, draws_meta, smallest
 from pipelines.views.maps.ring import ring_places
 from pipelines.views.maps.shapes import centroid_cells, geojson, level_shapes
 
@@ -30,6 +31,8 @@ _ATTRIBUTES = {"SA": "age", "SE": "earnings", "SI": "industry"}  # of LODES
 # A row of flows takes 3.5 to 8 bytes of a map. Where two bytes a row are too much already, not even the table
 # of flows is made.
 _LEAST_BYTES = 2
+_AT_ONCE = 500_000  # rows of flows; of more, finer levels wait until a reader wants them
+_FOR_DRAWS = 1 / 4  # of the limit, that levels leave to draws; these take what is left
 
 
 @dataclass(frozen=True)
@@ -46,16 +49,27 @@ class Payload:
     texts : str
         JSON with the codes, the names (null where there is none) and the shapes of each level; gzip,
         base64.
+    draws : str
+        Posterior draws, as `arrays`; ``meta["draws"]`` says which, and where. Empty without them.
+    backdrop : str
+        JSON of water and roads; gzip, base64. Empty without them.
+    whole : Payload or None
+        What takes the place of this, once a reader opens one of the levels ``meta["later"]`` or asks for what
+        only they tell; None where all is here.
     """
 
     meta: dict[str, Any]
     arrays: str
     texts: str
+    draws: str = ""
+    backdrop: str = ""
+    whole: Payload | None = None
 
     @property
     def size(self) -> int:
         """Length in a page, in bytes."""
-        return len(self.arrays) + len(self.texts)
+        own = len(self.arrays) + len(self.texts) + len(self.draws) + len(self.backdrop)
+        return own + (self.whole.size if self.whole else 0)
 
 
 def make_payload(
@@ -72,7 +86,7 @@ def make_payload(
     limit : int
         Largest size in bytes. The finest levels are left out as far as this demands, never the coarsest.
     draws : PosteriorDraws, optional
-        Of the release: flows and residents of the levels that they have homes by get intervals of all jobs.
+        Of the release: whatever is a sum of what they have room for has its interval.
     backdrop : Backdrop, optional
         Files of water and roads.
 
@@ -86,18 +100,49 @@ def make_payload(
     InputError
         As `backdrop_shapes`.
     """
-    behind = None if backdrop is None else backdrop_shapes(release, backdrop, _bounds(release))
+    behind = ""
+    if backdrop is not None:
+        behind = _embedded(_json(backdrop_shapes(release, backdrop, _bounds(release))))
     rows = sum(part.count_rows() for part in release.rows.values())
+    room = limit if draws is None else round(limit * (1 - _FOR_DRAWS))
     for n in range(len(release.levels), 0, -1):
         finest_of_all = n == len(release.levels)
-        if n > 1 and finest_of_all and rows * _LEAST_BYTES > limit:
+        if n > 1 and finest_of_all and rows * _LEAST_BYTES > room:
             continue
-        payload = _payload(release, release.levels[:n], draws, behind)
-        if payload.size <= limit:
+        payload = replace(_in_parts(release, release.levels[:n]), backdrop=behind)
+        if payload.size <= room:
             break
-    if backdrop is not None:
-        payload.meta["attribution"] = backdrop.attribution
+    about: dict[str, Any] = {} if backdrop is None else {"attribution": backdrop.attribution}
+    if draws is not None:
+        levels = [level["id"] for level in payload.meta["levels"]]
+        tables = draw_tables(draws, levels, max(limit - payload.size, 0))
+        arrays = {f"{name}:{i}": values for i, t in enumerate(tables) for name, values in t.arrays.items()}
+        where, packed = _concatenated(arrays)
+        about["draws"] = {**draws_meta(draws, tables), "arrays": where}
+        payload = replace(payload, draws=_embedded(packed))
+    for part in (payload, payload.whole):
+        if part is not None:
+            part.meta.update(about)
     return payload
+
+
+def _in_parts(release: PublicRelease, levels: tuple[str, ...]) -> Payload:
+    """Return the payload of levels; where it is large, behind one of the coarser levels that opens sooner."""
+    whole = _payload(release, levels)
+    if _rows(whole) <= _AT_ONCE:
+        return whole
+    for n in range(len(levels) - 1, 0, -1):
+        first = _payload(release, levels[:n])
+        if _rows(first) <= _AT_ONCE:
+            break
+    else:
+        return whole
+    first.meta.update(left_out=whole.meta["left_out"], later=whole.meta["levels"][n:])
+    return replace(first, whole=whole)
+
+
+def _rows(payload: Payload) -> int:
+    return int(payload.meta["arrays"]["home"][2])
 
 
 def _bounds(release: PublicRelease) -> tuple[float, float, float, float]:
@@ -110,13 +155,11 @@ def _bounds(release: PublicRelease) -> tuple[float, float, float, float]:
 def _payload(
     release: PublicRelease,
     levels: tuple[str, ...],
-    draws: PosteriorDraws | None,
-    behind: dict[str, list[Any]] | None,
 ) -> Payload:
     geography, finest = release.geography, levels[-1]
     flows = release.unit_flows(finest, finest, list(release.counts))
     arrays = _flow_arrays(flows, geography.n_units(finest), list(release.counts))
-    texts: dict[str, Any] = {"codes": {}, "names": {}, "shapes": {}, "backdrop": behind or {}}
+    texts: dict[str, Any] = {"codes": {}, "names": {}, "shapes": {}}
     shapes_of = level_shapes(release, levels)
     drawn_around = not shapes_of
     if drawn_around:
@@ -142,8 +185,6 @@ def _payload(
         # A level's units as ranges of the finest level's.
         starts = geography.unit_of(finest, geography.starts(level))
         arrays[f"starts:{level}"] = starts.astype(np.int32)
-        if draws is not None and draws.has(level):
-            arrays |= _interval_arrays(draws, level)
     for level, shapes in shapes_of.items():
         texts["shapes"][level] = geojson(shapes)
         if not drawn_around:
@@ -155,6 +196,7 @@ def _payload(
             for level in levels
         ],
         "layers": layer_meta,
+        "later": [],
         "left_out": [level_words(level)["many"] for level in release.levels[len(levels) :]],
         "counts": _count_groups(release),
         "external_zones": [{name: zone[name] for name in ("unit", "name", "code")} for zone in zones],
@@ -249,33 +291,7 @@ def _flow_arrays(flows: pd.DataFrame, n_units: int, counts: list[str]) -> dict[s
         "home": flows["home"].to_numpy(),
         **{f"count:{name}": flows[name].to_numpy() for name in counts},
     }
-    return {name: _smallest(values) for name, values in arrays.items()}
-
-
-def _interval_arrays(draws: PosteriorDraws, level: str) -> dict[str, np.ndarray]:
-    """The intervals of flows between the units of a level, sorted by work, and of its residents."""
-    release = draws.release
-    n_units = release.geography.n_units(level)
-    flows = release.unit_flows(level, level)
-    low, high = draws.between(flows, level, level)
-    found = draws.flows(level, None)
-    residents = np.zeros((2, n_units), np.int64)
-    residents[:, release.geography.unit_number(level, found["home"])] = found[["low", "high"]].to_numpy().T
-    arrays = {
-        "rows": np.bincount(flows["work"], minlength=n_units),
-        "home": flows["home"].to_numpy(),
-        "low": low,
-        "high": high,
-        "residents_low": residents[0],
-        "residents_high": residents[1],
-    }
-    return {f"interval_{name}:{level}": _smallest(values) for name, values in arrays.items()}
-
-
-def _smallest(values: np.ndarray) -> np.ndarray:
-    """Non-negative integers in the smallest unsigned type that a browser has an array for."""
-    largest = int(values.max(initial=0))
-    return values.astype(next(t for t in (np.uint8, np.uint16, np.uint32) if largest <= np.iinfo(t).max))
+    return {name: smallest(values) for name, values in arrays.items()}
 
 
 def _count_groups(release: PublicRelease) -> list[dict[str, Any]]:

@@ -649,6 +649,8 @@ def test_bad_version_names_are_refused(out: Path, web: Path) -> None:
     for version in bad:
         assert "cannot be a version" in refused(lambda v=version: publish(out, web, version=v))
         assert "cannot be a version" in refused(lambda v=version: withdraw(web, NAME, v, "x"))
+    for version in ("latest", "Latest"):
+        assert "means the newest version" in refused(lambda v=version: publish(out, web, version=v))
     assert not web.exists()
 
 

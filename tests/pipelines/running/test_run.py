@@ -475,7 +475,7 @@ def test_a_worker_does_not_draw_a_new_run_with_the_key_of_an_old_one(
     config = small_config()
 
     def one_process(
-        _: object, staging: RunFolder, name: str, task: str, todo: list[int], *, progress: bool
+        _: object, staging: RunFolder, name: str, task: str, todo: list[int], *__: object, **___: object
     ) -> None:
         for batch in todo:
             executor._draw(staging.folder, name, task, batch)
@@ -809,8 +809,16 @@ def test_the_key_is_destroyed_after_a_failure_too(
 
 def test_every_step_is_reported_and_noted_by_its_name(small_config: Configs) -> None:
     said: list[str] = []
-    release = run(small_config(), report=said.append)
-    assert [each.step for each in said if isinstance(each, StepBegins)] == list(RUN_STEPS)
+    counted: list[tuple[int, int]] = []
+    config = small_config({"run.batch_jobs": 100})
+    release = run(config, report=said.append, count=lambda *parts: counted.append(parts))
+    begun = [each for each in said if isinstance(each, StepBegins)]
+    assert [each.step for each in begun] == list(RUN_STEPS)
+    assert [each.number for each in begun] == list(range(1, 8))
+    assert [each.of for each in begun] == [None] * 3 + [7] * 4  # the plan says how many there are
+    batches = counted[-1][1]
+    assert batches > 1
+    assert counted == [(done, batches) for done in range(batches + 1)]
     assert len(said) == len(RUN_STEPS) == 7
     assert all(line.endswith(" ...") for line in said)
     assert "Drawing 600 synthetic workers ..." in said

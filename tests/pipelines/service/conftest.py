@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -78,9 +80,27 @@ def page() -> str:
     return "/releases/demo-region-2019-all-jobs/v1"
 
 
+@dataclass(frozen=True)
+class Cluster:
+    """A PostgreSQL cluster; `url` lacks the name of a database."""
+
+    url: str
+    start: Callable[[], None]
+    stop: Callable[[], None]
+
+    def new_database(self) -> str:
+        """The URL of one that was just made."""
+        name = f"test_{next(_numbers)}"
+        engine = create_engine(self.url.format("postgres"), isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.execute(text(f"CREATE DATABASE {name}"))
+        engine.dispose()
+        return self.url.format(name)
+
+
 @pytest.fixture(scope="session")
-def postgresql() -> Iterator[str]:
-    """URL of a PostgreSQL cluster of this session's own, reached by a socket in its folder; no port."""
+def postgresql() -> Iterator[Cluster]:
+    """A cluster of this session's own, reached by a socket in its folder; no port."""
     found = shutil.which("initdb") or next(
         (str(path) for path in sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))), None
     )
@@ -104,11 +124,14 @@ def postgresql() -> Iterator[str]:
     options = f"-k {folder} -c listen_addresses='' -c fsync=off -c max_connections=200"
     try:
         call("initdb", "-D", f"{folder}/data", "-U", "odsynth", "-A", "trust", "-E", "UTF8", "--no-locale")
-        call("pg_ctl", "-D", f"{folder}/data", "-o", options, "-l", f"{folder}/log", "-w", "start")
+        control = partial(call, "pg_ctl", "-D", f"{folder}/data", "-w")
+        start = partial(control, "-o", options, "-l", f"{folder}/log", "start")
+        stop = partial(control, "-m", "immediate", "stop")
+        start()
         try:
-            yield f"postgresql+psycopg://odsynth@/{{}}?host={folder}"
+            yield Cluster(f"postgresql+psycopg://odsynth@/{{}}?host={folder}", start, stop)
         finally:
-            call("pg_ctl", "-D", f"{folder}/data", "-m", "immediate", "-w", "stop")
+            stop()
     finally:
         shutil.rmtree(folder)
 
@@ -121,13 +144,8 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """URL of a new database, of either kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'service.sqlite'}"
-    template: str = request.getfixturevalue("postgresql")
-    name = f"test_{next(_numbers)}"
-    engine = create_engine(template.format("postgres"), isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-    engine.dispose()
-    return template.format(name)
+    cluster: Cluster = request.getfixturevalue("postgresql")
+    return cluster.new_database()
 
 
 @pytest.fixture

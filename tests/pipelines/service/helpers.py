@@ -25,6 +25,7 @@ from sqlalchemy.exc import DBAPIError
 import pipelines
 from pipelines.service import ServiceSettings, Store, load_settings
 from pipelines.service.access.tokens import Principal, create_token
+from pipelines.service.app import server_options
 from pipelines.service.operators.run_operations import submit_input
 from pipelines.service.queue.claims import claim
 from pipelines.service.queue.runs import get_run, list_events
@@ -189,7 +190,7 @@ def at_once(act: Callable[[int], object], number: int) -> None:
 @contextmanager
 def serving(app: FastAPI, port: int = 0) -> Iterator[str]:
     """The address of a real server of an application."""
-    server = uvicorn.Server(uvicorn.Config(app, port=port, ws="none", log_config=None, access_log=False))
+    server = uvicorn.Server(uvicorn.Config(app, **{**server_options(app.state.settings), "port": port}))
     thread = threading.Thread(target=server.run)
     thread.start()
     wait_for(lambda: server.started or not thread.is_alive())
@@ -236,6 +237,7 @@ class Page(HTMLParser):
         self.addresses: list[str] = []
         self.fields: list[tuple[str, str | None]] = []
         self.headings: list[int] = []
+        self.described: Any = None  # linked data, which is no script
         self.feed(text)
         assert self.open == []
         assert len(self.ids) == len(set(self.ids))
@@ -243,8 +245,8 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag not in EMPTY:
             self.open.append(tag)
-        assert tag != "script"
         names = dict(attrs)
+        assert tag != "script" or names == {"type": "application/ld+json"}
         assert not any(name.startswith("on") or name == "style" for name in names)
         self.ids += [names["id"] or ""] if "id" in names else []
         self.addresses += [names[key] or "" for key in ("href", "src", "action") if key in names]
@@ -252,6 +254,10 @@ class Page(HTMLParser):
             self.fields.append((tag, names.get("id")))
         if re.fullmatch("h[1-6]", tag):
             self.headings.append(int(tag[1]))
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] == ["script"]:
+            self.described = json.loads(data)
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag

@@ -40,7 +40,10 @@ def served(service_state: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
     few = partial(
         resource.setrlimit, resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     )
-    process = subprocess.Popen([sys.executable, "-m", "pipelines.cli", "serve", str(config)], preexec_fn=few)
+    command = [sys.executable, "-m", "pipelines.cli", "serve", str(config)]
+    with (folder / "errors").open("w") as errors:
+        unsafe = {**os.environ, "ODSYNTH_DEBUG": "1"}
+        process = subprocess.Popen(command, preexec_fn=few, env=unsafe, stderr=errors)
     wait_for(lambda: answers(port), 60)
     yield process, port, folder
     process.kill()
@@ -157,4 +160,6 @@ def test_it_ends_in_good_order(served: Served) -> None:
     log = [json.loads(line) for line in (folder / "service.log").read_text().splitlines()]
     assert {line["event"] for line in log} == {"request", "message"}
     assert "Finished server process" in log[-1]["text"]
+    (warned,) = [line["text"] for line in log if line.get("level") == "warning" and "DEBUG" in line["text"]]
+    assert (folder / "errors").read_text() == f"Warning: {warned}\n"
     assert os.stat(folder / "state").st_mode & 0o077 == 0

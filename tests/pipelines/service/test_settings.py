@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 
 from pipelines import ConfigError
-from pipelines.service import ServiceSettings, load_settings
+from pipelines.service import ServiceSettings, Store, load_settings
+from pipelines.service.access.tokens import create_token, revoke_token
+from pipelines.service.cautions import cautions
+from pipelines.service.first_start import PEOPLE
 
 SECRET = "CANARYsecret"
+WEBHOOK = f'webhook = "http://localhost/x"\nwebhook_secret = "whsec_{"YWFh" * 10}"\n'
 
 
 def test_nothing_needs_to_be_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +83,20 @@ def test_the_environment_lies_over_the_file(tmp_path: Path, monkeypatch: pytest.
         ('public_url = "https://a.example\\r\\nX: y"', "public_url: this is not an address"),
         ('[oidc]\nissuer = "https://a.example"\nclient_id = "x"', "oidc.client_secret: missing"),
         ("[oidc]\nclient_secret = 5", "oidc.client_secret: this is not text"),
+        ('[backdrop]\nwater = "lakes.gpkg"', "backdrop.attribution: missing"),
         ("cors_origins = 5", "cors_origins"),
+        ("[notices]", "notices: names neither smtp nor webhook"),
+        ('[notices]\nsmtp = "smtps://a.example"', "notices: smtp needs sender, and operators or approvers"),
+        ('[notices]\noperators = ["a@b.example"]\n' + WEBHOOK, "notices: mail needs a server"),
+        ('[notices]\nuser = "a"\n' + WEBHOOK, "notices: mail needs a server"),
+        ('[notices]\nsmtp = "smtp://a.example/x"', "notices.smtp: this is not a mail server"),
+        (
+            '[notices]\nsender = "a@b.example\\nBcc: c@d"',
+            "notices.sender: this is not a mail address",
+        ),
+        ('[notices]\nwebhook = "http://a.example"', "notices.webhook: this is not the address of a webhook"),
+        ('[notices]\nwebhook = "https://a.example"', "webhook and webhook_secret go together"),
+        ('[notices]\nwebhook_secret = "whsec_c2hvcnQ="', "notices.webhook_secret: this is not a secret"),
         ("port = ", "not valid TOML"),
         ("_env_file = 1", "_env_file: unknown key"),
     ],
@@ -120,10 +137,14 @@ def test_a_bad_variable_is_one_clear_error() -> None:
 
 def test_secrets_are_not_quoted(tmp_path: Path) -> None:
     file = tmp_path / "service.toml"
-    file.write_text(f'database = ["{SECRET}"]\n[oidc]\nissuer = "x"\nclient_secret = ["{SECRET}"]\n')
+    file.write_text(
+        f'database = ["{SECRET}"]\n[oidc]\nissuer = "x"\nclient_secret = ["{SECRET}"]\n'
+        f'[notices]\nsmtp = "smtp://{SECRET}@a.example"\npassword = ["{SECRET}"]\n'
+        f'webhook = "http://a.example/{SECRET}"\nwebhook_secret = "{SECRET}"\n'
+    )
     with pytest.raises(ConfigError) as error:
         load_settings(file, {})
-    assert len(error.value.problems) >= 3
+    assert len(error.value.problems) == 8
     assert SECRET not in str(error.value)
 
 
@@ -140,3 +161,41 @@ def test_state_is_for_nobody_else(tmp_path: Path) -> None:
     for folder in (settings.folder, settings.outs, settings.cache):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     settings.make_folders()  # and again, at every start
+
+
+def test_what_is_unsafe_is_said_in_a_sentence_each(tmp_path: Path) -> None:
+    here, there = {}, {"ODSYNTH_HOST": "0.0.0.0"}
+    proxied = {"ODSYNTH_PUBLIC_URL": "https://data.example.org", "ODSYNTH_PROXIES": "127.0.0.1"}
+    oidc = {"ISSUER": "https://id.example.org", "CLIENT_ID": "odsynth", "CLIENT_SECRET": "odsynth"}
+    store = Store.open(f"sqlite:///{tmp_path / 'service.sqlite'}")
+
+    def said(given: dict[str, str]) -> list[str]:
+        settings = load_settings(None, {name: v for name, v in given.items() if name != "ODSYNTH_DEBUG"})
+        return cautions(settings, store, given)
+
+    for given, words in (
+        (here, []),
+        ({"ODSYNTH_HOST": "localhost"}, []),
+        ({"ODSYNTH_HOST": "::1"}, []),
+        (there, ["without encryption"]),
+        ({"ODSYNTH_HOST": "::"}, ["without encryption"]),
+        (there | proxied, []),
+        (proxied | {"ODSYNTH_PROXIES": ""}, ["share one limit"]),
+        (proxied | {"ODSYNTH_PROXIES": "*"}, ["believes everybody"]),
+        ({"ODSYNTH_DEBUG": "1"}, ["tracebacks"]),
+        ({"ODSYNTH_DATABASE": "postgresql+psycopg://ann:Ann@host/d"}, ["password of the database"]),
+        ({"ODSYNTH_DATABASE": "postgresql+psycopg://ann:0kcR2@host/d"}, []),
+        ({"ODSYNTH_DATABASE": "postgresql+psycopg://ann@host/d"}, []),
+        ({f"ODSYNTH_OIDC__{name}": value for name, value in oidc.items()}, ["client_secret"]),
+    ):
+        found = said(given)
+        assert len(found) == len(words), (given, found)
+        for sentence, word in zip(found, words, strict=True):
+            assert word in sentence
+            assert sentence.endswith(".")
+    tokens = [create_token(store, owner, role)[1] for owner, role in PEOPLE]
+    assert said(here) == []
+    assert ["serve --init" in sentence for sentence in said(proxied)] == [True]
+    revoke_token(store, tokens[0].id)
+    assert said(proxied) == []
+    store.close()

@@ -10,6 +10,14 @@ function addressOf({ side, level, column, density, unit, selection, other }, cam
   return `#${words}`;
 }
 
+/** Whether an address says anything that data with fewer levels do not know. */
+function needsMore(data, address) {
+  const words = new URLSearchParams(address.replace(/^#/, ""));
+  const asked = [...words.getAll("chosen"), ...words.getAll("beside")].map((key) => key.slice(0, key.indexOf(":")));
+  const later = data.meta.later.map(({ id }) => id);
+  return later.length > 0 && (later.includes(words.get("level")) || asked.some((kind) => !data.levels.some(({ id }) => id === kind)));
+}
+
 /** What an address says, as far as this map knows it; null where it says nothing of a map. */
 function readAddress(data, address) {
   const words = new URLSearchParams(address.replace(/^#/, ""));

@@ -64,13 +64,13 @@ function drawDistances(host, found, unit) {
   );
 }
 
-/** A number as a bar: as long as it is beside the largest, with its share of all. */
-function bar(words, jobs, largest, all, className) {
+/** A number as a bar: as long as it is beside the largest, with its share of all, and the interval of that if it has one. */
+function bar(words, jobs, largest, all, className, ends = null) {
   const row = document.createElement("div");
   row.className = "bar";
   const drawn = svg("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" });
   drawn.append(svg("rect", { width: largest > 0 ? (100 * jobs) / largest : 0, height: 10, class: className }));
-  row.append(text("span", words), drawn, text("span", share(jobs, all)));
+  row.append(text("span", words), drawn, text("span", share(jobs, all) + (ends ? ` (${ends.map((end) => oneDecimal.format(100 * end)).join(" to ")})` : "")));
   return row;
 }
 

@@ -5,22 +5,23 @@ function factsOf(data, selection, column) {
   const whole_ = selection ?? wholeRegion(data);
   const balance = balanceOf(data, whole_, column);
   const [atWork, atHome] = ["work", "home"].map((side) => commutes(data, side, whole_, column, 1));
-  const interval = (of) => (column === EVERYBODY ? of(data, whole_) : null);
+  const ends = balanceIntervals(data, whole_, column);
   return {
     name: selection ? selectionName(selection, data.finest) : "The whole region",
     noise: isNoise(whole_),
     rows: [
       ["Work here", balance.come + balance.stay],
-      ["· come from elsewhere", balance.come, null, true],
-      ["· live here too", balance.stay, interval(stayInterval), true],
-      ["Live here", balance.stay + balance.leave, interval(residentInterval)],
-      ["· leave for work elsewhere", balance.leave, null, true],
-      ["Mean commute of those who work here", atWork.mean, "length"],
-      ["Median", atWork.median, "length"],
-      ["Mean commute of those who live here", atHome.mean, "length"],
-      ["Median", atHome.median, "length"],
+      ["· come from elsewhere", balance.come, ends.come, true],
+      ["· live here too", balance.stay, ends.stay, true],
+      ["Live here", balance.stay + balance.leave, ends.live],
+      ["· leave for work elsewhere", balance.leave, ends.leave, true],
+      ["Mean commute of those who work here", atWork.mean, meanInterval(data, "work", whole_, column)?.ends, false, "length"],
+      ["Median", atWork.median, null, false, "length"],
+      ["Mean commute of those who live here", atHome.mean, meanInterval(data, "home", whole_, column)?.ends, false, "length"],
+      ["Median", atHome.median, null, false, "length"],
     ],
     profiles: Object.fromEntries(["work", "home"].map((side) => [side, sumsOf(data, side, whole_)])),
+    shares: { work: {}, home: shareIntervals(data, "home", whole_) },
   };
 }
 
@@ -32,35 +33,17 @@ function wholeRegion(data) {
   return data.region;
 }
 
-/** The level with intervals of which a selection is a unit, and which. */
-function intervalUnit(data, selection) {
-  for (const level of data.levels.filter(({ intervals }) => intervals)) {
-    const unit = selection.asUnitOf(level);
-    if (unit >= 0) return { level, unit };
-  }
-  return null;
-}
-
-function residentInterval(data, selection) {
-  const found = intervalUnit(data, selection);
-  return found && [found.level.intervals.residents.low[found.unit], found.level.intervals.residents.high[found.unit]];
-}
-
-function stayInterval(data, selection) {
-  const found = intervalUnit(data, selection);
-  return found && flowInterval(found.level.intervals, found.unit, found.unit);
-}
-
 /** Two choices side by side. */
 function showComparison(data, { side, column, selection, other, unit }) {
   byId("comparison").hidden = !other;
   if (!other) return;
   const facts = [selection, other].map((each) => factsOf(data, each, column));
-  const cell = ([, value, extra, flow], { noise }) => {
-    const length = extra === "length";
-    const words = !length ? whole.format(value) : Number.isNaN(value) ? "–" : `${oneDecimal.format(value / unit.km)} ${unit.id}`;
-    const made = text("td", words, flow && noise ? "muted" : "");
-    if (extra && !length) made.append(text("span", intervalWords(extra), "code"));
+  const length = (km) => (Number.isNaN(km) ? "–" : `${oneDecimal.format(km / unit.km)} ${unit.id}`);
+  const cell = ([, value, ends, flow, kind], { noise }) => {
+    const words = kind === "length" ? length : whole.format;
+    const made = text("td", words(value), flow && noise ? "muted" : "");
+    const number = kind === "length" ? (km) => oneDecimal.format(km / unit.km) : words;
+    if (ends) made.append(text("span", `${number(ends[0])} to ${words(ends[1])}`, "code"));
     return made;
   };
   const rows = facts[0].rows.map((row, at) => {
@@ -73,14 +56,18 @@ function showComparison(data, { side, column, selection, other, unit }) {
     .filter(({ attribute }) => attribute)
     .flatMap(({ columns }) => columns)
     .map(({ id, words }) => {
-      const shares = facts.map(({ profiles }) => share(profiles[who][id], profiles[who][EVERYBODY]));
-      return tableRow("td", [capital(words), ...shares]);
+      const made = tableRow("td", [capital(words), ...facts.map(({ profiles }) => share(profiles[who][id], profiles[who][EVERYBODY]))]);
+      facts.forEach(({ shares }, at) => {
+        const ends = shares[who][id]?.map((end) => oneDecimal.format(100 * end));
+        if (ends) made.children[1 + at].append(text("span", ends.join(" to "), "code"));
+      });
+      return made;
     });
   byId("comparison-table").replaceChildren(tableRow("th", ["Number", ...facts.map(({ name }) => name)]), ...rows, ...profile);
-  const bounded = facts.some(({ rows: all }) => all.some(([, , extra]) => Array.isArray(extra)));
+  const bounded = facts.some(({ rows: all }) => all.some(([, , ends]) => ends));
   byId("comparison-words").textContent =
     `Shares are of all workers who ${who === "home" ? "live" : "work"} here.` +
-    (bounded ? " Below some numbers: 90 % of the posterior draws of the true number are between these." : "") +
+    (bounded ? " Below some numbers: 90 % of the posterior draws of the true number are between these; of means, if commutes between two areas are as long as the released ones." : "") +
     (facts.some(({ noise }) => noise) ? " Grey numbers are of flows that are expected to be noise." : "");
 }
 
@@ -88,7 +75,7 @@ function showComparison(data, { side, column, selection, other, unit }) {
 async function readOtherMap(file) {
   const page = new DOMParser().parseFromString(await file.text(), "text/html"); // which runs nothing of it
   try {
-    const other = await readData(page);
+    const other = await readData(page, true);
     return { ...other, name: other.meta.release?.name ?? page.title, file: file.name };
   } catch {
     throw new FileError("it is no map that this version of odsynth wrote, or not a whole one.");

@@ -1,32 +1,57 @@
 // What the page's data elements hold, as typed arrays. Compressed by gzip and written as base64, because an HTML
 // file is text; the browser itself undoes both.
 
-async function unpack(page, id) {
-  const text = page.getElementById(id).textContent.trim();
-  const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Response(stream).arrayBuffer();
+const PIECE = 1 << 20; // characters at once: a multiple of 4, as base64 goes
+
+/** The bytes of an element, piece by piece; `tell` hears how many characters have been read. */
+function bytesOf(text, tell) {
+  let at = 0;
+  return new ReadableStream({
+    async pull(controller) {
+      if (at >= text.length) return controller.close();
+      const piece = atob(text.slice(at, at + PIECE));
+      const bytes = new Uint8Array(piece.length);
+      for (let i = 0; i < piece.length; i++) bytes[i] = piece.charCodeAt(i);
+      controller.enqueue(bytes);
+      at += PIECE;
+      await tell?.(Math.min(at, text.length));
+    },
+  });
+}
+
+function unpack(page, id, tell) {
+  const text = page.getElementById(id).textContent;
+  return new Response(bytesOf(text, tell).pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+}
+
+const readTexts = async (page, id, tell) => JSON.parse(new TextDecoder().decode(await unpack(page, id, tell)));
+
+/** Water and roads; nothing where the page has none. */
+const readBackdrop = async () => (byId("backdrop-shapes") ? readTexts(document, "backdrop-shapes") : {});
+
+/** The arrays of a data element, by name. */
+function arraysOf(packed, where) {
+  return (name) => {
+    const [type, offset, length] = where[name];
+    return new ARRAY_TYPES[type](packed, offset, length);
+  };
 }
 
 const ARRAY_TYPES = { uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array, int32: Int32Array };
 
-/** Intervals of the flows of a level: those to work unit u are at first[u] up to first[u + 1]; and of residents. */
-function readIntervals(array) {
-  const first = new Uint32Array(array("rows").length + 1);
-  array("rows").forEach((n, unit) => (first[unit + 1] = first[unit] + n));
-  const residents = { low: array("residents_low"), high: array("residents_high") };
-  return { first, home: array("home"), low: array("low"), high: array("high"), residents };
-}
-
-/** The data of a page: this one, or that of another map. */
-async function readData(page = document) {
-  const meta = JSON.parse(page.getElementById("meta").textContent);
-  const [packed, texts] = await Promise.all([unpack(page, "arrays"), unpack(page, "texts")]);
-  const { codes, names, shapes, backdrop } = JSON.parse(new TextDecoder().decode(texts));
-  const array = (name) => {
-    const [type, offset, length] = meta.arrays[name];
-    return new ARRAY_TYPES[type](packed, offset, length);
-  };
+/**
+ * The data of a page: this one, or that of another map. Of a large release a page opens with levels that are soon read;
+ * `whole` asks for all of them, and `tell` hears which part of these has been read.
+ */
+async function readData(page = document, whole = false, tell = null) {
+  const prefix = whole && page.getElementById("whole-meta") ? "whole-" : "";
+  const element = (name) => page.getElementById(prefix + name);
+  const meta = JSON.parse(element("meta").textContent);
+  const length = element("arrays").textContent.length + element("texts").textContent.length;
+  const drawn = () => new Promise((done) => setTimeout(done)); // the page draws in between
+  const packed = await unpack(page, `${prefix}arrays`, tell && ((n) => (tell(n / length), drawn())));
+  const { codes, names, shapes } = await readTexts(page, `${prefix}texts`);
+  const array = arraysOf(packed, meta.arrays);
   const degrees = (name) => Float64Array.from(array(name), (whole) => whole / meta.degree);
 
   const finest = meta.levels.at(-1).id;
@@ -46,7 +71,6 @@ async function readData(page = document) {
       area: meta.arrays[`area:${level.id}`] ? Float64Array.from(array(`area:${level.id}`), (n) => n / 1000) : null,
       starts,
       unitOf,
-      intervals: meta.arrays[`interval_low:${level.id}`] ? readIntervals((name) => array(`interval_${name}:${level.id}`)) : null,
       latitude: degrees(`latitude:${level.id}`),
       longitude: degrees(`longitude:${level.id}`),
       // An external zone is one unit at every level. Its place is on a ring around the region.
@@ -78,5 +102,6 @@ async function readData(page = document) {
     counts[id] = array(`count:${id}`);
     meanings[id] = words;
   }
-  return { meta, meanings, levels, layers, backdrop, finest: levels.at(-1), nFinest, firstRow, work, home, counts, externalZones, isExternal };
+  const draws = meta.draws ? new Draws(levels, meta.draws, arraysOf(await unpack(page, "draws"), meta.draws.arrays)) : null;
+  return { meta, meanings, levels, layers, finest: levels.at(-1), nFinest, firstRow, work, home, counts, externalZones, isExternal, draws };
 }

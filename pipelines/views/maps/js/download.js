@@ -21,28 +21,43 @@ function columnsOf(state, { values, between }) {
   return { [side === "work" ? "jobs" : "residents"]: values };
 }
 
+/** The ends of intervals by area, where they are known: {name of a column: its values by unit}. */
+function endsOf({ intervals }, units) {
+  const names = { values: "", come: "come_from_here_", leave: "go_to_here_" };
+  const columns = Object.entries(intervals).flatMap(([which, ends]) => {
+    const all = units.map(ends);
+    return [0, 1].map((at) => [`${names[which]}${at ? "high" : "low"}`, all.map((each) => each[at])]);
+  });
+  return Object.fromEntries(columns);
+}
+
 /** A row for each area of the level: code, name, numbers, and their intervals where they have any. */
 function areaRows(state, shown) {
   const { level } = state;
   const columns = Object.entries(columnsOf(state, shown));
-  const homes = countsHomes(state);
+  const ends = Object.entries(endsOf(shown, Array.from(level.codes.keys())));
   return Array.from(level.codes, (_, unit) => {
     const zone = level.externalZones.get(unit);
-    const interval = intervalOf(state, homes, unit);
     return {
       level: zone ? "external zone" : level.id,
       code: zone?.code ?? level.codes[unit],
       name: zone?.name ?? level.names[unit] ?? "",
-      ...Object.fromEntries(columns.map(([name, values]) => [name, values[unit]])),
-      ...(level.intervals ? { low: interval?.[0] ?? "", high: interval?.[1] ?? "" } : {}),
+      ...Object.fromEntries([...columns, ...ends].map(([name, values]) => [name, values[unit]])),
     };
   });
 }
 
-const FLOW_COLUMNS = ["home_code", "home_name", "work_code", "work_name", "jobs"];
+const FLOW_COLUMNS = ["home_code", "home_name", "work_code", "work_name", "jobs", "low", "high"];
 
-/** A row for each line that is drawn. */
-function flowRows({ level, selection }, flows) {
+/** Intervals of flows, in their order: between units of the level, or of which one end is the selection; null where unknown. */
+function endsOfFlows(data, { level, selection, column }, { intervals }, flows) {
+  if (!selection) return flowIntervals(data, level, column, flows);
+  const { values, come = values, leave = values } = intervals;
+  return come ? flows.map(({ home, work }) => (work === null ? come(home) : leave(work))) : null;
+}
+
+/** A row for each line that is drawn; without its interval where that is not known. */
+function flowRows({ level, selection }, flows, ends) {
   const end = (word, unit) =>
     unit === null
       ? { [`${word}_code`]: "", [`${word}_name`]: `chosen: ${selection.parts.map(partName).join("; ")}` }
@@ -50,7 +65,10 @@ function flowRows({ level, selection }, flows) {
           [`${word}_code`]: level.externalZones.get(unit)?.code ?? level.codes[unit],
           [`${word}_name`]: level.externalZones.get(unit)?.name ?? level.names[unit] ?? "",
         };
-  return flows.map(({ home, work, jobs }) => ({ ...end("home", home), ...end("work", work), jobs }));
+  return flows.map(({ home, work, jobs }, at) => {
+    const [low, high] = ends?.[at] ?? ["", ""];
+    return { ...end("home", home), ...end("work", work), jobs, low, high };
+  });
 }
 
 /** CSV as RFC 4180 has it; the columns of `source` come last and are the same in every row. */

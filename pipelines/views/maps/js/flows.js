@@ -132,6 +132,16 @@ const DISTANCES = [5, 10, 20, 50]; // upper ends of the classes but the last, in
 const MEDIAN_STEP_KM = 0.01;
 const FARTHEST_KM = 20_040; // half way round the earth
 
+/** The distance of each row in km; NaN from external zones, which have no place. Made once: it takes the longest. */
+function kmOfRows(data) {
+  const { latitude, longitude } = data.finest;
+  data.km ??= Float32Array.from(data.home, (home, row) => {
+    const work = data.work[row];
+    return data.isExternal[home] ? NaN : distanceKm(latitude[work], longitude[work], latitude[home], longitude[home]);
+  });
+  return data.km;
+}
+
 /**
  * How far, and in which direction, the other ends of the jobs of a selection are.
  *
@@ -143,6 +153,7 @@ const FARTHEST_KM = 20_040; // half way round the earth
 function commutes(data, side, selection, column, kmPerUnit) {
   const { latitude, longitude } = data.finest;
   const count = data.counts[column];
+  const far = kmOfRows(data);
   const bounds = DISTANCES.map((bound) => bound * kmPerUnit);
   const classes = new Float64Array(bounds.length + 1);
   const rose = DIRECTIONS.map(() => new Float64Array(bounds.length + 1));
@@ -161,7 +172,7 @@ function commutes(data, side, selection, column, kmPerUnit) {
     // As seen from the selection; of who stays in it, from work.
     const atWork = side === "work" || (side === "both" && selection.has[work]);
     const [from, to] = atWork ? [work, home] : [home, work];
-    const km = distanceKm(latitude[from], longitude[from], latitude[to], longitude[to]);
+    const km = far[row];
     placed += n;
     sum += n * km;
     const step = Math.round(km / MEDIAN_STEP_KM);

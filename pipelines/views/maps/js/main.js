@@ -4,7 +4,9 @@ const MOST_LINES = 1000; // more are drawn as fewer
 const FIRST_LINES = { all: 80, chosen: 40 }; // drawn before the reader moves the slider
 const UNITS = { km: { id: "km", km: 1 }, mi: { id: "mi", km: 1.609344 } };
 
-const data = await readData();
+let data = await readData();
+const backdrop = await readBackdrop();
+let wholeRead = null; // the reading of the levels that the page did not begin with
 
 /** Detailed, but not too much to take in: the level, not of noise, that is nearest to a hundred areas of the region. */
 function firstLevel() {
@@ -21,12 +23,47 @@ let sliderOf = null; // the flows that the slider was set for; from then on it i
 let balance = { of: null }; // who comes, stays and leaves, and who they are
 let otherMap = null; // the data of another release
 let waitingToKeep = null; // the state, in the address
-const warned = new Set(); // levels of noise that the reader has chosen to see
-let waiting = null; // the level that a warning is about
+const warned = new Set(); // ids of levels of noise that the reader has chosen to see
+let waiting = null; // the id of the level that a warning is about
 let themeChosen = false; // by the reader, not by the system
 
+/** Read the levels that the page did not begin with, once, and show how far it is. */
+function readWhole() {
+  wholeRead ??= (async () => {
+    const { many } = data.meta.later.at(-1);
+    const tell = (part) => {
+      byId("loading-part").value = part;
+      byId("loading-words").textContent = `Opening ${many}: ${Math.round(100 * part)} %`;
+    };
+    tell(0);
+    byId("loading").hidden = false;
+    take(await readData(document, true, tell));
+    byId("loading").hidden = true;
+  })();
+  return wholeRead;
+}
+
+/** Take data with more levels, and show the same with them. */
+function take(more) {
+  const again = (selection) =>
+    !selection ? null
+    : selection === data.region ? wholeRegion(more)
+    : selectionOf(more, selection.parts.map((part) => partOfKey(more, partKey(part))));
+  Object.assign(state, { selection: again(state.selection), other: again(state.other) });
+  state.level = more.levels.find(({ id }) => id === state.level.id);
+  data = more;
+  [field, tools, view].forEach((each) => each?.setData(data));
+  [found, balance] = [{ of: null }, { of: null }];
+  if (shown) render();
+}
+
 /** Choose a part alone; or add it to what is chosen, or take it away if it is chosen already. */
-function choosePart(part, add = false) {
+async function choosePart(part, add = false) {
+  // Other parts than areas count areas of the finest level.
+  if (data.meta.later.length && part.kind !== "area") {
+    await readWhole();
+    part = partOfKey(data, partKey(part));
+  }
   const parts = state.selection?.parts ?? [];
   const others = parts.filter((each) => partKey(each) !== partKey(part));
   choose(selectionOf(data, !add ? [part] : others.length < parts.length ? others : [...parts, part]));
@@ -67,12 +104,13 @@ function keep() {
 /** An address without the part of the map that is seen, which is no step. */
 const withoutView = (address) => address.replace(/&view=[^&]*/, "").replace(/^#(?!level=).*$/, "");
 
-/** Show what an address says; nothing where it says nothing of a map. */
-function follow(address) {
+/** Show what an address says, and return whether it says anything of a map. */
+async function follow(address) {
+  if (needsMore(data, address)) await readWhole();
   const said = readAddress(data, address);
   if (!said) return false;
   const { level, missing, view: camera, ...rest } = said;
-  const other = level.noise && !warned.has(level);
+  const other = level.noise && !warned.has(level.id);
   Object.assign(state, rest, other ? {} : { level });
   setSide(state.side);
   byId("level").value = state.level.id;
@@ -108,8 +146,10 @@ const tell = {
     if (selection) {
       const { values, between } = shown;
       const [come, leave] = between ? [between.come, between.leave] : [values, values];
-      if (side !== "home") box.append(text("div", `${whole.format(come[unit])} of the chosen workers live here`));
-      if (side !== "work") box.append(text("div", `${whole.format(leave[unit])} of the chosen residents work here`));
+      const { values: own, come: comeEnds = own, leave: leaveEnds = own } = shown.intervals;
+      const line = (n, ends, words) => text("div", `${whole.format(n)}${ends ? ` (${intervalWords(ends(unit))})` : ""} ${words}`);
+      if (side !== "home") box.append(line(come[unit], comeEnds, "of the chosen workers live here"));
+      if (side !== "work") box.append(line(leave[unit], leaveEnds, "of the chosen residents work here"));
     }
     const jobs = (place) => whole.format(shown.totals[place](level, column)[unit]);
     box.append(text("div", `${jobs("home")} workers live here`), text("div", `${jobs("work")} jobs are here`));
@@ -137,14 +177,14 @@ const tell = {
 
 const pick = (level, unit, event) => choosePart({ kind: "area", level, unit }, wantsMore(event));
 
-const field = new SearchField(data, choosePart);
+const field = new SearchField(data, choosePart, readWhole);
 let view = null;
 try {
-  view = new MapView(data, (unit, event) => pick(state.level, unit, event), tell);
+  view = new MapView(data, backdrop, (unit, event) => pick(state.level, unit, event), tell);
 } catch {
   byId("no-map").hidden = false; // the panel works without
 }
-const tools = new Tools(data, view, choosePart);
+const tools = new Tools(data, view, choosePart, readWhole);
 
 function render() {
   const { side, selection, level, column, unit } = state;
@@ -165,23 +205,30 @@ function render() {
   const { flows } = drawable;
   const known = {};
   const total = (place) => (l, c) => (known[place] ??= totalsOf(data, place, l, c));
-  shown = { values, between, differences, coloured, dense, breaks, drawable, totals: { home: total("home"), work: total("work") } };
+  const intervals = partnerIntervals(data, side, selection, level, column);
+  shown = { values, intervals, between, differences, coloured, dense, breaks, drawable, totals: { home: total("home"), work: total("work") } };
 
   const of = [side, column, unit.id, selection?.key].join(" ");
-  if (found.of !== of) found = { of, ...commutes(data, side, selection, column, unit.km) };
+  if (found.of !== of) {
+    found = { of, ...commutes(data, side, selection, column, unit.km), meanInterval: meanInterval(data, side, selection, column) };
+  }
   if (balance.of !== `${side} ${column} ${selection?.key}`) {
     balance = { of: `${side} ${column} ${selection?.key}`, sums: sumsOf(data, side, selection) };
-    if (selection) Object.assign(balance, balanceOf(data, selection, column));
+    balance.shares = shareIntervals(data, side, selection);
+    balance.intervals = {};
+    if (selection) {
+      Object.assign(balance, balanceOf(data, selection, column), { intervals: balanceIntervals(data, selection, column) });
+    }
   }
   showCounted(countedWords(data, column));
   showSides(state);
-  showSummary(state, found, unit, data);
+  showSummary(state, found, unit, data, balance.intervals);
   tools.show(selection, (part) => choosePart(part, true));
-  showBalance(state, balance);
+  showBalance(state, balance, balance.intervals);
   const all = between ? balance.come + balance.leave : found.jobs;
   showTop(state, shown, all, (at, event) => pick(level, at, event));
-  showExternalZones(found, data, (at, event) => pick(data.levels[0], at, event));
-  showProfile(data, state, balance.sums);
+  showExternalZones(found, data, zoneIntervals(data, state), (at, event) => pick(data.levels[0], at, event));
+  showProfile(data, state, balance.sums, balance.shares);
   showComparison(data, state);
   byId("keep").hidden = !selection;
   showOther(otherMap, compared, values, state, (at, event) => pick(level, at, event));
@@ -222,9 +269,9 @@ function renderFlows() {
 
 /** Show a level; of one that is noise say so first, once. */
 function openLevel(level) {
-  if (level.noise && !warned.has(level)) {
+  if (level.noise && !warned.has(level.id)) {
     fillWarning(data, level);
-    waiting = level;
+    waiting = level.id;
     byId("warning").showModal();
     return;
   }
@@ -248,15 +295,17 @@ function listen() {
       render();
     }),
   );
-  byId("level").addEventListener("change", (event) => {
-    const level = data.levels.find(({ id }) => id === event.target.value);
+  const levelOf = (wanted) => data.levels.find(({ id }) => id === wanted);
+  byId("level").addEventListener("change", async (event) => {
+    const wanted = event.target.value;
     event.target.value = state.level.id; // until the reader has seen what there is to say of it
-    openLevel(level);
+    if (!levelOf(wanted)) await readWhole();
+    openLevel(levelOf(wanted));
   });
   byId("warning-show").addEventListener("click", () => {
     warned.add(waiting);
     byId("warning").close();
-    openLevel(waiting);
+    openLevel(levelOf(waiting));
   });
   byId("warning-back").addEventListener("click", () => byId("warning").close());
   byId("count").addEventListener("change", (event) => {
@@ -310,7 +359,7 @@ function listen() {
   const downloads = {
     "save-csv": () => save(`${fileName()}.csv`, csvOf(areaRows(state, shown), sourceOf(data, state)), "text/csv"),
     "save-flows": () => {
-      const table = csvOf(flowRows(state, shown.drawn), sourceOf(data, state), FLOW_COLUMNS);
+      const table = csvOf(flowRows(state, shown.drawn, endsOfFlows(data, state, shown, shown.drawn)), sourceOf(data, state), FLOW_COLUMNS);
       save(`flows-${fileName()}.csv`, table, "text/csv");
     },
     "save-geojson": () =>
@@ -340,7 +389,7 @@ function listen() {
   });
   view?.map.on("moveend", remember);
   view?.map.on("zoomend", () => shown?.cells && renderFlows());
-  byId("backdrop").closest("label").hidden = !view || !Object.keys(data.backdrop).length;
+  byId("backdrop").closest("label").hidden = !view || !Object.keys(backdrop).length;
   byId("backdrop").addEventListener("change", (event) => view.showBackdrop(event.target.checked));
   byId("labels").closest("label").hidden = !view?.labels.length;
   byId("labels").addEventListener("change", (event) => view.showLabels(event.target.checked));
@@ -380,9 +429,10 @@ byId("level").value = state.level.id;
 setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 await view?.ready;
 listen();
-if (!follow(location.hash)) {
+if (!(await follow(location.hash))) {
   render();
   if (state.level.noise) openLevel(state.level); // every level is
 }
-// For whoever waits for the page: milliseconds from its opening until it answers.
+await view?.whenDrawn();
+// For whoever waits for the page: milliseconds from its opening until it is drawn, and answers.
 document.documentElement.dataset.ready = Math.round(performance.now());

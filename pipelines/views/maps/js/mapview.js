@@ -108,8 +108,8 @@ function attributions({ meta: { attribution } }) {
 
 class MapView {
   /** `pick` is called with the unit and the event of a click, `tell` with what is under the pointer; it returns words. */
-  constructor(data, pick, tell) {
-    this.data = data;
+  constructor(data, backdrop, pick, tell) {
+    Object.assign(this, { data, backdrop });
     this.drawn = null; // the level whose areas are in the map
     this.noise = false; // whether the flows in it are
     this.tool = null; // what a click does instead of choosing an area
@@ -155,7 +155,7 @@ class MapView {
     map.addLayer({ id: "fill", type: "fill", source: "areas", filter: polygons });
     map.addLayer({ id: "outline", type: "line", source: "areas", filter: polygons });
     for (const kind of ["water", "roads"]) {
-      const geometries = this.data.backdrop[kind] ?? [];
+      const geometries = this.backdrop[kind] ?? [];
       const features = geometries.map((geometry) => ({ type: "Feature", properties: {}, geometry }));
       map.addSource(kind, { type: "geojson", data: { type: "FeatureCollection", features }, tolerance: 0 });
     }
@@ -225,8 +225,10 @@ class MapView {
     const under = ({ x, y }, layers, reach) =>
       map.queryRenderedFeatures([[x - reach, y - reach], [x + reach, y + reach]], { layers })[0];
     // A finger is less exact than a pointer; a polygon needs no reach, and with it would take in its neighbours.
-    const zoneAt = (point) => under(point, ["zone", "zone-name"], 4);
-    const areaAt = (point) => zoneAt(point) ?? under(point, ["circle"], 4) ?? under(point, ["fill"], 0);
+    // Of what is small under a name, the name leaves the click to it.
+    const zoneAt = (point) => under(point, ["zone"], 4);
+    const nameAt = (point) => under(point, ["zone-name"], 0);
+    const areaAt = (point) => zoneAt(point) ?? under(point, ["circle"], 4) ?? nameAt(point) ?? under(point, ["fill"], 0);
     map.on("click", (event) => {
       if (this.tool) return this.tool([event.lngLat.lng, event.lngLat.lat]);
       const area = areaAt(event.point);
@@ -234,7 +236,7 @@ class MapView {
     });
     map.on("mousemove", (event) => {
       // Lines end at external zones, which are as small.
-      const flow = zoneAt(event.point) ? null : under(event.point, ["flow"], 1);
+      const flow = (zoneAt(event.point) ?? nameAt(event.point)) ? null : under(event.point, ["flow"], 1);
       const area = areaAt(event.point);
       map.getCanvas().style.cursor = this.tool ? "crosshair" : area ? "pointer" : "";
       const words = this.tool ? null : flow ? tell.flow(flow.properties) : area ? tell.area(area.id) : null;
@@ -243,6 +245,20 @@ class MapView {
     });
     map.on("mouseout", () => this.popup.remove());
     this.#fitPaper();
+  }
+
+  /** Take data with more levels. */
+  setData(data) {
+    this.data = data;
+    this.drawn = null;
+  }
+
+  /** Wait until everything that was shown is drawn. */
+  whenDrawn() {
+    return new Promise((done) => {
+      this.map.once("idle", () => done());
+      this.map.triggerRepaint();
+    });
   }
 
   /** Show the same part of the map on paper, which has another shape than the window. */

@@ -5,7 +5,7 @@ const EVERYBODY = "S000"; // the column that counts all jobs
 
 /** Fill the lists from which a reader chooses. */
 function fillChoices(data) {
-  const levels = data.levels.map((level) => new Option(capital(level.one) + (level.noise ? " (noise)" : ""), level.id));
+  const levels = [...data.levels, ...data.meta.later].map((level) => new Option(capital(level.one) + (level.noise ? " (noise)" : ""), level.id));
   byId("level").append(...levels);
   for (const { attribute, columns } of data.meta.counts) {
     const options = columns.map(({ id, words }) => new Option(capital(words), id));
@@ -23,7 +23,7 @@ function fillChoices(data) {
   if (data.meta.left_out.length) {
     byId("left-out").textContent =
       `Left out, because this page would grow too large: ${data.meta.left_out.join(", ")}. ` +
-      `Numbers are of whole ${data.finest.many}.`;
+      `Numbers are of whole ${(data.meta.later.at(-1) ?? data.finest).many}.`;
   }
 }
 
@@ -77,42 +77,47 @@ function showSides({ selection }) {
 }
 
 /** Of a selection: who comes, who stays, who leaves. */
-function showBalance({ selection }, balance) {
+function showBalance({ selection }, balance, intervals) {
   byId("balance").hidden = !selection;
   if (!selection) return;
   byId("balance-table").classList.toggle("of-noise", isNoise(selection));
   const { come, stay, leave } = balance;
-  const row = (words, jobs, all) => tableRow("td", [words, whole.format(jobs), all ? share(jobs, all) : ""]);
+  const row = (words, jobs, all, ends = null) => {
+    const made = tableRow("td", [words, "", all ? share(jobs, all) : ""]);
+    made.children[1].append(...numberWith(jobs, ends));
+    return made;
+  };
   const [workers, residents] = [come + stay, stay + leave];
   byId("balance-table").replaceChildren(
     tableRow("th", ["Who", "Workers", "Share"]),
     row("Work here", workers, workers),
-    row("· come from elsewhere", come, workers),
-    row("· live here too", stay, workers),
-    row("Live here", residents, residents),
-    row("· work here too", stay, residents),
-    row("· leave for work elsewhere", leave, residents),
-    row("Come, leave or stay", come + leave + stay, 0),
+    row("· come from elsewhere", come, workers, intervals.come),
+    row("· live here too", stay, workers, intervals.stay),
+    row("Live here", residents, residents, intervals.live),
+    row("· work here too", stay, residents, intervals.stay),
+    row("· leave for work elsewhere", leave, residents, intervals.leave),
+    row("Come, leave or stay", come + leave + stay, 0, intervals.all),
   );
 }
 
 /** Who the workers are, attribute by attribute. */
-function showProfile(data, { side, selection, column }, sums) {
+function showProfile(data, { side, selection, column }, sums, intervals) {
   const jobs = sums[EVERYBODY];
   const groups = data.meta.counts.filter(({ attribute }) => attribute);
   byId("profile").hidden = !groups.length;
   const who = { work: "workers with a job here", home: "workers who live here", both: "workers who live or work here" };
   const of = selection ? who[side] : "workers";
   byId("profile-of").textContent =
-    `Shares of the ${whole.format(jobs)} ${of}.` + (column === EVERYBODY ? "" : " All of them, not only those counted above.");
+    `Shares of the ${whole.format(jobs)} ${of}.` + (column === EVERYBODY ? "" : " All of them, not only those counted above.") +
+    (Object.keys(intervals).length ? " In brackets: 90 % of the posterior draws of the true share are between these." : "");
   const bars = groups.flatMap(({ attribute, columns }) => [
     text("h4", capital(attribute)),
-    ...columns.map(({ id, words }) => bar(capital(words), sums[id], jobs, jobs, "profile-bar")),
+    ...columns.map(({ id, words }) => bar(capital(words), sums[id], jobs, jobs, "profile-bar", intervals[id])),
   ]);
   byId("profile-bars").replaceChildren(...bars);
 }
 
-function showSummary(state, found, unit, data) {
+function showSummary(state, found, unit, data, intervals) {
   const { side, selection } = state;
   const kind = { work: "Workplace", home: "Residence", both: "Workplace and residence" }[side];
   byId("chosen").textContent = selection ? selectionName(selection, data.finest) : "The whole region";
@@ -132,29 +137,40 @@ function showSummary(state, found, unit, data) {
   byId("mean").textContent = length(found.mean);
   byId("median").textContent = length(found.median);
   const beyond = found.jobs - found.placed;
+  // Of coarser areas than the release has, centroids are means of those of blocks.
+  const coarse = data.meta.later.length || data.meta.left_out.length;
+  byId("measured-between").textContent = data.finest.many + (coarse ? " (the mean of their blocks’ centroids)" : "");
   byId("commute-of").textContent =
     `Commutes are measured between centroids of ${data.finest.many}` +
-    (beyond > 0 ? `, without the ${whole.format(beyond)} who live in external zones.` : ".");
+    (data.meta.later.length ? `, until ${data.meta.later.at(-1).many} are opened` : "") +
+    (beyond > 0 ? `, without the ${whole.format(beyond)} who live in external zones.` : ".") +
+    (found.meanInterval ? ` ${meanWords(found.meanInterval, unit)}` : "");
+  byId("jobs-interval").textContent = data.draws ? boundWords(data, state, intervals) : "";
   byId("nobody").hidden = !(selection?.external && side === "work");
 }
 
-/** From where to where the true number of a row of the table may be; null where that is not known. */
-function intervalOf({ side, selection, level, column }, homes, unit) {
-  const intervals = level.intervals;
-  const own = selection && side !== "both" ? selection.asUnitOf(level) : -1;
-  if (!intervals || column !== EVERYBODY || (selection ? own < 0 : !homes)) return null;
-  const ends = ({ low, high }, at) => [low[at], high[at]];
-  if (!selection) return ends(intervals.residents, unit);
-  const [work, home] = side === "work" ? [own, unit] : [unit, own];
-  return flowInterval(intervals, home, work);
+/** From where to where the number of a choice may be in truth; or why that is not said. */
+function boundWords({ draws }, { side, selection, column }, intervals) {
+  if (side === "work" || !selection) return "Jobs by place of work are public totals, and exact.";
+  const ends = { home: intervals.live, both: intervals.all }[side];
+  if (ends) {
+    const noise = "What is counted above may lie outside: it has noise, or was drawn.";
+    return `True number: ${intervalWords(ends)}, in 90 % of its posterior draws. ${noise}`;
+  }
+  const [table] = draws.tables.filter((each) => each.column === column && (side === "home" || each.works));
+  return `No interval: the draws ${table ? `in this page are of whole ${table.homes.many}` : "do not tell these jobs apart"}.`;
 }
 
-/** The interval of the flow between two units; null where none is released. */
-function flowInterval(intervals, home, work) {
-  const first = intervals.first[work];
-  const row = intervals.home.subarray(first, intervals.first[work + 1]).indexOf(home);
-  return row < 0 ? null : [intervals.low[first + row], intervals.high[first + row]];
+function meanWords({ ends, level }, unit) {
+  const [low, high] = ends.map((km) => twoDecimals.format(km / unit.km));
+  return (
+    `Mean of the true commutes: ${low} to ${high} ${unit.id} in 90 % of the posterior draws, if those between two ` +
+    `${level.many} are as long as the released ones.`
+  );
 }
+
+/** A number, and below it its interval where it has one. */
+const numberWith = (number, ends) => [whole.format(number), ...(ends ? [text("span", intervalWords(ends), "code")] : [])];
 
 const intervalWords = (ends) => (ends ? ends.map(whole.format).join(" to ") : "");
 
@@ -169,7 +185,7 @@ function areaButton(level, unit, words, choose) {
 }
 
 /** The strongest partners, or without a selection the largest areas; each can be chosen. */
-function showTop(state, { values, between }, jobs, choose) {
+function showTop(state, { values, between, intervals }, jobs, choose) {
   const { selection, level, side } = state;
   const homes = countsHomes(state);
   const titles = { work: "Where its workers live", home: "Where its residents work", both: "Between it and elsewhere" };
@@ -183,9 +199,8 @@ function showTop(state, { values, between }, jobs, choose) {
       : `All ${whole.format(units.length)} ${units.length === 1 ? level.one : level.many} with any.`) +
     // Nobody works in an external zone.
     (beyond > 0 ? ` ${whole.format(beyond)} (${share(beyond, jobs)}) live in external zones.` : "");
-  const intervals = new Map(shown.map((unit) => [unit, intervalWords(intervalOf(state, homes, unit))]));
-  const bounded = [...intervals.values()].some(Boolean);
-  const more = (words) => (bounded ? [words] : []);
+  const bounded = Boolean(intervals.values ?? intervals.come);
+  const more = (words) => (intervals.values ? [words()] : []);
   if (bounded) byId("top-count").textContent += " Interval: 90 % of the posterior draws of the true number are in it.";
   // Of the level's table of flows; totals of areas are another one.
   byId("top").classList.toggle("of-noise", Boolean(level.noise && selection));
@@ -193,13 +208,15 @@ function showTop(state, { values, between }, jobs, choose) {
     tableRow("th", [
       capital(level.one),
       ...(between ? ["Come from", "Go to"] : [homes ? "Residents" : "Jobs"]),
-      ...more("Interval"),
+      ...more(() => "Interval"),
       "Share",
     ]),
     ...shown.map((unit) => {
       const counts = between ? [between.come[unit], between.leave[unit]] : [values[unit]];
-      const cells = ["", ...counts.map(whole.format), ...more(intervals.get(unit)), share(values[unit], jobs)];
+      const ends = between ? [intervals.come?.(unit), intervals.leave?.(unit)] : [];
+      const cells = ["", ...counts.map(() => ""), ...more(() => intervalWords(intervals.values(unit))), share(values[unit], jobs)];
       const row = tableRow("td", cells);
+      counts.forEach((count, at) => row.children[1 + at].append(...numberWith(count, ends[at])));
       const code = readable(level, level.codes[unit]);
       row.firstChild.append(areaButton(level, unit, level.names[unit] ?? code, (event) => choose(unit, event)));
       if (level.names[unit]) row.firstChild.append(text("span", code, "code"));
@@ -226,7 +243,7 @@ function showCommutes(found, unit, data) {
 }
 
 /** Who lives in external zones; each can be chosen. */
-function showExternalZones(found, data, choose) {
+function showExternalZones(found, data, intervalOf, choose) {
   const level = data.levels[0];
   const beyond = [...found.externalZones].sort((a, b) => b[1] - a[1]);
   byId("external-zones").hidden = beyond.length === 0;
@@ -234,7 +251,8 @@ function showExternalZones(found, data, choose) {
     tableRow("th", ["External zone", "Residents", "Share"]),
     ...beyond.map(([finest, jobs]) => {
       const unit = level.unitOf[finest];
-      const row = tableRow("td", ["", whole.format(jobs), share(jobs, found.jobs)]);
+      const row = tableRow("td", ["", "", share(jobs, found.jobs)]);
+      row.children[1].append(...numberWith(jobs, intervalOf(unit)));
       row.firstChild.append(areaButton(level, unit, areaName(level, unit), (event) => choose(unit, event)));
       return row;
     }),

@@ -7,6 +7,7 @@ const LINE_WIDTHS = [0.7, 6]; // of the smallest conceivable flow and of the lar
 
 const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const oneDecimal = new Intl.NumberFormat("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+const twoDecimals = new Intl.NumberFormat("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 
 function share(part, all) {
   const percent = all > 0 ? (100 * part) / all : 0;

@@ -73,19 +73,23 @@ function search(data, typed) {
 class SearchField {
   #data;
   #choose;
+  #whole;
   #areas = [];
   #active = -1; // of the areas
   #field = byId("search");
   #list = byId("found");
 
-  constructor(data, choose) {
-    this.#data = data;
-    this.#choose = choose;
+  /** `whole` reads the levels that are not here yet; the field is told of them by `setData`. */
+  constructor(data, choose, whole) {
+    [this.#data, this.#choose, this.#whole] = [data, choose, whole];
     if (data.externalZones.size || [...data.levels, ...data.layers].some(({ names }) => names.length)) {
       byId("search-label").textContent = "Find an area by its name or code";
       this.#field.placeholder = "a name, or first digits of a code";
     }
-    this.#field.addEventListener("input", () => this.#look());
+    this.#field.addEventListener("input", () => {
+      this.#look();
+      if (this.#data.meta.later.length) this.#whole();
+    });
     this.#field.addEventListener("keydown", (event) => this.#press(event));
     this.#field.addEventListener("blur", () => this.#show([]));
     this.#list.addEventListener("mousedown", (event) => event.preventDefault()); // which would take the focus
@@ -96,8 +100,13 @@ class SearchField {
     });
     byId("search-form").addEventListener("submit", (event) => {
       event.preventDefault();
-      this.#submit(event.submitter === byId("search-add"));
+      this.#submit(event.submitter === byId("search-add") || byId("add").checked);
     });
+  }
+
+  setData(data) {
+    this.#data = data;
+    if (this.#field.value && document.activeElement === this.#field) this.#look();
   }
 
   /** Empty the field. */
@@ -114,7 +123,8 @@ class SearchField {
     return { areas, sure };
   }
 
-  #submit(add) {
+  async #submit(add) {
+    if (this.#data.meta.later.length) await this.#whole();
     if (this.#active >= 0) return this.#choose(this.#areas[this.#active], add);
     const { areas, sure } = this.#look();
     if (sure) return this.#choose(areas[0], add);

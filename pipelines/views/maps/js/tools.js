@@ -5,10 +5,12 @@ class Tools {
   #data;
   #view;
   #choose;
+  #whole;
   #corners = null; // of the outline that is being drawn
 
-  constructor(data, view, choose) {
-    [this.#data, this.#view, this.#choose] = [data, view, choose];
+  /** `whole` reads the levels that are not here yet, which outlines count. */
+  constructor(data, view, choose, whole) {
+    [this.#data, this.#view, this.#choose, this.#whole] = [data, view, choose, whole];
     byId("draw").addEventListener("click", () => (this.#corners ? this.#finish() : this.#draw()));
     byId("around-place").addEventListener("click", () => this.#aim());
     byId("drawing-cancel").addEventListener("click", () => this.stop());
@@ -17,7 +19,7 @@ class Tools {
     byId("drawing-tools").hidden = !view; // the others work without a map
     byId("around-place").hidden = !view;
     byId("which-inside").textContent =
-      `An outline, a radius or a file chooses the ${data.finest.many} whose centroid is inside.`;
+      `An outline, a radius or a file chooses the ${(data.meta.later.at(-1) ?? data.finest).many} whose centroid is inside.`;
     document.addEventListener("keydown", (event) => {
       const busy = this.#corners || this.#view?.tool;
       if (event.key === "Escape" && busy) {
@@ -28,6 +30,10 @@ class Tools {
       if (event.key === "Enter" && this.#corners?.length > 2 && !isControl) this.#finish();
     });
     view?.map.on("dblclick", () => this.#corners?.length > 2 && this.#finish());
+  }
+
+  setData(data) {
+    this.#data = data;
   }
 
   /** Show what is chosen; each part can be taken away. */
@@ -112,6 +118,7 @@ class Tools {
     byId("file").value = ""; // the same file can be opened again
     if (!file) return;
     this.stop();
+    if (this.#data.meta.later.length) await this.#whole();
     try {
       this.#choose(await partOfFile(this.#data, file), byId("add").checked);
     } catch (error) {
@@ -121,7 +128,8 @@ class Tools {
   }
 
   /** Places are kept as the address has them: a link chooses exactly the same. */
-  #take(part) {
+  async #take(part) {
+    if (this.#data.meta.later.length) await this.#whole();
     const rounded = partOfKey(this.#data, partKey(part));
     if (unitsOf(this.#data, rounded).length) return this.#choose(rounded, byId("add").checked);
     this.say(`No centroid of a ${this.#data.finest.one} is inside.`, true);

@@ -15,7 +15,7 @@ from sqlalchemy import select
 from pipelines.service.access import auth
 from pipelines.service.access.auth import end_sessions
 from pipelines.service.access.tokens import create_token, list_tokens, revoke_token, still_valid
-from pipelines.service.store import ServiceError, list_audit, sessions
+from pipelines.service.store import ServiceError, attempts, list_audit, sessions
 
 from ..helpers import ANN, BOB, PLAN_SHA256
 
@@ -161,3 +161,30 @@ def test_the_key_is_made_once_for_all_servers_and_nobody_else(browser: Browser, 
     del app.state.sealer  # as after a restart
     assert client.get(ME).status_code == 200
     assert not [each for each in path.parent.iterdir() if each.name.startswith("tmp")]
+
+
+def test_guesses_are_counted_however_they_come(app: FastAPI) -> None:
+    """Of one address, with a program's header and with the form; what is valid does not count."""
+    secret, _ = create_token(app.state.store, "ann", "operator")
+    settings = app.state.settings
+    app.state.settings = settings.model_copy(
+        update={"limits": settings.limits.model_copy(update={"login": "3/hour"})}
+    )
+    valid, wrong = {"Authorization": f"Bearer {secret}"}, {"Authorization": f"Bearer {secret[:-2]}"}
+    client, elsewhere = TestClient(app), TestClient(app, client=("198.51.100.7", 1))
+    assert [client.get(ME, headers=valid).status_code for _ in range(5)] == [200] * 5
+    assert [client.get(ME, headers=wrong).status_code for _ in range(2)] == [401] * 2
+    assert client.post("/operator/login", data={"token": "x"}).status_code == 401
+    for answer in (
+        client.get(ME, headers=wrong),
+        client.get(ME, headers=valid),
+        client.post("/operator/login", data={"token": secret}),
+        client.get("/operator", headers=valid),
+    ):
+        assert answer.status_code == 429
+        assert 0 < int(answer.headers["Retry-After"]) <= 7200
+    assert client.get("/").status_code == 200
+    assert elsewhere.get(ME, headers=valid).status_code == 200
+    with app.state.store.read() as connection:  # nothing that leads back to an address
+        kept = connection.execute(select(attempts)).all()
+    assert [(len(row.source), row.number) for row in kept] == [(64, 3)]

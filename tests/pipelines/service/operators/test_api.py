@@ -46,6 +46,8 @@ ROLE = {  # the least that each route needs; a new route must be entered here
     "GET /inputs": "viewer",
     "GET /runs": "viewer",
     "POST /runs": "operator",
+    "POST /comparisons": "operator",
+    "POST /runs/{run}/plans": "operator",
     "GET /runs/{run}": "viewer",
     "GET /runs/{run}/events": "viewer",
     "GET /runs/{run}/log": "viewer",
@@ -84,6 +86,8 @@ def filled(path: str) -> str:
 
 BODIES: dict[str, dict[str, Any]] = {
     "runs": {"input": "small"},
+    "comparisons": {"input": "small"},
+    "plans": {"row": 1},
     "approve": {"content_sha256": "c" * 64},
     "reject": {"content_sha256": "c" * 64},
     "withdraw": {"text": "wrong"},
@@ -194,6 +198,7 @@ def test_a_version_name_that_is_taken_is_refused_while_nothing_is_paid(
     publish = partial(pipelines.publish, small_release.public.parent, app.state.settings.releases)
     publish(version="v1")
     refused(submit("v1"), "v1 stands for another content. Fix: ")
+    refused(submit("latest"), "means the newest version in addresses. Fix: ")
     assert submit("v2").status_code == 201
     refused(submit("v2"), "Run 1 has the version name v2. Fix: ")
     finish(store, claimed(store), plan=json.dumps(PLAN))

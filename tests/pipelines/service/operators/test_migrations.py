@@ -22,7 +22,7 @@ from pipelines.service.store import ServiceError, Store, audit, list_audit, meta
 LATER = """
 from alembic import op
 from sqlalchemy import Column, Text
-revision, down_revision = "0003", "0002"
+revision, down_revision = "later", "HEAD"
 def upgrade():
     op.execute("UPDATE odsynth_schema SET version = 3")
     with op.batch_alter_table("audit", recreate="auto", table_kwargs={"sqlite_autoincrement": True}) as table:
@@ -56,15 +56,18 @@ def later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]
     """Make the program one that has a further revision, until the function is called."""
     folder = tmp_path / "a 50% later version"
     shutil.copytree(migrations._scripts().dir, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "versions" / "later.py").write_text(LATER)
+    head = migrations._scripts().get_current_head()
+    assert head is not None
+    (folder / "versions" / "later.py").write_text(LATER.replace("HEAD", head))
     monkeypatch.setattr(migrations, "_scripts", lambda: ScriptDirectory(str(folder)))
     return monkeypatch.undo
 
 
 def rows(url: str) -> tuple[list[Any], list[Any]]:
+    """What there is of runs in the columns of version 0.1.0, and the whole audit trail."""
     engine = create_engine(url)
     with engine.connect() as connection:
-        tables = text("SELECT * FROM runs"), text("SELECT * FROM audit")
+        tables = select(first.metadata.tables["runs"]), text("SELECT * FROM audit")
         found = tuple([tuple(row) for row in connection.execute(table)] for table in tables)
     engine.dispose()
     return found  # type: ignore[return-value]
@@ -130,7 +133,7 @@ def test_tables_that_no_version_made_are_refused_and_left_alone(old: str, change
 
 def test_a_step_that_fails_changes_nothing(old: str, later: Callable[[], None]) -> None:
     step = Path(migrations._scripts().dir) / "versions" / "later.py"
-    step.write_text(LATER + '    op.execute("SELECT * FROM nothing")\n')
+    step.write_text(step.read_text() + '    op.execute("SELECT * FROM nothing")\n')
     before = rows(old)
     with pytest.raises(ServiceError, match="cannot be used"):
         Store.open(old)

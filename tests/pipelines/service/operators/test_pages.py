@@ -20,7 +20,7 @@ import pipelines
 from pipelines.service import Oidc, create_app
 from pipelines.service.access.tokens import create_token
 from pipelines.service.operators import pages as operator_pages
-from pipelines.service.operators import review, run_pages
+from pipelines.service.operators import review, run_operations, run_pages
 from pipelines.service.queue import previews
 from pipelines.service.queue.claims import fail, finish
 from pipelines.service.queue.previews import waiting
@@ -47,7 +47,7 @@ class Visitor:
         assert all(each.startswith(("/", "#", "data:,")) for each in read.addresses)
         return answer.text
 
-    def send(self, path: str, **fields: str) -> Any:
+    def send(self, path: str, **fields: Any) -> Any:
         """What comes of a form, with the text of the page."""
         csrf = re.search('name="csrf" value="([^"]+)"', self.see(""))
         assert csrf
@@ -178,12 +178,13 @@ def test_forms_are_for_those_who_may(app: FastAPI, visitors: Visitors) -> None:
     posts = [route.path for route in routes if isinstance(route, APIRoute) and "POST" in route.methods]
     filled = [re.sub(r"\{\w+\}", "1", path.removeprefix("/operator")) for path in posts]
     needed = [path for path in filled if path not in ("/login", "/logout", "/tokens/1/revoke")]
-    assert len(needed) == 11
+    assert len(needed) == 13
     fields = {"input": "small", "key": "x", "content_sha256": "c" * 64, "text": "wrong", "person": "ann"}
-    fields |= {"plan_sha256": PLAN_SHA256, "seen": "yes", "version": "v2", **LOOKED_AT}
+    fields |= {"row": "1", "plan_sha256": PLAN_SHA256, "seen": "yes", "version": "v2", **LOOKED_AT}
     for path in needed:
         form = {
-            "runs": ("input", "key"), "approve": ("content_sha256", *LOOKED_AT), "close": ("seen",),
+            "runs": ("input", "key"), "comparisons": ("input", "key"), "plans": ("row", "key"),
+            "approve": ("content_sha256", *LOOKED_AT), "close": ("seen",),
             "reject": ("content_sha256", "seen"), "withdraw": ("text", "seen"), "errata": ("text",),
             "end": ("person",), "queue": ("plan_sha256", "seen"), "rename": ("version",),
         }.get(path.rpartition("/")[2], ())  # fmt: skip
@@ -235,6 +236,70 @@ def test_from_the_plan_to_the_queue(app: FastAPI, visitors: Visitors) -> None:
     assert ann.send(f"{address}/cancel").status_code == 303
     assert "operator.js" not in ann.see(address)
     assert "Run 1" not in ann.see("")
+
+
+def test_plans_beside_each_other(app: FastAPI, visitors: Visitors, world: Any) -> None:
+    """From the form to a dry run with the settings of a row; what is shown says what was tried."""
+    ann = visitors["ann"]
+    page = ann.see("/inputs/small/comparison")
+    assert 'value="4.3, 8.6, 17.2"' in page
+    assert "<button" not in visitors["vic"].see("/inputs/small/comparison").split("<h1>")[1]
+    fields = {"input": "small", "key": "c", "epsilon": "4, 8.60,4", "delta": "0.00001", "configured": "yes"}
+    columns = {"home": ["trct", ""], "work": ["", ""], "attribute": ["SE", ""], "weight": ["2", "1"]}
+    for wrong, status, said in (
+        ({"epsilon": "1/3"}, 422, "epsilon: cannot be tried"),
+        ({"weight": ["much", "1"]}, 422, "workload: cannot be tried"),
+        ({"home": ["ward", ""]}, 409, "is not a level of the geography"),
+        ({"epsilon": ",".join(map(str, range(1, 21)))}, 409, "40 combinations are more than the 24"),
+        ({"epsilon": "0"}, 409, "epsilon"),
+    ):
+        answer = ann.send("/comparisons", **{**fields, **columns, **wrong})
+        assert (answer.status_code, said in answer.text) == (status, True), answer.text
+    assert ann.send("/comparisons", **fields, **columns).headers["location"] == "/operator/runs/1"
+    store = app.state.store
+    work = claimed(store)
+    assert work.task == "compare"
+    assert json.loads(work.variation) == {
+        "epsilon": ["4", "8.60"], "delta": ["0.00001"], "mechanism": [],
+        "workload": [[], [{"home": "trct", "work": None, "attributes": ["SE"], "weight": "2"}]],
+    }  # fmt: skip
+    assert "<progress" in ann.see("/runs/1")
+    row = {"delta": "0.00001", "mechanism": "auto", "workload": "as configured", "number": 0}
+    tables = [{"table": "trct to trct", "loss": 0.125, "public_model": 0.25}]
+    good = {
+        "certified": True, "chosen_mechanism": "geometric", "objective": 0.5, "total_variation": 0.125,
+        "block_variation": 0.375, "mean_commute_error": None, "tables": tables,
+    }  # fmt: skip
+    other = {"workload": "residents of trct by SE (weight 2)", "number": 1}
+    of_other = {"tables": [{"table": "residents of trct by SE", "loss": 0.5, "public_model": 0.75}]}
+    rows = [row | {"epsilon": "4"} | good, row | {"epsilon": "200"} | good]
+    rows += [
+        row | other | {"epsilon": "8.60", "certified": False},
+        row | {"epsilon": "8.6"} | good | other | of_other,
+    ]
+    assert finish(store, work, comparison=json.dumps({"rows": rows, "recommended": "# <this>"}))
+    page = ann.see("/runs/1")
+    for said in (
+        "residents of trct by SE (weight 2)",
+        "cannot be certified",
+        "25.0 %",
+        "# &lt;this&gt;",
+        "not for it",
+    ):
+        assert said in page
+    assert (page.count("suffices"), page.count("too small")) == (2, 1)  # of a budget of 100
+    assert page.count('type="radio"') == 3
+    assert "<button" not in visitors["bob"].see("/runs/1").split("<h1>")[1]
+    assert ann.client.get("/operator/runs/1/frontier.png").status_code == 404  # nobody has drawn one
+    assert not world.ledger.exists()
+    for number, status in (("3", 409), ("5", 404), ("2", 409)):  # not certified, none, too dear
+        assert ann.send("/runs/1/plans", row=number, key=number).status_code == status
+    assert ann.send("/runs/1/plans", row="1", version="v7", key="p").headers["location"] == "/operator/runs/2"
+    made = get_run(store, 2)
+    kept = run_operations.config_of(world.settings, made)
+    assert (made.version, made.task, kept.privacy.epsilon, kept.workload) == ("v7", "plan", 4, ())
+    page = ann.see("/runs/2")
+    assert "epsilon <b>4</b>, delta <b>0.00001</b>, workload <b>as configured</b>" in page
 
 
 def test_a_budget_that_does_not_suffice(app: FastAPI, visitors: Visitors, world: Any) -> None:

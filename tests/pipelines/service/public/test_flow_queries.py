@@ -22,8 +22,10 @@ from pipelines.service.public.flow_queries import (
     select,
 )
 from pipelines.service.public.flow_tables import write_flow_tables
+from pipelines.service.public.preparation import prepare
 from pipelines.service.store import ServiceError
 from pipelines.views.exports.source import usual_level
+from pipelines.views.intervals import PosteriorDraws
 
 from ..helpers import NAME
 
@@ -203,8 +205,26 @@ def test_flows_have_intervals_where_draws_lie_beside_the_version(
         assert "low" not in client.get(f"{base}/flows", params=fine).json()["flows"][0]
         shown = client.get(f"{page}/flows", params={"area": code, "level": "trct"}).text
         assert "docs/intervals.md" in shown
+        assert interval_of_largest(pipelines.intervals(folder, beside)) in home_page(client, folder)
         beside.write_bytes(beside.read_bytes()[:-50])
+        assert "Interval:" not in home_page(client, folder)
         broken = client.get(f"{base}/flows", params={"work": code, **query})
         assert broken.json() == before.json()
         assert str(new_state) not in broken.text
     assert [version["version"] for version in client.get("/api/v1/releases").json()["releases"]] == ["v1"]
+
+
+def interval_of_largest(draws: PosteriorDraws) -> str:
+    """As the home page says it, of the largest commute between two counties."""
+    flows = draws.flows("cty", "cty")
+    inside = ~flows["home"].str.endswith("99")
+    largest = flows[inside & (flows["home"] != flows["work"])].nlargest(1, "jobs").iloc[0]
+    return f"Interval: {largest['low']:,} to {largest['high']:,}"
+
+
+def home_page(client: TestClient, folder: Path) -> str:
+    """As it is when everything has been prepared."""
+    catalog = client.app.state.catalog  # type: ignore[attr-defined]
+    prepare(folder, catalog.prepared(catalog.version(NAME, "v1").sha256))
+    catalog.refresh()
+    return client.get("/").text

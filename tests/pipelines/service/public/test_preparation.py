@@ -9,12 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from shutil import rmtree
 
+import geopandas as gpd
 import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
+import pipelines
 from pipelines.service.public import preparation
 from pipelines.service.public.preparation import Preparation, Prepared, prepare
+from pipelines.views.maps import Backdrop
 
 from ..helpers import NAME, wait_for
 
@@ -67,10 +70,44 @@ def test_what_cannot_be_prepared_is_logged_and_not_tried_again(
 
 def test_what_is_there_is_not_made_again(service_state: Path, tmp_path: Path) -> None:
     there = Prepared(tmp_path)
-    there.map.write_text("made before")
+    files = (there.map, there.picture, there.figures)
+    for file in files:
+        assert not there.complete
+        file.write_text("made before")
     for folder in (there.flows, there.tiles):
         folder.mkdir()
     assert there.complete
+    assert not Prepared(tmp_path, draws=tmp_path / "draws.parquet").complete
     prepare(service_state / "published" / NAME / "v1", there)
-    assert there.map.read_text() == "made before"
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["flows", "map.html", "tiles"]
+    assert {file.read_text() for file in files} == {"made before"}
+    assert {*tmp_path.rglob("*")} == {*files, there.flows, there.tiles}
+
+
+def test_a_map_has_draws_beside_the_version_and_water_of_the_service(
+    new_state: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is another map when these are others, and is made without those that cannot be used."""
+    folder = new_state / "published" / NAME / "v1"
+    (content,) = (path.name for path in (new_state / "cache").iterdir())
+    points = pipelines.read_public_release(folder).geography.points().geometry
+    lake, missing = tmp_path / "lake.geojson", tmp_path / "roads.gpkg"
+    gpd.GeoSeries([points[~points.is_empty].union_all().envelope], crs="EPSG:4326").to_file(lake)
+    beside = folder.with_name("v1.draws.parquet")
+    pipelines.write_intervals(folder, tmp_path / "intervals", draws=19)["draws"].rename(beside)
+    alone, names = Preparation(new_state / "cache"), []
+    names += [alone.of(content).map, alone.of(content, folder).map]
+    for truncated in (False, True):
+        if truncated:
+            beside.write_bytes(beside.read_bytes()[:-50])
+        backdrop = Backdrop("Lakes, Inc.", lake, missing if truncated else None)
+        prepared = Preparation(new_state / "cache", backdrop).of(content, folder)
+        prepare(folder, prepared)
+        page = prepared.map.read_text()
+        assert ('"draws":{"n":19,' in page) != truncated
+        assert ("Lakes, Inc." in page) != truncated
+        names.append(prepared.map)
+    assert len({*names}) == len(names)
+    assert [record.getMessage() for record in caplog.records] == [
+        "v1.draws.parquet is not used: PublicReleaseError",
+        "water and roads are not used: InputError",
+    ]

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import runpy
+import shutil
 import signal
 import stat
 import subprocess
@@ -15,14 +16,17 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from distributed import LocalCluster
 from sqlalchemy import select
 
 import pipelines
 from pipelines.running.folder import RunFolder
+from pipelines.service.operators.run_operations import submit_comparison, submit_row
 from pipelines.service.queue import runs as life
 from pipelines.service.queue import worker_process
+from pipelines.service.queue.comparisons import Variation, VariedTable
 from pipelines.service.queue.worker_process import without_paths
 from pipelines.service.queue.workers import COMMAND
 from pipelines.service.store import Store, runs
@@ -59,12 +63,29 @@ def store(world: World) -> Iterator[Store]:
 def test_a_run_from_its_dry_run_to_its_publication(
     world: World, store: Store, small_region: dict[str, Path]
 ) -> None:
-    """A public file that changed after the plan was reviewed is refused, until it is as it was."""
+    """From a comparison, which reads no home; and a public file that changed after the plan was reviewed.
+
+    That is refused, until it is as it was.
+    """
     read = world.input.with_name("population.csv")
     read.write_bytes(small_region["population"].read_bytes())
     world.input.write_text(world.input.read_text().replace(str(small_region["population"]), str(read)))
-    run = world.submit(store, ANN, version="v1")
+    jobs = world.input.with_name("jobs.csv.gz")
+    whole = pd.read_csv(shutil.copy(small_region["od"], jobs), dtype="str")
+    whole.assign(h_geocode="CANARYhome").to_csv(jobs, index=False)
+    world.input.write_text(world.input.read_text().replace(str(small_region["od"]), str(jobs)))
+    asked = Variation(epsilon=("4", "8.6"), workload=((VariedTable(home="trct", weight="2"),),))
+    compared, _ = submit_comparison(store, world.settings, ANN, "small", asked)
     with world.at_work(store):
+        wait_for(lambda: state(store, compared) == "compared")
+        rows = json.loads(life.get_run(store, compared).comparison)["rows"]
+        assert [row["epsilon"] for row in rows] == ["4", "8.6"]
+        assert 1 > rows[0]["objective"] > rows[1]["objective"] > 0
+        assert [table["table"] for table in rows[1]["tables"]] == ["residents of trct"]
+        picture = world.settings.outs / f"run-{compared:06}-comparison" / "frontier.png"
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        whole.to_csv(jobs, index=False)
+        run, _ = submit_row(store, world.settings, ANN, compared, 2, version="v1")
         wait_for(lambda: state(store, run) == "planned")
         plan = json.loads(life.get_run(store, run).plan)
         assert float(plan["epsilon"]) <= 8.6
@@ -80,7 +101,9 @@ def test_a_run_from_its_dry_run_to_its_publication(
         read.write_bytes(small_region["population"].read_bytes())
         life.retry(store, ANN, run)
         wait_for(lambda: state(store, run) == "finished")
-        assert world.plans() == 1  # what was reviewed is released, and is not planned again
+        assert (
+            world.plans() == 3
+        )  # two were compared; what was reviewed is released, and is not planned again
         out = world.settings.outs / f"run-{run:06}"
         row = life.get_run(store, run)
         assert row.content == hashlib.sha256((out / "public" / "SHA256SUMS").read_bytes()).hexdigest()

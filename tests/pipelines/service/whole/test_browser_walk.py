@@ -20,7 +20,7 @@ import pytest
 
 from pipelines.service import ServiceSettings, Store, create_app
 from pipelines.service.access.tokens import create_token
-from pipelines.service.queue.claims import give_back, note
+from pipelines.service.queue.claims import count, give_back, note
 from pipelines.service.queue.workers import Workers
 
 from ..helpers import CLEAN_WORKER, claimed, serving, settings_of
@@ -172,7 +172,7 @@ def walked(served: Served, browser: Any) -> Walked:
             at_work.stop()
     with served.person(browser) as reader:
         reader.goto("/")
-        reader.get_by_role("link", name="Demo region 2019").click()
+        reader.get_by_role("link", name="Demo region 2019").first.click()
         release = reader.locator("main").inner_text()
         reader.get_by_role("link", name="Open the map").click()
         reader.wait_for_selector("html[data-ready]", state="attached")
@@ -185,8 +185,11 @@ def progress(served: Served, page: Any) -> list[str]:
     work = claimed(served.store)
     page.locator("main .mark", has_text="planning").wait_for()
     page.evaluate("window.same = true")
-    note(served.store, work, "<b>Reading public inputs</b>")
+    step = note(served.store, work, "<b>Reading public inputs</b>", 1, 3)
     page.get_by_role("cell", name="Reading public inputs").wait_for()
+    count(served.store, work, step, 3, 4)
+    page.get_by_text("Step 1 of 3: <b>Reading public inputs</b>, 75 % (3 of 4)").wait_for()
+    assert page.locator("#bar").evaluate("bar => bar.value / bar.max") == 0.75
     assert page.evaluate("window.same")
     rows = page.locator("#progress tbody tr").all_inner_texts()
     give_back(served.store, work, interrupted=False)
@@ -217,8 +220,8 @@ def test_the_release_is_published_with_its_map(walked: Walked) -> None:
 RELEASE = "/releases/demo-region-2019-all-jobs/2019.1"
 PAGES = {  # with what an operator does, and with what an approver does
     "ann": (
-        *("", "/inputs", "/runs", "/runs/1", "/runs/1/approval", "/compare?run=1", "/releases", "/calendar"),
-        *("/ledger", "/audit", "/runs/9", "/login"),
+        *("", "/inputs", "/inputs/small/comparison", "/runs", "/runs/1", "/runs/1/approval"),
+        *("/compare?run=1", "/releases", "/calendar", "/ledger", "/audit", "/runs/9", "/login"),
     ),
     "bob": ("", RELEASE, "/tokens"),
 }

@@ -19,9 +19,10 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 import pipelines
-from pipelines.service import Limits, Oidc, ServiceSettings, create_app, load_settings
+from pipelines.service import Limits, Notices, Oidc, ServiceSettings, create_app, load_settings
 from pipelines.service.access.tokens import create_token
 from pipelines.service.queue.records import STATES
+from pipelines.service.settings import BackdropFiles
 
 from ..helpers import PLAN, copy_state, serving, settings_of
 
@@ -44,11 +45,13 @@ elif job["task"] == "release":
     shutil.copytree(made, out)
     content = hashlib.sha256((out / "public" / "SHA256SUMS").read_bytes()).hexdigest()
     done = {{"certificate": (out / "public" / "certificate.json").read_text(), "content": content}}
+elif job["task"] == "compare":
+    done = {{"comparison": json.dumps({{"rows": [], "recommended": str(job["variation"])}})}}
 else:
     import pipelines
     published = pipelines.publish(out, job["releases"], version=job["version"])
     done = {{"published_name": published.name, "published_version": published.version}}
-print(json.dumps({{"step": "Working"}}), flush=True)
+print(json.dumps({{"step": "Working", "number": 1, "of": 1}}), flush=True)
 print(json.dumps({{"done": done}}), flush=True)
 """
 
@@ -71,8 +74,8 @@ def test_the_table_of_settings_is_that_of_the_program(
             value = field.get_default(call_default_factory=True) if made is None else getattr(made, name)
             if name == "limits":
                 add(Limits, "limits.", loaded.limits)
-            elif name == "oidc":
-                add(Oidc, "oidc.", None)
+            elif name in ("backdrop", "notices", "oidc"):
+                add({"backdrop": BackdropFiles, "notices": Notices, "oidc": Oidc}[name], f"{name}.", None)
             else:
                 expected[prefix + name] = value
 
@@ -154,6 +157,7 @@ def test_the_commands_of_the_document_work(served: tuple[str, dict[str, str]], t
     done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr + done.stdout[-2000:]
     assert '"status":"withdrawn"' in done.stdout
+    assert "'epsilon': ['4', '8.6'], 'delta': [], 'mechanism': ['geometric']" in done.stdout
     assert (tmp_path / "here" / "part").stat().st_size == 100
     assert (tmp_path / "here" / "README.md").stat().st_size > 100
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -33,7 +34,7 @@ GEO = (
 )
 PUBLIC = OIDC | {
     *("/", "/api", "/api/v1/openapi.json", "/health", "/ready", "/metrics", "/static/{path:path}"),
-    *(V1, f"{V1}/map", f"{V1}/flows", f"{V1}/files/{{path:path}}"),
+    *(V1, f"{V1}/map", f"{V1}/picture.svg", f"{V1}/columns", f"{V1}/flows", f"{V1}/files/{{path:path}}"),
     *("/api/v1/releases", "/api/v1/releases.atom"),
     *(f"/api/v1{V1}{end}" for end in ("", "/certificate", "/files", "/contents", "/areas", "/flows", *GEO)),
     *("/operator/login",),
@@ -50,7 +51,7 @@ API = "/api/v1/operator"
 # Of each path parameter, one that is there; of runs, one that is not, so that no test changes anything.
 THERE = {"name": NAME, "version": "v1", "run": "999999", "token": "00000000"}
 THERE |= {"level": "cty", "collection": "areas_cty", "feature": "03001", "z": "0", "x": "0", "y": "0"}
-HEADERS = {"x-content-type-options": "nosniff", "x-frame-options": "DENY", "referrer-policy": "no-referrer"}
+HEADERS = {"x-content-type-options": "nosniff", "x-frame-options": "DENY", "referrer-policy": "same-origin"}
 # As they are in lower case.
 LEAKS = (
     *("canary", f"{tempfile.gettempdir()}/".lower(), "site-packages", "traceback", "sqlalchemy"),
@@ -400,6 +401,24 @@ def test_a_database_that_is_damaged_says_nothing(whole: Any, every: list[Route])
         assert whole.ask("GET", "/ready").status == 503
         assert whole.ask("GET", "/health").status == 200
     away.close()
+
+
+def test_a_database_that_is_away_keeps_nobody_from_what_is_public(whole: Any, every: list[Route]) -> None:
+    folder = whole.folder / "CANARYfolder"
+    folder.mkdir()
+    away = Store.open(f"sqlite:///{folder / 'service.sqlite'}")
+    away.close()
+    shutil.rmtree(folder)
+    with instead(whole.app.state, "store", away):
+        for route in every:
+            answer = whole.ask(route.method, route.filled(), token=None if route.public else "approver")
+            said = (route, answer.status, answer.text[:300])
+            sound(answer, said, leaks=route.path not in NO_LEAK)
+            assert (answer.status == 503) == (not route.public or route.path == "/ready"), said
+            if not route.public:
+                assert "does not answer" in answer.text, said
+                assert answer.header("retry-after") == "5", said
+    assert whole.ask("GET", f"{API}/whoami", token="approver").status == 200
 
 
 def test_every_page_and_answer_that_is_there_says_nothing_of_the_server(

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from helpers import edit_json
-from pipelines import PublicRelease, Release, read_public_release
+from pipelines import PosteriorDraws, PublicRelease, Release, intervals, read_public_release, write_intervals
 from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.names import NAME_FILE
 from pipelines.views.maps import write_map
@@ -110,6 +110,16 @@ def nameless(mapped: PublicRelease, tmp_path: Path) -> PublicRelease:
 def noisy_file(noisy: PublicRelease, library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Its map."""
     return write_map(noisy.folder, tmp_path_factory.mktemp("noisy-map") / "map.html")
+
+
+@pytest.fixture(scope="session")
+def bounded(
+    mapped: PublicRelease, library: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[PosteriorDraws, Path]:
+    """Posterior draws of the small release, and its map with them."""
+    folder = tmp_path_factory.mktemp("bounded")
+    file = write_intervals(mapped.folder, folder / "intervals", draws=39)["draws"]
+    return intervals(mapped.folder, file), write_map(mapped.folder, folder / "map.html", intervals=file)
 
 
 @pytest.fixture(scope="session")

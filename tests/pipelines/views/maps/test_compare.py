@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import pipelines
+from pipelines import PosteriorDraws
 from pipelines.release.reader import PublicRelease, read_public_release
 from pipelines.views.maps import write_map
 
@@ -86,29 +86,22 @@ def test_two_choices(browser: Any, map_file: Path, mapped: PublicRelease) -> Non
         assert reader.complaints == []
 
 
-def test_intervals_beside_numbers(browser: Any, library: Path, mapped: PublicRelease, tmp_path: Path) -> None:
-    pipelines.write_intervals(mapped.folder, tmp_path / "intervals", draws=19)
-    file = tmp_path / "intervals" / "draws.parquet"
-    draws = pipelines.intervals(mapped.folder, file)
-    flows = mapped.unit_flows("trct", "trct")
-    low, high = draws.between(flows, "trct", "trct")
-    own = flows.assign(low=low, high=high)[flows["home"] == flows["work"]].nlargest(2, "S000")
-    residents = (
-        draws.flows("trct", None).assign(home=lambda found: found["home"].astype(str)).set_index("home")
-    )
-    with Reader(browser, write_map(mapped.folder, tmp_path / "map.html", intervals=file)) as reader:
-        codes = mapped.geography.codes("trct")[own["work"]]
-        reader.search(codes[1])
-        reader.page.click("#keep")
+def test_intervals_beside_numbers(browser: Any, bounded: tuple[PosteriorDraws, Path]) -> None:
+    """Those of the choices when each was looked at alone."""
+    draws, file = bounded
+    codes = draws.release.geography.codes("trct")
+    with Reader(browser, file) as reader:
+        alone = []
+        for code in codes[:2]:
+            reader.search(code)
+            alone.append([row[1] for row in reader.table("balance-table")])
+            reader.page.click("#keep")
         reader.search(codes[0])
         rows = reader.table("comparison-table")
-        for at, code in enumerate(codes):
-            stay, live = (rows[i][1 + at].splitlines()[1] for i in (2, 3))
-            assert numbers(stay) == own.iloc[at][["low", "high"]].tolist()
-            assert numbers(live) == residents.loc[code, ["low", "high"]].tolist()
+        for at, balance in enumerate(alone):
+            assert [rows[i][1 + at] for i in (1, 2, 3, 4)] == [balance[i] for i in (1, 2, 3, 5)]
+            assert len(numbers(rows[5][1 + at])) == 3  # the mean
         assert "90 % of the posterior draws" in reader.text("comparison-words")
-        reader.page.select_option("#count", "SE03")
-        assert "posterior" not in reader.text("comparison-words")
 
 
 def test_numbers_that_are_noise_are_grey(browser: Any, noisy_file: Path, noisy: PublicRelease) -> None:

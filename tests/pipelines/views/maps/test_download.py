@@ -16,9 +16,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-import pipelines
+from pipelines import PosteriorDraws
 from pipelines.release.reader import PublicRelease
-from pipelines.views.maps import write_map
 
 from .map_reader import Reader, expected
 
@@ -184,17 +183,18 @@ def test_the_report(reader: Reader, layered: PublicRelease, tmp_path: Path) -> N
     page.evaluate("window.dispatchEvent(new Event('afterprint'))")
 
 
-def test_intervals_are_in_the_table(
-    browser: Any, library: Path, mapped: PublicRelease, tmp_path: Path
-) -> None:
-    pipelines.write_intervals(mapped.folder, tmp_path / "intervals", draws=19)
-    file = tmp_path / "intervals" / "draws.parquet"
-    residents = pipelines.intervals(mapped.folder, file).flows("trct", None)
-    with Reader(browser, write_map(mapped.folder, tmp_path / "map.html", intervals=file)) as reader:
+def test_intervals_are_in_the_tables(browser: Any, bounded: tuple[PosteriorDraws, Path]) -> None:
+    draws, file = bounded
+    residents = draws.flows("trct", None).astype({"home": str}).set_index("home")[["low", "high"]]
+    flows = draws.flows("trct", "trct").astype({"home": str, "work": str}).set_index(["home", "work"])
+    with Reader(browser, file) as reader:
         reader.page.select_option("#level", "trct")
         reader.pick_side("home")
         found = table(saved(reader, "save-csv")[1])
-        found["code"] = mapped.geography.codes("trct")
-        ends = residents.assign(home=residents["home"].astype(str)).set_index("home")[["low", "high"]]
+        found["code"] = draws.release.geography.codes("trct")
         for row in found[found["residents"] > 0].itertuples():
-            assert [row.low, row.high] == ends.loc[row.code].tolist()
+            assert [row.low, row.high] == residents.loc[row.code].tolist()
+        inside = table(saved(reader, "save-flows")[1]).query("home_code.str.len() == 11")
+        assert len(inside)
+        for row in inside.itertuples():
+            assert [row.low, row.high] == flows.loc[(row.home_code, row.work_code), ["low", "high"]].tolist()

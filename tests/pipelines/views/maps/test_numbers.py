@@ -13,9 +13,10 @@ import pandas as pd
 import pytest
 from pyproj import Geod
 
-import pipelines
+from geo_data.od_files import count_columns
+from pipelines import PosteriorDraws
 from pipelines.release.reader import PublicRelease
-from pipelines.views.maps import write_map
+from synth.intervals import quantiles
 
 from .map_reader import Reader
 
@@ -187,36 +188,144 @@ def test_every_number_of_the_panel(reader: Reader, jobs: pd.DataFrame) -> None:
     reader.reset()
 
 
-def test_every_interval(browser: Any, library: Path, mapped: PublicRelease, tmp_path: Path) -> None:
-    """Of residents and of flows, from external zones too; none of a choice at another level."""
-    pipelines.write_intervals(mapped.folder, tmp_path / "intervals", draws=19)
-    draws = pipelines.intervals(mapped.folder, tmp_path / "intervals" / "draws.parquet")
-    codes = mapped.geography.codes("trct")
-    flows = mapped.unit_flows("trct", "trct")
-    flows["low"], flows["high"] = draws.between(flows, "trct", "trct")
-    flows = flows.assign(home=codes[flows["home"]], work=codes[flows["work"]])
-    residents = (
-        draws.flows("trct", None).assign(home=lambda found: found["home"].astype(str)).set_index("home")
-    )
-    work = str(flows.groupby("work")["S000"].sum().idxmax())
-    made = write_map(mapped.folder, tmp_path / "map.html", intervals=tmp_path / "intervals" / "draws.parquet")
-    with Reader(browser, made, (820, 500)) as reader:
+class Truth:
+    """What intervals should be, by plain sums of the draws: jobs by draw, home and work."""
+
+    def __init__(self, draws: PosteriorDraws) -> None:
+        self.draws, geography = draws, draws.release.geography
+        self.level = draws.home_level
+        self.codes = geography.codes(self.level).astype(str)
+        self.jobs = np.zeros((draws.draws, len(self.codes), len(self.codes)), np.int64)
+        for cells in draws.cells(self.level, self.level):
+            self.jobs[:, cells.home, cells.work] = cells.counts
+
+    def of(self, home: str | list[str] | None, work: str | list[str] | None) -> np.ndarray:
+        """Jobs in each draw of those whose codes begin so."""
+        own = [
+            np.ones(len(self.codes), bool)
+            if begin is None
+            else np.array(
+                [code.startswith(tuple([begin] if isinstance(begin, str) else begin)) for code in self.codes]
+            )
+            for begin in (home, work)
+        ]
+        return self.jobs[:, own[0]][:, :, own[1]].sum(axis=(1, 2))
+
+    def residents(self, column: str, home: list[str]) -> np.ndarray:
+        """Jobs in each draw of residents who are counted in a column."""
+        (name,) = (
+            name
+            for name, columns in count_columns(self.draws.release.categories).items()
+            if column in columns
+        )
+        total = np.zeros(self.draws.draws, np.int64)
+        for cells in self.draws.cells(self.level, None, (name,)):
+            code = count_columns(self.draws.release.categories)[name].index(column)
+            inside = [code.startswith(tuple(home)) for code in self.codes[cells.home]]
+            own = np.array(inside) & (cells.categories[0] == code)
+            total += cells.counts[:, own].sum(axis=1)
+        return total
+
+
+def ends(values: np.ndarray) -> list[float]:
+    return [float(end) for end in quantiles(values)]
+
+
+def test_every_interval(
+    browser: Any, jobs: pd.DataFrame, mapped: PublicRelease, bounded: tuple[PosteriorDraws, Path]
+) -> None:
+    """Between two of the draws of a sum: of flows, of several areas together, shares, means, zones."""
+    draws, file = bounded
+    truth = Truth(draws)
+    inside = jobs[jobs["zone"] == ""]
+    busy = inside["w_geocode"].str[:11].value_counts().index[:2].tolist()
+    with Reader(browser, file, (820, 500)) as reader:
+
+        def shown() -> Any:
+            return json.loads(reader.page.evaluate(PANEL))
+
         reader.page.select_option("#level", "trct")
-        to = flows[flows["work"] == work].set_index("home")
-        away = flows[flows["home"] == "25999999999"].set_index("work")
-        for side, code, expected in (("home", "", residents), ("work", work, to), ("home", "25", away)):
+        assert "public totals, and exact" in reader.text("jobs-interval")
+        reader.pick_side("home")
+        for code, row in zip(shown()["codes"], shown()["tables"]["top"], strict=True):
+            assert numbers(row[2]) == ends(truth.of(code, None))
+
+        # Of a county, of an external zone, and of two tracts together
+        for side, choice in (
+            ("work", [busy[0][:5]]),
+            ("home", ["25"]),
+            ("work", busy),
+            ("home", busy),
+            ("both", busy),
+        ):
             reader.page.keyboard.press("Escape")
+            reader.search(choice[0])
+            for code in choice[1:]:
+                reader.page.fill("#search", code)
+                reader.page.press("#search", "Shift+Enter")
             reader.pick_side(side)
-            if code:
-                reader.search(code)
-            shown = json.loads(reader.page.evaluate(PANEL))
-            assert shown["codes"], side
-            for found, row in zip(shown["codes"], shown["tables"]["top"], strict=True):
-                assert numbers(row[2]) == expected.loc[found, ["low", "high"]].tolist()
-            assert "90 % of the posterior draws" in shown["words"]["top-count"]
-        reader.search(work[:5])
-        assert "posterior" not in reader.text("top-count")
+            panel = shown()
+            text, tables = panel["words"], panel["tables"]
+            assert "90 % of the posterior draws" in text["top-count"]
+            others = [code for code in truth.codes if not code.startswith(tuple(choice))]
+            stay = truth.of(choice, choice)
+            come, leave = truth.of(others, choice), truth.of(choice, others)
+            balance = [numbers(row[1])[1:] for row in tables["balance-table"]]
+            expected = [come, stay, stay + leave, stay, leave, come + stay + leave]
+            assert balance == [[], *map(ends, expected)]
+            if side == "both":
+                assert numbers(text["jobs-interval"])[:2] == ends(expected[-1])
+            elif side == "home":
+                assert numbers(text["jobs-interval"])[:2] == ends(stay + leave)
+            for code, row in zip(panel["codes"], tables["top"], strict=True):
+                if side == "both":
+                    rest = [] if code in choice else [code]
+                    both = [truth.of(rest, choice), truth.of(choice, rest)]
+                    assert [numbers(cell)[1:] for cell in row[1:3]] == [*map(ends, both)]
+                else:
+                    pair = (code, choice) if side == "work" else (choice, code)
+                    assert numbers(row[2]) == ends(truth.of(*pair))
+            for row in tables.get("external-zones-table", []):
+                (zone,) = (zone for zone, name in ZONES.items() if name == row[0])
+                assert numbers(row[1])[1:] == ends(truth.of(zone, None if choice == [zone] else choice))
+            check_mean(truth, jobs, side, choice, text["commute-of"])
+        reader.pick_side("home")
+        everybody = sum(truth.residents(column, busy) for column in ("SE01", "SE02", "SE03"))
+        bars = reader.text("profile-bars").splitlines()
+        found = [numbers(line)[1:] for line in bars if "(" in line][3:6]  # after those of age
+        shares = [100 * truth.residents(column, busy) / everybody for column in ("SE01", "SE02", "SE03")]
+        assert found == [pytest.approx(ends(each), abs=0.051) for each in shares]
+
+        # Draws by block there are none of
+        reader.page.keyboard.press("Escape")
+        reader.search(str(inside["h_geocode"].mode()[0]))
+        assert (
+            reader.text("jobs-interval") == "No interval: the draws in this page are of whole block groups."
+        )
+        assert "posterior" not in reader.text("top-count") + reader.text("commute-of")
         assert reader.complaints == []
+
+
+def check_mean(truth: Truth, jobs: pd.DataFrame, side: str, choice: list[str], said: str) -> None:
+    """With the mean distance of released jobs between two units or, without any, between their centroids."""
+    places, digits = truth.draws.release.places(truth.level), DIGITS[truth.level]
+    n = len(truth.codes)
+    km = np.full((n, n), np.nan)
+    for (home, work), rows in jobs.groupby([jobs["h_geocode"].str[:digits], jobs["w_geocode"].str[:digits]]):
+        if rows["zone"].iloc[0] == "":
+            at = np.searchsorted(truth.codes, [home, work])
+            km[at[0], at[1]] = np.average(rows["km"], weights=rows["S000"])
+    lat, lon = (np.repeat(places[axis].to_numpy()[:, None], n, axis=1) for axis in ("latitude", "longitude"))
+    known = np.isfinite(lat) & np.isfinite(lat.T) & np.isnan(km)
+    km[known] = Geod(ellps="WGS84").inv(lon[known], lat[known], lon.T[known], lat.T[known])[2] / 1000
+    own = np.array([code.startswith(tuple(choice)) for code in truth.codes])
+    counted = {"work": own[None, :], "home": own[:, None], "both": own[None, :] | own[:, None]}[side]
+    weight = truth.jobs * (counted & np.isfinite(km))
+    if not weight.any():
+        assert "Mean" not in said
+        return
+    mean = (weight * np.nan_to_num(km)).sum(axis=(1, 2)) / weight.sum(axis=(1, 2))
+    assert numbers(said.split("Mean")[1])[:2] == pytest.approx(ends(mean), abs=0.011)
 
 
 def test_an_external_zone_is_an_area(reader: Reader, jobs: pd.DataFrame) -> None:

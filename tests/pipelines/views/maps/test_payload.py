@@ -14,6 +14,7 @@ import pytest
 
 import pipelines
 from pipelines.release.reader import PublicRelease
+from pipelines.views.maps.draws import draw_tables
 from pipelines.views.maps.payload import Payload, make_payload
 
 LARGE = 10_000_000
@@ -143,19 +144,26 @@ def test_shapes_or_cells(payload: Payload, mapped: PublicRelease, shapeless: Pub
     assert sorted(texts_of(around)["shapes"]) == sorted(mapped.levels)
 
 
-def test_intervals_are_those_of_the_draws(mapped: PublicRelease, tmp_path: Path) -> None:
+def test_draws_take_the_room_there_is(mapped: PublicRelease, tmp_path: Path) -> None:
+    """All of them where they fit; with less room they are of coarser levels, and then of residents only."""
     pipelines.write_intervals(mapped.folder, tmp_path / "intervals", draws=19)
     draws = pipelines.intervals(mapped.folder, tmp_path / "intervals" / "draws.parquet")
-    arrays = arrays_of(make_payload(mapped, LARGE, draws))
-    flows = mapped.unit_flows("trct", "trct")
-    n_rows = arrays["interval_rows:trct"]
-    assert np.array_equal(np.repeat(np.arange(len(n_rows)), n_rows), flows["work"])
-    assert np.array_equal(arrays["interval_home:trct"], flows["home"])
-    for name, expected in zip(("low", "high"), draws.between(flows, "trct", "trct"), strict=True):
-        assert np.array_equal(arrays[f"interval_{name}:trct"], expected)
-    residents = draws.flows("trct", None)
-    units = mapped.geography.unit_number("trct", residents["home"])
-    assert (arrays["interval_residents_high:trct"][units] == residents["high"]).all()
-    assert arrays["interval_residents_high:trct"].sum() == residents["high"].sum()
-    assert not any(name.startswith("interval_") for name in arrays_of(make_payload(mapped, LARGE)))
-    assert f"interval_low:{mapped.levels[-1]}" not in arrays, "there are no homes by block"
+    levels = mapped.levels
+    whole = draw_tables(draws, levels, LARGE)
+    for table in (table for table in whole if table.column == "S000"):
+        assert table.home == draws.home_level
+        rows = table.arrays["rows"]
+        cells = np.stack([np.repeat(np.arange(len(rows)), rows), table.arrays["home"]])
+        counts = table.arrays["counts"].reshape(-1, draws.draws)
+        (expected,) = draws.cells(table.home, table.work)
+        order = np.lexsort([expected.home, expected.work])
+        assert np.array_equal(cells, np.stack([expected.work, expected.home])[:, order])
+        assert np.array_equal(counts, expected.counts.T[order])
+    for limit in (sum(table.size for table in whole) - 1, whole[0].size, 0):
+        tables = draw_tables(draws, levels, limit)
+        assert sum(table.size for table in tables) <= limit
+        pairs = zip(whole, tables, strict=False)
+        coarser = [levels.index(fine.home) - levels.index(table.home) for fine, table in pairs]
+        assert min(coarser, default=0) >= 0
+        assert len(tables) < len(whole) or max(coarser) > 0
+    assert "draws" not in make_payload(mapped, LARGE).meta

@@ -1,0 +1,60 @@
+"""HTTP with clients that take their time: what the server (uvicorn) leaves open for ever is cut here.
+
+A connection is cut when a request's head has not come within `_HEAD_SECONDS` of the connection or of its
+first byte, when its body has not come within `_BODY_SECONDS` of its head, and when the client has taken
+nothing of an answer for `_ANSWER_SECONDS`. Between requests it is kept for uvicorn's ``timeout_keep_alive``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+__all__ = ["TimedProtocol"]
+
+_HEAD_SECONDS = 20.0
+_BODY_SECONDS = 60.0  # for at most `limits.body`
+_ANSWER_SECONDS = 60.0
+
+
+class TimedProtocol(H11Protocol):
+    """A connection."""
+
+    _cut: asyncio.TimerHandle | None = None
+    _awaited: object = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        connection = transport.get_extra_info("socket")
+        if hasattr(socket, "TCP_USER_TIMEOUT") and connection.family != socket.AF_UNIX:
+            # The system's own account of what the client has taken; ours ends at the system's buffers.
+            milliseconds = int(1000 * _ANSWER_SECONDS)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
+        self._await("head", _HEAD_SECONDS)
+
+    def data_received(self, data: bytes) -> None:
+        """Read, and wait for what is missing of the request, for as long as it may take altogether."""
+        super().data_received(data)
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete:
+            self._await("head", _HEAD_SECONDS)
+        elif cycle.more_body:
+            self._await(cycle, _BODY_SECONDS)
+        else:
+            self._await(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing."""
+        self._await(None)
+        super().connection_lost(exc)
+
+    def _await(self, what: object, seconds: float = 0) -> None:
+        if what is self._awaited:  # it has its time already
+            return
+        self._awaited = what
+        if self._cut is not None:
+            self._cut.cancel()
+        self._cut = None if what is None else self.loop.call_later(seconds, self.transport.abort)

@@ -1,0 +1,252 @@
+"""How a release is described to others: one sentence, its licence, its citation, and schema.org's Dataset."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+
+from pipelines.release.certificate import Certificate
+from pipelines.release.reader import PublicRelease
+from pipelines.service.public.catalog import Version
+from pipelines.service.public.downloads import media_type
+from pipelines.service.public.formats import MEDIA_TYPES, Format
+from pipelines.service.settings import ServiceSettings
+from pipelines.views.exports.source import usual_level
+from pipelines.views.labels import job_type_words, plural
+from synth import decimal_up
+
+__all__ = ["SITE", "Citation", "Licence", "Offer", "cite", "data_catalog", "data_set", "in_one_sentence"]
+
+SITE = "Synthetic commuting data"
+_CONTEXT = "https://schema.org/"
+_TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {
+    each: rf"\{each}" for each in "{}$&%#_"
+}
+_OFFERED: tuple[Format, ...] = ("csv", "geojson", "arrow")
+
+
+def in_one_sentence(certificate: Certificate) -> str:
+    """Say what a release is."""
+    released = certificate.release
+    return (
+        f"{certificate.totals.synthetic_workers:,} synthetic workers of {released.year}, where they live and "
+        f"where they work ({job_type_words(released.job_type)}). No row is a real person: homes were drawn "
+        f"at random, with a certificate of differential privacy, epsilon {_up(certificate.run.epsilon)} and "
+        f"delta {_up(certificate.run.delta)}."
+    )
+
+
+@dataclass(frozen=True)
+class Licence:
+    """A licence: what it is called, and an address where it can be read, if one is known."""
+
+    name: str
+    address: str | None
+
+    @classmethod
+    def of(cls, words: str | None) -> Licence | None:
+        """Understand what a configuration names: an address, a name such as CC-BY-4.0, or other words."""
+        if words is None:
+            return None
+        if re.fullmatch(r"https?://\S+", words):
+            return cls(words, words)
+        try:
+            known = canonicalize_license_expression(words)
+        except InvalidLicenseExpression:
+            return cls(words, None)
+        single = re.fullmatch(r"[\w.-]+", known) and not known.startswith("LicenseRef-")
+        return cls(known, f"https://spdx.org/licenses/{known}.html" if single else None)
+
+
+@dataclass(frozen=True)
+class Citation:
+    """A citation, in words and for BibTeX."""
+
+    words: str
+    bibtex: str
+
+
+def cite(version: Version, settings: ServiceSettings) -> Citation:
+    """Return how to cite a version.
+
+    Parameters
+    ----------
+    version : Version
+        With a certificate.
+    settings : ServiceSettings
+        Of the service that publishes it.
+    """
+    state, title, year = version.state, _title(version), version.state.begun[:4]
+    address = f"{settings.address}{version.page}"
+    by = "" if settings.publisher is None else f"{settings.publisher} "
+    date = f"({year}). "
+    head = f"{by}{date}{title}" if by else f"{title} {date.rstrip('. ')}"
+    fields = {
+        "title": f"{{{_tex(title)}}}",
+        "author": None if settings.publisher is None else f"{{{_tex(settings.publisher)}}}",
+        "year": year,
+        "note": f"Synthetic data set, version {_tex(state.version)}, SHA-256 {version.sha256}",
+        "howpublished": rf"\url{{{address}}}",
+    }
+    lines = [f"  {name} = {{{value}}}," for name, value in fields.items() if value is not None]
+    key = re.sub(r"\W", "-", f"{state.name}-{state.version}", flags=re.ASCII)
+    return Citation(
+        words=f"{head}, version {state.version} [synthetic data set]. {address}",
+        bibtex="\n".join([f"@misc{{{key},", *lines, "}"]),
+    )
+
+
+def _up(bound: str) -> str:
+    return decimal_up(Fraction(bound), 4)
+
+
+def _tex(words: str) -> str:
+    return "".join(_TEX.get(each, each) for each in words)
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The tables of a level: what its areas are called; addresses from the root of the service, by format."""
+
+    areas: str
+    of_flows: dict[Format, str]
+    of_areas: dict[Format, str]
+
+    @classmethod
+    def of(cls, version: Version, level: str) -> Offer:
+        """Return those of a version."""
+
+        def formats(question: str) -> dict[Format, str]:
+            return {form: f"/api/v1{version.page}/{question}&format={form}" for form in _OFFERED}
+
+        flows = formats(f"flows?work_level={level}&home_level={level}")
+        return cls(plural(level), flows, formats(f"areas?level={level}"))
+
+
+def data_set(version: Version, release: PublicRelease, settings: ServiceSettings) -> dict[str, Any]:
+    """Describe a version as schema.org's Dataset, for search engines.
+
+    Parameters
+    ----------
+    version : Version
+        Usable.
+    release : PublicRelease
+        It, opened.
+    settings : ServiceSettings
+    """
+    certificate, address = release.certificate, settings.address
+    licence, publisher = Licence.of(release.licence), _publisher(settings)
+    described: dict[str, Any] = {
+        "@context": _CONTEXT,
+        "@type": "Dataset",
+        "@id": f"{address}{version.page}",
+        "url": f"{address}{version.page}",
+        "identifier": f"{address}{version.page}",
+        "name": _title(version),
+        "description": in_one_sentence(certificate),
+        "version": version.state.version,
+        "datePublished": version.state.begun,
+        "temporalCoverage": str(certificate.release.year),
+        "keywords": ["commuting", "origin-destination", "synthetic data", "differential privacy"],
+        "measurementTechnique": certificate.definition.words,
+        "isAccessibleForFree": True,
+        "variableMeasured": [
+            {"@type": "PropertyValue", "name": name, "description": meaning}
+            for name, meaning in release.counts.items()
+        ],
+        "includedInDataCatalog": {"@type": "DataCatalog", "name": SITE, "url": f"{address}/"},
+        "distribution": [*_questions(version, release, address), *_files(version, address)],
+    }
+    if licence is not None:
+        described["license"] = licence.address or {"@type": "CreativeWork", "name": licence.name}
+    if publisher is not None:
+        described |= {"creator": publisher, "publisher": publisher}
+    if box := _box(release):
+        described["spatialCoverage"] = {"@type": "Place", "geo": {"@type": "GeoShape", "box": box}}
+    return described
+
+
+def data_catalog(versions: Iterable[Version], settings: ServiceSettings) -> dict[str, Any]:
+    """Describe the site as schema.org's DataCatalog, with the releases that are to be used."""
+    publisher = _publisher(settings)
+    return {
+        "@context": _CONTEXT,
+        "@type": "DataCatalog",
+        "name": SITE,
+        "url": f"{settings.address}/",
+        **({} if publisher is None else {"publisher": publisher}),
+        "dataset": [
+            {
+                "@type": "Dataset",
+                "@id": f"{settings.address}{version.page}",
+                "url": f"{settings.address}{version.page}",
+                "name": _title(version),
+                "description": in_one_sentence(version.certificate),
+            }
+            for version in versions
+            if version.certificate is not None
+        ],
+    }
+
+
+def _questions(version: Version, release: PublicRelease, address: str) -> list[dict[str, str]]:
+    offer = Offer.of(version, usual_level(release))
+    return [
+        {
+            "@type": "DataDownload",
+            "name": f"{what}, {form}",
+            "contentUrl": f"{address}{where}",
+            "encodingFormat": MEDIA_TYPES[form],
+        }
+        for what, formats in ((f"flows between {offer.areas}", offer.of_flows), (offer.areas, offer.of_areas))
+        for form, where in formats.items()
+    ]
+
+
+def _files(version: Version, address: str) -> list[dict[str, str]]:
+    return [
+        {
+            "@type": "DataDownload",
+            "name": file.name,
+            "contentUrl": f"{address}{version.address(file)}",
+            "encodingFormat": media_type(file.name),
+            "contentSize": f"{file.size} B",
+            "sha256": file.sha256,
+        }
+        for file in version.files.values()
+        if file.name.endswith((".csv.gz", ".parquet")) and "_od_" in file.name
+    ]
+
+
+def _publisher(settings: ServiceSettings) -> dict[str, Any] | None:
+    if settings.publisher is None:
+        return None
+    described: dict[str, Any] = {"@type": "Organization", "name": settings.publisher}
+    if settings.contact is not None:
+        kind = "url" if settings.contact.startswith("http") else "email"
+        described["contactPoint"] = {
+            "@type": "ContactPoint",
+            "contactType": "customer service",
+            kind: settings.contact,
+        }
+    return described
+
+
+def _box(release: PublicRelease) -> str | None:
+    """South, west, north and east of all areas."""
+    geography = release.geography
+    longitude, latitude = release.unbroken(geography.longitude), geography.latitude
+    if not np.isfinite(latitude).any():
+        return None
+    ends = (np.nanmin(latitude), np.nanmin(longitude), np.nanmax(latitude), np.nanmax(longitude))
+    return " ".join(f"{end:.4f}" for end in ends)
+
+
+def _title(version: Version) -> str:
+    return version.state.name if version.certificate is None else version.certificate.release.name

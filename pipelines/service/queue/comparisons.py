@@ -1,0 +1,219 @@
+"""Plans beside each other, as `odsynth tune` tries them: from public inputs, at no price.
+
+What is varied is kept with the run as a `Variation`, what was found as a document with a row for each
+combination. A row names its settings in full, so that its plan can be asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from pipelines.config.loading import ConfigError, ReleaseConfig, WorkloadTable
+from pipelines.config.problems import problems_across
+from pipelines.planning.measured import table_in_words
+from pipelines.planning.recommendation import recommend
+from pipelines.planning.sweep import Sweep, changed, draw_frontier, tune
+
+__all__ = [
+    "FRONTIER",
+    "MOST",
+    "Variation",
+    "VariedTable",
+    "compare",
+    "comparison_folder",
+    "varied",
+    "with_workload",
+]
+
+FRONTIER = "frontier.png"
+MOST = 24
+"""Combinations of a comparison; each takes about as long as a plan."""
+
+_MEASURES = (
+    "total_variation",
+    "block_variation",
+    "mean_commute_error",
+    "destination_error",
+    "noise_share",
+    "objective",
+)
+_CHOSEN = ("mechanism", "tables", "coarsening", "pool_level", "pool_by")
+
+
+_Name = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,100}$")]
+
+
+class VariedTable(BaseModel):
+    """A table that a release is for: as a `[[workload]]` of a configuration."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    home: _Name
+    work: _Name | None = None
+    attributes: Annotated[tuple[_Name, ...], Field(max_length=20)] = ()
+    weight: Annotated[str, StringConstraints(pattern=r"^[0-9]{1,6}(\.[0-9]{1,6})?$")] = "1"
+
+
+class Variation(BaseModel):
+    """What is varied; of what is left empty, each combination has what the configuration says.
+
+    Attributes
+    ----------
+    epsilon, delta : tuple of str
+        Exact numbers as text.
+    mechanism : tuple of str
+        Names, or "auto" for the planner's choice.
+    workload : tuple of tuple of VariedTable
+        Tables that a release may be for; empty for those of the configuration.
+    """
+
+    epsilon: tuple[str, ...] = ()
+    delta: tuple[str, ...] = ()
+    mechanism: tuple[str, ...] = ()
+    workload: tuple[tuple[VariedTable, ...], ...] = ()
+
+    @property
+    def workloads(self) -> tuple[tuple[VariedTable, ...], ...]:
+        """Those that are tried, the configuration's first."""
+        return self.workload or ((),)
+
+    @property
+    def sweep(self) -> Sweep:
+        """The rest, as `tune` takes it."""
+        return Sweep(epsilon=self.epsilon, delta=self.delta, mechanism=self.mechanism)
+
+    def configurations(self, config: ReleaseConfig) -> list[ReleaseConfig]:
+        """Return the configuration with every combination.
+
+        Raises
+        ------
+        ConfigError
+            If a value cannot be used.
+        """
+        each = (self.sweep.configurations(with_workload(config, tables)) for tables in self.workloads)
+        return [one for several in each for one in several]
+
+
+def comparison_folder(outs: Path, run: int) -> Path:
+    """Return where the picture of a comparison lies."""
+    return outs / f"run-{run:06}-comparison"
+
+
+def with_workload(config: ReleaseConfig, tables: Sequence[VariedTable]) -> ReleaseConfig:
+    """Return the configuration with other tables that the release is for; as it is if there are none.
+
+    Raises
+    ------
+    ConfigError
+        If a table cannot be used with the levels and attributes of the configuration.
+    """
+    if not tables:
+        return config
+    asked = [{k: v for k, v in one.model_dump(mode="json").items() if v is not None} for one in tables]
+    there = {"geography": config.geography, "jobs": config.jobs}
+    tables_there = {name: part.model_dump(mode="json", exclude_none=True) for name, part in there.items()}
+    # Of all that such tables may contradict, these are about what was asked; the others were checked before.
+    found = problems_across({**tables_there, "workload": asked})
+    if problems := [problem for problem in found if problem.startswith("workload")]:
+        raise ConfigError(problems)
+    workload = tuple(WorkloadTable.model_validate(one, strict=False) for one in asked)
+    return config.model_copy(update={"workload": workload})
+
+
+def compare(
+    config: ReleaseConfig, asked: Mapping[str, Any], folder: Path, count: Callable[[int, int], None]
+) -> dict[str, Any]:
+    """Try every combination, and draw the frontier.
+
+    Parameters
+    ----------
+    config : ReleaseConfig
+    asked : mapping
+        A `Variation`.
+    folder : Path
+        Where the picture is drawn; what is there comes from an interrupted attempt.
+    count : callable
+        Told how many combinations were tried, and how many there are.
+
+    Returns
+    -------
+    dict
+        ``rows``, and ``recommended``, what `recommend` says of those with the configuration's workload.
+    """
+    variation = Variation.model_validate(asked)
+    total, frames = len(variation.configurations(config)), []
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    count(0, total)
+    each = total // len(variation.workloads)
+    for number, tables in enumerate(variation.workloads):
+        tried = partial(_count, count, number * each, total)
+        frame = tune(with_workload(config, tables), variation.sweep, count=tried)
+        frames.append(frame.assign(workload=workload_words(tables), number=number))
+    results = pd.concat(frames, ignore_index=True)
+    draw_frontier(results, config.release.name, folder / FRONTIER)
+    own = [frame for frame, tables in zip(frames, variation.workloads, strict=True) if not tables]
+    recommended = recommend(own[0].drop(columns=["workload", "number"]), config) if own else None
+    rows = [_row({str(name): value for name, value in row.items()}) for row in results.to_dict("records")]
+    return {"rows": rows, "recommended": recommended}
+
+
+def _count(count: Callable[[int, int], None], before: int, total: int, done: int, _: int) -> None:
+    count(before + done, total)
+
+
+def workload_words(tables: Sequence[VariedTable]) -> str:
+    """Return what a workload is called."""
+    names = (
+        table_in_words(one.home, one.work, one.attributes)
+        + (f" (weight {one.weight})" if one.weight != "1" else "")
+        for one in tables
+    )
+    return "; ".join(names) or "as configured"
+
+
+def varied(config: ReleaseConfig, variation: Variation, row: Mapping[str, Any]) -> ReleaseConfig:
+    """Return the configuration with the settings of a row of a comparison.
+
+    Raises
+    ------
+    ConfigError
+        If the configuration has changed since, so that they cannot be used any more.
+    """
+    one = with_workload(config, variation.workloads[row["number"]])
+    # What was not varied stays as it is written, which a row may quote with fewer digits.
+    names = (name for name in ("epsilon", "delta", "mechanism") if getattr(variation, name))
+    return changed(one, {name: row[name] for name in names})
+
+
+def _row(tried: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a combination as it is kept: numbers that are none are None."""
+    certified = bool(tried["certified"])
+    row = {name: tried[name] for name in ("epsilon", "delta", "mechanism", "workload", "number")}
+    row["certified"] = certified
+    if not certified:
+        return row
+    row |= {f"chosen_{name}": str(tried[f"chosen_{name}"]) for name in _CHOSEN}
+    row |= {name: _number(tried[name]) for name in _MEASURES}
+    names = [str(name).removeprefix("loss: ") for name in tried if str(name).startswith("loss: ")]
+    losses = [
+        (name, _number(tried[f"loss: {name}"]), _number(tried[f"public model: {name}"])) for name in names
+    ]
+    row["tables"] = [
+        {"table": name, "loss": loss, "public_model": model}
+        for name, loss, model in losses
+        if loss is not None
+    ]
+    return json.loads(json.dumps(row))
+
+
+def _number(value: Any) -> float | None:
+    return None if value != value else float(value)

@@ -1,0 +1,109 @@
+"""Key figures of a release: how many cross a border to work, and the largest commute, with intervals."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import BaseModel
+
+from pipelines.release.reader import PublicRelease
+from pipelines.views.intervals import PosteriorDraws
+from pipelines.views.labels import named_area, unit_names
+from synth.intervals import intervals
+
+__all__ = ["Counted", "KeyFigures", "LargestCommute", "key_figures"]
+
+Bounds = tuple[int | None, int | None]
+
+
+class Counted(BaseModel):
+    """A number of synthetic workers; the interval of the true one, where there are posterior draws."""
+
+    jobs: int
+    low: int | None = None
+    high: int | None = None
+
+
+class LargestCommute(Counted):
+    """Between two areas: what they are called."""
+
+    home: str
+    work: str
+
+
+class KeyFigures(BaseModel):
+    """Key figures.
+
+    Attributes
+    ----------
+    level : str
+        Of the areas: the coarsest that has several with names, unless flows between them are noise.
+    jobs : int
+        All.
+    crossing : Counted
+        Those with home and workplace in different areas.
+    largest : LargestCommute or None
+        The largest flow between two areas of the region; None if there is none.
+    """
+
+    level: str
+    jobs: int
+    crossing: Counted
+    largest: LargestCommute | None
+
+
+def key_figures(release: PublicRelease, draws: PosteriorDraws | None = None) -> KeyFigures | None:
+    """Compute the key figures.
+
+    Parameters
+    ----------
+    release : PublicRelease
+    draws : PosteriorDraws, optional
+        Of the release.
+
+    Returns
+    -------
+    KeyFigures or None
+        None where no level has several areas, flows between which are more than noise.
+    """
+    level = _level(release)
+    if level is None:
+        return None
+    flows = release.unit_flows(level, level)
+    home, work, jobs = (flows[name].to_numpy() for name in ("home", "work", "S000"))
+    external = release.geography.is_external(release.geography.starts(level))
+    among = np.flatnonzero((home != work) & ~external[home])
+    at = among[jobs[among].argmax()] if among.size else None
+    pair = None if at is None else (int(home[at]), int(work[at]))
+    bounds: list[Bounds] = [(None, None), (None, None)]
+    if draws is not None and draws.has(level):
+        bounds = _bounds(draws, level, pair)
+    (low, high), (least, most) = bounds
+    largest = None
+    if pair is not None:
+        ends = (named_area(release, level, unit) for unit in pair)
+        names = dict(zip(("home", "work"), ends, strict=True))
+        largest = LargestCommute(jobs=int(jobs[at]), low=least, high=most, **names)
+    crossing = Counted(jobs=int(jobs[home != work].sum()), low=low, high=high)
+    return KeyFigures(level=level, jobs=int(jobs.sum()), crossing=crossing, largest=largest)
+
+
+def _level(release: PublicRelease) -> str | None:
+    """The coarsest level with several areas, all with names; if there is none, the coarsest with several."""
+    geography, noisy = release.geography, () if release.accuracy is None else release.accuracy.noisy_levels
+    several: list[tuple[bool, int, str]] = []
+    for level in release.levels:
+        inside = np.flatnonzero(~geography.is_external(geography.starts(level)))
+        if inside.size > 1 and level not in noisy:
+            several.append((not (unit_names(release, level, inside) != "").all(), len(several), level))
+    return min(several)[2] if several else None
+
+
+def _bounds(draws: PosteriorDraws, level: str, pair: tuple[int, int] | None) -> list[Bounds]:
+    """Intervals of all who cross a border, and of a pair of home and work area."""
+    crossing, one = np.zeros(draws.draws, np.int64), np.zeros(draws.draws, np.int64)
+    for cells in draws.cells(level, level):
+        crossing += cells.counts[:, cells.home != cells.work].sum(axis=1)
+        if pair is not None:
+            own = (cells.home == pair[0]) & (cells.work == pair[1])
+            one += cells.counts[:, own].sum(axis=1)
+    return [(int(low), int(high)) for low, high in (intervals(each) for each in (crossing, one))]
