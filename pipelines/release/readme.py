@@ -60,6 +60,7 @@ _FILES = {
     ACCURACY_FILE: "how far numbers are expected to be from the truth",
     NAME_FILE: "names of public units, for maps",
     f"{POLYGON_FOLDER}/": "shapes of public units, for maps",
+    VERIFIER: "a program of one file that checks the release without odsynth, with Python and pyarrow",
     "README.md": "what is in the release, in words",
     "certificate.json.sig": "a signature of the certificate",
     "certificate.json": "the privacy certificate",
@@ -71,6 +72,10 @@ _FILES = {
     "signing-key.pub": "the public key that signatures are checked with",
 }
 
+
+_NOT_THIS_COPY = (
+    "Whoever can change the data can change this copy too: take the file from the project instead"
+)
 
 FILE_MEANINGS = tuple(dict.fromkeys((*_FILES.values(), "another file")))
 """What files of a release can be, data first."""
@@ -186,19 +191,9 @@ def release_readme(
     shapes = (
         f"- {', '.join(f'`{name}`' for name in polygons)}: {file_meaning(polygons[0])}\n" if polygons else ""
     )
-<<<<<<< HEAD
-    words = f"- `{NAME_FILE}`: names of public units, for maps\n" if named else ""
-    sheet = f"- `{ACCURACY_FILE}`: how far numbers are expected to be from the truth\n" if accuracy else ""
-    alone = (
-        f"- `{VERIFIER}`: one file that checks this folder without odsynth, with Python and pyarrow.\n"
-        "  Whoever can change the data can change this copy too: take the file from the project instead\n"
-        if verifier
-        else ""
-    )
-=======
     words = f"- `{NAME_FILE}`: {_FILES[NAME_FILE]}\n" if named else ""
     sheet = f"- `{ACCURACY_FILE}`: {_FILES[ACCURACY_FILE]}\n" if accuracy else ""
->>>>>>> main
+    alone = f"- `{VERIFIER}`: {_FILES[VERIFIER]}.\n  {_NOT_THIS_COPY}\n" if verifier else ""
     trust = f"\n## How far to trust a number\n\n{accuracy_in_words(accuracy)}\n" if wording != 1 else ""
     status = (
         "Every check of the program passed: this release is **for publication**."
@@ -223,15 +218,9 @@ random from {plan.mechanism.words}.
 {several}
 - {_files(names, "od")}: {_FILES["_od_main_"]}
 {aux}{jobs}{noisy}\
-<<<<<<< HEAD
-- `certificate.json`: the privacy certificate; `certificate.schema.json` describes its fields
-- `plan/`: the public plan from which the certificate can be computed again
-{shapes}{words}{sheet}{alone}- `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)
-=======
 - `certificate.json`: {_FILES["certificate.json"]}; `certificate.schema.json` describes its fields
 - `plan/`: {_FILES["plan/"]}
-{shapes}{words}{sheet}- `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)
->>>>>>> main
+{shapes}{words}{sheet}{alone}- `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)
 
 `odsynth verify` on this folder repeats every check; it needs no confidential data.
 {signature}
