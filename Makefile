@@ -8,7 +8,8 @@ STAMP := $(VENV)/.installed
 UNFINISHED := $(VENV)/.unfinished
 # -qq: errors only. The versions are fixed by the lock file, so pip has nothing else to tell.
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
-LIBRARY := pipelines/views/maps/vendor/maplibre-gl.js
+SBOM := pipelines/sbom.cdx.json
+LIBRARY := pipelines/views/maps/vendor/LICENSES-bundled.txt
 # What `make check` runs, below tests/: of every room what is quick and would notice most.
 QUICK := $(addprefix tests/,test_architecture.py test_docs.py test_public_api.py \
 	$(addprefix synth/test_,exact_numbers.py pairs.py composition.py domains.py geometric.py urn.py dirichlet.py) \
@@ -25,7 +26,7 @@ SUPPORTED := import sys; sys.exit(sys.version_info < (3, 11))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check deep lint library docs bench notebooks reference schema lock clean
+.PHONY: help demo test check deep lint proofs library docs dist licences bench notebooks reference schema lock clean
 
 help:  ## Show this list
 	@echo "odsynth: synthetic commuting data with a certificate of privacy. Targets:"
@@ -52,6 +53,10 @@ lint: $(STAMP)  ## Set up, then check style, formatting, import rules and types
 	@$(BIN)/lint-imports --no-cache --no-logo
 	@$(BIN)/mypy
 
+# Needs Coq, and nothing of Python: docs/proofs/README.md names the packages.
+proofs:  ## Check the machine-read proofs of the guarantee, with Coq (docs/proofs)
+	@docs/proofs/check
+
 # Set-up happens once, and again when what it installs has changed. An environment that this rule began and did not
 # finish (the marker is still there), or one that cannot run a supported Python and pip, is made anew; any other
 # environment found here is brought up to date in place.
@@ -72,16 +77,8 @@ $(STAMP): requirements.lock pyproject.toml
 
 library: $(LIBRARY)  ## Fetch the library that draws maps (MapLibre GL JS), with npm
 
-# Exactly the version and the contents that package-lock.json names. Only these three files are used.
 $(LIBRARY): pipelines/views/maps/package-lock.json
-	@if ! command -v npm >/dev/null; then \
-		echo "No npm here: \"odsynth map\" needs Node.js with npm, then \"make library\"." >&2; \
-	elif npm ci --prefix pipelines/views/maps --ignore-scripts --no-audit --no-fund --silent; then \
-		mkdir -p $(@D) && cd pipelines/views/maps && \
-		cp node_modules/maplibre-gl/LICENSE.txt node_modules/maplibre-gl/dist/maplibre-gl.css vendor && \
-		cp node_modules/maplibre-gl/dist/maplibre-gl.js vendor && rm -r node_modules; \
-	else \
-		echo "npm could not fetch the library that draws maps: try \"make library\" again." >&2; fi
+	@$(PYTHON) building/library.py && touch -c $@
 
 # What only the site needs, beside what requirements.lock has, is installed when the site is first built.
 docs: $(STAMP) notebooks  ## Build the documentation as a site, notebooks executed, into out/docs
@@ -89,6 +86,22 @@ docs: $(STAMP) notebooks  ## Build the documentation as a site, notebooks execut
 	@rm -rf out/docs docs/site/reference/generated
 	@$(BIN)/python -m sphinx -q -W --keep-going --fresh-env -j 2 -c docs/site -d out/docs-pages . out/docs
 	@echo "The documentation is in out/docs: open out/docs/index.html."
+
+# Two builds of a commit have the same bytes. The SBOM goes into the packages, so that certificates can name it, and is
+# put beside them; in the checkout it does not stay, because it is of a package and not of code that changes.
+dist: $(STAMP) $(LIBRARY)  ## Build wheel, source archive and SBOM (CycloneDX) into dist/, and check them
+	@$(PIP) install --require-hashes --no-deps -r requirements-dist.lock
+	@rm -rf dist build && mkdir dist
+	@trap 'rm -f $(SBOM)' EXIT && $(BIN)/python building/sbom.py sbom $(SBOM) && \
+		$(BIN)/python -m build --no-isolation --outdir dist . >/dev/null && \
+		wheel=$$(echo dist/*.whl) && cp $(SBOM) $${wheel%-py3-none-any.whl}.cdx.json
+	@$(BIN)/python -m twine check --strict dist/*.whl dist/*.tar.gz
+	@$(BIN)/check-wheel-contents dist/*.whl
+	@cd dist && sha256sum *
+
+licences: $(STAMP)  ## Write docs/licences.md from the installed libraries
+	@$(PIP) install --require-hashes --no-deps -r requirements-dist.lock
+	@$(BIN)/python building/sbom.py licences
 
 # "make bench PAGE=docs/benchmarks.md" also puts the figures into the page.
 bench: $(STAMP)  ## Measure sampler, planner, certifier and whole releases: time, memory, Dask tasks
@@ -108,14 +121,17 @@ schema: $(STAMP)  ## Write docs/certificate.schema.json from the program
 		> docs/certificate.schema.json.new && mv docs/certificate.schema.json.new docs/certificate.schema.json
 
 # Keeps the versions that still fit; "make lock LOCKFLAGS=--upgrade" takes the newest of everything.
-lock: $(STAMP)  ## Write requirements.lock and requirements-docs.lock anew from pyproject.toml
+lock: $(STAMP)  ## Write requirements.lock and the two beside it anew from pyproject.toml
 	@test -x $(BIN)/uv || $(PIP) install uv
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 		--extra test $(LOCKFLAGS) --output-file requirements.lock pyproject.toml
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 		--extra docs $(LOCKFLAGS) --constraint requirements.lock --output-file requirements-docs.lock \
 		$$(sed -n 's/^\([a-z0-9._-]*\)==.*/--no-emit-package \1/p' requirements.lock) pyproject.toml
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+		--extra dist $(LOCKFLAGS) --constraint requirements.lock --output-file requirements-dist.lock \
+		$$(sed -n 's/^\([a-z0-9._-]*\)==.*/--no-emit-package \1/p' requirements.lock) pyproject.toml
 
 clean:  ## Remove the environment, caches and builds; keeps out/
-	@rm -rf $(VENV) $(dir $(LIBRARY)) docs/site/reference/generated build dist *.egg-info pipelines/_version.py .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) $(dir $(LIBRARY)) $(SBOM) docs/site/reference/generated build dist *.egg-info pipelines/_version.py .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find synth geo_data pipelines tests benchmarks examples notebooks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

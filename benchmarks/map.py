@@ -34,6 +34,7 @@ from pipelines import read_public_release
 from pipelines.views.maps import write_map
 
 LOADS = 5
+OPENINGS = 3  # of the map of a simulated state
 LAPTOP, PHONE = {"width": 1366, "height": 768}, {"width": 390, "height": 844}
 FLAGS = [
     "--no-sandbox",
@@ -43,7 +44,7 @@ FLAGS = [
 ]
 IDLE = """() => new Promise((done) => {
     const { map } = document.getElementById("map");
-    map.once("idle", done);
+    map.once("idle", () => done()); // and not with the event, which has the whole map in it
     map.triggerRepaint();
 })"""
 ODSYNTH = [sys.executable, "-m", "pipelines.cli"]
@@ -105,7 +106,7 @@ def of_a_state(folder: Path, jobs: int) -> str:
     path = write_map(folder / "release" / "public", folder / "map.html")
     took = time.perf_counter() - begin
     pictures, worked, answers, opened, later, memory = [], [], [], [], [], []
-    for _ in range(LOADS):
+    for _ in range(OPENINGS):
         with sync_playwright() as driver, Memory() as peak:
             chromium = driver.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
             page = open_map(chromium, path)
@@ -132,7 +133,7 @@ def of_a_state(folder: Path, jobs: int) -> str:
         ["an answer after that", *both(later)],
         ["memory of the browser: at first; with the finest areas", *gigabytes(memory)],
     ]
-    head = f"Load average at the start {load:.1f}, on {os.cpu_count()} cores; medians of {LOADS} openings."
+    head = f"Load average at the start {load:.1f}, on {os.cpu_count()} cores; medians of {OPENINGS} openings."
     return f"{head}\n\n{table(['', 'median', 'largest'], rows)}"
 
 

@@ -17,14 +17,17 @@ from pipelines.planning.form import plan_hash
 from pipelines.planning.storage import load_plan
 from pipelines.release import verify as verify_alone
 from pipelines.release.accuracy import ACCURACY_FILE, read_accuracy
+from pipelines.release.certificate import Certificate
 from pipelines.release.formats import certificate_text, parse_certificate
-from pipelines.release.layout import file_names, seal
+from pipelines.release.layout import file_names, public_files, seal, with_sizes
 from pipelines.release.names import NAME_FILE
-from pipelines.release.readme import release_readme
+from pipelines.release.readme import describe_plan, release_readme
+from pipelines.release.records import DATA_PACKAGE, record_texts
 from pipelines.release.signing import PUBLIC_KEY
 from pipelines.release.verification import VerificationError, verify
 from pipelines.release.verifier import VERIFIER
 from pipelines.running import run as runs
+from pipelines.storage.checksums import sha256_of
 
 
 def with_values(tables: Mapping[str, Any], *changes: Mapping[str, object]) -> dict[str, Any]:
@@ -94,8 +97,22 @@ def edit_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 def seal_again(folder: Path) -> None:
-    """Write the digests of a public folder anew, as somebody would who has changed a file of it."""
-    seal(folder, parse_certificate((folder / "certificate.json").read_bytes()))
+    """Write records and digests of a public folder anew, as somebody would who has changed a file of it."""
+    certificate = parse_certificate((folder / "certificate.json").read_bytes())
+    _write_records(folder, certificate)
+    seal(folder, certificate)
+
+
+def _write_records(folder: Path, certificate: Certificate) -> None:
+    """Write the records anew, where there are some and the plan is one."""
+    if (folder / DATA_PACKAGE).exists():
+        with suppress(Exception):
+            plan = load_plan(folder / "plan")
+            names, named = file_names(plan.configuration), (folder / NAME_FILE).is_file()
+            hashes = {name: sha256_of(folder / name) for name in public_files(folder)}
+            about = describe_plan(plan, certificate, names, named=named)
+            for name, text in record_texts(about, with_sizes(folder, hashes)).items():
+                (folder / name).write_text(text, encoding="utf-8")
 
 
 def forge(folder: Path, document: Any) -> None:
@@ -119,6 +136,7 @@ def forge(folder: Path, document: Any) -> None:
             given = {"named": named, "signed": signed, "verifier": verifier, "accuracy": accuracy}
             text = release_readme(plan, certificate, names, **given)
             (folder / "README.md").write_text(text, encoding="utf-8")
+    _write_records(folder, certificate)
     seal(folder, certificate)
 
 

@@ -102,15 +102,18 @@ def test_the_reference_has_every_public_object_once() -> None:
         assert Counter(listed) == Counter(public), f"docs/site/reference/{name}.md"
 
 
-def test_what_the_site_needs_is_locked_apart_from_what_tests_need() -> None:
+def test_what_the_site_and_packages_need_is_locked_apart_from_what_tests_need() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    needed = {re.split(r"[<>=]", one)[0] for one in extras["optional-dependencies"]["docs"]}
-    site, tests = (
-        set(re.findall(r"^([a-z0-9.-]+)==", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE))
-        for name in ("requirements-docs.lock", "requirements.lock")
-    )
-    assert needed <= site
-    assert not site & tests
+    locks = {"": "requirements.lock", "docs": "requirements-docs.lock", "dist": "requirements-dist.lock"}
+    locked = {
+        extra: set(re.findall(r"(?m)^([a-z0-9.-]+)==", (ROOT / name).read_text(encoding="utf-8")))
+        for extra, name in locks.items()
+    }
+    tests = locked.pop("")
+    for extra, names in locked.items():
+        needed = {re.split(r"[\[<>=]", one)[0] for one in extras["optional-dependencies"][extra]}
+        assert needed <= names | tests
+        assert not names & tests
 
 
 # What users call first has an example.

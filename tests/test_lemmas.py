@@ -12,7 +12,8 @@ import pytest
 
 import synth
 
-TEXT = (Path(__file__).parent.parent / "docs" / "privacy.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parent.parent
+TEXT = (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8")
 PARAGRAPHS = re.split(r"\n(?=\*\*Lemma \d+ )", TEXT)[1:]
 LEMMAS = {int(re.match(r"\*\*Lemma (\d+) ", p)[1]): p for p in PARAGRAPHS}  # type: ignore[index]
 
@@ -73,3 +74,20 @@ def test_every_function_that_names_a_lemma_is_named_by_it() -> None:
     assert named
     stated = {(name, number) for number, paragraph in LEMMAS.items() for name in functions_of(paragraph)}
     assert named == stated
+
+
+def test_the_table_of_machine_read_proofs_names_what_there_is() -> None:
+    """Of every statement but three that all use: lemma, file, function of the lemma, and test."""
+    proofs = ROOT / "docs" / "proofs"
+    page, statements = ((proofs / name).read_text(encoding="utf-8") for name in ("README.md", "Statements.v"))
+    row = r"^\| (\d+) \| `(\w+)` \| .* \| `(.+?)` \| `(.+?)` \| `(.+?)::(\w+)` \|$"
+    rows = re.findall(row, page, re.MULTILINE)
+    for number, statement, source, function, path, test in rows:
+        text = (proofs / source).read_text(encoding="utf-8")
+        assert re.search(rf"^Theorem {statement.removesuffix('_rat')}\b", text, re.MULTILINE), statement
+        assert function in functions_of(LEMMAS[int(number)]), statement
+        assert f"def {test}(" in (ROOT / path).read_text(encoding="utf-8"), test
+    for_all = ["it_is_a_mechanism", "the_likelihood", "pdp_dp_rat"]
+    stated = re.findall(r"^(?:Theorem|Definition) (\w+)", statements, re.MULTILINE)
+    assert sorted(stated) == sorted([one[1] for one in rows] + for_all)
+    assert all(f"`{name}`" in page for name in for_all)

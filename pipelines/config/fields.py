@@ -27,10 +27,12 @@ __all__ = [
     "MOST",
     "Columns",
     "DeltaNumber",
+    "Email",
     "FactorNumber",
     "Groupings",
     "InputPath",
     "JobType",
+    "Labels",
     "LevelName",
     "LevelNames",
     "Line",
@@ -166,6 +168,21 @@ def _name_columns(value: object) -> dict[str, str]:
     return dict(value)
 
 
+def _labels(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise ValueError(f'{shown(value)} is not a table; write for example {{ "1" = "part time" }}')
+    for text in value.values():
+        if not isinstance(text, str) or not re.fullmatch(r"(?=.*\S)[^\x00-\x1f\x7f]+", text):
+            raise ValueError(f"{shown(text)} is not a label; write one line of text, in quotes")
+    return dict(value)
+
+
+def _email(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+", value):
+        raise ValueError(f'{shown(value)} is not an e-mail address; write one, such as "data@example.org"')
+    return value
+
+
 def check_level_name(value: str) -> str:
     r"""Return the name of a level; raise ValueError for one that could lead a file out of its folder.
 
@@ -225,6 +242,8 @@ LevelName = Annotated[Line, AfterValidator(check_level_name)]
 LevelNames = Annotated[tuple[LevelName, ...], Field(strict=False)]
 Columns = Annotated[tuple[Line, ...], Field(strict=False), BeforeValidator(_columns)]
 SummaryLevels = Annotated[dict[str, str | tuple[str, str]], BeforeValidator(_summary_levels)]
+Labels = Annotated[dict[str, str], PlainValidator(_labels)]
+Email = Annotated[Line, AfterValidator(_email)]
 NameColumns = Annotated[dict[str, str], PlainValidator(_name_columns)]
 Mechanism = Annotated[str, AfterValidator(_mechanism)]
 Population = Literal["all", "residents"]

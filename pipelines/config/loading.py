@@ -19,6 +19,7 @@ from pipelines.config.problems import STORED, describe, problems_across, usable_
 from pipelines.config.sections import (
     ONTHEMAP_PRIVACY,
     AcsTable,
+    AttributeSettings,
     CtppTable,
     FlowTable,
     GeographySettings,
@@ -43,6 +44,7 @@ from pipelines.storage.stored_names import one_form
 
 __all__ = [
     "AcsTable",
+    "AttributeSettings",
     "ConfigError",
     "CtppTable",
     "FlowTable",
@@ -89,6 +91,8 @@ class ReleaseConfig(Section):
         Public weights of areas.
     workload : tuple of WorkloadTable
         The tables that the release is for; without any, those of `pipelines.planning.workload`.
+    attribute : tuple of AttributeSettings
+        What attributes of the jobs mean.
     plan : PlanSettings
         Choices of the plan.
     signature : SignatureSettings or None
@@ -107,6 +111,7 @@ class ReleaseConfig(Section):
     auxiliary: Annotated[tuple[_Auxiliary, ...], Field(strict=False)] = ()
     weights: WeightsSettings | None = None
     workload: Annotated[tuple[WorkloadTable, ...], Field(strict=False)] = ()
+    attribute: Annotated[tuple[AttributeSettings, ...], Field(strict=False)] = ()
     plan: PlanSettings = PlanSettings()
     signature: SignatureSettings | None = None
     ledger: LedgerSettings | None = None
@@ -160,10 +165,13 @@ class ReleaseConfig(Section):
         }
         if self.workplaces is None:  # as plans were before there was this table
             left_out["workplaces"] = True
-        if self.release.licence is None:  # or this key
-            left_out["release"]["licence"] = True
+        for key in ("licence", "publisher", "contact", "citation"):  # or these keys
+            if getattr(self.release, key) is None:
+                left_out["release"][key] = True
         if not self.workload:  # or these
             left_out["workload"] = True
+        if not self.attribute:
+            left_out["attribute"] = True
         if self.jobs.population == "all":  # or this key
             left_out["jobs"] = {"population": True}
         if self.plan.cell_level is None:  # or this one

@@ -39,7 +39,12 @@ _OF_AREAS = ["latitude", "longitude", "weight", "geometry"]
 
 _LEVEL_KEYS = ("origin_level", "destination_level", "level", "pool_level", "cell_level", "home", "work")
 
-LISTS = {"auxiliary": "[[auxiliary]]", "polygons": "[[geography.polygons]]", "workload": "[[workload]]"}
+LISTS = {
+    "auxiliary": "[[auxiliary]]",
+    "polygons": "[[geography.polygons]]",
+    "workload": "[[workload]]",
+    "attribute": "[[attribute]]",
+}
 """Lists of tables, as they are written."""
 
 
@@ -145,6 +150,7 @@ def problems_across(data: Mapping[str, Any]) -> Iterator[str]:
     workload = _numbered("workload", data.get("workload"))
     yield from _level_problems(geography, flows | {"weights": weights, "plan": plan} | shapes | workload)
     yield from _workload_problems(jobs, workload)
+    yield from _attribute_problems(jobs, _numbered("attribute", data.get("attribute")))
     if "cell_level" in plan and plan.get("coarsening") != "units":
         fix = 'write coarsening = "units", or leave this line out'
         yield f"plan.cell_level: only cells that are units are of a level; {fix}"
@@ -291,6 +297,21 @@ def _workload_problems(jobs: _Table, tables: Mapping[str, _Table]) -> Iterator[s
     weights = [table.get("weight", "1") for table in tables.values()]
     if weights and all(isinstance(w, str) and _is_zero(w) for w in weights):
         yield 'workload: all weights are 0; write weight = "1" in a table that the release is for'
+
+
+def _attribute_problems(jobs: _Table, tables: Mapping[str, _Table]) -> Iterator[str]:
+    """Meanings of attributes that the jobs do not have, or have already."""
+    seen: dict[str, str] = {}
+    for where, table in tables.items():
+        name = table.get("name")
+        if not isinstance(name, str):
+            continue
+        if jobs.get("format") == "lodes":
+            yield f"{where}: attributes of LODES jobs have their meanings already; leave this table out"
+        elif jobs.get("format") == "microdata" and name not in _listed(jobs.get("attributes", [])):
+            yield f"{where}.name: {shown(name)} is not an attribute of the jobs; add it to jobs.attributes"
+        if (first := seen.setdefault(name, where)) != where:
+            yield f"{where}.name: {first} is of the same attribute; leave one out"
 
 
 def _is_zero(text: str) -> bool:

@@ -13,10 +13,12 @@ from pipelines.config.fields import (
     MOST,
     Columns,
     DeltaNumber,
+    Email,
     FactorNumber,
     Groupings,
     InputPath,
     JobType,
+    Labels,
     LevelName,
     LevelNames,
     Line,
@@ -38,6 +40,7 @@ from pipelines.config.implicates import ImplicateSource
 __all__ = [
     "ONTHEMAP_PRIVACY",
     "AcsTable",
+    "AttributeSettings",
     "CtppTable",
     "FlowTable",
     "GeographySettings",
@@ -113,6 +116,12 @@ class ReleaseSettings(Section):
         one urn, which costs less.
     licence : str or None
         Licence of the released data, such as ``"CC-BY-4.0"`` or an address: exports have it in every file.
+    publisher : str or None
+        Who publishes the release, as it is to be named: stands in its read-me and its records.
+    contact : str or None
+        E-mail address for questions about the release; it stands there for as long as the release does.
+    citation : str or None
+        How to cite the release; left out, it is made of publisher, title, date and plan.
     """
 
     name: Line
@@ -125,6 +134,9 @@ class ReleaseSettings(Section):
     implicates: Annotated[int, Field(ge=1, le=99)] = 1
     implicate_source: ImplicateSource = "independent-runs"
     licence: Line | None = None
+    publisher: Line | None = None
+    contact: Email | None = None
+    citation: Line | None = None
 
 
 class PrivacySettings(Section):
@@ -395,6 +407,30 @@ class WorkloadTable(Section):
     work: Line | None = None
     attributes: Names = ()
     weight: WeightNumber = Fraction(1)
+
+
+class AttributeSettings(Section):
+    """What an attribute of the jobs means: stands wherever the release or an export explains a column.
+
+    Attributes of LODES jobs are known; those of microdata are called what their columns are, unless it is
+    said here.
+
+    Attributes
+    ----------
+    name : str
+        The attribute, of `jobs.attributes`.
+    meaning : str or None
+        What it is, in a few words that go behind "jobs whose", such as "working time".
+    unit : str or None
+        Unit of its categories, such as "hours a week".
+    labels : dict of str to str
+        What its codes stand for, as far as they do not speak for themselves.
+    """
+
+    name: Line
+    meaning: Line | None = None
+    unit: Line | None = None
+    labels: Labels = Field(default_factory=dict)
 
 
 class RunSettings(Section):

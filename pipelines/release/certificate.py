@@ -193,11 +193,12 @@ class ArithmeticField(_Part):
 
 
 class Software(_Part):
-    """The code that made the release."""
+    """The code that made the release, and the SBOM of its package; none of a checkout."""
 
     version: Version
     commit: Commit | None
     modified: bool | None
+    sbom_sha256: Sha256 | None
     dependencies: dict[Distribution, Version]
 
     @property
@@ -387,6 +388,7 @@ def this_software() -> Software:
         version=state.version,
         commit=state.commit,
         modified=state.modified,
+        sbom_sha256=state.sbom_sha256,
         dependencies=dict(dependency_versions()),
     )
 

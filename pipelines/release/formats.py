@@ -95,7 +95,8 @@ _LAST_WITHOUT = {"curve": "8be21e7", "implicates": "1330e6f"}
 
 
 def _from_first(document: dict[str, Any]) -> dict[str, Any]:
-    if strange := {"record_level", "user_level", "presence", "population"} & document.keys():
+    strange = {"record_level", "user_level", "presence", "population"} & document.keys()
+    if strange := strange | ({"sbom_sha256"} & document["software"].keys()):
         raise ValueError(f"{', '.join(sorted(strange))}: not of {FIRST_FORMAT}")
     person, classes = dict(document.pop("person")), document.pop("classes")
     curve, own = person.pop("curve"), (person["epsilon"], person["delta"])
@@ -108,6 +109,7 @@ def _from_first(document: dict[str, Any]) -> dict[str, Any]:
         )
     return document | {
         "format": CERTIFICATE_FORMAT,
+        "software": {**document["software"], "sbom_sha256": None},
         "record_level": {"epsilon": own[0], "delta": own[1], "curve": curve},
         "user_level": person,
         "presence": None,
@@ -126,7 +128,7 @@ def dump_certificate(certificate: Certificate, stated_format: str) -> dict[str, 
     if stated_format != FIRST_FORMAT:
         return document
     curve = document.pop("record_level")["curve"]
-    del document["presence"], document["population"]
+    del document["presence"], document["population"], document["software"]["sbom_sha256"]
     rows = [{_PERSON.get(name, name): value for name, value in row.items()} for row in document["classes"]]
     first = document | {"format": FIRST_FORMAT, "classes": rows}
     first["user_level"] |= {"curve": curve}

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -21,7 +22,8 @@ from pipelines.release.certificate import Certificate, Subject
 from pipelines.release.formats import certificate_text, schema_text
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import polygon_file
-from pipelines.release.readme import release_readme
+from pipelines.release.readme import describe_plan, release_readme
+from pipelines.release.records import record_files, record_texts
 from pipelines.release.signing import SIGNATURES, sign, write_public_key
 from pipelines.release.verifier import VERIFIER, verifier_bytes
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, sha256_of
@@ -36,6 +38,7 @@ __all__ = [
     "public_files",
     "seal",
     "version_name",
+    "with_sizes",
     "without_parts",
     "write_public",
 ]
@@ -144,14 +147,23 @@ def write_public(
     (folder / "README.md").write_text(readme, encoding="utf-8")
     if key is not None:
         write_public_key(key, folder)
-    seal(folder, certificate)
+    hashes = {name: sha256_of(folder / name) for name in public_files(folder)}
+    about = describe_plan(plan, certificate, names, named=named)
+    for name, text in record_texts(about, with_sizes(folder, hashes)).items():
+        (folder / name).write_text(text, encoding="utf-8")
+    seal(folder, certificate, hashes)
     if key is not None:
         sign(key, folder)
 
 
-def seal(folder: Path, certificate: Certificate) -> None:
-    """Write MANIFEST.json and, over it and all other files, SHA256SUMS."""
-    hashes = {name: sha256_of(folder / name) for name in public_files(folder)}
+def with_sizes(folder: Path, hashes: Mapping[str, str]) -> dict[str, tuple[int, str]]:
+    """Return bytes and SHA-256 of files of a folder, as records have them."""
+    return {name: ((folder / name).stat().st_size, digest) for name, digest in hashes.items()}
+
+
+def seal(folder: Path, certificate: Certificate, known: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Write MANIFEST.json and, over it and all other files, SHA256SUMS; hashes of some may be known."""
+    hashes = {name: known.get(name) or sha256_of(folder / name) for name in public_files(folder)}
     (folder / MANIFEST).write_text(manifest_text(folder, certificate, hashes), encoding="utf-8")
     hashes[MANIFEST] = sha256_of(folder / MANIFEST)
     (folder / CHECKSUMS).write_text("".join(checksum_lines(hashes)), encoding="utf-8")
@@ -173,8 +185,11 @@ def manifest_text(folder: Path, certificate: Certificate, hashes: Mapping[str, s
 
 
 def expected_files(configuration: dict[str, Any]) -> list[str]:
-    """Return the relative names of the files that every unsigned release has, but manifest and checksums."""
-    texts = ("README.md", "certificate.json", "certificate.schema.json")
+    """Return the relative names of the files that every unsigned release has, but manifest and checksums.
+
+    Those of version 0.1.0 have no records.
+    """
+    texts = ("README.md", "certificate.json", "certificate.schema.json", *record_files(configuration))
     plan = (f"plan/{name}" for name in PLAN_FILES)
     shapes = (polygon_file(level) for level in polygon_levels(configuration))
     names, folders = file_names(configuration).values(), Implicates.of(configuration).folders

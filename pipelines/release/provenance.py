@@ -1,4 +1,4 @@
-"""Which code made a release: version, commit, whether it was modified, and the libraries it ran with."""
+"""Which code made a release: version, commit, whether it was modified, its SBOM, and its libraries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ from types import MappingProxyType
 
 from packaging.requirements import Requirement
 
-__all__ = ["SourceState", "dependency_versions", "source_state"]
+from pipelines.storage.checksums import sha256_of
+
+__all__ = ["SBOM", "SourceState", "dependency_versions", "source_state"]
+
+SBOM = "pipelines/sbom.cdx.json"
+"""Where a package has its bill of materials (CycloneDX); `make dist` writes it, and no checkout has one."""
 
 _DISTRIBUTION = "odsynth"
 
@@ -43,11 +48,15 @@ class SourceState:
         unknown.
     modified : bool or None
         Whether the code differs from that commit. None if unknown.
+    sbom_sha256 : str or None
+        SHA-256 of the bill of materials that lies beside the package. None of a checkout, whose code may
+        change, and of a package that was built without one.
     """
 
     version: str
     commit: str | None
     modified: bool | None
+    sbom_sha256: str | None = None
 
 
 def source_state(root: Path | None = None) -> SourceState:
@@ -69,8 +78,10 @@ def source_state(root: Path | None = None) -> SourceState:
     """
     version = importlib.metadata.version(_DISTRIBUTION)
     root = root or Path(__file__).resolve().parents[2]
-    commit, modified = _checkout_state(root) if _is_source_folder(root) else _recorded_state()
-    return SourceState(version, commit, modified)
+    if _is_source_folder(root):
+        return SourceState(version, *_checkout_state(root))
+    sbom = root / SBOM
+    return SourceState(version, *_recorded_state(), sha256_of(sbom) if sbom.is_file() else None)
 
 
 @cache  # what runs was imported at the start, and stays

@@ -27,11 +27,17 @@ from pipelines.planning.form import read_document
 from pipelines.planning.storage import load_geography
 from pipelines.release.accuracy import ACCURACY_FILE, read_accuracy
 from pipelines.release.certificate import Certificate
+from pipelines.release.description import (
+    Attribute,
+    ReleaseDescription,
+    attributes_of,
+    count_meanings,
+    describe_release,
+)
 from pipelines.release.formats import made_before_first, parse_certificate
 from pipelines.release.layout import file_names, version_name
 from pipelines.release.names import NAME_FILE, read_names
 from pipelines.release.polygons import polygon_file
-from pipelines.release.readme import count_meanings
 from pipelines.storage.checksums import CHECKSUMS, sha256_of
 from pipelines.storage.errors import MEMORY_ERRORS, ShownError
 
@@ -97,7 +103,29 @@ class PublicRelease:
     @property
     def counts(self) -> dict[str, str]:
         """Columns that count jobs, in the order of the files, each with its meaning; S000 is the first."""
-        return count_meanings(self.categories)
+        return count_meanings(self.categories, self._configuration)
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """What the attributes of the jobs mean, with units and labels of their codes."""
+        return attributes_of(self.categories, self._configuration)
+
+    @cached_property
+    def description(self) -> ReleaseDescription:
+        """What the release says about itself: title, licence, contact, citation, its tables and columns."""
+        configuration = self._configuration
+        return describe_release(
+            self.certificate,
+            configuration,
+            self.categories,
+            self.geography,
+            file_names(configuration),
+            named=(self.folder / NAME_FILE).is_file(),
+        )
+
+    @property
+    def _configuration(self) -> dict[str, Any]:
+        return self.plan_document["configuration"]
 
     @cached_property
     def rows(self) -> dict[str, ds.Dataset]:
@@ -105,8 +133,8 @@ class PublicRelease:
 
         Columns w_geocode and h_geocode (text), then `counts`, then createdate.
         """
-        names = file_names(self.plan_document["configuration"])
-        below = Implicates.of(self.plan_document["configuration"]).folders[self.implicate - 1]
+        names = file_names(self._configuration)
+        below = Implicates.of(self._configuration).folders[self.implicate - 1]
         rows = {}
         for kind, key in {"main": "od_parquet", "aux": "aux_parquet"}.items():
             if key in names:
@@ -240,7 +268,7 @@ class PublicRelease:
     @property
     def licence(self) -> str | None:
         """The licence of the data; None where its configuration names none."""
-        return self.plan_document["configuration"]["release"].get("licence")
+        return self._configuration["release"].get("licence")
 
     @property
     def version(self) -> str:

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 
-from geo_data.od_files import count_columns
 from pipelines.planning.accuracy import ExpectedAccuracy
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.polygon_tables import polygon_levels
 from pipelines.release.accuracy import ACCURACY_FILE, accuracy_in_words
 from pipelines.release.certificate import CERTIFICATE_FORMAT, Certificate, population_in_words
+from pipelines.release.description import ReleaseDescription, count_meanings, describe_release
 from pipelines.release.formats import FIRST_FORMAT
+from pipelines.release.guide import (
+    columns_in_words,
+    first_steps,
+    implicates_in_words,
+    pools_in_words,
+    terms_in_words,
+)
 from pipelines.release.measurements import MEASUREMENT_FOLDER
 from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import POLYGON_FOLDER, polygon_file
+from pipelines.release.records import RECORDS, record_files
 from pipelines.release.signing import SIGNED, UNSIGNED
 from pipelines.release.verifier import VERIFIER
 from synth import decimal_up, exp_up, group_privacy
@@ -25,8 +32,7 @@ __all__ = [
     "FILE_MEANINGS",
     "LATEST_WORDING",
     "WORDINGS",
-    "count_meanings",
-    "file_columns",
+    "describe_plan",
     "file_meaning",
     "odds_in_words",
     "presence_in_words",
@@ -36,20 +42,6 @@ __all__ = [
 LATEST_WORDING = 2
 WORDINGS = {FIRST_FORMAT: (1,), CERTIFICATE_FORMAT: (2,)}
 """Wordings of the read-me by format of the certificate. To put something better is to add the next number."""
-
-_LODES_MEANING = {
-    "S000": "all jobs",
-    "SA01": "age 29 or younger",
-    "SA02": "age 30 to 54",
-    "SA03": "age 55 or older",
-    "SE01": "earnings of 1,250 dollars a month or less",
-    "SE02": "earnings of 1,251 to 3,333 dollars a month",
-    "SE03": "earnings of more than 3,333 dollars a month",
-    "SI01": "goods producing industries",
-    "SI02": "trade, transportation and utilities",
-    "SI03": "all other services",
-}
-
 
 # Of files by what is in their names, the first that fits.
 _FILES = {
@@ -62,6 +54,7 @@ _FILES = {
     f"{POLYGON_FOLDER}/": "shapes of public units, for maps",
     VERIFIER: "a program of one file that checks the release without odsynth, with Python and pyarrow",
     "README.md": "what is in the release, in words",
+    **dict.fromkeys(RECORDS, "what is in the release, for machines: files, columns, licence, citation"),
     "certificate.json.sig": "a signature of the certificate",
     "certificate.json": "the privacy certificate",
     "certificate.schema.json": "the fields of the certificate, described",
@@ -84,43 +77,6 @@ FILE_MEANINGS = tuple(dict.fromkeys((*_FILES.values(), "another file")))
 def file_meaning(name: str) -> str:
     """Say what a file of a release is: one of `FILE_MEANINGS`."""
     return next((meaning for part, meaning in _FILES.items() if part in name), FILE_MEANINGS[-1])
-
-
-def file_columns(categories: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """Say what each column of an OD file is, in the order of the file.
-
-    Parameters
-    ----------
-    categories : mapping of str to tuple of str
-        As for `count_meanings`.
-    """
-    return {
-        "w_geocode": "work block, text",
-        "h_geocode": "home block of the synthetic workers, text",
-        **count_meanings(categories),
-        "createdate": "day of this release, YYYYMMDD",
-    }
-
-
-def count_meanings(categories: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """Say in words what each count of an OD file counts.
-
-    Parameters
-    ----------
-    categories : mapping of str to tuple of str
-        The categories of each attribute, in order.
-
-    Returns
-    -------
-    dict of str to str
-        By column, in the order of the file; the first is S000.
-    """
-    meanings = {"S000": _LODES_MEANING["S000"]}
-    for attribute, columns in count_columns(categories).items():
-        for column, category in zip(columns, categories[attribute], strict=True):
-            lodes = column == category
-            meanings[column] = _LODES_MEANING[column] if lodes else f"jobs whose {attribute} is {category}"
-    return meanings
 
 
 def release_readme(
@@ -160,8 +116,14 @@ def release_readme(
         Markdown.
     """
     run, user = certificate.run, certificate.user_level
-    columns = file_columns(plan.pools.slots.categories)
-    table = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in columns.items())
+    columns = [
+        ("w_geocode", "work block, text"),
+        ("h_geocode", "home block of the synthetic workers, text"),
+        *count_meanings(plan.pools.slots.categories, plan.configuration).items(),
+    ]
+    columns.append(("createdate", "day of this release, YYYYMMDD"))
+    table = "| column | meaning |\n| --- | --- |\n"
+    table += "\n".join(f"| `{name}` | {meaning} |" for name, meaning in columns) + "\n"
     where = "outside, in coarse areas whose codes" if wording == 1 else "in external zones, whose codes"
     signature = "" if wording == 1 else f"\n{textwrap.fill(SIGNED if signed else UNSIGNED, 110)}\n"
     aux = (
@@ -186,6 +148,16 @@ def release_readme(
         if implicates.number > 1
         else ""
     )
+    records = use = terms = ""
+    if wording != 1:
+        about = describe_plan(plan, certificate, names, named=named)
+        several += f"\n{implicates_in_words(implicates)}" if several else ""
+        table = f"{columns_in_words(about)}\n"
+        use = f"## First steps\n\n{first_steps(plan, names, named=named)}\n"
+        use += f"## Which work blocks share homes\n\n{pools_in_words(plan)}\n"
+        terms = f"\n## Licence, contact, citation\n\n{terms_in_words(about)}"
+        listed = ", ".join(f"`{name}`" for name in record_files(plan.configuration))
+        records = f"- {listed}: {_FILES[RECORDS[0]]}\n"
     levels = polygon_levels(plan.configuration)
     polygons = [polygon_file(level) for level in levels]
     shapes = (
@@ -220,16 +192,14 @@ random from {plan.mechanism.words}.
 {aux}{jobs}{noisy}\
 - `certificate.json`: {_FILES["certificate.json"]}; `certificate.schema.json` describes its fields
 - `plan/`: {_FILES["plan/"]}
-{shapes}{words}{sheet}{alone}- `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)
+{shapes}{words}{sheet}{alone}{records}\
+- `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)
 
 `odsynth verify` on this folder repeats every check; it needs no confidential data.
 {signature}
 ## Columns
 
-| column | meaning |
-| --- | --- |
-{table}
-{trust}
+{table}{use}{trust}
 ## What is guaranteed
 
 Epsilon {run.epsilon}, delta {run.delta}.
@@ -242,7 +212,16 @@ private with epsilon {user.epsilon} and delta {user.delta}.
 Not protected: {"; ".join(certificate.definition.not_covered)}.
 
 Assumed to be public already: {"; ".join(certificate.definition.assumed_public)}.
-"""
+{terms}"""
+
+
+def describe_plan(
+    plan: ReleasePlan, certificate: Certificate, names: dict[str, str], *, named: bool
+) -> ReleaseDescription:
+    """Return the description of a release that is being written or checked (`describe_release`)."""
+    return describe_release(
+        certificate, plan.configuration, plan.pools.slots.categories, plan.geography, names, named=named
+    )
 
 
 def presence_in_words(certificate: Certificate) -> str:

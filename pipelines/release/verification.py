@@ -47,12 +47,14 @@ from pipelines.release.layout import (
     file_names,
     manifest_text,
     public_files,
+    with_sizes,
     without_parts,
 )
 from pipelines.release.measurements import Factors, Measurements, measurement_files, read_measurements
 from pipelines.release.names import NAME_FILE, check_names
 from pipelines.release.polygons import check_polygons
-from pipelines.release.readme import WORDINGS, release_readme
+from pipelines.release.readme import WORDINGS, describe_plan, release_readme
+from pipelines.release.records import RECORDS, record_texts
 from pipelines.release.signing import PUBLIC_KEY, check_signatures
 from pipelines.release.verifier import VERIFIER, check_verifier
 from pipelines.release.wordings import CERTIFICATE_WORDINGS, in_wording, without_words
@@ -114,7 +116,7 @@ def verify(
     Check
         files, signature, certificate form, plan, guarantee, budget, measurements where tables were measured,
         data, the form of a forecast of accuracy where there is one, texts, verifier, polygons and names where
-        there are any, bytes of the tables, and last fitness for release.
+        there are any, bytes of the tables, records, and last fitness for release.
 
     Raises
     ------
@@ -182,6 +184,8 @@ def _verify(
         yield Check("names", _run("names", lambda: check_names(folder, plan.geography)))
     own = guarantee is not None
     yield Check("bytes", _run("bytes", lambda: check_bytes(folder, plan, certificate, hashes, own=own)))
+    if not first:
+        yield Check("records", _run("records", lambda: _check_records(folder, plan, certificate, hashes)))
     if not certificate.for_release:
         raise VerificationError("for release", "no: " + "; ".join(certificate.not_for_release_because))
     yield Check("for release", "yes")
@@ -431,7 +435,9 @@ def _check_texts(
     # Of a release with names, of a signed one, and of one that is not of version 0.1.0.
     present -= {NAME_FILE, PUBLIC_KEY, *([] if certificate_format == FIRST_FORMAT else [VERIFIER])}
     expected = {*expected_files(plan.configuration)}
-    if certificate_format != FIRST_FORMAT:  # which published no noisy counts
+    if certificate_format == FIRST_FORMAT:
+        expected -= {*RECORDS}
+    else:  # the first published no noisy counts
         expected |= {name for names in measurement_files(plan) for name in names}
         expected |= {ACCURACY_FILE} if accuracy else set()
     more = sorted({*without_parts(present)} ^ expected)
@@ -467,3 +473,14 @@ def _check_texts(
         raise _fail("texts", "certificate.json: for_release is not what its other fields give")
     sources = "the certificate and the accuracy sheet" if accuracy else "the certificate"
     return f"README.md, MANIFEST.json and the verdict follow from {sources}"
+
+
+def _check_records(folder: Path, plan: ReleasePlan, certificate: Certificate, hashes: dict[str, str]) -> str:
+    """Compare what is said to machines with what the plan, the certificate and the files give."""
+    names, named = file_names(plan.configuration), NAME_FILE in hashes
+    about = describe_plan(plan, certificate, names, named=named)
+    records = record_texts(about, with_sizes(folder, hashes))
+    for name, text in records.items():
+        if (folder / name).read_bytes() != text.encode():
+            raise _fail("records", f"{name} is not what the plan, the certificate and the files give")
+    return f"{', '.join(records)} follow from the plan, the certificate and the files"

@@ -1077,8 +1077,10 @@ def check_certificate(folder: Path, stated: dict[str, Any], plan: Plan) -> str:
         public = plan.config.get("workplaces") is not None
         same("certificate.json: presence", stated["presence"] is not None, public)
     software, randomness = stated["software"], stated["randomness"]
+    bill = ["sbom_sha256"] if version == "2" else []
     need(
-        [*software] == ["version", "commit", "modified", "dependencies"]
+        [*software] == ["version", "commit", "modified", *bill, "dependencies"]
+        and all(re.fullmatch("[0-9a-f]{64}", software[name] or "0" * 64) for name in bill)
         and re.fullmatch(r"[0-9][0-9A-Za-z.!+_-]{0,63}", software["version"]) is not None
         and (software["commit"] is None or re.fullmatch("[0-9a-f]{7,64}", software["commit"]) is not None)
         and [*software["dependencies"]] == sorted(software["dependencies"])
@@ -1255,7 +1257,15 @@ def check_names(folder: Path, plan: Plan) -> str:
         tables = len(plan.document["choices"].get("tables", [])) + 1
         runs_below = [f"run-{i + 1}/" for i in range(runs)] if runs > 1 else [""]
         due |= {f"measurements/{b}table-{k + 1}.parquet" for b in runs_below for k in range(tables)}
-    optional = {"names.parquet", "verify.py", "accuracy.json", "signing-key.pub", *SIGNATURES.values()}
+    records = {"datapackage.json", "croissant.json", "dcat-us.json"}
+    optional = {
+        *records,
+        "names.parquet",
+        "verify.py",
+        "accuracy.json",
+        "signing-key.pub",
+        *SIGNATURES.values(),
+    }
     found: dict[str, list[str]] = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
@@ -1433,7 +1443,8 @@ def check_texts(folder: Path, stated: dict[str, Any]) -> str:
 NOT_CHECKED = [
     "that the data were drawn as the plan says: for this the signer answers, if there is one",
     "that homes were estimated from the noisy counts in measurements/, where there are some",
-    "the other words of README.md, the numbers of accuracy.json, the shapes and names for maps, the schema",
+    "the other words of README.md, the numbers of accuracy.json, the shapes and names for maps, the schema,"
+    " and the records for machines (datapackage.json, croissant.json, dcat-us.json)",
     "the settings that plan.json quotes beyond epsilon, delta, geography, pooling and the jobs' attributes",
     "whether a file carries more than its rows in how they are encoded, or an implicate is a copy of another",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import jinja2
@@ -27,16 +28,20 @@ def accuracy_words(expected: ExpectedAccuracy | None) -> str:
     str
         HTML, paragraphs and tables.
     """
-    environment = jinja2.Environment(
+    page = _environment().get_template("accuracy.html")
+    return page.render(
+        expected=expected, title=table_title, percent=_percent, columns=SIZE_COLUMNS[2:], zip=zip
+    )
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-    )
-    page = environment.get_template("accuracy.html")
-    return page.render(
-        expected=expected, title=table_title, percent=_percent, columns=SIZE_COLUMNS[2:], zip=zip
     )
 
 

@@ -129,11 +129,14 @@ def submit_row(
     Raises
     ------
     ServiceError
-        404 if there is no such row; 409 as by `submit_input`, and of one that could not be certified.
+        404 if there is no such row; 409 as by `submit_input`, if it could not be certified, or if the run has
+        compared nothing.
     """
     who.must("operator")
     compared = runs.get_run(store, run)
-    rows = json.loads(compared.comparison)["rows"] if compared.comparison else []
+    if compared.state != "compared":
+        raise ServiceError(409, "state", f"Run {run} is {compared.state}; this needs compared.")
+    rows = json.loads(compared.comparison)["rows"]
     if not 1 <= number <= len(rows):
         raise ServiceError(404, "not_found", f"Run {run} has compared no such plan.")
     row = rows[number - 1]

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from pipelines.release.reader import PublicReleaseError
-from pipelines.release.readme import FILE_MEANINGS, file_columns, file_meaning
+from pipelines.release.readme import FILE_MEANINGS, file_meaning
 from pipelines.release.signing import PUBLIC_KEY
 from pipelines.service.caching import CONTENT, answer, is_fresh, tag
 from pipelines.service.parameters import Name, VersionName, latest_version
@@ -170,7 +170,7 @@ def columns(request: Request, name: Name, version: VersionName) -> Response:
         request,
         "columns.html",
         version=found,
-        of_files=file_columns(opened.categories),
+        of_files={column.name: column.words for column in opened.description.tables[0].columns},
         of_tables=column_meanings(opened, {"home": "area", "work": "area"}),
         levels=[(level, singular(level), opened.geography.n_units(level)) for level in opened.levels],
         categories=opened.categories,

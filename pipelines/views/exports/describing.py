@@ -24,16 +24,19 @@ def provenance(release: PublicRelease) -> dict[str, str]:
     Returns
     -------
     dict of str to str
-        ``title``, ``description`` (`one_sentence`), ``synthetic``, ``licence``, ``version``
+        ``title``, ``description`` (`one_sentence`), ``synthetic``, ``licence``, ``citation``, ``publisher``
+        and ``contact`` where the release names them, ``version``
         (`PublicRelease.version`), ``created``, ``epsilon``, ``delta``, ``plan_sha256``,
         ``certificate_sha256``, and, of several, which ``implicate``.
     """
-    certificate = release.certificate
+    certificate, said = release.certificate, release.description
     about = {
         "title": certificate.release.name,
         "description": one_sentence(release),
         "synthetic": "yes: no row is a real person",
         "licence": release.licence or NO_LICENCE,
+        "citation": said.citation,
+        **{key: text for key in ("publisher", "contact") if (text := getattr(said, key))},
         "version": release.version,
         "created": certificate.created,
         "epsilon": certificate.run.epsilon,

@@ -182,6 +182,7 @@ def _readme(source: Source, name: str, folder: Path, remarks: list[str]) -> str:
         f"epsilon {about['epsilon']}, delta {about['delta']}",
         f"version {about['version']}, made on {about['created'][:10]}",
         f"licence {about['licence']}",
+        f"cite as {about['citation']}",
         f"plan {about['plan_sha256']}",
         f"certificate {about['certificate_sha256']}",
         "What that guarantees is said in the README.md and certificate.json of the release.",

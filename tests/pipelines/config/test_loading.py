@@ -597,6 +597,43 @@ def test_a_workload_of_lodes_jobs_has_one_attribute_a_table() -> None:
     )
 
 
+ATTRIBUTE = """
+[[attribute]]
+name = "age"
+meaning = "age"
+unit = "years"
+labels = { "1" = "16 to 29" }
+"""
+
+OF_AN_ATTRIBUTE = r"""
+attribute.0.name = "sex"
+    attribute #1.name: "sex" is not an attribute of the jobs; add it to jobs.attributes
+attribute.0.name
+    attribute #1.name: missing; add a line name = ...
+attribute.0.labels = ["young"]
+    attribute #1.labels: ["young"] is not a table; write for example { "1" = "part time" }
+attribute.0.labels = { 1 = 29 }
+    attribute #1.labels: 29 is not a label; write one line of text, in quotes
+attribute.1 = { name = "age" }
+    attribute #2.name: attribute #1 is of the same attribute; leave one out
+release.contact = "the office"
+    release.contact: "the office" is not an e-mail address; write one, such as "data@example.org"
+"""
+
+
+def test_what_attributes_mean() -> None:
+    config = parse(FULL + ATTRIBUTE)
+    meant = {"name": "age", "meaning": "age", "unit": "years", "labels": {"1": "16 to 29"}}
+    assert config.canonical()["attribute"] == [meant]
+    before = parse(FULL).canonical()  # as plans were before there were these
+    assert "attribute" not in before
+    assert not {"publisher", "contact", "citation"} & before["release"].keys()
+    assert_said(OF_AN_ATTRIBUTE, FULL + ATTRIBUTE)
+    assert problems(MINIMAL + ATTRIBUTE.replace('"age"', '"SA"', 1)) == (
+        "attribute #1: attributes of LODES jobs have their meanings already; leave this table out",
+    )
+
+
 OF_AUXILIARY_TABLES = r"""
 auxiliary.0.format
     auxiliary #1.format: missing; add a line format = "flows" or "ctpp" or "acs" or "lodes"

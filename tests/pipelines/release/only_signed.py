@@ -15,6 +15,7 @@ ONLY_SIGNED: dict[str, set[Step]] = {
         ("created",),
         ("software", "version"),
         ("software", "commit"),
+        ("software", "sbom_sha256"),
         ("software", "dependencies", "click"),  # and all the others
     },
     "plan/plan.json": {

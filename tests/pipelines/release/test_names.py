@@ -93,7 +93,8 @@ def test_they_change_nothing_else(small_config: Configs, clean_source: object, f
         {name: (folder / name).read_bytes() for name in public_files(folder)} for folder in folders
     )
     del named[NAME_FILE]
-    assert {name for name in named if named[name] != nameless[name]} == {"README.md"}
+    records = {"croissant.json", "datapackage.json"}
+    assert {name for name in named if named[name] != nameless[name]} == {"README.md", *records}
     assert NAME_FILE not in nameless
     assert NAME_FILE.encode() not in nameless["README.md"]
     assert refused(folders[1]).check == "for release"  # it was drawn with a key for tests

@@ -1,5 +1,6 @@
 """Provenance: git answers for its own checkout only, a built package for what was recorded in it."""
 
+import hashlib
 import importlib.metadata
 import os
 import platform
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.release.provenance import SourceState, dependency_versions, source_state
+from pipelines.release.provenance import SBOM, SourceState, dependency_versions, source_state
 
 PYPROJECT = '[project]\nname = "odsynth"\n'
 
@@ -144,6 +145,16 @@ def test_installed_package(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> N
     ):
         record(monkeypatch, version, commit)
         assert source_state(installed) == SourceState("1.2.3", *expected)
+
+
+def test_only_a_package_has_a_bill_of_materials(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was left behind in a checkout says nothing of the code there."""
+    record(monkeypatch, "1.2.3", "g1234567")
+    installed = checkout / ".venv" / "lib" / "site-packages"
+    for root, said in ((installed, hashlib.sha256(b"{}").hexdigest()), (checkout, None)):
+        (root / SBOM).parent.mkdir(parents=True, exist_ok=True)
+        (root / SBOM).write_text("{}")
+        assert source_state(root).sbom_sha256 == said
 
 
 def test_nothing_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

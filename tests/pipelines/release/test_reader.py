@@ -260,10 +260,21 @@ def test_lodes_counts_have_their_meaning(release: PublicRelease) -> None:
 def test_other_counts_are_told_from_attribute_and_category(
     small_config: Callable[..., pipelines.ReleaseConfig], microdata_jobs: Callable[..., object]
 ) -> None:
-    config = small_config(microdata_jobs("parquet"))
+    labels = {"old": "55 or more"}
+    meant = {"name": "age", "meaning": "age of the worker", "unit": "years", "labels": labels}
+    about = {"release.publisher": "An office", "release.contact": "data@example.org", "attribute": [meant]}
+    config = small_config(microdata_jobs("parquet"), about)
     made = read_public_release(pipelines.run(config, key=synth.RunKey.from_seed(1)).public)
     assert set(made.categories["age"]) == {"young", "middle", "old"}
-    assert made.counts["age_old"] == "jobs whose age is old"
+    assert made.counts["age_old"] == "jobs whose age of the worker is 55 or more years"
+    assert made.counts["age_young"] == "jobs whose age of the worker is young"
+    assert made.counts["sector_field"] == "jobs whose sector is field"
+    said = made.description
+    assert (said.publisher, said.contact, said.licence) == ("An office", "data@example.org", None)
+    assert said.citation.startswith("An office: Demo region 2019, all jobs. Synthetic data ")
+    (age,) = (column for column in said.table("workers").columns if column.name == "age")
+    assert age.unit == "years"
+    assert age.labels == {"middle": "middle", "old": "55 or more", "young": "young"}
     rows = table(made)
     assert [*made.counts] == [c for c in rows.columns if c not in ("w_geocode", "h_geocode", "createdate")]
     flows = made.unit_flows("cty", "cty", ["age_old", "sector_field"])

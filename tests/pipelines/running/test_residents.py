@@ -24,6 +24,7 @@ from pipelines.release.certificate import guarantee_fields, population_in_words
 from pipelines.release.formats import FIRST_FORMAT, dump_certificate, parse_certificate, schema_text
 from pipelines.release.layout import file_names, seal
 from pipelines.release.readme import release_readme
+from pipelines.release.records import RECORDS
 from pipelines.release.verifier import VERIFIER
 from pipelines.release.wordings import in_wording
 from pipelines.views.maps.page import certificate_words
@@ -256,6 +257,8 @@ def test_a_release_put_back_into_the_first_format_does_not_lose_its_declaration_
             json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
         )
         (public / "certificate.schema.json").write_text(schema_text(FIRST_FORMAT), encoding="utf-8")
+        for name in RECORDS:  # which releases of this format have not
+            (public / name).unlink(missing_ok=True)
         certificate = parse_certificate((public / "certificate.json").read_bytes())
         names = file_names(planned.configuration)
         text = release_readme(planned, certificate, names, named=True, signed=False, wording=1)

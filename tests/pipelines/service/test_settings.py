@@ -81,6 +81,8 @@ def test_the_environment_lies_over_the_file(tmp_path: Path, monkeypatch: pytest.
         ('[inputs]\n"a/b" = "x.toml"', "not a name of an input"),
         ('public_url = "data.example.org"', "public_url: this is not an address"),
         ('public_url = "https://a.example\\r\\nX: y"', "public_url: this is not an address"),
+        ('contact = "javascript:alert(1)"', "contact: not a mail address nor the address of a page"),
+        ('contact = "a@b.example?x=y\\r\\nBcc: c"', "contact: not a mail address nor the address of a page"),
         ('[oidc]\nissuer = "https://a.example"\nclient_id = "x"', "oidc.client_secret: missing"),
         ("[oidc]\nclient_secret = 5", "oidc.client_secret: this is not text"),
         ('[backdrop]\nwater = "lakes.gpkg"', "backdrop.attribution: missing"),

@@ -1,0 +1,170 @@
+"""Say what a package of odsynth consists of: an SBOM (CycloneDX), and the page docs/licences.md.
+
+    python building/sbom.py sbom FILE      write the SBOM
+    python building/sbom.py licences       write docs/licences.md
+
+It is told by the environment that runs it: the libraries that odsynth needs, with the extras of the service,
+in the versions of requirements.lock, and the parts of the library that draws maps.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib.metadata
+import json
+import re
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import NAMESPACE_URL, uuid5
+
+from backend import source_date
+from cyclonedx.contrib.license.factories import LicenseFactory
+from cyclonedx.model import HashAlgorithm, HashType
+from cyclonedx.model.bom import Bom
+from cyclonedx.model.component import Component, ComponentScope, ComponentType
+from cyclonedx.output.json import JsonV1Dot6
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from library import MAPS
+from packageurl import PackageURL
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "licences.md"
+EXTRAS = {"": "always", "service": "`service`", "oidc": "`oidc`"}
+
+_HEAD = """\
+# Licences
+
+odsynth is Apache-2.0. What it installs, and what is inside its packages, has these licences, as each says of
+itself. `make licences` writes this page from the installed libraries. An SBOM (CycloneDX, with versions) lies
+beside each package that `make dist` builds.
+
+| library | licence | installed |
+| --- | --- | --- |
+"""
+_MAPS = """
+## Inside the packages: the library that draws maps
+
+Wheel and source archive hold MapLibre GL JS, built from these packages; their licences are in
+`pipelines/views/maps/vendor/`; that of MapLibre is in every map too.
+
+| package | licence |
+| --- | --- |
+"""
+
+
+def libraries() -> dict[str, str]:
+    """Return the distributions that odsynth needs, by name, with the first extra that asks for each."""
+    found: dict[str, str] = {}
+    for extra in EXTRAS:
+        waiting = [("odsynth", extra)]
+        seen = set()
+        while waiting:
+            name, wanted = waiting.pop()
+            if (name, wanted) in seen:
+                continue
+            seen.add((name, wanted))
+            for text in importlib.metadata.requires(name) or []:
+                need = Requirement(text)
+                if need.marker is None or need.marker.evaluate({"extra": wanted}):
+                    plain = re.sub(r"[-_.]+", "-", need.name).lower()
+                    if plain != "odsynth":
+                        found.setdefault(plain, extra)
+                    waiting += [(plain, one) for one in ("", *need.extras)]
+    return dict(sorted(found.items()))
+
+
+def licence(name: str) -> str:
+    """Return what an installed distribution says of its licence."""
+    said = importlib.metadata.metadata(name)
+    if expression := said.get("License-Expression"):
+        return expression
+    classifiers = [c for c in said.get_all("Classifier") or [] if c.startswith("License :: OSI Approved :: ")]
+    if classifiers:
+        return " AND ".join(sorted(c.rpartition(" :: ")[2] for c in classifiers))
+    text = (said.get("License") or "").strip()
+    return text.splitlines()[0] if text else "not named"
+
+
+def parts_of_the_map() -> Iterator[tuple[str, str, str, str]]:
+    """Yield name, version, licence and integrity of each package of the library that draws maps."""
+    packages = json.loads((MAPS / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    for path, package in packages.items():
+        if path:
+            name = path.rpartition("node_modules/")[2]
+            yield name, package["version"], package.get("license", "not named"), package["integrity"]
+
+
+def bill_of_materials() -> str:
+    """Return the SBOM of this version, JSON; the same for the same commit and the same lock."""
+    version = importlib.metadata.version("odsynth")
+    licences = LicenseFactory()
+    root = Component(
+        name="odsynth",
+        version=version,
+        type=ComponentType.APPLICATION,
+        purl=PackageURL("pypi", None, "odsynth", version),
+        bom_ref=f"odsynth=={version}",
+        licenses=[licences.make_from_string("Apache-2.0")],
+    )
+    components = []
+    for name, extra in libraries().items():
+        number = importlib.metadata.version(name)
+        components.append(
+            Component(
+                name=name,
+                version=number,
+                type=ComponentType.LIBRARY,
+                purl=PackageURL("pypi", None, name, number),
+                bom_ref=f"{name}=={number}",
+                scope=ComponentScope.OPTIONAL if extra else ComponentScope.REQUIRED,
+                licenses=[licences.make_from_string(licence(name))],
+            )
+        )
+    for name, number, said, integrity in parts_of_the_map():
+        group, _, last = name.rpartition("/")
+        digest = base64.b64decode(integrity.removeprefix("sha512-")).hex()
+        components.append(
+            Component(
+                name=last,
+                group=group or None,
+                version=number,
+                type=ComponentType.LIBRARY,
+                purl=PackageURL("npm", group or None, last, number),
+                bom_ref=f"npm:{name}@{number}",
+                scope=ComponentScope.REQUIRED,
+                licenses=[licences.make_from_string(said)],
+                hashes=[HashType(alg=HashAlgorithm.SHA_512, content=digest)],
+            )
+        )
+    made = datetime.fromtimestamp(source_date(), UTC)
+    serial = uuid5(NAMESPACE_URL, f"odsynth {version} {made.isoformat()}")
+    bom = Bom(components=components, serial_number=serial)
+    bom.metadata.timestamp, bom.metadata.component = made, root
+    bom.register_dependency(root, components)
+    return JsonV1Dot6(bom).output_as_string(indent=1)
+
+
+def licence_page() -> str:
+    """Return docs/licences.md."""
+    rows = [f"| {name} | {licence(name)} | {EXTRAS[extra]} |" for name, extra in libraries().items()]
+    parts = sorted({f"| {name} | {said} |" for name, _, said, _ in parts_of_the_map()})
+    return _HEAD + "\n".join(rows) + "\n" + _MAPS + "\n".join(parts) + "\n"
+
+
+def main(what: str, *target: str) -> None:
+    """Write one of the two."""
+    if what == "licences":
+        PAGE.write_text(licence_page(), encoding="utf-8")
+        return
+    text = bill_of_materials()
+    if error := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
+        raise SystemExit(f"the SBOM is not valid: {error}")
+    Path(*target).write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

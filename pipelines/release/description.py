@@ -1,0 +1,371 @@
+"""What a release is and what is in it: the one model behind its read-me, its records, exports and pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from uuid import NAMESPACE_URL, uuid5
+
+import numpy as np
+
+from geo_data.geography import Geography
+from geo_data.od_files import LODES_CATEGORIES, count_columns
+from pipelines.config.implicates import Implicates
+from pipelines.planning.polygon_tables import polygon_levels
+from pipelines.release.certificate import Certificate
+from pipelines.release.names import NAME_FILE
+from pipelines.release.polygons import polygon_file
+
+__all__ = [
+    "Attribute",
+    "Column",
+    "ReleaseDescription",
+    "Table",
+    "attributes_of",
+    "count_meanings",
+    "describe_release",
+]
+
+_LODES_MEANING = {
+    "S000": "all jobs",
+    "SA01": "age 29 or younger",
+    "SA02": "age 30 to 54",
+    "SA03": "age 55 or older",
+    "SE01": "earnings of 1,250 dollars a month or less",
+    "SE02": "earnings of 1,251 to 3,333 dollars a month",
+    "SE03": "earnings of more than 3,333 dollars a month",
+    "SI01": "goods producing industries",
+    "SI02": "trade, transportation and utilities",
+    "SI03": "all other services",
+}
+
+# What LODES calls its groups of counts: meaning and unit.
+_LODES_ATTRIBUTES = {
+    "SA": ("age of the worker", "years"),
+    "SE": ("earnings from the job", "US dollars a month"),
+    "SI": ("industry of the employer", None),
+}
+
+_KEYWORDS = ("commuting", "jobs", "origin-destination", "synthetic data", "differential privacy")
+
+JOBS = "jobs"
+"""The unit of every count."""
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """An attribute of the jobs.
+
+    Attributes
+    ----------
+    name : str
+        Of the column that has its codes.
+    meaning : str
+        What it is; its name where nobody has said it.
+    unit : str or None
+        Of its categories.
+    labels : dict of str to str
+        What each of its codes stands for, in order; the code itself where nobody has said it.
+    """
+
+    name: str
+    meaning: str
+    unit: str | None
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes
+    ----------
+    name, meaning : str
+    kind : {"text", "integer", "number", "boolean", "geometry"}
+        Geometry is WKB, in degrees WGS84.
+    unit : str or None
+    labels : dict of str to str
+        What its codes stand for, where it has codes of a few categories.
+    """
+
+    name: str
+    meaning: str
+    kind: Literal["text", "integer", "number", "boolean", "geometry"] = "text"
+    unit: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def words(self) -> str:
+        """Meaning, unit and labels of codes in one line."""
+        unit = f" ({self.unit})" if self.unit and self.unit != JOBS else ""
+        labels = "; ".join(f"{code}: {label}" for code, label in self.labels.items() if code != label)
+        return f"{self.meaning}{unit}{f'. {labels}' if labels else ''}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a release.
+
+    Attributes
+    ----------
+    name : str
+        Short, of the table in this release.
+    meaning : str
+        What a row is.
+    files : tuple of str
+        Relative names of its files, each with all of its rows; one that ends in ``.parquet`` may be a folder
+        of parts.
+    columns : tuple of Column
+    """
+
+    name: str
+    meaning: str
+    files: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class ReleaseDescription:
+    """What a release says about itself to whoever finds it.
+
+    Attributes
+    ----------
+    title : str
+    summary : str
+        What it is, and how far it is protected, in a few sentences.
+    year : int
+        Of the jobs.
+    created : str
+        Time of the release, UTC, ISO 8601.
+    version : str
+        Its day, in the form of a version number.
+    identifier : str
+        URN, of the plan and the time of the release.
+    licence, publisher, contact : str or None
+        As the configuration has them; None where it has none.
+    citation : str
+        As the configuration has it, or made of publisher, title, date and plan.
+    keywords : tuple of str
+    extent : tuple of float or None
+        West, south, east and north of the blocks' points, degrees WGS84.
+    attributes : tuple of Attribute
+        Of the jobs.
+    tables : tuple of Table
+        The synthetic data first, then what is joined to them.
+    """
+
+    title: str
+    summary: str
+    year: int
+    created: str
+    version: str
+    identifier: str
+    licence: str | None
+    publisher: str | None
+    contact: str | None
+    citation: str
+    keywords: tuple[str, ...]
+    extent: tuple[float, float, float, float] | None
+    attributes: tuple[Attribute, ...]
+    tables: tuple[Table, ...]
+
+    def table(self, name: str) -> Table:
+        """Return the table of a name, such as ``"od"``."""
+        return next(table for table in self.tables if table.name == name)
+
+
+def attributes_of(
+    categories: Mapping[str, tuple[str, ...]], configuration: Mapping[str, Any]
+) -> tuple[Attribute, ...]:
+    """Say what the attributes of the jobs of a release mean.
+
+    Parameters
+    ----------
+    categories : mapping of str to tuple of str
+        The categories of each attribute, in order.
+    configuration : mapping
+        The canonical configuration (`ReleaseConfig.canonical`).
+    """
+    said = {table["name"]: table for table in configuration.get("attribute", ())}
+    found = []
+    for name, codes in categories.items():
+        if LODES_CATEGORIES.get(name) == tuple(codes):
+            meaning, unit = _LODES_ATTRIBUTES[name]
+            labels = {code: _LODES_MEANING[code] for code in codes}
+        else:
+            table = said.get(name, {})
+            meaning, unit = table.get("meaning") or name, table.get("unit")
+            labels = {code: table.get("labels", {}).get(code, code) for code in codes}
+        found.append(Attribute(name, meaning, unit, labels))
+    return tuple(found)
+
+
+def count_meanings(
+    categories: Mapping[str, tuple[str, ...]], configuration: Mapping[str, Any]
+) -> dict[str, str]:
+    """Say in words what each count of an OD file counts.
+
+    Parameters
+    ----------
+    categories, configuration
+        As for `attributes_of`.
+
+    Returns
+    -------
+    dict of str to str
+        By column, in the order of the file; the first is S000.
+    """
+    meanings = {"S000": _LODES_MEANING["S000"]}
+    columns = count_columns(categories)
+    for attribute in attributes_of(categories, configuration):
+        for column, (code, label) in zip(columns[attribute.name], attribute.labels.items(), strict=True):
+            unit = f" {attribute.unit}" if attribute.unit and label != code else ""
+            lodes = column == code
+            meanings[column] = label if lodes else f"jobs whose {attribute.meaning} is {label}{unit}"
+    return meanings
+
+
+def describe_release(
+    certificate: Certificate,
+    configuration: Mapping[str, Any],
+    categories: Mapping[str, tuple[str, ...]],
+    geography: Geography,
+    names: Mapping[str, str],
+    *,
+    named: bool,
+) -> ReleaseDescription:
+    """Describe a release by what its public folder holds.
+
+    Parameters
+    ----------
+    certificate : Certificate
+    configuration : mapping
+        The canonical configuration, which its plan quotes.
+    categories : mapping of str to tuple of str
+        Categories of each attribute of its jobs.
+    geography : Geography
+    names : mapping of str to str
+        Its data files by kind (`layout.file_names`).
+    named : bool
+        Whether it has names of units.
+
+    Returns
+    -------
+    ReleaseDescription
+    """
+    release, attributes = configuration["release"], attributes_of(categories, configuration)
+    publisher, licence = release.get("publisher"), release.get("licence")
+    plan = certificate.plan_sha256
+    title = f"{publisher}: {certificate.release.name}" if publisher else certificate.release.name
+    version, day = certificate.software.version, certificate.created[:10]
+    made = f"{title}. Synthetic data made with odsynth {version}, {day}. Plan {plan}"
+    return ReleaseDescription(
+        title=certificate.release.name,
+        summary=_summary(certificate),
+        year=certificate.release.year,
+        created=certificate.created,
+        version=".".join(str(int(number)) for number in certificate.created[:10].split("-")),
+        identifier=uuid5(NAMESPACE_URL, f"{plan} {certificate.created}").urn,
+        licence=licence,
+        publisher=publisher,
+        contact=release.get("contact"),
+        citation=release.get("citation") or made,
+        keywords=_KEYWORDS,
+        extent=_extent(geography),
+        attributes=attributes,
+        tables=tuple(_tables(configuration, categories, attributes, geography, names, named=named)),
+    )
+
+
+def _summary(certificate: Certificate) -> str:
+    status = "" if certificate.for_release else "NOT FOR RELEASE. "
+    user = certificate.user_level
+    several = " with all of their job records" if user.records > 1 else ""
+    return (
+        f"{status}{certificate.totals.synthetic_workers:,} synthetic workers: where they live and where they "
+        "work. No row is a real person. The homes were drawn at random under (epsilon, delta)-probabilistic "
+        f"differential privacy with epsilon {certificate.run.epsilon} and delta {certificate.run.delta}; for "
+        f"one person{several} the release is differentially private with epsilon {user.epsilon} and delta "
+        f"{user.delta}. The file certificate.json says what that covers, and can be computed again from the "
+        "public plan."
+    )
+
+
+def _extent(geography: Geography) -> tuple[float, float, float, float] | None:
+    east, north = geography.longitude, geography.latitude
+    if not (np.isfinite(east) & np.isfinite(north)).any():
+        return None
+    west, south = np.nanmin(east), np.nanmin(north)
+    return float(west), float(south), float(np.nanmax(east)), float(np.nanmax(north))
+
+
+def _tables(
+    configuration: Mapping[str, Any],
+    categories: Mapping[str, tuple[str, ...]],
+    attributes: tuple[Attribute, ...],
+    geography: Geography,
+    names: Mapping[str, str],
+    *,
+    named: bool,
+) -> Iterator[Table]:
+    implicates = Implicates.of(configuration)
+    coded = [Column(one.name, one.meaning, unit=one.unit, labels=one.labels) for one in attributes]
+    work = Column("w_geocode", "code of the work block")
+    home = Column("h_geocode", "code of the home block of the synthetic workers")
+    pairs = (
+        work,
+        home,
+        *(
+            Column(name, f"number of jobs: {meaning}", "integer", JOBS)
+            for name, meaning in count_meanings(categories, configuration).items()
+        ),
+        Column("createdate", "day of this release, YYYYMMDD"),
+    )
+    kinds = {"od": "home block", "aux": "external zone, where workers live,"}
+    for number, folder in enumerate(implicates.folders, start=1):
+        of = f"-{number:02}" if implicates.number > 1 else ""
+        in_words = f" of implicate {number}" if implicates.number > 1 else ""
+        for kind, homes in kinds.items():
+            forms = [f"{kind}_{form}" for form in ("csv", "parquet")]
+            files = tuple(f"{folder}{names[form]}" for form in forms if form in names)
+            if files:
+                meaning = f"a pair of work block and {homes} with its jobs{in_words}"
+                yield Table(f"{kind}{of}", meaning, files, pairs)
+        if "jobs_parquet" in names:
+            files = (f"{folder}{names['jobs_parquet']}",)
+            yield Table(f"workers{of}", f"a synthetic worker{in_words}", files, (work, home, *coded))
+    zones = " or an external zone" if geography.external_zones else ""
+    yield Table("blocks", f"a block{zones}", ("plan/blocks.parquet",), _of_blocks(geography))
+    if named:
+        unit_names = (
+            Column("level", "level of the area, or kind of area that cuts across levels"),
+            Column("code", "code of the area"),
+            Column("name", "name of the area"),
+        )
+        yield Table("names", "a named area", (NAME_FILE,), unit_names)
+    for number, level in enumerate(polygon_levels(configuration), start=1):
+        shape = Column(level, "code of the area"), Column("geometry", "its shape", "geometry")
+        meaning = f"an area of level {level} with its shape"
+        yield Table(f"shapes-{number}", meaning, (polygon_file(level),), shape)
+    jobs = (
+        Column("pool", "row of plan/pools.parquet, from 0", "integer"),
+        Column("work", "code of the work block"),
+        *coded,
+        Column("count", "number of these jobs", "integer", JOBS),
+    )
+    yield Table("slots", "some jobs of one pool that are alike", ("plan/slots.parquet",), jobs)
+
+
+def _of_blocks(geography: Geography) -> tuple[Column, ...]:
+    code, place = "code of the block", "of its centroid, WGS84"
+    if geography.external_zones:
+        code, place = f"{code}; prefix and 9s for an external zone", f"{place}; missing for an external zone"
+    return (
+        Column(geography.block_level, code),
+        *(Column(level, f"code of its {level}") for level in geography.levels),
+        *(Column(area, f"code of its {area}, or empty") for area in geography.non_nesting_areas),
+        Column("latitude", place, "number", "degrees"),
+        Column("longitude", place, "number", "degrees"),
+        Column("weight", "public weight with which homes are spread over blocks", "integer"),
+    )

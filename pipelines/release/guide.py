@@ -1,0 +1,163 @@
+"""Sections of a read-me for who has only the folder: columns, first steps, what homes are of, who to ask."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+
+from pipelines.config.implicates import Implicates
+from pipelines.planning.plan import ReleasePlan
+from pipelines.planning.polygon_tables import polygon_levels
+from pipelines.release.description import Column, ReleaseDescription, Table
+from pipelines.release.names import NAME_FILE
+from pipelines.release.polygons import polygon_file
+
+__all__ = [
+    "columns_in_words",
+    "first_steps",
+    "implicates_in_words",
+    "pools_in_words",
+    "terms_in_words",
+]
+
+_WIDTH = 110
+
+
+def columns_in_words(description: ReleaseDescription) -> str:
+    """Return tables, in Markdown, that say what every column of every file means; those alike once."""
+    alike: dict[tuple[Column, ...], list[Table]] = {}
+    for table in description.tables:
+        alike.setdefault(table.columns, []).append(table)
+    parts = []
+    for columns, tables in alike.items():
+        files = [f"`{name}`" for one in tables for name in one.files]
+        if len(files) > 4:
+            files = [*files[:2], f"{len(files) - 2} more of the same kind"]
+        rows = "\n".join(f"| `{column.name}` | {_cell(column.words)} |" for column in columns)
+        about = f"A row of {_listed(files)} is {tables[0].meaning}."
+        if len({table.meaning for table in tables}) > 1:
+            about = f"{_listed(files)}: a row is {tables[0].meaning}; in all of them the columns are these."
+        parts.append(f"{textwrap.fill(about, _WIDTH)}\n\n| column | meaning |\n| --- | --- |\n{rows}\n")
+    return "\n".join(parts)
+
+
+def first_steps(plan: ReleasePlan, names: dict[str, str], *, named: bool) -> str:
+    """Return lines of Python that count who lives in one area and works in another, with names and shapes.
+
+    Parameters
+    ----------
+    plan : ReleasePlan
+    names : dict of str to str
+        Data files by kind (`file_names`).
+    named : bool
+        Whether there are names of units.
+    """
+    geography, shapes = plan.geography, polygon_levels(plan.configuration)
+    block = _quoted(geography.block_level)
+    level = shapes[-1] if shapes else (geography.levels or (geography.block_level,))[0]
+    below = plan.implicates.folders[0]
+    files = [f"{below}{names[kind]}" for kind in ("od_parquet", "aux_parquet") if kind in names]
+    lines = [
+        "import pandas",
+        "",
+        f"jobs = pandas.concat(map(pandas.read_parquet, {_quoted(files)}))",
+        'blocks = pandas.read_parquet("plan/blocks.parquet")',
+        f"area = blocks.set_index({block}, drop=False)[{_quoted(level)}].astype(str)",
+        'jobs = jobs.assign(home=jobs["h_geocode"].map(area), work=jobs["w_geocode"].map(area))',
+        'flows = jobs.groupby(["home", "work"], as_index=False)["S000"].sum()',
+    ]
+    if named:
+        lines += [
+            f'names = pandas.read_parquet("{NAME_FILE}")',
+            f'names = names[names["level"] == {_quoted(level)}].set_index("code")["name"]',
+            'flows = flows.assign(home_name=flows["home"].map(names), work_name=flows["work"].map(names))',
+        ]
+    if shapes:
+        lines.insert(0, "import geopandas")
+        lines += [
+            f"shapes = geopandas.read_parquet({_quoted(polygon_file(level))}).set_index({_quoted(level)})",
+            'shapes["jobs"] = flows.groupby("work")["S000"].sum()',
+        ]
+    code = "\n".join(lines)
+    return (
+        f"How many live in one `{level}` and work in another, with pandas:\n\n```python\n{code}\n```\n\n"
+        "A row of `flows` is a number of synthetic workers. Other levels are columns of `blocks`.\n"
+    )
+
+
+def pools_in_words(plan: ReleasePlan) -> str:
+    """Say which work blocks share homes, and what the attributes of a job say of its home."""
+    pools, pooling = plan.pools, plan.pools.pooling
+    shared, by = int(pools.shared.sum()), _listed([f"`{name}`" for name in pooling.by])
+    some = (
+        f"Work blocks with fewer than {pooling.below:,} jobs share the pool of their {pooling.level}: "
+        f"{shared:,} of the {pools.n.size:,} pools are shared."
+    )
+    parts = [some if shared else "Every work block has pools of its own: no two share one."]
+    if plan.measures:
+        tables = "; ".join(words for words, _ in plan.tables)
+        parts.append(
+            f"Homes were drawn from an estimate that was made of these measured tables: {tables}. What none "
+            "of them tells apart, such as the work blocks of a shared pool or other attributes, differs in "
+            "homes by chance and by public data only."
+        )
+    else:
+        parts.append(
+            "Homes were drawn for a pool, and which of its jobs has which of them is chance. So between the "
+            "work blocks of a shared pool, and between jobs of a pool with other attributes, homes differ by "
+            "chance only."
+        )
+        if by:
+            parts.append(f"Each category of {by} has pools of its own.")
+    parts.append(
+        "`plan/pools.parquet` has the pools (`place`, the work block or the first block of a shared pool; "
+        "`shared`; `n`, jobs), and `plan/slots.parquet` the work blocks of each."
+    )
+    return textwrap.fill(" ".join(parts), _WIDTH) + "\n"
+
+
+def implicates_in_words(implicates: Implicates) -> str:
+    """Say how results of several implicates are combined, with the formula; nothing of one data set."""
+    if implicates.number == 1:
+        return ""
+    k = implicates.number
+    formula = (
+        f"Do an analysis on each implicate as if it were real data. That gives estimates q_1 to q_{k} and "
+        f"their squared standard errors u_1 to u_{k}. The combined estimate is their mean, with the variance "
+        f"T = u + B / {k}, where u is the mean of the squared errors and B the variance of the estimates "
+        f"(divided by {k - 1}). An interval is that of a t distribution with {k - 1} (1 + u / (B / {k}))^2 "
+        "degrees of freedom (Reiter 2003, partially synthetic data; `pipelines.combine` computes it)."
+    )
+    warning = (
+        "These implicates are cut from one urn and share what it became: B is too small, and such an "
+        "interval is too narrow."
+        if implicates.source == "one-urn"
+        else "What the mechanism changes in all implicates alike, such as a pull toward public data, is in "
+        "no variance between them: such an interval holds the truth less often than it says."
+    )
+    return f"{textwrap.fill(f'{formula} {warning}', _WIDTH)}\n"
+
+
+def terms_in_words(description: ReleaseDescription) -> str:
+    """Say under which licence the release may be used, who answers for it, and how to cite it."""
+    unsaid = "not stated in this release: ask who published it"
+    rows = {
+        "Licence": description.licence or unsaid,
+        "Publisher": description.publisher or unsaid,
+        "Contact": description.contact or unsaid,
+        "Cite as": description.citation,
+    }
+    return "\n".join(f"- {name}: {value}" for name, value in rows.items()) + "\n"
+
+
+def _quoted(value: str | list[str]) -> str:
+    """Return a text, or several, as Python writes them."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), *words[-1:]] if len(words) > 1 else words)

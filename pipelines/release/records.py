@@ -1,0 +1,356 @@
+"""What a release says of itself to machines: Data Package, Croissant and DCAT-US records of one description.
+
+They are functions of the description and of the other files, so `verify` writes them again and compares.
+Names of files are relative: a release does not know its address.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pipelines.release.description import Column, ReleaseDescription, Table
+
+__all__ = ["CROISSANT", "DATA_PACKAGE", "DCAT_US", "RECORDS", "record_files", "record_texts"]
+
+DATA_PACKAGE = "datapackage.json"
+CROISSANT = "croissant.json"
+DCAT_US = "dcat-us.json"
+RECORDS = (DATA_PACKAGE, CROISSANT, DCAT_US)
+
+
+class _Files:
+    """Files of a release, of which those of a folder of parts are one table."""
+
+    def __init__(self, described: Mapping[str, tuple[int, str]]) -> None:
+        self._described = described
+        self._parts: dict[str, list[str]] = {}
+        for name in sorted(described):
+            folder = name.rpartition("/")[0]
+            self._parts.setdefault(folder if folder.endswith(".parquet") else name, []).append(name)
+
+    def __getitem__(self, name: str) -> tuple[int, str]:
+        return self._described[name]
+
+    def parts(self, name: str) -> list[str]:
+        """Return the files that a table is in: one, or those of a folder of parts."""
+        return self._parts[name]
+
+    def single(self, name: str) -> bool:
+        """Say whether a table is one file."""
+        return self._parts[name] == [name]
+
+
+_MEDIA = {".csv.gz": "application/gzip", ".parquet": "application/vnd.apache.parquet"}
+
+_PRIVACY = (
+    "No row is a real person: homes were drawn at random under differential privacy. certificate.json says "
+    "what is guaranteed, for whom, and what is not protected."
+)
+_LIMITS = (
+    "Numbers differ from the truth by chance. README.md says how far to trust them; small flows, and flows "
+    "between small areas, may be noise."
+)
+
+
+def record_files(configuration: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the records that a release has: DCAT-US needs a publisher and a contact.
+
+    Parameters
+    ----------
+    configuration : mapping
+        The canonical configuration (`ReleaseConfig.canonical`).
+    """
+    release = configuration["release"]
+    catalogued = release.get("publisher") and release.get("contact")
+    return RECORDS if catalogued else (DATA_PACKAGE, CROISSANT)
+
+
+def record_texts(description: ReleaseDescription, described: Mapping[str, tuple[int, str]]) -> dict[str, str]:
+    """Return the text of each record of a release.
+
+    Parameters
+    ----------
+    description : ReleaseDescription
+    described : mapping of str to tuple of int and str
+        Bytes and SHA-256 of at least the files of its tables, by relative name.
+
+    Returns
+    -------
+    dict of str to str
+        JSON, by name of the file: the `record_files` of its configuration.
+    """
+    files = _Files(described)
+    documents = {
+        DATA_PACKAGE: _data_package(description, files),
+        CROISSANT: _croissant(description, files),
+    }
+    if description.publisher and description.contact:
+        documents[DCAT_US] = _dcat_us(description, files)
+    return {
+        name: json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+        for name, document in documents.items()
+    }
+
+
+def _data_package(about: ReleaseDescription, files: _Files) -> dict[str, Any]:
+    """Return a Data Package, version 2, with a Table Schema for each table."""
+    resources = []
+    for table in about.tables:
+        schema = {"fields": [_table_schema_field(column) for column in table.columns]}
+        for name in table.files:
+            one = {}
+            if files.single(name):
+                one = {"bytes": files[name][0], "hash": f"sha256:{files[name][1]}"}
+            form = "csv" if name.endswith(".csv.gz") else "parquet"
+            resources.append(
+                {
+                    "name": f"{table.name}-{form}",
+                    "type": "table",
+                    "title": f"A row is {table.meaning}",
+                    "path": name if one else files.parts(name),
+                    "format": form,
+                    "mediatype": _media_type(name),
+                    **({"compression": "gz", "encoding": "utf-8"} if form == "csv" else {}),
+                    **one,
+                    "schema": schema,
+                }
+            )
+    return {
+        "$schema": "https://datapackage.org/profiles/2.0/datapackage.json",
+        "name": re.sub(r"[^a-z0-9]+", "-", about.title.lower()).strip("-") or "release",
+        "id": about.identifier,
+        "title": about.title,
+        "description": about.summary,
+        "created": about.created,
+        "version": about.version,
+        "keywords": list(about.keywords),
+        **({"licenses": [_licence(about.licence)]} if about.licence else {}),
+        **_if_known(contributors=_contributors(about)),
+        "citation": about.citation,
+        "resources": resources,
+    }
+
+
+_TABLE_SCHEMA_TYPES = {"text": "string", "geometry": "any"}
+
+
+def _table_schema_field(column: Column) -> dict[str, Any]:
+    return {
+        "name": column.name,
+        "type": _TABLE_SCHEMA_TYPES.get(column.kind, column.kind),
+        "description": column.meaning,
+        **_if_known(unit=column.unit),
+        **_if_known(categories=[{"value": code, "label": label} for code, label in column.labels.items()]),
+    }
+
+
+def _contributors(about: ReleaseDescription) -> list[dict[str, Any]]:
+    if not (about.publisher or about.contact):
+        return []
+    name = about.publisher or "The publisher, whose name the release does not say"
+    return [{"title": name, **_if_known(email=about.contact), "roles": ["publisher", "contact"]}]
+
+
+def _licence(licence: str) -> dict[str, str]:
+    if licence.startswith(("http://", "https://")):
+        return {"path": licence}
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", licence).strip("-") or "other"
+    return {"name": name, "title": licence}
+
+
+# That of the specification, version 1.0, with the name of its vocabulary of responsible AI.
+_CROISSANT_CONTEXT = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "citeAs": "cr:citeAs",
+    "column": "cr:column",
+    "conformsTo": "dct:conformsTo",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "equivalentProperty": "cr:equivalentProperty",
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "extract": "cr:extract",
+    "field": "cr:field",
+    "fileProperty": "cr:fileProperty",
+    "fileObject": "cr:fileObject",
+    "fileSet": "cr:fileSet",
+    "format": "cr:format",
+    "includes": "cr:includes",
+    "isLiveDataset": "cr:isLiveDataset",
+    "jsonPath": "cr:jsonPath",
+    "key": "cr:key",
+    "md5": "cr:md5",
+    "parentField": "cr:parentField",
+    "path": "cr:path",
+    "recordSet": "cr:recordSet",
+    "references": "cr:references",
+    "regex": "cr:regex",
+    "repeated": "cr:repeated",
+    "replace": "cr:replace",
+    "samplingRate": "cr:samplingRate",
+    "sc": "https://schema.org/",
+    "separator": "cr:separator",
+    "source": "cr:source",
+    "subField": "cr:subField",
+    "transform": "cr:transform",
+}
+
+
+def _croissant(about: ReleaseDescription, files: _Files) -> dict[str, Any]:
+    """Return a Croissant record, which is a schema.org Dataset too."""
+    distribution: list[dict[str, Any]] = []
+    for table in about.tables:
+        for name in table.files:
+            if files.single(name):
+                size, digest = files[name]
+                distribution.append(
+                    {
+                        "@type": "cr:FileObject",
+                        "@id": name,
+                        "name": name,
+                        "description": f"A row is {table.meaning}",
+                        "contentUrl": name,
+                        "contentSize": f"{size} B",
+                        "encodingFormat": _encoding_format(name),
+                        "sha256": digest,
+                    }
+                )
+            else:
+                distribution.append(
+                    {
+                        "@type": "cr:FileSet",
+                        "@id": name,
+                        "name": name,
+                        "description": f"Parts of one table. A row is {table.meaning}",
+                        "encodingFormat": _encoding_format(name),
+                        "includes": f"{name}/*.parquet",
+                    }
+                )
+    owner = {"@type": "sc:Organization", **_if_known(name=about.publisher, email=about.contact)}
+    return {
+        "@context": _CROISSANT_CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": ["http://mlcommons.org/croissant/1.0", "http://mlcommons.org/croissant/RAI/1.0"],
+        "name": about.title,
+        "description": about.summary,
+        "identifier": about.identifier,
+        **_if_known(license=about.licence),
+        **({"publisher": owner, "creator": owner} if len(owner) > 1 else {}),
+        "citeAs": about.citation,
+        "datePublished": about.created,
+        "version": about.version,
+        "temporalCoverage": str(about.year),
+        **_if_known(spatialCoverage=_box(about)),
+        "keywords": list(about.keywords),
+        "isLiveDataset": False,
+        "rai:personalSensitiveInformation": _PRIVACY,
+        "rai:dataLimitations": _LIMITS,
+        "distribution": distribution,
+        "recordSet": [_record_set(table, files) for table in about.tables],
+    }
+
+
+_CROISSANT_TYPES = {
+    "text": "sc:Text",
+    "integer": "sc:Integer",
+    "number": "sc:Float",
+    "boolean": "sc:Boolean",
+    "geometry": "sc:Text",
+}
+
+
+def _record_set(table: Table, files: _Files) -> dict[str, Any]:
+    name = table.files[-1]  # Parquet, which keeps types
+    kind = "fileObject" if files.single(name) else "fileSet"
+    return {
+        "@type": "cr:RecordSet",
+        "@id": table.name,
+        "name": table.name,
+        "description": f"A row is {table.meaning}",
+        "field": [
+            {
+                "@type": "cr:Field",
+                "@id": f"{table.name}/{column.name}",
+                "name": column.name,
+                "description": column.words,
+                "dataType": _CROISSANT_TYPES[column.kind],
+                "source": {kind: {"@id": name}, "extract": {"column": column.name}},
+            }
+            for column in table.columns
+        ],
+    }
+
+
+def _box(about: ReleaseDescription) -> dict[str, Any] | None:
+    if about.extent is None:
+        return None
+    west, south, east, north = about.extent
+    return {"@type": "sc:Place", "geo": {"@type": "sc:GeoShape", "box": f"{south} {west} {north} {east}"}}
+
+
+def _dcat_us(about: ReleaseDescription, files: _Files) -> dict[str, Any]:
+    """Return a Dataset of DCAT-US 3.0, ready for a catalogue that adds the addresses."""
+    described = {"@type": "Distribution", "title": DATA_PACKAGE, "mediaType": "application/json"}
+    distribution = []
+    for table in about.tables:
+        for name in table.files:
+            for part in files.parts(name):
+                size, digest = files[part]
+                distribution.append(
+                    {
+                        "@type": "Distribution",
+                        "title": part,
+                        "description": f"A row is {table.meaning}",
+                        "mediaType": _media_type(name),
+                        "byteSize": str(size),
+                        "checksum": {"@type": "Checksum", "algorithm": "SHA-256", "checksumValue": digest},
+                        **_if_known(license=about.licence),
+                        "describedBy": described,
+                    }
+                )
+    year = str(about.year)
+    return {
+        "@type": "Dataset",
+        "title": about.title,
+        "description": about.summary,
+        "identifier": about.identifier,
+        "publisher": {"@type": "Organization", "name": about.publisher},
+        "contactPoint": {"@type": "Kind", "fn": about.publisher, "hasEmail": f"mailto:{about.contact}"},
+        "issued": about.created,
+        "version": about.version,
+        "keyword": list(about.keywords),
+        "temporal": [{"@type": "PeriodOfTime", "startDate": year, "endDate": year}],
+        **_if_known(spatial=_region(about)),
+        "accessRights": "public",
+        "scopeNote": f"{_PRIVACY} {_LIMITS} Cite as: {about.citation}",
+        "describedBy": described,
+        "distribution": distribution,
+    }
+
+
+def _region(about: ReleaseDescription) -> dict[str, Any] | None:
+    if about.extent is None:
+        return None
+    west, south, east, north = about.extent
+    corners = ((west, south), (east, south), (east, north), (west, north), (west, south))
+    ring = ", ".join(f"{x} {y}" for x, y in corners)
+    return {"@type": "Location", "bbox": f"POLYGON(({ring}))"}
+
+
+def _media_type(name: str) -> str:
+    return next(kind for ending, kind in _MEDIA.items() if name.endswith(ending))
+
+
+def _encoding_format(name: str) -> str:
+    """Return the name of a media type that Croissant's examples and readers have for Parquet."""
+    return _media_type(name).replace("vnd.apache.parquet", "x-parquet")
+
+
+def _if_known(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value}

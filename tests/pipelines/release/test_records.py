@@ -1,0 +1,189 @@
+"""What a release says of itself to machines, read by the programs that such records are for."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import frictionless
+import jsonschema
+import mlcroissant
+import pandas as pd
+import pytest
+
+import pipelines
+import synth
+from helpers import edit_json, refused
+from pipelines.release.layout import MANIFEST, seal
+from pipelines.release.records import CROISSANT, DATA_PACKAGE, DCAT_US, RECORDS
+
+ABOUT = {
+    "release.licence": "CC-BY-4.0",
+    "release.publisher": 'Office of "Data" | Ä',
+    "release.contact": "data@example.org",
+    "attribute": [{"name": "age", "unit": "years", "labels": {"old": "55 | more"}}],
+}
+
+# What the JSON Schema of DCAT-US 3.0 asks of the terms that a record has, in our words: no package has the
+# published files.
+YEAR = {"type": "string", "pattern": "^[0-9]{4}$"}
+TEXT = {"type": "string", "minLength": 1}
+DCAT_US_DISTRIBUTION = {
+    "properties": {
+        "title": TEXT,
+        "description": TEXT,
+        "license": TEXT,
+        "mediaType": TEXT,
+        "byteSize": {"type": "string", "pattern": "^[0-9]+$"},
+        "checksum": {
+            "properties": {"algorithm": {"const": "SHA-256"}, "checksumValue": {"pattern": "^[0-9a-f]{64}$"}},
+            "required": ["algorithm", "checksumValue"],
+        },
+        "describedBy": {"type": "object"},
+        "@type": {"const": "Distribution"},
+    },
+    "additionalProperties": False,
+}
+DCAT_US_DATASET = {
+    "properties": {
+        **dict.fromkeys(("title", "description", "identifier", "version", "accessRights", "scopeNote"), TEXT),
+        "@type": {"const": "Dataset"},
+        "publisher": {"properties": {"name": TEXT}, "required": ["name"]},
+        "contactPoint": {
+            "properties": {"fn": TEXT, "hasEmail": {"pattern": r"^mailto:[^@\s]+@[\w.-]+\.[\w.-]+$"}},
+            "required": ["fn", "hasEmail"],
+        },
+        "issued": {"type": "string", "format": "date-time"},
+        "keyword": {"type": "array", "items": TEXT},
+        "temporal": {
+            "type": "array",
+            "items": {"properties": {"startDate": YEAR, "endDate": YEAR}},
+        },
+        "spatial": {"properties": {"bbox": {"pattern": r"^POLYGON\(\((-?[\d.]+ -?[\d.]+(, )?){5}\)\)$"}}},
+        "describedBy": DCAT_US_DISTRIBUTION,
+        "distribution": {"type": "array", "items": DCAT_US_DISTRIBUTION, "minItems": 1},
+    },
+    "required": ["title", "description", "identifier", "publisher", "contactPoint"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture(scope="module")
+def releases(
+    small_release: pipelines.Release,
+    config_text: Callable[..., str],
+    microdata_jobs: Callable[..., dict[str, Any]],
+    clean_source: object,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, Path]:
+    """The public folders of a release of LODES jobs, and of one of microdata in parts, with implicates."""
+    folder = tmp_path_factory.mktemp("records")
+    more = {"release.csv": False, "release.implicates": 2, "run": {"batch_jobs": 200}}
+    text = config_text(microdata_jobs("parquet"), ABOUT, more)
+    made = pipelines.run(pipelines.parse_config(text, folder, "r.toml"), key=synth.RunKey.from_seed(1))
+    return {"lodes": small_release.public, "parts": made.public}
+
+
+def record(folder: Path, name: str) -> dict[str, Any]:
+    return dict(json.loads((folder / name).read_text(encoding="utf-8")))
+
+
+def described(releases: dict[str, Path]) -> Iterator[tuple[Path, pipelines.PublicRelease]]:
+    for folder in releases.values():
+        yield folder, pipelines.read_public_release(folder)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # mlcroissant has not followed rdflib yet
+def test_mlcroissant_reads_every_table(releases: dict[str, Path]) -> None:
+    for folder, release in described(releases):
+        dataset = mlcroissant.Dataset(jsonld=folder / CROISSANT)
+        issues = dataset.metadata.ctx.issues
+        assert not issues.errors
+        assert all("license" in warning for warning in issues.warnings)
+        assert bool(issues.warnings) == (release.licence is None)
+        tables = {table.name: table for table in release.description.tables}
+        assert [one.name for one in dataset.metadata.record_sets] == [*tables]
+        for name in tables:
+            if not name.startswith("shapes"):  # of shapes it reads no geometry
+                first = next(iter(dataset.records(name)))
+                assert [*first] == [f"{name}/{column.name}" for column in tables[name].columns]
+
+
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # frictionless leaves files open
+def test_frictionless_reads_every_row(releases: dict[str, Path]) -> None:
+    for folder, release in described(releases):
+        document = record(folder, DATA_PACKAGE)
+        texts = {}
+        for resource in document["resources"]:
+            if isinstance(
+                resource["path"], list
+            ):  # of the standard; frictionless calls the rest by another name
+                resource["path"], *resource["extrapaths"] = resource["path"]
+            texts |= {field["name"]: field for field in resource["schema"]["fields"]}
+        assert not [*frictionless.Package.metadata_validate(document)]
+        assert texts["S000"]["unit"] == "jobs"
+        assert (
+            {"value": "old", "label": "55 | more"} in texts["age"]["categories"] if "age" in texts else True
+        )
+        document["resources"] = [one for one in document["resources"] if one["format"] == "csv"]
+        for resource in document["resources"]:
+            found = frictionless.Resource.from_descriptor(resource, basepath=str(folder)).validate()
+            assert found.valid, found.flatten(["note"])
+            assert found.tasks[0].stats["rows"] == release.rows["main"].count_rows()
+
+
+def test_dcat_us(releases: dict[str, Path]) -> None:
+    assert not (releases["lodes"] / DCAT_US).exists()  # which needs to know who publishes, and who answers
+    document = record(releases["parts"], DCAT_US)
+    jsonschema.validate(document, DCAT_US_DATASET, format_checker=jsonschema.FormatChecker())
+    files = {entry["path"]: entry for entry in record(releases["parts"], MANIFEST)["files"]}
+    for one in document["distribution"]:
+        entry = files[one["title"]]
+        assert (one["byteSize"], one["checksum"]["checksumValue"]) == (str(entry["bytes"]), entry["sha256"])
+
+
+def test_the_read_me_explains_every_column_and_its_lines_run(
+    releases: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder, release in described(releases):
+        text = (folder / "README.md").read_text(encoding="utf-8")
+        for table in release.description.tables:
+            path = folder / table.files[-1]
+            columns = pd.read_parquet(path, columns=None).columns if "shapes" not in table.name else ()
+            assert [*columns] in ([], [column.name for column in table.columns])
+            assert all(f"| `{column.name}` | " in text for column in table.columns)
+        monkeypatch.chdir(folder)
+        (lines,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        found: dict[str, Any] = {}
+        exec(lines, found)
+        flows = found["flows"]
+        assert flows["S000"].sum() == release.certificate.totals.synthetic_workers
+        level = "trct" if "shapes" in found else "st"
+        expected = release.flows(level, level).rename(columns={"work": "w", "home": "h"})
+        merged = flows.merge(expected, left_on=["home", "work"], right_on=["h", "w"])
+        assert len(merged) == len(flows) == len(expected)
+        assert (merged["S000_x"] == merged["S000_y"]).all()
+    text = (releases["parts"] / "README.md").read_text(encoding="utf-8")
+    assert "T = u + B / 2" in text
+    assert "55 \\| more" in text
+    assert 'Publisher: Office of "Data" | Ä' in text
+
+
+def test_a_record_that_says_otherwise_is_refused(releases: dict[str, Path], tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(releases["parts"], tmp_path / "public"))
+    certificate = pipelines.read_public_release(copy).certificate
+    for name in RECORDS:
+        before = (copy / name).read_bytes()
+        edit_json(copy / name, lambda document: document.update(description="True."))
+        seal(copy, certificate)
+        assert refused(copy).reason == f"{name} is not what the plan, the certificate and the files give"
+        (copy / name).write_bytes(before)
+    (copy / CROISSANT).unlink()
+    seal(copy, certificate)
+    assert refused(copy).reason == f"a release of this kind has other files: {CROISSANT}"
