@@ -34,7 +34,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 import pipelines
 from pipelines.service.public.catalog import Catalog, Version
-from pipelines.service.public.preparation import draws_file, draws_mark
+from pipelines.service.public.preparation import draws_file
 from pipelines.service.settings import load_settings
 
 SIZES = {"phone": {"width": 390, "height": 844}, "laptop": {"width": 1280, "height": 800}}
@@ -112,7 +112,7 @@ def published(folder: Path, outs: tuple[Path, ...]) -> Iterator[tuple[str, Catal
     try:
         catalog = Catalog(settings)
         for version in catalog.versions():
-            while not catalog.prepared(version.sha256).complete(draws_mark(version.folder)):
+            while not catalog.prepared(version.sha256, version.folder).complete:
                 time.sleep(0.5)
         time.sleep(SEEN)
         yield f"http://127.0.0.1:{port}", catalog

@@ -225,6 +225,6 @@ def interval_of_largest(draws: PosteriorDraws) -> str:
 def home_page(client: TestClient, folder: Path) -> str:
     """As it is when everything has been prepared."""
     catalog = client.app.state.catalog  # type: ignore[attr-defined]
-    prepare(folder, catalog.prepared(catalog.version(NAME, "v1").sha256))
+    prepare(folder, catalog.prepared(catalog.version(NAME, "v1").sha256, folder))
     catalog.refresh()
     return client.get("/").text
