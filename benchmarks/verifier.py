@@ -83,7 +83,7 @@ def _numeric(chance: random.Random, *, tiny: bool) -> tuple[synth.Plan, Implicat
                 (Fraction(2, 3),),
             ]
         )
-    most_cells, most_jobs = (3, 3) if tiny else chance.choice([(4, 30), (25, 20), (12, 300)])
+    most_cells, most_jobs = (3, 3) if tiny else chance.choice([(4, 12), (25, 20), (12, 300)])
     sizes = [chance.randint(1, most_cells) for _ in range(1 if tiny else chance.randint(1, 3))]
     domains = synth.Domains(
         100,
