@@ -15,6 +15,7 @@ import pytest
 
 from pipelines.planning.form import plan_hash
 from pipelines.planning.storage import load_plan
+from pipelines.release import verify as verify_alone
 from pipelines.release.accuracy import ACCURACY_FILE, read_accuracy
 from pipelines.release.certificate import Certificate
 from pipelines.release.formats import certificate_text, parse_certificate
@@ -24,6 +25,7 @@ from pipelines.release.readme import describe_plan, release_readme
 from pipelines.release.records import DATA_PACKAGE, record_texts
 from pipelines.release.signing import PUBLIC_KEY
 from pipelines.release.verification import VerificationError, verify
+from pipelines.release.verifier import VERIFIER
 from pipelines.running import run as runs
 from pipelines.storage.checksums import sha256_of
 
@@ -124,13 +126,15 @@ def forge(folder: Path, document: Any) -> None:
         pass
     else:
         names = file_names(plan.configuration)
-        named, signed = ((folder / name).is_file() for name in (NAME_FILE, PUBLIC_KEY))
+        own = (NAME_FILE, PUBLIC_KEY, VERIFIER)
+        named, signed, verifier = ((folder / name).is_file() for name in own)
         sheet = folder / ACCURACY_FILE
         if sheet.is_file() and before in (said := sheet.read_text(encoding="utf-8")):
             sheet.write_text(said.replace(before, certificate.plan_sha256), encoding="utf-8")
         with suppress(ValueError):  # of a sheet that is none
             accuracy = read_accuracy(folder, certificate.plan_sha256)
-            text = release_readme(plan, certificate, names, named=named, signed=signed, accuracy=accuracy)
+            given = {"named": named, "signed": signed, "verifier": verifier, "accuracy": accuracy}
+            text = release_readme(plan, certificate, names, **given)
             (folder / "README.md").write_text(text, encoding="utf-8")
     _write_records(folder, certificate)
     seal(folder, certificate)
@@ -145,6 +149,16 @@ def plan_again(public: Path, change: Callable[[dict[str, Any]], object]) -> None
     path.write_text(text, encoding="utf-8")
     certificate = json.loads((public / "certificate.json").read_text(encoding="utf-8"))
     forge(public, certificate | {"plan_sha256": plan_hash(path.parent)})
+
+
+def alone(folder: Path, key: Path | None = None) -> str | None:
+    """Return why verify.py, which releases carry, does not pass a release; None if it does."""
+    try:
+        for _ in verify_alone.verify(folder, key):
+            pass
+    except Exception as error:
+        return str(error)
+    return None
 
 
 def refused(folder: Path, key: Path | None = None) -> VerificationError:

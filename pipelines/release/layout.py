@@ -25,6 +25,7 @@ from pipelines.release.polygons import polygon_file
 from pipelines.release.readme import describe_plan, release_readme
 from pipelines.release.records import record_files, record_texts
 from pipelines.release.signing import SIGNATURES, sign, write_public_key
+from pipelines.release.verifier import VERIFIER, verifier_bytes
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, sha256_of
 
 __all__ = [
@@ -137,9 +138,12 @@ def write_public(
         _join(of_implicate, names, folder / below)
     (folder / "certificate.json").write_text(certificate_text(certificate), encoding="utf-8")
     (folder / "certificate.schema.json").write_text(schema_text(), encoding="utf-8")
+    (folder / VERIFIER).write_bytes(verifier_bytes())
     named = (folder / NAME_FILE).is_file()
     accuracy = read_accuracy(folder, certificate.plan_sha256)
-    readme = release_readme(plan, certificate, names, named=named, signed=key is not None, accuracy=accuracy)
+    readme = release_readme(
+        plan, certificate, names, named=named, signed=key is not None, verifier=True, accuracy=accuracy
+    )
     (folder / "README.md").write_text(readme, encoding="utf-8")
     if key is not None:
         write_public_key(key, folder)

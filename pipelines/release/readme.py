@@ -25,6 +25,7 @@ from pipelines.release.names import NAME_FILE
 from pipelines.release.polygons import POLYGON_FOLDER, polygon_file
 from pipelines.release.records import RECORDS, record_files
 from pipelines.release.signing import SIGNED, UNSIGNED
+from pipelines.release.verifier import VERIFIER
 from synth import decimal_up, exp_up, group_privacy
 
 __all__ = [
@@ -51,6 +52,7 @@ _FILES = {
     ACCURACY_FILE: "how far numbers are expected to be from the truth",
     NAME_FILE: "names of public units, for maps",
     f"{POLYGON_FOLDER}/": "shapes of public units, for maps",
+    VERIFIER: "a program of one file that checks the release without odsynth, with Python and pyarrow",
     "README.md": "what is in the release, in words",
     **dict.fromkeys(RECORDS, "what is in the release, for machines: files, columns, licence, citation"),
     "certificate.json.sig": "a signature of the certificate",
@@ -63,6 +65,10 @@ _FILES = {
     "signing-key.pub": "the public key that signatures are checked with",
 }
 
+
+_NOT_THIS_COPY = (
+    "Whoever can change the data can change this copy too: take the file from the project instead"
+)
 
 FILE_MEANINGS = tuple(dict.fromkeys((*_FILES.values(), "another file")))
 """What files of a release can be, data first."""
@@ -80,6 +86,7 @@ def release_readme(
     *,
     named: bool,
     signed: bool,
+    verifier: bool = False,
     accuracy: ExpectedAccuracy | None = None,
     wording: int = LATEST_WORDING,
 ) -> str:
@@ -95,6 +102,8 @@ def release_readme(
         Whether it has names of units.
     signed : bool
         Whether it is signed.
+    verifier : bool
+        Whether it has verify.py.
     accuracy : ExpectedAccuracy, optional
         Its accuracy sheet, where it has one.
     wording : int
@@ -156,6 +165,7 @@ def release_readme(
     )
     words = f"- `{NAME_FILE}`: {_FILES[NAME_FILE]}\n" if named else ""
     sheet = f"- `{ACCURACY_FILE}`: {_FILES[ACCURACY_FILE]}\n" if accuracy else ""
+    alone = f"- `{VERIFIER}`: {_FILES[VERIFIER]}.\n  {_NOT_THIS_COPY}\n" if verifier else ""
     trust = f"\n## How far to trust a number\n\n{accuracy_in_words(accuracy)}\n" if wording != 1 else ""
     status = (
         "Every check of the program passed: this release is **for publication**."
@@ -182,7 +192,7 @@ random from {plan.mechanism.words}.
 {aux}{jobs}{noisy}\
 - `certificate.json`: {_FILES["certificate.json"]}; `certificate.schema.json` describes its fields
 - `plan/`: {_FILES["plan/"]}
-{shapes}{words}{sheet}{records}\
+{shapes}{words}{sheet}{alone}{records}\
 - `MANIFEST.json`, `SHA256SUMS`: sizes and checksums (`sha256sum -c SHA256SUMS`)
 
 `odsynth verify` on this folder repeats every check; it needs no confidential data.

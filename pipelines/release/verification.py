@@ -56,6 +56,7 @@ from pipelines.release.polygons import check_polygons
 from pipelines.release.readme import WORDINGS, describe_plan, release_readme
 from pipelines.release.records import RECORDS, record_texts
 from pipelines.release.signing import PUBLIC_KEY, check_signatures
+from pipelines.release.verifier import VERIFIER, check_verifier
 from pipelines.release.wordings import CERTIFICATE_WORDINGS, in_wording, without_words
 from pipelines.storage.checksums import CHECKSUMS, checksum_lines, parse_checksums, sha256_of
 from pipelines.storage.documents import read_json
@@ -114,8 +115,8 @@ def verify(
     ------
     Check
         files, signature, certificate form, plan, guarantee, budget, measurements where tables were measured,
-        data, the form of a forecast of accuracy where there is one, texts, polygons and names where there are
-        any, bytes of the tables, records, and last fitness for release.
+        data, the form of a forecast of accuracy where there is one, texts, verifier, polygons and names where
+        there are any, bytes of the tables, records, and last fitness for release.
 
     Raises
     ------
@@ -173,6 +174,10 @@ def _verify(
         yield Check("accuracy", _run("accuracy", lambda: check_accuracy(expected, plan)))
     texts = _run("texts", lambda: _check_texts(folder, plan, certificate, hashes, stated["format"], expected))
     yield Check("texts", texts)
+    if VERIFIER in hashes:
+        version = certificate.software.version
+        found = _run("verifier", lambda: check_verifier(folder, hashes[VERIFIER], version))
+        yield Check("verifier", found)
     if levels := polygon_levels(plan.configuration):
         yield Check("polygons", _run("polygons", lambda: check_polygons(folder, plan.geography, levels)))
     if (folder / NAME_FILE).is_file():
@@ -427,7 +432,8 @@ def _check_texts(
     """Compare what is said in words, and the list of files, with what the certificate gives."""
     present = hashes.keys() - {MANIFEST}
     named = NAME_FILE in present
-    present -= {NAME_FILE, PUBLIC_KEY}  # of a release with names, of a signed one
+    # Of a release with names, of a signed one, and of one that is not of version 0.1.0.
+    present -= {NAME_FILE, PUBLIC_KEY, *([] if certificate_format == FIRST_FORMAT else [VERIFIER])}
     expected = {*expected_files(plan.configuration)}
     if certificate_format == FIRST_FORMAT:
         expected -= {*RECORDS}
@@ -443,7 +449,14 @@ def _check_texts(
     said, signed = (folder / "README.md").read_bytes(), PUBLIC_KEY in hashes
     known = (
         release_readme(
-            plan, certificate, names, named=named, signed=signed, accuracy=accuracy, wording=wording
+            plan,
+            certificate,
+            names,
+            named=named,
+            signed=signed,
+            verifier=VERIFIER in hashes,
+            accuracy=accuracy,
+            wording=wording,
         )
         for wording in WORDINGS[certificate_format]
     )

@@ -24,6 +24,7 @@ from pipelines.release.layout import MANIFEST, expected_files, file_names
 from pipelines.release.names import NAME_FILE
 from pipelines.release.signing import PUBLIC_KEY, SIGNATURES, check_key_pair, read_private_key
 from pipelines.release.verification import contradictions, quoted_configuration
+from pipelines.release.verifier import VERIFIER
 from pipelines.running.folder import RunFolder
 from pipelines.running.payment import check_ledger
 from pipelines.storage.checksums import CHECKSUMS
@@ -217,4 +218,4 @@ def _written(config: ReleaseConfig) -> Iterator[str]:
     folders = () if config.release.csv else tuple(file_names(configuration).values())
     for name in expected_files(configuration):
         yield f"{name}/part-000000.parquet" if name.endswith(folders) else name
-    yield from (MANIFEST, CHECKSUMS, ACCURACY_FILE, NAME_FILE, PUBLIC_KEY, *SIGNATURES)
+    yield from (MANIFEST, CHECKSUMS, ACCURACY_FILE, NAME_FILE, VERIFIER, PUBLIC_KEY, *SIGNATURES)

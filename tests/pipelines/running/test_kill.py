@@ -20,6 +20,7 @@ from pipelines.planning.storage import load_plan
 from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.layout import expected_files, public_files
 from pipelines.release.names import NAME_FILE
+from pipelines.release.verifier import VERIFIER
 from pipelines.running.folder import RunFolder
 
 pytestmark = pytest.mark.slow
@@ -129,7 +130,7 @@ def killed(config_text: Callable[..., str], tmp_path: Path, plans: list[str]) ->
         assert not list(out.rglob("run.key"))
         configuration = load_plan(out / "public" / "plan").configuration
         assert public_files(out / "public") == sorted(
-            [*expected_files(configuration), NAME_FILE, ACCURACY_FILE]
+            [*expected_files(configuration), NAME_FILE, ACCURACY_FILE, VERIFIER]
         )
         digests.add(digest(out / "public"))
     assert len(digests) == 1

@@ -31,6 +31,7 @@ from pipelines.release.accuracy import ACCURACY_FILE
 from pipelines.release.formats import FIRST_FORMAT, dump_certificate
 from pipelines.release.layout import MANIFEST, expected_files, file_names, public_files
 from pipelines.release.names import NAME_FILE
+from pipelines.release.verifier import VERIFIER
 from pipelines.running import batches as drawing
 from pipelines.running import executor, folder
 from pipelines.running import run as releasing
@@ -191,7 +192,7 @@ def test_parquet_equals_csv(small_release: Release, micro_releases: dict[str, Re
 def test_folder_holds_what_is_promised(small_release: Release, micro_releases: dict[str, Release]) -> None:
     for release in (small_release, micro_releases["csv"]):
         assert sorted(path.name for path in release.out.iterdir()) == ["confidential", "public"]
-        expected = [*expected_files(release.plan.configuration), NAME_FILE, ACCURACY_FILE]
+        expected = [*expected_files(release.plan.configuration), NAME_FILE, ACCURACY_FILE, VERIFIER]
         assert public_files(release.public) == sorted(expected)
         sums = subprocess.run(
             ["sha256sum", "--strict", "-c", "SHA256SUMS"],

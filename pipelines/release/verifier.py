@@ -1,0 +1,55 @@
+"""The program that travels with every release: `verify.py`, which checks it without this package."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from pipelines.storage.errors import ShownError
+
+__all__ = ["VERIFIER", "VerifierError", "check_verifier", "verifier_bytes"]
+
+VERIFIER = "verify.py"
+
+_EARLIER: dict[str, str] = {}
+"""Versions by the SHA-256 of their verify.py; a version that changes the file adds that of the one before."""
+
+
+class VerifierError(ShownError, ValueError):
+    """A release carries a program that no version of this one wrote."""
+
+
+@cache
+def verifier_bytes() -> bytes:
+    """Return the content of verify.py as this version writes it into releases."""
+    return files("pipelines.release").joinpath(VERIFIER).read_bytes()
+
+
+def check_verifier(folder: Path, sha256: str, version: str) -> str:
+    """Say whose verify.py a release carries.
+
+    Parameters
+    ----------
+    folder : Path
+        The public folder, for the words of an error.
+    sha256 : str
+        Of its verify.py.
+    version : str
+        Which the release says made it.
+
+    Raises
+    ------
+    VerifierError
+        If no version that is known here wrote it: somebody might run it.
+    """
+    if sha256 == hashlib.sha256(verifier_bytes()).hexdigest():
+        return f"{VERIFIER} is that of this version"
+    if sha256 in _EARLIER:
+        return f"{VERIFIER} is that of version {_EARLIER[sha256]}"
+    raise VerifierError(
+        f"{folder / VERIFIER} is not the program that this version puts into releases, nor an earlier one: it"
+        f" was changed, or another version wrote it. Fix: do not run it; verify with version {version}, "
+        "which the release says made it"
+    )

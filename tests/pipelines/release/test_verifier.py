@@ -1,0 +1,152 @@
+"""verify.py, which every release carries: alone, it says of releases what `odsynth verify` says."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import shutil
+import subprocess
+import sys
+from fractions import Fraction
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import pipelines
+from helpers import alone, forge, refused, seal_again
+from pipelines.release.signing import PUBLIC_KEY, SIGNATURES
+from pipelines.release.verification import verify
+from pipelines.release.verifier import VERIFIER, verifier_bytes
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden"
+RELEASES = sorted(path.parent for path in GOLDEN.glob("v*/*/certificate.json"))
+
+# What imports anything but the standard library and these fails, as where there is nothing else.
+ALONE = """
+import runpy, sys
+class Nothing:
+    def find_spec(self, name, path=None, target=None):
+        if name[0] != "_" and name.split(".")[0] not in {{*sys.stdlib_module_names, {allowed}}}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Nothing())
+main = runpy.run_path({program!r})["main"]
+for folder in {folders!r}:
+    print(main([folder, *{options!r}]), flush=True)
+"""
+
+
+def run_alone(folders: list[Path], *options: str, allowed: str = '"pyarrow"') -> list[str]:
+    """Run verify.py of a release where there is little else; return what it prints, and the statuses."""
+    code = ALONE.format(
+        allowed=allowed,
+        program=str(Path(pipelines.__file__).parent / "release" / VERIFIER),
+        folders=[str(folder) for folder in folders],
+        options=options,
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
+    return done.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> ModuleType:
+    """benchmarks/verifier.py, which makes random plans."""
+    path = GOLDEN.parents[1] / "benchmarks" / "verifier.py"
+    spec = spec_from_file_location("benchmark_verifier", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_release_carries_it_and_it_passes_alone(small_release: pipelines.Release) -> None:
+    assert (small_release.public / VERIFIER).read_bytes() == verifier_bytes()
+    said = run_alone([small_release.public, *RELEASES])
+    assert [line for line in said if line.isdigit()] == ["0"] * (1 + len(RELEASES))
+    signed = sum((folder / PUBLIC_KEY).is_file() for folder in RELEASES)
+    assert sum("NOT CHECKED: the signature needs" in line for line in said) == signed
+    assert sum("NOT SIGNED" in line for line in said) == 1 + len(RELEASES) - signed
+    assert sum(line == "ok      for release: yes" for line in said) == 1 + len(RELEASES)
+
+
+def test_it_says_what_it_cannot_do(small_release: pipelines.Release, tmp_path: Path) -> None:
+    signed, key = GOLDEN / "v0.1.0" / "dirichlet-signed", GOLDEN / "v0.1.0" / "signing-key.pub"
+    assert run_alone([signed], "--key", str(key))[-1] == "2"
+    with_key = run_alone([signed], "--key", str(key), allowed='"pyarrow", "cryptography"')
+    assert with_key[-1] == "0"
+    assert "ok      signature: signed by the key given" in with_key
+    assert run_alone([small_release.public], "--key", str(key))[-1] == "1"
+    assert run_alone([tmp_path / "nowhere"])[-1] == "2"
+    data = Path(shutil.copytree(small_release.public, tmp_path / "dataless"))
+    for path in data.glob("demo_od_*"):
+        path.unlink()
+    assert run_alone([data])[-1] == "1"
+    said = run_alone([data], "--certificate-only")
+    assert said[-1] == "0"
+    assert any("checksums, data and read-me" in line for line in said)
+    assert run_alone([data], "--certificate-only", "--key", str(key))[-1] == "1", "it is not signed"
+    with pytest.raises(AssertionError, match="needs the Python library pyarrow"):
+        run_alone([data], allowed="")
+
+
+def test_a_signature_is_checked(tmp_path: Path) -> None:
+    public = Path(shutil.copytree(GOLDEN / "v0.1.0" / "dirichlet-signed", tmp_path / "public"))
+    assert alone(public, GOLDEN / "v0.1.0" / "signing-key.pub") is None
+    for name in SIGNATURES:
+        content = (public / name).read_bytes()
+        (public / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        assert f"{name} is not a signature of" in str(alone(public))
+        (public / name).write_bytes(content)
+
+
+def test_another_copy_is_refused_and_none_is_fine(public_copy: Path) -> None:
+    """Somebody might run it."""
+    path = public_copy / VERIFIER
+    path.write_bytes(verifier_bytes() + b"print('all is well')\n")
+    seal_again(public_copy)
+    error = refused(public_copy)
+    assert error.check == "verifier"
+    assert "do not run it" in str(error)
+    path.unlink()
+    forge(public_copy, json.loads((public_copy / "certificate.json").read_text(encoding="utf-8")))
+    assert "verifier" not in [check.name for check in verify(public_copy)]
+    assert VERIFIER not in (public_copy / "README.md").read_text(encoding="utf-8")
+    assert alone(public_copy) is None
+
+
+def test_random_plans_have_the_same_bounds_and_none_is_below_the_truth(benchmark: ModuleType) -> None:
+    """Of `python benchmarks/verifier.py`, which has hundreds, some dozens."""
+    checker = benchmark.load_verifier()
+    enumerated = 0
+    for seed in range(36):
+        case = benchmark.random_case(seed, checker)
+        claims = checker.check_guarantee(case.plan, case.certificate)
+        assert 1 <= claims.factor <= checker.FACTOR, seed
+        if seed % 3 == 0 and case.numeric.mechanism == "dirichlet":
+            assert benchmark.below_truth(case, checker) == [], seed
+            enumerated += 1
+        with pytest.raises(checker.WrongError, match=r"the plan gives"):
+            checker.check_guarantee(case.plan, benchmark.smaller(case.certificate, random.Random(seed)))
+    assert enumerated >= 8
+
+
+def test_its_arithmetic_encloses_the_truth(benchmark: ModuleType) -> None:
+    """Where a wrong direction of rounding would not be seen in twelve digits."""
+    checker = benchmark.load_verifier()
+    ends = ((checker.down, checker.DOWN), (checker.up, checker.UP))
+    third = Fraction(1, 3)
+    assert Fraction(checker.down(third)) < third < Fraction(checker.up(third))
+    for n in range(1, 40):
+        x = Fraction(n, 7)
+        exact = math.prod(n + 7 * i for i in range(n))
+        assert Fraction(checker.rising(n, 7, n, checker.DOWN)) <= exact <= checker.rising(n, 7, n, checker.UP)
+        low, high = (Fraction(checker.power(to_end(x), n, end)) for to_end, end in ends)
+        assert low <= x**n <= high
+        for of, inverse in ((checker.exp, checker.log), (checker.log, checker.exp)):
+            back = [Fraction(inverse(of(to_end(x), end), end)) for to_end, end in ends]
+            assert back[0] < x < back[1]
