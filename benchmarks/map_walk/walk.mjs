@@ -87,7 +87,8 @@ class Mouse extends Hand {
 class Finger extends Mouse {
   async press(selector) {
     const element = await this.find(selector);
-    await element.evaluate((each) => each.scrollIntoView({ block: "center", behavior: "instant" }));
+    // The map stays above, so that what is in the middle may be behind it.
+    await element.evaluate((each) => each.scrollIntoView({ block: "end", behavior: "instant" }));
     await element.tap();
   }
   async area(place) {
@@ -106,7 +107,7 @@ class Keys extends Hand {
       await this.page.keyboard.press("Tab");
     }
     const kind = await this.page.$eval(selector, ({ tagName, type }) => (tagName === "INPUT" ? type : tagName));
-    if (kind === "radio" || kind === "checkbox") await this.page.keyboard.press("Space");
+    if (kind === "radio" || kind === "checkbox") await this.page.keyboard.press(" ");
     else if (kind === "BUTTON" || kind === "SUMMARY") await this.page.keyboard.press("Enter");
   }
   /** A map cannot be clicked by keys: what is there is found by its name or code. */
