@@ -400,7 +400,8 @@ def inverse_moment(
 def record_deltas(c: PoolClass, epsilon: Fraction, presence: bool) -> Iterator[Decimal]:
     """Yield bounds of the delta of one record at an epsilon: a quick one, and if there is one a smaller."""
     yield record_delta(c, epsilon, presence)
-    if not c.pruned and c.m <= 400:
+    few = sum(s.most for s in c.strata) <= 5 and c.m <= 400
+    if not c.pruned and (few or c.n_max * c.m <= 100):  # elsewhere no certificate is by Lemma 12
         yield pairs_delta(c, epsilon)
 
 
