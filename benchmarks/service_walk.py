@@ -345,6 +345,7 @@ def go_wrong(
     look(ann, "failed")
     goes(bob, "/runs/3", "failed-approver")
     goes(ann, "/compare?run=2&run=3", "side-by-side")
+    weights.write_bytes(b"no table\n")
     goes(ann, "/inputs/demo/comparison", "compare-form-again")
     ann.get_by_role("button", name="Compare these plans").click()
     ann.get_by_role("heading", name="It failed").wait_for()

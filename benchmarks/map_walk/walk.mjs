@@ -32,7 +32,12 @@ const BROWSERS = {
     browser: "firefox",
     name: "firefox-esr",
     headless: false,
-    extraPrefsFirefox: { "webgl.force-enabled": true, "browser.download.dir": folder, "browser.download.folderList": 2 },
+    extraPrefsFirefox: {
+      "webgl.force-enabled": true,
+      "browser.download.dir": folder,
+      "browser.download.folderList": 2,
+      "browser.download.alwaysOpenPanel": false, // it would take the focus
+    },
   },
 };
 
@@ -98,13 +103,21 @@ class Finger extends Mouse {
 }
 
 class Keys extends Hand {
-  /** Go on with Tab until the element has the focus, and press it. */
+  /** Go on, or back, with Tab until the element has the focus, and press it. */
   async press(selector) {
     await this.find(selector);
-    const wanted = (each) => document.activeElement === document.querySelector(each);
-    for (let tabs = 0; !(await this.page.evaluate(wanted, selector)); tabs += 1) {
+    // Not around the end of the page: after it come the controls of the browser.
+    const way = (wanted) => {
+      const [from, to] = [document.activeElement, document.querySelector(wanted)];
+      if (from === to) return null;
+      return from.compareDocumentPosition(to) & Node.DOCUMENT_POSITION_PRECEDING ? "Shift" : "Alone";
+    };
+    let held;
+    for (let tabs = 0; (held = await this.page.evaluate(way, selector)); tabs += 1) {
       if (tabs > 400) throw new Error(`Tab does not reach ${selector}`);
+      if (held === "Shift") await this.page.keyboard.down("Shift");
       await this.page.keyboard.press("Tab");
+      if (held === "Shift") await this.page.keyboard.up("Shift");
     }
     const kind = await this.page.$eval(selector, ({ tagName, type }) => (tagName === "INPUT" ? type : tagName));
     if (kind === "radio" || kind === "checkbox") await this.page.keyboard.press(" ");
