@@ -24,7 +24,8 @@ from pipelines.config.fields import check_level_name
 from pipelines.config.implicates import Implicates
 from pipelines.planning.accuracy import ExpectedAccuracy
 from pipelines.planning.form import read_document
-from pipelines.planning.storage import load_geography
+from pipelines.planning.plan import ReleasePlan
+from pipelines.planning.storage import load_geography, load_plan
 from pipelines.release.accuracy import ACCURACY_FILE, read_accuracy
 from pipelines.release.certificate import Certificate
 from pipelines.release.description import (
@@ -122,6 +123,19 @@ class PublicRelease:
             file_names(configuration),
             named=(self.folder / NAME_FILE).is_file(),
         )
+
+    def load_plan(self) -> ReleasePlan:
+        """Return the whole plan of the release.
+
+        Raises
+        ------
+        PublicReleaseError
+            If a file of it is missing, altered, or not of its form.
+        """
+        try:
+            return load_plan(self.folder / "plan", self.plan_document)
+        except (ValueError, OSError) as error:  # a plan is public: nothing is withheld
+            raise PublicReleaseError(f"{self.folder / 'plan'}: {error}") from None
 
     @property
     def _configuration(self) -> dict[str, Any]:

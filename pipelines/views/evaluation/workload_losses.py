@@ -10,7 +10,6 @@ import numpy as np
 import geo_data
 from pipelines.planning.plan import ReleasePlan
 from pipelines.planning.simulation import draw_public_model, draw_without_noise
-from pipelines.planning.storage import load_plan
 from pipelines.planning.workload import CountedJobs, Table, Workload, resolve_workload
 from pipelines.release.reader import PublicRelease
 
@@ -38,7 +37,7 @@ def workload_losses(release: PublicRelease, source: geo_data.JobSource) -> list[
         numbers of jobs at workplaces are those of another table. The level is the name of the table. A table
         by several attributes has none: the files of a release count each attribute by itself.
     """
-    plan = load_plan(release.folder / "plan", release.plan_document)
+    plan = release.load_plan()
     slots = plan.pools.slots
     workload = resolve_workload(plan.configuration, plan.geography, plan.level, slots)
     tables = [table for table in workload.tables if len(table.attributes) < 2]

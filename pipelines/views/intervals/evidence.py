@@ -25,7 +25,6 @@ from pipelines.config.implicates import Implicates as ReleaseImplicates
 from pipelines.planning.estimating import JobLayout, public_prior
 from pipelines.planning.measured import MeasuredGroups, TableChoice
 from pipelines.planning.plan import ReleasePlan
-from pipelines.planning.storage import load_plan
 from pipelines.planning.workload import resolve_workload
 from pipelines.release.layout import file_names
 from pipelines.release.measurements import measurement_files, read_measurements
@@ -93,10 +92,7 @@ class JobDraws:
     """
 
     def __init__(self, release: PublicRelease, draws: int, key: synth.RunKey) -> None:
-        try:
-            plan = load_plan(release.folder / "plan", release.plan_document)
-        except (ValueError, OSError) as error:
-            raise PublicReleaseError(f"{release.folder / 'plan'}: {error}") from None
+        plan = release.load_plan()
         if plan.numeric.record_range is not None:
             raise PublicReleaseError(
                 f"{release.folder}: it has a public table of workplaces, so how many jobs were counted is "

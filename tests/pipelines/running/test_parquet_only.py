@@ -23,6 +23,7 @@ from pipelines.release.layout import (
     without_parts,
 )
 from pipelines.release.names import NAME_FILE
+from pipelines.release.verifier import VERIFIER
 from pipelines.running import run as releasing
 from pipelines.running.folder import RunFolder
 
@@ -79,7 +80,9 @@ def test_readers_need_not_know(both: list[pipelines.Release]) -> None:
 def test_it_verifies_and_lists_its_files(parquet_only: pipelines.Release) -> None:
     assert {"files", "plan", "guarantee", "data", "texts"} <= passed(parquet_only.public)
     listed = without_parts(public_files(parquet_only.public))
-    assert listed == sorted([*expected_files(parquet_only.plan.configuration), NAME_FILE, ACCURACY_FILE])
+    assert listed == sorted(
+        [*expected_files(parquet_only.plan.configuration), NAME_FILE, ACCURACY_FILE, VERIFIER]
+    )
 
 
 def passed(public: Path) -> set[str]:

@@ -42,6 +42,8 @@ CODES = dict.fromkeys(["w_geocode", "h_geocode", "createdate"], "str")
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 COUNTS = [*(f"S{group}0{i}" for group in "AEI" for i in (1, 2, 3))]
 DIRICHLET: dict[str, Any] = {"plan.retention_min": "0.5"}
+# Files with sizes and sums of the data files.
+SUMS = ("SHA256SUMS", "MANIFEST.json", "datapackage.json", "croissant.json")
 ONE_TABLE = TABLES | {"workload": [{"home": "trct", "work": "tabblk2010"}]}  # nothing to search
 EITHER = pytest.mark.parametrize("mechanism", [DIRICHLET, ONE_TABLE], ids=["dirichlet", "geometric"])
 WITH_TABLES = pytest.mark.parametrize("mechanism", [DIRICHLET, TABLES], ids=["dirichlet", "tables"])
@@ -201,7 +203,7 @@ def test_totals_of_the_file_stand_nowhere(
                 if path.is_file()
                 and "_od_" not in path.name  # nor in the noisy counts
                 and path.parent.name != "measurements"
-                and path.name not in ("SHA256SUMS", "MANIFEST.json")
+                and path.name not in SUMS
             }
         )
     assert said[0] == said[1] == said[2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pipelines.service.queue import progress
 from pipelines.service.queue.progress import Progress
 
 
@@ -35,9 +36,9 @@ def test_a_time_is_left_only_where_it_was_measured() -> None:
 )
 def test_words(seconds: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     now = at(5 * seconds)
-    monkeypatch.setattr("pipelines.service.queue.progress.utc_now", lambda: now)
-    progress = COUNTED.model_copy(update={"at": now})
-    assert progress.words == f"Step 4 of 6: Drawing, 50 % (10 of 20), {said} left of this step"
+    monkeypatch.setattr(progress, "utc_now", lambda: now)
+    counted = COUNTED.model_copy(update={"at": now})
+    assert counted.words == f"Step 4 of 6: Drawing, 50 % (10 of 20), {said} left of this step"
     assert Progress(step="Drawing", number=4, of=None).words == "Step 4: Drawing"
 
 
