@@ -4,10 +4,10 @@
 //        node benchmarks/map_walk/walk.mjs MAP OTHER [IMAGES]
 //
 // MAP and OTHER are maps of two releases of Rhode Island (`odsynth map`). Browsers are `chromium` and `firefox-esr` of the
-// PATH; Firefox draws maps only on a display (`xvfb-run -a` makes one). Each step is taken by each hand in each browser,
+// PATH; Firefox draws maps only on a display (Xvfb is one). Each step is taken by each hand in each browser,
 // and must give the same answer every time; axe-core must find no barrier after it; nothing may be asked for from a
-// network. Prints a table of steps, hands and answers. With IMAGES, writes a picture for each hand and browser there.
-// Ends with 1 if anything differs.
+// network. Prints a table of steps and answers. With IMAGES, writes pictures for each hand and browser there. ONLY=Firefox
+// or WAYS=keys,phone in the environment takes some. Ends with 1 if anything differs.
 
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
@@ -270,7 +270,8 @@ const STEPS = {
       slider.dispatchEvent(new Event("input"));
     });
     await hand.still();
-    return (await hand.text("#flow-count")).replace(/[\d,]+ lines/, "lines"); // how many depends on the map's size
+    const [flows, lines] = (await hand.text("#flow-count")).split("They are drawn as ");
+    return lines ? `${flows}on fewer lines` : "each on its own line"; // how many depends on the size of the map
   },
   "names and densities put away": async (hand) => {
     await hand.press("#labels");
