@@ -91,8 +91,8 @@ def column_meanings(release: PublicRelease, levels: Mapping[str, str]) -> dict[s
             for side, verb in _SIDES.items()
             for name, meaning in release.counts.items()
         },
-        "low": "lower end of the interval of S000, in which the released count need not lie",
-        "high": "upper end of the interval of S000, in which the released count need not lie",
+        "low": "lower end of the interval of the first count, in which the released one need not lie",
+        "high": "upper end of the interval of the first count, in which the released one need not lie",
     }
 
 
