@@ -344,12 +344,17 @@ class Catalog:
 
     def _current(self, kept: float | None = None) -> dict[tuple[str, str], Version]:
         # One thread reads; the others go on with what was known, or wait for it after `refresh`.
+        kept = _KEPT_SECONDS if kept is None else kept
+
+        def is_late() -> bool:
+            return time.monotonic() - self._looked_at > kept
+
         stale = self._read_for != self._wanted
-        late = time.monotonic() - self._looked_at > (_KEPT_SECONDS if kept is None else kept)
-        if (stale or late) and self._lock.acquire(blocking=stale):
+        if (stale or is_late()) and self._lock.acquire(blocking=stale):
             try:
                 wanted, begun = self._wanted, time.monotonic()
-                if self._read_for != wanted or (late and self._has_changed()):
+                # Asked again: whoever waited here waited for one who has just read.
+                if self._read_for != wanted or (is_late() and self._has_changed()):
                     self._read()
                 self._read_for, self._looked_at = wanted, begun
             finally:

@@ -20,6 +20,7 @@ from sqlalchemy import select, update
 from pipelines.service import ServiceSettings, Store
 from pipelines.service.queue import outbox as sending
 from pipelines.service.queue import runs as life
+from pipelines.service.queue import workers
 from pipelines.service.queue.claims import fail, finish
 from pipelines.service.queue.outbox import send_next
 from pipelines.service.store import after, outbox
@@ -187,7 +188,7 @@ def test_workers_send_and_a_service_without_settings_keeps(
     world: World, store: Store, mail: Any, hook: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What waits when somebody is named for the first time is told of then."""
-    monkeypatch.setattr("pipelines.service.queue.workers._MESSAGE_SECONDS", 0.05)
+    monkeypatch.setattr(workers, "_MESSAGE_SECONDS", 0.05)
     run = finished(world, store)
     assert not send_next(store, world.settings)
     world.settings = told(world, mail, hook)

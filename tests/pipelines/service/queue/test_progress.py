@@ -45,6 +45,6 @@ def test_words(seconds: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_rate_is_that_of_the_worker_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that goes on after an interruption begins with parts that others have done."""
     times = iter((at(0), at(8)))
-    monkeypatch.setattr("pipelines.service.queue.progress.utc_now", lambda: next(times))
-    progress = Progress(step="Drawing", number=1, of=3).counted(12, 20).counted(16, 20)
-    assert (progress.percent, progress.seconds_left(at(8))) == (80, 8)
+    monkeypatch.setattr(progress, "utc_now", lambda: next(times))
+    counted = Progress(step="Drawing", number=1, of=3).counted(12, 20).counted(16, 20)
+    assert (counted.percent, counted.seconds_left(at(8))) == (80, 8)
